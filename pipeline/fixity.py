@@ -1,0 +1,138 @@
+"""Digests: the algorithms of a manifest, computed while bytes stream past."""
+
+import hashlib
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import BaseModel, ConfigDict, field_validator, model_validator
+
+from pipeline.errors import ArklineError
+
+OF_RECORD = "sha512"
+"""The digest arkline computes for every file and keeps: OCFL 1.1 recommends it for content."""
+
+PIECE = 1 << 20
+"""Bytes read at a time; larger pieces measured no faster."""
+
+HEX_LENGTH = {
+    "adler32": 8,
+    "crc32": 8,
+    "md5": 32,
+    "sha1": 40,
+    "sha256": 64,
+    "sha384": 96,
+    "sha512": 128,
+}
+
+
+class UnknownAlgorithm(ArklineError):
+    exit_code = 2
+
+
+class DigestMismatch(ArklineError):
+    """The bytes are not those that were promised."""
+
+
+def algorithm(name: str) -> str:
+    """The canonical name: `SHA-256`, `sha256` and `Sha_256` are one."""
+    plain = name.strip().lower().replace("-", "").replace("_", "")
+    if plain not in HEX_LENGTH:
+        known = ", ".join(HEX_LENGTH)
+        raise UnknownAlgorithm(f"digest algorithm '{name}' is not known; use one of {known}")
+    return plain
+
+
+class Digest(BaseModel):
+    """A digest value in lower-case hexadecimal, with its algorithm's canonical name."""
+
+    model_config = ConfigDict(frozen=True)
+    algorithm: str
+    value: str
+
+    @field_validator("algorithm")
+    @classmethod
+    def _canonical(cls, name: str) -> str:
+        try:
+            return algorithm(name)
+        except UnknownAlgorithm as error:
+            raise ValueError(str(error)) from error
+
+    @field_validator("value")
+    @classmethod
+    def _lower(cls, value: str) -> str:
+        return value.strip().lower()
+
+    @model_validator(mode="after")
+    def _is_hex(self) -> "Digest":
+        wanted = HEX_LENGTH[self.algorithm]
+        if len(self.value) != wanted or set(self.value) - set("0123456789abcdef"):
+            raise ValueError(
+                f"'{self.value}' is not a {self.algorithm} value ({wanted} hexadecimal digits)"
+            )
+        return self
+
+    def __str__(self) -> str:
+        return f"{self.algorithm}:{self.value}"
+
+
+class Hash(Protocol):
+    def update(self, data: bytes, /) -> None: ...
+    def hexdigest(self) -> str: ...
+
+
+class _Checksum:
+    """zlib's checksums in hashlib's shape."""
+
+    def __init__(self, function_name: str) -> None:
+        self._step = getattr(zlib, function_name)
+        self._value = self._step(b"")
+
+    def update(self, data: bytes, /) -> None:
+        self._value = self._step(data, self._value)
+
+    def hexdigest(self) -> str:
+        return f"{self._value:08x}"
+
+
+def new_hash(name: str) -> Hash:
+    plain = algorithm(name)
+    if plain in ("adler32", "crc32"):
+        return _Checksum(plain)
+    return hashlib.new(plain, usedforsecurity=False)
+
+
+class Digester:
+    """Several digests of one stream in one pass, with the number of bytes seen."""
+
+    def __init__(self, algorithms: Iterable[str] = (OF_RECORD,)) -> None:
+        self._hashes = {algorithm(name): new_hash(name) for name in algorithms}
+        self.size = 0
+
+    def update(self, data: bytes) -> None:
+        self.size += len(data)
+        for each in self._hashes.values():
+            each.update(data)
+
+    def value(self, name: str = OF_RECORD) -> str:
+        return self._hashes[algorithm(name)].hexdigest()
+
+    def digest(self, name: str = OF_RECORD) -> Digest:
+        return Digest(algorithm=name, value=self.value(name))
+
+    def check(self, wanted: Digest, what: str) -> None:
+        """Raise DigestMismatch, naming `what`, unless the stream had the digest `wanted`."""
+        found = self.value(wanted.algorithm)
+        if found != wanted.value:
+            raise DigestMismatch(
+                f"{what}: the {wanted.algorithm} digest is {found}, but {wanted.value} was declared"
+            )
+
+
+def digest_file(path: Path, algorithms: Iterable[str] = (OF_RECORD,)) -> Digester:
+    digester = Digester(algorithms)
+    with path.open("rb") as stream:
+        while piece := stream.read(PIECE):
+            digester.update(piece)
+    return digester

@@ -1,0 +1,67 @@
+"""What a state's work can answer: Done, Wait, or an exception that says who has to act."""
+
+from dataclasses import dataclass
+
+from pipeline.errors import ArklineError
+from pipeline.states import Event, FailureKind
+
+
+@dataclass(frozen=True)
+class Promised:
+    """Bytes of working storage promised to jobs so far, and the version under which that was read."""
+
+    bytes: int
+    version: int
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """Working storage asked for: `bytes` on top of what `seen` says; void if `seen` is out of date."""
+
+    bytes: int
+    seen: Promised
+
+
+@dataclass(frozen=True)
+class Done:
+    """The state's work is done. What is not None replaces the job's value in the same transaction."""
+
+    message: str = ""
+    event: Event = Event.SUCCEED
+    space_needed: int | None = None
+    priority: int | None = None
+    reservation: Reservation | None = None
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing is wrong, but the job cannot go on yet; it stays in its state and is looked at again."""
+
+    reason: str
+
+
+class StepFailed(ArklineError):
+    """The state's work failed; a transient failure is tried again by itself before the job fails."""
+
+    def __init__(self, kind: FailureKind, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.retry_after = retry_after
+        """Seconds that the other side asked us to wait, if it did."""
+
+
+def content(message: str) -> StepFailed:
+    return StepFailed(FailureKind.CONTENT, message)
+
+
+def system(message: str) -> StepFailed:
+    return StepFailed(FailureKind.SYSTEM, message)
+
+
+def transient(message: str, retry_after: float | None = None) -> StepFailed:
+    return StepFailed(FailureKind.TRANSIENT, message, retry_after)
+
+
+class AttemptOver(ArklineError):
+    """This attempt lost its lock or is asked to stop: it must have no further effect."""

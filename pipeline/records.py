@@ -1,0 +1,208 @@
+"""The records of an ingest as frozen values; zkstate stores them as JSON, field for field.
+
+Times are ISO 8601 UTC. A reader ignores fields it does not know, so that a newer release may add some
+while an older one still runs.
+"""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from pipeline.fixity import Digest
+from pipeline.states import BatchState, Event, FailureKind, JobState
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=255)]
+Text = Annotated[str, StringConstraints(max_length=4000)]
+Priority = Annotated[int, Field(ge=0, le=99)]
+DEFAULT_PRIORITY = 5
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_bytes="utf8")
+
+
+class SubmissionType(StrEnum):
+    """What a depositor may submit."""
+
+    FILE = "file"
+    CONTAINER = "container"
+    OBJECT_MANIFEST = "object-manifest"
+    BATCH_MANIFEST = "batch-manifest"
+    CONTAINER_BATCH_MANIFEST = "container-batch-manifest"
+    SINGLE_FILE_BATCH_MANIFEST = "single-file-batch-manifest"
+
+
+class PayloadType(StrEnum):
+    """What one job's payload is."""
+
+    FILE = "file"
+    CONTAINER = "container"
+    OBJECT_MANIFEST = "object-manifest"
+
+
+class SubmissionMode(StrEnum):
+    ADD = "add"
+    UPDATE = "update"
+    RESET = "reset"
+
+
+class ResponseType(StrEnum):
+    JSON = "json"
+    XML = "xml"
+    TURTLE = "turtle"
+
+
+class Submission(Record):
+    """What a depositor handed in; `/batches/BID/submission`, never changed."""
+
+    profile_name: Name
+    submitter: Text = ""
+    payload_url: Annotated[str, StringConstraints(min_length=1, max_length=8192)]
+    payload_type: SubmissionType
+    payload_name: Text = ""
+    submission_mode: SubmissionMode = SubmissionMode.ADD
+    response_type: ResponseType = ResponseType.JSON
+    erc_who: Text = ""
+    erc_what: Text = ""
+    erc_when: Text = ""
+    erc_where: Text = ""
+    dublin_core: dict[str, tuple[Text, ...]] = Field(default_factory=dict)
+    digest: Digest | None = None
+    size: int | None = Field(default=None, ge=0)
+    local_id: tuple[Text, ...] = ()
+    primary_id: Text | None = None
+    notification: tuple[Text, ...] = ()
+    priority: Priority | None = None
+    note: Text = ""
+    submitted_at: datetime = Field(default_factory=now)
+    idempotency_key: Text | None = None
+
+
+class BatchStatus(Record):
+    """`/batches/BID/status`. `total` is set once the batch is split; `created` counts jobs until then."""
+
+    status: BatchState
+    last_modified: datetime = Field(default_factory=now)
+    message: str = ""
+    kind: FailureKind | None = None
+    total: int | None = None
+    created: int = 0
+    plan_sha256: str | None = None
+    reports: int = 0
+    epoch: int = 1
+    op: str = ""
+    dispatched_at: datetime | None = None
+    redispatches: int = 0
+    tries: int = 0
+    not_before: datetime | None = None
+
+
+class StatusReport(Record):
+    """`/batches/BID/status-report`: what the depositor was last told."""
+
+    last_modified: datetime = Field(default_factory=now)
+    failed_jobs: tuple[str, ...] = ()
+    successful_jobs: tuple[str, ...] = ()
+
+
+class JobConfiguration(Record):
+    """`/jobs/JID/configuration`, never changed: one object to be made."""
+
+    batch_id: str
+    profile_name: Name
+    submitter: Text = ""
+    payload_url: str
+    payload_type: PayloadType
+    payload_name: Text = ""
+    response_type: ResponseType = ResponseType.JSON
+    submission_mode: SubmissionMode = SubmissionMode.ADD
+    working_dir: str
+    digest: Digest | None = None
+    size: int | None = None
+    erc_who: Text = ""
+    erc_what: Text = ""
+    erc_when: Text = ""
+    erc_where: Text = ""
+    dublin_core: dict[str, tuple[Text, ...]] = Field(default_factory=dict)
+    notification: tuple[Text, ...] = ()
+    note: Text = ""
+    submission_type: SubmissionType = SubmissionType.FILE
+    submitted_at: datetime = Field(default_factory=now)
+
+
+class Identifiers(Record):
+    """`/jobs/JID/identifiers`: the ARK, given or minted, and the depositor's own names."""
+
+    primary_id: str | None = None
+    local_id: tuple[str, ...] = ()
+
+
+class JobStatus(Record):
+    """`/jobs/JID/status`: the node whose version fences every change of the job.
+
+    `op` is a fresh token in every write, so that a writer whose answer was lost can tell whether it was
+    the one; `epoch` grows when the job moves or is dispatched again, so that older tickets are void.
+    """
+
+    status: JobState
+    last_successful_status: JobState | None = None
+    last_modification_date: datetime = Field(default_factory=now)
+    retry_count: int = 0
+    message: str = ""
+    kind: FailureKind | None = None
+    priority: Priority = DEFAULT_PRIORITY
+    epoch: int = 1
+    op: str = ""
+    attempt: int = 0
+    dispatched_at: datetime | None = None
+    redispatches: int = 0
+    tries: int = 0
+    not_before: datetime | None = None
+
+
+class HistoryEntry(Record):
+    """One committed move; the list is the job's timeline."""
+
+    state: JobState
+    event: Event | None = None
+    at: datetime = Field(default_factory=now)
+    by: str = ""
+    message: str = ""
+
+
+class Job(Record):
+    """A job as it was read at one moment; `version` is that of its status node."""
+
+    jid: str
+    bid: str
+    configuration: JobConfiguration
+    identifiers: Identifiers
+    status: JobStatus
+    version: int
+    priority: int
+    space_needed: int
+    history: tuple[HistoryEntry, ...] = ()
+
+
+class Batch(Record):
+    """A batch as it was read at one moment; `version` is that of its status node."""
+
+    bid: str
+    submission: Submission
+    status: BatchStatus
+    version: int
+    report: StatusReport | None = None
+
+
+class Ticket(Record):
+    """What a Celery message carries: a hint that this job (or batch) may be in this state."""
+
+    id: str
+    state: str
+    epoch: int

@@ -1,0 +1,59 @@
+"""What a step may use: one outside system per file, each a Protocol with its clients."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from pipeline.outcome import Promised
+from pipeline.profile import Profiles
+from pipeline.records import Identifiers, Job
+from pipeline.services.callback import Callback
+from pipeline.services.fetch import Fetcher
+from pipeline.services.inventory import Inventory
+from pipeline.services.mail import Mailer
+from pipeline.services.minter import Minter
+from pipeline.services.storage import Storage
+from pipeline.settings import Settings
+
+
+class Ledger(Protocol):
+    """What a step may ask of the record while it works; every write is fenced by the job's attempt."""
+
+    def identifiers(self, job: Job) -> Identifiers:
+        """The identifiers as they stand now."""
+
+    def write_identifiers(self, job: Job, identifiers: Identifiers) -> None:
+        """Replace the job's identifiers at once; AttemptOver if this attempt is no longer the owner."""
+
+    def mint(self, job: Job, counter: str, spell: Callable[[int], str]) -> str:
+        """Take the next number of `counter`, write the identifier `spell` makes of it to the job, atomically.
+
+        A job that has a primary id already keeps it: minting twice is impossible.
+        """
+
+    def exclusive(self, kind: str, name: str) -> AbstractContextManager[None]:
+        """One holder of (kind, name) over the whole fleet; waits; StepFailed(transient) if that takes too long."""
+
+    def collection_held(self, profile_name: str) -> bool:
+        """Is there an operator's hold on this collection?"""
+
+    def promised(self) -> Promised:
+        """Working storage promised to all jobs."""
+
+
+@dataclass(frozen=True)
+class Services:
+    """Everything outside the job; made anew for each attempt."""
+
+    settings: Settings
+    profiles: Profiles
+    ledger: Ledger
+    fetcher: Fetcher
+    minter: Minter
+    storage: Storage
+    inventory: Inventory
+    callback: Callback
+    mailer: Mailer
+    alive: Callable[[], None]
+    """Raises AttemptOver once the lock is lost or the worker is asked to stop; call it before every effect."""
