@@ -68,9 +68,7 @@ class Digest(BaseModel):
     def _is_hex(self) -> "Digest":
         wanted = HEX_LENGTH[self.algorithm]
         if len(self.value) != wanted or set(self.value) - set("0123456789abcdef"):
-            raise ValueError(
-                f"'{self.value}' is not a {self.algorithm} value ({wanted} hexadecimal digits)"
-            )
+            raise ValueError(f"'{self.value}' is not a {self.algorithm} value ({wanted} hexadecimal digits)")
         return self
 
     def __str__(self) -> str:

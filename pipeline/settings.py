@@ -15,26 +15,18 @@ Bytes = Annotated[int, Field(ge=0)]
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="ARKLINE_", frozen=True, extra="ignore")
 
-    zk_hosts: str = Field(
-        "127.0.0.1:2181", description="ZooKeeper servers, host:port, comma separated."
-    )
+    zk_hosts: str = Field("127.0.0.1:2181", description="ZooKeeper servers, host:port, comma separated.")
     zk_root: str = Field("/", description="The znode below which everything is kept.")
     zk_session_timeout: Seconds = Field(
         20,
         description="Seconds after which a dead worker's locks are free; the server allows 2 to 20 ticks.",
     )
-    zk_user: str = Field(
-        "", description="User of ZooKeeper's digest scheme; empty: no authentication."
-    )
+    zk_user: str = Field("", description="User of ZooKeeper's digest scheme; empty: no authentication.")
     zk_password: SecretStr = Field(SecretStr(""), description="Password of zk_user.")
-    broker_url: str = Field(
-        "redis://127.0.0.1:6379/0", description="Redis or Valkey, for Celery's messages."
-    )
+    broker_url: str = Field("redis://127.0.0.1:6379/0", description="Redis or Valkey, for Celery's messages.")
     broker_prefix: str = Field("arkline:", description="Prefix of every key in Redis.")
 
-    home: Path = Field(
-        Path("var"), description="Folder of everything below that has no setting of its own."
-    )
+    home: Path = Field(Path("var"), description="Folder of everything below that has no setting of its own.")
     working_storage: Path | None = Field(
         None, description="Jobs' working directories, shared by all workers; default HOME/working."
     )
@@ -42,9 +34,7 @@ class Settings(BaseSettings):
     outbox: Path | None = Field(
         None, description="Mail is written here unless smtp_host is set; default HOME/outbox."
     )
-    inventory_url: str = Field(
-        "", description="SQLAlchemy URL of the inventory; default sqlite in HOME."
-    )
+    inventory_url: str = Field("", description="SQLAlchemy URL of the inventory; default sqlite in HOME.")
     profiles: Path = Field(
         Path("examples/profiles"), description="Folder of the collections' profiles, NAME.yaml."
     )
@@ -65,13 +55,9 @@ class Settings(BaseSettings):
     max_redispatches: Annotated[int, Field(ge=1)] = Field(
         10, description="Times a job may lose its worker in one state, before it fails."
     )
-    backoff: Seconds = Field(
-        5, description="Seconds before the second try; doubles with each further one."
-    )
+    backoff: Seconds = Field(5, description="Seconds before the second try; doubles with each further one.")
     backoff_limit: Seconds = Field(600, description="Seconds between two tries at most.")
-    retention: Seconds = Field(
-        30 * 86400, description="Seconds that a completed batch stays in ZooKeeper."
-    )
+    retention: Seconds = Field(30 * 86400, description="Seconds that a completed batch stays in ZooKeeper.")
 
     allow_networks: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = Field(
         (),
@@ -80,15 +66,9 @@ class Settings(BaseSettings):
     download_threads: Annotated[int, Field(ge=1, le=64)] = Field(
         4, description="Files of one job fetched at a time."
     )
-    connect_timeout: Seconds = Field(
-        10, description="Seconds to wait for a connection to a source."
-    )
-    read_timeout: Seconds = Field(
-        60, description="Seconds to wait for the next bytes from a source."
-    )
-    fetch_tries: Annotated[int, Field(ge=1)] = Field(
-        4, description="Tries of one file without any progress."
-    )
+    connect_timeout: Seconds = Field(10, description="Seconds to wait for a connection to a source.")
+    read_timeout: Seconds = Field(60, description="Seconds to wait for the next bytes from a source.")
+    fetch_tries: Annotated[int, Field(ge=1)] = Field(4, description="Tries of one file without any progress.")
     manifest_limit: Bytes = Field(5_000_000, description="Bytes of a manifest at most.")
     container_entries: Annotated[int, Field(ge=1)] = Field(
         100_000, description="Files in a container at most."

@@ -91,13 +91,13 @@ class Bucket(StrEnum):
 S = TypeVar("S", JobState, BatchState)
 
 
-class Any_(Enum):
+class Whatever(Enum):
     """Stands for "whatever the last success was"."""
 
     ANY = "any"
 
 
-ANY: Literal[Any_.ANY] = Any_.ANY
+ANY: Literal[Whatever.ANY] = Whatever.ANY
 
 
 class IllegalTransition(ArklineError):
@@ -117,7 +117,7 @@ class Transition(Generic[S]):
     event: Event
     target: S
     by: frozenset[Raiser]
-    after: S | None | Literal[Any_.ANY] = ANY
+    after: S | Literal[Whatever.ANY] | None = ANY
     refused_after: FailureKind | None = None
 
 
@@ -148,9 +148,7 @@ class Machine(Generic[S]):
                 )
             return row.target
         possible = ", ".join(sorted(self.events(source))) or "nothing"
-        raise IllegalTransition(
-            f"a {source} {self.name} cannot {event}; possible in this state: {possible}"
-        )
+        raise IllegalTransition(f"a {source} {self.name} cannot {event}; possible in this state: {possible}")
 
     def events(self, source: S, by: Raiser | None = None) -> frozenset[Event]:
         return frozenset(
@@ -158,16 +156,8 @@ class Machine(Generic[S]):
         )
 
     def working(self) -> tuple[S, ...]:
-        """The states in which a worker acts, in the order of the way to success."""
-        found: list[S] = []
-        state: S | None = self.initial
-        while state is not None:
-            forward = [r for r in self.table if r.source == state and r.event in _ONWARD]
-            if forward:
-                found.append(state)
-            state = forward[0].target if forward else None
-        side = (r.source for r in self.table if r.event is Event.SUCCEED and r.source not in found)
-        return (*found, *dict.fromkeys(side))
+        """The states in which a worker acts, in the order of the table."""
+        return tuple(dict.fromkeys(row.source for row in self.table if row.event in _ONWARD))
 
     def states(self) -> tuple[S, ...]:
         return tuple(type(self.initial))
@@ -264,16 +254,20 @@ def _rows(machine: Machine[S]) -> Iterable[str]:
         yield f"| {row.source} | {row.event} | {row.target} | {after} | {by} |"
 
 
+def _section(title: str, machine: Machine[S]) -> Iterable[str]:
+    yield from ("", f"## {title}", "", *_mermaid(machine), "", *_rows(machine), "")
+    yield from (f"* **{state}**: {state.doc}" for state in machine.states())
+
+
 def markdown() -> str:
     """The page docs/states.md: `python -m pipeline.states > docs/states.md`."""
     lines = [
         "# States",
         "",
         "Generated from `pipeline/states.py` by `python -m pipeline.states > docs/states.md`.",
+        *_section("Jobs", JOB),
+        *_section("Batches", BATCH),
     ]
-    for title, machine in (("Jobs", JOB), ("Batches", BATCH)):
-        lines += ["", f"## {title}", "", *_mermaid(machine), "", *_rows(machine), ""]  # type: ignore[arg-type,type-var]
-        lines += [f"* **{state}**: {state.doc}" for state in machine.states()]  # type: ignore[attr-defined]
     lines += ["", "## Events", ""]
     lines += [f"* **{event}**: {event.doc}" for event in Event]
     lines += ["", "## Kinds of failure", ""]

@@ -27,16 +27,16 @@ class Ledger(Protocol):
         """Replace the job's identifiers at once; AttemptOver if this attempt is no longer the owner."""
 
     def mint(self, job: Job, counter: str, spell: Callable[[int], str]) -> str:
-        """Take the next number of `counter`, write the identifier `spell` makes of it to the job, atomically.
+        """Take the next number of `counter` and write the identifier that `spell` makes of it, atomically.
 
         A job that has a primary id already keeps it: minting twice is impossible.
         """
 
     def exclusive(self, kind: str, name: str) -> AbstractContextManager[None]:
-        """One holder of (kind, name) over the whole fleet; waits; StepFailed(transient) if that takes too long."""
+        """One holder of (kind, name) in the fleet; waits; StepFailed(transient) if that takes too long."""
 
     def collection_held(self, profile_name: str) -> bool:
-        """Is there an operator's hold on this collection?"""
+        """True while an operator holds this collection."""
 
     def promised(self) -> Promised:
         """Working storage promised to all jobs."""

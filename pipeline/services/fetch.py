@@ -10,7 +10,7 @@ from pipeline.fixity import Digest
 
 @dataclass(frozen=True)
 class Download:
-    """One file to fetch. `target` appears whole or not at all; partial bytes stay in `part` for a later resume."""
+    """One file to fetch. `target` appears whole or not at all; unfinished bytes stay in `part`."""
 
     url: str
     target: Path

@@ -54,7 +54,7 @@ class StoredVersion:
 
 class Storage(Protocol):
     def store(self, request: StoreRequest, fence: Callable[[], None]) -> StoredVersion:
-        """Keep `request.files` as a new version; the version that already carries this job's id is returned as is.
+        """Keep `request.files` as a new version; one that already carries this job's id is returned as is.
 
         `fence` is called right before the version becomes visible and raises if the attempt is over.
         add = exactly these files; update = these and the previous version's, less `delete`.
