@@ -1,0 +1,68 @@
+"""The real servers, started once for a test run, and settings that point to them."""
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from entrypoints.stack import redis as redis_stack
+from entrypoints.stack import zookeeper as zookeeper_stack
+from pipeline.settings import Settings
+from tests.proxy import Proxy
+
+PROFILES = Path(__file__).parent.parent / "examples" / "profiles"
+
+for name in [each for each in os.environ if each.startswith("ARKLINE_")]:
+    del os.environ[name]  # a developer's running stack must not leak into the tests
+
+
+def unavailable(error: zookeeper_stack.ServerMissing) -> None:
+    """Skip on a laptop, fail where the tests decide."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(str(error), pytrace=False)
+    pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zookeeper_stack.Server]:
+    """A ZooKeeper server: `.hosts`; `.process` to suspend, kill and `.start()` again."""
+    try:
+        with zookeeper_stack.running(tmp_path_factory.mktemp("zookeeper"), tick=500) as server:
+            yield server
+    except zookeeper_stack.ServerMissing as error:
+        unavailable(error)
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis_stack.Server]:
+    """A Redis or Valkey server: `.url`; `.process` to suspend, kill and `.start()` again."""
+    try:
+        with redis_stack.running(tmp_path_factory.mktemp("redis")) as server:
+            yield server
+    except zookeeper_stack.ServerMissing as error:
+        unavailable(error)
+
+
+@pytest.fixture
+def settings(zookeeper: zookeeper_stack.Server, redis_server: redis_stack.Server, tmp_path: Path) -> Settings:
+    """Settings with a root in ZooKeeper, a prefix in Redis and a folder of this test's own."""
+    own = f"t{uuid.uuid4().hex}"
+    return Settings(
+        zk_hosts=zookeeper.hosts,
+        zk_root=f"/{own}",
+        zk_session_timeout=4,
+        broker_url=redis_server.url,
+        broker_prefix=f"{own}:",
+        home=tmp_path,
+        profiles=PROFILES,
+        allow_networks="127.0.0.0/8",
+    )
+
+
+@pytest.fixture
+def zookeeper_proxy(zookeeper: zookeeper_stack.Server) -> Iterator[Proxy]:
+    """A proxy before ZooKeeper: `.hosts` for the client, `.swallow()`, `.cut()`, `.refuse()`."""
+    with Proxy(zookeeper.port) as proxy:
+        yield proxy

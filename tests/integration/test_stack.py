@@ -1,0 +1,60 @@
+import socket
+from pathlib import Path
+
+import pytest
+
+from entrypoints.stack import zookeeper as zookeeper_stack
+from entrypoints.stack.ports import ask
+from entrypoints.stack.redis import Server as RedisServer
+from tests.proxy import Proxy
+
+pytestmark = pytest.mark.integration
+
+
+def test_zookeeper_serves_and_tells_its_version(zookeeper: zookeeper_stack.Server) -> None:
+    assert zookeeper_stack.serves(zookeeper.port)
+    assert zookeeper_stack.version(zookeeper.port) >= (3, 5, 0)
+
+
+def test_zookeeper_serves_again_after_it_was_killed(tmp_path: Path) -> None:
+    with zookeeper_stack.running(tmp_path, tick=500) as server:
+        server.process.kill()
+        assert not zookeeper_stack.serves(server.port)
+
+        server.start()
+
+        assert zookeeper_stack.serves(server.port)
+
+
+def test_redis_answers(redis_server: RedisServer) -> None:
+    assert ask(redis_server.port, b"PING\r\n", b"+PONG")
+
+
+def test_the_proxy_loses_answers_and_then_works_again(zookeeper_proxy: Proxy) -> None:
+    zookeeper_proxy.swallow()
+    assert not zookeeper_stack.serves(zookeeper_proxy.port)
+    assert zookeeper_proxy.swallowed.wait(5)
+
+    zookeeper_proxy.cut()
+
+    assert zookeeper_stack.serves(zookeeper_proxy.port)
+
+
+def test_the_proxy_turns_clients_away_until_told_to_accept(zookeeper_proxy: Proxy) -> None:
+    zookeeper_proxy.refuse()
+    assert not zookeeper_stack.serves(zookeeper_proxy.port)
+    assert zookeeper_proxy.refused.wait(5)
+
+    zookeeper_proxy.accept()
+
+    assert zookeeper_stack.serves(zookeeper_proxy.port)
+
+
+def test_the_proxy_ends_open_connections(zookeeper_proxy: Proxy) -> None:
+    with socket.create_connection(("127.0.0.1", zookeeper_proxy.port), timeout=5) as connection:
+        connection.sendall(b"ru")  # half a command: the server waits for the rest
+        assert zookeeper_proxy.connected.wait(5)
+
+        zookeeper_proxy.cut()
+
+        assert connection.recv(10) == b""

@@ -1,0 +1,116 @@
+"""A TCP proxy on loopback that loses bytes, cuts and refuses connections on demand.
+
+with Proxy(server.port) as proxy:
+    client = connect(proxy.hosts)
+    proxy.swallow()              # the server still hears the client; its answers are lost
+    client.write_something()
+    proxy.swallowed.wait(5)      # the server has answered: the write is committed
+    proxy.cut()                  # the client sees its connection end, and comes back
+"""
+
+import socket
+import threading
+from contextlib import suppress
+from typing import Self
+
+HOST = "127.0.0.1"
+
+
+class Proxy:
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._listener = socket.create_server((HOST, 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.hosts = f"{HOST}:{self.port}"
+        self.swallowed = threading.Event()
+        """Set when an answer of the server has been swallowed."""
+        self.refused = threading.Event()
+        """Set when a client was turned away."""
+        self.connected = threading.Event()
+        """Set when a client has been connected to the server."""
+        self._lose_answers = self._lose_requests = self._refuse = False
+        self._pairs: set[tuple[socket.socket, socket.socket]] = set()
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> Self:
+        self._run(self._accept)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._close_pairs()
+        for thread in list(self._threads):
+            thread.join(5)
+
+    def swallow(self) -> None:
+        """Lose what the server says; what clients say still arrives."""
+        self.swallowed.clear()
+        self._lose_answers = True
+
+    def partition(self) -> None:
+        """Lose what either side says."""
+        self._lose_answers = self._lose_requests = True
+
+    def cut(self) -> None:
+        """End all connections; new ones work again, and lose nothing."""
+        self._lose_answers = self._lose_requests = False
+        self._close_pairs()
+
+    def refuse(self) -> None:
+        """End all connections and turn new ones away, until `accept`."""
+        self.refused.clear()
+        self._refuse = True
+        self.cut()
+
+    def accept(self) -> None:
+        self._refuse = False
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            if self._refuse:
+                client.close()
+                self.refused.set()
+                continue
+            try:
+                server = socket.create_connection((HOST, self._target), timeout=5)
+            except OSError:
+                client.close()
+                continue
+            server.settimeout(None)
+            with self._lock:
+                self._pairs.add((client, server))
+            self.connected.set()
+            self._run(self._pump, client, server, False)
+            self._run(self._pump, server, client, True)
+
+    def _pump(self, source: socket.socket, sink: socket.socket, answers: bool) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                if answers and self._lose_answers:
+                    self.swallowed.set()
+                elif not (not answers and self._lose_requests):
+                    sink.sendall(data)
+        for each in (source, sink):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def _close_pairs(self) -> None:
+        with self._lock:
+            pairs, self._pairs = self._pairs, set()
+        for pair in pairs:
+            for each in pair:
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+                each.close()
+
+    def _run(self, function: object, *arguments: object) -> None:
+        thread = threading.Thread(target=function, args=arguments, daemon=True)  # type: ignore[arg-type]
+        self._threads.append(thread)
+        thread.start()
