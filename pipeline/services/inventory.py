@@ -34,8 +34,67 @@ class Recording:
 
 
 class Inventory(Protocol):
+    """Errors are StepFailed: `content` when identifiers contradict each other, `transient` when time may heal it."""
+
     def record(self, recording: Recording) -> None:
         """Enter a version; entering the same job's version again changes nothing."""
 
     def arks_of(self, owner: str, local_id: Sequence[str]) -> dict[str, str]:
         """The ARK that each known local id of this owner names; unknown ones are left out."""
+
+    def reserve_local_ids(self, owner: str, ark: str, local_id: Sequence[str]) -> None:
+        """Make these local ids of this owner name `ark`, all or none; to be called before anything is stored.
+
+        Again is the same as once. StepFailed(content), naming the id and the other ARK, if one is taken,
+        and if the object itself belongs to another owner.
+        """
+
+
+@dataclass(frozen=True)
+class InventoryFile:
+    path: str
+    size: int
+    added: bool
+    """True if this version brought the bytes."""
+    mime_type: str
+    digest: str
+    """algorithm:value."""
+
+
+@dataclass(frozen=True)
+class InventoryVersion:
+    number: int
+    created: datetime
+    note: str
+    jid: str
+    bid: str
+    profile: str
+    submitter: str
+    payload_name: str
+    submitted: datetime
+    storage_url: str
+    files: tuple[InventoryFile, ...]
+
+
+@dataclass(frozen=True)
+class InventoryObject:
+    """Everything the inventory knows of one object, versions in order."""
+
+    ark: str
+    owner: str
+    collections: tuple[str, ...]
+    local_id: tuple[str, ...]
+    object_type: str
+    object_role: str
+    aggregate_role: str
+    erc: tuple[tuple[str, str], ...]
+    """That of the latest version."""
+    created: datetime
+    modified: datetime
+    versions: tuple[InventoryVersion, ...]
+
+    def reserve_local_ids(self, owner: str, ark: str, local_id: Sequence[str]) -> None:
+        """Let these local ids of the owner name `ark` from now on; again changes nothing.
+
+        All or none; StepFailed(content) if one of them names another ARK already.
+        """
