@@ -100,7 +100,7 @@ class BatchStatus(Record):
     dispatched_at: datetime | None = None
     redispatches: int = 0
     tries: int = 0
-    not_before: datetime | None = None
+    delay: float = 0
 
 
 class StatusReport(Record):
@@ -137,10 +137,15 @@ class JobConfiguration(Record):
 
 
 class Identifiers(Record):
-    """`/jobs/JID/identifiers`: the ARK, given or minted, and the depositor's own names."""
+    """`/jobs/JID/identifiers`: the ARK, given or minted, and the depositor's own names.
+
+    `assigned` is written before arkline looks for an ARK because the depositor gave none: only an ARK
+    that was given can contradict a local id.
+    """
 
     primary_id: str | None = None
     local_id: tuple[str, ...] = ()
+    assigned: bool = False
 
 
 class JobStatus(Record):
@@ -148,6 +153,8 @@ class JobStatus(Record):
 
     `op` is a fresh token in every write, so that a writer whose answer was lost can tell whether it was
     the one; `epoch` grows when the job moves or is dispatched again, so that older tickets are void.
+    `delay`: seconds after this write before the job may be dispatched again. It is counted from the
+    node's mtime, which is the server's clock, so that no host's wrong clock can lose or hurry a job.
     """
 
     status: JobState
@@ -163,7 +170,7 @@ class JobStatus(Record):
     dispatched_at: datetime | None = None
     redispatches: int = 0
     tries: int = 0
-    not_before: datetime | None = None
+    delay: float = 0
 
 
 class HistoryEntry(Record):
