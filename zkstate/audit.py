@@ -1,0 +1,219 @@
+"""Do the places agree in which a job is written down? The same code answers operators and tests.
+
+A finding on a running system may be a move in progress, since many nodes are not read at one moment:
+`audit` looks twice and reports what it saw both times.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipeline.records import Batch, BatchStatus, Job, Record
+from pipeline.states import BATCH, JOB, BatchState, Bucket, Event, JobState, bucket
+from zkstate import batches, jobs, paths, space
+from zkstate.errors import Corrupt, Missing
+from zkstate.session import Session
+
+
+class Finding(Record, frozen=True):
+    """One disagreement: the path to look at, what is wrong, and what it means."""
+
+    path: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Everything that was read, at nearly one moment."""
+
+    jobs: dict[str, Job]
+    queues: dict[JobState, dict[str, int]]
+    batches: dict[str, Batch]
+    buckets: dict[str, dict[Bucket, frozenset[str]]]
+    open_batches: frozenset[str]
+    locks: frozenset[str]
+    broken: tuple[Finding, ...]
+
+
+def audit(session: Session) -> tuple[Finding, ...]:
+    first = look(session)
+    if not first:
+        return ()
+    again = set(look(session))
+    return tuple(finding for finding in first if finding in again)
+
+
+def look(session: Session) -> tuple[Finding, ...]:
+    tree = read(session)
+    return (
+        *tree.broken,
+        *_jobs(tree),
+        *_queues(tree),
+        *_batches(tree),
+        *_space(session, tree),
+    )
+
+
+def read(session: Session) -> Tree:
+    broken: list[Finding] = []
+    all_jobs: dict[str, Job] = {}
+    locks = set()
+    for jid in sorted(session.children(paths.JOBS)):
+        if jid == "states":
+            continue
+        try:
+            all_jobs[jid] = jobs.load(session, jid)
+        except (Corrupt, Missing) as error:
+            broken.append(Finding(path=paths.job(jid), problem=str(error)))
+        if session.exists(paths.job_lock(jid)) is not None:
+            locks.add(jid)
+    queues = {
+        state: {jid: pp for pp, jid in map(paths.read_queue_entry, session.children(paths.queue(state)))}
+        for state in JobState
+        if state is not JobState.DELETED
+    }
+    all_batches: dict[str, Batch] = {}
+    buckets = {}
+    for bid in sorted(session.children(paths.BATCHES)):
+        try:
+            all_batches[bid] = batches.load(session, bid)
+        except (Corrupt, Missing) as error:
+            broken.append(Finding(path=paths.batch(bid), problem=str(error)))
+        if session.exists(paths.buckets(bid)) is not None:
+            buckets[bid] = {b: frozenset(batches.jobs_in(session, bid, b)) for b in Bucket}
+    return Tree(
+        all_jobs,
+        queues,
+        all_batches,
+        buckets,
+        frozenset(session.children(paths.OPEN_BATCHES)),
+        frozenset(locks),
+        tuple(broken),
+    )
+
+
+def _jobs(tree: Tree) -> Iterator[Finding]:
+    for jid, job in tree.jobs.items():
+        state = job.status.status
+        places = [s for s, entries in tree.queues.items() if jid in entries]
+        cleaned = state is JobState.COMPLETED and not places
+        if places != [state] and not cleaned:
+            where = ", ".join(places) or "no queue"
+            yield Finding(path=paths.job_status(jid), problem=f"is {state}, but stands in {where}")
+        for place in places:
+            if tree.queues[place][jid] != job.status.priority:
+                entry = paths.queue_entry(place, tree.queues[place][jid], jid)
+                yield Finding(path=entry, problem=f"the job's priority is {job.status.priority}")
+        if jid in tree.locks and state not in JOB.working():
+            yield Finding(path=paths.job_lock(jid), problem=f"a {state} job is locked")
+        yield from _bucket_of(tree, job)
+        yield from _legal(job)
+
+
+def _bucket_of(tree: Tree, job: Job) -> Iterator[Finding]:
+    buckets = tree.buckets.get(job.bid)
+    if buckets is None:
+        yield Finding(path=paths.job_bid(job.jid), problem=f"its batch {job.bid} has no such job")
+        return
+    found = [name for name, jids in buckets.items() if job.jid in jids]
+    wanted = bucket(job.status.status)
+    if found != [wanted]:
+        where = ", ".join(found) or "no bucket"
+        problem = f"{job.status.status} belongs in {wanted} of {job.bid}, but is in {where}"
+        yield Finding(path=paths.job_status(job.jid), problem=problem)
+
+
+def _legal(job: Job) -> Iterator[Finding]:
+    """The history is a path through the table that ends where the job is."""
+    path = paths.history(job.jid)
+    if not job.history or job.history[0].state is not JOB.initial:
+        yield Finding(path=path, problem=f"does not begin with {JOB.initial}")
+        return
+    state = job.history[0].state
+    for entry in job.history[1:]:
+        if entry.event is None:
+            possible = {state}
+        else:
+            possible = {row.target for row in JOB.rows(state, entry.event)}
+        if entry.state not in possible:
+            yield Finding(path=path, problem=f"{entry.event} cannot lead from {state} to {entry.state}")
+        state = entry.state
+    if state is not job.status.status:
+        yield Finding(path=path, problem=f"ends with {state}, but the job is {job.status.status}")
+
+
+def _queues(tree: Tree) -> Iterator[Finding]:
+    damaged = {finding.path for finding in tree.broken}
+    for state, entries in tree.queues.items():
+        for jid, pp in entries.items():
+            if jid not in tree.jobs and paths.job(jid) not in damaged:
+                yield Finding(path=paths.queue_entry(state, pp, jid), problem="there is no such job")
+
+
+def _batches(tree: Tree) -> Iterator[Finding]:
+    for bid, batch in tree.batches.items():
+        status = batch.status
+        wants_open = status.status in (*BATCH.working(), BatchState.DELETED)
+        if wants_open != (bid in tree.open_batches):
+            told = "is missing" if wants_open else "should not be there"
+            yield Finding(path=paths.open_batch(bid), problem=f"{told}: the batch is {status.status}")
+        unsplit = status.status in (BatchState.PENDING, BatchState.HELD)
+        if unsplit == (bid in tree.buckets) and status.status is not BatchState.DELETED:
+            told = "should not be there" if unsplit else "is missing"
+            yield Finding(path=paths.buckets(bid), problem=f"{told}: the batch is {status.status}")
+        yield from _entries(tree, bid, status)
+    for bid in tree.open_batches - set(tree.batches):
+        yield Finding(path=paths.open_batch(bid), problem="there is no such batch")
+
+
+def _entries(tree: Tree, bid: str, status: BatchStatus) -> Iterator[Finding]:
+    buckets = tree.buckets.get(bid, {})
+    seen = Counter(jid for jids in buckets.values() for jid in jids)
+    for jid, times in seen.items():
+        if times > 1:
+            yield Finding(path=paths.buckets(bid), problem=f"{jid} is in {times} buckets")
+    for name, jids in buckets.items():
+        for jid in jids:
+            if name is not Bucket.DELETED and jid not in tree.jobs:
+                yield Finding(path=paths.batch_entry(bid, name, jid), problem="there is no such job")
+    if status.status is BatchState.DELETED:
+        return
+    if buckets and len(seen) != status.created:
+        problem = f"has {len(seen)} jobs, but its status says {status.created}"
+        yield Finding(path=paths.buckets(bid), problem=problem)
+    unended = buckets.get(Bucket.PROCESSING)
+    if unended and status.status in (BatchState.COMPLETED, BatchState.REPORTING):
+        yield Finding(path=paths.batch_status(bid), problem=f"{status.status} with jobs that have not ended")
+    if status.status is BatchState.COMPLETED and buckets.get(Bucket.FAILED):
+        yield Finding(path=paths.batch_status(bid), problem="completed with failed jobs")
+
+
+def _space(session: Session, tree: Tree) -> Iterator[Finding]:
+    held = space.reservations(session)
+    total = space.promised(session).bytes
+    if total != sum(held.values()):
+        problem = f"says {total} bytes are promised, but its jobs hold {sum(held.values())}"
+        yield Finding(path=paths.SPACE, problem=problem)
+    for jid, size in held.items():
+        job = tree.jobs.get(jid)
+        if job is None:
+            yield Finding(path=paths.reservation(jid), problem="there is no such job")
+        elif not _may_hold_space(job, tree):
+            yield Finding(
+                path=paths.reservation(jid), problem=f"a {job.status.status} job holds {size} bytes"
+            )
+        elif size != job.space_needed:
+            problem = f"holds {size} bytes, but the job needs {job.space_needed}"
+            yield Finding(path=paths.reservation(jid), problem=problem)
+
+
+def _may_hold_space(job: Job, tree: Tree) -> bool:
+    if job.status.status is JobState.COMPLETED:
+        return job.jid in tree.queues[JobState.COMPLETED]
+    let_through = any(
+        entry.event is Event.SUCCEED and entry.state is JobState.DOWNLOADING for entry in job.history
+    )
+    return let_through

@@ -1,0 +1,116 @@
+"""Jobs come into being in chunks: each chunk and the batch's progress are one transaction.
+
+A crash between two chunks leaves `created` jobs; the next attempt goes on from there, so that no job
+is lost and none is made twice.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pipeline.split import Plan, PlannedJob
+
+from pipeline.outcome import content
+from pipeline.records import (
+    DEFAULT_PRIORITY,
+    Batch,
+    HistoryEntry,
+    Identifiers,
+    JobConfiguration,
+    JobStatus,
+)
+from pipeline.states import JOB, Bucket
+from zkstate import batches, codec, counters, paths
+from zkstate.errors import Refused
+from zkstate.jobs import token
+from zkstate.session import Session
+from zkstate.transaction import Create, Delete, Operation, Put
+
+CHUNK = 40
+"""Jobs in one transaction, ten operations each; ZooKeeper stalls everybody while it applies one."""
+
+_COUNTER = paths.counter("job")
+
+
+def create_jobs(
+    session: Session, batch: Batch, plan: Plan, working: Path, by: str, alive: Callable[[], None]
+) -> Batch:
+    """Make the jobs of `plan` that do not exist yet; the batch as it is when all of them do."""
+    if batch.status.plan_sha256 not in (None, plan.sha256):
+        raise content(
+            f"the manifest {batch.submission.payload_url} changed while it was being split, after "
+            f"{batch.status.created} jobs had been made of it: submit the rest as a new batch"
+        )
+    while batch.status.created < len(plan.jobs):
+        alive()
+        batch = _create_chunk(session, batch, plan, working, by)
+    return batch
+
+
+def finish_split(session: Session, batch: Batch, *, message: str = "") -> Batch:
+    """All jobs are made (or none can be): fix their number and free the lock."""
+    status = batch.status.model_copy(
+        update={"total": batch.status.created, "message": message, "op": token(), "delay": 0}
+    )
+    return batches.write(session, batch, status, (Delete(paths.batch_lock(batch.bid)),))
+
+
+def _create_chunk(session: Session, batch: Batch, plan: Plan, working: Path, by: str) -> Batch:
+    start = batch.status.created
+    chunk = plan.jobs[start : start + CHUNK]
+    status = batch.status.model_copy(
+        update={"created": start + len(chunk), "plan_sha256": plan.sha256, "op": token()}
+    )
+    counters.plant(session, _COUNTER, codec.encode_int(0))
+    while True:
+        data, stat = session.get(_COUNTER)
+        last = codec.decode_int(data, _COUNTER)
+        operations: list[Operation] = [Put(_COUNTER, codec.encode_int(last + len(chunk)), stat.version)]
+        for number, planned in enumerate(chunk, last + 1):
+            operations += _job(f"jid{number:010d}", batch, planned, working, by)
+        try:
+            return batches.write(session, batch, status, operations)
+        except Refused as refusal:
+            if refusal.path != _COUNTER:
+                raise
+
+
+def _job(jid: str, batch: Batch, planned: PlannedJob, working: Path, by: str) -> Sequence[Operation]:
+    submission = batch.submission
+    priority = DEFAULT_PRIORITY if planned.priority is None else planned.priority
+    configuration = JobConfiguration(
+        batch_id=batch.bid,
+        profile_name=submission.profile_name,
+        submitter=submission.submitter,
+        payload_url=planned.payload_url,
+        payload_type=planned.payload_type,
+        payload_name=planned.payload_name,
+        response_type=submission.response_type,
+        submission_mode=submission.submission_mode,
+        working_dir=str(working / batch.bid / jid),
+        digest=planned.digest,
+        size=planned.size,
+        erc_who=planned.erc_who,
+        erc_what=planned.erc_what,
+        erc_when=planned.erc_when,
+        erc_where=submission.erc_where,
+        dublin_core=submission.dublin_core,
+        notification=submission.notification,
+        note=submission.note,
+        submission_type=submission.payload_type,
+        submitted_at=submission.submitted_at,
+    )
+    identifiers = Identifiers(primary_id=planned.primary_id, local_id=planned.local_id)
+    status = JobStatus(status=JOB.initial, priority=priority, op=token())
+    history = (HistoryEntry(state=JOB.initial, by=by),)
+    return (
+        Create(paths.job(jid)),
+        Create(paths.job_bid(jid), batch.bid.encode()),
+        Create(paths.configuration(jid), codec.encode(configuration)),
+        Create(paths.identifiers(jid), codec.encode(identifiers)),
+        Create(paths.job_status(jid), codec.encode(status)),
+        Create(paths.priority(jid), codec.encode_int(priority)),
+        Create(paths.space_needed(jid), codec.encode_int(0)),
+        Create(paths.history(jid), codec.encode_history(history)),
+        Create(paths.queue_entry(JOB.initial, priority, jid)),
+        Create(paths.batch_entry(batch.bid, Bucket.PROCESSING, jid)),
+    )

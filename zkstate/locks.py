@@ -1,0 +1,119 @@
+"""Ephemeral locks with one holder in the fleet, the latch of a lost lock, and the server's clock."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from kazoo.exceptions import NodeExistsError, NoNodeError
+
+from pipeline.outcome import AttemptOver, transient
+from zkstate import counters, paths
+from zkstate.errors import Unreachable
+from zkstate.jobs import token
+from zkstate.session import ANSWER_TIMEOUT, BROKEN, Session
+
+PATIENCE = 300.0
+"""Seconds to wait for another holder of the same object before the step is tried again later."""
+
+
+class Latch:
+    """Made before a lock is taken; once the session that holds the lock is in doubt, it stays shut."""
+
+    def __init__(self, session: Session, stopping: Callable[[], bool] = lambda: False) -> None:
+        self._session = session
+        self._standing = session.standing()
+        self._stopping = stopping
+
+    def alive(self) -> None:
+        """Raise AttemptOver once the lock may be lost, or the worker is asked to stop."""
+        if self._standing is None or self._session.standing() != self._standing:
+            self._standing = None
+            raise AttemptOver("the ZooKeeper session was lost: another worker takes over")
+        if self._stopping():
+            raise AttemptOver("the worker is stopping: another worker takes over")
+
+
+@dataclass(frozen=True)
+class ServerClock:
+    """ZooKeeper's time, in milliseconds since the epoch: one reading, carried on by a monotonic clock."""
+
+    read_ms: int
+    at: float
+
+    def now_ms(self) -> int:
+        return self.read_ms + int((time.monotonic() - self.at) * 1000)
+
+
+@contextmanager
+def single_flight(session: Session, name: str) -> Iterator[ServerClock | None]:
+    """Run alone in the fleet: None if somebody else is at it already."""
+    path = paths.exclusive("single-flight", name)
+    mark = token()
+    if not _take(session, path, mark):
+        yield None
+        return
+    try:
+        stat = session.exists(path)
+        if stat is None:
+            raise Unreachable("the ZooKeeper session was lost")
+        yield ServerClock(stat.ctime, time.monotonic())
+    finally:
+        _drop(session, path, mark)
+
+
+@contextmanager
+def exclusive(
+    session: Session, kind: str, name: str, alive: Callable[[], None], patience: float = PATIENCE
+) -> Iterator[None]:
+    """Hold (kind, name) alone; waits for its holder, and gives up as a passing fault."""
+    path = paths.exclusive(kind, name)
+    mark = token()
+    deadline = time.monotonic() + patience
+    while not _take(session, path, mark):
+        _wait_until_gone(session, path, alive, deadline)
+        if time.monotonic() > deadline:
+            raise transient(f"another job has been working on {kind} {name} for {patience:.0f} s")
+    try:
+        yield
+    finally:
+        _drop(session, path, mark)
+
+
+def _wait_until_gone(session: Session, path: str, alive: Callable[[], None], deadline: float) -> None:
+    gone = threading.Event()
+    there = session.ask(session.zk.exists_async, path, watch=lambda _: gone.set())
+    while there is not None and not gone.wait(0.5) and time.monotonic() < deadline:
+        alive()
+
+
+def _take(session: Session, path: str, mark: str) -> bool:
+    while True:
+        try:
+            session.zk.create_async(path, mark.encode(), ephemeral=True).get(timeout=ANSWER_TIMEOUT)
+        except NodeExistsError:
+            return _is_mine(session, path, mark)
+        except NoNodeError:
+            counters.plant(session, path.rpartition("/")[0])
+        except BROKEN as error:
+            if not session.wait_connected(time.monotonic() + ANSWER_TIMEOUT):
+                raise session.unreachable() from error
+        else:
+            return True
+
+
+def _is_mine(session: Session, path: str, mark: str) -> bool:
+    found = session.get_many([path])[0]
+    return found is not None and found[0] == mark.encode()
+
+
+def _drop(session: Session, path: str, mark: str) -> None:
+    """Delete the lock if it is still this holder's; a lost session has dropped it already."""
+    try:
+        if _is_mine(session, path, mark):
+            session.zk.delete_async(path).get(timeout=ANSWER_TIMEOUT)
+    except NoNodeError:
+        return
+    except BROKEN as error:
+        raise session.unreachable() from error

@@ -1,0 +1,149 @@
+"""Every znode's path; nothing else in the project spells one.
+
+    /batches/BID/{submission,status,lock,status-report}
+    /batches/BID/states/{batch-processing,batch-failed,batch-completed,batch-deleted}/JID
+    /open-batches/BID                   the batches in which a worker still has something to do
+    /jobs/JID/{bid,configuration,identifiers,status,priority,space_needed,history,lock}
+    /jobs/states/STATE/PP-JID           the job queue: PP = priority, 00 first
+    /locks/queue/ingest                 an operator's pause
+    /locks/collections/NAME             an operator's hold
+    /locks/KIND/NAME                    ephemeral: one holder in the fleet
+    /space/working/JID                  bytes promised to a job; the parent holds their sum
+    /ids/NAME                           counters
+    /submission-keys/KEY                idempotency keys -> BID
+
+All of it lies below one root, which the session adds.
+"""
+
+import hashlib
+from urllib.parse import quote
+
+from pipeline.states import Bucket, JobState
+
+BATCHES = "/batches"
+JOBS = "/jobs"
+OPEN_BATCHES = "/open-batches"
+QUEUES = "/jobs/states"
+PAUSE = "/locks/queue/ingest"
+HOLDS = "/locks/collections"
+SPACE = "/space/working"
+LEADER = "/locks/leader"
+
+SKELETON = (
+    BATCHES,
+    OPEN_BATCHES,
+    *(f"{QUEUES}/{state}" for state in JobState if state is not JobState.DELETED),
+    "/locks/queue",
+    HOLDS,
+    SPACE,
+    "/ids",
+    "/submission-keys",
+)
+"""What is there before the first batch."""
+
+
+def batch(bid: str) -> str:
+    return f"{BATCHES}/{bid}"
+
+
+def submission(bid: str) -> str:
+    return f"{BATCHES}/{bid}/submission"
+
+
+def batch_status(bid: str) -> str:
+    return f"{BATCHES}/{bid}/status"
+
+
+def batch_lock(bid: str) -> str:
+    return f"{BATCHES}/{bid}/lock"
+
+
+def status_report(bid: str) -> str:
+    return f"{BATCHES}/{bid}/status-report"
+
+
+def buckets(bid: str) -> str:
+    return f"{BATCHES}/{bid}/states"
+
+
+def bucket(bid: str, name: Bucket) -> str:
+    return f"{BATCHES}/{bid}/states/{name}"
+
+
+def batch_entry(bid: str, name: Bucket, jid: str) -> str:
+    return f"{BATCHES}/{bid}/states/{name}/{jid}"
+
+
+def open_batch(bid: str) -> str:
+    return f"{OPEN_BATCHES}/{bid}"
+
+
+def job(jid: str) -> str:
+    return f"{JOBS}/{jid}"
+
+
+def job_bid(jid: str) -> str:
+    return f"{JOBS}/{jid}/bid"
+
+
+def configuration(jid: str) -> str:
+    return f"{JOBS}/{jid}/configuration"
+
+
+def identifiers(jid: str) -> str:
+    return f"{JOBS}/{jid}/identifiers"
+
+
+def job_status(jid: str) -> str:
+    return f"{JOBS}/{jid}/status"
+
+
+def priority(jid: str) -> str:
+    return f"{JOBS}/{jid}/priority"
+
+
+def space_needed(jid: str) -> str:
+    return f"{JOBS}/{jid}/space_needed"
+
+
+def history(jid: str) -> str:
+    return f"{JOBS}/{jid}/history"
+
+
+def job_lock(jid: str) -> str:
+    return f"{JOBS}/{jid}/lock"
+
+
+def queue(state: JobState) -> str:
+    return f"{QUEUES}/{state}"
+
+
+def queue_entry(state: JobState, pp: int, jid: str) -> str:
+    return f"{QUEUES}/{state}/{pp:02d}-{jid}"
+
+
+def read_queue_entry(name: str) -> tuple[int, str]:
+    """`05-jid0000000001` -> (5, 'jid0000000001')."""
+    pp, _, jid = name.partition("-")
+    return int(pp), jid
+
+
+def hold(profile_name: str) -> str:
+    return f"{HOLDS}/{quote(profile_name, safe='')}"
+
+
+def exclusive(kind: str, name: str) -> str:
+    return f"/locks/{kind}/{quote(name, safe='')}"
+
+
+def reservation(jid: str) -> str:
+    return f"{SPACE}/{jid}"
+
+
+def counter(name: str) -> str:
+    return f"/ids/{quote(name, safe='')}"
+
+
+def submission_key(key: str) -> str:
+    """Hashed, so that a key may be any text of any length."""
+    return f"/submission-keys/{hashlib.sha256(key.encode()).hexdigest()}"

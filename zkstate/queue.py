@@ -1,0 +1,77 @@
+"""The job queue: counts without listing, and jobs in the order of their priority."""
+
+from pipeline.records import JobStatus, Ticket
+from pipeline.states import JOB, JobState
+from zkstate import codec, holds, jobs, paths
+from zkstate.errors import Busy, Stale
+from zkstate.session import Session
+
+WAITING = (JobState.PENDING, JobState.PROVISIONING)
+"""The working states in which a job may wait without occupying a worker."""
+
+LISTING = 1000
+"""Pending jobs up to which the queue is listed whenever there is room for one more."""
+
+
+def counts(session: Session) -> dict[JobState, int]:
+    states = [state for state in JobState if state is not JobState.DELETED]
+    found = session.exists_many([paths.queue(state) for state in states])
+    return {s: stat.numChildren if stat else 0 for s, stat in zip(states, found, strict=True)}
+
+
+def queued(session: Session, state: JobState) -> list[str]:
+    """JIDs in `state`, most urgent first, oldest first among equals."""
+    names = sorted(session.children(paths.queue(state)))
+    return [paths.read_queue_entry(name)[1] for name in names]
+
+
+def feed(session: Session, in_flight: int) -> list[Ticket]:
+    """Tickets for the pending jobs that may be taken up now, so that at most `in_flight` are at work.
+
+    Each is marked as dispatched before its ticket is given out; two feeders at once mark each job once.
+    """
+    if holds.paused(session) is not None:
+        return []
+    waiting = counts(session)
+    at_work = sum(waiting[state] for state in JOB.working() if state not in WAITING)
+    room = in_flight - at_work
+    backlog = waiting[JobState.PENDING]
+    if room <= 0 or not backlog or (backlog > LISTING and room < in_flight // 4):
+        return []
+    waiting_line = queued(session, JobState.PENDING)
+    tickets: list[Ticket] = []
+    for start in range(0, len(waiting_line), in_flight):
+        fresh, taken = _sort_out(session, waiting_line[start : start + in_flight])
+        room -= taken
+        given = [ticket for jid in fresh[: max(room, 0)] if (ticket := _mark(session, jid))]
+        tickets += given
+        room -= len(given)
+        if room <= 0:
+            break
+    return tickets
+
+
+def _sort_out(session: Session, jids: list[str]) -> tuple[list[str], int]:
+    """Which of these have no ticket yet, and how many are being taken up right now.
+
+    One that waits to be tried again takes up no room: a dead source must not stop everybody.
+    """
+    found = session.get_many([paths.job_status(jid) for jid in jids])
+    statuses = {
+        jid: codec.decode(JobStatus, node[0], paths.job_status(jid))
+        for jid, node in zip(jids, found, strict=True)
+        if node is not None
+    }
+    fresh = [jid for jid, status in statuses.items() if status.dispatched_at is None]
+    taken = sum(s.dispatched_at is not None and s.delay == 0 for s in statuses.values())
+    return fresh, taken
+
+
+def _mark(session: Session, jid: str) -> Ticket | None:
+    job = jobs.load(session, jid)
+    if job.status.status is not JobState.PENDING or job.status.dispatched_at is not None:
+        return None
+    try:
+        return jobs.redispatch(session, job, lost=False)
+    except (Busy, Stale):
+        return None
