@@ -1,0 +1,93 @@
+"""ARKs as NOIDs: a number spelled in letters that make no words, with a check character at the end.
+
+The blade follows the mask MASK: `e` is one of 29 characters (digits and consonants without `l` and `y`),
+`d` a digit. It holds CAPACITY numbers; larger ones get further `e` characters in front, as NOID's `z`
+templates do, so that no counter overflows and no blade repeats.
+
+The check character covers `NAAN/name`. It finds every single wrong character and every swap of two
+neighbours among the 29, as long as `NAAN/name` has fewer than 28 characters in front of it.
+"""
+
+import re
+from dataclasses import dataclass
+
+from pipeline.errors import UsageRefused
+
+ALPHABET = "0123456789bcdfghjkmnpqrstvwxz"
+BASE = len(ALPHABET)
+MASK = "eedeeded"
+"""At most two letters stand in a row, so that no blade looks like a word."""
+
+_WEIGHT = {"e": BASE, "d": 10}
+_VALUE = {character: value for value, character in enumerate(ALPHABET)}
+_ARK = re.compile(r"ark:/?(\d{5,9})/([!-~]{1,200})", re.IGNORECASE)
+
+
+def _capacity() -> int:
+    numbers = 1
+    for kind in MASK:
+        numbers *= _WEIGHT[kind]
+    return numbers
+
+
+CAPACITY = _capacity()
+"""Numbers that fit the mask: 29^5 * 10^3 = 20,511,149,000."""
+
+
+class NotAnArk(UsageRefused):
+    """The text is not an ARK."""
+
+
+@dataclass(frozen=True)
+class Ark:
+    """The two parts of `ark:/NAAN/name`; `str` gives the one spelling that arkline keeps."""
+
+    naan: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"ark:/{self.naan}/{self.name}"
+
+
+def parse_ark(text: str) -> Ark:
+    """`ark:/99999/fk4x`, `ark:99999/fk4x` and `ARK:/99999/fk4x` are the same ARK."""
+    found = _ARK.fullmatch(text.strip())
+    if found is None:
+        raise NotAnArk(f"'{text}' is not an ARK: it should look like ark:/99999/fk4abc")
+    return Ark(found[1], found[2])
+
+
+def blade(number: int) -> str:
+    """The letters of `number`: a different text for every number from 0 on."""
+    if number < 0:
+        raise ValueError(f"{number} is negative: the counter of identifiers starts at 0")
+    letters = []
+    for kind in reversed(MASK):
+        number, digit = divmod(number, _WEIGHT[kind])
+        letters.append(ALPHABET[digit])
+    while number:
+        number, digit = divmod(number, BASE)
+        letters.append(ALPHABET[digit])
+    return "".join(reversed(letters))
+
+
+def check_character(text: str) -> str:
+    """Each character's value times its position from 1, summed, modulo 29; other characters count 0."""
+    total = sum(place * _VALUE.get(character, 0) for place, character in enumerate(text, 1))
+    return ALPHABET[total % BASE]
+
+
+def spell(naan: str, shoulder: str, number: int) -> str:
+    """The ARK of `number` below the shoulder, with its check character."""
+    name = shoulder + blade(number)
+    return str(Ark(naan, name + check_character(f"{naan}/{name}")))
+
+
+def is_valid(ark: str) -> bool:
+    """Whether the last character checks the others; ARKs minted elsewhere need not have one."""
+    try:
+        parsed = parse_ark(ark)
+    except NotAnArk:
+        return False
+    name, last = parsed.name[:-1], parsed.name[-1]
+    return last == check_character(f"{parsed.naan}/{name}")

@@ -1,0 +1,88 @@
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from pipeline import noid
+from pipeline.outcome import AttemptOver
+from pipeline.profile import Profile
+from pipeline.records import Identifiers, Job, JobConfiguration, JobStatus, PayloadType
+from pipeline.services.minter import LocalMinter
+from pipeline.states import JobState
+from tests.ledger import MemoryLedger
+
+
+def profile(shoulder: str = "fk4") -> Profile:
+    return Profile(
+        name="demo", owner="ark:/99999/owner", collections=("ark:/99999/collection",), shoulder=shoulder
+    )
+
+
+def job(jid: str, ark: str | None = None, version: int = 0) -> Job:
+    return Job(
+        jid=jid,
+        bid="bid0000000000",
+        configuration=JobConfiguration(
+            batch_id="bid0000000000",
+            profile_name="demo",
+            payload_url="http://localhost/a",
+            payload_type=PayloadType.FILE,
+            working_dir="/nowhere",
+        ),
+        identifiers=Identifiers(primary_id=ark),
+        status=JobStatus(status=JobState.PROCESSING),
+        version=version,
+        priority=5,
+        space_needed=0,
+    )
+
+
+def test_a_minted_ark_stands_in_the_record_at_once() -> None:
+    ledger = MemoryLedger()
+
+    ark = LocalMinter().mint(job("jid1"), profile(), ledger)
+
+    assert ark.startswith("ark:/99999/fk4")
+    assert noid.is_valid(ark)
+    assert ledger.identifiers(job("jid1")).primary_id == ark
+
+
+def test_asking_again_gives_the_same_ark() -> None:
+    ledger = MemoryLedger()
+    minter = LocalMinter()
+
+    assert minter.mint(job("jid1"), profile(), ledger) == minter.mint(job("jid1"), profile(), ledger)
+    assert ledger.counters == {"99999_fk4": 1}
+
+
+def test_a_job_with_an_ark_keeps_it() -> None:
+    ledger = MemoryLedger()
+
+    assert LocalMinter().mint(job("jid1", ark="ark:/12345/own"), profile(), ledger) == "ark:/12345/own"
+    assert not ledger.counters
+
+
+def test_each_shoulder_counts_for_itself() -> None:
+    ledger = MemoryLedger()
+
+    LocalMinter().mint(job("jid1"), profile("fk4"), ledger)
+    LocalMinter().mint(job("jid2"), profile("m5"), ledger)
+
+    assert ledger.counters == {"99999_fk4": 1, "99999_m5": 1}
+
+
+def test_many_jobs_at_once_get_different_arks() -> None:
+    ledger = MemoryLedger()
+    with ThreadPoolExecutor(16) as threads:
+        arks = list(threads.map(lambda n: LocalMinter().mint(job(f"jid{n}"), profile(), ledger), range(200)))
+
+    assert len(set(arks)) == 200
+
+
+def test_an_attempt_that_is_over_mints_nothing() -> None:
+    ledger = MemoryLedger()
+    ledger.owner["jid1"] = 7
+
+    with pytest.raises(AttemptOver):
+        LocalMinter().mint(job("jid1", version=6), profile(), ledger)
+
+    assert not ledger.counters
