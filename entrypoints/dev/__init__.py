@@ -1,0 +1,1 @@
+"""`./dev`: what a developer, and a curious visitor, does with a checkout."""

@@ -1,0 +1,203 @@
+"""The whole of arkline on one machine: ZooKeeper, Redis, workers, two elected beats and Flower."""
+
+import os
+import secrets
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from entrypoints.stack import redis, zookeeper
+from entrypoints.stack.home import StackNote, occupied, write_note
+from entrypoints.stack.java import PROJECT
+from entrypoints.stack.ports import HOST, free_ports
+from entrypoints.stack.process import Command
+from entrypoints.stack.signals import StopSignals
+from entrypoints.stack.supervisor import Service, Supervisor
+from pipeline.settings import Settings
+
+FLOWER_USER = "arkline"
+TERMINATED_BY_US = frozenset({0, -15, 143})
+"""Return codes of an orderly end for programs that do not handle SIGTERM themselves."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to run, and where. `environment` is passed on to every process, over what is set already."""
+
+    home: Path
+    workers: int = 2
+    concurrency: int = 2
+    beats: int = 2
+    flower: bool = True
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Servers:
+    zk_hosts: str
+    broker_url: str
+    tier: tuple[Service, ...]
+
+
+class Stack:
+    """A running stack. Call `tend` or `tend_for` a few times a second."""
+
+    def __init__(self, note: StackNote, supervisor: Supervisor, settings: Settings) -> None:
+        self.note = note
+        self.supervisor = supervisor
+        self.settings = settings
+
+    def tend(self) -> None:
+        self.supervisor.tend()
+
+    def tend_for(self, seconds: float) -> None:
+        self.supervisor.tend_for(seconds)
+
+
+def servers(home: Path, environment: Mapping[str, str]) -> Servers:
+    """The servers to use: those that the environment names, and children of ours for the others."""
+    tier: list[Service] = []
+    zk_hosts = environment.get("ARKLINE_ZK_HOSTS", "")
+    if not zk_hosts:
+        chosen = zookeeper.plan(home / "zookeeper", log_folder=home / "log")
+        (command,) = zookeeper.prepare(chosen)
+        zk_hosts = chosen.hosts
+        tier.append(Service(command, ready=lambda: zookeeper.serves(chosen.ports[0])))
+    broker_url = environment.get("ARKLINE_BROKER_URL", "")
+    if not broker_url:
+        (port,) = free_ports(1)
+        command = redis.prepare(home / "redis", port, log_folder=home / "log")
+        broker_url = redis.url(port)
+        tier.append(Service(command, ready=lambda: redis.serves(port)))
+    return Servers(zk_hosts, broker_url, tuple(tier))
+
+
+def child_environment(choice: Choice, zk_hosts: str, broker_url: str) -> dict[str, str]:
+    """This stack's ARKLINE_* variables: defaults for one machine, then the caller's, then the servers."""
+    given = {name: value for name, value in os.environ.items() if name.startswith("ARKLINE_")}
+    return {
+        "ARKLINE_PROFILES": str(PROJECT / "examples" / "profiles"),
+        "ARKLINE_ZK_SESSION_TIMEOUT": "10",
+        **given,
+        **choice.environment,
+        "ARKLINE_HOME": str(choice.home),
+        "ARKLINE_ZK_HOSTS": zk_hosts,
+        "ARKLINE_BROKER_URL": broker_url,
+    }
+
+
+def worker(choice: Choice, number: int, environment: Mapping[str, str]) -> Service:
+    name = f"worker{number}"
+    arguments = ("worker", "-c", str(choice.concurrency), "-n", f"{name}@%h", "-E")
+    return _celery(choice, name, (*arguments, "--without-mingle", "--without-gossip"), environment, 60)
+
+
+def beat(choice: Choice, number: int, environment: Mapping[str, str]) -> Service:
+    name = f"beat{number}"
+    return _python(choice, name, ("-m", "tasks.beat_leader"), environment, 10)
+
+
+def flower(choice: Choice, port: int, password: str, environment: Mapping[str, str]) -> Service:
+    """Flower, to look only: ZooKeeper decides, and what tasks are about is shown to those who log in."""
+    command = Command(
+        name="flower",
+        argv=(
+            *(sys.executable, "-m", "celery", "-A", "tasks.app", "flower"),
+            *(f"--address={HOST}", f"--port={port}", "--read-only", "--max-tasks=5000"),
+        ),
+        log=choice.home / "log" / "flower.log",
+        # by the environment, because every user of the machine can read a process's arguments
+        environment={**environment, "FLOWER_BASIC_AUTH": f"{FLOWER_USER}:{password}"},
+        folder=PROJECT,
+        clean=TERMINATED_BY_US,
+    )
+    return Service(command, ready=lambda: _answers(f"http://{HOST}:{port}/healthcheck"))
+
+
+def _celery(
+    choice: Choice, name: str, arguments: tuple[str, ...], environment: Mapping[str, str], stop: float
+) -> Service:
+    return _python(choice, name, ("-m", "celery", "-A", "tasks.app", *arguments), environment, stop)
+
+
+def _python(
+    choice: Choice, name: str, arguments: tuple[str, ...], environment: Mapping[str, str], stop: float
+) -> Service:
+    ready_file = choice.home / "run" / f"{name}.ready"
+    command = Command(
+        name=name,
+        argv=(sys.executable, *arguments),
+        log=choice.home / "log" / f"{name}.log",
+        environment={**environment, "ARKLINE_READY_FILE": str(ready_file)},
+        folder=PROJECT,
+        clean=TERMINATED_BY_US,
+        stop_seconds=stop,
+    )
+    return Service(command, ready_file=ready_file)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=1) as answer:  # noqa: S310 - our own http URL
+            return bool(answer.status == 200)
+    except (OSError, urllib.error.URLError):
+        return False
+
+
+@contextmanager
+def running(
+    choice: Choice, signals: StopSignals, say: Callable[[str], None] = lambda _: None
+) -> Iterator[Stack]:
+    """The stack, from ready to stopped. StopWished or ProcessDied may come out of starting and of `tend`."""
+    home = choice.home.absolute()
+    choice = Choice(home, choice.workers, choice.concurrency, choice.beats, choice.flower, choice.environment)
+    with occupied(home):
+        found = servers(home, {**os.environ, **choice.environment})
+        environment = child_environment(choice, found.zk_hosts, found.broker_url)
+        settings = _settings(environment)
+        celery = [worker(choice, number, environment) for number in range(1, choice.workers + 1)]
+        celery += [beat(choice, number, environment) for number in range(1, choice.beats + 1)]
+        flower_url = password = ""
+        if choice.flower:
+            (port,) = free_ports(1)
+            password = secrets.token_urlsafe(12)
+            flower_url = f"http://{HOST}:{port}/"
+            celery.append(flower(choice, port, password, environment))
+
+        def note() -> StackNote:
+            return StackNote(
+                pid=os.getpid(),
+                zk_hosts=found.zk_hosts,
+                broker_url=found.broker_url,
+                flower_url=flower_url,
+                flower_user=FLOWER_USER if choice.flower else "",
+                flower_password=password,
+                environment=environment,
+                services={
+                    process.name: {"pid": process.pid, "log": str(process.command.log)}
+                    for process in supervisor.processes
+                },
+            )
+
+        supervisor = Supervisor((found.tier, celery), signals, say, lambda: write_note(home, note()))
+        try:
+            supervisor.start()
+            yield Stack(note(), supervisor, settings)
+        finally:
+            say("stopping")
+            supervisor.stop()
+
+
+def _settings(environment: Mapping[str, str]) -> Settings:
+    """The settings that the processes of the stack will read from this environment."""
+    prefix = "ARKLINE_"
+    values = {
+        name.removeprefix(prefix).lower(): value
+        for name, value in environment.items()
+        if name.startswith(prefix)
+    }
+    return Settings.model_validate(values)
