@@ -34,7 +34,7 @@ class Recording:
 
 
 class Inventory(Protocol):
-    """Errors are StepFailed: `content` when identifiers contradict each other, `transient` when time may heal it."""
+    """Errors are StepFailed: `content` when identifiers contradict each other, `transient` if it may pass."""
 
     def record(self, recording: Recording) -> None:
         """Enter a version; entering the same job's version again changes nothing."""

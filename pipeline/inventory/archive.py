@@ -1,0 +1,194 @@
+"""The archive: what remains of a batch or a job once it has left ZooKeeper, for reports and for auditors.
+
+Rule: a later entry replaces an earlier one, because it was read from the record later; only the who, when
+and why of a deletion stay as they were first written, so that repeating one after a crash changes nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+from sqlalchemy import Connection, RowMapping, Select, Table, and_, not_, select
+
+from pipeline.inventory.sql import SqlInventory
+from pipeline.inventory.statements import insert, portions
+from pipeline.inventory.tables import batches_archived, jobs_archived
+from pipeline.records import (
+    Batch,
+    HistoryEntry,
+    Identifiers,
+    Job,
+    JobConfiguration,
+    Record,
+    Submission,
+    now,
+)
+from pipeline.states import BatchState, FailureKind, JobState
+
+JOBS_AT_A_TIME = 500
+"""Rows of one statement; a job's row is a few kilobytes."""
+
+
+class Disposition(Record):
+    """Who took it out of the record, when and why."""
+
+    who: str
+    why: str = ""
+    at: datetime = Field(default_factory=now)
+
+
+class ArchivedJob(Record):
+    jid: str
+    bid: str
+    profile: str
+    submitter: str
+    state: JobState
+    message: str
+    kind: FailureKind | None
+    identifiers: Identifiers
+    configuration: JobConfiguration
+    history: tuple[HistoryEntry, ...]
+    disposition: Disposition
+
+
+class ArchivedBatch(Record):
+    bid: str
+    profile: str
+    submitter: str
+    state: BatchState
+    message: str
+    submission: Submission
+    report: dict[str, Any] | None
+    """The last report, as `pipeline.report.as_json` has it."""
+    disposition: Disposition
+
+
+def archive_job(inventory: SqlInventory, job: Job, *, by: str, reason: str = "") -> None:
+    """Keep a job as it ended."""
+    _keep(inventory, (), [_job_row(job, job.status.status, Disposition(who=by, why=reason))])
+
+
+def archive_batch(
+    inventory: SqlInventory,
+    batch: Batch,
+    jobs: Sequence[Job],
+    *,
+    by: str,
+    reason: str = "",
+    report: Mapping[str, Any] | None = None,
+) -> None:
+    """Keep a batch as it ended, with those of its jobs that are still in the record; all or nothing."""
+    disposition = Disposition(who=by, why=reason)
+    _keep(
+        inventory,
+        [_batch_row(batch, batch.status.status, disposition, report)],
+        [_job_row(job, job.status.status, disposition) for job in jobs],
+    )
+
+
+def tombstone(
+    inventory: SqlInventory,
+    taken_out: Job | Batch,
+    *,
+    by: str,
+    reason: str,
+    jobs: Sequence[Job] = (),
+    report: Mapping[str, Any] | None = None,
+) -> None:
+    """Keep a job, or a batch with its remaining `jobs`, as deleted; to be called before its nodes go."""
+    disposition = Disposition(who=by, why=reason)
+    rows = [_job_row(job, JobState.DELETED, disposition) for job in jobs]
+    if isinstance(taken_out, Job):
+        _keep(inventory, (), [*rows, _job_row(taken_out, JobState.DELETED, disposition)])
+    else:
+        _keep(inventory, [_batch_row(taken_out, BatchState.DELETED, disposition, report)], rows)
+
+
+def find_job(inventory: SqlInventory, jid: str) -> ArchivedJob | None:
+    found = _read(inventory, select(jobs_archived).where(jobs_archived.c.jid == jid))
+    return _job(found[0]) if found else None
+
+
+def find_batch(inventory: SqlInventory, bid: str) -> ArchivedBatch | None:
+    found = _read(inventory, select(batches_archived).where(batches_archived.c.bid == bid))
+    return _batch(found[0]) if found else None
+
+
+def jobs_of(inventory: SqlInventory, bid: str) -> tuple[ArchivedJob, ...]:
+    """The archived jobs of a batch, which itself may be archived or not."""
+    query = select(jobs_archived).where(jobs_archived.c.bid == bid).order_by(jobs_archived.c.jid)
+    return tuple(_job(row) for row in _read(inventory, query))
+
+
+def _read(inventory: SqlInventory, query: Select[Any]) -> Sequence[RowMapping]:
+    return inventory.database.read(lambda connection: connection.execute(query).mappings().all())
+
+
+def _keep(inventory: SqlInventory, batches: Sequence[dict[str, Any]], jobs: Sequence[dict[str, Any]]) -> None:
+    def write(connection: Connection) -> None:
+        for row in batches:
+            _put(connection, batches_archived, [row])
+        for portion in portions(jobs, JOBS_AT_A_TIME):
+            _put(connection, jobs_archived, portion)
+
+    inventory.database.write(write)
+
+
+def _put(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+    statement = insert(connection, table)
+    written = statement.excluded
+    (key,) = table.primary_key.columns
+    deleted_before = and_(table.c.state == "deleted", written.state == "deleted")
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=[key],
+            set_={column.name: written[column.name] for column in table.columns if column is not key},
+            where=not_(deleted_before),
+        ),
+        rows,
+    )
+
+
+def _batch_row(
+    batch: Batch, state: BatchState, by: Disposition, report: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    return {
+        "bid": batch.bid,
+        "profile": batch.submission.profile_name,
+        "submitter": batch.submission.submitter,
+        "state": state.value,
+        "message": batch.status.message,
+        **by.model_dump(),
+        "submission": batch.submission.model_dump(mode="json"),
+        "report": None if report is None else dict(report),
+    }
+
+
+def _job_row(job: Job, state: JobState, by: Disposition) -> dict[str, Any]:
+    return {
+        "jid": job.jid,
+        "bid": job.bid,
+        "profile": job.configuration.profile_name,
+        "submitter": job.configuration.submitter,
+        "state": state.value,
+        "message": job.status.message,
+        "kind": job.status.kind and job.status.kind.value,
+        **by.model_dump(),
+        "ark": job.identifiers.primary_id,
+        "identifiers": job.identifiers.model_dump(mode="json"),
+        "configuration": job.configuration.model_dump(mode="json"),
+        "history": [entry.model_dump(mode="json") for entry in job.history],
+    }
+
+
+def _disposition(row: RowMapping) -> Disposition:
+    return Disposition(who=row["who"], why=row["why"], at=row["at"])
+
+
+def _job(row: RowMapping) -> ArchivedJob:
+    return ArchivedJob.model_validate({**row, "disposition": _disposition(row)})
+
+
+def _batch(row: RowMapping) -> ArchivedBatch:
+    return ArchivedBatch.model_validate({**row, "disposition": _disposition(row)})

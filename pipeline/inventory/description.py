@@ -1,0 +1,118 @@
+"""Reading an object back: its versions, files, ingests and identifiers."""
+
+from collections import defaultdict
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, select
+
+from pipeline.inventory.tables import (
+    collections,
+    dublin_kernels,
+    files,
+    ingests,
+    local_ids,
+    memberships,
+    objects,
+    owners,
+    versions,
+)
+from pipeline.services.inventory import InventoryFile, InventoryObject, InventoryVersion
+
+
+def describe(connection: Connection, ark: str) -> InventoryObject | None:
+    """Everything about one object; None if no version of it was ever recorded."""
+    row = connection.execute(
+        select(objects, owners.c.ark.label("owner"))
+        .join(owners, owners.c.id == objects.c.inv_owner_id)
+        .where(objects.c.ark == ark)
+    ).one_or_none()
+    if row is None:
+        return None
+    made = _versions(connection, row.id)
+    return InventoryObject(
+        ark=row.ark,
+        owner=row.owner,
+        collections=_values(
+            connection,
+            select(collections.c.ark)
+            .join(memberships, memberships.c.inv_collection_id == collections.c.id)
+            .where(memberships.c.inv_object_id == row.id)
+            .order_by(collections.c.ark),
+        ),
+        local_id=_values(
+            connection,
+            select(local_ids.c.local_id).where(local_ids.c.inv_object_ark == ark).order_by(local_ids.c.id),
+        ),
+        object_type=row.object_type,
+        object_role=row.role,
+        aggregate_role=row.aggregate_role,
+        erc=_kernel(connection, row.id, row.version_number),
+        created=row.created,
+        modified=row.modified,
+        versions=made,
+    )
+
+
+def _values(connection: Connection, query: Select[tuple[str]]) -> tuple[str, ...]:
+    return tuple(connection.scalars(query))
+
+
+def _kernel(connection: Connection, object_id: int, number: int) -> tuple[tuple[str, str], ...]:
+    rows = connection.execute(
+        select(dublin_kernels.c.element, dublin_kernels.c.value)
+        .join(versions, versions.c.id == dublin_kernels.c.inv_version_id)
+        .where(versions.c.inv_object_id == object_id, versions.c.number == number)
+        .order_by(dublin_kernels.c.seq_num)
+    )
+    return tuple((element, value) for element, value in rows)
+
+
+def _versions(connection: Connection, object_id: int) -> tuple[InventoryVersion, ...]:
+    contents = _files(connection, object_id)
+    rows = connection.execute(
+        select(
+            versions.c.id.label("version_id"), versions.c.number, versions.c.created, versions.c.note, ingests
+        )
+        .join(ingests, ingests.c.inv_version_id == versions.c.id)
+        .where(versions.c.inv_object_id == object_id)
+        .order_by(versions.c.number)
+    )
+    return tuple(_version(row, tuple(contents[row.version_id])) for row in rows)
+
+
+def _version(row: Row[Any], contents: tuple[InventoryFile, ...]) -> InventoryVersion:
+    return InventoryVersion(
+        number=row.number,
+        created=row.created,
+        note=row.note,
+        jid=row.job_id,
+        bid=row.batch_id,
+        profile=row.profile,
+        submitter=row.user_agent,
+        payload_name=row.filename,
+        submitted=row.submitted,
+        storage_url=row.storage_url,
+        files=contents,
+    )
+
+
+def _files(connection: Connection, object_id: int) -> defaultdict[int, list[InventoryFile]]:
+    found: defaultdict[int, list[InventoryFile]] = defaultdict(list)
+    rows = connection.execute(
+        select(files)
+        .join(versions, versions.c.id == files.c.inv_version_id)
+        .where(versions.c.inv_object_id == object_id)
+        .order_by(files.c.id)
+    )
+    for row in rows:
+        found[row.inv_version_id].append(
+            InventoryFile(
+                path=row.pathname,
+                size=row.full_size,
+                # an empty file costs nothing whether or not this version brought it
+                added=row.billable_size == row.full_size,
+                mime_type=row.mime_type,
+                digest=f"{row.digest_type.replace('-', '')}:{row.digest_value}",
+            )
+        )
+    return found

@@ -1,0 +1,1 @@
+"""Alembic's revisions of the schema; `pipeline.inventory.schema` applies them."""

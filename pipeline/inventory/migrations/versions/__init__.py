@@ -1,0 +1,1 @@
+"""One file per revision; a revision that has been released is never edited."""

@@ -1,0 +1,39 @@
+"""The inventory in an SQL database."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+
+from pipeline.inventory import description, localids, recording
+from pipeline.inventory.database import Database
+from pipeline.services.inventory import InventoryObject, Recording
+
+
+class SqlInventory:
+    """Satisfies `pipeline.services.inventory.Inventory`; cheap to make, for any thread and child."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def record(self, entry: Recording) -> None:
+        self.database.write(lambda connection: recording.enter(connection, entry))
+
+    def arks_of(self, owner: str, local_id: Sequence[str]) -> dict[str, str]:
+        if not local_id:
+            return {}
+        return self.database.read(lambda connection: localids.known(connection, owner, local_id))
+
+    def reserve_local_ids(self, owner: str, ark: str, local_id: Sequence[str]) -> None:
+        def reserve(connection: Connection) -> None:
+            localids.check_owner(connection, owner, ark)
+            localids.reserve(connection, owner, ark, local_id)
+
+        self.database.write(reserve)
+
+    def describe_object(self, ark: str) -> InventoryObject | None:
+        return self.database.read(lambda connection: description.describe(connection, ark))
+
+
+def open_inventory(url: str) -> SqlInventory:
+    """The inventory at an SQLAlchemy URL; its schema is made or upgraded when a process first uses it."""
+    return SqlInventory(Database(url))

@@ -1,0 +1,215 @@
+"""The tables: `inv_*` as in Merritt's inventory, `arc_*` what remains of ended batches and jobs."""
+
+from datetime import UTC, datetime
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.types import TypeDecorator
+
+ARK_LENGTH = 255
+LOCAL_ID_LENGTH = 255
+"""Characters; PostgreSQL refuses index rows over 2704 bytes, and a character may take four."""
+
+
+class Utc(TypeDecorator[datetime]):
+    """A point in time, UTC whatever the database thinks of zones."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _key() -> Column[int]:
+    return Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
+
+
+def _text(name: str) -> Column[str]:
+    return Column(name, Text, nullable=False, default="")
+
+
+def _time(name: str) -> Column[datetime]:
+    return Column(name, Utc, nullable=False)
+
+
+def _of(table: str, *, index: bool = False, unique: bool = False) -> Column[int]:
+    return Column(
+        f"{table.removesuffix('s')}_id", ForeignKey(f"{table}.id"), nullable=False, index=index, unique=unique
+    )
+
+
+owners = Table(
+    "inv_owners",
+    metadata,
+    _key(),
+    Column("ark", String(ARK_LENGTH), nullable=False, unique=True),
+    _text("name"),
+)
+
+collections = Table(
+    "inv_collections",
+    metadata,
+    _key(),
+    Column("ark", String(ARK_LENGTH), nullable=False, unique=True),
+    _text("name"),
+    _text("mnemonic"),
+)
+
+objects = Table(
+    "inv_objects",
+    metadata,
+    _key(),
+    _of("inv_owners", index=True),
+    Column("ark", String(ARK_LENGTH), nullable=False, unique=True),
+    Column("object_type", String(32), nullable=False),
+    Column("role", String(32), nullable=False),
+    Column("aggregate_role", String(64), nullable=False),
+    Column("version_number", Integer, nullable=False),
+    _text("erc_who"),
+    _text("erc_what"),
+    _text("erc_when"),
+    _text("erc_where"),
+    _time("created"),
+    _time("modified"),
+)
+
+memberships = Table(
+    "inv_collections_inv_objects",
+    metadata,
+    Column("inv_collection_id", ForeignKey("inv_collections.id"), primary_key=True),
+    Column("inv_object_id", ForeignKey("inv_objects.id"), primary_key=True, index=True),
+)
+
+versions = Table(
+    "inv_versions",
+    metadata,
+    _key(),
+    _of("inv_objects"),
+    Column("ark", String(ARK_LENGTH), nullable=False),
+    Column("number", Integer, nullable=False),
+    _text("note"),
+    _time("created"),
+    UniqueConstraint("inv_object_id", "number"),
+)
+
+files = Table(
+    "inv_files",
+    metadata,
+    _key(),
+    _of("inv_objects"),
+    _of("inv_versions", index=True),
+    Column("pathname", Text, nullable=False),
+    Column("source", String(16), nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("full_size", BigInteger, nullable=False),
+    Column("billable_size", BigInteger, nullable=False),
+    Column("mime_type", Text, nullable=False),
+    Column("digest_type", String(16), nullable=False),
+    Column("digest_value", String(128), nullable=False),
+    _time("created"),
+)
+
+ingests = Table(
+    "inv_ingests",
+    metadata,
+    _key(),
+    _of("inv_objects", index=True),
+    _of("inv_versions", unique=True),
+    _text("filename"),
+    Column("ingest_type", String(64), nullable=False),
+    Column("profile", String(255), nullable=False),
+    Column("batch_id", String(64), nullable=False, index=True),
+    Column("job_id", String(64), nullable=False, unique=True),
+    _text("user_agent"),
+    _time("submitted"),
+    _text("storage_url"),
+)
+
+local_ids = Table(
+    "inv_localids",
+    metadata,
+    _key(),
+    Column("inv_object_ark", String(ARK_LENGTH), nullable=False, index=True),
+    Column("inv_owner_ark", String(ARK_LENGTH), nullable=False),
+    Column("local_id", String(LOCAL_ID_LENGTH), nullable=False),
+    _time("created"),
+    UniqueConstraint("inv_owner_ark", "local_id"),
+)
+
+dublin_kernels = Table(
+    "inv_dublinkernels",
+    metadata,
+    _key(),
+    _of("inv_objects"),
+    _of("inv_versions", index=True),
+    Column("seq_num", Integer, nullable=False),
+    Column("element", String(32), nullable=False),
+    Column("qualifier", String(32), nullable=True),
+    Column("value", Text, nullable=False),
+)
+
+
+def _ended(*own: Column[object]) -> tuple[Column[object], ...]:
+    return (
+        *own,
+        Column("profile", String(255), nullable=False),
+        Column("submitter", Text, nullable=False),
+        Column("state", String(32), nullable=False),
+        Column("message", Text, nullable=False),
+        Column("who", Text, nullable=False),
+        Column("why", Text, nullable=False),
+        Column("at", Utc, nullable=False),
+    )
+
+
+batches_archived = Table(
+    "arc_batches",
+    metadata,
+    *_ended(Column("bid", String(64), primary_key=True)),
+    Column("submission", JSON, nullable=False),
+    Column("report", JSON, nullable=True),
+)
+
+jobs_archived = Table(
+    "arc_jobs",
+    metadata,
+    *_ended(
+        Column("jid", String(64), primary_key=True),
+        Column("bid", String(64), nullable=False, index=True),
+    ),
+    Column("ark", String(ARK_LENGTH), nullable=True),
+    Column("kind", String(16), nullable=True),
+    Column("identifiers", JSON, nullable=False),
+    Column("configuration", JSON, nullable=False),
+    Column("history", JSON, nullable=False),
+    Index(None, "ark"),
+)

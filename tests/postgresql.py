@@ -1,0 +1,134 @@
+"""A real PostgreSQL server for the tests, as a child process on a free port."""
+
+import contextlib
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+
+DEBIAN = Path("/usr/lib/postgresql")
+READY_WITHIN = 30.0
+
+
+class PostgresqlMissing(Exception):
+    """There is no server here that may be started."""
+
+
+def _binaries() -> Path:
+    """The newest release that Debian's packages installed, or the one on PATH."""
+    releases = sorted(
+        (folder for folder in DEBIAN.glob("*/bin") if (folder / "initdb").exists()),
+        key=lambda folder: float(folder.parent.name),
+    )
+    if releases:
+        return releases[-1]
+    on_path = shutil.which("initdb")
+    if on_path is None:
+        raise PostgresqlMissing("PostgreSQL is not installed: apt-get install postgresql")
+    return Path(on_path).resolve().parent
+
+
+def _owner() -> str | None:
+    """The user to run as: the server refuses to be root."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        return pwd.getpwnam("postgres").pw_name
+    except KeyError:
+        raise PostgresqlMissing(
+            "the tests run as root, and there is no user postgres to run a server as"
+        ) from None
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+class Server:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self._binaries = _binaries()
+        self._owner = _owner()
+        self._process: subprocess.Popen[bytes] | None = None
+        if self._owner:
+            shutil.chown(folder, self._owner)
+        self._log = (folder / "log").open("wb")
+        self._run(
+            "initdb", "-D", "data", "-U", "arkline", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"
+        )
+
+    def _popen(self, name: str, *options: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [self._binaries / name, *options],
+            cwd=self.folder,
+            user=self._owner,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            env={"PATH": os.defpath, "LC_ALL": "C"},
+        )
+
+    def _run(self, name: str, *options: str) -> None:
+        if self._popen(name, *options).wait(60):
+            raise PostgresqlMissing(f"{name} failed: {(self.folder / 'log').read_text()[-500:]}")
+
+    def start(self) -> None:
+        self._process = self._popen(
+            "postgres", "-D", "data", "-h", "127.0.0.1", "-p", str(self.port), "-k", "", "-F",
+            "-c", "max_connections=200",
+        )  # fmt: skip
+        deadline = time.monotonic() + READY_WITHIN
+        while True:
+            try:
+                psycopg.connect(self.dsn("postgres"), connect_timeout=2).close()
+            except psycopg.OperationalError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise PostgresqlMissing((self.folder / "log").read_text()[-500:]) from None
+                time.sleep(0.05)
+            else:
+                return
+
+    def stop(self) -> None:
+        """Stop at once, as a crash would; what was committed is there after the next start."""
+        if self._process is not None:
+            self._process.send_signal(3)  # SIGQUIT: PostgreSQL's immediate shutdown
+            self._process.wait(30)
+            self._process = None
+
+    def close(self) -> None:
+        self.stop()
+        self._log.close()
+
+    def dsn(self, database: str) -> str:
+        return f"postgresql://arkline@127.0.0.1:{self.port}/{database}"
+
+    def new_database(self) -> str:
+        """The SQLAlchemy URL of an empty database of its own."""
+        name = f"t{uuid.uuid4().hex}"
+        with psycopg.connect(self.dsn("postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return self.dsn(name)
+
+
+@contextlib.contextmanager
+def running() -> Iterator[Server]:
+    # not pytest's folder: that is closed to the server's user
+    folder = Path(tempfile.mkdtemp(prefix="arkline-postgresql-"))
+    try:
+        server = Server(folder)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
