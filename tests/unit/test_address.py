@@ -1,0 +1,174 @@
+from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
+
+import pytest
+
+from pipeline.outcome import StepFailed
+from pipeline.services.address import REDIRECTS, AddressRefused, check_url, permitted, session_for, shown
+from pipeline.settings import Settings
+from pipeline.states import FailureKind
+from tests.http_source import HttpSource
+
+
+@pytest.fixture
+def source() -> Iterator[HttpSource]:
+    with HttpSource() as server:
+        yield server
+
+
+def settings(allow: str = "") -> Settings:
+    return Settings(allow_networks=allow)
+
+
+def fetch(url: str, allow: str = "") -> bytes:
+    with session_for(settings(allow)) as session:
+        return session.get(url, timeout=5).content
+
+
+@pytest.mark.parametrize("address", ["93.184.215.14", "2606:2800:21f:cb07::1", "64:ff9b::5db8:d70e"])
+def test_public_addresses_are_permitted(address: str) -> None:
+    assert permitted(ip_address(address), ())
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "10.1.2.3",
+        "172.16.0.1",
+        "192.168.1.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "0.0.0.0",
+        "224.0.0.1",
+        "240.0.0.1",
+        "255.255.255.255",
+        "::",
+        "::1",
+        "fe80::1",
+        "fc00::1",
+        "fec0::1",
+        "ff0e::1",
+        "::ffff:127.0.0.1",
+        "::ffff:10.0.0.1",
+        "64:ff9b::a00:1",
+        "2002:7f00:1::",
+        "::7f00:1",
+    ],
+)
+def test_addresses_that_are_not_public_are_refused(address: str) -> None:
+    assert not permitted(ip_address(address), ())
+
+
+@pytest.mark.parametrize("address", ["10.1.2.3", "::ffff:10.1.2.3"])
+def test_an_allowed_network_permits_its_addresses_however_they_are_written(address: str) -> None:
+    assert permitted(ip_address(address), (ip_network("10.1.0.0/16"),))
+
+
+def test_an_allowed_network_permits_no_other_address() -> None:
+    assert not permitted(ip_address("10.2.0.1"), (ip_network("10.1.0.0/16"), ip_network("fd00::/8")))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.1", "0x7f000001", "[::ffff:127.0.0.1]"])
+def test_a_name_or_number_of_this_machine_is_refused_naming_host_and_setting(
+    source: HttpSource, host: str
+) -> None:
+    source.put("/a", b"secret")
+
+    with pytest.raises(AddressRefused, match="ARKLINE_ALLOW_NETWORKS") as refusal:
+        fetch(f"http://{host}:{source.port}/a")
+
+    assert host.strip("[]") in refusal.value.message
+    assert refusal.value.kind is FailureKind.CONTENT
+    assert source.count() == 0
+
+
+def test_an_allowed_source_is_fetched_and_told_who_asks(source: HttpSource) -> None:
+    assert fetch(source.put("/a", b"bytes"), "127.0.0.0/8") == b"bytes"
+    assert source.seen("/a")[0].headers["User-Agent"].startswith("arkline/")
+
+
+def test_a_redirect_is_followed(source: HttpSource) -> None:
+    source.put("/there", b"bytes")
+
+    assert fetch(source.put("/here", redirect="/there"), "127.0.0.0/8") == b"bytes"
+
+
+def test_a_redirect_to_an_address_that_is_not_allowed_is_refused(source: HttpSource) -> None:
+    with HttpSource(host="127.0.0.2") as inner:
+        target = inner.put("/a", b"secret")
+        url = source.put("/here", redirect=target)
+
+        with pytest.raises(AddressRefused, match=r"127\.0\.0\.2"):
+            fetch(url, "127.0.0.1/32")
+
+        assert inner.count() == 0
+
+
+def test_a_redirect_to_another_scheme_is_refused(source: HttpSource) -> None:
+    url = source.put("/here", redirect="file:///etc/passwd")
+
+    with pytest.raises(StepFailed, match="http and https only"):
+        fetch(url, "127.0.0.0/8")
+
+
+def test_an_endless_redirect_ends_with_the_number_that_was_followed(source: HttpSource) -> None:
+    url = source.put("/loop", redirect="/loop")
+
+    with pytest.raises(StepFailed, match=f"more than {REDIRECTS} times") as failure:
+        fetch(url, "127.0.0.0/8")
+
+    assert failure.value.kind is FailureKind.CONTENT
+    assert source.count("/loop") == REDIRECTS + 1
+
+
+def test_a_redirect_to_another_host_does_not_take_the_password_along(source: HttpSource) -> None:
+    with HttpSource(host="127.0.0.2") as other:
+        source.put("/a", redirect=other.put("/b", b"bytes"))
+        fetch(f"http://user:word@127.0.0.1:{source.port}/a", "127.0.0.0/8")
+
+        assert "Authorization" in source.seen("/a")[0].headers
+        assert "Authorization" not in other.seen("/b")[0].headers
+
+
+def test_cookies_are_not_kept(source: HttpSource) -> None:
+    url = source.put("/a", b"bytes", headers=(("Set-Cookie", "id=1"),))
+    with session_for(settings("127.0.0.0/8")) as session:
+        session.get(url, timeout=5)
+        session.get(url, timeout=5)
+
+    assert "Cookie" not in source.seen("/a")[1].headers
+
+
+def test_a_proxy_named_in_the_environment_is_not_used(
+    source: HttpSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+
+    assert fetch(source.put("/a", b"bytes"), "127.0.0.0/8") == b"bytes"
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        ("ftp://example.org/a", "http and https only"),
+        ("file:///etc/passwd", "http and https only"),
+        ("example.org/a", "http and https only"),
+        ("http:///a", "names no host"),
+        ("http://example.org:99999/", "is not a URL"),
+        ("http://[1::/", "is not a URL"),
+        ("http://example.org/a b", "%20"),
+        ("http://example.org/a\r\nX: y", "%20"),
+    ],
+)
+def test_a_url_that_cannot_be_fetched_is_refused(url: str, complaint: str) -> None:
+    with pytest.raises(StepFailed, match=complaint) as refusal:
+        check_url(url)
+
+    assert refusal.value.kind is FailureKind.CONTENT
+
+
+def test_a_url_is_shown_without_its_secrets() -> None:
+    url = "https://user:word@example.org/a?id=7&X-Amz-Signature=abc#top"
+
+    assert shown(url) == "https://example.org/a?id=7&X-Amz-Signature=..."

@@ -1,0 +1,150 @@
+import hashlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.outcome import StepFailed
+from pipeline.services.fetch import Download, HttpFetcher
+from pipeline.states import FailureKind
+from tests.fetching import BODY, Wanted, alive, assert_landed, impatient, sha256
+from tests.http_source import HttpSource
+
+
+@pytest.fixture
+def source() -> Iterator[HttpSource]:
+    with HttpSource() as server:
+        yield server
+
+
+@pytest.fixture
+def fetcher() -> Iterator[HttpFetcher]:
+    with impatient() as fetcher:
+        yield fetcher
+
+
+@pytest.fixture
+def wanted(tmp_path: Path) -> Wanted:
+    return Wanted(tmp_path)
+
+
+def test_the_size_is_asked_by_head(fetcher: HttpFetcher, source: HttpSource) -> None:
+    assert fetcher.size(source.put("/a", BODY)) == len(BODY)
+    assert source.count("/a", "GET") == 0
+
+
+def test_a_source_that_refuses_head_is_asked_by_get(fetcher: HttpFetcher, source: HttpSource) -> None:
+    assert fetcher.size(source.put("/a", BODY, head=False)) == len(BODY)
+
+
+def test_the_size_is_that_of_what_a_redirect_leads_to(fetcher: HttpFetcher, source: HttpSource) -> None:
+    source.put("/there", BODY)
+
+    assert fetcher.size(source.put("/here", redirect="/there")) == len(BODY)
+
+
+def test_a_size_that_is_not_told_is_unknown(fetcher: HttpFetcher, source: HttpSource) -> None:
+    assert fetcher.size(source.put("/a", BODY, framing="chunked")) is None
+
+
+@pytest.mark.parametrize("status", [404, 500, 503])
+def test_a_source_that_fails_has_an_unknown_size(
+    fetcher: HttpFetcher, source: HttpSource, status: int
+) -> None:
+    assert fetcher.size(source.put("/a", status=status)) is None
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/a", "ftp://example.org/a", "http://10.0.0.1/a", "::"])
+def test_a_size_that_cannot_be_asked_is_unknown(fetcher: HttpFetcher, url: str) -> None:
+    assert fetcher.size(url) is None
+
+
+# --- read
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked", "close"])
+def test_a_document_is_read_whole(fetcher: HttpFetcher, source: HttpSource, framing: str) -> None:
+    assert fetcher.read(source.put("/m", b"#%checkm\n", framing=framing), 100) == b"#%checkm\n"
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_a_document_over_the_limit_is_refused_with_both_sizes(
+    fetcher: HttpFetcher, source: HttpSource, framing: str
+) -> None:
+    url = source.put("/m", b"x" * 1001, framing=framing)
+
+    with pytest.raises(StepFailed, match=r"1,00\d bytes, but at most 1,000") as failure:
+        fetcher.read(url, 1000)
+
+    assert failure.value.kind is FailureKind.CONTENT
+
+
+def test_a_document_is_asked_for_again_after_a_passing_fault(
+    fetcher: HttpFetcher, source: HttpSource
+) -> None:
+    assert fetcher.read(source.put("/m", b"whole", cut_after=2, cuts=2), 100) == b"whole"
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked", "close"])
+def test_a_file_arrives_with_its_digest_of_record(
+    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted, framing: str
+) -> None:
+    url = source.put("/a", BODY, framing=framing)
+
+    landed = fetcher.download(wanted(url, sha256(BODY), len(BODY)), alive)
+
+    assert (landed.path, landed.size) == (wanted.target, len(BODY))
+    assert landed.sha512 == hashlib.sha512(BODY).hexdigest()
+    assert_landed(wanted)
+
+
+def test_an_empty_file_arrives(fetcher: HttpFetcher, source: HttpSource, wanted: Wanted) -> None:
+    assert fetcher.download(wanted(source.put("/a", b""), sha256(b""), 0), alive).size == 0
+    assert_landed(wanted, b"")
+
+
+def test_bytes_are_asked_for_unpacked(fetcher: HttpFetcher, source: HttpSource, wanted: Wanted) -> None:
+    fetcher.download(wanted(source.put("/a", BODY)), alive)
+
+    assert source.seen("/a")[0].headers["Accept-Encoding"] == "identity"
+
+
+def test_a_file_sent_packed_is_refused_unless_its_digest_is_declared(
+    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+) -> None:
+    url = source.put("/a.txt", BODY, headers=(("Content-Encoding", "gzip"),))
+
+    with pytest.raises(StepFailed, match="Content-Encoding: gzip"):
+        fetcher.download(wanted(url), alive)
+
+    fetcher.download(wanted(url, sha256(BODY)), alive)
+    assert_landed(wanted)
+
+
+def test_a_file_that_is_packed_in_itself_is_kept_as_it_is(
+    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+) -> None:
+    fetcher.download(wanted(source.put("/a.tar.gz", BODY, headers=(("Content-Encoding", "x-gzip"),))), alive)
+
+    assert_landed(wanted)
+
+
+def test_several_threads_share_a_fetcher(fetcher: HttpFetcher, source: HttpSource, tmp_path: Path) -> None:
+    bodies = {f"/{number}": bytes([number]) * 100_000 for number in range(16)}
+    threads = [
+        threading.Thread(
+            target=fetcher.download,
+            args=(
+                Download(source.put(path, body), tmp_path / path[1:], tmp_path / f"{path[1:]}.part"),
+                alive,
+            ),
+        )
+        for path, body in bodies.items()
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert all((tmp_path / path[1:]).read_bytes() == body for path, body in bodies.items())
