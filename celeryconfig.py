@@ -1,0 +1,67 @@
+"""Celery's settings: data only. docs/decisions/ and docs/operations.md say why each is as it is."""
+
+from kombu import Queue
+
+from pipeline.settings import Settings
+
+_settings = Settings()
+
+QUEUES = ("control", "io", "download", "process")
+"""One queue per class of resource: timed work; short talks with other systems; bytes in; bytes hashed."""
+
+broker_url = _settings.broker_url
+broker_connection_retry_on_startup = True
+broker_connection_max_retries = None  # the default gives up after some 46 minutes of outage
+broker_transport_options = {
+    "socket_timeout": 5,  # seconds; without it a frozen Redis blocks a publisher for ever
+    "socket_connect_timeout": 5,
+    "socket_keepalive": True,
+    "visibility_timeout": 43200,
+    "priority_steps": list(range(10)),
+    "queue_order_strategy": "priority",
+    "global_keyprefix": _settings.broker_prefix,
+}
+task_publish_retry_policy = {
+    "max_retries": 3,
+    "interval_start": 0.2,
+    "interval_step": 0.5,
+    "interval_max": 2,
+}
+
+task_queues = [Queue(name) for name in QUEUES]
+task_default_queue = "io"
+task_create_missing_queues = False  # a mistyped queue is an error, not a black hole
+task_routes = {
+    "job.downloading": {"queue": "download"},
+    "job.processing": {"queue": "process"},
+    "beat.*": {"queue": "control"},
+}
+task_serializer = "json"
+result_serializer = "json"
+accept_content = ["json"]
+task_ignore_result = True  # ZooKeeper is the result
+task_acks_late = False  # ZooKeeper redelivers, by the sweep; Redis never does
+task_reject_on_worker_lost = False
+task_inherit_parent_priority = True
+
+worker_disable_prefetch = True  # a worker holds no message that it does not work on
+worker_prefetch_multiplier = 1
+worker_cancel_long_running_tasks_on_connection_loss = False
+worker_soft_shutdown_timeout = 60  # seconds that running steps have to end before they are handed back
+worker_max_tasks_per_child = 200
+worker_send_task_events = True  # for Flower
+worker_hijack_root_logger = False
+worker_redirect_stdouts = False
+task_send_sent_event = False
+
+beat_max_loop_interval = 1  # seconds
+beat_schedule = {
+    name: {"task": f"beat.{name}", "schedule": every, "options": {"expires": every}}
+    for name, every in {
+        "feed": 5.0,
+        "recheck_provisioning": 5.0,
+        "sweep": 3.0,
+        "clean_up_jobs": 30.0,
+        "clean_up_batches": 600.0,
+    }.items()
+}

@@ -11,6 +11,8 @@ from entrypoints.stack import redis as redis_stack
 from entrypoints.stack import zookeeper as zookeeper_stack
 from pipeline.settings import Settings
 from tests.proxy import Proxy
+from zkstate.audit import audit
+from zkstate.session import Session, connect
 
 PROFILES = Path(__file__).parent.parent / "examples" / "profiles"
 
@@ -66,3 +68,11 @@ def zookeeper_proxy(zookeeper: zookeeper_stack.Server) -> Iterator[Proxy]:
     """A proxy before ZooKeeper: `.hosts` for the client, `.swallow()`, `.cut()`, `.refuse()`."""
     with Proxy(zookeeper.port) as proxy:
         yield proxy
+
+
+@pytest.fixture
+def session(settings: Settings) -> Iterator[Session]:
+    """A session below this test's root; the auditor must have nothing to say at the end."""
+    with connect(settings) as opened:
+        yield opened
+        assert [str(finding) for finding in audit(opened)] == []

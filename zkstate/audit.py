@@ -70,7 +70,7 @@ def read(session: Session) -> Tree:
             broken.append(Finding(path=paths.job(jid), problem=str(error)))
         if session.exists(paths.job_lock(jid)) is not None:
             locks.add(jid)
-    queues = {
+    queues: dict[JobState, dict[str, int]] = {
         state: {jid: pp for pp, jid in map(paths.read_queue_entry, session.children(paths.queue(state)))}
         for state in JobState
         if state is not JobState.DELETED
@@ -134,10 +134,7 @@ def _legal(job: Job) -> Iterator[Finding]:
         return
     state = job.history[0].state
     for entry in job.history[1:]:
-        if entry.event is None:
-            possible = {state}
-        else:
-            possible = {row.target for row in JOB.rows(state, entry.event)}
+        possible = {row.target for row in JOB.rows(state, entry.event)} if entry.event else {state}
         if entry.state not in possible:
             yield Finding(path=path, problem=f"{entry.event} cannot lead from {state} to {entry.state}")
         state = entry.state

@@ -1,0 +1,32 @@
+"""The Celery application: `celery -A tasks.app worker|flower`; beat runs as `python -m tasks.beat_leader`."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from celery import Celery
+from celery.signals import setup_logging, worker_process_shutdown, worker_ready
+
+from pipeline.settings import Settings
+from tasks import logs
+from tasks.process import PROCESS
+
+app = Celery("arkline", include=["tasks.job", "tasks.batch", "tasks.beat"])
+app.config_from_object("celeryconfig")
+
+
+@setup_logging.connect(weak=False)
+def _set_up_logging(**_: Any) -> None:
+    logs.configure(Settings().log_level)
+
+
+@worker_process_shutdown.connect(weak=False)
+def _close_session(**_: Any) -> None:
+    PROCESS.drop_session()
+
+
+@worker_ready.connect(weak=False)
+def _say_ready(**_: Any) -> None:
+    """Touch the file that whoever started this worker waits for."""
+    if ready := os.environ.get("ARKLINE_READY_FILE"):
+        Path(ready).touch()

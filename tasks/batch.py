@@ -1,0 +1,163 @@
+"""A batch's path: split its payload into jobs; when the last has ended, tell the depositor the truth."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import structlog
+from celery.exceptions import Ignore
+from pipeline.split import plan
+
+from pipeline import report as reports
+from pipeline.outcome import AttemptOver, StepFailed, system
+from pipeline.profile import UnknownProfile
+from pipeline.records import Batch, Job, StatusReport, Ticket
+from pipeline.states import BatchState, Bucket, Event, FailureKind, JobState
+from tasks import ending
+from tasks.app import app
+from tasks.dispatch import dispatch_moved
+from tasks.logs import log
+from tasks.process import PROCESS
+from zkstate import batches, creation, holds, jobs
+from zkstate.errors import Ambiguous, Busy, Missing, Stale, Unreachable
+from zkstate.locks import Latch
+from zkstate.session import Session
+
+Work = Callable[[Session, Latch, Batch], Batch | None]
+
+
+def run(ticket: Ticket, work: Work) -> None:
+    """As tasks.job.run: read, lock, work, move; a void ticket does nothing."""
+    try:
+        session = PROCESS.session()
+        latch = Latch(session)
+        try:
+            batch = batches.acquire(session, ticket, PROCESS.name)
+        except (Stale, Busy, Missing) as reason:
+            log().debug("ticket is void", ticket=ticket.model_dump(), reason=str(reason))
+            raise Ignore from reason
+        with structlog.contextvars.bound_contextvars(bid=batch.bid, state=str(batch.status.status)):
+            _attempt(session, latch, batch, work)
+    except (Unreachable, Ambiguous, AttemptOver, Stale) as error:
+        log().warning("gave up the attempt", ticket=ticket.model_dump(), error=str(error))
+        PROCESS.drop_session()
+
+
+def _attempt(session: Session, latch: Latch, batch: Batch, work: Work) -> None:
+    try:
+        dispatch_moved(work(session, latch, batch))
+    except (Unreachable, Ambiguous, AttemptOver, Stale):
+        raise
+    except (SystemExit, KeyboardInterrupt):
+        with suppress(Stale):
+            batches.hand_back(session, batches.load(session, batch.bid))
+        raise
+
+
+def _again(session: Session, batch: Batch, failure: StepFailed) -> bool:
+    """Hand the batch back for another try, if the fault may pass and tries are left."""
+    settings = PROCESS.kit().settings
+    if failure.kind is not FailureKind.TRANSIENT or batch.status.tries + 1 >= settings.max_tries:
+        return False
+    delay = min(settings.backoff * 2**batch.status.tries, settings.backoff_limit)
+    delay = max(delay, failure.retry_after or 0)
+    batches.hand_back(session, batch, message=failure.message, delay=delay, tried=True)
+    log().warning("will try again", message=failure.message, seconds=delay)
+    return True
+
+
+def split(session: Session, latch: Latch, batch: Batch) -> Batch | None:
+    """Make one job for each object of the payload; a payload that cannot be split is reported as such."""
+    if batch.status.status is BatchState.PENDING:
+        if hold := holds.collection_hold(session, batch.submission.profile_name):
+            because = f": {hold.reason}" if hold.reason else ""
+            message = f"collection {batch.submission.profile_name} is on hold{because}"
+            return batches.move(session, batch, Event.HOLD, message=message)
+        batch = batches.move(session, batch, Event.ACQUIRE)
+    message = ""
+    kit = PROCESS.kit()
+    try:
+        batch = _create(session, latch, batch)
+    except (StepFailed, UnknownProfile) as error:
+        failure = error if isinstance(error, StepFailed) else system(str(error))
+        batch = batches.load(session, batch.bid)
+        if _again(session, batch, failure):
+            return None
+        message = failure.message
+        batch = batch.model_copy(update={"status": batch.status.model_copy(update={"kind": failure.kind})})
+        log().warning("cannot be split", kind=str(failure.kind), message=message)
+    else:
+        profile = kit.profiles.get(batch.submission.profile_name)
+        if profile.confirmation_mail:
+            _confirm(batch)
+    creation.finish_split(session, batch, message=message)
+    ending.feed(session)
+    return batches.finish_if_ended(session, batch.bid)
+
+
+def _create(session: Session, latch: Latch, batch: Batch) -> Batch:
+    kit = PROCESS.kit()
+    settings = kit.settings
+    profile = kit.profiles.get(batch.submission.profile_name)
+    parts = plan(batch.submission, kit.fetcher.read, settings.manifest_limit, profile.priority)
+    return creation.create_jobs(session, batch, parts, settings.working, PROCESS.name, latch.alive)
+
+
+def _confirm(batch: Batch) -> None:
+    """A courtesy: a mail server that is down must not stop the batch."""
+    kit = PROCESS.kit()
+    profile = kit.profiles.get(batch.submission.profile_name)
+    try:
+        kit.mailer.send(
+            reports.confirmation_mail(
+                batch.bid, batch.submission, profile, batch.status.created, kit.settings.mail_from
+            )
+        )
+    except StepFailed as failure:
+        log().warning("no confirmation mail", message=failure.message)
+
+
+def report(session: Session, latch: Latch, batch: Batch) -> Batch | None:
+    """Tell the depositor how every job ended; on an update, only what changed since the last time."""
+    kit = PROCESS.kit()
+    found = _jobs(session, batch.bid)
+    completed = tuple(j.jid for j in found if j.status.status is JobState.COMPLETED)
+    rest = tuple(j.jid for j in found if j.status.status is not JobState.COMPLETED)
+    unsplit = batch.status.kind is not None and batch.status.total == batch.status.created == 0
+    whole = bool(completed) and not rest and batch.status.kind is None and not unsplit
+    deleted = tuple(batches.jobs_in(session, batch.bid, Bucket.DELETED))
+    since = batch.report if batch.status.status is BatchState.UPDATE_REPORTING else None
+    message = batch.status.message
+    try:
+        letter = reports.report_letter(batch, found, deleted, since, kit)
+        latch.alive()
+        if letter is not None:
+            kit.mailer.send(letter)
+    except StepFailed as failure:
+        if _again(session, batch, failure):
+            return None
+        message = f"the report could not be mailed: {failure.message}"
+        log().error("report not mailed", message=failure.message)
+    told = StatusReport(failed_jobs=rest, successful_jobs=completed)
+    event = Event.SUCCEED if whole else Event.FAIL
+    return batches.move(session, batch, event, message=message, report=told)
+
+
+def _jobs(session: Session, bid: str) -> list[Job]:
+    names = (Bucket.COMPLETED, Bucket.FAILED, Bucket.PROCESSING)
+    return [jobs.load(session, j) for name in names for j in batches.jobs_in(session, bid, name)]
+
+
+@app.task(name="batch.split")
+def split_batch(ticket: dict[str, Any]) -> None:
+    run(Ticket.model_validate(ticket), split)
+
+
+@app.task(name="batch.report")
+def report_batch(ticket: dict[str, Any]) -> None:
+    run(Ticket.model_validate(ticket), report)
+
+
+@app.task(name="batch.update-report")
+def update_report(ticket: dict[str, Any]) -> None:
+    run(Ticket.model_validate(ticket), report)

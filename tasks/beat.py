@@ -1,0 +1,123 @@
+"""Timed work. Each may run twice at once, or not at all for a while, without harm."""
+
+from kombu.exceptions import OperationalError
+
+from pipeline import working_space
+from pipeline.records import Job
+from pipeline.states import JOB, Event, FailureKind, JobState
+from tasks import ending, job, retention
+from tasks.app import app
+from tasks.broker import live_tickets
+from tasks.dispatch import dispatch_batch, dispatch_job, dispatch_moved
+from tasks.logs import log
+from tasks.process import PROCESS
+from zkstate import batches, jobs, queue, recovery, space
+from zkstate.errors import Ambiguous, Busy, Missing, Stale, Unreachable
+from zkstate.jobs import Lock
+from zkstate.locks import ServerClock, single_flight
+from zkstate.session import Session
+
+
+def _alone(name: str) -> None:
+    """Run one of the functions below unless it is running anywhere in the fleet."""
+    try:
+        session = PROCESS.session()
+        with single_flight(session, name) as clock:
+            if clock is not None:
+                WORK[name](session, clock)
+    except (Unreachable, Ambiguous) as error:
+        log().warning("timed work gave up", work=name, error=str(error))
+        PROCESS.drop_session()
+
+
+def _feed(session: Session, _: ServerClock) -> None:
+    ending.feed(session)
+
+
+def _recheck_provisioning(session: Session, _: ServerClock) -> None:
+    """Look at every job that waits for space, most urgent first; one that does not fit stops no other."""
+    settings = PROCESS.kit().settings
+    for jid in queue.queued(session, JobState.PROVISIONING):
+        try:
+            waiting = jobs.load(session, jid)
+        except Missing:
+            continue
+        if waiting.status.status is not JobState.PROVISIONING or not _fits(session, waiting):
+            continue
+        following = job.run(jobs.ticket(waiting))
+        if following is not None:
+            dispatch_job(following, waiting.status.priority)
+    log().debug("provisioning looked at", threshold=settings.working_threshold)
+
+
+def _fits(session: Session, waiting: Job) -> bool:
+    promised = space.promised(session)
+    return working_space.refusal(waiting.space_needed, promised.bytes, PROCESS.kit().settings) is None
+
+
+def _sweep(session: Session, clock: ServerClock) -> None:
+    """Give a fresh ticket to everything that neither a worker nor a message cares for."""
+    settings = PROCESS.kit().settings
+    try:
+        live = live_tickets(settings)
+    except OperationalError as error:
+        log().warning("no sweep while the broker is away", error=str(error))
+        return
+    found = recovery.sweep_jobs(session, live, clock, settings.max_redispatches)
+    for ticket in found.tickets:
+        log().warning("dispatched again", jid=ticket.id, state=ticket.state)
+        dispatch_job(ticket, 0)
+    for jid in found.hopeless:
+        _give_up(session, jid)
+    for ticket in recovery.sweep_batches(session, live, clock):
+        log().warning("dispatched again", bid=ticket.id, state=ticket.state)
+        dispatch_batch(ticket)
+
+
+def _give_up(session: Session, jid: str) -> None:
+    try:
+        lost = jobs.load(session, jid)
+        if Event.FAIL not in JOB.events(lost.status.status):
+            return
+        message = (
+            f"lost its worker {lost.status.redispatches} times while {lost.status.status}: "
+            "see the workers' logs for what kills them, then resume it"
+        )
+        failed = jobs.move(
+            session,
+            lost,
+            Event.FAIL,
+            "sweep",
+            message=message,
+            kind=FailureKind.SYSTEM,
+            lock=Lock.FREE,
+        )
+    except (Stale, Busy, Missing):
+        return
+    log().error("gave up", jid=jid, message=message)
+    dispatch_moved(batches.finish_if_ended(session, failed.bid))
+
+
+def _clean_up_jobs(session: Session, _: ServerClock) -> None:
+    ending.clean_up_completed(session)
+
+
+def _clean_up_batches(session: Session, clock: ServerClock) -> None:
+    retention.remove_old_batches(session, clock, PROCESS.kit())
+
+
+WORK = {
+    "feed": _feed,
+    "recheck_provisioning": _recheck_provisioning,
+    "sweep": _sweep,
+    "clean_up_jobs": _clean_up_jobs,
+    "clean_up_batches": _clean_up_batches,
+}
+
+
+def _register(name: str) -> None:
+    app.task(name=f"beat.{name}")(lambda: _alone(name))
+
+
+for _name in WORK:
+    _register(_name)

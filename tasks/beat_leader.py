@@ -1,0 +1,49 @@
+"""Beat with a stand-by: `python -m tasks.beat_leader`, as many as you like; one of them ticks.
+
+The schedule is in memory and made of intervals only, so there is no second truth to keep. The leader
+leaves at the first doubt about its session, before another one could be elected; whoever started it
+starts it again.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from celery.beat import Service
+
+from pipeline.errors import ArklineError
+from pipeline.settings import Settings
+from tasks import logs
+from tasks.app import app
+from zkstate.leadership import lead
+from zkstate.session import connect
+
+
+def _stop(*_: object) -> NoReturn:
+    raise SystemExit(0)
+
+
+def _tick() -> None:
+    Service(app, max_interval=app.conf.beat_max_loop_interval, scheduler_cls="celery.beat:Scheduler").start()
+
+
+def main() -> int:
+    settings = Settings()
+    logs.configure(settings.log_level)
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGINT, _stop)
+    try:
+        with connect(settings) as session:
+            if ready := os.environ.get("ARKLINE_READY_FILE"):
+                Path(ready).touch()
+            lead(session, f"beat {os.uname().nodename}:{os.getpid()}", _tick)
+    except ArklineError as error:
+        logs.log().error("beat stops", error=str(error))
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

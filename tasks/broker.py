@@ -1,0 +1,42 @@
+"""What lies in the broker: the tickets that no worker has taken yet.
+
+The queues are shallow, since the backlog stays in ZooKeeper, so they can be read whole; that says
+exactly which jobs still have a message, instead of guessing from how long they wait.
+"""
+
+import base64
+import json
+from typing import Any
+
+import redis
+from kombu.exceptions import OperationalError
+
+from pipeline.settings import Settings
+from tasks.app import app
+
+_SEPARATOR = "\x06\x16"
+"""Between a queue's name and its priority step: kombu's Redis transport, `priority_steps`."""
+
+
+def live_tickets(settings: Settings) -> frozenset[tuple[str, int]]:
+    """(id, epoch) of every ticket in the queues; OperationalError if the broker does not answer."""
+    client = redis.Redis.from_url(settings.broker_url, socket_timeout=5, socket_connect_timeout=5)
+    steps = app.conf.broker_transport_options["priority_steps"]
+    try:
+        with client, client.pipeline(transaction=False) as reads:
+            for queue in app.conf.task_queues:
+                for step in steps:
+                    suffix = f"{_SEPARATOR}{step}" if step else ""
+                    reads.lrange(f"{settings.broker_prefix}{queue.name}{suffix}", 0, -1)
+            messages = [message for found in reads.execute() for message in found]
+    except redis.RedisError as error:
+        raise OperationalError(str(error)) from error
+    tickets = (_ticket(json.loads(message)) for message in messages)
+    return frozenset(ticket for ticket in tickets if ticket is not None)
+
+
+def _ticket(message: dict[str, Any]) -> tuple[str, int] | None:
+    arguments = json.loads(base64.b64decode(message["body"]))[0]
+    if not arguments or not isinstance(arguments[0], dict) or "epoch" not in arguments[0]:
+        return None
+    return str(arguments[0]["id"]), int(arguments[0]["epoch"])

@@ -1,0 +1,58 @@
+"""Tickets to messages. A message that cannot be sent is no error: the sweep sends another."""
+
+from collections.abc import Iterable
+
+from celery import chain, signature
+from celery.canvas import Signature
+from kombu.exceptions import OperationalError
+
+from pipeline.records import Batch, Ticket
+from pipeline.states import JOB, BatchState, JobState
+from tasks.app import app
+from tasks.logs import log
+
+BATCH_TASKS = {
+    BatchState.PENDING: "batch.split",
+    BatchState.PROCESSING: "batch.split",
+    BatchState.REPORTING: "batch.report",
+    BatchState.UPDATE_REPORTING: "batch.update-report",
+}
+
+
+def task_name(state: JobState) -> str:
+    return f"job.{state}"
+
+
+def dispatch_job(ticket: Ticket, priority: int) -> bool:
+    """Send the chain of the states' tasks from the ticket's state on; False if Redis does not answer."""
+    working = JOB.working()
+    rest = working[working.index(JobState(ticket.state)) :]
+    first = signature(task_name(rest[0]), args=(ticket.model_dump(),), app=app)
+    steps = chain(first, *(signature(task_name(state), app=app) for state in rest[1:]), app=app)
+    return _send(steps, ticket, priority=priority // 10)
+
+
+def dispatch_jobs(tickets: Iterable[tuple[Ticket, int]]) -> None:
+    for ticket, priority in tickets:
+        if not dispatch_job(ticket, priority):
+            return
+
+
+def dispatch_batch(ticket: Ticket) -> bool:
+    task = signature(BATCH_TASKS[BatchState(ticket.state)], args=(ticket.model_dump(),), app=app)
+    return _send(task, ticket, priority=0)
+
+
+def dispatch_moved(batch: Batch | None) -> None:
+    """Send the task of the state that a batch has just come to, if there is one."""
+    if batch is not None and batch.status.status in BATCH_TASKS:
+        dispatch_batch(Ticket(id=batch.bid, state=batch.status.status, epoch=batch.status.epoch))
+
+
+def _send(task: Signature, ticket: Ticket, priority: int) -> bool:
+    try:
+        task.apply_async(priority=priority)
+    except OperationalError as error:
+        log().warning("not sent, left to the sweep", ticket=ticket.model_dump(), error=str(error))
+        return False
+    return True

@@ -1,0 +1,129 @@
+"""A job's path: STEPS says what each state does, `run` how any state is run.
+
+`run`: read the record, take the lock, work, move, hand on the ticket. A ticket that is stale, doubled or
+late finds the record elsewhere and does nothing.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from celery.exceptions import Ignore
+
+from pipeline.outcome import AttemptOver, Done, StepFailed, Wait, system
+from pipeline.records import Job, Ticket
+from pipeline.services import Services
+from pipeline.states import Event, FailureKind, JobState
+from pipeline.steps import download, estimate, notify, pending, process, provision, record
+from tasks import ending
+from tasks.app import app
+from tasks.dispatch import task_name
+from tasks.logs import log
+from tasks.process import PROCESS
+from zkstate import jobs, paths
+from zkstate.errors import Ambiguous, Busy, Missing, Refused, Stale, Unreachable
+from zkstate.ledger import ZooKeeperLedger
+from zkstate.locks import Latch
+from zkstate.session import Session
+
+Step = Callable[[Job, Services], Done | Wait]
+
+STEPS: dict[JobState, Step] = {
+    JobState.PENDING: pending.work,
+    JobState.ESTIMATING: estimate.work,
+    JobState.PROVISIONING: provision.work,
+    JobState.DOWNLOADING: download.work,
+    JobState.PROCESSING: process.work,
+    JobState.RECORDING: record.work,
+    JobState.NOTIFY: notify.work,
+}
+
+
+def run(ticket: Ticket) -> Ticket | None:
+    """Do the work of the ticket's state; the next state's ticket, or None if there is nothing to chain."""
+    try:
+        session = PROCESS.session()
+        latch = Latch(session)
+        try:
+            job = jobs.acquire(session, ticket, PROCESS.name)
+        except (Stale, Busy, Missing) as reason:
+            log().debug("ticket is void", ticket=ticket.model_dump(), reason=str(reason))
+            return None
+        return _attempt(session, latch, job)
+    except (Unreachable, Ambiguous) as error:
+        log().warning("gave up the attempt", ticket=ticket.model_dump(), error=str(error))
+        PROCESS.drop_session()
+        return None
+
+
+def _attempt(session: Session, latch: Latch, job: Job) -> Ticket | None:
+    facts = {"bid": job.bid, "jid": job.jid, "state": str(job.status.status), "attempt": job.status.attempt}
+    with structlog.contextvars.bound_contextvars(**facts):
+        try:
+            moved = _work_and_move(session, latch, job)
+        except (AttemptOver, Stale) as reason:
+            log().warning("attempt is over", reason=str(reason))
+            PROCESS.drop_session()
+            return None
+        except (SystemExit, KeyboardInterrupt):
+            jobs.hand_back(session, job, PROCESS.name, message="handed back by a worker that stopped")
+            raise
+        if moved is None:
+            return None
+        log().info("moved", to=str(moved.status.status), message=moved.status.message)
+        ending.after_move(session, moved)
+        return jobs.ticket(moved) if moved.status.status in STEPS else None
+
+
+def _work_and_move(session: Session, latch: Latch, job: Job) -> Job | None:
+    """The moved job; None if it stays where it is, unlocked."""
+    ledger = ZooKeeperLedger(session, latch.alive)
+    services = PROCESS.kit().services(ledger, latch.alive)
+    while True:
+        try:
+            outcome = _step(job, services)
+        except StepFailed as failure:
+            return _failed(session, job, failure)
+        if isinstance(outcome, Wait):
+            jobs.hand_back(session, job, PROCESS.name, message=outcome.reason)
+            return None
+        latch.alive()
+        try:
+            return jobs.move(session, job, outcome.event, PROCESS.name, done=outcome)
+        except Refused as refusal:
+            if refusal.path != paths.SPACE:
+                raise
+
+
+def _step(job: Job, services: Services) -> Done | Wait:
+    try:
+        return STEPS[job.status.status](job, services)
+    except (StepFailed, AttemptOver, Unreachable, Ambiguous):
+        raise
+    except Exception as error:
+        log().exception("a step broke")
+        raise system(f"unexpected {type(error).__name__}: {error}") from error
+
+
+def _failed(session: Session, job: Job, failure: StepFailed) -> Job | None:
+    """Try again later, in ZooKeeper's time, while the fault may pass; else the job fails."""
+    settings = PROCESS.kit().settings
+    if failure.kind is FailureKind.TRANSIENT and job.status.tries + 1 < settings.max_tries:
+        delay = min(settings.backoff * 2**job.status.tries, settings.backoff_limit)
+        delay = max(delay, failure.retry_after or 0)
+        jobs.hand_back(session, job, PROCESS.name, message=failure.message, delay=delay, tried=True)
+        log().warning("will try again", message=failure.message, seconds=delay)
+        return None
+    log().warning("failed", kind=str(failure.kind), message=failure.message)
+    return jobs.move(session, job, Event.FAIL, PROCESS.name, message=failure.message, kind=failure.kind)
+
+
+def _task(ticket: dict[str, Any]) -> dict[str, Any]:
+    following = run(Ticket.model_validate(ticket))
+    if following is None:
+        raise Ignore
+    return following.model_dump()
+
+
+for _state in STEPS:
+    app.task(name=task_name(_state))(_task)

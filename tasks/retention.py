@@ -1,0 +1,38 @@
+"""Completed batches leave ZooKeeper after their time, with all that is known of them kept in the archive."""
+
+from pipeline.inventory.archive import archive_batch
+from pipeline.services.kit import Kit
+
+from pipeline.records import Batch
+from pipeline.states import BatchState, Event
+from tasks.logs import log
+from zkstate import batches, deletion, jobs, paths
+from zkstate.errors import Busy, Corrupt, Missing, Stale
+from zkstate.jobs import Lock
+from zkstate.locks import ServerClock
+from zkstate.session import Session
+
+
+def remove_old_batches(session: Session, clock: ServerClock, kit: Kit) -> None:
+    """Archive and remove completed batches older than the retention time; finish interrupted removals."""
+    for bid in sorted(session.children(paths.BATCHES)):
+        try:
+            batch = batches.load(session, bid)
+            stat = session.exists(paths.batch_status(bid))
+            age = (clock.now_ms() - stat.mtime) / 1000 if stat else 0.0
+            if batch.status.status is BatchState.COMPLETED and age > kit.settings.retention:
+                archive(session, batch, kit, by="retention", reason="retention time is over")
+                batch = batches.move(session, batch, Event.DELETE, lock=Lock.FREE)
+            if batch.status.status is BatchState.DELETED:
+                deletion.remove_batch(session, batch)
+                log().info("removed", bid=bid)
+        except (Stale, Busy, Missing):
+            continue
+        except Corrupt as error:
+            log().error("cannot be removed", bid=bid, error=str(error))
+
+
+def archive(session: Session, batch: Batch, kit: Kit, *, by: str, reason: str) -> None:
+    """Keep the batch, its report and every job's timeline in SQL."""
+    members = [jobs.load(session, jid) for jid in batches.all_jobs(session, batch.bid)]
+    archive_batch(kit.inventory, batch, members, by=by, reason=reason)

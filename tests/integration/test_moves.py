@@ -1,0 +1,318 @@
+"""Every row of both tables moves a job or a batch in one transaction; everything else changes nothing."""
+
+import pytest
+
+from pipeline.outcome import Done, Reservation
+from pipeline.records import Ticket
+from pipeline.states import (
+    BATCH,
+    JOB,
+    BatchState,
+    Bucket,
+    Event,
+    FailureKind,
+    IllegalTransition,
+    JobState,
+    Raiser,
+    Transition,
+    bucket,
+)
+from tests import planting
+from zkstate import audit, batches, creation, jobs, paths, queue, space
+from zkstate.errors import Busy, Missing, Refused, Stale
+from zkstate.jobs import Lock
+from zkstate.session import Session
+
+pytestmark = pytest.mark.integration
+
+LIVING = [state for state in JobState if state is not JobState.DELETED]
+
+
+def _name(row: Transition[JobState] | Transition[BatchState]) -> str:
+    return f"{row.source}-{row.event}-{row.target}"
+
+
+@pytest.mark.parametrize("row", JOB.table, ids=_name)
+def test_each_row_of_the_jobs_table_leads_where_it_says(session: Session, row: Transition[JobState]) -> None:
+    last = "any" if not isinstance(row.after, JobState | None) else row.after
+    before = planting.job_in(session, row.source, last)
+
+    after = planting.fire(session, before, row.event)
+
+    if row.target is JobState.DELETED:
+        with pytest.raises(Missing):
+            jobs.load(session, before.jid)
+        assert batches.jobs_in(session, before.bid, Bucket.DELETED) == [before.jid]
+        return
+    kept = jobs.load(session, before.jid)
+    assert kept.status.status is row.target
+    assert after.status.status is row.target
+    assert batches.jobs_in(session, before.bid, bucket(row.target)) == [before.jid]
+    if row.event is not Event.CLEAN_UP:
+        assert queue.queued(session, row.target) == [before.jid]
+        assert kept.history[-1].event is row.event
+        assert kept.status.epoch > before.status.epoch
+
+
+@pytest.mark.parametrize("state", LIVING)
+def test_an_event_that_is_not_in_the_jobs_table_is_refused_and_changes_nothing(
+    session: Session, state: JobState
+) -> None:
+    job = planting.job_in(session, state)
+    before = planting.tree(session)
+
+    for event in Event:
+        if event not in JOB.events(state):
+            with pytest.raises(IllegalTransition, match=f"a {state} job cannot {event}"):
+                jobs.move(session, job, event, "test", lock=Lock.FREE)
+
+    assert planting.tree(session) == before
+
+
+@pytest.mark.parametrize("row", BATCH.table, ids=_name)
+def test_each_row_of_the_batches_table_leads_where_it_says(
+    session: Session, row: Transition[BatchState]
+) -> None:
+    before = planting.batch_in(session, row.source)
+
+    if (row.source, row.event) == (BatchState.PROCESSING, Event.SUCCEED):
+        job = jobs.load(session, batches.all_jobs(session, before.bid)[0])
+        planting.fire(session, job, Event.FAIL)
+        batches.finish_if_ended(session, before.bid)
+    else:
+        planting.fire_batch(session, before, row.event)
+
+    kept = batches.load(session, before.bid)
+    assert kept.status.status is row.target
+    is_open = row.target in (*BATCH.working(), BatchState.DELETED)
+    assert (before.bid in session.children(paths.OPEN_BATCHES)) == is_open
+    if row.event is Event.ACQUIRE:
+        batch = kept
+        creation.finish_split(session, batch)
+
+
+@pytest.mark.parametrize("state", list(BatchState))
+def test_an_event_that_is_not_in_the_batches_table_is_refused_and_changes_nothing(
+    session: Session, state: BatchState
+) -> None:
+    batch = planting.batch_in(session, state)
+    before = planting.tree(session)
+
+    for event in Event:
+        if event not in BATCH.events(state):
+            with pytest.raises(IllegalTransition, match=f"a {state} batch cannot {event}"):
+                batches.move(session, batch, event, lock=Lock.FREE)
+
+    assert planting.tree(session) == before
+
+
+def test_a_content_failure_in_pending_cannot_be_resumed(session: Session) -> None:
+    job = planting.one_job(session)
+    failed = planting.fire(session, job, Event.FAIL, FailureKind.CONTENT)
+
+    with pytest.raises(IllegalTransition, match="a new submission is required"):
+        jobs.move(session, failed, Event.RESUME, "operator", lock=Lock.FREE)
+
+
+def test_a_resume_counts_and_keeps_the_last_success(session: Session) -> None:
+    failed = planting.job_in(session, JobState.FAILED, JobState.DOWNLOADING)
+
+    resumed = planting.fire(session, failed, Event.RESUME)
+
+    assert resumed.status.status is JobState.PROCESSING
+    assert resumed.status.last_successful_status is JobState.DOWNLOADING
+    assert resumed.status.retry_count == 1
+
+
+def test_a_stale_move_changes_nothing(session: Session) -> None:
+    held = planting.acquire(session, planting.one_job(session))
+    old = held.model_copy(update={"version": held.version - 1})
+    before = planting.tree(session)
+
+    with pytest.raises(Stale):
+        jobs.move(session, old, Event.ACQUIRE, "zombie")
+
+    assert planting.tree(session) == before
+    jobs.hand_back(session, held, "test")
+
+
+def test_a_job_that_is_worked_on_cannot_be_acquired_again(session: Session) -> None:
+    job = planting.one_job(session)
+    held = planting.acquire(session, job)
+
+    with pytest.raises(Busy):
+        planting.acquire(session, jobs.load(session, job.jid))
+
+    jobs.hand_back(session, held, "test")
+
+
+@pytest.mark.parametrize("change", [{"epoch": 99}, {"epoch": 0}, {"state": "notify"}])
+def test_a_ticket_of_another_time_is_void(session: Session, change: dict[str, object]) -> None:
+    job = planting.one_job(session)
+    before = planting.tree(session)
+
+    with pytest.raises(Stale):
+        jobs.acquire(session, jobs.ticket(job).model_copy(update=change), "test")
+
+    assert planting.tree(session) == before
+
+
+def test_an_operator_can_fail_a_job_that_a_worker_holds_and_the_worker_is_fenced(session: Session) -> None:
+    held = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
+
+    jobs.move(
+        session,
+        jobs.load(session, held.jid),
+        Event.FAIL,
+        "operator",
+        message="wrong files",
+        kind=FailureKind.SYSTEM,
+        lock=Lock.BREAK,
+    )
+
+    with pytest.raises(Stale):
+        jobs.move(session, held, Event.SUCCEED, "zombie")
+    assert jobs.load(session, held.jid).status.message == "wrong files"
+
+
+def test_an_operators_event_waits_for_nobody_who_holds_the_lock(session: Session) -> None:
+    held = planting.acquire(session, planting.one_job(session))
+
+    with pytest.raises(Busy):
+        jobs.move(session, held, Event.HOLD, "operator", lock=Lock.FREE)
+
+    jobs.hand_back(session, held, "test")
+
+
+def test_space_is_promised_in_the_move_that_lets_the_job_through(session: Session) -> None:
+    held = planting.acquire(session, planting.job_in(session, JobState.PROVISIONING))
+    asked = Done(space_needed=700, reservation=Reservation(700, space.promised(session)))
+
+    jobs.move(session, held, Event.SUCCEED, "test", done=asked)
+
+    assert space.promised(session).bytes == 700
+    assert space.reservation_of(session, held.jid) == 700
+
+
+def test_a_promise_on_an_outdated_sum_is_refused_and_the_job_stays(session: Session) -> None:
+    held = planting.acquire(session, planting.job_in(session, JobState.PROVISIONING))
+    seen = space.promised(session)
+    other = planting.acquire(session, planting.job_in(session, JobState.PROVISIONING))
+    jobs.move(
+        session, other, Event.SUCCEED, "test", done=Done(space_needed=5, reservation=Reservation(5, seen))
+    )
+
+    with pytest.raises(Refused) as refused:
+        jobs.move(
+            session, held, Event.SUCCEED, "test", done=Done(space_needed=7, reservation=Reservation(7, seen))
+        )
+
+    assert refused.value.path == paths.SPACE
+    assert space.promised(session).bytes == 5
+    jobs.hand_back(session, held, "test")
+
+
+def test_cleaning_up_returns_the_promise_and_takes_the_queue_entry(session: Session) -> None:
+    held = planting.acquire(session, planting.job_in(session, JobState.PROVISIONING))
+    asked = Done(space_needed=700, reservation=Reservation(700, space.promised(session)))
+    job = jobs.move(session, held, Event.SUCCEED, "test", done=asked)
+    while job.status.status is not JobState.COMPLETED:
+        job = planting.fire(session, job, Event.SUCCEED)
+
+    jobs.clean_up(session, job)
+    jobs.clean_up(session, job)
+
+    assert space.promised(session).bytes == 0
+    assert queue.queued(session, JobState.COMPLETED) == []
+
+
+def test_the_batch_goes_to_reporting_once_when_its_last_job_ends(session: Session) -> None:
+    bid, jids = planting.split_batch(session, 2)
+    planting.fire(session, jobs.load(session, jids[0]), Event.FAIL)
+    assert batches.finish_if_ended(session, bid) is None
+    planting.fire(session, jobs.load(session, jids[1]), Event.FAIL)
+
+    first, second = (batches.finish_if_ended(session, bid) for _ in range(2))
+
+    assert first is not None
+    assert first.status.status is BatchState.REPORTING
+    assert second is None
+
+
+def test_a_batch_that_is_still_being_split_is_not_finished(session: Session) -> None:
+    batch = planting.acquired_batch(session)
+    batch = creation.create_jobs(
+        session, batch, planting.plan(1), planting.WORKING, "test", lambda: None
+    )
+    job = jobs.load(session, batches.all_jobs(session, batch.bid)[0])
+    planting.fire(session, job, Event.FAIL)
+
+    assert batches.finish_if_ended(session, batch.bid) is None
+    creation.finish_split(session, batch)
+    assert batches.finish_if_ended(session, batch.bid) is not None
+
+
+def test_an_idempotency_key_keeps_a_submission_once(session: Session) -> None:
+    first = batches.submit(session, planting.submission(idempotency_key="k"))
+
+    assert batches.submit(session, planting.submission(idempotency_key="k")) == first
+    with pytest.raises(batches.KeyReused, match="belongs to"):
+        batches.submit(session, planting.submission(idempotency_key="k", submitter="else"))
+
+
+def test_jobs_wait_in_the_order_of_their_priority(session: Session) -> None:
+    batch = planting.acquired_batch(session)
+    jobs_planned = planting.plan(3).jobs
+    urgent = jobs_planned[2].model_copy(update={"priority": 0})
+    plan = planting.Plan(jobs=(*jobs_planned[:2], urgent), sha256="x")
+    batch = creation.create_jobs(session, batch, plan, planting.WORKING, "test", lambda: None)
+    creation.finish_split(session, batch)
+
+    made = batches.all_jobs(session, batch.bid)
+
+    assert queue.queued(session, JobState.PENDING) == [made[2], made[0], made[1]]
+
+
+def test_the_feeder_gives_each_pending_job_one_ticket_and_keeps_to_the_limit(session: Session) -> None:
+    _, jids = planting.split_batch(session, 5)
+
+    first = queue.feed(session, in_flight=3)
+    again = queue.feed(session, in_flight=3)
+
+    assert [ticket.id for ticket in first] == jids[:3]
+    assert again == []
+    job = jobs.acquire(session, first[0], "test")
+    planting_failed = jobs.move(session, job, Event.FAIL, "test", kind=FailureKind.SYSTEM)
+    assert planting_failed.status.status is JobState.FAILED
+    assert [ticket.id for ticket in queue.feed(session, in_flight=3)] == [jids[3]]
+
+
+def test_a_missing_and_a_damaged_znode_are_named(session: Session) -> None:
+    job = planting.one_job(session)
+    session.zk.set(paths.history(job.jid), b"{not json")
+
+    findings = audit.audit(session)
+
+    assert any(paths.history(job.jid) in str(finding) for finding in findings)
+    session.zk.delete(paths.history(job.jid))
+    with pytest.raises(Missing, match=paths.history(job.jid)):
+        jobs.load(session, job.jid)
+    session.zk.create(paths.history(job.jid), b'[{"state":"pending","at":"2026-01-01T00:00:00Z"}]')
+
+
+def test_a_job_that_stands_in_two_queues_is_a_finding(session: Session) -> None:
+    job = planting.one_job(session)
+    extra = paths.queue_entry(JobState.NOTIFY, 5, job.jid)
+    session.zk.create(extra)
+
+    findings = audit.audit(session)
+
+    assert any("stands in pending, notify" in finding.problem for finding in findings)
+    session.zk.delete(extra)
+
+
+def test_raisers_of_the_table_are_known(session: Session) -> None:
+    ticket = Ticket(id="jid9999999999", state="pending", epoch=1)
+
+    with pytest.raises(Missing, match="there is no job jid9999999999"):
+        jobs.acquire(session, ticket, Raiser.WORKER)
