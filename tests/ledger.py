@@ -63,6 +63,10 @@ class MemoryLedger:
             self.busy.remove((kind, name))
             lock.release()
 
+    def fence(self, job: Job) -> None:
+        with self._transaction:
+            self._fence(job)
+
     def collection_held(self, profile_name: str) -> bool:
         return profile_name in self.held
 

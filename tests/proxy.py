@@ -29,6 +29,7 @@ class Proxy:
         self.connected = threading.Event()
         """Set when a client has been connected to the server."""
         self._lose_answers = self._lose_requests = self._refuse = False
+        self._pattern: bytes | None = None
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
@@ -50,6 +51,11 @@ class Proxy:
         self.swallowed.clear()
         self._lose_answers = True
 
+    def swallow_after(self, pattern: bytes) -> None:
+        """Lose what the server says from the moment a client has said `pattern`."""
+        self.swallowed.clear()
+        self._pattern = pattern
+
     def partition(self) -> None:
         """Lose what either side says."""
         self._lose_answers = self._lose_requests = True
@@ -57,6 +63,7 @@ class Proxy:
     def cut(self) -> None:
         """End all connections; new ones work again, and lose nothing."""
         self._lose_answers = self._lose_requests = False
+        self._pattern = None
         self._close_pairs()
 
     def refuse(self) -> None:
@@ -93,6 +100,8 @@ class Proxy:
     def _pump(self, source: socket.socket, sink: socket.socket, answers: bool) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
+                if not answers and self._pattern is not None and self._pattern in data:
+                    self._lose_answers = True
                 if answers and self._lose_answers:
                     self.swallowed.set()
                 elif not (not answers and self._lose_requests):

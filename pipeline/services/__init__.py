@@ -35,6 +35,12 @@ class Ledger(Protocol):
     def exclusive(self, kind: str, name: str) -> AbstractContextManager[None]:
         """One holder of (kind, name) in the fleet; waits; StepFailed(transient) if that takes too long."""
 
+    def fence(self, job: Job) -> None:
+        """Ask the record itself whether this attempt still owns the job; AttemptOver if not.
+
+        To be called right before an effect that cannot be undone.
+        """
+
     def collection_held(self, profile_name: str) -> bool:
         """True while an operator holds this collection."""
 

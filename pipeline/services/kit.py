@@ -1,0 +1,54 @@
+"""All clients of the outside systems, opened once in each process from the settings."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pipeline.inventory.sql import SqlInventory, open_inventory
+from pipeline.profile import Profiles
+from pipeline.services import Ledger, Services
+from pipeline.services.callback import Callback, HttpCallback
+from pipeline.services.fetch import Fetcher, HttpFetcher
+from pipeline.services.mail import Mailer, mailer_of
+from pipeline.services.minter import LocalMinter, Minter
+from pipeline.services.storage import OcflStorage, Storage
+from pipeline.settings import Settings
+
+
+@dataclass(frozen=True)
+class Kit:
+    settings: Settings
+    profiles: Profiles
+    fetcher: Fetcher
+    minter: Minter
+    storage: Storage
+    inventory: SqlInventory
+    callback: Callback
+    mailer: Mailer
+
+    def services(self, ledger: Ledger, alive: Callable[[], None]) -> Services:
+        """What the steps of one attempt may use."""
+        return Services(
+            settings=self.settings,
+            profiles=self.profiles,
+            ledger=ledger,
+            fetcher=self.fetcher,
+            minter=self.minter,
+            storage=self.storage,
+            inventory=self.inventory,
+            callback=self.callback,
+            mailer=self.mailer,
+            alive=alive,
+        )
+
+
+def open_kit(settings: Settings) -> Kit:
+    return Kit(
+        settings=settings,
+        profiles=Profiles(settings.profiles),
+        fetcher=HttpFetcher(settings),
+        minter=LocalMinter(),
+        storage=OcflStorage(settings.storage),
+        inventory=open_inventory(settings.inventory),
+        callback=HttpCallback(settings),
+        mailer=mailer_of(settings),
+    )
