@@ -20,6 +20,9 @@ from entrypoints.stack.supervisor import Service, Supervisor
 from pipeline.settings import Settings
 
 FLOWER_USER = "arkline"
+WORKER_STOP_SECONDS = 100
+"""More than worker_soft_shutdown_timeout, and the half minute that Celery's pool may take to notice."""
+
 TERMINATED_BY_US = frozenset({0, -15, 143})
 """Return codes of an orderly end for programs that do not handle SIGTERM themselves."""
 
@@ -38,6 +41,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class Servers:
+    """Where the two servers are, and what has to be started for that."""
+
     zk_hosts: str
     broker_url: str
     tier: tuple[Service, ...]
@@ -92,8 +97,12 @@ def child_environment(choice: Choice, zk_hosts: str, broker_url: str) -> dict[st
 
 def worker(choice: Choice, number: int, environment: Mapping[str, str]) -> Service:
     name = f"worker{number}"
-    arguments = ("worker", "-c", str(choice.concurrency), "-n", f"{name}@%h", "-E")
-    return _celery(choice, name, (*arguments, "--without-mingle", "--without-gossip"), environment, 60)
+    arguments = (
+        *("-m", "celery", "-A", "tasks.app", "worker", "-c", str(choice.concurrency), "-n", f"{name}@%h"),
+        *("--without-mingle", "--without-gossip"),
+    )
+    # SIGTERM as SIGQUIT: Celery then waits worker_soft_shutdown_timeout for running steps, not for ever
+    return _python(choice, name, arguments, {**environment, "REMAP_SIGTERM": "SIGQUIT"}, WORKER_STOP_SECONDS)
 
 
 def beat(choice: Choice, number: int, environment: Mapping[str, str]) -> Service:
@@ -116,12 +125,6 @@ def flower(choice: Choice, port: int, password: str, environment: Mapping[str, s
         clean=TERMINATED_BY_US,
     )
     return Service(command, ready=lambda: _answers(f"http://{HOST}:{port}/healthcheck"))
-
-
-def _celery(
-    choice: Choice, name: str, arguments: tuple[str, ...], environment: Mapping[str, str], stop: float
-) -> Service:
-    return _python(choice, name, ("-m", "celery", "-A", "tasks.app", *arguments), environment, stop)
 
 
 def _python(
