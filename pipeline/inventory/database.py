@@ -65,8 +65,9 @@ def _parse(url: str) -> URL:
 class Database:
     """Runs one transaction at a time for its caller; safe to share between threads, cheap to make."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, tries: int = TRIES) -> None:
         self._url = _parse(url)
+        self._tries = tries
         self.name = self._url.render_as_string(hide_password=True)
 
     def write(self, work: Callable[[Connection], T]) -> T:
@@ -109,7 +110,7 @@ class Database:
     def _persevere(self, work: Callable[[Connection], T], *, writing: bool) -> T:
         started = time.monotonic()
         pause = FIRST_PAUSE
-        for tries_left in reversed(range(TRIES)):
+        for tries_left in reversed(range(self._tries)):
             try:
                 return self._once(work, writing=writing)
             except (DBAPIError, UnicodeEncodeError) as error:

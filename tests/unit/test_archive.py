@@ -1,0 +1,108 @@
+from pathlib import Path
+
+import pytest
+
+from pipeline.inventory.archive import (
+    archive_batch,
+    archive_job,
+    find_batch,
+    find_job,
+    jobs_of,
+    tombstone,
+)
+from pipeline.inventory.sql import SqlInventory, open_inventory
+from pipeline.states import BatchState, FailureKind, JobState
+from tests.records import BID, a_batch, a_job, a_submission, jid
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> SqlInventory:
+    return open_inventory(f"sqlite:///{tmp_path}/inventory.sqlite")
+
+
+def test_what_was_never_archived_is_not_found(inventory: SqlInventory) -> None:
+    assert find_batch(inventory, BID) is None
+    assert find_job(inventory, jid(1)) is None
+    assert jobs_of(inventory, BID) == ()
+
+
+def test_an_archived_batch_is_found_with_its_jobs_and_its_report(inventory: SqlInventory) -> None:
+    jobs = [a_job(1, local_id=("loc-1",)), a_job(2)]
+    archive_batch(
+        inventory,
+        a_batch(BatchState.COMPLETED),
+        jobs,
+        by="retention",
+        reason="30 days",
+        report={"status": "completed"},
+    )
+
+    found = find_batch(inventory, BID)
+    assert found is not None
+    assert (found.state, found.submission, found.report) == (
+        BatchState.COMPLETED,
+        a_submission(),
+        {"status": "completed"},
+    )
+    assert (found.disposition.who, found.disposition.why) == ("retention", "30 days")
+    assert [job.jid for job in jobs_of(inventory, BID)] == [jid(1), jid(2)]
+    job = find_job(inventory, jid(1))
+    assert job is not None
+    assert (job.identifiers, job.configuration, job.history) == (
+        jobs[0].identifiers,
+        jobs[0].configuration,
+        jobs[0].history,
+    )
+
+
+def test_a_batch_of_more_jobs_than_one_statement_takes_is_archived_whole(inventory: SqlInventory) -> None:
+    archive_batch(inventory, a_batch(), [a_job(n) for n in range(501)], by="retention")
+
+    assert len(jobs_of(inventory, BID)) == 501
+
+
+def test_archiving_again_changes_nothing(inventory: SqlInventory) -> None:
+    for _ in range(2):
+        archive_batch(inventory, a_batch(BatchState.COMPLETED), [a_job()], by="retention")
+
+    assert len(jobs_of(inventory, BID)) == 1
+
+
+def test_a_tombstone_says_who_took_a_job_out_and_why(inventory: SqlInventory) -> None:
+    failed = a_job(1, JobState.FAILED, kind=FailureKind.CONTENT, message="a.jpg: 404")
+    tombstone(inventory, failed, by="ann", reason="submitted twice")
+
+    found = find_job(inventory, jid(1))
+    assert found is not None
+    assert (found.state, found.kind, found.message) == (JobState.DELETED, FailureKind.CONTENT, "a.jpg: 404")
+    assert (found.disposition.who, found.disposition.why) == ("ann", "submitted twice")
+
+
+def test_a_deletion_that_is_repeated_keeps_its_first_reason(inventory: SqlInventory) -> None:
+    tombstone(inventory, a_job(1, JobState.FAILED), by="ann", reason="submitted twice")
+    first = find_job(inventory, jid(1))
+    tombstone(inventory, a_job(1, JobState.FAILED), by="sweep", reason="finishing a deletion")
+
+    assert find_job(inventory, jid(1)) == first
+
+
+def test_a_job_that_went_on_after_all_is_archived_as_it_ended(inventory: SqlInventory) -> None:
+    tombstone(inventory, a_job(1, JobState.FAILED), by="ann", reason="submitted twice")
+    archive_job(inventory, a_job(1, JobState.COMPLETED), by="retention")
+
+    found = find_job(inventory, jid(1))
+    assert found is not None
+    assert (found.state, found.disposition.who) == (JobState.COMPLETED, "retention")
+
+
+def test_a_deleted_batch_leaves_tombstones_of_its_jobs_too(inventory: SqlInventory) -> None:
+    tombstone(inventory, a_job(1, JobState.FAILED), by="ann", reason="submitted twice")
+    tombstone(inventory, a_batch(), by="bob", reason="wrong collection", jobs=[a_job(2)])
+
+    found = find_batch(inventory, BID)
+    assert found is not None
+    assert (found.state, found.disposition.why) == (BatchState.DELETED, "wrong collection")
+    assert [(job.state, job.disposition.who) for job in jobs_of(inventory, BID)] == [
+        (JobState.DELETED, "ann"),
+        (JobState.DELETED, "bob"),
+    ]

@@ -1,0 +1,355 @@
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import text
+
+from pipeline.errors import UsageRefused
+from pipeline.inventory.database import Database
+from pipeline.inventory.sql import SqlInventory, open_inventory
+from pipeline.inventory.tables import files, ingests, metadata, objects
+from pipeline.outcome import StepFailed
+from pipeline.services.storage import StoredFile
+from pipeline.states import FailureKind
+from tests.recordings import ARK, FIRST_DAY, OTHER_OWNER, OWNER, of_job, recording, stored_file
+
+FORK = multiprocessing.get_context("fork")
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/home/inventory.sqlite"
+
+
+@pytest.fixture
+def inventory(url: str) -> SqlInventory:
+    return open_inventory(url)
+
+
+def count(inventory: SqlInventory, table: object) -> int:
+    return inventory.database.read(lambda c: int(c.scalar(text(f"SELECT count(*) FROM {table}"))))
+
+
+def test_a_recorded_version_can_be_read_back(inventory: SqlInventory) -> None:
+    inventory.record(recording(local_id=("loc-1",), note="first"))
+
+    found = inventory.describe_object(ARK)
+    assert found is not None
+    assert (found.owner, found.collections, found.local_id) == (OWNER, ("ark:/99999/m5000000",), ("loc-1",))
+    assert found.erc == (("who", "Tracy Seneca"), ("what", "Husky Chicken 1"), ("where", ARK))
+    (version,) = found.versions
+    assert (version.number, version.jid, version.note, version.created) == (
+        1,
+        "jid0000000001",
+        "first",
+        FIRST_DAY,
+    )
+    assert [(f.path, f.size, f.mime_type) for f in version.files] == [
+        ("producer/a.jpg", 10, "image/jpeg"),
+        ("system/mrt-erc.txt", 10, "application/octet-stream"),
+    ]
+    assert version.files[0].digest == f"sha512:{stored_file('producer/a.jpg').sha512}"
+
+
+def test_an_object_that_was_never_recorded_is_not_described(inventory: SqlInventory) -> None:
+    assert inventory.describe_object(ARK) is None
+
+
+def test_recording_the_same_job_again_changes_nothing(inventory: SqlInventory) -> None:
+    inventory.record(recording(local_id=("loc-1",)))
+    before = inventory.describe_object(ARK)
+    inventory.record(recording(local_id=("loc-1",)))
+
+    assert inventory.describe_object(ARK) == before
+
+
+def test_a_second_version_describes_the_object_anew(inventory: SqlInventory) -> None:
+    inventory.record(recording())
+    inventory.record(recording(number=2, jid="jid0000000002"))
+
+    found = inventory.describe_object(ARK)
+    assert found is not None
+    assert [version.number for version in found.versions] == [1, 2]
+    assert ("what", "Husky Chicken 2") in found.erc
+    assert (found.created, found.modified) == (FIRST_DAY, FIRST_DAY + timedelta(days=1))
+
+
+def test_versions_recorded_out_of_order_leave_the_latest_description(inventory: SqlInventory) -> None:
+    inventory.record(recording(number=2, jid="jid0000000002"))
+    inventory.record(recording(number=1, jid="jid0000000001"))
+
+    found = inventory.describe_object(ARK)
+    assert found is not None
+    assert ("what", "Husky Chicken 2") in found.erc
+    assert (found.created, found.modified) == (FIRST_DAY, FIRST_DAY + timedelta(days=1))
+
+
+def test_bytes_of_an_earlier_version_are_not_billed_again(inventory: SqlInventory) -> None:
+    inventory.record(
+        recording(files=[stored_file("producer/a", 7), stored_file("producer/b", 5, added=False)])
+    )
+
+    rows = inventory.database.read(
+        lambda c: c.execute(
+            files.select().with_only_columns(files.c.full_size, files.c.billable_size).order_by(files.c.id)
+        ).all()
+    )
+    assert [tuple(row) for row in rows] == [(7, 7), (5, 0)]
+
+
+def test_files_are_told_apart_by_where_they_come_from(inventory: SqlInventory) -> None:
+    paths = ("producer/a.txt", "system/mrt-erc.txt", "producer/mrt-dc.xml", "other/x")
+    inventory.record(recording(files=[stored_file(path) for path in paths]))
+
+    rows = inventory.database.read(lambda c: c.execute(files.select().order_by(files.c.id)).all())
+    assert [(row.source, row.role) for row in rows] == [
+        ("producer", "data"),
+        ("system", "metadata"),
+        ("producer", "metadata"),
+        ("consumer", "data"),
+    ]
+
+
+def test_more_files_than_one_statement_takes_are_all_recorded(inventory: SqlInventory) -> None:
+    inventory.record(recording(files=[stored_file(f"producer/{n}") for n in range(5_001)]))
+
+    assert count(inventory, files) == 5_001
+
+
+def test_a_version_number_that_another_job_has_is_refused(inventory: SqlInventory) -> None:
+    inventory.record(recording())
+
+    with pytest.raises(StepFailed, match=r"version 1 of ark:/99999/fk4abc from job jid0000000001") as refusal:
+        inventory.record(recording(jid="jid0000000002"))
+    assert refusal.value.kind is FailureKind.SYSTEM
+    assert count(inventory, ingests) == 1
+
+
+def test_a_job_that_made_another_version_is_refused(inventory: SqlInventory) -> None:
+    inventory.record(recording())
+
+    with pytest.raises(StepFailed, match="job jid0000000001 made version 1 of ark:/99999/other"):
+        inventory.record(recording("ark:/99999/other"))
+    assert count(inventory, objects) == 1
+
+
+def test_an_object_of_another_owner_is_refused(inventory: SqlInventory) -> None:
+    inventory.record(recording())
+
+    with pytest.raises(StepFailed, match="belongs to another owner") as refusal:
+        inventory.record(recording(number=2, jid="jid0000000002", owner=OTHER_OWNER))
+    assert refusal.value.kind is FailureKind.CONTENT
+
+
+def test_known_local_ids_of_an_owner_name_their_arks(inventory: SqlInventory) -> None:
+    inventory.reserve_local_ids(OWNER, ARK, ("a", "b"))
+    inventory.reserve_local_ids(OTHER_OWNER, "ark:/99999/other", ("a",))
+
+    assert inventory.arks_of(OWNER, ("a", "b", "c")) == {"a": ARK, "b": ARK}
+    assert inventory.arks_of(OTHER_OWNER, ("a", "b")) == {"a": "ark:/99999/other"}
+    assert inventory.arks_of(OWNER, ()) == {}
+
+
+def test_more_local_ids_than_one_query_takes_are_found(inventory: SqlInventory) -> None:
+    names = [f"loc-{n}" for n in range(1_201)]
+    inventory.reserve_local_ids(OWNER, ARK, names)
+
+    assert inventory.arks_of(OWNER, names) == dict.fromkeys(names, ARK)
+
+
+def test_reserving_again_is_the_same_as_once(inventory: SqlInventory) -> None:
+    inventory.reserve_local_ids(OWNER, ARK, ("a", "a"))
+    inventory.reserve_local_ids(OWNER, ARK, ("a", "b"))
+
+    assert inventory.arks_of(OWNER, ("a", "b")) == {"a": ARK, "b": ARK}
+
+
+def test_a_local_id_that_names_another_object_is_refused_with_all_of_its_company(
+    inventory: SqlInventory,
+) -> None:
+    inventory.reserve_local_ids(OWNER, ARK, ("taken",))
+
+    with pytest.raises(StepFailed, match=f"'taken' of owner {OWNER} already names {ARK}") as refusal:
+        inventory.reserve_local_ids(OWNER, "ark:/99999/other", ("new", "taken"))
+    assert refusal.value.kind is FailureKind.CONTENT
+    assert inventory.arks_of(OWNER, ("new", "taken")) == {"taken": ARK}
+
+
+def test_local_ids_cannot_be_reserved_for_an_object_of_another_owner(inventory: SqlInventory) -> None:
+    inventory.record(recording())
+
+    with pytest.raises(StepFailed, match=f"{ARK} belongs to owner {OWNER}"):
+        inventory.reserve_local_ids(OTHER_OWNER, ARK, ("a",))
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256])
+def test_an_empty_or_endless_local_id_is_refused(inventory: SqlInventory, name: str) -> None:
+    with pytest.raises(StepFailed, match="1 to 255 are allowed") as refusal:
+        inventory.reserve_local_ids(OWNER, ARK, (name,))
+    assert refusal.value.kind is FailureKind.CONTENT
+
+
+def test_a_name_that_no_database_can_hold_is_the_depositors_to_mend(inventory: SqlInventory) -> None:
+    with pytest.raises(StepFailed, match="cannot be kept in the inventory") as refusal:
+        inventory.record(recording(payload_name="\udce9"))
+    assert refusal.value.kind is FailureKind.CONTENT
+
+
+def test_twenty_threads_record_at_once(inventory: SqlInventory) -> None:
+    with ThreadPoolExecutor(20) as pool:
+        list(pool.map(inventory.record, [of_job(f"t{n}") for n in range(60)]))
+
+    assert (count(inventory, objects), count(inventory, ingests)) == (60, 60)
+
+
+def test_twenty_threads_that_record_the_same_job_make_one_version(inventory: SqlInventory) -> None:
+    with ThreadPoolExecutor(20) as pool:
+        list(pool.map(inventory.record, [recording(local_id=("loc-1",))] * 20))
+
+    assert (count(inventory, ingests), count(inventory, files)) == (1, 2)
+
+
+def test_twenty_threads_that_reserve_the_same_ids_agree_on_one_object(inventory: SqlInventory) -> None:
+    def reserve(number: int) -> FailureKind | None:
+        try:
+            names = ("a", "b", "c") if number % 2 else ("c", "b", "a")
+            inventory.reserve_local_ids(OWNER, f"ark:/99999/{number}", names)
+        except StepFailed as refusal:
+            return refusal.kind
+        return None
+
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(reserve, range(20)))
+
+    assert sorted(map(str, answers)) == ["None", *["content"] * 19]
+    winner = f"ark:/99999/{answers.index(None)}"
+    assert inventory.arks_of(OWNER, ("a", "b", "c")) == dict.fromkeys("abc", winner)
+
+
+def _record_some(url: str, own: str, begin: threading.Event) -> None:
+    begin.wait()
+    for number in range(10):
+        open_inventory(url).record(of_job(f"p{own}n{number}"))
+        open_inventory(url).record(of_job(f"shared{number}"))
+
+
+def test_four_processes_that_find_no_database_make_one_and_record_at_once(url: str) -> None:
+    begin = FORK.Event()
+    children = [FORK.Process(target=_record_some, args=(url, str(n), begin)) for n in range(4)]
+    for child in children:
+        child.start()
+    begin.set()
+    for child in children:
+        child.join(60)
+
+    assert [child.exitcode for child in children] == [0] * 4
+    assert count(open_inventory(url), ingests) == 4 * 10 + 10
+
+
+def test_a_forked_child_uses_connections_of_its_own(inventory: SqlInventory, url: str) -> None:
+    inventory.record(of_job("parent"))
+    begin = FORK.Event()
+    begin.set()
+    child = FORK.Process(target=_record_some, args=(url, "child", begin))
+    child.start()
+    inventory.record(of_job("meanwhile"))
+    child.join(60)
+
+    assert child.exitcode == 0
+    inventory.record(of_job("afterwards"))
+    assert count(inventory, ingests) == 3 + 20
+
+
+class StalledFiles(tuple[StoredFile, ...]):
+    """More files than one statement takes, of which the last never comes."""
+
+    pipe: Pipe
+
+    def __iter__(self) -> Iterator[StoredFile]:
+        yield from super().__iter__()
+        self.pipe.send("in the middle")
+        time.sleep(3600)
+
+
+def _record_and_stall(url: str, pipe: Pipe) -> None:
+    stalled = StalledFiles(stored_file(f"producer/{n}") for n in range(5_001))
+    stalled.pipe = pipe
+    whole = recording(local_id=("loc-1",))
+    open_inventory(url).record(replace(whole, version=replace(whole.version, files=stalled)))
+
+
+def test_a_worker_killed_in_the_middle_of_recording_leaves_nothing(inventory: SqlInventory, url: str) -> None:
+    assert inventory.describe_object(ARK) is None
+    here, there = FORK.Pipe()
+    child = FORK.Process(target=_record_and_stall, args=(url, there))
+    child.start()
+    assert here.recv() == "in the middle"
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGKILL)
+    child.join()
+
+    assert inventory.describe_object(ARK) is None
+    assert inventory.arks_of(OWNER, ("loc-1",)) == {}
+    assert count(inventory, files) == 0
+    inventory.record(recording(local_id=("loc-1",)))
+    assert count(inventory, files) == 2
+
+
+def test_the_migrations_make_the_tables_that_the_code_uses(inventory: SqlInventory, url: str) -> None:
+    inventory.arks_of(OWNER, ("a",))
+    differences = inventory.database.read(
+        lambda c: compare_metadata(MigrationContext.configure(c, opts={"compare_type": True}), metadata)
+    )
+
+    assert differences == []
+
+
+def test_a_schema_newer_than_this_release_is_left_alone(inventory: SqlInventory, url: str) -> None:
+    inventory.database.write(lambda c: c.execute(text("UPDATE alembic_version SET version_num = '9999'")))
+    inventory.database.close()
+
+    with pytest.raises(StepFailed, match="schema 9999, which this release does not know") as refusal:
+        inventory.arks_of(OWNER, ("a",))
+    assert refusal.value.kind is FailureKind.SYSTEM
+
+
+def test_a_database_that_is_not_one_names_its_file(tmp_path: Path) -> None:
+    (tmp_path / "inventory.sqlite").write_text("these are not the bytes of a database " * 100)
+
+    with pytest.raises(StepFailed, match=r"inventory\.sqlite refused: file is not a database") as refusal:
+        open_inventory(f"sqlite:///{tmp_path}/inventory.sqlite").arks_of(OWNER, ("a",))
+    assert refusal.value.kind is FailureKind.SYSTEM
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("nonsense", "not an SQLAlchemy URL"),
+        ("sqlite://", "needs a file"),
+        ("mysql://user:secret@host/database", "mysql is neither"),
+    ],
+)
+def test_a_url_that_cannot_be_an_inventory_is_refused(url: str, told: str) -> None:
+    with pytest.raises(UsageRefused, match=told) as refusal:
+        open_inventory(url)
+    assert "secret" not in str(refusal.value)
+
+
+def test_an_unreachable_database_is_named_without_its_password() -> None:
+    database = Database("postgresql://user:secret@127.0.0.1:1/inventory", tries=2)
+
+    with pytest.raises(StepFailed, match=r"postgresql\+psycopg://user:\*\*\*@127\.0\.0\.1:1/inv") as failure:
+        SqlInventory(database).record(recording())
+    assert failure.value.kind is FailureKind.TRANSIENT
+    assert "secret" not in str(failure.value)
