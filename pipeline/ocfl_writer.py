@@ -1,0 +1,261 @@
+"""Adding a version to an object so that a crash at any moment leaves a valid store.
+
+Rule: a version is staged whole, outside the objects, and becomes visible by one rename under the object's
+lock; an object's first version comes with the object itself. The root inventory follows by a second rename.
+Between the two the version's folder is ahead of the root inventory: whoever locks the object next settles
+that, forwards if the version is sound. What extensions/arkline holds is no part of any object:
+`staging/JID-TOKEN/` an unfinished version, `locks/` the objects' locks, `aside/` what was found unsound.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pipeline import ocfl, ocfl_disk
+from pipeline.outcome import AttemptOver, StepFailed, system
+
+log = logging.getLogger(__name__)
+
+Look = Callable[[], None]
+
+
+class Root:
+    """A storage root on disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.own = folder / "extensions" / "arkline"
+        self.staging = self.own / "staging"
+        self.aside = self.own / "aside"
+
+    def object(self, ark: str) -> Path:
+        return self.folder / ocfl.object_path(ark)
+
+    def lock(self, ark: str) -> Path:
+        return self.own / "locks" / hashlib.sha256(ark.encode()).hexdigest()
+
+    def open(self) -> None:
+        """Make the root if it is not there yet; several processes may do so at once."""
+        name, text = ocfl.ROOT_DECLARATION
+        configuration = self.folder / "extensions" / ocfl.LAYOUT / "config.json"
+        if not (self.folder / name).exists():
+            self._refuse_foreign()
+            layout = {"extension": ocfl.LAYOUT, "description": ocfl.LAYOUT_DESCRIPTION}
+            self._make(configuration, _json(ocfl.LAYOUT_CONFIGURATION))
+            self._make(self.folder / "ocfl_layout.json", _json(layout))
+            self._make(self.folder / name, text)
+        try:
+            found = json.loads(configuration.read_bytes())
+        except (OSError, ValueError):
+            found = None
+        if found != ocfl.LAYOUT_CONFIGURATION:
+            raise system(f"{self.folder} is an OCFL root with another layout than {ocfl.LAYOUT} of arkline")
+
+    def _refuse_foreign(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        foreign = {path.name for path in self.folder.iterdir()}
+        foreign -= {"extensions", "ocfl_layout.json", ocfl.ROOT_DECLARATION[0]}
+        if foreign:
+            raise system(
+                f"the storage root {self.folder} is not an OCFL root, and not empty (it has "
+                f"'{min(foreign)}'): set ARKLINE_STORAGE_ROOT to an empty folder or to an OCFL root"
+            )
+
+    def _make(self, path: Path, data: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.staging.mkdir(parents=True, exist_ok=True)
+        draft = self.staging / f"root-{secrets.token_hex(8)}"
+        ocfl_disk.write(draft, data)
+        draft.replace(path)
+        ocfl_disk.sync(path.parent)
+
+
+def _json(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value, indent=1).encode() + b"\n"
+
+
+@contextmanager
+def staged(root: Root, jid: str) -> Iterator[Path]:
+    """A fresh folder for this attempt, gone afterwards; what earlier attempts of the job left goes first.
+
+    A stopped attempt that wakes up finds its folder gone: then it is over.
+    """
+    forget(root, jid)
+    folder = root.staging / f"{jid}-{secrets.token_hex(8)}"
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    except FileNotFoundError as error:
+        if folder.exists():
+            raise
+        raise AttemptOver(f"another attempt of {jid} is storing") from error
+    finally:
+        _remove(folder)
+
+
+def forget(root: Root, jid: str) -> None:
+    """Remove what unfinished attempts of the job left in staging."""
+    for leftover in root.staging.glob(f"{jid}-*"):
+        _remove(leftover)
+
+
+def _remove(folder: Path) -> None:
+    """Renamed first: its writer, should it wake up, must find all of it or nothing."""
+    gone = folder.with_suffix(".gone")
+    try:
+        folder.rename(gone)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def unsettled(folder: Path, head: ocfl.Inventory) -> bool:
+    """Whether a writer stopped, or is at work, between its two renames."""
+    if (folder / f"v{head.number + 1}").exists():
+        return True
+    data = (folder / ocfl.INVENTORY).read_bytes()
+    return _read(folder / ocfl.SIDECAR) != ocfl.sidecar(data)
+
+
+def settle(root: Root, ark: str, stage: Path) -> ocfl.Inventory | None:
+    """Under the object's lock: finish or undo what a writer left, then answer the head."""
+    folder = root.object(ark)
+    head = ocfl.read_head(folder)
+    if head is None:
+        return None
+    if head.id != ark:
+        raise system(f"{folder} holds {head.id}, not {ark}")
+    _settle_sidecar(folder, head, stage)
+    ahead = folder / f"v{head.number + 1}"
+    if not ahead.exists():
+        return head
+    try:
+        found = ocfl.read_version(ahead)
+        sound = ocfl.extends(found, head) and _has_content(folder, found, head)
+    except (StepFailed, OSError):
+        sound = False
+    if sound:
+        log.warning("%s: finishing %s, which a stopped writer left", ark, found.head)
+        _replace_head(folder, (ahead / ocfl.INVENTORY).read_bytes(), stage)
+        return found
+    root.aside.mkdir(parents=True, exist_ok=True)
+    place = root.aside / f"{folder.name[:100]}-{ahead.name}-{secrets.token_hex(4)}"
+    log.error("%s: %s is not in the inventory and not sound; moved to %s", ark, ahead.name, place)
+    ahead.rename(place)
+    ocfl_disk.sync(folder)
+    return head
+
+
+def publish(root: Root, ark: str, inventory: ocfl.Inventory, stage: Path, look: Look) -> None:
+    """Under the object's lock: make the staged content visible as the inventory's head.
+
+    `look` is the last thing asked before the rename; afterwards nothing can fail the job any more.
+    """
+    data = inventory.encode()
+    version = stage / "version"
+    version.mkdir()
+    content = stage / ocfl.CONTENT
+    _prune(content, inventory)
+    if content.exists():
+        content.rename(version / ocfl.CONTENT)
+    _write_pair(version, data)
+    if inventory.number == 1:
+        _publish_object(root, ocfl.object_path(ark), data, stage, look)
+        return
+    folder = root.object(ark)
+    ocfl_disk.sync(version)
+    look()
+    version.rename(folder / inventory.head)
+    ocfl_disk.sync(folder)
+    _replace_head(folder, data, stage)
+
+
+def _publish_object(root: Root, path: Path, data: bytes, stage: Path, look: Look) -> None:
+    """The whole object, with the folders above it that do not exist yet: the root never has an empty one."""
+    tree = stage / "tree"
+    folder = tree / path
+    folder.mkdir(parents=True)
+    (stage / "version").rename(folder / "v1")
+    name, text = ocfl.OBJECT_DECLARATION
+    ocfl_disk.write(folder / name, text)
+    _write_pair(folder, data)
+    for made in (folder / "v1", folder, *folder.parents):
+        ocfl_disk.sync(made)
+        if made == tree:
+            break
+    look()
+    for depth in range(1, len(path.parts) + 1):
+        part = Path(*path.parts[:depth])
+        if depth < len(path.parts) and (root.folder / part).exists():
+            continue
+        try:
+            (tree / part).rename(root.folder / part)
+        except OSError:
+            # Another new object made this folder meanwhile: ours goes into it.
+            if depth < len(path.parts) and (root.folder / part).exists():
+                continue
+            raise
+        ocfl_disk.sync((root.folder / part).parent)
+        return
+
+
+def _prune(content: Path, inventory: ocfl.Inventory) -> None:
+    """Drop staged files whose bytes the object got from another job meanwhile."""
+    start = f"{inventory.head}/{ocfl.CONTENT}/"
+    wanted = {p.removeprefix(start) for ps in inventory.manifest.values() for p in ps if p.startswith(start)}
+    for parent, _, files in os.walk(content, topdown=False):
+        for name in files:
+            path = Path(parent, name)
+            if path.relative_to(content).as_posix() not in wanted:
+                path.unlink()
+        if not any(Path(parent).iterdir()):
+            Path(parent).rmdir()
+
+
+def _write_pair(folder: Path, data: bytes) -> None:
+    ocfl_disk.write(folder / ocfl.INVENTORY, data)
+    ocfl_disk.write(folder / ocfl.SIDECAR, ocfl.sidecar(data))
+
+
+def _replace_head(folder: Path, data: bytes, stage: Path) -> None:
+    """The inventory first: a head whose sidecar is late is settled from its version's folder."""
+    _replace(folder / ocfl.INVENTORY, data, stage)
+    _replace(folder / ocfl.SIDECAR, ocfl.sidecar(data), stage)
+
+
+def _replace(path: Path, data: bytes, stage: Path) -> None:
+    draft = stage / f"{path.name}-{secrets.token_hex(4)}"
+    ocfl_disk.write(draft, data)
+    draft.replace(path)
+    ocfl_disk.sync(path.parent)
+
+
+def _settle_sidecar(folder: Path, head: ocfl.Inventory, stage: Path) -> None:
+    data = (folder / ocfl.INVENTORY).read_bytes()
+    if _read(folder / ocfl.SIDECAR) == ocfl.sidecar(data):
+        return
+    if _read(folder / head.head / ocfl.INVENTORY) != data:
+        raise system(
+            f"{folder / ocfl.INVENTORY} does not have the digest in {ocfl.SIDECAR}: it is damaged; "
+            f"restore it from {folder / head.head}"
+        )
+    log.warning("%s: finishing the sidecar of %s, which a stopped writer left", head.id, head.head)
+    _replace(folder / ocfl.SIDECAR, ocfl.sidecar(data), stage)
+
+
+def _has_content(folder: Path, found: ocfl.Inventory, head: ocfl.Inventory) -> bool:
+    brought = found.manifest.keys() - head.manifest.keys()
+    return all((folder / path).is_file() for digest in brought for path in found.manifest[digest])
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
