@@ -1,0 +1,272 @@
+"""Checkm manifests: Merritt's four profiles, read into values, checked before submission, and written.
+
+Rule: there is one reader. `check` tells everything it found; `parse` refuses if any of that is an error.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import partial
+from typing import NoReturn
+
+from pipeline import checkm_row
+from pipeline.checkm_row import ManifestProfile, Row
+from pipeline.errors import ArklineError
+from pipeline.names import duplicates, shown
+
+__all__ = [
+    "Manifest",
+    "ManifestError",
+    "ManifestProfile",
+    "Problem",
+    "Row",
+    "Severity",
+    "check",
+    "parse",
+    "write",
+]
+
+LINE_LIMIT = 1 << 17
+"""Bytes of one line: all columns at their own limits fit."""
+
+PROBLEMS_KEPT = 1000
+"""Problems after which reading stops: enough to mend, and a hostile manifest cannot fill the memory."""
+
+_SHOWN = 3
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_PROFILE = re.compile(r"#%profile\b\s*\|?\s*(\S*)")
+_REGISTRIES = ("http://uc3.cdlib.org/registry/ingest/manifest/", "http://uc3.cdlib.org/registry/mrt/")
+_PROFILES = {registry + profile: profile for registry in _REGISTRIES for profile in ManifestProfile}
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+# No reader of lists, mail or XML that comes after us can hold these.
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
+
+
+class Severity(StrEnum):
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What was found at a line, counted from 1; line 0 is the manifest as a whole."""
+
+    line: int
+    message: str
+    severity: Severity = Severity.ERROR
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.message}" if self.line else self.message
+
+
+class ManifestError(ArklineError):
+    """A manifest that is refused, with everything that is wrong in it."""
+
+    def __init__(self, source: str, problems: Sequence[Problem]) -> None:
+        more = len(problems) - _SHOWN
+        rest = f"; and {more} more" if more > 0 else ""
+        super().__init__(f"manifest {source}: {'; '.join(map(str, problems[:_SHOWN]))}{rest}")
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    profile: ManifestProfile
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class _Line:
+    number: int
+    text: str
+
+
+class _Enough(Exception):
+    """Reading stops: nothing that follows would be of use."""
+
+
+@dataclass
+class _Findings:
+    errors: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+
+    def error(self, line: int, message: str) -> None:
+        self.errors.append(Problem(line, message))
+        if len(self.errors) >= PROBLEMS_KEPT:
+            self.stop(0, f"reading stopped after {PROBLEMS_KEPT} problems")
+
+    def stop(self, line: int, message: str) -> NoReturn:
+        self.errors.append(Problem(line, message))
+        raise _Enough
+
+    def warn(self, line: int, message: str) -> None:
+        if len(self.warnings) < PROBLEMS_KEPT:
+            self.warnings.append(Problem(line, message, Severity.WARNING))
+
+
+def parse(
+    data: bytes, source: str, expected: ManifestProfile | None = None, case_fold: bool = True
+) -> Manifest:
+    """The manifest in `data`; `source` names it in messages.
+
+    With `expected`, another profile is refused and a manifest without any header is accepted.
+    """
+    manifest, findings = _read(data, expected, case_fold)
+    if findings.errors or manifest is None:
+        raise ManifestError(source, _in_order(findings.errors))
+    return manifest
+
+
+def check(
+    data: bytes, expected: ManifestProfile | None = None, case_fold: bool = True
+) -> tuple[Problem, ...]:
+    """Everything that `parse` would refuse, and what may not be meant, in the order of the lines."""
+    _, findings = _read(data, expected, case_fold)
+    return tuple(_in_order(findings.errors + findings.warnings))
+
+
+def write(profile: ManifestProfile, rows: Iterable[Row]) -> bytes:
+    """A manifest that reads back as these rows; ManifestError if one cannot be written so that it does."""
+    given = tuple(rows)
+    lines = [
+        "#%checkm_0.7",
+        f"#%profile | {profile.uri}",
+        "#%prefix | mrt: | http://merritt.cdlib.org/terms#",
+        "#%prefix | nfo: | http://www.semanticdesktop.org/ontologies/2007/03/22/nfo#",
+        " | ".join(["#%fields", *profile.columns]),
+    ]
+    start = len(lines) + 1
+    lines += [checkm_row.write(profile, row) for row in given]
+    data = "\n".join([*lines, "#%eof", ""]).encode("utf-8", "surrogatepass")
+    back = parse(data, "to be written", profile, case_fold=False).rows
+    numbered = tuple(replace(row, line=start + index) for index, row in enumerate(given))
+    if back != numbered:
+        wrong = next((a for a, b in zip(numbered, back, strict=False) if a != b), numbered[-1])
+        message = f"the row of {shown(wrong.name)} would not read back as it is"
+        raise ManifestError("to be written", [Problem(wrong.line, message)])
+    return data
+
+
+def _in_order(problems: Iterable[Problem]) -> list[Problem]:
+    return sorted(problems, key=lambda problem: problem.line)
+
+
+def _read(
+    data: bytes, expected: ManifestProfile | None, case_fold: bool
+) -> tuple[Manifest | None, _Findings]:
+    findings = _Findings()
+    try:
+        lines = _before_end(_lines(data, findings), findings)
+        headers = [line for line in lines if line.text.startswith("#%")]
+        profile = _profile(headers, expected, findings)
+        _check_headers(headers, profile, findings)
+        rows = _rows(profile, [line for line in lines if not line.text.startswith("#")], findings)
+        _check_rows(profile, rows, case_fold, findings)
+    except _Enough:
+        return None, findings
+    return Manifest(profile, rows), findings
+
+
+def _lines(data: bytes, findings: _Findings) -> list[_Line]:
+    """The lines with text in them."""
+    if data.startswith(_UTF16):
+        findings.stop(0, "it is written in UTF-16; save it as UTF-8")
+    pieces = _LINE_END.split(data.removeprefix(b"\xef\xbb\xbf"))
+    lines = []
+    for number, piece in enumerate(pieces, 1):
+        if len(piece) > LINE_LIMIT:
+            findings.stop(number, f"it is longer than {LINE_LIMIT} bytes")
+        try:
+            text = piece.decode().strip(" \t")
+        except UnicodeDecodeError as error:
+            findings.error(number, f"byte {error.start + 1} is not UTF-8; save the manifest as UTF-8")
+            continue
+        if forbidden := _FORBIDDEN.search(text):
+            findings.error(number, f"it has the control character U+{ord(forbidden[0]):04X} in it")
+        elif text:
+            lines.append(_Line(number, text))
+    if not lines and not findings.errors:
+        findings.stop(0, "it is empty")
+    return lines
+
+
+def _before_end(lines: list[_Line], findings: _Findings) -> list[_Line]:
+    """What stands before `#%eof`, which must be the last line with text."""
+    end = next((at for at, line in enumerate(lines) if line.text.lower().startswith("#%eof")), None)
+    if end is None:
+        findings.error(0, "it does not end with a line #%eof: it may be truncated")
+    elif end + 1 < len(lines):
+        findings.error(lines[end + 1].number, "it goes on after #%eof")
+    return lines[:end]
+
+
+def _profile(headers: list[_Line], expected: ManifestProfile | None, findings: _Findings) -> ManifestProfile:
+    named = [(line, match[1]) for line in headers if (match := _PROFILE.match(line.text))]
+    known = f"{_REGISTRIES[0]} followed by {', '.join(ManifestProfile)}"
+    if not named:
+        if expected is not None and not headers:
+            return expected
+        findings.stop(0, f"it has no line '#%profile | URI'; the URI is {known}")
+    for line, uri in named:
+        if uri not in _PROFILES:
+            findings.stop(line.number, f"profile {shown(uri)} is not known; it is {known}")
+        if _PROFILES[uri] is not _PROFILES[named[0][1]]:
+            findings.stop(line.number, "a second #%profile says something else than the first")
+    line, uri = named[0]
+    found = _PROFILES[uri]
+    if expected is not None and found is not expected:
+        findings.stop(
+            line.number,
+            f"it is a {found} ({found.doc}) where a {expected} ({expected.doc}) is wanted; "
+            f"submit it as type {found.submission_type}",
+        )
+    return found
+
+
+def _check_headers(headers: list[_Line], profile: ManifestProfile, findings: _Findings) -> None:
+    for wanted in ("#%checkm", "#%prefix", "#%fields"):
+        if not any(line.text.startswith(wanted) for line in headers):
+            findings.warn(0, f"it has no line {wanted}")
+    for line in headers:
+        fields = tuple(cell.strip(" \t") for cell in line.text.split("|")[1:])
+        if line.text.startswith("#%fields") and fields[: len(profile.columns)] != profile.columns:
+            findings.warn(
+                line.number,
+                "#%fields is not followed: columns are read as " + " | ".join(profile.columns),
+            )
+
+
+def _rows(profile: ManifestProfile, lines: list[_Line], findings: _Findings) -> tuple[Row, ...]:
+    if not lines and not findings.errors:
+        findings.stop(0, "it has no rows")
+    return tuple(
+        checkm_row.read(
+            profile,
+            line.text,
+            line.number,
+            partial(findings.error, line.number),
+            partial(findings.warn, line.number),
+        )
+        for line in lines
+    )
+
+
+def _check_rows(
+    profile: ManifestProfile, rows: tuple[Row, ...], case_fold: bool, findings: _Findings
+) -> None:
+    if profile is ManifestProfile.OBJECT:
+        named = [row for row in rows if row.name]
+        for clash in duplicates((row.name for row in named), case_fold):
+            first, second = named[clash.first], named[clash.second]
+            findings.error(second.line, f"{clash.reason}, first on line {first.line}")
+    else:
+        times = Counter(row.url for row in rows)
+        for row in rows:
+            if times[row.url] > 1:
+                findings.warn(row.line, f"its URL is on {times[row.url]} lines: an object is made of each")
+    bare = sum(row.digest is None for row in rows)
+    if bare:
+        findings.warn(0, f"{bare} of {len(rows)} rows have no digest: damage on the way would go unseen")

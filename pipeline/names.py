@@ -1,0 +1,171 @@
+"""Names that depositors give: file names that are safe to write, and ARKs.
+
+Rule: a name is kept exactly as it was given or it is refused; none is repaired in silence.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from pipeline.errors import ArklineError
+
+ARK_PATTERN = r"^ark:/?\d{5,9}/\S+$"
+"""An ARK as a primary identifier may be given: with the slash after `ark:` or, newer, without."""
+
+SEGMENT_LIMIT = 255
+"""Bytes of one segment in UTF-8: what ext4, XFS, ZFS and APFS can keep."""
+
+NAME_LIMIT = 1024
+"""Bytes of a whole name in UTF-8: an S3 key's limit, and well below PATH_MAX with our folders in front."""
+
+DEPTH_LIMIT = 64
+"""Segments of one name: bounds the folders that a hostile list can make us create and remember."""
+
+CONTAINER_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2")
+
+# Control characters, surrogates, and the two separators that end a line in some readers of lists.
+_UNWRITABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
+_ARK = re.compile(ARK_PATTERN)
+
+
+class UnsafeName(ArklineError):
+    """A file name that would leave its folder, or that some file system cannot keep."""
+
+
+@dataclass(frozen=True)
+class Clash:
+    """Two names, by their position in the list, that cannot stand in one folder, and why."""
+
+    first: int
+    second: int
+    reason: str
+
+
+def is_ark(text: str) -> bool:
+    return _ARK.fullmatch(text) is not None
+
+
+def is_container(name: str) -> bool:
+    """Whether the name ends as that of a container that can be unpacked."""
+    return name.lower().endswith(CONTAINER_SUFFIXES)
+
+
+def name_in(url: str) -> str:
+    """The last segment of the URL's path, as it stands there; empty if the path ends in a slash."""
+    try:
+        return urlsplit(url).path.rpartition("/")[2]
+    except ValueError:
+        return ""
+
+
+def safe_name(name: str) -> str:
+    """The name, unchanged, if it is a relative path that is safe to write below a folder."""
+    reason = _unsafe(name)
+    if reason:
+        raise UnsafeName(f"file name {shown(name)} {reason}")
+    return name
+
+
+def shown(name: str, limit: int = 200) -> str:
+    """The name in quotes with unprintable characters escaped, cut so that a message stays readable."""
+    text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in name[:limit])
+    return f"'{text}{'...' if len(name) > limit else ''}'"
+
+
+def _unsafe(name: str) -> str | None:
+    """Why the name is refused, if it is."""
+    if not name:
+        return "is empty"
+    if not name.isprintable() and (unwritable := _unwritable(name)):
+        return f"has the unwritable character U+{ord(unwritable):04X} in it"
+    if "\\" in name:
+        return "has a backslash in it; folders are separated by '/'"
+    if name.startswith("/"):
+        return "is absolute; give a path relative to the object"
+    return _unsafe_path(name.split("/")) or (
+        f"is longer than {NAME_LIMIT} bytes" if len(name.encode()) > NAME_LIMIT else None
+    )
+
+
+def _unwritable(name: str) -> str | None:
+    return next((c for c in name if unicodedata.category(c) in _UNWRITABLE), None)
+
+
+def _unsafe_path(segments: list[str]) -> str | None:
+    if not all(segments):
+        return "has an empty segment ('//' or a '/' at its end)"
+    if not {".", ".."}.isdisjoint(segments):
+        return "has a '.' or '..' segment; give the path itself"
+    if len(segments) > DEPTH_LIMIT:
+        return f"is more than {DEPTH_LIMIT} folders deep"
+    if max(len(segment.encode()) for segment in segments) > SEGMENT_LIMIT:
+        return f"has a segment of more than {SEGMENT_LIMIT} bytes"
+    return None
+
+
+class Taken:
+    """The names given so far, to tell a clash as soon as a further one is given.
+
+    Names that differ only in how an accented letter is composed are the same name on some file systems,
+    and so are, with `case_fold`, those that differ only in upper and lower case.
+    """
+
+    def __init__(self, case_fold: bool = True) -> None:
+        self._case_fold = case_fold
+        self._names: list[str] = []
+        self._files: dict[str, int] = {}
+        self._folders: dict[str, int] = {}
+
+    def add(self, name: str) -> Clash | None:
+        index = len(self._names)
+        self._names.append(name)
+        key = unicodedata.normalize("NFC", name)
+        if self._case_fold:
+            key = unicodedata.normalize("NFC", key.casefold())
+        folders = tuple(_folders(key))
+        clash = self._clash(index, key, folders)
+        self._files.setdefault(key, index)
+        for folder in folders:
+            self._folders.setdefault(folder, index)
+        return clash
+
+    @property
+    def count(self) -> int:
+        """Files and the folders that they need."""
+        return len(self._files) + len(self._folders)
+
+    def _clash(self, index: int, key: str, folders: Iterable[str]) -> Clash | None:
+        name = self._names[index]
+        if key in self._files:
+            first = self._files[key]
+            return Clash(first, index, _likeness(self._names[first], name))
+        if key in self._folders:
+            first = self._folders[key]
+            return Clash(first, index, f"{shown(name)} is a file and also the folder of another")
+        first = next((self._files[folder] for folder in folders if folder in self._files), -1)
+        if first >= 0:
+            return Clash(
+                first, index, f"{shown(self._names[first])} is a file and also the folder of another"
+            )
+        return None
+
+
+def _folders(name: str) -> Iterable[str]:
+    while name := name.rpartition("/")[0]:
+        yield name
+
+
+def _likeness(first: str, second: str) -> str:
+    if first == second:
+        return f"the name {shown(second)} is given twice"
+    if unicodedata.normalize("NFC", first) == unicodedata.normalize("NFC", second):
+        return f"{shown(second)} is given twice, once composed and once decomposed (Unicode NFC and NFD)"
+    return f"{shown(first)} and {shown(second)} differ only in upper and lower case"
+
+
+def duplicates(names: Iterable[str], case_fold: bool = True) -> tuple[Clash, ...]:
+    """Every name that cannot stand beside an earlier one."""
+    taken = Taken(case_fold)
+    return tuple(clash for name in names if (clash := taken.add(name)) is not None)
