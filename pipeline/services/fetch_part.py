@@ -1,6 +1,5 @@
 """A file that is arriving: its bytes so far, their digests, and from which state of the source they came."""
 
-import errno
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,10 +12,8 @@ import requests
 from pydantic import BaseModel, ConfigDict
 
 from pipeline.fixity import PIECE, Digester
-from pipeline.outcome import transient
 from pipeline.services.fetch_answer import length
-
-FULL = (errno.ENOSPC, errno.EDQUOT)
+from pipeline.working_space import full_is_transient, is_full
 
 
 class Origin(BaseModel):
@@ -138,17 +135,14 @@ def beside(path: Path) -> Path:
 @contextmanager
 def arriving(path: Path, algorithms: Iterable[str]) -> Iterator[Part]:
     """Open the part at `path`, with what is there already; a full disk is a transient failure."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as stream:
-            yield Part(path, stream, algorithms)
-    except OSError as error:
-        if error.errno not in FULL:
+    with full_is_transient(f"fetching {path.name}"):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab") as stream:
+                yield Part(path, stream, algorithms)
+        except OSError as error:
+            if is_full(error):
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
+                    beside(path).unlink(missing_ok=True)
             raise
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
-            beside(path).unlink(missing_ok=True)
-        raise transient(
-            f"working storage is full: {error.strerror} while writing {path.name}; "
-            "free space or add some, the job goes on by itself"
-        ) from error
