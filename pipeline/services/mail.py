@@ -1,9 +1,157 @@
 """Mail to depositors: written to an outbox folder, or sent by SMTP."""
 
+import hashlib
+import logging
+import os
+import re
+import smtplib
+import ssl
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from email.message import EmailMessage
+from pathlib import Path
 from typing import Protocol
+
+from pydantic import SecretStr
+
+from pipeline.outcome import StepFailed, system, transient
+from pipeline.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+SMTP_TIMEOUT = 30.0
+"""Seconds to wait for a connection and for each answer."""
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._@-]")
 
 
 class Mailer(Protocol):
     def send(self, message: EmailMessage) -> None:
         """Deliver it; a message with the same Message-ID delivered twice to an outbox is one file."""
+
+
+class OutboxMailer:
+    """Writes each message to a file that any mail program opens; a message to nobody too.
+
+    The outbox is where a repository without a mail server looks up what was reported.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def send(self, message: EmailMessage) -> None:
+        target = self.folder / f"{_file_name(message)}.eml"
+        draft = self.folder / f".{uuid.uuid4().hex}.draft"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            try:
+                with draft.open("wb") as file:
+                    file.write(message.as_bytes())
+                    file.flush()
+                    os.fsync(file.fileno())
+                draft.replace(target)
+            finally:
+                draft.unlink(missing_ok=True)
+        except OSError as error:
+            raise transient(f"mail cannot be written to the outbox {target}: {error.strerror}") from error
+
+
+def _file_name(message: EmailMessage) -> str:
+    name = str(message["Message-ID"] or "").strip().strip("<>")
+    safe = _UNSAFE.sub("_", name).lstrip(".")[:150]
+    if safe == name and safe:
+        return safe
+    # what was replaced or cut may have been all that told two messages apart
+    return f"{safe}-{hashlib.sha256(name.encode() or message.as_bytes()).hexdigest()[:16]}"
+
+
+@dataclass(frozen=True)
+class SmtpMailer:
+    """Hands each message to one mail server; a message without recipients is not sent."""
+
+    host: str
+    port: int
+    user: str = ""
+    password: SecretStr = field(default_factory=lambda: SecretStr(""))
+    starttls: bool = False
+    trust: ssl.SSLContext | None = None
+    """Default: the machine's certificate authorities."""
+    timeout: float = SMTP_TIMEOUT
+
+    @property
+    def _server(self) -> str:
+        return f"the mail server {self.host}:{self.port}"
+
+    def send(self, message: EmailMessage) -> None:
+        if not any(message.get_all(name) for name in ("To", "Cc", "Bcc")):
+            return
+        try:
+            refused = self._deliver(message)
+        except (OSError, smtplib.SMTPException) as error:
+            raise self._failure(error) from error
+        if refused:
+            # Failing now would send it once more to those who got it.
+            _log.warning("%s refused some recipients: %s", self._server, _recipients(refused))
+
+    def _deliver(self, message: EmailMessage) -> dict[str, tuple[int, bytes]]:
+        with smtplib.SMTP(self.host, self.port, timeout=self.timeout) as connection:
+            if self.starttls:
+                connection.starttls(context=self.trust or ssl.create_default_context())
+            if self.user:
+                connection.login(self.user, self.password.get_secret_value())
+            return connection.send_message(message)
+
+    def _failure(self, error: Exception) -> StepFailed:
+        make: Callable[[str], StepFailed] = system
+        match error:
+            case ssl.SSLCertVerificationError():
+                told = f"has a certificate that is not trusted: {error.verify_message}"
+            case smtplib.SMTPAuthenticationError():
+                told = f"refused the login of '{self.user}' ({error.smtp_code})"
+            case smtplib.SMTPNotSupportedError():
+                told = f"cannot do what the settings ask for: {error}"
+            case smtplib.SMTPRecipientsRefused():
+                make = _by_code(min(code for code, _ in error.recipients.values()))
+                told = f"refused every recipient: {_recipients(error.recipients)}"
+            case smtplib.SMTPSenderRefused():
+                make = _by_code(error.smtp_code)
+                told = f"refused the sender {error.sender}: {_said(error)}"
+            case smtplib.SMTPResponseException():
+                make = _by_code(error.smtp_code)
+                told = f"refused the message: {_said(error)}"
+            case _:
+                make = transient
+                told = f"does not answer: {error}"
+        return make(f"{self._server} {told}")
+
+
+def _by_code(code: int) -> Callable[[str], StepFailed]:
+    # RFC 5321 4.2.1: 4yz may succeed later, 5yz will not
+    return system if code >= 500 else transient
+
+
+def _said(error: smtplib.SMTPResponseException) -> str:
+    return f"{error.smtp_code} {_plain(error.smtp_error)}"
+
+
+def _recipients(refused: dict[str, tuple[int, bytes]]) -> str:
+    return ", ".join(f"{address} ({code} {_plain(text)})" for address, (code, text) in refused.items())
+
+
+def _plain(text: bytes | str) -> str:
+    plain = text.decode("ascii", "replace") if isinstance(text, bytes) else text
+    return " ".join(plain.split())[:200]
+
+
+def mailer_of(settings: Settings) -> Mailer:
+    """SMTP if a server is set, else the outbox."""
+    if not settings.smtp_host:
+        return OutboxMailer(settings.outbox_folder)
+    return SmtpMailer(
+        host=settings.smtp_host,
+        port=settings.smtp_port,
+        user=settings.smtp_user,
+        password=settings.smtp_password,
+        starttls=settings.smtp_starttls,
+    )
