@@ -1,0 +1,29 @@
+# The fleet's one image: a worker, a beat and Flower differ by their command in docker-compose.yml.
+
+FROM python:3.13-slim AS build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+WORKDIR /src
+COPY requirements.lock ./
+# Everything is checked against the digests in the lock. The lock also names what only the tests need, so
+# the packages are put beside each other first, and just what arkline asks for is installed from there.
+RUN pip download --quiet --require-hashes --requirement requirements.lock --dest /wheels
+COPY pyproject.toml README.md LICENSE celeryconfig.py ./
+COPY pipeline pipeline
+COPY zkstate zkstate
+COPY tasks tasks
+COPY entrypoints entrypoints
+RUN pip wheel --quiet --no-deps --wheel-dir /wheels . \
+    && python -m venv /opt/arkline \
+    && /opt/arkline/bin/pip install --quiet --no-index --find-links /wheels "arkline[postgresql]"
+
+FROM python:3.13-slim
+RUN groupadd --gid 10001 arkline \
+    && useradd --uid 10001 --gid 10001 --home-dir /srv/arkline --shell /usr/sbin/nologin arkline \
+    # a named volume takes its owner from the folder that it is mounted over
+    && install --directory --owner=10001 --group=10001 \
+        /srv/arkline/working /srv/arkline/ocfl /srv/arkline/inventory /srv/arkline/outbox
+COPY --from=build /opt/arkline /opt/arkline
+ENV PATH=/opt/arkline/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+USER 10001:10001
+WORKDIR /srv/arkline
+CMD ["arkline", "--help"]
