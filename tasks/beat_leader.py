@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from celery.beat import Service
+from celery.beat import Scheduler, Service
 
 from pipeline.errors import ArklineError
 from pipeline.settings import Settings
@@ -26,7 +26,7 @@ def _stop(*_: object) -> NoReturn:
 
 
 def _tick() -> None:
-    Service(app, max_interval=app.conf.beat_max_loop_interval, scheduler_cls="celery.beat:Scheduler").start()
+    Service(app, max_interval=app.conf.beat_max_loop_interval, scheduler_cls=Scheduler).start()
 
 
 def main() -> int:

@@ -6,6 +6,9 @@ import sys
 import structlog
 from structlog.typing import Processor
 
+_CHATTY = ("kazoo", "celery.beat", "celery.worker.strategy", "celery.app.trace")
+"""They tell of every tick and every message; the moves that matter are logged by ourselves."""
+
 _SHARED: tuple[Processor, ...] = (
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_log_level,
@@ -36,7 +39,8 @@ def configure(level: str = "INFO") -> None:
     root = logging.getLogger()
     root.handlers = [writer]
     root.setLevel(level.upper())
-    logging.getLogger("kazoo").setLevel(logging.WARNING)
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
 
 
 def log() -> structlog.stdlib.BoundLogger:

@@ -7,11 +7,13 @@ session belongs to the process id that made it, and is never made at import or i
 import os
 import socket
 import threading
-
-from pipeline.services.kit import Kit, open_kit
+from typing import TYPE_CHECKING
 
 from pipeline.settings import Settings
 from zkstate.session import Session, connect
+
+if TYPE_CHECKING:
+    from pipeline.services.kit import Kit
 
 
 class Process:
@@ -20,7 +22,7 @@ class Process:
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._session: Session | None = None
-        self._kit: Kit | None = None
+        self._kit: "Kit | None" = None
         self._pid = 0
 
     def session(self) -> Session:
@@ -30,7 +32,10 @@ class Process:
                 self._session = connect(Settings())
             return self._session
 
-    def kit(self) -> Kit:
+    def kit(self) -> "Kit":
+        # imported here, since the command line, beat and Flower load this module and use no client
+        from pipeline.services.kit import open_kit
+
         with self._mutex:
             self._forget_parents()
             if self._kit is None:

@@ -1,12 +1,13 @@
-"""Batches and jobs planted in ZooKeeper, led to any state along the rows of the tables; and the tree as a dict."""
+"""Batches and jobs planted in ZooKeeper, led to any state along the tables; and the tree as a dict."""
 
 import itertools
 from collections import deque
 from pathlib import Path
 
+from pipeline.split import Plan, PlannedJob
+
 from pipeline.outcome import Done
 from pipeline.records import Batch, Job, PayloadType, StatusReport, Submission, SubmissionType, Ticket
-from pipeline.split import Plan, PlannedJob
 from pipeline.states import BATCH, JOB, BatchState, Event, FailureKind, JobState, Raiser, Transition
 from zkstate import batches, creation, deletion, jobs
 from zkstate.jobs import Lock
@@ -79,6 +80,15 @@ def fire(session: Session, job: Job, event: Event, kind: FailureKind = FailureKi
     return jobs.move(session, job, event, "operator", message="said so", kind=failure, lock=Lock.FREE)
 
 
+def complete(session: Session, job: Job) -> Job:
+    """Lead a failed job, or one on its way, to completion."""
+    while job.status.status is not JobState.COMPLETED:
+        possible = JOB.events(job.status.status)
+        event = next(e for e in (Event.RESUME, Event.ACQUIRE, Event.SUCCEED) if e in possible)
+        job = fire(session, job, event)
+    return job
+
+
 def way_to(state: JobState, last: JobState | None) -> tuple[Transition[JobState], ...]:
     """The shortest legal path from pending to `state` with `last` as the last success."""
     start: tuple[JobState, JobState | None] = (JobState.PENDING, None)
@@ -105,7 +115,7 @@ def any_way_to(state: JobState) -> tuple[Transition[JobState], ...]:
     raise AssertionError(f"no way leads to {state}")
 
 
-def job_in(session: Session, state: JobState, last: JobState | None | str = "any") -> Job:
+def job_in(session: Session, state: JobState, last: JobState | str | None = "any") -> Job:
     way = any_way_to(state) if last == "any" else way_to(state, last)  # type: ignore[arg-type]
     job = one_job(session)
     for row in way:
@@ -139,6 +149,9 @@ def fire_batch(session: Session, batch: Batch, event: Event) -> Batch:
     by_worker = bool(rows) and Raiser.WORKER in rows[0].by
     told = event in (Event.SUCCEED, Event.FAIL) and batch.status.status is not BatchState.PROCESSING
     report = StatusReport(failed_jobs=(), successful_jobs=()) if told else None
+    if told and event is Event.SUCCEED:
+        for jid in batches.all_jobs(session, batch.bid):
+            complete(session, jobs.load(session, jid))
     if by_worker:
         batch = batches.acquire(session, batches.ticket(batch), "test")
         return batches.move(session, batch, event, report=report)

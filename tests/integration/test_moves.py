@@ -241,9 +241,7 @@ def test_the_batch_goes_to_reporting_once_when_its_last_job_ends(session: Sessio
 
 def test_a_batch_that_is_still_being_split_is_not_finished(session: Session) -> None:
     batch = planting.acquired_batch(session)
-    batch = creation.create_jobs(
-        session, batch, planting.plan(1), planting.WORKING, "test", lambda: None
-    )
+    batch = creation.create_jobs(session, batch, planting.plan(1), planting.WORKING, "test", lambda: None)
     job = jobs.load(session, batches.all_jobs(session, batch.bid)[0])
     planting.fire(session, job, Event.FAIL)
 

@@ -1,0 +1,114 @@
+"""Collections to submit: objects, manifests and batch manifests on a source that may misbehave."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.records import Submission, SubmissionType
+from pipeline.settings import Settings
+from tasks.dispatch import dispatch_batch
+from tests.http_source import HttpSource
+from zkstate import batches
+from zkstate.session import Session
+
+_OBJECT = "http://uc3.cdlib.org/registry/ingest/manifest/mrt-ingest-manifest"
+_BATCH = "http://uc3.cdlib.org/registry/ingest/manifest/mrt-batch-manifest"
+
+
+@dataclass(frozen=True)
+class File:
+    name: str
+    body: bytes
+    declared: str = ""
+    """The sha256 that the manifest declares; empty: the true one."""
+    served: bool = True
+
+
+def body_of(name: str, size: int = 2000) -> bytes:
+    """Bytes that depend on the name alone."""
+    seed = hashlib.sha256(name.encode()).digest()
+    return (seed * (size // len(seed) + 1))[:size]
+
+
+def manifest(profile: str, rows: list[str]) -> bytes:
+    return "\n".join(["#%checkm_0.7", f"#%profile | {profile}", *rows, "#%eof", ""]).encode()
+
+
+def put_object(source: HttpSource, name: str, files: list[File], **how: Any) -> str:
+    """Serve an object's files (`how`: their faults) and its manifest; the manifest's URL."""
+    rows = []
+    for file in files:
+        path = f"/{name}/{file.name}"
+        url = source.put(path, file.body, **how) if file.served else source.url(path)
+        digest = file.declared or hashlib.sha256(file.body).hexdigest()
+        rows.append(f"{url} | sha256 | {digest} | {len(file.body)} |  | {file.name} |")
+    return source.put(f"/{name}.checkm", manifest(_OBJECT, rows))
+
+
+def put_batch(source: HttpSource, urls: list[str], name: str = "batch") -> str:
+    """Serve a batch manifest of object manifests, with a local id and a title each; its URL."""
+    rows = [
+        f"{url} |  |  |  |  | {url.rsplit('/', 1)[1]} |  | {name}-{n} | A. Maker | Object {n} | 2020"
+        for n, url in enumerate(urls)
+    ]
+    return source.put(f"/{name}.checkm", manifest(_BATCH, rows))
+
+
+def put_collection(source: HttpSource, objects: int, files: int = 2, **how: Any) -> str:
+    urls = [
+        put_object(source, f"o{n}", [File(f"f{m}.txt", body_of(f"{n}-{m}")) for m in range(files)], **how)
+        for n in range(objects)
+    ]
+    return put_batch(source, urls)
+
+
+def submit(
+    session: Session, settings: Settings, url: str, kind: SubmissionType = SubmissionType.BATCH_MANIFEST
+) -> str:
+    """Submit as a depositor would, and send the first ticket."""
+    submission = Submission(
+        profile_name="demo",
+        submitter="tester",
+        payload_url=url,
+        payload_type=kind,
+        payload_name=url.rsplit("/", 1)[1],
+        notification=("depositor@example.org",),
+    )
+    bid = batches.submit(session, submission)
+    send(settings, bid, session)
+    return bid
+
+
+def send(settings: Settings, bid: str, session: Session) -> None:
+    """The batch's ticket to this test's broker; workers of other tests listen elsewhere."""
+    with broker(settings):
+        dispatch_batch(batches.ticket(batches.load(session, bid)))
+
+
+class broker:  # noqa: N801 - reads as a verb's object: with broker(settings)
+    """The Celery app of this process, pointed to a test's broker for a while."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def __enter__(self) -> None:
+        from tasks.app import app
+
+        self.before = app.conf.broker_url, dict(app.conf.broker_transport_options)
+        app.conf.broker_url = self.settings.broker_url
+        app.conf.broker_transport_options = {
+            **self.before[1],
+            "global_keyprefix": self.settings.broker_prefix,
+        }
+        app.set_current()
+        app.pool.force_close_all()
+        app._pool = None
+        app.amqp._producer_pool = None
+
+    def __exit__(self, *_: object) -> None:
+        from tasks.app import app
+
+        app.pool.force_close_all()
+        app._pool = None
+        app.amqp._producer_pool = None
+        app.conf.broker_url, app.conf.broker_transport_options = self.before

@@ -1,0 +1,26 @@
+from collections.abc import Iterator
+
+import pytest
+
+from pipeline.settings import Settings
+from tests.fleet import Fleet
+from tests.fleet import fleet as running_fleet
+from tests.http_source import HttpSource
+
+
+@pytest.fixture
+def source() -> Iterator[HttpSource]:
+    with HttpSource() as opened:
+        yield opened
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Quick retries, so that a test of recovery takes seconds."""
+    return settings.model_copy(update={"backoff": 0.5, "max_tries": 3, "fetch_tries": 2})
+
+
+@pytest.fixture
+def fleet(settings: Settings) -> Iterator[Fleet]:
+    with running_fleet(settings) as opened:
+        yield opened

@@ -1,0 +1,126 @@
+"""Whatever dies, the record carries on: every job ends once, and the auditor has nothing to say."""
+
+import threading
+
+import pytest
+import redis
+
+from entrypoints.stack.redis import Server as RedisServer
+from pipeline.records import SubmissionType
+from pipeline.settings import Settings
+from pipeline.states import JOB, BatchState, JobState
+from tasks.dispatch import dispatch_job
+from tests import planting
+from tests.e2e.collection import body_of, broker, put_collection, submit
+from tests.e2e.test_pipeline import rows
+from tests.fleet import Fleet, batch_ended, job_reaches, quiet
+from tests.http_source import HttpSource
+from zkstate import batches, jobs, paths
+from zkstate.session import Session
+
+pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(240)]
+
+
+def test_a_worker_killed_in_any_state_costs_nothing(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource
+) -> None:
+    """One job is led to each working state by real work, and its worker is killed there."""
+    stuck = []
+    for state in JOB.working():
+        url = source.put(f"/{state}.txt", body_of(state))
+        bid, (jid,) = planting.split_batch(session, 1, payload_url=url, payload_name=f"{state}.txt")
+        while (job := jobs.load(session, jid)).status.status is not state:
+            fleet.start(f"one-{state}-{job.status.status}", "-m", "tests.one_step", jid, wait=False).wait(60)
+        stuck.append((bid, jid, fleet.start(f"stuck-{state}", "-m", "tests.stuck_worker", jid)))
+    for _, jid, process in stuck:
+        assert session.exists(paths.job_lock(jid)) is not None
+        process.kill()
+
+    fleet.worker()
+    fleet.beat()
+
+    for bid, jid, _ in stuck:
+        assert batch_ended(session, bid, timeout=60).status.status is BatchState.COMPLETED
+        history = [entry.state for entry in jobs.load(session, jid).history]
+        assert history == [*JOB.working(), JobState.COMPLETED]
+    quiet(session)
+    assert rows(settings, "select count(*) from inv_versions") == [(len(stuck),)]
+
+
+def test_a_wiped_redis_loses_no_work(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource, redis_server: RedisServer
+) -> None:
+    fleet.worker()
+    fleet.beat()
+    gate = threading.Event()
+    bid = submit(session, settings, put_collection(source, objects=12, files=1, hold=gate))
+    source.await_request("/o0/f0.txt", timeout=60)
+
+    with redis.Redis.from_url(redis_server.url) as client:
+        for key in client.scan_iter(f"{settings.broker_prefix}*"):
+            client.delete(key)
+    gate.set()
+
+    assert batch_ended(session, bid, timeout=120).status.status is BatchState.COMPLETED
+    quiet(session)
+    assert rows(settings, "select count(*) from inv_ingests") == [(12,)]
+
+
+def test_doubled_and_stale_tickets_do_nothing(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource
+) -> None:
+    url = source.put("/a.txt", body_of("a"))
+    bid, (jid,) = planting.split_batch(session, 1, payload_url=url, payload_name="a.txt")
+    ticket = jobs.ticket(jobs.load(session, jid))
+    with broker(settings):
+        for _ in range(5):
+            assert dispatch_job(ticket, 5)
+            assert dispatch_job(planting.void(ticket), 5)
+    fleet.worker(concurrency=3)
+
+    assert batch_ended(session, bid).status.status is BatchState.COMPLETED
+    quiet(session)
+    job = jobs.load(session, jid)
+    assert [entry.state for entry in job.history] == [*JOB.working(), JobState.COMPLETED]
+    assert job.status.attempt == len(JOB.working())
+    assert rows(settings, "select count(*) from inv_versions") == [(1,)]
+
+
+def test_a_worker_that_is_stopped_hands_its_job_back(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource
+) -> None:
+    gate = threading.Event()
+    first = fleet.worker("first")
+    url = source.put("/slow.bin", body_of("slow", 200_000), hold=gate, hold_after=1000)
+    bid = submit(session, settings, url, SubmissionType.FILE)
+    source.await_request("/slow.bin", times=2, timeout=30)
+    job_reaches(session, batches.all_jobs(session, bid)[0], JobState.DOWNLOADING)
+
+    fleet.worker("second")
+    fleet.beat()
+    first.terminate()
+    gate.set()
+
+    assert batch_ended(session, bid, timeout=120).status.status is BatchState.COMPLETED
+    assert first.wait(60) is not None
+    quiet(session)
+    (jid,) = batches.all_jobs(session, bid)
+    assert JobState.FAILED not in [entry.state for entry in jobs.load(session, jid).history]
+
+
+def test_a_batch_whose_splitter_died_is_split_once(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource
+) -> None:
+    bid = batches.submit(
+        session,
+        planting.submission(
+            payload_url=put_collection(source, objects=3, files=1),
+            payload_type=SubmissionType.BATCH_MANIFEST,
+        ),
+    )
+    fleet.worker()
+    fleet.beat()
+
+    assert batch_ended(session, bid, timeout=60).status.status is BatchState.COMPLETED
+    quiet(session)
+    assert len(batches.all_jobs(session, bid)) == 3

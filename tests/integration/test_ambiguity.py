@@ -1,0 +1,208 @@
+"""A transaction whose answer is lost has happened exactly once; a lost session is noticed and fenced."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from kazoo.client import KazooClient
+
+from entrypoints.stack.zookeeper import Server
+from pipeline.outcome import AttemptOver
+from pipeline.records import Identifiers
+from pipeline.settings import Settings
+from pipeline.states import Event, JobState
+from tests import planting
+from tests.proxy import Proxy
+from zkstate import batches, creation, jobs, paths
+from zkstate.errors import Stale
+from zkstate.ledger import ZooKeeperLedger
+from zkstate.locks import Latch
+from zkstate.session import Session, connect
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def shaky(settings: Settings, zookeeper_proxy: Proxy) -> Iterator[Session]:
+    """A session that goes through the proxy."""
+    with connect(settings.model_copy(update={"zk_hosts": zookeeper_proxy.hosts})) as opened:
+        yield opened
+
+
+def without_answer(proxy: Proxy, said: bytes, act: Callable[[], object]) -> object:
+    """Run `act`; the answer to the request that says `said` is lost, and the connection with it."""
+    proxy.swallow_after(said)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(act)
+        assert proxy.swallowed.wait(10)
+        proxy.cut()
+        return running.result(timeout=30)
+
+
+def test_an_acquire_whose_answer_was_lost_happened_once(
+    session: Session, shaky: Session, zookeeper_proxy: Proxy
+) -> None:
+    job = planting.one_job(session)
+
+    held = without_answer(zookeeper_proxy, b"/lock", lambda: planting.acquire(shaky, job))
+
+    kept = jobs.load(session, job.jid)
+    assert held == kept
+    assert kept.status.attempt == 1
+    jobs.hand_back(shaky, kept, "test")
+
+
+def test_a_move_whose_answer_was_lost_happened_once(
+    session: Session, shaky: Session, zookeeper_proxy: Proxy
+) -> None:
+    held = planting.acquire(shaky, planting.job_in(session, JobState.DOWNLOADING))
+
+    moved = without_answer(
+        zookeeper_proxy,
+        b"/jobs/states/processing/",
+        lambda: jobs.move(shaky, held, Event.SUCCEED, "test"),
+    )
+
+    kept = jobs.load(session, held.jid)
+    assert moved == kept
+    assert kept.status.status is JobState.PROCESSING
+    assert [entry.state for entry in kept.history].count(JobState.PROCESSING) == 1
+
+
+def test_jobs_whose_creation_was_not_confirmed_are_made_once(
+    session: Session, shaky: Session, zookeeper_proxy: Proxy
+) -> None:
+    batch = planting.acquired_batch(shaky)
+
+    made = without_answer(
+        zookeeper_proxy,
+        b"/configuration",
+        lambda: creation.create_jobs(
+            shaky, batch, planting.plan(100), planting.WORKING, "test", lambda: None
+        ),
+    )
+
+    assert len(batches.all_jobs(session, batch.bid)) == 100
+    creation.finish_split(shaky, made)  # type: ignore[arg-type]
+
+
+def test_a_submission_whose_answer_was_lost_is_kept_once(
+    session: Session, shaky: Session, zookeeper_proxy: Proxy
+) -> None:
+    submission = planting.submission()
+
+    bid = without_answer(zookeeper_proxy, b"/submission", lambda: batches.submit(shaky, submission))
+
+    assert session.children(paths.BATCHES) == [bid]
+
+
+def test_an_ark_whose_minting_was_not_confirmed_is_the_only_one(
+    session: Session, shaky: Session, zookeeper_proxy: Proxy
+) -> None:
+    held = planting.acquire(shaky, planting.one_job(session))
+    ledger = ZooKeeperLedger(shaky, lambda: None)
+
+    ark = without_answer(
+        zookeeper_proxy,
+        b"ark:/99999/",
+        lambda: ledger.mint(held, "99999_fk4", lambda number: f"ark:/99999/fk4{number}"),
+    )
+
+    assert ark == "ark:/99999/fk41"
+    assert ledger.identifiers(held).primary_id == ark
+    assert ledger.mint(held, "99999_fk4", lambda number: f"ark:/99999/fk4{number}") == ark
+    jobs.hand_back(shaky, held, "test")
+
+
+def test_an_interrupted_split_goes_on_where_it_stopped(session: Session) -> None:
+    batch = planting.acquired_batch(session)
+    plan = planting.plan(100)
+    steps = iter([None, None])
+
+    def alive() -> None:
+        if next(steps, "over") == "over":
+            raise AttemptOver("killed")
+
+    with pytest.raises(AttemptOver):
+        creation.create_jobs(session, batch, plan, planting.WORKING, "test", alive)
+    halfway = batches.load(session, batch.bid)
+    assert halfway.status.created == 2 * creation.CHUNK
+
+    whole = creation.create_jobs(session, halfway, plan, planting.WORKING, "test", lambda: None)
+
+    assert len(batches.all_jobs(session, batch.bid)) == 100
+    creation.finish_split(session, whole)
+
+
+def test_two_splits_at_once_make_each_job_once(session: Session) -> None:
+    batch = planting.acquired_batch(session)
+    plan = planting.plan(200)
+
+    def split() -> bool:
+        try:
+            creation.create_jobs(session, batch, plan, planting.WORKING, "test", lambda: None)
+        except Stale:
+            return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        won = sum(pool.map(lambda _: split(), range(4)))
+
+    assert won == 1
+    assert len(batches.all_jobs(session, batch.bid)) == 200
+    creation.finish_split(session, batches.load(session, batch.bid))
+
+
+def expire(session: Session, hosts: str) -> None:
+    """End the session on the server, as an expiry does; the client opens a new one by itself."""
+    lost = threading.Event()
+    session.zk.add_listener(lambda state: lost.set() if state == "LOST" else None)
+    thief = KazooClient(hosts, client_id=session.zk.client_id)
+    thief.start()
+    thief.stop()
+    thief.close()
+    assert lost.wait(10)
+
+
+def test_a_zombie_whose_session_expired_is_told_and_fenced(
+    settings: Settings, session: Session, zookeeper: Server
+) -> None:
+    with connect(settings) as doomed:
+        latch = Latch(doomed)
+        held = planting.acquire(doomed, planting.job_in(session, JobState.DOWNLOADING))
+        latch.alive()
+
+        expire(doomed, zookeeper.hosts)
+
+        with pytest.raises(AttemptOver, match="session was lost"):
+            latch.alive()
+        with pytest.raises(Stale):
+            jobs.move(doomed, held, Event.SUCCEED, "zombie")
+        successor = jobs.acquire(session, jobs.ticket(held), "successor")
+        with pytest.raises(Stale):
+            jobs.move(doomed, held, Event.SUCCEED, "zombie")
+        with pytest.raises(AttemptOver):
+            ZooKeeperLedger(doomed, lambda: None).write_identifiers(held, Identifiers(primary_id="x"))
+        jobs.move(session, successor, Event.SUCCEED, "successor")
+
+    assert jobs.load(session, held.jid).status.status is JobState.PROCESSING
+
+
+def test_a_latch_stays_shut_when_the_connection_comes_back(
+    shaky: Session, settings: Settings, zookeeper_proxy: Proxy
+) -> None:
+    latch = Latch(shaky)
+    zookeeper_proxy.refuse()
+    away = threading.Event()
+
+    while not away.wait(0.1):
+        try:
+            latch.alive()
+        except AttemptOver:
+            away.set()
+    zookeeper_proxy.accept()
+    shaky.get(paths.BATCHES)
+
+    with pytest.raises(AttemptOver):
+        latch.alive()
