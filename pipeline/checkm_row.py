@@ -110,7 +110,7 @@ def read(profile: ManifestProfile, text: str, line: int, error: Report, warn: Re
     mime_type = cell.get("mrt:mimeType", "")
     if mime_type and not _MIME_TYPE.fullmatch(mime_type):
         warn(f"{shown(mime_type)} is not a MIME type such as image/jpeg")
-    name = _name(cell["nfo:fileName"] or _decoded(name_in(url)), error)
+    name = _name(cell["nfo:fileName"] or name_in(url), error)
     _check_kind(profile, name, error, warn)
     return Row(
         line=line,
