@@ -17,6 +17,7 @@ from entrypoints.demo.repository import Live, Progress, Repository
 from entrypoints.stack import stack as whole
 from entrypoints.stack.home import StackRunning, holder
 from entrypoints.stack.java import PROJECT
+from entrypoints.stack.ports import HOST
 from entrypoints.stack.signals import listening
 from entrypoints.stack.supervisor import StopWished
 from pipeline.errors import ArklineError
@@ -89,7 +90,10 @@ def _choice() -> whole.Choice:
         each for each in os.environ if each.startswith("ARKLINE_") and each not in TAKEN_FROM_OUTSIDE
     ]:
         del os.environ[name]
-    environment = {"ARKLINE_ALLOW_NETWORKS": "127.0.0.0/8"}  # where the sample collection is served
+    environment = {
+        "ARKLINE_ALLOW_NETWORKS": "127.0.0.0/8",  # where the sample collection is served
+        "NO_PROXY": ",".join(filter(None, (HOST, os.environ.get("NO_PROXY")))),
+    }
     if any(os.environ.get(name) for name in TAKEN_FROM_OUTSIDE):
         own = f"demo-{uuid.uuid4().hex[:8]}"
         environment |= {"ARKLINE_ZK_ROOT": f"/{own}", "ARKLINE_BROKER_PREFIX": f"{own}:"}

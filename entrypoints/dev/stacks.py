@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from kombu.utils.url import maybe_sanitize_url
 from rich.console import Console
 from rich.table import Table
 
@@ -103,7 +104,7 @@ def summary(note: StackNote, home: Path) -> Table:
     table = Table.grid(padding=(0, 2))
     rows = {
         "ZooKeeper": note.zk_hosts,
-        "Redis": note.broker_url,
+        "Redis": maybe_sanitize_url(note.broker_url),
         "Flower": note.flower_url,
         "  login": f"{note.flower_user} / {note.flower_password}" if note.flower_user else "",
         "files": str(home),

@@ -3,25 +3,24 @@
 import os
 import secrets
 import sys
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from entrypoints.stack import redis, zookeeper
 from entrypoints.stack.home import StackNote, occupied, write_note
 from entrypoints.stack.java import PROJECT
-from entrypoints.stack.ports import HOST, free_ports
+from entrypoints.stack.ports import HOST, ask, free_ports
 from entrypoints.stack.process import Command
 from entrypoints.stack.signals import StopSignals
 from entrypoints.stack.supervisor import Service, Supervisor
 from pipeline.settings import Settings
 
 FLOWER_USER = "arkline"
-WORKER_STOP_SECONDS = 100
-"""More than worker_soft_shutdown_timeout, and the half minute that Celery's pool may take to notice."""
+WORKER_STOP_SECONDS = 60
+"""SIGTERM lets a worker finish its steps for this long; what it leaves, the sweep dispatches again. Celery's
+soft shutdown (REMAP_SIGTERM=SIGQUIT) would sleep its whole time-out even if the steps end at once."""
 
 TERMINATED_BY_US = frozenset({0, -15, 143})
 """Return codes of an orderly end for programs that do not handle SIGTERM themselves."""
@@ -101,8 +100,7 @@ def worker(choice: Choice, number: int, environment: Mapping[str, str]) -> Servi
         *("-m", "celery", "-A", "tasks.app", "worker", "-c", str(choice.concurrency), "-n", f"{name}@%h"),
         *("--without-mingle", "--without-gossip"),
     )
-    # SIGTERM as SIGQUIT: Celery then waits worker_soft_shutdown_timeout for running steps, not for ever
-    return _python(choice, name, arguments, {**environment, "REMAP_SIGTERM": "SIGQUIT"}, WORKER_STOP_SECONDS)
+    return _python(choice, name, arguments, environment, WORKER_STOP_SECONDS)
 
 
 def beat(choice: Choice, number: int, environment: Mapping[str, str]) -> Service:
@@ -124,7 +122,8 @@ def flower(choice: Choice, port: int, password: str, environment: Mapping[str, s
         folder=PROJECT,
         clean=TERMINATED_BY_US,
     )
-    return Service(command, ready=lambda: _answers(f"http://{HOST}:{port}/healthcheck"))
+    question = b"GET /healthcheck HTTP/1.0\r\n\r\n"
+    return Service(command, ready=lambda: ask(port, question, b" 200 OK", seconds=1))
 
 
 def _python(
@@ -143,21 +142,13 @@ def _python(
     return Service(command, ready_file=ready_file)
 
 
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=1) as answer:  # noqa: S310 - our own http URL
-            return bool(answer.status == 200)
-    except (OSError, urllib.error.URLError):
-        return False
-
-
 @contextmanager
 def running(
     choice: Choice, signals: StopSignals, say: Callable[[str], None] = lambda _: None
 ) -> Iterator[Stack]:
     """The stack, from ready to stopped. StopWished or ProcessDied may come out of starting and of `tend`."""
     home = choice.home.absolute()
-    choice = Choice(home, choice.workers, choice.concurrency, choice.beats, choice.flower, choice.environment)
+    choice = replace(choice, home=home)
     with occupied(home):
         found = servers(home, {**os.environ, **choice.environment})
         environment = child_environment(choice, found.zk_hosts, found.broker_url)
@@ -186,6 +177,7 @@ def running(
                 },
             )
 
+        _keep_logs_of_last_run(home / "log", (*found.tier, *celery))
         supervisor = Supervisor((found.tier, celery), signals, say, lambda: write_note(home, note()))
         try:
             supervisor.start()
@@ -193,6 +185,14 @@ def running(
         finally:
             say("stopping")
             supervisor.stop()
+
+
+def _keep_logs_of_last_run(folder: Path, services: Iterable[Service]) -> None:
+    """NAME.log becomes NAME.log.1: what a log shows belongs to this run."""
+    for service in services:
+        log = folder / service.command.log.name
+        if log.exists():
+            log.replace(log.with_suffix(".log.1"))
 
 
 def _settings(environment: Mapping[str, str]) -> Settings:

@@ -1,4 +1,5 @@
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,17 @@ def test_the_proxy_ends_open_connections(zookeeper_proxy: Proxy) -> None:
         zookeeper_proxy.cut()
 
         assert connection.recv(10) == b""
+
+
+def test_an_ensemble_elects_another_leader_when_its_leader_dies(tmp_path: Path) -> None:
+    with zookeeper_stack.running(tmp_path, servers=3, tick=500) as ensemble:
+        ensemble.leader().kill()
+        survivors = [
+            port
+            for port, process in zip(ensemble.plan.ports, ensemble.processes, strict=True)
+            if process.running
+        ]
+
+        deadline = time.monotonic() + 20
+        while not any(zookeeper_stack.is_leader(port) for port in survivors):
+            assert time.monotonic() < deadline

@@ -1,0 +1,202 @@
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from entrypoints.stack.home import StackNote, StackRunning, holder, occupied, read_note, write_note
+from entrypoints.stack.process import Command, Process, ProcessDied
+from entrypoints.stack.signals import StopSignals, listening
+from entrypoints.stack.supervisor import RESTARTS, Service, StopWished, Supervised, Supervisor
+
+WAITS = "import sys, time, pathlib; pathlib.Path(sys.argv[1]).touch(); time.sleep(60)"
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + WAITS
+
+
+def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.01)
+
+
+def service(folder: Path, name: str, code: str = WAITS, stop_seconds: float = 5) -> Service:
+    ready = folder / f"{name}.ready"
+    command = Command(
+        name=name,
+        argv=(sys.executable, "-S", "-c", code, str(ready)),
+        log=folder / f"{name}.log",
+        clean=frozenset({0, -signal.SIGTERM}),
+        stop_seconds=stop_seconds,
+    )
+    return Service(command, ready_file=ready, ready_seconds=10)
+
+
+def supervisor(*tiers: tuple[Service, ...]) -> tuple[Supervisor, list[str]]:
+    said: list[str] = []
+    return Supervisor(tiers, StopSignals(), said.append), said
+
+
+def test_tiers_start_in_order_and_stop_in_reverse(tmp_path: Path) -> None:
+    order = tmp_path / "order"
+    code = textwrap.dedent(f"""
+        import pathlib, signal, sys
+        def note(word):
+            with open({str(order)!r}, "a") as stream: stream.write(word + sys.argv[1][-7] + " ")
+        def stop(*_): note("-"); sys.exit()
+        signal.signal(signal.SIGTERM, stop)
+        note("+"); pathlib.Path(sys.argv[1]).touch()
+        while True: signal.pause()
+    """)
+    stack, _ = supervisor((service(tmp_path, "a", code),), (service(tmp_path, "b", code),))
+
+    stack.start()
+    stack.stop()
+
+    assert order.read_text().split() == ["+a", "+b", "-b", "-a"]
+
+
+def test_a_process_that_dies_is_started_again(tmp_path: Path) -> None:
+    stack, said = supervisor((service(tmp_path, "worker"),))
+    stack.start()
+    (process,) = stack.processes
+    first = process.pid
+    os.kill(first, signal.SIGKILL)
+    process.wait()
+
+    def is_back() -> bool:
+        stack.tend()
+        return process.running and process.pid != first
+
+    until(is_back)
+    stack.stop()
+
+    assert any("worker ended with code -9" in line for line in said)
+
+
+def test_a_process_that_dies_again_and_again_is_given_up(tmp_path: Path) -> None:
+    each = Supervised(service(tmp_path, "worker"))
+
+    plans = [each.plan_restart(float(second)) for second in range(RESTARTS + 1)]
+
+    assert plans == [True] * RESTARTS + [False]
+
+
+def test_deaths_long_ago_are_forgiven(tmp_path: Path) -> None:
+    each = Supervised(service(tmp_path, "worker"))
+
+    assert all(each.plan_restart(hour * 3600.0) for hour in range(100))
+
+
+def test_a_start_that_fails_shows_the_end_of_the_log(tmp_path: Path) -> None:
+    stack, _ = supervisor((service(tmp_path, "worker", "raise SystemExit('no such broker')"),))
+
+    with pytest.raises(ProcessDied, match=r"worker ended with code 1(?s:.*)no such broker"):
+        stack.start()
+
+
+def test_what_does_not_stop_is_killed(tmp_path: Path) -> None:
+    stack, said = supervisor((service(tmp_path, "worker", STUBBORN, stop_seconds=0.2),))
+    stack.start()
+
+    stack.stop()
+
+    assert not stack.processes[0].running
+    assert any("killed" in line for line in said)
+
+
+def test_a_second_wish_to_stop_kills_at_once(tmp_path: Path) -> None:
+    stack, _ = supervisor((service(tmp_path, "worker", STUBBORN, stop_seconds=60),))
+    stack.start()
+    with listening() as signals:
+        stack.signals = signals
+        second = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM))
+        second.start()
+        stack.stop()
+        second.join()
+
+    assert signals.received
+    assert not stack.processes[0].running
+
+
+def test_a_signal_is_a_wish_to_stop(tmp_path: Path) -> None:
+    with listening() as signals:
+        stack = Supervisor((), signals)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+        with pytest.raises(StopWished):
+            stack.tend()
+
+
+def test_a_suspended_process_stops_in_order(tmp_path: Path) -> None:
+    process = Process(service(tmp_path, "worker").command)
+    process.start()
+    until((tmp_path / "worker.ready").exists)
+    process.suspend()
+
+    assert process.stop(5) == -signal.SIGTERM
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")
+def test_children_die_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    code = textwrap.dedent(f"""
+        import pathlib, sys, time
+        from entrypoints.stack.process import Command, Process
+        folder = pathlib.Path({str(tmp_path)!r})
+        argv = (sys.executable, "-S", "-c", {WAITS!r}, str(folder / "ready"))
+        child = Process(Command("child", argv, folder / "log"))
+        child.start()
+        (folder / "pid").write_text(str(child.pid))
+        time.sleep(60)
+    """)
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    until((tmp_path / "ready").exists)
+    pid = int((tmp_path / "pid").read_text())
+
+    parent.kill()
+    parent.wait()
+
+    until(
+        lambda: not Path(f"/proc/{pid}").exists() or "Z (zombie)" in Path(f"/proc/{pid}/status").read_text()
+    )
+
+
+def test_two_stacks_in_one_folder_are_refused(tmp_path: Path) -> None:
+    with occupied(tmp_path), pytest.raises(StackRunning, match=f"process {os.getpid()}"), occupied(tmp_path):
+        pass
+
+
+def test_a_folder_is_free_after_its_stack(tmp_path: Path) -> None:
+    with occupied(tmp_path):
+        assert holder(tmp_path) == os.getpid()
+
+    assert holder(tmp_path) is None
+
+
+def test_the_note_of_a_stack_is_private_and_goes_with_it(tmp_path: Path) -> None:
+    note = StackNote(
+        pid=os.getpid(), zk_hosts="z", broker_url="b", environment={"ARKLINE_HOME": "a b"}, services={}
+    )
+    with occupied(tmp_path):
+        write_note(tmp_path, note)
+
+        assert read_note(tmp_path) == note
+        assert (tmp_path / "run" / "stack.json").stat().st_mode & 0o777 == 0o600
+        assert (tmp_path / "run" / "environment").read_text() == "export ARKLINE_HOME='a b'\n"
+
+    assert read_note(tmp_path) is None
+
+
+def test_the_note_of_a_stack_that_was_killed_is_not_believed(tmp_path: Path) -> None:
+    write_note_dir = tmp_path / "run"
+    write_note_dir.mkdir()
+    write_note(tmp_path, StackNote(pid=1, zk_hosts="z", broker_url="b", environment={}, services={}))
+
+    with occupied(tmp_path):
+        assert read_note(tmp_path) is None
