@@ -4,80 +4,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from ocfl import StorageRoot
 from ocfl.layout_registry import get_layout
 from ocfl.validator import Validator
 
 from pipeline import ocfl
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import SubmissionMode
-from pipeline.services.storage import ContentFile, OcflStorage, StoredVersion, StoreRequest
+from pipeline.services.storage import ContentFile, StoreRequest
 from pipeline.states import FailureKind
+from tests.depot import ARK, Depot, assert_valid
 
-ARK = "ark:/99999/fk4000000011"
 ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.RESET
-
-
-class Depot:
-    """A storage root, and a folder to hand files over from."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "ocfl"
-        self.sources = folder / "working"
-        self.storage = OcflStorage(self.folder, patience=0.2)
-
-    def request(
-        self,
-        jid: str,
-        files: dict[str, str],
-        mode: SubmissionMode = ADD,
-        delete: tuple[str, ...] = (),
-        ark: str = ARK,
-    ) -> StoreRequest:
-        return StoreRequest(
-            ark=ark,
-            jid=jid,
-            mode=mode,
-            files=tuple(self.handed(jid, path, text) for path, text in files.items()),
-            delete=delete,
-            message="as submitted",
-            user="depositor@example.edu",
-        )
-
-    def handed(self, jid: str, path: str, text: str) -> ContentFile:
-        source = self.sources / jid / path
-        source.parent.mkdir(parents=True, exist_ok=True)
-        source.write_text(text)
-        data = text.encode()
-        return ContentFile(path, source, len(data), hashlib.sha512(data).hexdigest())
-
-    def store(
-        self,
-        jid: str,
-        files: dict[str, str],
-        mode: SubmissionMode = ADD,
-        delete: tuple[str, ...] = (),
-        ark: str = ARK,
-    ) -> StoredVersion:
-        return self.storage.store(self.request(jid, files, mode, delete, ark), lambda: None)
-
-    def object(self, ark: str = ARK) -> Path:
-        return self.folder / ocfl.object_path(ark)
-
-    def names(self, number: int) -> set[str]:
-        inventory = ocfl.read_head(self.object())
-        assert inventory is not None
-        return set(inventory.versions[f"v{number}"].digests())
-
-    def content(self) -> set[str]:
-        return {
-            path.relative_to(self.object()).as_posix()
-            for path in self.object().rglob("*")
-            if path.is_file() and "content" in path.parts
-        }
-
-    def staged(self) -> list[Path]:
-        return [path for path in self.folder.glob("extensions/arkline/*/*")]
 
 
 @pytest.fixture
@@ -85,13 +22,9 @@ def depot(tmp_path: Path) -> Depot:
     return Depot(tmp_path)
 
 
-def assert_sound(depot: Depot, objects: int = 1, leftovers: bool = False) -> None:
-    """What an independent validator says of the root and of every object in it."""
-    root = StorageRoot(root=str(depot.folder))
-    assert root.validate(), root.log.status_str()
-    assert root.errors == []
-    assert (root.num_objects, root.good_objects) == (objects, objects)
-    assert leftovers or depot.staged() == []
+def assert_sound(depot: Depot) -> None:
+    assert_valid(depot)
+    assert depot.leftovers() == []
 
 
 def test_a_new_object_is_its_files_and_what_ocfl_wants(depot: Depot) -> None:
@@ -303,7 +236,7 @@ def test_a_file_that_changed_since_it_landed_is_not_stored(depot: Depot) -> None
         depot.storage.store(request, lambda: None)
     assert failed.value.kind is FailureKind.SYSTEM
     assert not depot.object().exists()
-    assert depot.staged() == []
+    assert depot.leftovers() == []
 
 
 def test_a_file_that_is_a_link_is_not_stored(depot: Depot) -> None:
@@ -331,59 +264,4 @@ def test_an_attempt_that_is_over_stores_nothing(depot: Depot) -> None:
     with pytest.raises(AttemptOver):
         depot.storage.store(depot.request("jid1", {"producer/a.txt": "a"}), over)
     assert not depot.object().exists()
-    assert depot.staged() == []
-
-
-def test_what_was_stored_verifies(depot: Depot) -> None:
-    depot.store("jid1", {"producer/a.txt": "a", "producer/empty": ""})
-
-    depot.storage.verify(depot.store("jid2", {"producer/b.txt": "b"}, UPDATE))
-
-
-@pytest.mark.parametrize(("damage", "says"), [("c", "sha512"), ("cc", "2 bytes, not 1"), (None, "No such")])
-def test_verifying_names_the_file_that_is_damaged(depot: Depot, damage: str | None, says: str) -> None:
-    stored = depot.store("jid1", {"producer/a.txt": "a", "producer/b.txt": "b"})
-    path = depot.object() / "v1/content/producer/b.txt"
-    path.unlink()
-    if damage:
-        path.write_text(damage)
-
-    with pytest.raises(StepFailed, match=rf"producer/b\.txt.*{says}") as failed:
-        depot.storage.verify(stored)
-    assert failed.value.kind is FailureKind.SYSTEM
-
-
-def test_a_damaged_earlier_copy_is_not_trusted_with_the_bytes(depot: Depot) -> None:
-    depot.store("jid1", {"producer/a.txt": "a"})
-    path = depot.object() / "v1/content/producer/a.txt"
-    path.unlink()
-    path.write_text("b")
-
-    with pytest.raises(StepFailed, match=r"v1/content/producer/a\.txt is damaged"):
-        depot.store("jid2", {"producer/a.txt": "a"})
-    assert not (depot.object() / "v2").exists()
-
-
-def test_a_damaged_inventory_is_reported_with_the_remedy(depot: Depot) -> None:
-    depot.store("jid1", {"producer/a.txt": "a"})
-    (depot.object() / "inventory.json").write_text("{")
-
-    with pytest.raises(StepFailed, match=r"inventory\.json is damaged.*restore it"):
-        depot.store("jid2", {"producer/b.txt": "b"})
-
-
-def test_a_folder_with_other_things_in_it_does_not_become_a_storage_root(depot: Depot) -> None:
-    depot.folder.mkdir()
-    (depot.folder / "thesis.doc").touch()
-
-    with pytest.raises(StepFailed, match=r"has 'thesis\.doc'.*ARKLINE_STORAGE_ROOT"):
-        depot.store("jid1", {"producer/a.txt": "a"})
-
-
-def test_a_root_with_another_layout_is_refused(depot: Depot) -> None:
-    StorageRoot(root=str(depot.folder), layout_name="0002-flat-direct-storage-layout").initialize(
-        spec_version="1.1"
-    )
-
-    with pytest.raises(StepFailed, match="another layout"):
-        depot.store("jid1", {"producer/a.txt": "a"})
+    assert depot.leftovers() == []

@@ -1,0 +1,220 @@
+"""Writers that die or stop at any moment: real processes, real signals."""
+
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from pipeline.outcome import AttemptOver, StepFailed
+from pipeline.records import SubmissionMode
+from pipeline.states import FailureKind
+from tests.depot import Depot, assert_valid
+
+EFFECTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "fcntl.flock"}
+"""Audit events of what a writer does to the file system."""
+
+SURVIVED, REFUSED, DIED = 0, 3, 9
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """In memory where there is such a folder: hundreds of syncs a second say nothing about dying writers."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=memory) as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def depot(folder: Path) -> Depot:
+    return Depot(folder, patience=20)
+
+
+def writer(depot: Depot, jid: str, text: str, before_effect: Callable[[int], None], mode: str = "add") -> int:
+    """Fork a process that stores, and that calls `before_effect` with the number of each effect."""
+    request = depot.request(jid, {"producer/a.txt": text, "producer/kept.txt": "kept"}, SubmissionMode(mode))
+    child = os.fork()
+    if child:
+        return child
+    number = 0
+    inside = str(depot.folder)
+
+    def watch(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal number
+        if event not in EFFECTS or (event != "fcntl.flock" and inside not in str(arguments[:2])):
+            return
+        if event == "open" and arguments[1] is not None and not set(str(arguments[1])) & set("xwa+"):
+            return
+        number += 1
+        before_effect(number)
+
+    code = 1
+    try:
+        sys.addaudithook(watch)
+        depot.storage.store(request, lambda: None)
+        code = SURVIVED
+    except (StepFailed, AttemptOver):
+        code = REFUSED
+    finally:
+        os._exit(code)
+
+
+def outcome(child: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def die_at(effect: int) -> Callable[[int], None]:
+    def before(number: int) -> None:
+        if number == effect:
+            os._exit(DIED)
+
+    return before
+
+
+def stop_at(effect: int) -> Callable[[int], None]:
+    def before(number: int) -> None:
+        if number == effect:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    return before
+
+
+def stopped(child: int) -> bool:
+    """Wait until the child stops or ends; whether it stopped."""
+    _, status = os.waitpid(child, os.WUNTRACED)
+    return os.WIFSTOPPED(status)
+
+
+def each_moment(folder: Path, prepare: Callable[[Depot], None]) -> Iterator[tuple[Depot, int]]:
+    """A depot for every effect of storing jid2 in it, in the order of the effects."""
+    rehearsal = Depot(folder / "rehearsal")
+    prepare(rehearsal)
+    reader, pipe = os.pipe()
+
+    def count(number: int) -> None:
+        os.write(pipe, b".")
+
+    assert outcome(writer(rehearsal, "jid2", "two", count)) == SURVIVED
+    os.close(pipe)
+    with os.fdopen(reader, "rb") as stream:
+        effects = len(stream.read())
+    assert effects > 10
+    for effect in range(1, effects + 1):
+        depot = Depot(folder / str(effect), patience=20)
+        prepare(depot)
+        yield depot, effect
+
+
+def nothing(depot: Depot) -> None:
+    del depot
+
+
+def one_version(depot: Depot) -> None:
+    depot.store("jid1", {"producer/a.txt": "one", "producer/kept.txt": "kept"})
+
+
+@pytest.mark.parametrize("prepare", [nothing, one_version])
+def test_a_writer_that_dies_at_any_moment_is_made_good_by_its_next_attempt(
+    folder: Path, prepare: Callable[[Depot], None]
+) -> None:
+    before = ["jid1"] if prepare is one_version else []
+    for depot, effect in each_moment(folder, prepare):
+        assert outcome(writer(depot, "jid2", "two", die_at(effect))) == DIED
+
+        stored = depot.store("jid2", {"producer/a.txt": "two", "producer/kept.txt": "kept"})
+
+        assert depot.jobs() == [*before, "jid2"]
+        depot.storage.verify(stored)
+        assert_valid(depot)
+        assert [path for path in depot.leftovers() if path.parent.name != "locks"] == root_drafts(depot)
+
+
+@pytest.mark.parametrize("prepare", [nothing, one_version])
+def test_a_writer_that_dies_at_any_moment_does_not_harm_the_next_job(
+    folder: Path, prepare: Callable[[Depot], None]
+) -> None:
+    before = ["jid1"] if prepare is one_version else []
+    for depot, effect in each_moment(folder, prepare):
+        assert outcome(writer(depot, "jid2", "two", die_at(effect))) == DIED
+
+        depot.store("jid3", {"producer/c.txt": "three"}, SubmissionMode.UPDATE)
+
+        assert depot.jobs() in ([*before, "jid3"], [*before, "jid2", "jid3"])
+        assert depot.names(len(depot.jobs())) >= {"producer/c.txt"}
+        assert_valid(depot)
+
+
+def test_a_new_object_is_whole_or_absent_whenever_its_writer_dies(folder: Path) -> None:
+    for depot, effect in each_moment(folder, lambda depot: one_other(depot)):
+        assert outcome(writer(depot, "jid2", "two", die_at(effect))) == DIED
+        assert_valid(depot, objects=2 if depot.object().exists() else 1)
+
+
+def one_other(depot: Depot) -> None:
+    depot.store("jid1", {"producer/a.txt": "one"}, ark="ark:/99999/other")
+
+
+def root_drafts(depot: Depot) -> list[Path]:
+    """Left by a writer that died while it made the storage root itself; that happens once in its life."""
+    return list(depot.folder.glob("extensions/arkline/staging/root-*"))
+
+
+def test_a_stopped_writer_that_wakes_up_late_changes_nothing(folder: Path) -> None:
+    went_on = 0
+    waited: list[StepFailed] = []
+    for depot, effect in each_moment(folder, one_version):
+        depot.storage.patience = 0.1
+        zombie = writer(depot, "jid2", "two", stop_at(effect))
+        assert stopped(zombie)
+        try:
+            depot.store("jid2", {"producer/a.txt": "two", "producer/kept.txt": "kept"})
+            depot.store("jid3", {"producer/c.txt": "three"}, SubmissionMode.UPDATE)
+            went_on += 1
+        except StepFailed as failed:
+            waited.append(failed)
+        before = (depot.object() / "inventory.json").read_bytes(), depot.jobs()
+        os.kill(zombie, signal.SIGCONT)
+        assert outcome(zombie) in (SURVIVED, REFUSED)
+
+        if before[1][-1] == "jid3":
+            assert ((depot.object() / "inventory.json").read_bytes(), depot.jobs()) == before
+        else:
+            depot.store("jid2", {"producer/a.txt": "two", "producer/kept.txt": "kept"})
+            assert depot.jobs() == ["jid1", "jid2"]
+        assert_valid(depot)
+    assert went_on > 3
+    # Stopped with the object's lock in its hands, it lets nobody else publish.
+    assert len(waited) > 3
+    assert {failed.kind for failed in waited} == {FailureKind.TRANSIENT}
+    assert all("is being written by another process" in failed.message for failed in waited)
+
+
+def test_a_stopped_writer_keeps_the_object_until_it_is_killed(depot: Depot) -> None:
+    one_version(depot)
+    locked = False
+
+    def stop_with_lock(number: int) -> None:
+        nonlocal locked
+        if next(depot.folder.glob("extensions/arkline/locks/*"), None) is not None and not locked:
+            locked = True
+            return
+        if locked:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    zombie = writer(depot, "jid2", "two", stop_with_lock)
+    assert stopped(zombie)
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(depot.store, "jid3", {"producer/c.txt": "three"})
+        os.kill(zombie, signal.SIGKILL)
+        outcome(zombie)
+        assert waiting.result(timeout=20).number == 2
+
+    assert depot.jobs() == ["jid1", "jid3"]
+    assert_valid(depot)

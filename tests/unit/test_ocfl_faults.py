@@ -1,0 +1,190 @@
+"""Writers at once, damage that is found, and a disk that is full."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from ocfl import StorageRoot
+
+from pipeline.outcome import StepFailed
+from pipeline.records import SubmissionMode
+from pipeline.states import FailureKind
+from tests.depot import Depot, assert_valid
+
+
+@pytest.fixture
+def depot(tmp_path: Path) -> Depot:
+    return Depot(tmp_path, patience=20)
+
+
+def test_what_was_stored_verifies(depot: Depot) -> None:
+    depot.store("jid1", {"producer/a.txt": "a", "producer/empty": ""})
+
+    depot.storage.verify(depot.store("jid2", {"producer/b.txt": "b"}, SubmissionMode.UPDATE))
+
+
+@pytest.mark.parametrize(("damage", "says"), [("c", "sha512"), ("cc", "2 bytes, not 1"), (None, "No such")])
+def test_verifying_names_the_file_that_is_damaged(depot: Depot, damage: str | None, says: str) -> None:
+    stored = depot.store("jid1", {"producer/a.txt": "a", "producer/b.txt": "b"})
+    path = depot.object() / "v1/content/producer/b.txt"
+    path.unlink()
+    if damage:
+        path.write_text(damage)
+
+    with pytest.raises(StepFailed, match=rf"producer/b\.txt.*{says}") as failed:
+        depot.storage.verify(stored)
+    assert failed.value.kind is FailureKind.SYSTEM
+
+
+def test_a_damaged_earlier_copy_is_not_trusted_with_the_bytes(depot: Depot) -> None:
+    depot.store("jid1", {"producer/a.txt": "a"})
+    path = depot.object() / "v1/content/producer/a.txt"
+    path.unlink()
+    path.write_text("b")
+
+    with pytest.raises(StepFailed, match=r"v1/content/producer/a\.txt is damaged"):
+        depot.store("jid2", {"producer/a.txt": "a"})
+    assert not (depot.object() / "v2").exists()
+
+
+def test_a_damaged_inventory_is_reported_with_the_remedy(depot: Depot) -> None:
+    depot.store("jid1", {"producer/a.txt": "a"})
+    (depot.object() / "inventory.json").write_text("{")
+
+    with pytest.raises(StepFailed, match=r"inventory\.json is damaged.*restore it"):
+        depot.store("jid2", {"producer/b.txt": "b"})
+
+
+def test_a_folder_with_other_things_in_it_does_not_become_a_storage_root(depot: Depot) -> None:
+    depot.folder.mkdir()
+    (depot.folder / "thesis.doc").touch()
+
+    with pytest.raises(StepFailed, match=r"has 'thesis\.doc'.*ARKLINE_STORAGE_ROOT"):
+        depot.store("jid1", {"producer/a.txt": "a"})
+
+
+def test_a_root_with_another_layout_is_refused(depot: Depot) -> None:
+    StorageRoot(root=str(depot.folder), layout_name="0002-flat-direct-storage-layout").initialize(
+        spec_version="1.1"
+    )
+
+    with pytest.raises(StepFailed, match="another layout"):
+        depot.store("jid1", {"producer/a.txt": "a"})
+
+
+def test_twenty_jobs_at_once_make_twenty_versions(depot: Depot) -> None:
+    ready = threading.Barrier(20)
+
+    def store(number: int) -> int:
+        ready.wait()
+        files = {"producer/own.txt": f"{number}", f"producer/{number}.txt": "same everywhere"}
+        return depot.store(f"jid{number}", files, SubmissionMode.UPDATE).number
+
+    with ThreadPoolExecutor(20) as threads:
+        numbers = sorted(threads.map(store, range(20)))
+
+    assert numbers == list(range(1, 21))
+    assert depot.names(20) == {"producer/own.txt"} | {f"producer/{number}.txt" for number in range(20)}
+    assert_valid(depot)
+    assert depot.leftovers() == []
+
+
+def test_many_new_objects_at_once_share_the_folders_above_them(depot: Depot) -> None:
+    ready = threading.Barrier(16)
+
+    def store(number: int) -> None:
+        ready.wait()
+        for each in range(5):
+            depot.store(f"jid{number}x{each}", {"producer/a.txt": "a"}, ark=f"ark:/99999/{number}-{each}")
+
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(store, range(16)))
+
+    assert_valid(depot, objects=80)
+    assert depot.leftovers() == []
+
+
+def test_a_version_that_nobody_can_vouch_for_is_moved_aside(depot: Depot) -> None:
+    depot.store("jid1", {"producer/a.txt": "a"})
+    (depot.object() / "v2" / "content").mkdir(parents=True)
+    (depot.object() / "v2" / "content" / "stray").write_text("?")
+
+    assert depot.store("jid2", {"producer/b.txt": "b"}).number == 2
+
+    assert_valid(depot)
+    aside = list(depot.folder.glob("extensions/arkline/aside/*/content/stray"))
+    assert [path.read_text() for path in aside] == ["?"]
+
+
+@pytest.mark.parametrize("name", ["inventory.json", "inventory.json.sha512"])
+def test_damage_is_not_taken_for_a_writer_that_stopped(depot: Depot, name: str) -> None:
+    depot.store("jid1", {"producer/a.txt": "a"})
+    depot.store("jid2", {"producer/b.txt": "b"})
+    path = depot.object() / name
+    path.write_bytes(path.read_bytes().replace(b"jid1", b"jid9").replace(b"  inv", b" inv"))
+    if name.endswith("json"):
+        with pytest.raises(StepFailed, match="damaged; restore it"):
+            depot.store("jid3", {"producer/c.txt": "c"})
+    else:
+        depot.store("jid3", {"producer/c.txt": "c"})
+        assert_valid(depot)
+
+
+def test_a_write_that_fails_leaves_nothing(depot: Depot) -> None:
+    depot.store("jid1", {"producer/a.txt": "a"})
+    request = depot.request("jid2", {"producer/large.bin": "x" * 300_000})
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+            depot.storage.store(request, lambda: None)
+        except StepFailed as failed:
+            code = 0 if failed.kind is FailureKind.SYSTEM and "File too large" in failed.message else 1
+        finally:
+            os._exit(code)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert depot.jobs() == ["jid1"]
+    assert depot.leftovers() == []
+
+
+FULL = """
+import sys, pathlib
+from pipeline.outcome import StepFailed
+from tests.depot import Depot
+depot = Depot(pathlib.Path(sys.argv[1]))
+depot.storage = type(depot.storage)(pathlib.Path(sys.argv[2]))
+depot.store("jid1", {"producer/a.txt": "one"})
+try:
+    depot.store("jid2", {f"producer/{n}.bin": f"{n}" * 9000 for n in range(40)})
+except StepFailed as failed:
+    print(failed.kind, failed.message)
+depot.folder = depot.storage.root.folder
+print(depot.leftovers(), depot.jobs())
+"""
+
+
+def test_a_full_disk_is_a_passing_fault_and_left_clean(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = f'mount -t tmpfs -o size=200k none {small} && exec {sys.executable} -c "$0" {tmp_path} {small}'
+    command = ["unshare", "--map-root-user", "--mount", "sh", "-c", mount, FULL]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except FileNotFoundError:
+        pytest.skip("no unshare here to mount a small file system with")
+    if "unshare:" in done.stderr or "mount:" in done.stderr:
+        pytest.skip(f"no small file system can be mounted here: {done.stderr.strip()}")
+
+    assert done.stderr == ""
+    first, second = done.stdout.splitlines()
+    assert first == f"transient the storage root {small} is full (No space left on device); it is tried again"
+    assert second == "[] ['jid1']"
