@@ -1,0 +1,337 @@
+import gzip
+import json
+from datetime import timedelta
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+
+import pytest
+
+from pipeline.outcome import StepFailed
+from pipeline.profile import Profile
+from pipeline.records import StatusReport, SubmissionType
+from pipeline.report import (
+    as_json,
+    as_text,
+    compose_report,
+    compose_update,
+    confirmation_mail,
+    recipients,
+    report_letter,
+    report_mail,
+    told_by,
+)
+from pipeline.states import BatchState, FailureKind, JobState
+from tests.records import AT, BID, a_batch, a_job, a_submission, jid
+
+SENDER = "arkline@example.org"
+C, F = JobState.COMPLETED, JobState.FAILED
+
+
+def a_profile(*notification: str) -> Profile:
+    return Profile(
+        name="demo",
+        owner="ark:/99999/j2000000",
+        collections=("ark:/99999/m5000000",),
+        notification=notification,
+    )
+
+
+def a_letter(
+    jobs: list[JobState], recipients: tuple[str, ...] = ("ann@example.org",), **submission: object
+) -> EmailMessage:
+    batch = a_batch(**submission)
+    report = compose_report(batch, [a_job(n, state) for n, state in enumerate(jobs, 1)], at=AT)
+    return report_mail(report, a_profile(*recipients), batch.submission, SENDER)
+
+
+def attachments(letter: EmailMessage) -> dict[str, bytes]:
+    return {str(part.get_filename()): part.get_payload(decode=True) for part in letter.iter_attachments()}
+
+
+def body(letter: EmailMessage) -> str:
+    part = letter.get_body()
+    assert part is not None
+    return str(part.get_content())
+
+
+def test_a_batch_whose_jobs_all_completed_is_completed() -> None:
+    report = compose_report(a_batch(), [a_job(1), a_job(2)])
+
+    assert report.status is BatchState.COMPLETED
+    assert (report.counts.total, report.counts.completed, report.counts.failed) == (2, 2, 0)
+
+
+@pytest.mark.parametrize("other", [F, JobState.PROCESSING, JobState.HELD])
+def test_one_job_that_is_not_completed_makes_the_batch_failed(other: JobState) -> None:
+    assert compose_report(a_batch(), [a_job(1), a_job(2, other)]).status is BatchState.FAILED
+
+
+def test_a_deleted_job_does_not_make_the_batch_failed() -> None:
+    report = compose_report(a_batch(), [a_job(1)], {jid(2): "submitted twice"})
+
+    assert report.status is BatchState.COMPLETED
+    assert (report.counts.total, report.counts.deleted) == (2, 1)
+
+
+def test_a_batch_of_which_nothing_was_kept_is_failed() -> None:
+    assert compose_report(a_batch(), [], {jid(1): ""}).status is BatchState.FAILED
+
+
+def test_a_batch_that_could_not_be_split_is_failed_and_says_why() -> None:
+    batch = a_batch(message="line 7: no URL", kind=FailureKind.CONTENT)
+    report = compose_report(batch, [])
+
+    assert report.status is BatchState.FAILED
+    text = as_text(report)
+    assert "no object could be made of this submission" in text
+    assert "line 7: no URL" in text
+    assert "submit the batch again" in text
+
+
+def test_a_failed_job_is_told_with_its_message_and_what_to_do() -> None:
+    failed = a_job(
+        3,
+        F,
+        payload_name="bigHunt.checkm",
+        message="http://source.example/bigHunt.jpg: 404 Not Found",
+        kind=FailureKind.CONTENT,
+        last_successful_status=JobState.PROVISIONING,
+        local_id=("loc-3", "hunt"),
+    )
+    text = as_text(compose_report(a_batch(note="second try"), [a_job(1), failed], at=AT))
+
+    assert text == (
+        "bid0000000001: 1 of 2 completed, 1 failed.\n"
+        "\n"
+        "Collection: demo\n"
+        "Submitted:  2026-09-01 12:00 UTC by me/Me\n"
+        "Payload:    batch.checkm (batch-manifest)\n"
+        "Note:       second try\n"
+        "Reported:   2026-09-01 12:00 UTC\n"
+        "\n"
+        "Failed: 1\n"
+        "\n"
+        "  jid0000000003  bigHunt.checkm  ark:/99999/fk43  (local id loc-3; hunt)\n"
+        "      what happened: http://source.example/bigHunt.jpg: 404 Not Found\n"
+        "      what to do:    Correct what the message names. If the fault was at the\n"
+        "                     source and is corrected there, an operator can resume the\n"
+        "                     job; otherwise correct the submission and submit this\n"
+        "                     object again.\n"
+        "\n"
+        "Completed: 1\n"
+        "  jid0000000001  1.checkm  ark:/99999/fk41\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "last", "advice"),
+    [
+        (FailureKind.CONTENT, None, "cannot be resumed"),
+        (FailureKind.CONTENT, JobState.PROVISIONING, "an operator can resume"),
+        (FailureKind.SYSTEM, None, "Do not submit it again"),
+        (FailureKind.TRANSIENT, None, "Do not submit it again"),
+        (None, None, "Ask the repository's operator"),
+    ],
+)
+def test_the_advice_says_who_has_to_act(kind: FailureKind | None, last: JobState | None, advice: str) -> None:
+    job = a_job(1, F, kind=kind, last_successful_status=last)
+
+    assert advice in compose_report(a_batch(), [job]).failed[0].advice
+
+
+def test_the_kind_of_a_failure_that_is_over_is_not_told() -> None:
+    job = a_job(1, C, kind=FailureKind.SYSTEM, message="the disk was full")
+
+    assert "disk" not in as_text(compose_report(a_batch(), [job]))
+
+
+def test_names_of_files_cannot_draw_on_the_page() -> None:
+    text = as_text(compose_report(a_batch(), [a_job(1, payload_name="a\x1b[2J\r\nFailed: 99.jpg")]))
+
+    assert "\x1b" not in text
+    assert "\nFailed" not in text
+
+
+def test_a_payload_without_a_name_is_told_by_the_last_part_of_its_url() -> None:
+    url = "https://ann:secret@source.example/in/big%20hunt.zip?token=secret"
+    text = as_text(compose_report(a_batch(payload_url=url, payload_name=""), [a_job(1, payload_url=url)]))
+
+    assert "big hunt.zip" in text
+    assert "secret" not in text
+
+
+def test_a_long_list_is_cut_in_the_text_and_whole_in_the_json() -> None:
+    report = compose_report(a_batch(), [a_job(n) for n in range(1, 251)])
+
+    assert "  and 50 more\n" in as_text(report)
+    assert len(json.loads(as_json(report))["completed"]) == 250
+
+
+def test_a_job_deleted_from_the_record_is_told_with_the_reason_of_its_tombstone() -> None:
+    text = as_text(compose_report(a_batch(), [a_job(1)], {jid(2): "submitted twice"}))
+
+    assert "Taken out by an operator: 1\n  jid0000000002: submitted twice\n" in text
+
+
+def test_an_update_tells_only_what_changed() -> None:
+    first = compose_report(a_batch(), [a_job(1), a_job(2, F), a_job(3, F), a_job(4, F)], at=AT)
+    later = compose_report(
+        a_batch(),
+        [a_job(1), a_job(2), a_job(3, F)],
+        {jid(4): "withdrawn"},
+        number=2,
+        at=AT + timedelta(days=1),
+    )
+    update = compose_update(later, told_by(first))
+
+    assert update is not None
+    assert [job.jid for job in update.completed] == [jid(2)]
+    assert [job.jid for job in update.deleted] == [jid(4)]
+    assert update.failed == ()
+    assert (update.counts.completed, update.counts.failed) == (2, 1)
+    assert "What changed since 2026-09-01 12:00 UTC:" in " ".join(as_text(update).split())
+
+
+def test_an_update_without_any_change_is_no_report() -> None:
+    first = compose_report(a_batch(), [a_job(1), a_job(2, F)], {jid(3): ""}, at=AT)
+
+    assert compose_update(first, told_by(first)) is None
+
+
+def test_a_job_that_failed_again_is_no_news() -> None:
+    first = compose_report(a_batch(), [a_job(1, F, message="404")])
+    second = compose_report(a_batch(), [a_job(1, F, message="503", retry_count=1)])
+
+    assert compose_update(second, told_by(first)) is None
+
+
+def test_a_second_update_tells_what_changed_since_the_first() -> None:
+    first = compose_report(a_batch(), [a_job(1, F), a_job(2, F)])
+    second = compose_report(a_batch(), [a_job(1), a_job(2, F)])
+    third = compose_report(a_batch(), [a_job(1), a_job(2)])
+    update = compose_update(third, told_by(second))
+
+    assert compose_update(second, told_by(first)) is not None
+    assert update is not None
+    assert [job.jid for job in update.completed] == [jid(2)]
+
+
+def test_a_job_still_at_work_when_it_was_reported_is_news_when_it_completes() -> None:
+    first = compose_report(a_batch(), [a_job(1, JobState.PROCESSING)])
+    update = compose_update(compose_report(a_batch(), [a_job(1)]), told_by(first))
+
+    assert update is not None
+    assert [job.jid for job in update.completed] == [jid(1)]
+
+
+def test_the_letter_of_an_update_without_any_change_is_none() -> None:
+    told = StatusReport(failed_jobs=(jid(2),), successful_jobs=(jid(1),))
+    jobs = [a_job(1), a_job(2, F)]
+
+    assert report_letter(a_batch(), jobs, {}, told, a_profile("ann@example.org"), SENDER) is None
+    assert report_letter(a_batch(), jobs, {}, None, a_profile("ann@example.org"), SENDER) is not None
+
+
+def test_the_subject_tells_the_outcome() -> None:
+    assert a_letter([C])["Subject"] == f"Ingest: OK -- Submission Processed: {BID}"
+    assert a_letter([C, F])["Subject"] == f"Ingest: FAIL -- Submission Processed: {BID}"
+
+
+def test_each_report_of_a_batch_has_a_message_id_of_its_own_and_the_same_one_when_repeated() -> None:
+    def letter(reports: int) -> EmailMessage:
+        batch = a_batch(BatchState.UPDATE_REPORTING)
+        batch = batch.model_copy(update={"status": batch.status.model_copy(update={"reports": reports})})
+        told = StatusReport(failed_jobs=(jid(1),)) if reports else None
+        made = report_letter(batch, [a_job(1)], {}, told, a_profile("ann@example.org"), SENDER)
+        assert made is not None
+        return made
+
+    assert letter(0)["Message-ID"] == f"<{BID}.report-1@arkline>"
+    assert letter(1)["Message-ID"] == f"<{BID}.report-2@arkline>"
+    assert letter(1)["In-Reply-To"] == f"<{BID}.report-1@arkline>"
+    assert letter(1)["Subject"] == f"Ingest: OK -- Submission Updated: {BID}"
+    assert letter(1).as_bytes() == letter(1).as_bytes()
+
+
+def test_the_lists_are_attached_as_json_unless_they_are_empty() -> None:
+    assert attachments(a_letter([C])).keys() == {"completed.json"}
+    both = attachments(a_letter([C, F]))
+    assert json.loads(both["completed.json"])["completedJobs"][0]["ark"] == "ark:/99999/fk41"
+    assert json.loads(both["failed.json"])["failedJobs"][0]["jid"] == jid(2)
+    assert "completed.json and failed.json, attached" in body(a_letter([C, F]))
+
+
+def test_a_list_too_large_for_mail_is_compressed() -> None:
+    letter = a_letter([C] * 20_000)
+
+    (packed,) = attachments(letter).items()
+    assert packed[0] == "completed.json.gz"
+    assert len(json.loads(gzip.decompress(packed[1]))["completedJobs"]) == 20_000
+    assert len(letter.as_bytes()) < 1_000_000
+
+
+def test_the_profiles_and_the_submissions_recipients_are_told_each_once() -> None:
+    letter = a_letter(
+        [C], ("ann@example.org", "bob@example.org"), notification=("ANN@example.org; carl@example.org",)
+    )
+
+    assert letter["To"] == "ann@example.org, bob@example.org, carl@example.org"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "ann@example.org\r\nBcc: all@example.org",
+        "ann",
+        "ann@",
+        "@example.org",
+        "Ann <ann@example.org>",
+        "ann@exa mple.org",
+        "änn@example.org",
+        "ann@example.org\x00",
+    ],
+)
+def test_what_is_no_address_gets_no_mail_and_the_others_are_told_so(given: str) -> None:
+    letter = a_letter([C], ("ok@example.org",), notification=(given,))
+
+    assert letter["To"] == "ok@example.org"
+    read = message_from_bytes(letter.as_bytes(), policy=policy.default)
+    assert read["Bcc"] is None
+    assert "these are not mail addresses" in body(read)
+
+
+def test_a_report_to_nobody_is_addressed_to_nobody() -> None:
+    assert a_letter([C], ())["To"] is None
+    assert recipients(a_profile(), a_submission()).addresses == ()
+
+
+def test_a_report_in_any_script_survives_the_mail() -> None:
+    letter = a_letter([C], note="Größe: 大きい")
+
+    read = message_from_bytes(letter.as_bytes(), policy=policy.default)
+    assert "Größe: 大きい" in body(read)
+
+
+def test_the_reports_mail_keeps_answering_machines_quiet() -> None:
+    letter = a_letter([C])
+
+    assert (letter["From"], letter["Auto-Submitted"]) == (SENDER, "auto-generated")
+    assert letter["Date"] == "Tue, 01 Sep 2026 12:00:00 +0000"
+
+
+def test_a_sender_that_is_none_is_the_operators_to_mend() -> None:
+    report = compose_report(a_batch(), [a_job(1)])
+
+    with pytest.raises(StepFailed, match="ARKLINE_MAIL_FROM") as failure:
+        report_mail(report, a_profile(), a_submission(), "arkline\r\nBcc: x@example.org")
+    assert failure.value.kind is FailureKind.SYSTEM
+
+
+def test_a_confirmation_tells_how_many_objects_will_be_made() -> None:
+    submission = a_submission(note="line\r\nbreak", payload_type=SubmissionType.BATCH_MANIFEST)
+    letter = confirmation_mail(BID, submission, a_profile("ann@example.org"), 3, SENDER)
+
+    assert letter["Subject"] == f"Ingest: OK -- Submission Queued: {BID}"
+    assert letter["Message-ID"] == f"<{BID}.confirmation@arkline>"
+    assert "3 objects will be made of it" in body(letter)
+    assert "Payload:    batch.checkm (batch-manifest)" in body(letter)
