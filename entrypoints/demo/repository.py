@@ -1,74 +1,26 @@
-"""What the demo asks of arkline, and the one place that connects it."""
+"""What the demo asks of arkline: the same verbs as the command line and the API."""
 
-from dataclasses import dataclass
-from typing import Protocol
-
+from entrypoints.operations.batch_view import BatchView, batch_view
+from entrypoints.operations.listing import JobFilter, JobRow, find
+from entrypoints.operations.submitting import submit
+from pipeline.profile import Profiles
 from pipeline.records import Submission
-from pipeline.states import BATCH, BatchState, Bucket
-from tasks.dispatch import dispatch_batch
-from zkstate import batches, jobs
+from pipeline.settings import Settings
 from zkstate.session import Session
 
-ENDED = frozenset(set(BATCH.states()) - set(BATCH.working()) - {BatchState.HELD, BatchState.DELETED})
 
+class Repository:
+    """The running stack, through one session."""
 
-@dataclass(frozen=True)
-class Progress:
-    """How far a batch is; `total` is unknown until its payload has been split."""
-
-    bid: str
-    state: BatchState
-    total: int | None
-    completed: int
-    failed: int
-    message: str = ""
-
-    @property
-    def ended(self) -> bool:
-        return self.state in ENDED
-
-
-class Repository(Protocol):
-    def submit(self, submission: Submission) -> str: ...
-
-    def progress(self, bid: str) -> Progress: ...
-
-    def report(self, bid: str) -> list[tuple[str, ...]]:
-        """A row for each job: jid, state, ARK, title, message."""
-
-
-class Live:
-    """The running stack."""
-
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, settings: Settings) -> None:
         self._session = session
+        self._profiles = Profiles(settings.profiles)
 
     def submit(self, submission: Submission) -> str:
-        bid = batches.submit(self._session, submission)
-        dispatch_batch(batches.ticket(batches.load(self._session, bid)))
-        return bid
+        return submit(self._session, self._profiles, submission).bid
 
-    def progress(self, bid: str) -> Progress:
-        batch = batches.load(self._session, bid)
-        counts = batches.counts(self._session, bid)
-        return Progress(
-            bid=bid,
-            state=batch.status.status,
-            total=batch.status.total,
-            completed=counts[Bucket.COMPLETED],
-            failed=counts[Bucket.FAILED],
-            message=batch.status.message,
-        )
+    def view(self, bid: str) -> BatchView:
+        return batch_view(self._session, bid)
 
-    def report(self, bid: str) -> list[tuple[str, ...]]:
-        found = [jobs.load(self._session, jid) for jid in batches.all_jobs(self._session, bid)]
-        return [
-            (
-                job.jid,
-                str(job.status.status),
-                job.identifiers.primary_id or "",
-                job.configuration.erc_what,
-                job.status.message,
-            )
-            for job in found
-        ]
+    def jobs(self, bid: str) -> list[JobRow]:
+        return list(find(self._session, JobFilter(bid=bid)))

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from entrypoints.demo import collection, screen, source
-from entrypoints.demo.repository import Live, Progress, Repository
+from entrypoints.demo.repository import Repository
+from entrypoints.operations.batch_view import BatchView
 from entrypoints.stack import stack as whole
 from entrypoints.stack.home import StackRunning, holder
 from entrypoints.stack.java import PROJECT
@@ -23,7 +24,7 @@ from entrypoints.stack.supervisor import StopWished
 from pipeline.errors import ArklineError
 from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
-from pipeline.states import BatchState
+from pipeline.states import BatchState, Bucket
 from zkstate.session import connect
 
 HOME = PROJECT / "var" / "demo"
@@ -55,12 +56,15 @@ DEPOSITS = (
 
 @dataclass(frozen=True)
 class Outcome:
-    progress: tuple[Progress, ...]
+    batches: tuple[BatchView, ...]
     seconds: float
 
     @property
     def completed(self) -> bool:
-        return all(each.state is BatchState.COMPLETED for each in self.progress)
+        return all(each.status is BatchState.COMPLETED for each in self.batches)
+
+    def jobs(self, bucket: Bucket) -> int:
+        return sum(each.buckets[bucket] for each in self.batches)
 
 
 def demonstrate(as_json: bool, keep: bool) -> int:
@@ -106,13 +110,12 @@ def _deposit(stack: whole.Stack, base: str, console: Console) -> Outcome:
         f"Flower: {note.flower_url} (login {note.flower_user} / {note.flower_password})", markup=False
     )
     with connect(stack.settings) as session:
-        repository = Live(session)
+        repository = Repository(session, stack.settings)
         began = time.monotonic()
         names = {repository.submit(_submission(each, base)): each.name for each in DEPOSITS}
-        progress = _watch(stack, repository, names, console)
-        outcome = Outcome(progress, time.monotonic() - began)
-        for each in progress:
-            screen.report(console, names[each.bid], each, repository.report(each.bid))
+        outcome = Outcome(_watch(stack, repository, names, console), time.monotonic() - began)
+        for each in outcome.batches:
+            screen.report(console, names[each.bid], each, repository.jobs(each.bid))
     settings = stack.settings
     screen.places(
         console,
@@ -140,18 +143,18 @@ def _submission(deposit: Deposit, base: str) -> Submission:
 
 def _watch(
     stack: whole.Stack, repository: Repository, names: Mapping[str, str], console: Console
-) -> tuple[Progress, ...]:
+) -> tuple[BatchView, ...]:
     """Show the batches until all have ended."""
     deadline = time.monotonic() + LIMIT
     with screen.meter(console, names) as meter:
         while True:
-            found = tuple(repository.progress(bid) for bid in names)
+            found = tuple(repository.view(bid) for bid in names)
             for each in found:
                 meter.show(each)
             if all(each.ended for each in found):
                 return found
             if time.monotonic() > deadline:
-                stuck = ", ".join(f"{each.bid} is {each.state}" for each in found if not each.ended)
+                stuck = ", ".join(f"{each.bid} is {each.status}" for each in found if not each.ended)
                 raise DemoStuck(f"not done after {LIMIT} s: {stuck}; the logs are in {HOME / 'log'}")
             stack.tend_for(0.2)
 
@@ -163,15 +166,18 @@ def summary(outcome: Outcome, settings: Settings) -> dict[str, object]:
         "batches": [
             {
                 "bid": each.bid,
-                "status": str(each.state),
-                "jobs": {"completed": each.completed, "failed": each.failed},
+                "status": str(each.status),
+                "jobs": {
+                    "completed": each.buckets[Bucket.COMPLETED],
+                    "failed": each.buckets[Bucket.FAILED],
+                },
             }
-            for each in outcome.progress
+            for each in outcome.batches
         ],
         "status": "completed" if outcome.completed else "failed",
         "jobs": {
-            "completed": sum(each.completed for each in outcome.progress),
-            "failed": sum(each.failed for each in outcome.progress),
+            "completed": outcome.jobs(Bucket.COMPLETED),
+            "failed": outcome.jobs(Bucket.FAILED),
         },
         "files": len(stored),
         "bytes": sum(path.stat().st_size for path in stored),

@@ -5,33 +5,54 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from entrypoints.demo import repository
-from pipeline.states import BatchState
+from entrypoints.operations.batch_view import BatchView
+from entrypoints.operations.listing import JobRow
+from pipeline.states import JOB, BatchState, JobState
 
 STYLES = {"completed": "green", "failed": "red"}
+PATH = (*JOB.working(), JobState.COMPLETED)
+"""The states of a job that meets no trouble, in order."""
+
+LAST = len(PATH) - 1
 
 
 class Meter(Protocol):
-    def show(self, progress: repository.Progress) -> None: ...
+    def show(self, view: BatchView) -> None: ...
+
+
+def steps(view: BatchView) -> tuple[int, int | None]:
+    """States that the jobs have left behind, of how many; the latter is unknown until the batch is split."""
+    done = sum(number * _behind(state) for state, number in view.jobs.items())
+    return done, None if view.total is None else view.total * LAST
+
+
+def _behind(state: JobState) -> int:
+    if state is JobState.HELD:
+        return 0
+    return PATH.index(state) if state in PATH else LAST
+
+
+def described(view: BatchView) -> str:
+    """`2 completed, 1 downloading of 3 jobs`."""
+    parts = [f"{number} {state}" for state, number in view.jobs.items()]
+    return f"{', '.join(parts) or 'none yet'} of {'?' if view.total is None else view.total} jobs"
 
 
 class _Lines:
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, names: Mapping[str, str]) -> None:
         self._console = console
-        self._last: dict[str, repository.Progress] = {}
+        self._names = names
+        self._last: dict[str, str] = {}
 
-    def show(self, progress: repository.Progress) -> None:
-        if self._last.get(progress.bid) == progress:
-            return
-        self._last[progress.bid] = progress
-        total = "?" if progress.total is None else progress.total
-        failed = f", {progress.failed} failed" if progress.failed else ""
-        line = f"{progress.bid}  {progress.state}: {progress.completed} of {total} jobs completed{failed}"
-        self._console.print(line, markup=False)
+    def show(self, view: BatchView) -> None:
+        line = f"{view.bid}, {self._names[view.bid]}: {view.status}; {described(view)}"
+        if self._last.get(view.bid) != line:
+            self._last[view.bid] = line
+            self._console.print(line, markup=False)
 
 
 class _Bars:
@@ -40,14 +61,14 @@ class _Bars:
         self._names = names
         self._bars = {bid: progress.add_task(name, total=None) for bid, name in names.items()}
 
-    def show(self, progress: repository.Progress) -> None:
-        ended = progress.completed + progress.failed
-        style = STYLES.get(progress.state, "cyan")
+    def show(self, view: BatchView) -> None:
+        done, total = steps(view)
+        style = STYLES.get(view.status, "cyan")
         self._progress.update(
-            self._bars[progress.bid],
-            total=progress.total,
-            completed=ended,
-            description=f"{self._names[progress.bid]}  [{style}]{progress.state}[/]",
+            self._bars[view.bid],
+            total=total,
+            completed=done,
+            description=f"{self._names[view.bid]}  [{style}]{view.status}[/]  {described(view)}",
         )
 
 
@@ -55,24 +76,29 @@ class _Bars:
 def meter(console: Console, names: Mapping[str, str]) -> Iterator[Meter]:
     """Shows the progress of batches: BID -> what it is called."""
     if not console.is_terminal:
-        yield _Lines(console)
+        yield _Lines(console, names)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as progress:
-        yield _Bars(progress, names)
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console
+    ) as bars:
+        yield _Bars(bars, names)
 
 
-def report(
-    console: Console, name: str, progress: repository.Progress, rows: Iterable[tuple[str, ...]]
-) -> None:
-    state = Text(progress.state, STYLES.get(progress.state, ""))
-    console.print(Text.assemble("\n", (f"{progress.bid}, {name}: ", "bold"), state))
-    if progress.state is BatchState.FAILED and progress.message:
-        console.print(progress.message, markup=False)
+def report(console: Console, name: str, view: BatchView, jobs: Iterable[JobRow]) -> None:
+    console.print(
+        Text.assemble("\n", (f"{view.bid}, {name}: ", "bold"), (view.status, STYLES.get(view.status, "")))
+    )
+    if view.status is BatchState.FAILED and view.message:
+        console.print(view.message, markup=False)
     table = Table.grid(padding=(0, 2))
-    for jid, job_state, ark, title, message in rows:
-        said = message if job_state == "failed" else title
-        table.add_row(jid, Text(job_state, STYLES.get(job_state, "")), ark, Text(said))
+    for job in jobs:
+        table.add_row(
+            f"  {job.jid}",
+            Text(job.state, STYLES.get(job.state, "")),
+            job.ark,
+            Text(", ".join(job.local_id)),
+            Text(job.message if job.state is JobState.FAILED else job.name),
+        )
     console.print(table)
 
 

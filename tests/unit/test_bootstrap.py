@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -62,7 +63,14 @@ def test_what_runs_first_imports_the_standard_library_alone() -> None:
 
 @pytest.mark.parametrize(("arguments", "code"), [((), 0), (("--help",), 0), (("fly",), 2)])
 def test_usage_needs_no_installation(arguments: tuple[str, ...], code: int) -> None:
-    done = subprocess.run(["./dev", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["./dev", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "ARKLINE_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
     assert done.returncode == code
     assert "usage: ./dev COMMAND" in (done.stderr if code else done.stdout)
