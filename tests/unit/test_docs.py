@@ -1,0 +1,146 @@
+"""The pages follow the code: what can be derived is compared, what can be listed is looked for.
+
+`python -m tests.unit.test_docs` writes the table of settings for docs/operations.md.
+"""
+
+import inspect
+import re
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from pydantic import SecretStr
+
+from pipeline import records, states
+from pipeline.settings import Settings
+from pipeline.states import Bucket, JobState
+from zkstate import holds, paths
+
+PROJECT = Path(__file__).parents[2]
+DOCS = PROJECT / "docs"
+PAGES = sorted([*PROJECT.glob("*.md"), *DOCS.rglob("*.md")])
+
+EXAMPLES = {
+    "bid": "bid0000000001",
+    "jid": "jid0000000001",
+    "pp": 5,
+    "state": JobState.DOWNLOADING,
+    "profile_name": "demo",
+    "key": "thesis-4711",
+    "kind": "single-flight",
+    "batch_entry.name": Bucket.PROCESSING,
+    "bucket.name": Bucket.PROCESSING,
+    "exclusive.name": "sweep",
+    "counter.name": "job",
+}
+"""A value for each parameter of a function of zkstate.paths, as the examples in docs/znodes.md have it."""
+
+STORED = (
+    records.Submission,
+    records.BatchStatus,
+    records.StatusReport,
+    records.JobConfiguration,
+    records.Identifiers,
+    records.JobStatus,
+    records.HistoryEntry,
+    holds.Hold,
+)
+"""The records that are kept in znodes."""
+
+
+def settings_table() -> str:
+    """Every setting, its default and what it is for."""
+    rows = ["| variable | default | meaning |", "|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        default = _shown(field.get_default())
+        rows.append(f"| `ARKLINE_{name.upper()}` | {default} | {field.description} |")
+    return "\n".join(rows)
+
+
+def _shown(default: object) -> str:
+    text = "" if default in (None, ()) or isinstance(default, SecretStr) else str(default)
+    return f"`{text}`" if text else ""
+
+
+def example(function: Callable[..., str]) -> str:
+    """The path that a function of zkstate.paths gives for the example's values."""
+    wanted = inspect.signature(function).parameters
+    name = function.__name__
+    return function(*(EXAMPLES.get(f"{name}.{each}", EXAMPLES.get(each)) for each in wanted))
+
+
+def path_functions() -> list[Callable[..., str]]:
+    return [
+        each
+        for each in vars(paths).values()
+        if isinstance(each, types.FunctionType)
+        and each.__module__ == paths.__name__
+        and inspect.signature(each).return_annotation is str
+    ]
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that a page's headings can be linked by, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links(page: Path) -> list[str]:
+    """Where a page links to and which pictures it shows, on this project's own ground."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    found = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|srcset|href)="([^"]+)"', text)
+    return [target for target in found if not re.match(r"[a-z]+:", target)]
+
+
+def test_the_state_diagram_is_that_of_the_tables() -> None:
+    page = DOCS / "states.md"
+
+    assert page.read_text() == states.markdown(), "run: python -m pipeline.states > docs/states.md"
+
+
+def test_every_setting_is_in_the_operations_page_as_its_field_describes_it() -> None:
+    page = (DOCS / "operations.md").read_text()
+
+    assert settings_table() in page, "paste what `python -m tests.unit.test_docs` writes"
+
+
+@pytest.mark.parametrize("function", path_functions(), ids=lambda function: function.__name__)
+def test_every_path_is_in_the_page_about_znodes(function: Callable[..., str]) -> None:
+    assert f"`{example(function)}`" in (DOCS / "znodes.md").read_text()
+
+
+@pytest.mark.parametrize("path", paths.SKELETON)
+def test_what_is_there_before_the_first_batch_is_in_the_page_about_znodes(path: str) -> None:
+    assert f"`{path}`" in (DOCS / "znodes.md").read_text()
+
+
+@pytest.mark.parametrize("record", STORED, ids=lambda record: record.__name__)
+def test_every_field_of_a_stored_record_is_in_the_page_about_znodes(record: type[records.Record]) -> None:
+    page = (DOCS / "znodes.md").read_text()
+
+    assert [name for name in record.model_fields if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
+def test_a_pages_links_lead_somewhere(page: Path) -> None:
+    for target in links(page):
+        path, _, anchor = unquote(target).partition("#")
+        file = page.parent / path if path else page
+        assert file.exists(), f"{page.name} links to {target}"
+        if anchor:
+            assert anchor in anchors(file), f"{page.name} links to {target}"
+
+
+def test_every_decision_is_in_the_list_of_decisions() -> None:
+    decisions = {page.name for page in (DOCS / "decisions").glob("[0-9]*.md")}
+
+    assert decisions == set(
+        re.findall(r"\]\((\d{4}-[^)]+)\)", (DOCS / "decisions" / "README.md").read_text())
+    )
+
+
+if __name__ == "__main__":
+    sys.stdout.write(settings_table() + "\n")
