@@ -1,11 +1,129 @@
 """The depositor's own system, told of each job by HTTP."""
 
-from typing import Protocol
+import json
+import time
+from typing import Any, Protocol
 
+import requests
+
+from pipeline.outcome import system, transient
 from pipeline.profile import Profile
 from pipeline.records import Job
+from pipeline.services.address import AddressRefused, session_for, shown
+from pipeline.services.fetch_answer import PASSING, retry_after
+from pipeline.settings import Settings
+from pipeline.states import JobState
+
+TRIES = 3
+FIRST_PAUSE = 1.0
+"""Seconds before the second try; doubles."""
+LONGEST_PAUSE = 10.0
+"""Seconds to wait here at most; a receiver that asks for more is told again by the job's next try."""
+
+DELIVERY = "Arkline-Delivery"
+"""Header with JID-RETRIES: the same for each repetition, so that a receiver can tell one from news."""
+
+RESOLVER = "https://n2t.net/"
+
+_NAMESPACE = "http://uc3.cdlib.org/ontology/mrt/ingest/job"
 
 
 class Callback(Protocol):
     def tell(self, job: Job, profile: Profile, version: int | None) -> None:
         """POST the job's state to the profile's callback URL; nothing if the profile has none."""
+
+
+class _Passing(Exception):
+    """The receiver did not take it, but may the next time."""
+
+    def __init__(self, reason: str, wait: float | None = None) -> None:
+        super().__init__(reason)
+        self.wait = wait
+
+
+class HttpCallback:
+    def __init__(self, settings: Settings, pause: float = FIRST_PAUSE) -> None:
+        self._settings = settings
+        self._pause = pause
+
+    def tell(self, job: Job, profile: Profile, version: int | None) -> None:
+        if profile.callback_url is None:
+            return
+        url = str(profile.callback_url)
+        body = json.dumps(job_state(job, version), ensure_ascii=False).encode()
+        headers = {"Content-Type": "application/json", DELIVERY: f"{job.jid}-{job.status.retry_count}"}
+        pause = self._pause
+        for tries_left in reversed(range(TRIES)):
+            try:
+                self._post(url, body, headers)
+            except _Passing as fault:
+                wait = pause if fault.wait is None else fault.wait
+                if not tries_left or wait > LONGEST_PAUSE:
+                    raise transient(f"the callback {shown(url)} {fault}", fault.wait) from fault
+            else:
+                return
+            time.sleep(wait)
+            pause *= 2
+
+    def _post(self, url: str, body: bytes, headers: dict[str, str]) -> None:
+        timeouts = (self._settings.connect_timeout, self._settings.callback_timeout)
+        try:
+            with (
+                session_for(self._settings) as session,
+                # user and password of the URL become Basic authentication; the answer's body is not read
+                session.post(url, body, headers=headers, timeout=timeouts, stream=True) as response,
+            ):
+                _judge(url, response)
+        except AddressRefused as error:
+            raise system(
+                f"the callback {shown(url)} is at an address that is not public: "
+                "an operator may allow its network by the setting ARKLINE_ALLOW_NETWORKS"
+            ) from error
+        except requests.exceptions.SSLError as error:
+            raise system(f"the callback {shown(url)} has no certificate that is trusted") from error
+        except requests.Timeout as error:
+            raise _Passing("did not answer in time") from error
+        except requests.ConnectionError as error:
+            raise _Passing("cannot be connected to") from error
+        except requests.RequestException as error:
+            raise system(f"the callback {shown(url)} cannot be told: {type(error).__name__}") from error
+
+
+def _judge(url: str, response: requests.Response) -> None:
+    status = response.status_code
+    if status < 300:
+        return
+    if status >= 500 or status in PASSING:
+        raise _Passing(f"answered {status}", retry_after(response.headers.get("Retry-After")))
+    if status < 400:
+        remedy = "write the URL that it redirects to in the profile"
+    else:
+        remedy = "check the URL in the profile and what its receiver expects"
+    raise system(f"the callback {shown(url)} answered {status}: {remedy}")
+
+
+def job_state(job: Job, version: int | None) -> dict[str, Any]:
+    """The job as Merritt's receivers know it. A job that is being told of is completed, unless it failed."""
+    configuration, status = job.configuration, job.status
+    failed = status.status is JobState.FAILED
+    ark = job.identifiers.primary_id
+    facts = {
+        "jobID": job.jid,
+        "batchID": job.bid,
+        "jobStatus": "FAILED" if failed else "COMPLETED",
+        "jobStatusMessage": status.message if failed else None,
+        "primaryID": ark,
+        "localID": "; ".join(job.identifiers.local_id),
+        "versionID": version,
+        "packageName": configuration.payload_name,
+        "objectCreator": configuration.erc_who,
+        "objectTitle": configuration.erc_what,
+        "objectDate": configuration.erc_when,
+        "note": configuration.note,
+        "submissionDate": configuration.submitted_at.isoformat(),
+        # when the job came into this state: a repetition says the same
+        "completionDate": status.last_modification_date.isoformat(),
+        "persistentURL": f"{RESOLVER}{ark}" if ark else None,
+    }
+    told = {f"job:{name}": value for name, value in facts.items() if value not in (None, "")}
+    return {"job:jobState": {"xmlns:job": _NAMESPACE, **told}}

@@ -1,0 +1,171 @@
+import base64
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pipeline.outcome import StepFailed
+from pipeline.profile import Profile
+from pipeline.services.callback import HttpCallback, job_state
+from pipeline.settings import Settings
+from pipeline.states import FailureKind, JobState
+from tests.receiver import Receiver, receiving
+from tests.records import a_job
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as receiver:
+        yield receiver
+
+
+def a_callback(**settings: Any) -> HttpCallback:
+    return HttpCallback(Settings(**{"allow_networks": "127.0.0.0/8", **settings}), pause=0.01)
+
+
+def a_profile(url: str | None) -> Profile:
+    return Profile(
+        name="demo", owner="ark:/99999/j2000000", collections=("ark:/99999/m5000000",), callback_url=url
+    )
+
+
+def test_the_state_of_a_completed_job_is_told(receiver: Receiver) -> None:
+    job = a_job(
+        1,
+        JobState.NOTIFY,
+        local_id=("loc-1", "loc-2"),
+        erc_who="Tracy Seneca",
+        erc_what="Größe",
+        erc_when="2009",
+        message="version 2 was recorded",
+    )
+    a_callback().tell(job, a_profile(receiver.url()), 2)
+
+    (told,) = receiver.told
+    assert (told.path, told.headers["Content-Type"]) == ("/callback", "application/json")
+    assert told.body == {
+        "job:jobState": {
+            "xmlns:job": "http://uc3.cdlib.org/ontology/mrt/ingest/job",
+            "job:jobID": "jid0000000001",
+            "job:batchID": "bid0000000001",
+            "job:jobStatus": "COMPLETED",
+            "job:primaryID": "ark:/99999/fk41",
+            "job:localID": "loc-1; loc-2",
+            "job:versionID": 2,
+            "job:packageName": "1.checkm",
+            "job:objectCreator": "Tracy Seneca",
+            "job:objectTitle": "Größe",
+            "job:objectDate": "2009",
+            "job:submissionDate": "2026-09-01T12:00:00+00:00",
+            "job:completionDate": "2026-09-01T12:00:00+00:00",
+            "job:persistentURL": "https://n2t.net/ark:/99999/fk41",
+        }
+    }
+
+
+def test_a_failed_job_is_told_with_its_message() -> None:
+    state = job_state(a_job(1, JobState.FAILED, message="a.jpg: 404", primary_id=None), None)["job:jobState"]
+
+    assert (state["job:jobStatus"], state["job:jobStatusMessage"]) == ("FAILED", "a.jpg: 404")
+    assert not {"job:primaryID", "job:versionID", "job:persistentURL"} & state.keys()
+
+
+def test_a_profile_without_a_callback_tells_nobody() -> None:
+    a_callback().tell(a_job(), a_profile(None), 1)
+
+
+def test_user_and_password_of_the_url_become_basic_authentication(receiver: Receiver) -> None:
+    a_callback().tell(a_job(), a_profile(receiver.url(login="ann:s%40cret@")), 1)
+
+    (told,) = receiver.told
+    assert told.headers["Authorization"] == "Basic " + base64.b64encode(b"ann:s@cret").decode()
+    assert "ann" not in told.headers["Host"]
+
+
+def test_each_repetition_has_the_same_delivery_and_a_resumed_job_a_new_one(receiver: Receiver) -> None:
+    receiver.answers += [(503, {}), (200, {})]
+    a_callback().tell(a_job(), a_profile(receiver.url()), 1)
+    a_callback().tell(a_job(retry_count=1), a_profile(receiver.url()), 1)
+
+    assert [told.headers["Arkline-Delivery"] for told in receiver.told] == [
+        "jid0000000001-0",
+        "jid0000000001-0",
+        "jid0000000001-1",
+    ]
+
+
+@pytest.mark.parametrize("status", [500, 503, 429, 408])
+def test_a_fault_that_may_pass_is_tried_again(receiver: Receiver, status: int) -> None:
+    receiver.answers += [(status, {}), (status, {})]
+    a_callback().tell(a_job(), a_profile(receiver.url()), 1)
+
+    assert len(receiver.told) == 3
+
+
+def test_a_fault_that_does_not_pass_is_transient_and_shows_no_secret(receiver: Receiver) -> None:
+    receiver.answers += [(503, {})] * 3
+    url = receiver.url("/callback?token=secret", login="ann:secret@")
+
+    with pytest.raises(
+        StepFailed, match=f"http://127.0.0.1:{receiver.port}/callback.* answered 503"
+    ) as failure:
+        a_callback().tell(a_job(), a_profile(url), 1)
+    assert failure.value.kind is FailureKind.TRANSIENT
+    assert "secret" not in failure.value.message
+    assert "ann" not in failure.value.message
+
+
+def test_a_short_wait_that_the_receiver_asks_for_is_kept(receiver: Receiver) -> None:
+    receiver.answers += [(429, {"Retry-After": "0"})]
+    a_callback().tell(a_job(), a_profile(receiver.url()), 1)
+
+    assert len(receiver.told) == 2
+
+
+def test_a_long_wait_that_the_receiver_asks_for_is_handed_on(receiver: Receiver) -> None:
+    receiver.answers += [(429, {"Retry-After": "120"})]
+
+    with pytest.raises(StepFailed, match="answered 429") as failure:
+        a_callback().tell(a_job(), a_profile(receiver.url()), 1)
+    assert (failure.value.kind, failure.value.retry_after) == (FailureKind.TRANSIENT, 120)
+    assert len(receiver.told) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "remedy"), [(404, "check the URL in the profile"), (302, "that it redirects to")]
+)
+def test_a_refusal_needs_an_operator(receiver: Receiver, status: int, remedy: str) -> None:
+    receiver.answers += [(status, {"Location": receiver.url("/elsewhere")})]
+
+    with pytest.raises(StepFailed, match=f"/callback answered {status}: .*{remedy}") as failure:
+        a_callback().tell(a_job(), a_profile(receiver.url(login="ann:secret@")), 1)
+    assert failure.value.kind is FailureKind.SYSTEM
+    assert "secret" not in failure.value.message
+    assert len(receiver.told) == 1
+
+
+def test_a_receiver_that_is_not_there_is_a_passing_fault() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+
+    with pytest.raises(StepFailed, match=f"127.0.0.1:{port}/c cannot be connected to") as failure:
+        a_callback().tell(a_job(), a_profile(f"http://ann:secret@127.0.0.1:{port}/c"), 1)
+    assert failure.value.kind is FailureKind.TRANSIENT
+    assert "secret" not in failure.value.message
+
+
+def test_a_receiver_that_does_not_answer_is_given_up(receiver: Receiver) -> None:
+    receiver.hold = threading.Event()
+
+    with pytest.raises(StepFailed, match="did not answer in time") as failure:
+        a_callback(callback_timeout=0.1).tell(a_job(), a_profile(receiver.url()), 1)
+    assert failure.value.kind is FailureKind.TRANSIENT
+
+
+def test_a_receiver_on_a_private_network_is_not_told_unless_that_is_allowed(receiver: Receiver) -> None:
+    with pytest.raises(StepFailed, match="not public: .*ARKLINE_ALLOW_NETWORKS") as failure:
+        a_callback(allow_networks="").tell(a_job(), a_profile(receiver.url()), 1)
+    assert failure.value.kind is FailureKind.SYSTEM
+    assert receiver.told == []
