@@ -92,9 +92,3 @@ class InventoryObject:
     created: datetime
     modified: datetime
     versions: tuple[InventoryVersion, ...]
-
-    def reserve_local_ids(self, owner: str, ark: str, local_id: Sequence[str]) -> None:
-        """Let these local ids of the owner name `ark` from now on; again changes nothing.
-
-        All or none; StepFailed(content) if one of them names another ARK already.
-        """
