@@ -165,7 +165,7 @@ def test_a_receiver_that_does_not_answer_is_given_up(receiver: Receiver) -> None
 
 
 def test_a_receiver_on_a_private_network_is_not_told_unless_that_is_allowed(receiver: Receiver) -> None:
-    with pytest.raises(StepFailed, match="not public: .*ARKLINE_ALLOW_NETWORKS") as failure:
+    with pytest.raises(StepFailed, match=r"not public: .*ARKLINE_ALLOW_NETWORKS") as failure:
         a_callback(allow_networks="").tell(a_job(), a_profile(receiver.url()), 1)
     assert failure.value.kind is FailureKind.SYSTEM
     assert receiver.told == []
