@@ -6,13 +6,13 @@ from typing import Any
 
 import structlog
 from celery.exceptions import Ignore
-from pipeline.split import plan
 
 from pipeline import report as reports
+from pipeline.errors import UsageRefused
 from pipeline.outcome import AttemptOver, StepFailed, system
-from pipeline.profile import UnknownProfile
-from pipeline.records import Batch, Job, StatusReport, Ticket
-from pipeline.states import BatchState, Bucket, Event, FailureKind, JobState
+from pipeline.records import Batch, Job, Ticket
+from pipeline.split import plan
+from pipeline.states import BatchState, Bucket, Event, FailureKind
 from tasks import ending
 from tasks.app import app
 from tasks.dispatch import dispatch_moved
@@ -78,7 +78,7 @@ def split(session: Session, latch: Latch, batch: Batch) -> Batch | None:
     kit = PROCESS.kit()
     try:
         batch = _create(session, latch, batch)
-    except (StepFailed, UnknownProfile) as error:
+    except (StepFailed, UsageRefused) as error:
         failure = error if isinstance(error, StepFailed) else system(str(error))
         batch = batches.load(session, batch.bid)
         if _again(session, batch, failure):
@@ -120,27 +120,25 @@ def _confirm(batch: Batch) -> None:
 def report(session: Session, latch: Latch, batch: Batch) -> Batch | None:
     """Tell the depositor how every job ended; on an update, only what changed since the last time."""
     kit = PROCESS.kit()
-    found = _jobs(session, batch.bid)
-    completed = tuple(j.jid for j in found if j.status.status is JobState.COMPLETED)
-    rest = tuple(j.jid for j in found if j.status.status is not JobState.COMPLETED)
-    unsplit = batch.status.kind is not None and batch.status.total == batch.status.created == 0
-    whole = bool(completed) and not rest and batch.status.kind is None and not unsplit
-    deleted = tuple(batches.jobs_in(session, batch.bid, Bucket.DELETED))
+    members = _jobs(session, batch.bid)
+    deleted = {jid: "" for jid in batches.jobs_in(session, batch.bid, Bucket.DELETED)}
+    whole = reports.compose_report(batch, members, deleted)
     since = batch.report if batch.status.status is BatchState.UPDATE_REPORTING else None
-    message = batch.status.message
+    message = whole.message
     try:
-        letter = reports.report_letter(batch, found, deleted, since, kit)
+        profile = kit.profiles.get(batch.submission.profile_name)
+        letter = reports.report_letter(batch, members, deleted, since, profile, kit.settings.mail_from)
         latch.alive()
         if letter is not None:
             kit.mailer.send(letter)
-    except StepFailed as failure:
+    except (StepFailed, UsageRefused) as error:
+        failure = error if isinstance(error, StepFailed) else system(str(error))
         if _again(session, batch, failure):
             return None
         message = f"the report could not be mailed: {failure.message}"
         log().error("report not mailed", message=failure.message)
-    told = StatusReport(failed_jobs=rest, successful_jobs=completed)
-    event = Event.SUCCEED if whole else Event.FAIL
-    return batches.move(session, batch, event, message=message, report=told)
+    event = Event.SUCCEED if whole.status is BatchState.COMPLETED else Event.FAIL
+    return batches.move(session, batch, event, message=message, report=reports.told_by(whole))
 
 
 def _jobs(session: Session, bid: str) -> list[Job]:

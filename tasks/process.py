@@ -22,7 +22,7 @@ class Process:
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._session: Session | None = None
-        self._kit: "Kit | None" = None
+        self._kit: Kit | None = None
         self._pid = 0
 
     def session(self) -> Session:

@@ -1,9 +1,8 @@
 """Completed batches leave ZooKeeper after their time, with all that is known of them kept in the archive."""
 
 from pipeline.inventory.archive import archive_batch
-from pipeline.services.kit import Kit
-
 from pipeline.records import Batch
+from pipeline.services.kit import Kit
 from pipeline.states import BatchState, Event
 from tasks.logs import log
 from zkstate import batches, deletion, jobs, paths
