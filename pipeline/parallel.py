@@ -1,0 +1,53 @@
+"""The same work on many things, a few at a time, stopped as one."""
+
+import threading
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import islice
+from typing import TypeVar
+
+from pipeline.outcome import AttemptOver
+
+GLANCE = 0.2
+"""Seconds between two looks at whether the attempt is over, while nothing ends."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def in_parallel(
+    work: Callable[[T, Callable[[], None]], R],
+    things: Iterable[T],
+    threads: int,
+    alive: Callable[[], None],
+) -> Generator[tuple[T, Future[R]], None, None]:
+    """Each thing with its outcome, in the order in which they end.
+
+    `work` gets the thing and an `alive` that also raises once the caller has left the loop, so that the
+    rest stops at its next piece. Leaving the loop waits for them: no thread outlives its step. Few more
+    things are handed out than there are threads, however many there are.
+    """
+    left = threading.Event()
+
+    def still_wanted() -> None:
+        if left.is_set():
+            raise AttemptOver("the step has ended")
+        alive()
+
+    with ThreadPoolExecutor(threads) as pool:
+        waiting = iter(things)
+        running: dict[Future[R], T] = {}
+        try:
+            while True:
+                for thing in islice(waiting, 2 * threads - len(running)):
+                    running[pool.submit(work, thing, still_wanted)] = thing
+                if not running:
+                    return
+                alive()
+                ended, _ = wait(running, timeout=GLANCE, return_when=FIRST_COMPLETED)
+                for future in ended:
+                    yield running.pop(future), future
+        finally:
+            left.set()
+            for future in running:
+                future.cancel()

@@ -1,0 +1,189 @@
+"""Downloading: the job's files arrive in `producer/`, whole and checked, and `landing.json` lists them.
+
+A file appears in `producer/` only after its digest was checked, and `landing.json` is written last. So a
+worker that takes over after a crash anywhere in between finds whole files, keeps those that still have
+their digest, and fetches the others.
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from pipeline import earlier
+from pipeline.container import Limits, unpack
+from pipeline.landing import LandedFile, Workspace
+from pipeline.outcome import Done, StepFailed, Wait, content
+from pipeline.parallel import in_parallel
+from pipeline.records import Job, PayloadType
+from pipeline.services import Services
+from pipeline.services.fetch import Download
+from pipeline.settings import Settings
+from pipeline.states import FailureKind
+from pipeline.wanted import Wanted, wanted
+from pipeline.working_space import full_is_transient, in_units
+
+FAILURES_TOLD = 20
+"""Files that cannot be had after which no others are tried: enough for the depositor to see a pattern."""
+
+MESSAGE = 1800
+"""Characters of a message that are kept, less some for its beginning."""
+
+ARCHIVE = "container"
+"""The container's name in the attempt's folder; its own name may be anything."""
+
+
+def work(job: Job, services: Services) -> Done | Wait:
+    workspace = Workspace.of(job)
+    files = wanted(job)
+    with full_is_transient("downloading"):
+        if job.configuration.payload_type is PayloadType.CONTAINER:
+            landed = _container(files[0], workspace, services)
+        else:
+            landed = _files(files, workspace, services, in_manifest=_is_manifest(job))
+        services.alive()
+        workspace.write_landing(landed)
+        _make_durable(workspace.landing)
+    earlier.remove_attempts(workspace)
+    size = sum(file.size for file in landed)
+    bare = sum(file.digest is None for file in files)
+    return Done(
+        space_needed=size,
+        message=f"{_count(len(landed))}, {in_units(size)}"
+        + (f"; no digest was declared for {bare:,} of {_count(len(files))}" if bare else ""),
+    )
+
+
+def _is_manifest(job: Job) -> bool:
+    return job.configuration.payload_type is PayloadType.OBJECT_MANIFEST
+
+
+def _count(files: int) -> str:
+    return f"{files:,} file{'s'[: files != 1]}"
+
+
+def _make_durable(path: Path) -> None:
+    """Have `path` and its entry in its folder on the disk before the record says that they are.
+
+    A journaling file system keeps the order of renames: those of the files before it are durable, too.
+    """
+    for each in (path, path.parent):
+        descriptor = os.open(each, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _files(
+    files: tuple[Wanted, ...], workspace: Workspace, services: Services, *, in_manifest: bool
+) -> tuple[LandedFile, ...]:
+    noted = earlier.notes(workspace)
+
+    def land(file: Wanted, alive: Callable[[], None]) -> LandedFile:
+        return _land(file, workspace, services, noted, alive)
+
+    landed: dict[int, LandedFile] = {}
+    failures: dict[int, str] = {}
+    outcomes = in_parallel(land, files, services.settings.download_threads, services.alive)
+    with closing(outcomes):
+        for file, future in outcomes:
+            try:
+                landed[file.line] = future.result()
+            except StepFailed as failure:
+                if failure.kind is not FailureKind.CONTENT and not failures:
+                    raise
+                if failure.kind is FailureKind.CONTENT:
+                    # The others go on: the depositor is told of all at once, and what arrives is kept.
+                    failures[file.line] = failure.message
+                if failure.kind is not FailureKind.CONTENT or len(failures) >= FAILURES_TOLD:
+                    break
+            else:
+                earlier.note(workspace, landed[file.line])
+    if failures:
+        raise content(_told(failures, len(files), in_manifest=in_manifest))
+    result = tuple(landed[file.line] for file in files)
+    services.alive()
+    earlier.remove_strays(workspace, result)
+    return result
+
+
+def _land(
+    file: Wanted,
+    workspace: Workspace,
+    services: Services,
+    noted: earlier.Notes,
+    alive: Callable[[], None],
+) -> LandedFile:
+    """The file in `producer/`: as an earlier attempt left it, or fetched."""
+    target = workspace.producer / file.name
+    kept = earlier.reusable(target, file, noted.get(file.name, []), alive)
+    if kept is not None:
+        return kept
+    part = f"parts/{file.line}"
+    earlier.adopt_part(workspace, part, file, alive)
+    wanted_file = Download(file.url, target, workspace.attempt / part, file.digest, file.size)
+    arrived = services.fetcher.download(wanted_file, alive)
+    return LandedFile(path=file.name, size=arrived.size, sha512=arrived.sha512, url=file.url)
+
+
+def _container(file: Wanted, workspace: Workspace, services: Services) -> tuple[LandedFile, ...]:
+    """The container's files in `producer/`, which is replaced as a whole: it is never half of each."""
+    landed = earlier.landing(workspace, services.alive)
+    if landed is not None:
+        return landed
+    archive = workspace.attempt / ARCHIVE
+    _fetch_container(file, workspace, services)
+    unpacked = workspace.attempt / "unpacked"
+    shutil.rmtree(unpacked, ignore_errors=True)
+    files = unpack(archive, file.name, unpacked, _limits(services.settings), services.alive)
+    for each in files:
+        services.alive()
+        _make_durable(unpacked / each.path)
+    services.alive()
+    if workspace.producer.exists():
+        shutil.rmtree(workspace.attempt / "replaced", ignore_errors=True)
+        workspace.producer.rename(workspace.attempt / "replaced")
+    unpacked.rename(workspace.producer)
+    return tuple(
+        LandedFile(path=each.path, size=each.size, sha512=each.sha512, url=file.url) for each in files
+    )
+
+
+def _fetch_container(file: Wanted, workspace: Workspace, services: Services) -> None:
+    """The container in the attempt's folder, from an earlier attempt or from its source."""
+    archive = workspace.attempt / ARCHIVE
+    earlier.adopt_whole(workspace, ARCHIVE)
+    noted = earlier.notes(workspace).get(file.name, [])
+    if earlier.reusable(archive, file, noted, services.alive) is not None:
+        return
+    archive.unlink(missing_ok=True)
+    part = f"parts/{file.line}"
+    earlier.adopt_part(workspace, part, file, services.alive)
+    arrived = services.fetcher.download(
+        Download(file.url, archive, workspace.attempt / part, file.digest, file.size), services.alive
+    )
+    earlier.note(
+        workspace, LandedFile(path=file.name, size=arrived.size, sha512=arrived.sha512, url=file.url)
+    )
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(settings.container_entries, settings.container_bytes, settings.container_ratio)
+
+
+def _told(failures: dict[int, str], files: int, *, in_manifest: bool) -> str:
+    """Every failure in the order of the manifest, as far as a message can hold them."""
+    lines = [
+        f"line {line}: {message}" if in_manifest else message for line, message in sorted(failures.items())
+    ]
+    if len(lines) == 1:
+        return lines[0]
+    at_least = "at least " if len(lines) >= FAILURES_TOLD else ""
+    told = f"{at_least}{len(lines)} of {files:,} files cannot be had"
+    for count, line in enumerate(lines):
+        if len(told) + len(line) > MESSAGE:
+            return f"{told}; and {len(lines) - count} more"
+        told += f"{';' if count else ':'} {line}"
+    return told

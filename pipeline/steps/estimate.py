@@ -1,0 +1,87 @@
+"""Estimating: how much working storage the job will need, as far as anybody can tell; it never fails.
+
+Rule for the queue: a job of unknown size and a very large one let others go first, by PENALTY. Both are
+added to the priority with which the job came to this state. That is stored only by the move out of the
+state, to which no event leads back, so doing the step again after a crash adds nothing twice.
+"""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from pipeline.outcome import Done, StepFailed, Wait
+from pipeline.parallel import in_parallel
+from pipeline.records import Job, PayloadType
+from pipeline.services import Services
+from pipeline.wanted import Wanted, wanted
+from pipeline.working_space import in_units
+
+PENALTY = 10
+"""Added to the priority (00 goes first), as Merritt does for unsized jobs."""
+
+LAST = 99
+"""The largest priority that has two digits, as queue entries are sorted as text."""
+
+LARGE = 10 << 30
+"""Bytes from which a job lets others go first: it keeps a worker and the storage for long."""
+
+CONTAINER_FACTOR = 2
+"""A container counts for itself and for what is unpacked of it, taken to be as large: what is deposited most
+(images, PDF, sound, film) hardly packs. Downloading replaces the estimate by what there really is."""
+
+PATIENCE = 300.0
+"""Seconds spent on asking for sizes; what is not known by then stays unknown."""
+
+
+def work(job: Job, services: Services) -> Done | Wait:
+    try:
+        files = wanted(job)
+    except StepFailed as failure:
+        # Downloading reads the same and can fail; here, not knowing is the answer.
+        return Done(space_needed=0, priority=_later(job, 0, 0), message=f"size unknown: {failure.message}")
+    sizes = _sizes(files, services)
+    known = [size for size in sizes if size is not None]
+    needed = sum(known)
+    if job.configuration.payload_type is PayloadType.CONTAINER:
+        needed *= CONTAINER_FACTOR
+    return Done(
+        space_needed=needed,
+        priority=_later(job, needed, len(known)),
+        message=_told(needed, len(known), len(sizes)),
+    )
+
+
+def _later(job: Job, needed: int, known: int) -> int | None:
+    """The job's new priority, if it changes."""
+    if known and needed <= LARGE:
+        return None
+    return min(LAST, job.priority + PENALTY)
+
+
+def _told(needed: int, known: int, files: int) -> str:
+    unknown = files - known
+    if not known:
+        return "size unknown: the source does not tell it"
+    if unknown:
+        return f"about {in_units(needed)}; the size of {unknown:,} of {files:,} files is unknown"
+    return f"about {in_units(needed)}"
+
+
+def _sizes(files: tuple[Wanted, ...], services: Services) -> list[int | None]:
+    """The declared size of each file, or what its source says."""
+    deadline = time.monotonic() + PATIENCE
+
+    def ask(file: Wanted, alive: Callable[[], None]) -> int | None:
+        alive()
+        return services.fetcher.size(file.url) if time.monotonic() < deadline else None
+
+    outcomes: list[tuple[Wanted, Future[int | None]]] = list(
+        in_parallel(
+            ask,
+            (file for file in files if file.size is None),
+            services.settings.download_threads,
+            services.alive,
+        )
+    )
+    asked = [future.result() for _, future in outcomes]
+    return [*(file.size for file in files if file.size is not None), *asked]

@@ -1,0 +1,49 @@
+"""Pending: the job is taken up, unless its collection is on hold or its payload cannot be used.
+
+What fails here needs a new submission, so only what reading the payload itself shows is refused here.
+"""
+
+from pipeline.landing import Workspace
+from pipeline.outcome import Done, StepFailed, Wait
+from pipeline.records import Job, PayloadType
+from pipeline.services import Services
+from pipeline.services.address import check_url
+from pipeline.states import Event
+from pipeline.wanted import payload, read_manifest
+from pipeline.working_space import full_is_transient
+
+
+def work(job: Job, services: Services) -> Done | Wait:
+    configuration = job.configuration
+    if services.ledger.collection_held(configuration.profile_name):
+        return Done(
+            event=Event.HOLD,
+            message=f"collection {configuration.profile_name} is on hold; once the hold is lifted, "
+            "an operator releases the job",
+        )
+    check_url(configuration.payload_url)
+    if configuration.payload_type is not PayloadType.OBJECT_MANIFEST:
+        payload(configuration)
+        return Done(event=Event.ACQUIRE)
+    files = _keep_manifest(job, services)
+    return Done(event=Event.ACQUIRE, message=f"the manifest lists {files:,} file{'s'[: files != 1]}")
+
+
+def _keep_manifest(job: Job, services: Services) -> int:
+    """Put the manifest into the working directory, checked; the number of its files.
+
+    One that an earlier attempt left is used only if it has the declared digest. Without one, nothing tells
+    whether the source still gives the same: it is read again, which costs one small request.
+    """
+    workspace = Workspace.of(job)
+    if job.configuration.digest is not None:
+        try:
+            return len(read_manifest(workspace.manifest.read_bytes(), job.configuration).rows)
+        except (FileNotFoundError, StepFailed):
+            pass  # not there, or not the declared one: what the source gives decides
+    data = services.fetcher.read(job.configuration.payload_url, services.settings.manifest_limit)
+    manifest = read_manifest(data, job.configuration)
+    services.alive()
+    with full_is_transient("keeping the manifest"):
+        workspace.publish(workspace.manifest, data)
+    return len(manifest.rows)

@@ -1,0 +1,21 @@
+"""Provisioning: the job goes on once working storage has room for it, and takes that room with it.
+
+The bytes are reserved in the transaction that lets the job through, on condition that nobody reserved any
+since they were counted. What does not fit waits here and keeps no smaller job from passing.
+"""
+
+from pipeline.outcome import Done, Reservation, Wait
+from pipeline.records import Job
+from pipeline.services import Services
+from pipeline.working_space import in_units, refusal
+
+
+def work(job: Job, services: Services) -> Done | Wait:
+    promised = services.ledger.promised()
+    reason = refusal(job.space_needed, promised.bytes, services.settings)
+    if reason is not None:
+        return Wait(reason)
+    return Done(
+        reservation=Reservation(bytes=job.space_needed, seen=promised),
+        message=f"{in_units(job.space_needed)} of working storage reserved" if job.space_needed else "",
+    )
