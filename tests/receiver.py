@@ -1,19 +1,17 @@
 """A depositor's system on loopback: keeps what it is told, and answers as it was asked to."""
 
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 
 @dataclass(frozen=True)
 class Told:
     path: str
     headers: dict[str, str]
-    body: Any
+    raw: bytes
 
 
 @dataclass
@@ -38,7 +36,7 @@ def receiving() -> Iterator[Receiver]:
             """Say nothing: the test's own output matters."""
 
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = self.rfile.read(int(self.headers["Content-Length"]))
             receiver.told.append(Told(self.path, dict(self.headers.items()), body))
             if receiver.hold is not None:
                 receiver.hold.wait(10)

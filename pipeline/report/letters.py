@@ -83,7 +83,12 @@ def report_letter(
     profile: Profile,
     sender: str,
 ) -> EmailMessage | None:
-    """The next mail of a batch; None if it is an update and nothing changed since the last."""
+    """The next mail of a batch; None if nothing changed since the last, or its collection wants no mail.
+
+    `deleted`: as in `compose_report`. `since`: set for an update, what the depositor was last told.
+    """
+    if not profile.sends_report:
+        return None
     number = batch.status.reports + 1
     report = compose_report(batch, jobs, deleted, number=number, at=batch.status.last_modified)
     if since is not None:

@@ -1,18 +1,17 @@
 """The depositor's own system, told of each job by HTTP."""
 
-import json
 import time
-from typing import Any, Protocol
+from typing import Protocol
 
 import requests
 
+from pipeline.job_state import facts_of, render, wanted_form
 from pipeline.outcome import system, transient
 from pipeline.profile import Profile
 from pipeline.records import Job
 from pipeline.services.address import AddressRefused, session_for, shown
 from pipeline.services.fetch_answer import PASSING, retry_after
 from pipeline.settings import Settings
-from pipeline.states import JobState
 
 TRIES = 3
 FIRST_PAUSE = 1.0
@@ -22,10 +21,6 @@ LONGEST_PAUSE = 10.0
 
 DELIVERY = "Arkline-Delivery"
 """Header with JID-RETRIES: the same for each repetition, so that a receiver can tell one from news."""
-
-RESOLVER = "https://n2t.net/"
-
-_NAMESPACE = "http://uc3.cdlib.org/ontology/mrt/ingest/job"
 
 
 class Callback(Protocol):
@@ -50,12 +45,12 @@ class HttpCallback:
         if profile.callback_url is None:
             return
         url = str(profile.callback_url)
-        body = json.dumps(job_state(job, version), ensure_ascii=False).encode()
-        headers = {"Content-Type": "application/json", DELIVERY: f"{job.jid}-{job.status.retry_count}"}
+        told = render(facts_of(job, version), wanted_form(job, profile))
+        headers = {"Content-Type": told.media_type, DELIVERY: f"{job.jid}-{job.status.retry_count}"}
         pause = self._pause
         for tries_left in reversed(range(TRIES)):
             try:
-                self._post(url, body, headers)
+                self._post(url, told.body, headers)
             except _Passing as fault:
                 wait = pause if fault.wait is None else fault.wait
                 if not tries_left or wait > LONGEST_PAUSE:
@@ -100,30 +95,3 @@ def _judge(url: str, response: requests.Response) -> None:
     else:
         remedy = "check the URL in the profile and what its receiver expects"
     raise system(f"the callback {shown(url)} answered {status}: {remedy}")
-
-
-def job_state(job: Job, version: int | None) -> dict[str, Any]:
-    """The job as Merritt's receivers know it. A job that is being told of is completed, unless it failed."""
-    configuration, status = job.configuration, job.status
-    failed = status.status is JobState.FAILED
-    ark = job.identifiers.primary_id
-    facts = {
-        "jobID": job.jid,
-        "batchID": job.bid,
-        "jobStatus": "FAILED" if failed else "COMPLETED",
-        "jobStatusMessage": status.message if failed else None,
-        "primaryID": ark,
-        "localID": "; ".join(job.identifiers.local_id),
-        "versionID": version,
-        "packageName": configuration.payload_name,
-        "objectCreator": configuration.erc_who,
-        "objectTitle": configuration.erc_what,
-        "objectDate": configuration.erc_when,
-        "note": configuration.note,
-        "submissionDate": configuration.submitted_at.isoformat(),
-        # when the job came into this state: a repetition says the same
-        "completionDate": status.last_modification_date.isoformat(),
-        "persistentURL": f"{RESOLVER}{ark}" if ark else None,
-    }
-    told = {f"job:{name}": value for name, value in facts.items() if value not in (None, "")}
-    return {"job:jobState": {"xmlns:job": _NAMESPACE, **told}}

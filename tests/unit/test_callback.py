@@ -1,14 +1,18 @@
 import base64
+import json
 import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
+from xml.etree.ElementTree import fromstring
 
 import pytest
 
+from pipeline.job_state import NAMESPACE, facts_of
 from pipeline.outcome import StepFailed
 from pipeline.profile import Profile
-from pipeline.services.callback import HttpCallback, job_state
+from pipeline.records import ResponseType
+from pipeline.services.callback import HttpCallback
 from pipeline.settings import Settings
 from pipeline.states import FailureKind, JobState
 from tests.receiver import Receiver, receiving
@@ -25,9 +29,13 @@ def a_callback(**settings: Any) -> HttpCallback:
     return HttpCallback(Settings(**{"allow_networks": "127.0.0.0/8", **settings}), pause=0.01)
 
 
-def a_profile(url: str | None) -> Profile:
+def a_profile(url: str | None, **more: Any) -> Profile:
     return Profile(
-        name="demo", owner="ark:/99999/j2000000", collections=("ark:/99999/m5000000",), callback_url=url
+        name="demo",
+        owner="ark:/99999/j2000000",
+        collections=("ark:/99999/m5000000",),
+        callback_url=url,
+        **more,
     )
 
 
@@ -45,7 +53,7 @@ def test_the_state_of_a_completed_job_is_told(receiver: Receiver) -> None:
 
     (told,) = receiver.told
     assert (told.path, told.headers["Content-Type"]) == ("/callback", "application/json")
-    assert told.body == {
+    assert json.loads(told.raw) == {
         "job:jobState": {
             "xmlns:job": "http://uc3.cdlib.org/ontology/mrt/ingest/job",
             "job:jobID": "jid0000000001",
@@ -66,10 +74,38 @@ def test_the_state_of_a_completed_job_is_told(receiver: Receiver) -> None:
 
 
 def test_a_failed_job_is_told_with_its_message() -> None:
-    state = job_state(a_job(1, JobState.FAILED, message="a.jpg: 404", primary_id=None), None)["job:jobState"]
+    facts = facts_of(a_job(1, JobState.FAILED, message="a.jpg: 404", primary_id=None), None)
 
-    assert (state["job:jobStatus"], state["job:jobStatusMessage"]) == ("FAILED", "a.jpg: 404")
-    assert not {"job:primaryID", "job:versionID", "job:persistentURL"} & state.keys()
+    assert (facts["jobStatus"], facts["jobStatusMessage"]) == ("FAILED", "a.jpg: 404")
+    assert not {"primaryID", "versionID", "persistentURL"} & facts.keys()
+
+
+def test_a_submission_that_asks_for_xml_is_told_in_xml(receiver: Receiver) -> None:
+    job = a_job(1, JobState.NOTIFY, response_type=ResponseType.XML, erc_what="Größe & <Gewicht>\x1b")
+    a_callback().tell(job, a_profile(receiver.url()), 1)
+
+    (told,) = receiver.told
+    assert told.headers["Content-Type"] == "application/xml"
+    root = fromstring(told.raw)
+    assert root.tag == f"{{{NAMESPACE}}}jobState"
+    assert root.findtext(f"{{{NAMESPACE}}}objectTitle") == "Größe & <Gewicht>\ufffd"
+
+
+def test_a_collection_that_asks_for_turtle_is_told_in_turtle(receiver: Receiver) -> None:
+    profile = a_profile(receiver.url(), notification_format="turtle")
+    a_callback().tell(a_job(1, JobState.NOTIFY, erc_what='"q"\n\\ 🗻'), profile, 1)
+
+    (told,) = receiver.told
+    assert told.headers["Content-Type"] == "text/turtle"
+    lines = told.raw.decode().splitlines()
+    assert lines[:4] == [
+        f"@prefix job: <{NAMESPACE}#> .",
+        "",
+        "[] a job:jobState ;",
+        '    job:jobID "jid0000000001" ;',
+    ]
+    assert "    job:versionID 1 ;" in lines
+    assert '    job:objectTitle "\\"q\\"\\n\\\\ 🗻" ;' in lines
 
 
 def test_a_profile_without_a_callback_tells_nobody() -> None:

@@ -7,7 +7,7 @@ from email.message import EmailMessage
 import pytest
 
 from pipeline.outcome import StepFailed
-from pipeline.profile import Profile
+from pipeline.profile import Profile, Suppression
 from pipeline.records import StatusReport, SubmissionType
 from pipeline.report import (
     as_json,
@@ -230,6 +230,12 @@ def test_the_letter_of_an_update_without_any_change_is_none() -> None:
 
     assert report_letter(a_batch(), jobs, {}, told, a_profile("ann@example.org"), SENDER) is None
     assert report_letter(a_batch(), jobs, {}, None, a_profile("ann@example.org"), SENDER) is not None
+
+
+def test_a_collection_that_wants_no_mail_gets_no_letter() -> None:
+    profile = a_profile("ann@example.org").model_copy(update={"notification_suppression": Suppression.FULL})
+
+    assert report_letter(a_batch(), [a_job(1)], {}, None, profile, SENDER) is None
 
 
 def test_the_subject_tells_the_outcome() -> None:

@@ -1,0 +1,31 @@
+"""Notify: the depositor's own system is told that the job is complete, if the profile names one."""
+
+from pipeline.landing import Workspace, read_stored
+from pipeline.outcome import Done, system
+from pipeline.profile import ProfileError
+from pipeline.records import Job
+from pipeline.services import Services
+
+
+def work(job: Job, services: Services) -> Done:
+    try:
+        profile = services.profiles.get(job.configuration.profile_name)
+    except ProfileError as error:
+        raise system(str(error)) from error
+    if profile.callback_url is None:
+        return Done(message="no callback in the profile")
+    number = _version_number(job, services)
+    services.alive()
+    # what was said cannot be taken back
+    services.ledger.fence(job)
+    services.callback.tell(job, profile, number)
+    return Done(message=f"told {profile.callback_url.host}")
+
+
+def _version_number(job: Job, services: Services) -> int | None:
+    noted = read_stored(Workspace.of(job))
+    if noted is not None and noted.jid == job.jid:
+        return noted.number
+    ark = job.identifiers.primary_id
+    found = services.storage.version_of(ark, job.jid) if ark else None
+    return found.number if found else None

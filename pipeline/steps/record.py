@@ -1,0 +1,109 @@
+"""Recording: the stored version is entered in the inventory; before that no job may be called complete."""
+
+from mimetypes import MimeTypes
+
+from pipeline.landing import Workspace, read_stored
+from pipeline.outcome import Done, system
+from pipeline.profile import Profile, ProfileError
+from pipeline.records import Job
+from pipeline.services import Services
+from pipeline.services.inventory import Recording
+from pipeline.services.storage import StoredFile, StoredVersion
+
+KERNEL = ("who", "what", "when", "where")
+UNKNOWN_TYPE = "application/octet-stream"
+
+# the language's own table: the machine's would let two workers name one format differently
+_TYPES = MimeTypes()
+
+
+def work(job: Job, services: Services) -> Done:
+    version = _stored(job, services)
+    recording = _recording(job, version, _profile(job, services))
+    services.alive()
+    services.inventory.record(recording)
+    brought = sum(file.size for file in version.files if file.added)
+    return Done(
+        message=f"{version.ark} version {version.number}: {len(version.files)} files, {brought} new bytes"
+    )
+
+
+def _stored(job: Job, services: Services) -> StoredVersion:
+    """What storage answered to this job; storage itself is asked if the note of it is lost."""
+    ark = job.identifiers.primary_id
+    if ark is None:
+        raise system(f"{job.jid} has no ARK although it was processed: fail it and submit its object again")
+    noted = read_stored(Workspace.of(job))
+    if noted is not None and (noted.ark, noted.jid) == (ark, job.jid):
+        return noted
+    found = services.storage.version_of(ark, job.jid)
+    if found is None:
+        raise system(
+            f"storage has no version of {ark} from {job.jid}: compare the job's timeline with storage"
+        )
+    return found
+
+
+def _profile(job: Job, services: Services) -> Profile:
+    try:
+        return services.profiles.get(job.configuration.profile_name)
+    except ProfileError as error:
+        raise system(str(error)) from error
+
+
+def _recording(job: Job, version: StoredVersion, profile: Profile) -> Recording:
+    configuration = job.configuration
+    return Recording(
+        version=version,
+        mime_types={file.path: _mime_type(file) for file in version.files},
+        owner=profile.owner,
+        collections=profile.collections,
+        local_id=job.identifiers.local_id,
+        erc=_described(job, version.ark),
+        object_type=profile.object_type,
+        object_role=profile.object_role,
+        aggregate_role=profile.aggregate_role,
+        profile=profile.name,
+        bid=job.bid,
+        jid=job.jid,
+        submitter=configuration.submitter,
+        payload_name=configuration.payload_name,
+        ingest_type=configuration.submission_type.value,
+        submitted=configuration.submitted_at,
+        note=configuration.note,
+    )
+
+
+def _mime_type(file: StoredFile) -> str:
+    # the name alone: a whole path would be taken for a URL
+    name = file.path.rpartition("/")[2]
+    kind, packed = _TYPES.guess_type(f"./{name}")
+    if packed:
+        return f"application/{packed}"
+    return kind or UNKNOWN_TYPE
+
+
+def _described(job: Job, ark: str) -> tuple[tuple[str, str], ...]:
+    """The kernel metadata as stored with the object; as submitted if that file is gone."""
+    file = Workspace.of(job).system / "mrt-erc.txt"
+    try:
+        return kernel(file.read_text("utf-8", "replace"))
+    except FileNotFoundError:
+        given = job.configuration
+        facts = (("who", given.erc_who), ("what", given.erc_what), ("when", given.erc_when))
+        places = (ark, *job.identifiers.local_id)
+        return (*((name, value) for name, value in facts if value), *(("where", place) for place in places))
+
+
+def kernel(text: str) -> tuple[tuple[str, str], ...]:
+    """The elements of an ERC record in order; an indented line continues the one before it."""
+    found: list[tuple[str, str]] = []
+    for line in text.splitlines():
+        if line[:1].isspace() and found:
+            name, value = found[-1]
+            found[-1] = (name, f"{value} {line.strip()}".strip())
+        elif not line.startswith("#"):
+            name, colon, value = line.partition(":")
+            if colon:
+                found.append((name.strip().lower(), value.strip()))
+    return tuple((name, value) for name, value in found if name in KERNEL and value)
