@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 
 from pipeline.outcome import system
 from pipeline.records import Job, Record
+from pipeline.services.storage import StoredVersion
 
 
 class LandedFile(Record):
@@ -23,6 +24,7 @@ class LandedFile(Record):
 
 
 _FILES = TypeAdapter(tuple[LandedFile, ...])
+_STORED = TypeAdapter(StoredVersion)
 
 
 class Workspace:
@@ -59,3 +61,13 @@ class Workspace:
             raise system(
                 f"{self.landing} is missing or damaged ({error}): fail the job and resume it from downloading"
             ) from error
+
+    def write_stored(self, version: StoredVersion) -> None:
+        self.publish(self.stored, _STORED.dump_json(version, indent=1))
+
+    def read_stored(self) -> StoredVersion | None:
+        """What storage answered; None if that is lost, and storage has to be asked again."""
+        try:
+            return _STORED.validate_json(self.stored.read_bytes())
+        except (FileNotFoundError, ValueError):
+            return None

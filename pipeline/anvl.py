@@ -1,0 +1,78 @@
+"""ANVL: lines of `name: value`, and the Electronic Resource Citation (ERC) written in it.
+
+A value stands on one line. Control characters and `%` are written as `%XX`, so that whatever a depositor
+typed reads back as it was.
+"""
+
+import re
+from collections.abc import Iterable
+
+from pipeline.outcome import content
+
+UNKNOWN = "(:unas)"
+"""ERC's code for a value that was not given."""
+
+ELEMENTS = ("who", "what", "when", "where")
+
+_NOT_GIVEN = frozenset(
+    {"", "(:unas)", "(:unav)", "(:unkn)", "(:unal)", "(:unap)", "(:none)", "(:null)", "(:tba)"}
+)
+_TO_ESCAPE = re.compile(r"[\x00-\x1f\x7f%]")
+_ESCAPED = re.compile(r"%(0[0-9A-Fa-f]|1[0-9A-Fa-f]|25|7[Ff])")
+_BLANK = " \t"
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+def escape(value: str) -> str:
+    return _TO_ESCAPE.sub(lambda found: f"%{ord(found[0]):02X}", value.strip())
+
+
+def unescape(text: str) -> str:
+    """The value behind `text`; a `%` that begins no escape stands for itself."""
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
+
+
+def write(pairs: Iterable[tuple[str, str]], gap: str = " ") -> bytes:
+    """One line each; an empty value is written as not given."""
+    return "".join(f"{name}:{gap}{escape(value) or UNKNOWN}\n" for name, value in pairs).encode()
+
+
+def write_erc(pairs: Pairs) -> bytes:
+    return b"erc:\n" + write(pairs)
+
+
+def parse(data: bytes, source: str) -> Pairs:
+    """All pairs in order; a line that begins with a blank goes on with the value above it."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        at = data[: error.start].count(b"\n") + 1
+        raise content(f"{source} line {at} is not UTF-8: save it as UTF-8 and submit again") from error
+    found: list[tuple[str, str]] = []
+    for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
+        if not line.strip(_BLANK) or line.startswith("#"):
+            continue
+        if line[0] in _BLANK and found:
+            name, value = found[-1]
+            found[-1] = (name, f"{value} {line.strip(_BLANK)}".strip())
+            continue
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise content(f"{source} line {number} has no colon: every line is 'name: value'")
+        found.append((name.strip(_BLANK), value.strip(_BLANK)))
+    return tuple((name, unescape(value)) for name, value in found)
+
+
+def parse_erc(data: bytes, source: str) -> dict[str, tuple[str, ...]]:
+    """Element -> what was given for it; the short form `erc: who | what | when | where` counts, too."""
+    found: dict[str, list[str]] = {}
+    for name, value in parse(data, source):
+        if name.lower() == "erc":
+            pairs = list(zip(ELEMENTS, value.split("|"), strict=False))
+        else:
+            pairs = [(name.lower(), value)]
+        for element, each in pairs:
+            if element in ELEMENTS and each.strip() not in _NOT_GIVEN:
+                found.setdefault(element, []).append(each.strip())
+    return {element: tuple(values) for element, values in found.items()}
