@@ -102,7 +102,8 @@ def read(profile: ManifestProfile, text: str, line: int, error: Report, warn: Re
     too_long = next((name for name, value in cell.items() if len(value) > TEXT_LIMIT), None)
     if too_long:
         error(f"{too_long} is longer than {TEXT_LIMIT} characters")
-    if fault := _url_fault(url):
+    fault = _url_fault(url)
+    if fault:
         error(fault)
     primary = cell.get("mrt:primaryIdentifier") or None
     if primary is not None and not is_ark(primary):
@@ -110,8 +111,10 @@ def read(profile: ManifestProfile, text: str, line: int, error: Report, warn: Re
     mime_type = cell.get("mrt:mimeType", "")
     if mime_type and not _MIME_TYPE.fullmatch(mime_type):
         warn(f"{shown(mime_type)} is not a MIME type such as image/jpeg")
-    name = _name(cell["nfo:fileName"] or name_in(url), error)
-    _check_kind(profile, name, error, warn)
+    name = ""
+    if cell["nfo:fileName"] or not fault:
+        name = _name(cell["nfo:fileName"] or name_in(url), error)
+        _check_kind(profile, name, error, warn)
     return Row(
         line=line,
         url=url,

@@ -1,0 +1,145 @@
+import pytest
+
+from pipeline.checkm import LINE_LIMIT, PROBLEMS_KEPT, ManifestError, ManifestProfile, parse
+from tests.manifests import BATCH, CONTAINERS, MD5, OBJECT, URL, manifest, problems
+
+REFUSED_ROWS = {
+    "no URL": ("| | | | | a", "no URL in its first column"),
+    "a file URL": ("file:///etc/passwd", "http:// or https://"),
+    "an ftp URL": ("ftp://x.edu/a", "http:// or https://"),
+    "a mistyped scheme": ("hzzttps://x.edu/a", "http:// or https://"),
+    "no scheme": ("x.edu/a", "http:// or https://"),
+    "no host": ("https:///a", "names no host"),
+    "a broken host": ("https://[::1/a", "cannot be read"),
+    "a broken port": ("https://x.edu:port/a", "cannot be read"),
+    "a blank in the URL": ("https://x.edu/a b", "write %20"),
+    "a backslash in the URL": ("https://x.edu\\@y.edu/a", "write %20, %5C"),
+    "a long URL": (f"https://x.edu/{'a' * 9000}", "longer than 8192 characters"),
+    "a login in the URL": ("https://me:secret@x.edu/a", "a user name or a password"),
+    "no name anywhere": ("https://x.edu/", "has no file name"),
+    "a name that leaves the folder": (f"{URL} ||||| ../../etc/passwd", "'..' segment"),
+    "an absolute name": (f"{URL} ||||| /etc/passwd", "is absolute"),
+    "an unknown algorithm": (f"{URL} | sha3 | {MD5}", "'sha3' is not known"),
+    "an algorithm that is too weak": (f"{URL} | md2 | {MD5}", "'md2' is not known; use one of"),
+    "an algorithm without a value": (f"{URL} | md5 |", "without a value"),
+    "a value without an algorithm": (f"{URL} | | {MD5}", "without its algorithm"),
+    "a short value": (f"{URL} | md5 | {MD5[:-1]}", "is not a value of md5"),
+    "a value that is not hexadecimal": (f"{URL} | md5 | {'x' * 32}", "is not a value of md5"),
+    "a negative size": (f"{URL} | | | -1", "'-1' is not a number of bytes"),
+    "a size with a unit": (f"{URL} | | | 12 kB", "'12 kB' is not a number of bytes"),
+    "a size in other digits": (f"{URL} | | | \u0661", "is not a number of bytes"),
+    "a control character": (f"{URL} ||||| a\x07.jpg", "control character U+0007"),
+    "a text too long": (f"{URL} ||||| a | {'x' * 4001}", "mrt:mimeType is longer than 4000"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_ROWS)
+def test_a_row_is_refused_with_its_line_for(case: str) -> None:
+    line, said = REFUSED_ROWS[case]
+    (problem,) = problems(manifest("https://x.edu/good", line))
+
+    assert problem.startswith("line 4: ")
+    assert said in problem
+
+
+def test_a_secret_in_a_url_is_not_repeated() -> None:
+    assert "secret" not in str(problems(manifest("https://me:secret@x.edu/a", "ftp://me:secret@x.edu/b")))
+
+
+REFUSED_MANIFESTS = {
+    "an empty one": (b"", "it is empty"),
+    "one of blank lines": (b"\n  \n\r\n", "it is empty"),
+    "one without rows": (manifest(), "it has no rows"),
+    "one that may be truncated": (manifest(URL, end=""), "does not end with a line #%eof"),
+    "rows after its end": (manifest(URL, end=f"#%eof\n{URL}"), "line 5: it goes on after #%eof"),
+    "a second end": (manifest(URL, end="#%eof\n#%eof"), "line 5: it goes on after #%eof"),
+    "headers without a profile": (f"#%checkm_0.7\n{URL}\n#%eof".encode(), "no line '#%profile | URI'"),
+    "a profile in capitals": (
+        manifest(URL, profile=OBJECT.replace("profile", "Profile")),
+        "no line '#%profile | URI'",
+    ),
+    "an unknown profile": (manifest(URL, profile="#%profile | http://x"), "line 2: profile 'http://x'"),
+    "two profiles": (manifest(BATCH, URL), "line 3: a second #%profile"),
+    "bytes that are not UTF-8": (manifest(URL) + b"\xff", "line 5: byte 1 is not UTF-8"),
+    "UTF-16": (manifest(URL).decode().encode("utf-16"), "written in UTF-16"),
+    "a line without end": (manifest(f"{URL} | {'x' * LINE_LIMIT}"), "line 3: it is longer than"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_MANIFESTS)
+def test_a_manifest_is_refused_for(case: str) -> None:
+    data, said = REFUSED_MANIFESTS[case]
+
+    assert any(said in each for each in problems(data))
+
+
+def test_a_primary_identifier_must_be_an_ark() -> None:
+    (problem,) = problems(manifest(f"{URL} ||||| a | doi:10.5060/x", profile=BATCH))
+
+    assert "line 3: primary identifier 'doi:10.5060/x' is not an ARK" in problem
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("a", "a"), "line 4: the name 'a' is given twice, first on line 3"),
+        (("a", "A"), "line 4: 'a' and 'A' differ only in upper and lower case, first on line 3"),
+        (("a", "a/b"), "line 4: 'a' is a file and also the folder of another, first on line 3"),
+    ],
+)
+def test_names_that_clash_in_an_object_are_refused(names: tuple[str, str], said: str) -> None:
+    data = manifest(*(f"{URL} ||||| {name}" for name in names))
+
+    assert problems(data) == [said]
+
+
+def test_names_may_differ_in_case_where_that_is_allowed() -> None:
+    data = manifest(f"{URL} ||||| a", f"{URL} ||||| A")
+
+    assert len(parse(data, "test", case_fold=False).rows) == 2
+
+
+def test_objects_of_a_batch_may_have_manifests_of_one_name() -> None:
+    data = manifest("https://x.edu/1/a.checkm", "https://x.edu/2/a.checkm", profile=BATCH)
+
+    assert len(parse(data, "test").rows) == 2
+
+
+@pytest.mark.parametrize("name", ["a", "a.7z", "a.gz", "a.zip.txt"])
+def test_a_batch_of_containers_names_only_containers(name: str) -> None:
+    (problem,) = problems(manifest(f"{URL} ||||| {name}", profile=CONTAINERS))
+
+    assert f"line 3: '{name}' is not a container; its name must end in .zip .tar .tar.gz" in problem
+
+
+def test_another_profile_than_the_expected_is_refused_with_what_to_submit_it_as() -> None:
+    (problem,) = problems(manifest("ftp://bad", profile=CONTAINERS), ManifestProfile.BATCH)
+
+    assert problem == (
+        "line 2: it is a mrt-container-batch-manifest (containers, one object each) where a "
+        "mrt-batch-manifest (object manifests, one object each) is wanted; submit it as type "
+        "container-batch-manifest"
+    )
+
+
+def test_all_problems_are_told_in_the_order_of_the_lines() -> None:
+    data = manifest("ftp://x.edu/a | md5 | | -1", URL, f"{URL} ||||| ../b", end="")
+
+    assert [problem.partition(":")[0] for problem in problems(data)[1:]] == ["line 3"] * 3 + ["line 5"]
+
+
+def test_the_message_names_the_manifest_the_first_problems_and_how_many_more() -> None:
+    with pytest.raises(ManifestError) as caught:
+        parse(manifest(*["ftp://x.edu/a"] * 5), "objects.checkm")
+    message = str(caught.value)
+
+    assert message.startswith("manifest objects.checkm: line 3: the URL does not begin")
+    assert message.endswith("; and 2 more")
+    assert len(caught.value.problems) == 5
+
+
+def test_a_hostile_manifest_does_not_fill_the_memory_with_problems() -> None:
+    found = problems(manifest(*["x"] * (PROBLEMS_KEPT * 2)))
+
+    assert len(found) == PROBLEMS_KEPT + 1
+    assert found[0] == f"reading stopped after {PROBLEMS_KEPT} problems"

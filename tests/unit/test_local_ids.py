@@ -1,0 +1,42 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline import local_ids
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("", ()),
+        (" ; ;", ()),
+        ("a", ("a",)),
+        ("a;a;b", ("a", "b")),
+        (" a b ; c ", ("a b", "c")),
+        ("b;a;b", ("b", "a")),
+        ("doi:10.1%sc2; c", ("doi:10.1;2", "c")),
+        ("localid;localid;localid;localidtwo;localidtwo", ("localid", "localidtwo")),
+        ("localidfour; localidfive", ("localidfour", "localidfive")),
+    ],
+)
+def test_local_ids_are_parted_trimmed_and_named_once(text: str, ids: tuple[str, ...]) -> None:
+    assert local_ids.parse(text) == ids
+
+
+def test_ids_of_the_form_come_before_those_of_the_metadata() -> None:
+    merged = local_ids.merge(
+        local_ids.parse("localidfour;localidfive;localidsix"),
+        ["localid", "localidtwo"],
+        ["localid", "", "localidthree"],
+    )
+
+    assert local_ids.write(merged) == "localidfour;localidfive;localidsix;localid;localidtwo;localidthree"
+
+
+@given(
+    st.lists(
+        st.text(st.characters(exclude_characters="%"), min_size=1).filter(lambda each: each == each.strip())
+    )
+)
+def test_what_is_written_reads_back(ids: list[str]) -> None:
+    assert local_ids.parse(local_ids.write(ids)) == tuple(dict.fromkeys(ids))

@@ -1,0 +1,180 @@
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.names import (
+    DEPTH_LIMIT,
+    Clash,
+    Taken,
+    UnsafeName,
+    duplicates,
+    is_ark,
+    is_container,
+    name_in,
+    safe_name,
+    shown,
+)
+
+SAFE = [
+    "a",
+    "a.txt",
+    "folder/a.txt",
+    ".hidden",
+    "...",
+    "a b",
+    " a ",
+    "~a",
+    "C:a",
+    "%2e%2e",
+    "caf\u00e9.txt",
+    "cafe\u0301.txt",
+    "\u6587\u5b57/\U0001f600",
+    "e" * 255,
+    "/".join(["e" * 200] * 5),
+]
+UNSAFE = {
+    "": "is empty",
+    "/a": "is absolute",
+    "/": "is absolute",
+    "..": "'..'",
+    "../a": "'..'",
+    "a/../b": "'..'",
+    "a/..": "'..'",
+    ".": "'.'",
+    "./a": "'.'",
+    "a//b": "empty segment",
+    "a/": "empty segment",
+    "a\\b": "backslash",
+    "..\\a": "backslash",
+    "a\0b": "U+0000",
+    "a\nb": "U+000A",
+    "a\tb": "U+0009",
+    "a\x7fb": "U+007F",
+    "a\x85b": "U+0085",
+    "a\u2028b": "U+2028",
+    "a\ud800b": "U+D800",
+    "e" * 256: "255 bytes",
+    "\u00e9" * 128: "255 bytes",
+    "/".join(["e" * 205] * 5): "1024 bytes",
+    "/".join("a" * (DEPTH_LIMIT + 1)): "folders deep",
+}
+
+
+@pytest.mark.parametrize("name", SAFE)
+def test_a_safe_name_is_kept_exactly_as_it_was_given(name: str) -> None:
+    assert safe_name(name) == name
+
+
+@pytest.mark.parametrize("name", UNSAFE, ids=ascii)
+def test_an_unsafe_name_is_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(UnsafeName) as caught:
+        safe_name(name)
+
+    assert UNSAFE[name] in str(caught.value)
+
+
+@given(st.text(max_size=40))
+def test_a_name_that_passes_stays_below_its_folder(name: str) -> None:
+    try:
+        safe_name(name)
+    except UnsafeName as error:
+        str(error).encode()  # the message can be written anywhere
+    else:
+        assert not name.startswith("/")
+        assert not {"", ".", ".."} & set(name.split("/"))
+        assert len(name.encode()) <= 1024
+
+
+def test_a_name_is_shown_on_one_line_and_not_for_ever() -> None:
+    assert shown("a\nb\ud800") == "'a\\u000ab\\ud800'"
+    assert shown("x" * 500) == f"'{'x' * 200}...'"
+
+
+def test_names_that_stand_side_by_side_do_not_clash() -> None:
+    assert duplicates(["a", "b/a", "b/c/a", "ab", "a.b"]) == ()
+
+
+def test_a_name_given_twice_clashes_with_its_first() -> None:
+    assert duplicates(["a", "b", "a"]) == (Clash(0, 2, "the name 'a' is given twice"),)
+
+
+def test_every_repetition_is_told() -> None:
+    assert [(clash.first, clash.second) for clash in duplicates(["a", "a", "a"])] == [(0, 1), (0, 2)]
+
+
+def test_names_that_differ_in_case_clash_unless_case_counts() -> None:
+    (clash,) = duplicates(["xt_MARK.h", "xt_mark.h"])
+
+    assert clash.reason == "'xt_MARK.h' and 'xt_mark.h' differ only in upper and lower case"
+    assert duplicates(["xt_MARK.h", "xt_mark.h"], case_fold=False) == ()
+
+
+def test_names_that_differ_in_composition_clash_even_if_case_counts() -> None:
+    (clash,) = duplicates(["caf\u00e9", "cafe\u0301"], case_fold=False)
+
+    assert "composed" in clash.reason
+
+
+@pytest.mark.parametrize(
+    "names", [["a", "a/b"], ["a/b", "a"], ["a", "a/b/c"], ["a/b/c", "a"], ["A", "a/b"], ["a/b", "A"]]
+)
+def test_a_name_cannot_be_a_file_and_a_folder(names: list[str]) -> None:
+    (clash,) = duplicates(names)
+
+    assert (clash.first, clash.second) == (0, 1)
+    assert "is a file and also the folder of another" in clash.reason
+
+
+def test_folders_count_too() -> None:
+    taken = Taken()
+    for name in ("a/b/c", "a/d", "e"):
+        taken.add(name)
+
+    assert taken.count == 5
+
+
+def test_many_deep_names_are_compared_in_little_time() -> None:
+    start = time.perf_counter()
+    duplicates(f"{'folder/' * 20}{n}" for n in range(20_000))
+
+    assert time.perf_counter() - start < 5
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.ZIP", "a.tar", "a.tar.gz", "a.tgz", "a.tar.bz2", "a.b.zip"])
+def test_a_container_is_known_by_its_name(name: str) -> None:
+    assert is_container(name)
+
+
+@pytest.mark.parametrize("name", ["a", "zip", "a.gz", "a.bz2", "a.7z", "a.rar", "a.zip.txt", "a.tar.xz"])
+def test_other_names_are_no_containers(name: str) -> None:
+    assert not is_container(name)
+
+
+@pytest.mark.parametrize("text", ["ark:/99999/fk4abc", "ark:99999/fk4abc", "ark:/99999/fk4abc/part.x"])
+def test_an_ark_is_known(text: str) -> None:
+    assert is_ark(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "doi:10.5060/x", "ark:/99/x", "ark:/99999/", "ark:/99999/a b", "x ark:/99999/a", "ark:/99999/a\n"],
+)
+def test_what_is_no_ark_is_known(text: str) -> None:
+    assert not is_ark(text)
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://x.edu/a/b.jpg", "b.jpg"),
+        ("https://x.edu/a/b.jpg?version=2#top", "b.jpg"),
+        ("https://x.edu/a%20b.jpg", "a%20b.jpg"),
+        ("https://x.edu/a/", ""),
+        ("https://x.edu", ""),
+        ("https://[broken/a", ""),
+    ],
+)
+def test_a_url_ends_in_a_name_or_in_none(url: str, name: str) -> None:
+    assert name_in(url) == name

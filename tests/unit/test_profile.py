@@ -1,0 +1,217 @@
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipeline.profile import ProfileError, Profiles, Suppression, UnknownProfile
+from pipeline.records import ResponseType
+
+DEMO = {"name": "demo", "owner": "ark:/99999/fk4o", "collections": ["ark:/99999/fk4c"]}
+EXAMPLES = Path(__file__).parents[2] / "examples" / "profiles"
+
+
+@pytest.fixture
+def profiles(tmp_path: Path) -> Profiles:
+    return Profiles(tmp_path)
+
+
+def put(profiles: Profiles, file: str = "demo.yaml", /, **changes: object) -> None:
+    fields = {key: value for key, value in {**DEMO, **changes}.items() if value is not None}
+    (profiles.folder / file).write_text(yaml.safe_dump(fields))
+
+
+def refusal(profiles: Profiles, name: str = "demo") -> str:
+    with pytest.raises(ProfileError) as caught:
+        profiles.get(name)
+    assert "pydantic" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_profile_of_three_fields_has_a_default_for_every_other(profiles: Profiles) -> None:
+    put(profiles)
+    profile = profiles.get("demo")
+
+    assert (profile.owner, profile.collections) == ("ark:/99999/fk4o", ("ark:/99999/fk4c",))
+    assert (profile.naan, profile.shoulder, profile.priority) == ("99999", "fk4", None)
+    assert profile.sends_report
+    assert profile.limits.object_bytes is None
+
+
+def test_every_field_can_be_given(profiles: Profiles) -> None:
+    put(
+        profiles,
+        description="A town's archive",
+        naan=12345,
+        shoulder="x9",
+        ezid_co_owner="town",
+        notification="one@x.edu",
+        notification_suppression="full",
+        notification_format="xml",
+        callback_url="https://x.edu/told",
+        priority=3,
+        suppress_dublin_core_local_id=True,
+        case_sensitive_names=True,
+        storage_node=7777,
+        context="town",
+        retention_days=0,
+        limits={"object_bytes": 10, "object_files": 20, "batch_jobs": 30},
+    )
+    profile = profiles.get("demo")
+
+    assert profile.naan == "12345"
+    assert profile.notification == ("one@x.edu",)
+    assert profile.notification_suppression is Suppression.FULL
+    assert not profile.sends_report
+    assert profile.notification_format is ResponseType.XML
+    assert profile.limits.batch_jobs == 30
+
+
+def test_a_profile_without_a_name_has_that_of_its_file(profiles: Profiles) -> None:
+    put(profiles, name=None)
+
+    assert profiles.get("demo").name == "demo"
+
+
+def test_a_changed_file_counts_at_once(profiles: Profiles) -> None:
+    put(profiles)
+    profiles.get("demo")
+    put(profiles, priority=9)
+
+    assert profiles.get("demo").priority == 9
+
+
+def test_the_names_are_those_of_the_files(profiles: Profiles) -> None:
+    for name in ("b.yaml", "a.txt", "merritt_content", ".hidden", "README.md", "c.yaml.bak"):
+        put(profiles, name)
+    (profiles.folder / "folder").mkdir()
+
+    assert profiles.names() == ("a", "b", "merritt_content")
+
+
+def test_the_examples_are_good_profiles() -> None:
+    profiles = Profiles(EXAMPLES)
+
+    assert [profiles.get(name).name for name in profiles.names()] == list(profiles.names())
+    assert profiles.names()
+
+
+def test_an_unknown_profile_is_refused_with_the_nearest(profiles: Profiles) -> None:
+    put(profiles)
+    with pytest.raises(UnknownProfile, match=r"no profile 'dmeo' in .*; did you mean demo\?"):
+        profiles.get("dmeo")
+
+
+def test_an_unknown_profile_is_refused_with_those_there_are(profiles: Profiles) -> None:
+    with pytest.raises(UnknownProfile, match="there are: none"):
+        profiles.get("x")
+    put(profiles)
+    with pytest.raises(UnknownProfile, match="there are: demo"):
+        profiles.get("something")
+
+
+@pytest.mark.parametrize(
+    "name", ["../secret", "/etc/passwd", "a/../demo", "..", ".", "", "demo.yaml", "demo\n", "\0", "x" * 5000]
+)
+def test_a_name_never_leads_out_of_the_folder(name: str, tmp_path: Path) -> None:
+    profiles = Profiles(tmp_path / "profiles")
+    profiles.folder.mkdir()
+    put(profiles)
+    (tmp_path / "secret.yaml").write_text("name: secret")
+    with pytest.raises(UnknownProfile) as caught:
+        profiles.get(name)
+
+    assert len(str(caught.value)) < 1000
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_folder_is_told_with_its_setting(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match="set ARKLINE_PROFILES"):
+        Profiles(tmp_path / "none").get("demo")
+
+
+MALFORMED: dict[str, tuple[dict[str, object], str]] = {
+    "no owner": ({"owner": None}, "owner is missing; it is an ARK such as"),
+    "an owner that is no ARK": ({"owner": "me"}, "owner: 'me' will not do; it must be an ARK such as"),
+    "no collection": ({"collections": []}, "collections: [] will not do; it must be a list"),
+    "a collection that is no ARK": ({"collections": ["x"]}, "collections: 'x' will not do"),
+    "a priority out of range": ({"priority": 100}, "priority: 100 will not do; it must be a number from 0"),
+    "a mistyped field": ({"prioriti": 3}, "prioriti is not a field; did you mean priority?"),
+    "a strange field": ({"xyzzy": 3}, "xyzzy is not a field"),
+    "a mail address that is none": ({"notification": ["me"]}, "notification: 'me' will not do"),
+    "another name than its file": ({"name": "other"}, "name is other, but the file says demo"),
+    "a strange limit": ({"limits": {"object_byte": 1}}, "limits.object_byte is not a field; did you mean"),
+    "a limit of nothing": ({"limits": {"batch_jobs": 0}}, "limits.batch_jobs: 0 will not do; it must be a"),
+    "limits that are none": ({"limits": 5}, "limits: 5 will not do; it must be object_bytes"),
+    "a mail that is sent and suppressed": (
+        {"confirmation_mail": True, "notification_suppression": "partial"},
+        "confirmation_mail is true, but notification_suppression: partial says",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_a_malformed_profile_is_refused_naming_file_and_field_for(case: str, profiles: Profiles) -> None:
+    changes, said = MALFORMED[case]
+    put(profiles, **changes)
+    message = refusal(profiles)
+
+    assert message.startswith("profile demo.yaml: ")
+    assert said in message
+
+
+def test_all_faults_of_a_profile_are_told_at_once(profiles: Profiles) -> None:
+    put(profiles, owner=None, priority="high", naan="x")
+    message = refusal(profiles)
+
+    assert all(field in message for field in ("owner", "priority", "naan"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: [", "demo.yaml, line 1: "),
+        ("name: demo\n\towner: x", "demo.yaml, line 2: "),
+        ("- a\n- list", "does not consist of 'field: value' lines"),
+        ("", "does not consist of 'field: value' lines"),
+        ("context: 2020-13-45", "is not YAML"),
+        ("name: \x07", "is not YAML"),
+        ("!!python/object/apply:os.getcwd []", "demo.yaml, line 1: "),
+    ],
+)
+def test_a_file_that_is_no_yaml_mapping_is_refused(text: str, said: str, profiles: Profiles) -> None:
+    (profiles.folder / "demo.yaml").write_text(text)
+
+    assert said in refusal(profiles)
+
+
+def test_a_file_that_is_not_utf8_is_refused(profiles: Profiles) -> None:
+    (profiles.folder / "demo.yaml").write_bytes(b"name: \xff")
+
+    assert "profile demo.yaml cannot be read" in refusal(profiles)
+
+
+def test_one_profile_in_two_files_is_refused(profiles: Profiles) -> None:
+    put(profiles)
+    (profiles.folder / "demo.txt").write_text("ProfileID: demo")
+
+    assert "is in 2 files (demo.yaml, demo.txt): keep one" in refusal(profiles)
+
+
+def test_the_secrets_of_a_callback_are_never_shown(profiles: Profiles) -> None:
+    put(profiles, callback_url="https://me:secret@x.edu/told?token=secret")
+    profile = profiles.get("demo")
+
+    assert "secret" not in f"{profile!r} {profile} {profile.public()}"
+    assert profile.callback_address == "https://x.edu/told"
+    assert profile.public()["callback_url"] == "https://x.edu/told"
+    assert str(profile.callback_url) == "https://me:secret@x.edu/told?token=secret"
+
+
+def test_a_callback_that_is_wrong_is_refused_without_its_secret(profiles: Profiles) -> None:
+    put(profiles, callback_url="ftp://me:secret@x.edu")
+    message = refusal(profiles)
+
+    assert message.endswith(
+        "callback_url: will not do; it must be an address that begins with http:// or https://"
+    )
+    assert "secret" not in message
