@@ -1,6 +1,8 @@
 """The tables: `inv_*` as in Merritt's inventory, `arc_*` what remains of ended batches and jobs."""
 
+import re
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import (
     JSON,
@@ -24,6 +26,10 @@ LOCAL_ID_LENGTH = 255
 """Characters; PostgreSQL refuses index rows over 2704 bytes, and a character may take four."""
 
 
+# PostgreSQL keeps no NUL, and half of a surrogate pair is no character
+_UNKEEPABLE = re.compile("[\x00\ud800-\udfff]")
+
+
 class Utc(TypeDecorator[datetime]):
     """A point in time, UTC whatever the database thinks of zones."""
 
@@ -37,6 +43,16 @@ class Utc(TypeDecorator[datetime]):
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Prose(TypeDecorator[str]):
+    """What people wrote. Characters that no database takes must not stop a version that is already stored."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else _UNKEEPABLE.sub("\ufffd", value)
 
 
 metadata = MetaData(
@@ -53,8 +69,8 @@ def _key() -> Column[int]:
     return Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
 
 
-def _text(name: str) -> Column[str]:
-    return Column(name, Text, nullable=False, default="")
+def _prose(name: str) -> Column[str]:
+    return Column(name, Prose, nullable=False, default="")
 
 
 def _time(name: str) -> Column[datetime]:
@@ -72,7 +88,7 @@ owners = Table(
     metadata,
     _key(),
     Column("ark", String(ARK_LENGTH), nullable=False, unique=True),
-    _text("name"),
+    _prose("name"),
 )
 
 collections = Table(
@@ -80,8 +96,8 @@ collections = Table(
     metadata,
     _key(),
     Column("ark", String(ARK_LENGTH), nullable=False, unique=True),
-    _text("name"),
-    _text("mnemonic"),
+    _prose("name"),
+    _prose("mnemonic"),
 )
 
 objects = Table(
@@ -94,10 +110,10 @@ objects = Table(
     Column("role", String(32), nullable=False),
     Column("aggregate_role", String(64), nullable=False),
     Column("version_number", Integer, nullable=False),
-    _text("erc_who"),
-    _text("erc_what"),
-    _text("erc_when"),
-    _text("erc_where"),
+    _prose("erc_who"),
+    _prose("erc_what"),
+    _prose("erc_when"),
+    _prose("erc_where"),
     _time("created"),
     _time("modified"),
 )
@@ -116,7 +132,7 @@ versions = Table(
     _of("inv_objects"),
     Column("ark", String(ARK_LENGTH), nullable=False),
     Column("number", Integer, nullable=False),
-    _text("note"),
+    _prose("note"),
     _time("created"),
     UniqueConstraint("inv_object_id", "number"),
 )
@@ -144,14 +160,14 @@ ingests = Table(
     _key(),
     _of("inv_objects", index=True),
     _of("inv_versions", unique=True),
-    _text("filename"),
+    _prose("filename"),
     Column("ingest_type", String(64), nullable=False),
     Column("profile", String(255), nullable=False),
     Column("batch_id", String(64), nullable=False, index=True),
     Column("job_id", String(64), nullable=False, unique=True),
-    _text("user_agent"),
+    _prose("user_agent"),
     _time("submitted"),
-    _text("storage_url"),
+    _prose("storage_url"),
 )
 
 local_ids = Table(
@@ -174,19 +190,19 @@ dublin_kernels = Table(
     Column("seq_num", Integer, nullable=False),
     Column("element", String(32), nullable=False),
     Column("qualifier", String(32), nullable=True),
-    Column("value", Text, nullable=False),
+    _prose("value"),
 )
 
 
-def _ended(*own: Column[object]) -> tuple[Column[object], ...]:
+def _ended(*own: Column[Any]) -> tuple[Column[Any], ...]:
     return (
         *own,
         Column("profile", String(255), nullable=False),
-        Column("submitter", Text, nullable=False),
+        _prose("submitter"),
         Column("state", String(32), nullable=False),
-        Column("message", Text, nullable=False),
-        Column("who", Text, nullable=False),
-        Column("why", Text, nullable=False),
+        _prose("message"),
+        _prose("who"),
+        _prose("why"),
         Column("at", Utc, nullable=False),
     )
 

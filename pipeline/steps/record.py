@@ -2,7 +2,9 @@
 
 from mimetypes import MimeTypes
 
+from pipeline import anvl
 from pipeline.landing import Workspace, read_stored
+from pipeline.metadata import ERC
 from pipeline.outcome import Done, system
 from pipeline.profile import Profile, ProfileError
 from pipeline.records import Job
@@ -10,7 +12,6 @@ from pipeline.services import Services
 from pipeline.services.inventory import Recording
 from pipeline.services.storage import StoredFile, StoredVersion
 
-KERNEL = ("who", "what", "when", "where")
 UNKNOWN_TYPE = "application/octet-stream"
 
 # the language's own table: the machine's would let two workers name one format differently
@@ -83,27 +84,14 @@ def _mime_type(file: StoredFile) -> str:
     return kind or UNKNOWN_TYPE
 
 
-def _described(job: Job, ark: str) -> tuple[tuple[str, str], ...]:
+def _described(job: Job, ark: str) -> anvl.Pairs:
     """The kernel metadata as stored with the object; as submitted if that file is gone."""
-    file = Workspace.of(job).system / "mrt-erc.txt"
+    name = f"system/{ERC}"
     try:
-        return kernel(file.read_text("utf-8", "replace"))
+        pairs = anvl.parse((Workspace.of(job).system / ERC).read_bytes(), name)
     except FileNotFoundError:
         given = job.configuration
-        facts = (("who", given.erc_who), ("what", given.erc_what), ("when", given.erc_when))
-        places = (ark, *job.identifiers.local_id)
-        return (*((name, value) for name, value in facts if value), *(("where", place) for place in places))
-
-
-def kernel(text: str) -> tuple[tuple[str, str], ...]:
-    """The elements of an ERC record in order; an indented line continues the one before it."""
-    found: list[tuple[str, str]] = []
-    for line in text.splitlines():
-        if line[:1].isspace() and found:
-            name, value = found[-1]
-            found[-1] = (name, f"{value} {line.strip()}".strip())
-        elif not line.startswith("#"):
-            name, colon, value = line.partition(":")
-            if colon:
-                found.append((name.strip().lower(), value.strip()))
-    return tuple((name, value) for name, value in found if name in KERNEL and value)
+        places = (("where", each) for each in (ark, *job.identifiers.local_id))
+        pairs = (("who", given.erc_who), ("what", given.erc_what), ("when", given.erc_when), *places)
+    known = ((element.lower(), value) for element, value in pairs)
+    return tuple((e, value) for e, value in known if e in anvl.ELEMENTS and value not in ("", anvl.UNKNOWN))

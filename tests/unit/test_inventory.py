@@ -202,8 +202,16 @@ def test_an_empty_or_endless_local_id_is_refused(inventory: SqlInventory, name: 
 
 def test_a_name_that_no_database_can_hold_is_the_depositors_to_mend(inventory: SqlInventory) -> None:
     with pytest.raises(StepFailed, match="cannot be kept in the inventory") as refusal:
-        inventory.record(recording(payload_name="\udce9"))
+        inventory.record(recording(files=[replace(stored_file("producer/a"), path="producer/\udce9")]))
     assert refusal.value.kind is FailureKind.CONTENT
+
+
+def test_a_description_that_no_database_can_hold_is_kept_as_far_as_it_can_be(inventory: SqlInventory) -> None:
+    inventory.record(recording(erc=(("who", "a\x00b"), ("what", "c\udce9d"))))
+
+    found = inventory.describe_object(ARK)
+    assert found is not None
+    assert found.erc == (("who", "a\ufffdb"), ("what", "c\ufffdd"))
 
 
 def test_twenty_threads_record_at_once(inventory: SqlInventory) -> None:
