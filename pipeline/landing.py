@@ -62,12 +62,14 @@ class Workspace:
                 f"{self.landing} is missing or damaged ({error}): fail the job and resume it from downloading"
             ) from error
 
-    def write_stored(self, version: StoredVersion) -> None:
-        self.publish(self.stored, _STORED.dump_json(version, indent=1))
 
-    def read_stored(self) -> StoredVersion | None:
-        """What storage answered; None if that is lost, and storage has to be asked again."""
-        try:
-            return _STORED.validate_json(self.stored.read_bytes())
-        except (FileNotFoundError, ValueError):
-            return None
+def write_stored(workspace: Workspace, version: StoredVersion) -> None:
+    workspace.publish(workspace.stored, _STORED.dump_json(version, indent=1))
+
+
+def read_stored(workspace: Workspace) -> StoredVersion | None:
+    """What storage answered; None if that is lost, and storage has to be asked again."""
+    try:
+        return _STORED.validate_json(workspace.stored.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
