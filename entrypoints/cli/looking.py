@@ -1,0 +1,106 @@
+"""Commands that look and change nothing: status, jobs, timeline, why, object, report, audit."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from entrypoints.cli import drawn, opened, screen
+from entrypoints.cli.options import Batch, Id, Jid, Json, OlderThan, OptionalId, Profile, State
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Example: arkline status bid0000000001")(status)
+    app.command(epilog="Example: arkline jobs --state failed --older-than 2h")(jobs)
+    app.command(epilog="Example: arkline timeline jid0000000001")(timeline)
+    app.command(epilog="Example: arkline why jid0000000001")(why)
+    app.command(epilog="Example: arkline audit --json")(audit)
+    app.command("object", epilog="Example: arkline object ark:/99999/fk4abc")(object_)
+
+
+def status(name: OptionalId = None, json: Json = False) -> None:
+    """Show how a batch, a job or the whole queue stands; exit 1 if it failed."""
+    settings = opened.settings()
+    with opened.session(settings) as session:
+        if name is None:
+            from entrypoints.operations.overview import overview
+
+            whole = overview(session)
+            screen.emit(whole) if json else drawn.overview(whole)
+            return
+        archive = opened.archive(settings)
+        if name.startswith("bid"):
+            from entrypoints.operations.batch_view import batch_view
+
+            batch = batch_view(session, name, archive)
+            screen.emit(batch) if json else drawn.batch(batch)
+            raise typer.Exit(batch.exit_code)
+        from entrypoints.operations.job_view import job_view
+
+        job = job_view(session, name, archive)
+        screen.emit(job) if json else drawn.job(job)
+        raise typer.Exit(job.exit_code)
+
+
+def jobs(
+    profile: Profile = None,
+    batch: Batch = None,
+    state: State = None,
+    older_than: OlderThan = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Jobs shown at most.")] = 50,
+    json: Json = False,
+) -> None:
+    """List jobs: of a batch in their order, of a state in the queue's order, else the newest first."""
+    from entrypoints.operations.listing import JobFilter, list_jobs
+
+    wanted = JobFilter(bid=batch, profile=profile, state=state, older_than=older_than)
+    with opened.session(opened.settings()) as session:
+        found = list_jobs(session, wanted, limit)
+    screen.emit(found) if json else drawn.job_list(found)
+
+
+def timeline(jid: Jid, json: Json = False) -> None:
+    """Show every step that a job took, and how long each lasted."""
+    from entrypoints.operations.job_view import timeline as timeline_
+
+    settings = opened.settings()
+    with opened.session(settings) as session:
+        found = timeline_(session, jid, opened.archive(settings))
+    screen.emit(found) if json else drawn.timeline(found)
+
+
+def why(context: typer.Context, name: Id, json: Json = False) -> None:
+    """Explain where a job or batch is, since when, what it waits for, and what to do."""
+    from entrypoints.operations.why import why as why_
+
+    settings = opened.settings()
+    with opened.session(settings) as session:
+        opened.quiet_logs(bool(context.obj))
+        found = why_(session, settings, name, opened.archive(settings))
+    screen.emit(found) if json else screen.say(found.text)
+
+
+def audit(json: Json = False) -> None:
+    """Check that ZooKeeper's nodes agree with each other; exit 1 if something was found."""
+    from zkstate.audit import audit as audit_
+
+    with opened.session(opened.settings()) as session:
+        findings = audit_(session)
+    if json:
+        screen.emit({"findings": findings})
+    elif findings:
+        drawn.findings(findings)
+    else:
+        screen.say("Everything agrees.", "green")
+    raise typer.Exit(int(bool(findings)))
+
+
+def object_(
+    ark: Annotated[str, typer.Argument(metavar="ARK", help="As ark:/99999/fk4abc.")], json: Json = False
+) -> None:
+    """Show what the inventory knows of an object: its versions, files and identifiers."""
+    from entrypoints.operations.objects import object_view
+
+    found = object_view(opened.inventory(opened.settings()), ark)
+    screen.emit(found) if json else drawn.described(found)

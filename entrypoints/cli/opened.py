@@ -1,0 +1,66 @@
+"""What a command opens: its settings, a session, the clients; each only when it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pipeline.errors import UsageRefused
+
+if TYPE_CHECKING:
+    from entrypoints.operations.archived import Archive
+    from pipeline.inventory.sql import SqlInventory
+    from pipeline.settings import Settings
+    from zkstate.session import Session
+
+PATIENCE = 5.0
+"""Seconds to wait for the first answer of ZooKeeper."""
+
+
+def settings() -> Settings:
+    """The settings of the environment; UsageRefused names the variable that cannot be read."""
+    from pydantic import ValidationError
+
+    from pipeline.settings import Settings
+
+    try:
+        return Settings()
+    except ValidationError as error:
+        wrong = [
+            f"ARKLINE_{str(each['loc'][0]).upper()}: {each['msg']}"
+            for each in error.errors(include_url=False, include_input=False)
+        ]
+        raise UsageRefused("; ".join(wrong)) from error
+
+
+@contextmanager
+def session(found: Settings) -> Iterator[Session]:
+    from zkstate.session import connect
+
+    with connect(found, PATIENCE) as opened:
+        yield opened
+
+
+def archive(found: Settings) -> Archive:
+    """The SQL archive, opened when something is looked for in it; none if its file was never made."""
+
+    def open_it() -> SqlInventory | None:
+        if not found.inventory_url and not (found.home / "inventory.sqlite").exists():
+            return None
+        return inventory(found)
+
+    return open_it
+
+
+def inventory(found: Settings) -> SqlInventory:
+    from pipeline.inventory.sql import open_inventory
+
+    return open_inventory(found.inventory)
+
+
+def quiet_logs(debug: bool) -> None:
+    """Keep the log lines of Celery's side off the screen: the command says itself what happened."""
+    from tasks import logs
+
+    logs.configure("DEBUG" if debug else "CRITICAL")

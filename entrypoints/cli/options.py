@@ -1,0 +1,80 @@
+"""Options and arguments that several commands share, and how they are read."""
+
+import re
+from typing import Annotated
+
+import typer
+
+from pipeline.states import JobState
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+_ID = {"bid": re.compile(r"bid\d{10,}"), "jid": re.compile(r"jid\d{10,}")}
+
+
+def read_duration(text: str) -> float:
+    """A number with its unit.
+
+    >>> read_duration("90s"), read_duration("2h")
+    (90.0, 7200.0)
+    """
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise typer.BadParameter(f"'{text}' is not a duration; write 90s, 30m, 2h or 3d")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def read_bid(text: str) -> str:
+    return _read_id(text, "bid", "a batch's id looks like bid0000000001")
+
+
+def read_jid(text: str) -> str:
+    return _read_id(text, "jid", "a job's id looks like jid0000000001")
+
+
+def read_id(text: str) -> str:
+    """Either."""
+    if text.startswith("bid"):
+        return read_bid(text)
+    return _read_id(text, "jid", "an id looks like bid0000000001 (a batch) or jid0000000001 (a job)")
+
+
+def _read_id(text: str, prefix: str, explained: str) -> str:
+    if not _ID[prefix].fullmatch(text):
+        raise typer.BadParameter(f"'{text}' is no id: {explained}")
+    return text
+
+
+Json = Annotated[
+    bool, typer.Option("--json", help="One JSON document on standard output, and nothing else there.")
+]
+Bid = Annotated[str, typer.Argument(metavar="BID", parser=read_bid, help="A batch, as bid0000000001.")]
+Jid = Annotated[str, typer.Argument(metavar="JID", parser=read_jid, help="A job, as jid0000000001.")]
+Id = Annotated[str, typer.Argument(metavar="BID|JID", parser=read_id, help="A batch or a job.")]
+OptionalId = Annotated[
+    str | None, typer.Argument(metavar="BID|JID", parser=read_id, help="A batch or a job; or all.")
+]
+OptionalBid = Annotated[
+    str | None, typer.Argument(metavar="BID", parser=read_bid, help="A batch; or the whole queue.")
+]
+Profile = Annotated[str | None, typer.Option("--profile", "-p", help="Only of this collection profile.")]
+Batch = Annotated[
+    str | None, typer.Option("--batch", "-b", metavar="BID", parser=read_bid, help="Only of this batch.")
+]
+State = Annotated[
+    JobState | None,
+    typer.Option(
+        "--state",
+        "-s",
+        metavar="STATE",
+        help="Only jobs in this state: " + ", ".join(s for s in JobState if s is not JobState.DELETED) + ".",
+    ),
+]
+OlderThan = Annotated[
+    float | None,
+    typer.Option(
+        metavar="DURATION",
+        parser=read_duration,
+        help="Only jobs that have not moved for this long: 90s, 30m, 2h, 3d.",
+    ),
+]

@@ -1,0 +1,158 @@
+"""What is written where: answers on standard output, everything else on standard error.
+
+Colour is used on a terminal only, and not if NO_COLOR is set; what is piped is not cut to any width.
+Rich is loaded when something is drawn with it, because `--help` and `--json` need none of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pipeline.states import BatchState, FailureKind, JobState
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+PIPED_WIDTH = 10_000
+"""Columns of what is not a terminal: no line of a table is ever cut or folded there."""
+
+NARROW = 90
+"""Columns below which a table shows only what matters most."""
+
+_STYLES: dict[str, str] = {
+    JobState.COMPLETED: "green",
+    JobState.FAILED: "red",
+    JobState.HELD: "yellow",
+    JobState.DELETED: "dim",
+    BatchState.PENDING: "blue",
+    FailureKind.CONTENT: "magenta",
+    FailureKind.SYSTEM: "bold red",
+    FailureKind.TRANSIENT: "yellow",
+}
+_AT_WORK = "cyan"
+
+
+def out() -> Console:
+    return _console(stderr=False)
+
+
+def err() -> Console:
+    return _console(stderr=True)
+
+
+def _console(stderr: bool) -> Console:
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    piped = not stream.isatty() and not os.environ.get("COLUMNS")
+    return Console(stderr=stderr, highlight=False, width=PIPED_WIDTH if piped else None)
+
+
+def emit(value: Any) -> None:
+    """Write one JSON document; `value` is a record, or is made of dicts, lists and records."""
+    from pydantic_core import to_jsonable_python
+
+    document = json.dumps(to_jsonable_python(value), indent=1, ensure_ascii=False)
+    sys.stdout.write(document + "\n")
+
+
+def say(text: str | Text, style: str = "") -> None:
+    """One line or paragraph of an answer."""
+    from rich.text import Text
+
+    out().print(Text(text, style) if isinstance(text, str) else text)
+
+
+def note(text: str, style: str = "yellow") -> None:
+    """What is worth knowing and no part of the answer."""
+    from rich.text import Text
+
+    err().print(Text(text, style))
+
+
+def style_of(name: str) -> str:
+    return _STYLES.get(name, _AT_WORK)
+
+
+def state(name: str) -> Text:
+    """A state or a kind of failure in its colour."""
+    from rich.text import Text
+
+    return Text(name, style_of(name))
+
+
+def show(grid: Table) -> None:
+    """Print a table, without the blanks at the ends of its lines that would fill a pipe."""
+    console = out()
+    if console.is_terminal:
+        console.print(grid)
+        return
+    with console.capture() as captured:
+        console.print(grid)
+    lines = (line.rstrip() for line in captured.get().splitlines())
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+def facts(pairs: Iterable[tuple[str, str | Text | None]]) -> None:
+    show(facts_grid(pairs))
+
+
+def facts_grid(pairs: Iterable[tuple[str, str | Text | None]]) -> Table:
+    """Name and value, one pair a line; a pair without a value is left out."""
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in pairs:
+        if value:
+            grid.add_row(name, _cell(value))
+    return grid
+
+
+@dataclass(frozen=True)
+class Column:
+    """A table's column; a `wide` one is left out on a narrow terminal, a `long` one is folded."""
+
+    title: str
+    wide: bool = False
+    long: bool = False
+    right: bool = False
+
+
+def table(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> None:
+    show(table_grid(columns, rows))
+
+
+def table_grid(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> Table:
+    from rich.table import Table
+
+    wide = out().width >= NARROW
+    shown = [at for at, column in enumerate(columns) if wide or not column.wide]
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in (columns[at] for at in shown):
+        grid.add_column(
+            column.title,
+            no_wrap=not column.long,
+            overflow="fold" if column.long else "ellipsis",
+            justify="right" if column.right else "left",
+        )
+    for row in rows:
+        grid.add_row(*(_cell(row[at]) for at in shown))
+    return grid
+
+
+def _cell(value: str | Text) -> Text:
+    """Never read as markup: names and messages come from outside, and their control characters stay here."""
+    from rich.text import Text
+
+    if isinstance(value, Text):
+        return value
+    return Text("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in value))

@@ -1,0 +1,68 @@
+"""How long and how many, in the words that people use."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TypeVar
+
+S = TypeVar("S", bound=str)
+
+_SPANS = ((86400, "day", "d"), (3600, "hour", "h"), (60, "minute", "m"), (1, "second", "s"))
+
+
+def age(moment: datetime) -> float:
+    """Seconds since then. A host's wrong clock makes this wrong, and nothing else."""
+    return max(0.0, (datetime.now(UTC) - moment).total_seconds())
+
+
+def duration(seconds: float) -> str:
+    """For a sentence: the largest unit only.
+
+    >>> duration(0.3), duration(1), duration(250), duration(7300), duration(200000)
+    ('less than a second', '1 second', '4 minutes', '2 hours', '2 days')
+    """
+    for length, name, _ in _SPANS:
+        if seconds >= length:
+            return counted(int(seconds // length), name)
+    return "less than a second"
+
+
+def standing(state: str, since: datetime, *, ended: bool) -> str:
+    """`failed 4 minutes ago`, `has been in state downloading for 4 minutes`."""
+    spent = duration(age(since))
+    return f"{state} {spent} ago" if ended else f"has been in state {state} for {spent}"
+
+
+def brief(seconds: float) -> str:
+    """For a column.
+
+    >>> brief(0.3), brief(250), brief(7300)
+    ('0s', '4m', '2h')
+    """
+    for length, _, letter in _SPANS:
+        if seconds >= length:
+            return f"{int(seconds // length)}{letter}"
+    return "0s"
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number with its noun.
+
+    >>> counted(1, "job"), counted(1200, "job"), counted(0, "batch", "batches")
+    ('1 job', '1,200 jobs', '0 batches')
+    """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def listed(parts: Mapping[S, int]) -> str:
+    """What there is, without what there is not.
+
+    >>> listed({"downloading": 2, "failed": 0, "pending": 1})
+    '2 downloading, 1 pending'
+    """
+    return ", ".join(f"{number:,} {name}" for name, number in parts.items() if number)
+
+
+def by_whom(by: str, reason: str, at: datetime) -> str:
+    """`by ann@desk for 2 hours: database is moved`: who stopped something, since when, why."""
+    who = f" by {by}" if by else ""
+    return f"{who} for {duration(age(at))}" + (f" ({reason})" if reason else "")

@@ -1,0 +1,66 @@
+"""The Celery workers of the fleet: who takes from which queue, and draining one of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from pipeline.errors import ServiceUnreachable, UsageRefused
+from pipeline.records import Record
+
+if TYPE_CHECKING:
+    from pipeline.settings import Settings
+
+PATIENCE = 2.0
+"""Seconds to wait for workers' answers; a worker whose every process is busy answers all the same."""
+
+
+class Drained(Record):
+    """A worker and the queues that it takes from now."""
+
+    worker: str
+    queues: tuple[str, ...]
+
+
+def shown_broker(settings: Settings) -> str:
+    """The broker's address without its password."""
+    parts = urlsplit(settings.broker_url)
+    return f"{parts.hostname or '?'}:{parts.port or 6379}"
+
+
+def taking(settings: Settings | None = None) -> dict[str, tuple[str, ...]]:
+    """Worker -> the queues that it takes from; only the workers that answer in time."""
+    from kombu.exceptions import OperationalError
+
+    from tasks.app import app
+
+    try:
+        answers = app.control.inspect(timeout=PATIENCE).active_queues() or {}
+    except OperationalError as error:
+        where = f" at {shown_broker(settings)}" if settings else ""
+        raise ServiceUnreachable(
+            f"Redis{where} does not answer: is it running? (ARKLINE_BROKER_URL)"
+        ) from error
+    return {worker: tuple(sorted(queue["name"] for queue in queues)) for worker, queues in answers.items()}
+
+
+def consumers_of(task: str) -> tuple[str, tuple[str, ...]]:
+    """The queue that the task goes to, and the workers that take from it."""
+    from tasks.app import app
+
+    queue = str(app.amqp.router.route({}, task)["queue"].name)
+    return queue, tuple(sorted(worker for worker, queues in taking().items() if queue in queues))
+
+
+def drain(settings: Settings, worker: str, *, undo: bool = False) -> Drained:
+    """Let a worker take nothing new, so that it may be stopped once it is idle; its restart undoes it."""
+    from tasks.app import app
+
+    known = taking(settings)
+    if worker not in known:
+        names = ", ".join(sorted(known)) or "none answers"
+        raise UsageRefused(f"no worker called '{worker}' answers; running: {names}")
+    for queue in app.conf.task_queues:
+        order = app.control.add_consumer if undo else app.control.cancel_consumer
+        order(queue.name, destination=[worker], reply=True, timeout=PATIENCE)
+    return Drained(worker=worker, queues=taking(settings).get(worker, ()))
