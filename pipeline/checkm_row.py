@@ -13,7 +13,16 @@ from pydantic import ValidationError
 
 from pipeline import local_ids
 from pipeline.fixity import Digest, UnknownAlgorithm, algorithm
-from pipeline.names import CONTAINER_SUFFIXES, UnsafeName, is_ark, is_container, name_in, safe_name, shown
+from pipeline.names import (
+    CONTAINER_SUFFIXES,
+    PRODUCER,
+    UnsafeName,
+    is_ark,
+    is_container,
+    name_in,
+    safe_name,
+    shown,
+)
 from pipeline.records import SubmissionType
 from pipeline.states import Documented
 
@@ -189,7 +198,7 @@ def _name(name: str, error: Report) -> str:
         error("has no file name, and the URL's path does not end in one")
         return name
     try:
-        return safe_name(name)
+        return safe_name(name, PRODUCER)
     except UnsafeName as unsafe:
         error(str(unsafe))
         return name

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pipeline.container_formats import Entry, entries
 from pipeline.fixity import OF_RECORD, Digester
-from pipeline.names import Taken, UnsafeName, safe_name, shown
+from pipeline.names import PRODUCER, Taken, UnsafeName, safe_name, shown
 from pipeline.outcome import StepFailed, content, system, transient
 
 RATIO_FLOOR = 64 << 20
@@ -109,7 +109,7 @@ def _write_all(
 
 def _check(entry: Entry, container: str) -> None:
     try:
-        safe_name(entry.name)
+        safe_name(entry.name, PRODUCER)
     except UnsafeName as error:
         raise content(f"container {shown(container)}: {error}; rename it and pack again") from error
     if entry.refused:

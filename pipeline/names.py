@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pipeline.errors import ArklineError
 
@@ -22,6 +22,9 @@ NAME_LIMIT = 1024
 
 DEPTH_LIMIT = 64
 """Segments of one name: bounds the folders that a hostile list can make us create and remember."""
+
+PRODUCER = "producer/"
+"""The folder of a depositor's files, in the working directory and in the stored object."""
 
 CONTAINER_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2")
 
@@ -53,16 +56,24 @@ def is_container(name: str) -> bool:
 
 
 def name_in(url: str) -> str:
-    """The last segment of the URL's path, as it stands there; empty if the path ends in a slash."""
+    """The last segment of the URL's path as a person would write it; empty if the path ends in a slash."""
     try:
-        return urlsplit(url).path.rpartition("/")[2]
+        written = urlsplit(url).path.rpartition("/")[2]
     except ValueError:
         return ""
+    try:
+        name = unquote(written, errors="strict")
+    except UnicodeDecodeError:
+        return written
+    return written if "/" in name else name
 
 
-def safe_name(name: str) -> str:
-    """The name, unchanged, if it is a relative path that is safe to write below a folder."""
-    reason = _unsafe(name)
+def safe_name(name: str, within: str = "") -> str:
+    """The name, unchanged, if it is a relative path that is safe to write below a folder.
+
+    `within` is a folder that the name will stand in, with its slash; it counts where length matters.
+    """
+    reason = _unsafe(name) or _too_long(within + name)
     if reason:
         raise UnsafeName(f"file name {shown(name)} {reason}")
     return name
@@ -84,13 +95,7 @@ def _unsafe(name: str) -> str | None:
         return "has a backslash in it; folders are separated by '/'"
     if name.startswith("/"):
         return "is absolute; give a path relative to the object"
-    return _unsafe_path(name.split("/")) or (
-        f"is longer than {NAME_LIMIT} bytes" if len(name.encode()) > NAME_LIMIT else None
-    )
-
-
-def _unwritable(name: str) -> str | None:
-    return next((c for c in name if unicodedata.category(c) in _UNWRITABLE), None)
+    return _unsafe_path(name.split("/"))
 
 
 def _unsafe_path(segments: list[str]) -> str | None:
@@ -98,10 +103,21 @@ def _unsafe_path(segments: list[str]) -> str | None:
         return "has an empty segment ('//' or a '/' at its end)"
     if not {".", ".."}.isdisjoint(segments):
         return "has a '.' or '..' segment; give the path itself"
+    return None
+
+
+def _unwritable(name: str) -> str | None:
+    return next((c for c in name if unicodedata.category(c) in _UNWRITABLE), None)
+
+
+def _too_long(name: str) -> str | None:
+    segments = name.split("/")
     if len(segments) > DEPTH_LIMIT:
         return f"is more than {DEPTH_LIMIT} folders deep"
     if max(len(segment.encode()) for segment in segments) > SEGMENT_LIMIT:
         return f"has a segment of more than {SEGMENT_LIMIT} bytes"
+    if len(name.encode()) > NAME_LIMIT:
+        return f"is longer than {NAME_LIMIT} bytes"
     return None
 
 

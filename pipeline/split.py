@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from pipeline import checkm
 from pipeline.checkm import ManifestError, ManifestProfile, Row
 from pipeline.fixity import Digest, Digester, DigestMismatch
-from pipeline.names import CONTAINER_SUFFIXES, UnsafeName, is_ark, is_container, name_in, safe_name, shown
+from pipeline.names import (
+    CONTAINER_SUFFIXES,
+    PRODUCER,
+    UnsafeName,
+    is_ark,
+    is_container,
+    name_in,
+    safe_name,
+    shown,
+)
 from pipeline.outcome import content
 from pipeline.records import PayloadType, Priority, Record, Submission, SubmissionType, Text
 
@@ -97,7 +106,7 @@ def _name(submission: Submission) -> str:
 
 def _single(submission: Submission) -> PlannedJob:
     try:
-        name = safe_name(submission.payload_name or name_in(submission.payload_url))
+        name = safe_name(submission.payload_name or name_in(submission.payload_url), PRODUCER)
     except UnsafeName as error:
         raise content(f"the payload's {error}: submit it under another name") from error
     if submission.payload_type is SubmissionType.CONTAINER and not is_container(name):

@@ -74,7 +74,7 @@ def test_columns_that_are_too_many_are_not_read_but_told() -> None:
 
 
 def test_a_file_without_a_name_has_that_of_its_url() -> None:
-    assert row("https://x.edu/a/b%20c.jpg?v=1").name == "b%20c.jpg"
+    assert row("https://x.edu/a/b%20c.jpg?v=1").name == "b c.jpg"
 
 
 def test_blanks_and_bars_are_decoded_but_not_in_the_url() -> None:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from pipeline.names import (
     DEPTH_LIMIT,
+    PRODUCER,
     Clash,
     Taken,
     UnsafeName,
@@ -73,6 +74,16 @@ def test_an_unsafe_name_is_refused_with_the_reason(name: str) -> None:
         safe_name(name)
 
     assert UNSAFE[name] in str(caught.value)
+
+
+def test_the_folder_that_a_name_will_stand_in_counts() -> None:
+    long = "/".join(["e" * 200] * 5)
+
+    assert safe_name(long, PRODUCER) == long
+    with pytest.raises(UnsafeName, match="1024 bytes"):
+        safe_name(f"{long}/{'e' * 15}", PRODUCER)
+    with pytest.raises(UnsafeName, match="folders deep"):
+        safe_name("/".join("a" * DEPTH_LIMIT), PRODUCER)
 
 
 @given(st.text(max_size=40))
@@ -170,10 +181,12 @@ def test_what_is_no_ark_is_known(text: str) -> None:
     [
         ("https://x.edu/a/b.jpg", "b.jpg"),
         ("https://x.edu/a/b.jpg?version=2#top", "b.jpg"),
-        ("https://x.edu/a%20b.jpg", "a%20b.jpg"),
+        ("https://x.edu/a%20b%C3%A9.jpg", "a b\u00e9.jpg"),
+        ("https://x.edu/a%2Fb.jpg", "a%2Fb.jpg"),
         ("https://x.edu/a/", ""),
         ("https://x.edu", ""),
         ("https://[broken/a", ""),
+        ("https://x.edu/%FF", "%FF"),
     ],
 )
 def test_a_url_ends_in_a_name_or_in_none(url: str, name: str) -> None:
