@@ -17,6 +17,7 @@ from sqlalchemy import text
 
 from pipeline.errors import UsageRefused
 from pipeline.inventory.database import Database
+from pipeline.inventory.schema import HEAD, revision
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.inventory.tables import files, ingests, metadata, objects
 from pipeline.outcome import StepFailed
@@ -321,6 +322,12 @@ def test_the_migrations_make_the_tables_that_the_code_uses(inventory: SqlInvento
     )
 
     assert differences == []
+
+
+def test_the_newest_migration_is_the_one_that_the_code_expects(inventory: SqlInventory) -> None:
+    inventory.arks_of(OWNER, ("a",))
+
+    assert inventory.database.read(revision) == HEAD
 
 
 def test_a_schema_newer_than_this_release_is_left_alone(inventory: SqlInventory, url: str) -> None:
