@@ -9,11 +9,15 @@ import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
 from pydantic import SecretStr
+from typer.main import get_group
 
+from entrypoints.cli import main as cli
+from entrypoints.dev import app as dev
 from pipeline import records, states
 from pipeline.settings import Settings
 from pipeline.states import Bucket, JobState
@@ -37,6 +41,10 @@ EXAMPLES = {
     "counter.name": "job",
 }
 """A value for each parameter of a function of zkstate.paths, as the examples in docs/znodes.md have it."""
+
+COMMANDS: dict[str, dict[str, Any]] = {
+    program: dict(get_group(app).commands) for program, app in {"arkline": cli.app, "./dev": dev.app}.items()
+}
 
 STORED = (
     records.Submission,
@@ -88,6 +96,14 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def code(page: Path) -> str:
+    """What a page sets in the type of code, a line each; lines that end in a backslash are joined."""
+    text = page.read_text().replace("\\\n", " ")
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    spans = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
+    return "\n".join(re.sub(r"#.*", "", each) for each in blocks + spans)
+
+
 def links(page: Path) -> list[str]:
     """Where a page links to and which pictures it shows, on this project's own ground."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
@@ -132,6 +148,20 @@ def test_a_pages_links_lead_somewhere(page: Path) -> None:
         assert file.exists(), f"{page.name} links to {target}"
         if anchor:
             assert anchor in anchors(file), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
+def test_a_page_names_only_commands_and_options_that_exist(page: Path) -> None:
+    for program, said in re.findall(
+        r"(?<![\w/.-])(arkline|\./dev) ([a-z][a-z-]*(?: [^`\n|;)]*)?)", code(page)
+    ):
+        name, *rest = said.split()
+        command = COMMANDS[program].get(name)
+        assert command is not None, f"{page.name}: {program} {name}"
+        known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
+        passes_on = command.context_settings.get("ignore_unknown_options", False)
+        unknown = {word.split("=")[0] for word in rest if word.startswith("--")} - known
+        assert passes_on or not unknown, f"{page.name}: {program} {said}"
 
 
 def test_every_decision_is_in_the_list_of_decisions() -> None:
