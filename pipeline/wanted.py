@@ -1,7 +1,6 @@
 """The files that a job asks for: its payload, or the rows of its object manifest."""
 
 from dataclasses import dataclass
-from urllib.parse import unquote
 
 from pipeline.checkm import Manifest, ManifestError, ManifestProfile, parse
 from pipeline.fixity import Digest, Digester, DigestMismatch
@@ -42,7 +41,7 @@ def wanted(job: Job) -> tuple[Wanted, ...]:
 def payload(configuration: JobConfiguration) -> Wanted:
     """The payload as one file; a content failure if it has no usable name."""
     try:
-        name = safe_name(configuration.payload_name or _name_of(configuration.payload_url))
+        name = safe_name(configuration.payload_name or name_in(configuration.payload_url))
     except UnsafeName as error:
         raise content(
             f"{shown(configuration.payload_url)}: {error}; submit it with a file name of its own"
@@ -63,13 +62,3 @@ def read_manifest(data: bytes, configuration: JobConfiguration) -> Manifest:
         return parse(data, name, ManifestProfile.OBJECT)
     except (DigestMismatch, ManifestError) as error:
         raise content(str(error)) from error
-
-
-def _name_of(url: str) -> str:
-    """The last segment of the URL's path as a person would write it."""
-    written = name_in(url)
-    try:
-        name = unquote(written, errors="strict")
-    except UnicodeDecodeError:
-        return written
-    return written if "/" in name else name

@@ -98,6 +98,18 @@ def fits(need: int, promised: int, space: Usage, threshold: int) -> str | None:
     return f"needs {in_units(need)}, but {in_units(max(0, limit - taken))} are free: {facts}"
 
 
+def refusal(need: int, promised: int, settings: Settings) -> str | None:
+    """Why `need` bytes do not fit now, `promised` of them being promised to all jobs; None if they do."""
+    space = usage(settings)
+    reason = fits(need, promised, space, settings.working_threshold)
+    if reason is None or not promised:
+        return reason
+    # What of the promised bytes has arrived is in use already: counted once. Only files are in working
+    # storage whose jobs hold a promise, since directory and promise go together.
+    outstanding = max(0, promised - landed(settings.working))
+    return fits(need, outstanding, space, settings.working_threshold)
+
+
 def in_units(count: int) -> str:
     """Bytes for people: `1.5 GB`; a thousand of one unit are one of the next."""
     size = float(count)
