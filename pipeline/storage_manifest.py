@@ -25,8 +25,10 @@ _TYPES = mimetypes.MimeTypes(filenames=())
 
 
 def mime_type(path: str) -> str:
-    """What the name says; the same on every host."""
-    return _TYPES.guess_type(path, strict=False)[0] or "application/octet-stream"
+    """What the name says; the same on every host. Packed content is of the type of its packing."""
+    # Without its folders and after a "./" no name is taken for a URL.
+    kind, packed = _TYPES.guess_type(f"./{path.rpartition('/')[2]}")
+    return f"application/{packed}" if packed else kind or "application/octet-stream"
 
 
 def write(files: Iterable[ContentFile]) -> bytes:

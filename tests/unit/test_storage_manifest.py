@@ -41,4 +41,6 @@ def test_names_in_other_scripts_stay_readable() -> None:
 def test_a_type_that_was_given_is_kept_and_others_are_told_by_the_name() -> None:
     assert "| image/x-odd" in storage_manifest.write([a_file("producer/a", "image/x-odd")]).decode()
     assert storage_manifest.mime_type("producer/a.xml") in ("text/xml", "application/xml")
+    assert storage_manifest.mime_type("producer/a.tar.gz") == "application/gzip"
+    assert storage_manifest.mime_type("producer/data:text/x.jpg") == "image/jpeg"
     assert storage_manifest.mime_type("producer/noname") == "application/octet-stream"

@@ -1,0 +1,174 @@
+"""Processing: the job's content gets its identifier, its description, and its place in storage.
+
+Nothing here is undone after a crash; all of it is done again and comes out the same. The ARK and the local
+ids are in the record and in the inventory before anything is stored; the files that describe the object
+depend on the job alone; storage keeps one version per job.
+"""
+
+import hashlib
+from pathlib import Path
+
+from pipeline import metadata, names, storage_manifest
+from pipeline.identity import Identity, identify
+from pipeline.landing import LandedFile, Workspace, write_stored
+from pipeline.outcome import Done, content, system
+from pipeline.profile import Profile, ProfileError
+from pipeline.records import Job, SubmissionMode
+from pipeline.services import Services
+from pipeline.services.storage import ContentFile, StoredVersion, StoreRequest
+from pipeline.working_space import full_is_transient
+
+DELETIONS = "mrt-delete.txt"
+"""A depositor's list of files that an update takes out, one path a line, relative to `producer/`."""
+
+SUBMITTED_MANIFEST = "mrt-submission-manifest.txt"
+
+
+def work(job: Job, services: Services) -> Done:
+    workspace = Workspace.of(job)
+    profile = _profile(job, services)
+    landed = workspace.read_landing()
+    delete = _deletions(job, workspace, landed)
+    handed = _producer_files(job, workspace, landed)
+    if not handed and not delete:
+        raise content(f"{job.configuration.payload_name or 'the payload'} has no file to store")
+    said = metadata.told(workspace.producer)
+    local_id = metadata.all_local_ids(services.ledger.identifiers(job).local_id, said)
+
+    identity = identify(job, profile, services, local_id)
+    with full_is_transient("describing the object"):
+        files = (*handed, *_system_files(job, profile, services, workspace, identity, handed))
+    stored = _store(job, services, identity, files, delete)
+    services.storage.verify(stored, services.alive)
+    services.alive()
+    with full_is_transient("noting what was stored"):
+        write_stored(workspace, stored)
+    new = sum(file.added for file in stored.files)
+    return Done(message=f"stored as version {stored.number} of {stored.ark}, {new:,} files new")
+
+
+def _profile(job: Job, services: Services) -> Profile:
+    try:
+        return services.profiles.get(job.configuration.profile_name)
+    except ProfileError as error:
+        raise system(str(error)) from error
+
+
+def _is_deletion_list(job: Job, path: str) -> bool:
+    return job.configuration.submission_mode is SubmissionMode.UPDATE and path == DELETIONS
+
+
+def _producer_files(
+    job: Job, workspace: Workspace, landed: tuple[LandedFile, ...]
+) -> tuple[ContentFile, ...]:
+    return tuple(
+        ContentFile(
+            path=f"producer/{file.path}",
+            source=workspace.producer / file.path,
+            size=file.size,
+            sha512=file.sha512,
+            mime_type=storage_manifest.mime_type(file.path),
+        )
+        for file in landed
+        if not _is_deletion_list(job, file.path)
+    )
+
+
+def _deletions(job: Job, workspace: Workspace, landed: tuple[LandedFile, ...]) -> tuple[str, ...]:
+    """Logical paths that the update takes out."""
+    if not any(_is_deletion_list(job, file.path) for file in landed):
+        return ()
+    found: dict[str, None] = {}
+    try:
+        text = (workspace.producer / DELETIONS).read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise content(f"producer/{DELETIONS} is not UTF-8: save it as UTF-8 and submit again") from error
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            found[f"producer/{names.safe_name(line)}"] = None
+        except names.UnsafeName as error:
+            raise content(f"producer/{DELETIONS} line {number}: {error}") from error
+    return tuple(found)
+
+
+def _system_files(
+    job: Job,
+    profile: Profile,
+    services: Services,
+    workspace: Workspace,
+    identity: Identity,
+    handed: tuple[ContentFile, ...],
+) -> tuple[ContentFile, ...]:
+    """Write our own files below `system/`; the manifest of all others comes last."""
+    known = job.model_copy(update={"identifiers": identity.identifiers})
+    texts = dict(metadata.describe(known, profile, identity.ark, workspace.producer).files)
+    texts |= _text(SUBMITTED_MANIFEST, workspace.manifest)
+    if job.configuration.submission_mode is SubmissionMode.UPDATE:
+        texts |= _text(DELETIONS, workspace.producer / DELETIONS)
+    files = tuple(_system_file(workspace, name, text) for name, text in texts.items())
+    manifest = storage_manifest.write((*handed, *files))
+    services.alive()
+    for name, text in (*texts.items(), (storage_manifest.NAME, manifest)):
+        workspace.publish(workspace.system / name, text)
+    return (*files, _system_file(workspace, storage_manifest.NAME, manifest))
+
+
+def _text(name: str, source: Path) -> dict[str, bytes]:
+    try:
+        return {name: source.read_bytes()}
+    except FileNotFoundError:
+        return {}
+
+
+def _system_file(workspace: Workspace, name: str, text: bytes) -> ContentFile:
+    return ContentFile(
+        path=f"system/{name}",
+        source=workspace.system / name,
+        size=len(text),
+        sha512=hashlib.sha512(text).hexdigest(),
+        mime_type=storage_manifest.mime_type(name),
+    )
+
+
+def _store(
+    job: Job,
+    services: Services,
+    identity: Identity,
+    files: tuple[ContentFile, ...],
+    delete: tuple[str, ...],
+) -> StoredVersion:
+    given = job.configuration
+    request = StoreRequest(
+        ark=identity.ark,
+        jid=job.jid,
+        mode=given.submission_mode,
+        files=files,
+        delete=delete,
+        new=identity.new,
+        message=given.note or f"{given.submission_mode} of {given.payload_name or 'a payload'}",
+        user=given.submitter,
+    )
+
+    def fence() -> None:
+        services.alive()
+        services.ledger.fence(job)
+
+    with services.ledger.exclusive("storage", identity.ark):
+        fence()
+        stored = services.storage.store(request, fence)
+    _check_ours(request, stored)
+    return stored
+
+
+def _check_ours(request: StoreRequest, stored: StoredVersion) -> None:
+    """A version that carries the job's id must be of this job's content, or the ids are being used again."""
+    held = {file.path: file.sha512 for file in stored.files}
+    for file in request.files:
+        if file.path.startswith("producer/") and held.get(file.path) != file.sha512:
+            raise system(
+                f"version {stored.number} of {stored.ark} carries {stored.jid} but holds another "
+                f"{names.shown(file.path)}: the counter of job ids was reset; set it beyond the last job "
+                "in storage, then submit again"
+            )
