@@ -116,7 +116,10 @@ WORK = {
 
 
 def _register(name: str) -> None:
-    app.task(name=f"beat.{name}")(lambda: _alone(name))
+    def timed() -> None:
+        _alone(name)
+
+    app.task(name=f"beat.{name}")(timed)
 
 
 for _name in WORK:

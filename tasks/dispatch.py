@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from celery import chain, signature
 from celery.canvas import Signature
+from kombu import Connection
 from kombu.exceptions import OperationalError
 
 from pipeline.records import Batch, Ticket
@@ -23,13 +24,16 @@ def task_name(state: JobState) -> str:
     return f"job.{state}"
 
 
-def dispatch_job(ticket: Ticket, priority: int) -> bool:
-    """Send the chain of the states' tasks from the ticket's state on; False if Redis does not answer."""
+def dispatch_job(ticket: Ticket, priority: int, connection: Connection | None = None) -> bool:
+    """Send the chain of the states' tasks from the ticket's state on; False if Redis does not answer.
+
+    `connection`: to another broker than the settings'.
+    """
     working = JOB.working()
     rest = working[working.index(JobState(ticket.state)) :]
     first = signature(task_name(rest[0]), args=(ticket.model_dump(),), app=app)
     steps = chain(first, *(signature(task_name(state), app=app) for state in rest[1:]), app=app)
-    return _send(steps, ticket, priority=priority // 10)
+    return _send(steps, ticket, priority // 10, connection)
 
 
 def dispatch_jobs(tickets: Iterable[tuple[Ticket, int]]) -> None:
@@ -38,9 +42,9 @@ def dispatch_jobs(tickets: Iterable[tuple[Ticket, int]]) -> None:
             return
 
 
-def dispatch_batch(ticket: Ticket) -> bool:
+def dispatch_batch(ticket: Ticket, connection: Connection | None = None) -> bool:
     task = signature(BATCH_TASKS[BatchState(ticket.state)], args=(ticket.model_dump(),), app=app)
-    return _send(task, ticket, priority=0)
+    return _send(task, ticket, 0, connection)
 
 
 def dispatch_moved(batch: Batch | None) -> None:
@@ -49,9 +53,9 @@ def dispatch_moved(batch: Batch | None) -> None:
         dispatch_batch(Ticket(id=batch.bid, state=batch.status.status, epoch=batch.status.epoch))
 
 
-def _send(task: Signature, ticket: Ticket, priority: int) -> bool:
+def _send(task: Signature, ticket: Ticket, priority: int, connection: Connection | None) -> bool:
     try:
-        task.apply_async(priority=priority)
+        task.apply_async(priority=priority, connection=connection)
     except OperationalError as error:
         log().warning("not sent, left to the sweep", ticket=ticket.model_dump(), error=str(error))
         return False

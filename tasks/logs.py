@@ -6,7 +6,7 @@ import sys
 import structlog
 from structlog.typing import Processor
 
-_CHATTY = ("kazoo", "celery.beat", "celery.worker.strategy", "celery.app.trace")
+_CHATTY = ("kazoo", "alembic", "celery.beat", "celery.worker.strategy", "celery.app.trace")
 """They tell of every tick and every message; the moves that matter are logged by ourselves."""
 
 _SHARED: tuple[Processor, ...] = (

@@ -4,8 +4,11 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
+from kombu import Connection
+
 from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
+from tasks.app import app
 from tasks.dispatch import dispatch_batch
 from tests.http_source import HttpSource
 from zkstate import batches
@@ -81,34 +84,11 @@ def submit(
 
 def send(settings: Settings, bid: str, session: Session) -> None:
     """The batch's ticket to this test's broker; workers of other tests listen elsewhere."""
-    with broker(settings):
-        dispatch_batch(batches.ticket(batches.load(session, bid)))
+    with broker(settings) as connection:
+        assert dispatch_batch(batches.ticket(batches.load(session, bid)), connection)
 
 
-class broker:  # noqa: N801 - reads as a verb's object: with broker(settings)
-    """The Celery app of this process, pointed to a test's broker for a while."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-
-    def __enter__(self) -> None:
-        from tasks.app import app
-
-        self.before = app.conf.broker_url, dict(app.conf.broker_transport_options)
-        app.conf.broker_url = self.settings.broker_url
-        app.conf.broker_transport_options = {
-            **self.before[1],
-            "global_keyprefix": self.settings.broker_prefix,
-        }
-        app.set_current()
-        app.pool.force_close_all()
-        app._pool = None
-        app.amqp._producer_pool = None
-
-    def __exit__(self, *_: object) -> None:
-        from tasks.app import app
-
-        app.pool.force_close_all()
-        app._pool = None
-        app.amqp._producer_pool = None
-        app.conf.broker_url, app.conf.broker_transport_options = self.before
+def broker(settings: Settings) -> Connection:
+    """A connection to a test's own queues, where only its own workers listen."""
+    options = {**app.conf.broker_transport_options, "global_keyprefix": settings.broker_prefix}
+    return Connection(settings.broker_url, transport_options=options)

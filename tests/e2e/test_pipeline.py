@@ -61,9 +61,9 @@ def test_a_batch_of_manifests_is_stored_recorded_and_reported(
     assert rows(settings, "select count(*) from inv_versions") == [(3,)]
     assert rows(settings, "select count(*) from inv_files where source = 'producer'") == [(6,)]
     assert not any(settings.working.rglob("*"))
-    (letter,) = letters(settings)
+    (letter,) = [each for each in letters(settings) if "Processed" in each["Subject"]]
     assert "OK" in letter["Subject"]
-    assert letter["To"] == "depositor@example.org"
+    assert "depositor@example.org" in letter["To"]
 
 
 def test_a_bad_object_fails_alone_and_the_report_says_why(

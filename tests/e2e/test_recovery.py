@@ -72,10 +72,10 @@ def test_doubled_and_stale_tickets_do_nothing(
     url = source.put("/a.txt", body_of("a"))
     bid, (jid,) = planting.split_batch(session, 1, payload_url=url, payload_name="a.txt")
     ticket = jobs.ticket(jobs.load(session, jid))
-    with broker(settings):
+    with broker(settings) as connection:
         for _ in range(5):
-            assert dispatch_job(ticket, 5)
-            assert dispatch_job(planting.void(ticket), 5)
+            assert dispatch_job(ticket, 5, connection)
+            assert dispatch_job(planting.void(ticket), 5, connection)
     fleet.worker(concurrency=3)
 
     assert batch_ended(session, bid).status.status is BatchState.COMPLETED
