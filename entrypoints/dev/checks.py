@@ -14,7 +14,7 @@ from entrypoints.stack.java import PROJECT
 
 BIN = Path(sys.executable).parent
 CHECKED = ("benchmarks", "celeryconfig.py", "entrypoints", "pipeline", "tasks", "tests", "tools", "zkstate")
-LOCK_FILES = ("requirements.lock", "tools/java.lock")
+LOCK_FILES = ("requirements.lock", "tools/installer.lock", "tools/java.lock")
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ from pipeline.errors import ArklineError, ServiceUnreachable
 
 LOCKS = {
     "requirements.lock": ("pyproject.toml", "--extra", "test", "--extra", "postgresql"),
+    "tools/installer.lock": ("tools/installer.in",),
     "tools/java.lock": ("tools/java.in",),
 }
-"""Lock file -> what it is made from. Java is apart: 35 MB that only a machine without Java needs."""
+"""Lock file -> what it is made from. Apart are what only some machines need: 35 MB of Java, 25 MB of uv."""
 
 LOWEST_PYTHON = "3.11"
 
