@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pipeline.checkm import Manifest, ManifestError, ManifestProfile, parse
 from pipeline.fixity import Digest, Digester, DigestMismatch
 from pipeline.landing import Workspace
-from pipeline.names import UnsafeName, name_in, safe_name
+from pipeline.names import PRODUCER, UnsafeName, name_in, safe_name
 from pipeline.outcome import content, system
 from pipeline.records import Job, JobConfiguration, PayloadType
 from pipeline.services.address import shown
@@ -34,14 +34,15 @@ def wanted(job: Job) -> tuple[Wanted, ...]:
             f"{path} cannot be read ({error.strerror}): bring working storage back and resume the job, "
             "or delete it and submit it again"
         ) from error
-    rows = read_manifest(data, job.configuration).rows
+    # What the names may be was judged when the job was pending.
+    rows = read_manifest(data, job.configuration, case_fold=False).rows
     return tuple(Wanted(row.line, row.url, row.name, row.digest, row.size) for row in rows)
 
 
 def payload(configuration: JobConfiguration) -> Wanted:
     """The payload as one file; a content failure if it has no usable name."""
     try:
-        name = safe_name(configuration.payload_name or name_in(configuration.payload_url))
+        name = safe_name(configuration.payload_name or name_in(configuration.payload_url), PRODUCER)
     except UnsafeName as error:
         raise content(
             f"{shown(configuration.payload_url)}: {error}; submit it with a file name of its own"
@@ -49,7 +50,7 @@ def payload(configuration: JobConfiguration) -> Wanted:
     return Wanted(1, configuration.payload_url, name, configuration.digest, configuration.size)
 
 
-def read_manifest(data: bytes, configuration: JobConfiguration) -> Manifest:
+def read_manifest(data: bytes, configuration: JobConfiguration, *, case_fold: bool) -> Manifest:
     """The object manifest in `data`; a content failure unless it is the one declared, and sound."""
     name = configuration.payload_name or shown(configuration.payload_url)
     if configuration.size not in (None, len(data)):
@@ -59,6 +60,6 @@ def read_manifest(data: bytes, configuration: JobConfiguration) -> Manifest:
             digester = Digester((configuration.digest.algorithm,))
             digester.update(data)
             digester.check(configuration.digest, f"manifest {name}")
-        return parse(data, name, ManifestProfile.OBJECT)
+        return parse(data, name, ManifestProfile.OBJECT, case_fold)
     except (DigestMismatch, ManifestError) as error:
         raise content(str(error)) from error

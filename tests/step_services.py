@@ -1,9 +1,11 @@
 """What a step is given in the tests: real clients where it uses them, and nothing where it must not."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Never
 
+from pipeline.profile import Profiles
 from pipeline.records import Job, PayloadType
 from pipeline.services import Services
 from pipeline.services.fetch import Fetcher, HttpFetcher
@@ -25,7 +27,14 @@ UNUSED: Any = _Unused()
 
 def local_settings(home: Path, **changes: Any) -> Settings:
     """Settings of a test's own folder that allow sources on loopback and give up soon."""
-    given = {"home": home, "allow_networks": "127.0.0.0/8", "fetch_tries": 2, "read_timeout": 5, **changes}
+    given = {
+        "home": home,
+        "profiles": home / "profiles",
+        "allow_networks": "127.0.0.0/8",
+        "fetch_tries": 2,
+        "read_timeout": 5,
+        **changes,
+    }
     return Settings(**given)
 
 
@@ -37,7 +46,7 @@ def services(
 ) -> Services:
     return Services(
         settings=settings,
-        profiles=UNUSED,
+        profiles=Profiles(settings.profiles),
         ledger=ledger or MemoryLedger(),
         fetcher=fetcher or HttpFetcher(settings, first_pause=0.01),
         minter=UNUSED,
@@ -49,10 +58,19 @@ def services(
     )
 
 
+def collection(settings: Settings, **rules: Any) -> None:
+    """Have the collection of the tests' jobs follow these rules."""
+    settings.profiles.mkdir(parents=True, exist_ok=True)
+    profile = {"name": "demo", "owner": "ark:/99999/fk4a", "collections": ["ark:/99999/fk4b"], **rules}
+    (settings.profiles / "demo.yaml").write_text(json.dumps(profile))
+
+
 def working_job(
     settings: Settings, state: JobState, payload_type: PayloadType, payload_url: str, **facts: Any
 ) -> Job:
     """A job with a working directory in the settings' working storage; `op` names its attempt."""
+    if not settings.profiles.exists():
+        collection(settings)
     given = {
         "payload_type": payload_type,
         "payload_url": payload_url,

@@ -42,6 +42,8 @@ class Download:
     part: Path
     digest: Digest | None = None
     size: int | None = None
+    limit: int | None = None
+    """Bytes that are taken at most, whatever the source sends."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,7 @@ class HttpFetcher:
                 part.append(piece)
                 if wanted.size is not None and part.size > wanted.size:
                     raise content(_size_differs(wanted, f"more than {wanted.size:,}"))
+                _refuse_too_large(wanted, part.size)
         if part.origin and part.origin.total not in (None, part.size):
             raise Interrupted(f"the source ended after {part.size:,} of {part.origin.total:,} bytes")
 
@@ -195,6 +198,7 @@ def _begin(wanted: Download, part: Part, response: requests.Response) -> None:
         refuse_packed(response, wanted.url)
     if None not in (wanted.size, offered.total) and offered.total != wanted.size:
         raise content(_size_differs(wanted, f"{offered.total:,}"))
+    _refuse_too_large(wanted, offered.total or 0)
     part.restart()
     part.origin = offered
 
@@ -205,6 +209,14 @@ def _verify(wanted: Download, part: Part) -> None:
         raise DigestMismatch(_size_differs(wanted, f"{part.size:,}"))
     if wanted.digest is not None:
         part.digests.check(wanted.digest, name)
+
+
+def _refuse_too_large(wanted: Download, size: int) -> None:
+    if wanted.limit is not None and size > wanted.limit:
+        raise content(
+            f"{wanted.target.name} ({shown(wanted.url)}) has more than the {wanted.limit:,} bytes "
+            "that are taken"
+        )
 
 
 def _size_differs(wanted: Download, found: str) -> str:

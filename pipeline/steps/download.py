@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 from pipeline import earlier
+from pipeline.allowed import Allowed, allowed
 from pipeline.container import Limits, unpack
 from pipeline.landing import LandedFile, Workspace
 from pipeline.outcome import Done, StepFailed, Wait, content
@@ -37,11 +38,13 @@ ARCHIVE = "container"
 def work(job: Job, services: Services) -> Done | Wait:
     workspace = Workspace.of(job)
     files = wanted(job)
+    rules = allowed(job, services)
+    rules.check_bytes(sum(file.size or 0 for file in files))
     with full_is_transient("downloading"):
         if job.configuration.payload_type is PayloadType.CONTAINER:
-            landed = _container(files[0], workspace, services)
+            landed = _container(files[0], workspace, services, rules)
         else:
-            landed = _files(files, workspace, services, in_manifest=_is_manifest(job))
+            landed = _files(files, workspace, services, rules, _is_manifest(job))
         services.alive()
         workspace.write_landing(landed)
         _make_durable(workspace.landing)
@@ -77,14 +80,19 @@ def _make_durable(path: Path) -> None:
 
 
 def _files(
-    files: tuple[Wanted, ...], workspace: Workspace, services: Services, *, in_manifest: bool
+    files: tuple[Wanted, ...],
+    workspace: Workspace,
+    services: Services,
+    rules: Allowed,
+    in_manifest: bool,
 ) -> tuple[LandedFile, ...]:
     noted = earlier.notes(workspace)
 
     def land(file: Wanted, alive: Callable[[], None]) -> LandedFile:
-        return _land(file, workspace, services, noted, alive)
+        return _land(file, workspace, services, noted, rules, alive)
 
     landed: dict[int, LandedFile] = {}
+    size = 0
     failures: dict[int, str] = {}
     outcomes = in_parallel(land, files, services.settings.download_threads, services.alive)
     with closing(outcomes):
@@ -101,6 +109,8 @@ def _files(
                     break
             else:
                 earlier.note(workspace, landed[file.line])
+                size += landed[file.line].size
+                rules.check_bytes(size)
     if failures:
         raise content(_told(failures, len(files), in_manifest=in_manifest))
     result = tuple(landed[file.line] for file in files)
@@ -114,6 +124,7 @@ def _land(
     workspace: Workspace,
     services: Services,
     noted: earlier.Notes,
+    rules: Allowed,
     alive: Callable[[], None],
 ) -> LandedFile:
     """The file in `producer/`: as an earlier attempt left it, or fetched."""
@@ -123,24 +134,27 @@ def _land(
         return kept
     part = f"parts/{file.line}"
     earlier.adopt_part(workspace, part, file, alive)
-    wanted_file = Download(file.url, target, workspace.attempt / part, file.digest, file.size)
+    wanted_file = Download(file.url, target, workspace.attempt / part, file.digest, file.size, rules.bytes)
     arrived = services.fetcher.download(wanted_file, alive)
     return LandedFile(path=file.name, size=arrived.size, sha512=arrived.sha512, url=file.url)
 
 
-def _container(file: Wanted, workspace: Workspace, services: Services) -> tuple[LandedFile, ...]:
+def _container(
+    file: Wanted, workspace: Workspace, services: Services, rules: Allowed
+) -> tuple[LandedFile, ...]:
     """The container's files in `producer/`, which is replaced as a whole: it is never half of each."""
     landed = earlier.landing(workspace, services.alive)
     if landed is not None:
         return landed
     archive = workspace.attempt / ARCHIVE
-    _fetch_container(file, workspace, services)
+    _fetch_container(file, workspace, services, rules)
     unpacked = workspace.attempt / "unpacked"
     shutil.rmtree(unpacked, ignore_errors=True)
-    files = unpack(archive, file.name, unpacked, _limits(services.settings), services.alive)
+    files = unpack(archive, file.name, unpacked, _limits(services.settings, rules), services.alive)
     for each in files:
         services.alive()
         _make_durable(unpacked / each.path)
+    rules.check_files(len(files))
     services.alive()
     if workspace.producer.exists():
         shutil.rmtree(workspace.attempt / "replaced", ignore_errors=True)
@@ -151,7 +165,7 @@ def _container(file: Wanted, workspace: Workspace, services: Services) -> tuple[
     )
 
 
-def _fetch_container(file: Wanted, workspace: Workspace, services: Services) -> None:
+def _fetch_container(file: Wanted, workspace: Workspace, services: Services, rules: Allowed) -> None:
     """The container in the attempt's folder, from an earlier attempt or from its source."""
     archive = workspace.attempt / ARCHIVE
     earlier.adopt_whole(workspace, ARCHIVE)
@@ -162,15 +176,21 @@ def _fetch_container(file: Wanted, workspace: Workspace, services: Services) -> 
     part = f"parts/{file.line}"
     earlier.adopt_part(workspace, part, file, services.alive)
     arrived = services.fetcher.download(
-        Download(file.url, archive, workspace.attempt / part, file.digest, file.size), services.alive
+        Download(file.url, archive, workspace.attempt / part, file.digest, file.size, rules.bytes),
+        services.alive,
     )
     earlier.note(
         workspace, LandedFile(path=file.name, size=arrived.size, sha512=arrived.sha512, url=file.url)
     )
 
 
-def _limits(settings: Settings) -> Limits:
-    return Limits(settings.container_entries, settings.container_bytes, settings.container_ratio)
+def _limits(settings: Settings, rules: Allowed) -> Limits:
+    return Limits(
+        entries=settings.container_entries,
+        bytes=min(settings.container_bytes, rules.bytes or settings.container_bytes),
+        ratio=settings.container_ratio,
+        case_fold=rules.case_fold,
+    )
 
 
 def _told(failures: dict[int, str], files: int, *, in_manifest: bool) -> str:

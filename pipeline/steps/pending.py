@@ -3,6 +3,7 @@
 What fails here needs a new submission, so only what reading the payload itself shows is refused here.
 """
 
+from pipeline.allowed import allowed
 from pipeline.landing import Workspace
 from pipeline.outcome import Done, StepFailed, Wait
 from pipeline.records import Job, PayloadType
@@ -25,11 +26,13 @@ def work(job: Job, services: Services) -> Done | Wait:
     if configuration.payload_type is not PayloadType.OBJECT_MANIFEST:
         payload(configuration)
         return Done(event=Event.ACQUIRE)
-    files = _keep_manifest(job, services)
+    rules = allowed(job, services)
+    files = _keep_manifest(job, services, rules.case_fold)
+    rules.check_files(files)
     return Done(event=Event.ACQUIRE, message=f"the manifest lists {files:,} file{'s'[: files != 1]}")
 
 
-def _keep_manifest(job: Job, services: Services) -> int:
+def _keep_manifest(job: Job, services: Services, case_fold: bool) -> int:
     """Put the manifest into the working directory, checked; the number of its files.
 
     One that an earlier attempt left is used only if it has the declared digest. Without one, nothing tells
@@ -38,11 +41,12 @@ def _keep_manifest(job: Job, services: Services) -> int:
     workspace = Workspace.of(job)
     if job.configuration.digest is not None:
         try:
-            return len(read_manifest(workspace.manifest.read_bytes(), job.configuration).rows)
+            kept = workspace.manifest.read_bytes()
+            return len(read_manifest(kept, job.configuration, case_fold=case_fold).rows)
         except (FileNotFoundError, StepFailed):
             pass  # not there, or not the declared one: what the source gives decides
     data = services.fetcher.read(job.configuration.payload_url, services.settings.manifest_limit)
-    manifest = read_manifest(data, job.configuration)
+    manifest = read_manifest(data, job.configuration, case_fold=case_fold)
     services.alive()
     with full_is_transient("keeping the manifest"):
         workspace.publish(workspace.manifest, data)

@@ -16,7 +16,7 @@ from pipeline.settings import Settings
 from pipeline.states import FailureKind, JobState
 from tests.downloading import assert_landed, downloaded, ends_after
 from tests.http_source import HttpSource
-from tests.step_services import local_settings, working_job
+from tests.step_services import collection, local_settings, working_job
 
 FILES = {"a.txt": b"alpha", "folder/b.bin": bytes(range(256)) * 4000, "mrt-erc.txt": b"erc:\n"}
 
@@ -151,3 +151,17 @@ def test_a_landed_file_that_was_damaged_is_made_good(settings: Settings, source:
     downloaded(second, settings)
 
     assert_landed(second, FILES)
+
+
+@pytest.mark.parametrize("limit", [{"object_files": 2}, {"object_bytes": len(ZIP) - 1}])
+def test_a_container_with_more_than_its_collection_takes_is_refused(
+    settings: Settings, source: HttpSource, limit: dict[str, int]
+) -> None:
+    collection(settings, limits=limit)
+    job = job_of(settings, source.put("/a.zip", ZIP))
+
+    with pytest.raises(StepFailed) as failure:
+        downloaded(job, settings)
+
+    assert failure.value.kind is FailureKind.CONTENT
+    assert not Workspace.of(job).producer.exists()

@@ -11,7 +11,7 @@ from pipeline.settings import Settings
 from pipeline.states import FailureKind
 from tests.downloading import FILES, assert_landed, downloaded, job_of, job_of_file, rows
 from tests.http_source import HttpSource
-from tests.step_services import local_settings
+from tests.step_services import collection, local_settings
 
 
 @pytest.fixture
@@ -153,3 +153,25 @@ def test_a_manifest_that_is_gone_is_the_operators(settings: Settings) -> None:
         downloaded(job, settings)
 
     assert failure.value.kind is FailureKind.SYSTEM
+
+
+@pytest.mark.parametrize("digests", [True, False])
+def test_an_object_larger_than_its_collection_takes_is_refused(
+    settings: Settings, source: HttpSource, digests: bool
+) -> None:
+    collection(settings, limits={"object_bytes": 1_000_000})
+
+    with pytest.raises(StepFailed, match=r"more than the 1.*000 bytes|more than the 1\.0 MB") as failure:
+        downloaded(job_of(settings, rows(source, digests=digests)), settings)
+
+    assert failure.value.kind is FailureKind.CONTENT
+
+
+def test_files_that_are_too_many_bytes_together_are_refused(settings: Settings, source: HttpSource) -> None:
+    collection(settings, limits={"object_bytes": 150})
+    listed = rows(source, {"a": b"x" * 100, "b": b"x" * 100}, digests=False)
+
+    with pytest.raises(StepFailed, match="more than the 150 bytes that collection demo takes") as failure:
+        downloaded(job_of(settings, listed), settings)
+
+    assert failure.value.kind is FailureKind.CONTENT

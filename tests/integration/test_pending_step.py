@@ -15,7 +15,7 @@ from pipeline.states import Event, FailureKind, JobState
 from pipeline.steps import pending
 from tests.http_source import HttpSource
 from tests.ledger import MemoryLedger
-from tests.step_services import UNUSED, local_settings, services, working_job
+from tests.step_services import UNUSED, collection, local_settings, services, working_job
 
 ROWS = tuple(Row(line=0, url=f"http://example.org/{name}", name=name) for name in ("a.txt", "b.txt"))
 MANIFEST = write(ManifestProfile.OBJECT, ROWS)
@@ -195,3 +195,41 @@ def test_an_attempt_that_is_over_keeps_no_manifest(settings: Settings, source: H
         pending.work(job, services(settings, alive=alive))
 
     assert not Workspace.of(job).manifest.exists()
+
+
+def test_a_manifest_of_more_files_than_the_collection_takes_is_refused(
+    settings: Settings, source: HttpSource
+) -> None:
+    collection(settings, limits={"object_files": 1})
+
+    with pytest.raises(StepFailed, match="has 2 files, but collection demo takes at most 1") as failure:
+        pending.work(pending_job(settings, source.put("/m.checkm", MANIFEST)), services(settings))
+
+    assert failure.value.kind is FailureKind.CONTENT
+
+
+def test_names_that_differ_in_case_are_taken_if_the_collection_takes_them(
+    settings: Settings, source: HttpSource
+) -> None:
+    rows = [Row(line=0, url=f"http://example.org/{name}", name=name) for name in ("a.txt", "A.txt")]
+    url = source.put("/m.checkm", write(ManifestProfile.OBJECT, rows))
+    with pytest.raises(StepFailed, match="upper and lower case"):
+        pending.work(pending_job(settings, url), services(settings))
+
+    collection(settings, case_sensitive_names=True)
+
+    assert pending.work(pending_job(settings, url), services(settings)) == Done(
+        event=Event.ACQUIRE, message="the manifest lists 2 files"
+    )
+
+
+def test_a_job_without_its_collections_profile_is_the_operators(
+    settings: Settings, source: HttpSource
+) -> None:
+    job = pending_job(settings, source.put("/m.checkm", MANIFEST))
+    (settings.profiles / "demo.yaml").unlink()
+
+    with pytest.raises(StepFailed, match="no profile 'demo'") as failure:
+        pending.work(job, services(settings))
+
+    assert failure.value.kind is FailureKind.SYSTEM
