@@ -20,7 +20,10 @@ def register(app: typer.Typer) -> None:
 
 
 def status(name: OptionalId = None, json: Json = False) -> None:
-    """Show how a batch, a job or the whole queue stands; exit 1 if it failed."""
+    """Show how a batch, a job or the queue stands.
+
+    Exit 1 if the batch or job failed.
+    """
     settings = opened.settings()
     with opened.session(settings) as session:
         if name is None:
@@ -51,7 +54,10 @@ def jobs(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Jobs shown at most.")] = 50,
     json: Json = False,
 ) -> None:
-    """List jobs: of a batch in their order, of a state in the queue's order, else the newest first."""
+    """List jobs.
+
+    Those of a batch in their order, those of a state in the queue's order, else the newest first.
+    """
     from entrypoints.operations.listing import JobFilter, list_jobs
 
     wanted = JobFilter(bid=batch, profile=profile, state=state, older_than=older_than)
@@ -61,7 +67,7 @@ def jobs(
 
 
 def timeline(jid: Jid, json: Json = False) -> None:
-    """Show every step that a job took, and how long each lasted."""
+    """Show every step of a job, and how long it took."""
     from entrypoints.operations.job_view import timeline as timeline_
 
     settings = opened.settings()
@@ -71,7 +77,10 @@ def timeline(jid: Jid, json: Json = False) -> None:
 
 
 def why(context: typer.Context, name: Id, json: Json = False) -> None:
-    """Explain where a job or batch is, since when, what it waits for, and what to do."""
+    """Explain what a job or batch waits for.
+
+    One paragraph: where it is, since when, what it waits for, and what to do.
+    """
     from entrypoints.operations.why import why as why_
 
     settings = opened.settings()
@@ -82,7 +91,10 @@ def why(context: typer.Context, name: Id, json: Json = False) -> None:
 
 
 def audit(json: Json = False) -> None:
-    """Check that ZooKeeper's nodes agree with each other; exit 1 if something was found."""
+    """Check that ZooKeeper's nodes agree.
+
+    Exit 1 if something was found. A finding was seen twice, so that none is a move in progress.
+    """
     from zkstate.audit import audit as audit_
 
     with opened.session(opened.settings()) as session:
@@ -99,7 +111,7 @@ def audit(json: Json = False) -> None:
 def object_(
     ark: Annotated[str, typer.Argument(metavar="ARK", help="As ark:/99999/fk4abc.")], json: Json = False
 ) -> None:
-    """Show what the inventory knows of an object: its versions, files and identifiers."""
+    """Show an object's versions, files and identifiers."""
     from entrypoints.operations.objects import object_view
 
     found = object_view(opened.inventory(opened.settings()), ark)

@@ -28,7 +28,10 @@ def register(app: typer.Typer) -> None:
 
 
 def watch(bid: OptionalBid = None, json: Json = False) -> None:
-    """Show progress until the batch has ended (exit 1 if it failed), or the queue until Ctrl-C."""
+    """Show progress until a batch has ended.
+
+    Exit 1 if it failed. Without a BID, show the queue until Ctrl-C.
+    """
     settings = opened.settings()
     if bid is None and json:
         raise typer.BadParameter("--json needs a BID: the whole queue never ends", param_hint="--json")

@@ -69,10 +69,9 @@ def _refusal(session: Session, settings: Settings, job: Job) -> str:
     """Why it does not fit, if this machine sees the working storage."""
     if not settings.working.is_dir():
         return ""
-    from pipeline.working_space import fits, usage
+    from pipeline.working_space import refusal
 
-    promised = space.promised(session).bytes
-    return fits(job.space_needed, promised, usage(settings), settings.working_threshold) or ""
+    return refusal(job.space_needed, space.promised(session).bytes, settings) or ""
 
 
 def for_a_worker(
