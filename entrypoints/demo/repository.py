@@ -1,11 +1,12 @@
 """What the demo asks of arkline: the same verbs as the command line and the API."""
 
 from entrypoints.operations.batch_view import BatchView, batch_view
-from entrypoints.operations.listing import JobFilter, JobRow, find
 from entrypoints.operations.submitting import submit
 from pipeline.profile import Profiles
 from pipeline.records import Submission
+from pipeline.report import as_text, compose_report
 from pipeline.settings import Settings
+from zkstate import batches, jobs
 from zkstate.session import Session
 
 
@@ -22,5 +23,7 @@ class Repository:
     def view(self, bid: str) -> BatchView:
         return batch_view(self._session, bid)
 
-    def jobs(self, bid: str) -> list[JobRow]:
-        return list(find(self._session, JobFilter(bid=bid)))
+    def report(self, bid: str) -> str:
+        """What the depositor was told by mail, word for word."""
+        found = [jobs.load(self._session, jid) for jid in batches.all_jobs(self._session, bid)]
+        return as_text(compose_report(batches.load(self._session, bid), found))

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from entrypoints.demo import collection, screen, source
 from entrypoints.demo.repository import Repository
+from entrypoints.dev.telling import teller
 from entrypoints.operations.batch_view import BatchView
 from entrypoints.stack import stack as whole
 from entrypoints.stack.home import StackRunning, holder
@@ -76,7 +77,7 @@ def demonstrate(as_json: bool, keep: bool) -> int:
     with listening() as signals, source.serving(HOME / "source") as base:
         collection.prepare(HARBOUR, HOME / "source", base)
         try:
-            with whole.running(_choice(), signals, lambda line: console.print(line, markup=False)) as stack:
+            with whole.running(_choice(), signals, teller(console)) as stack:
                 outcome = _deposit(stack, base, console)
                 if as_json:
                     sys.stdout.write(json.dumps(summary(outcome, stack.settings)) + "\n")
@@ -84,7 +85,6 @@ def demonstrate(as_json: bool, keep: bool) -> int:
                 if keep:
                     _until_stopped(stack, console)
         except StopWished as wish:
-            console.print("stopped on request")
             return wish.exit_code
     return 0 if outcome.completed else 1
 
@@ -106,6 +106,7 @@ def _choice() -> whole.Choice:
 
 def _deposit(stack: whole.Stack, base: str, console: Console) -> Outcome:
     note = stack.note
+    os.environ.update(note.environment)  # before Celery is imported, which reads its settings once
     console.print(
         f"Flower: {note.flower_url} (login {note.flower_user} / {note.flower_password})", markup=False
     )
@@ -115,7 +116,7 @@ def _deposit(stack: whole.Stack, base: str, console: Console) -> Outcome:
         names = {repository.submit(_submission(each, base)): each.name for each in DEPOSITS}
         outcome = Outcome(_watch(stack, repository, names, console), time.monotonic() - began)
         for each in outcome.batches:
-            screen.report(console, names[each.bid], each, repository.jobs(each.bid))
+            screen.report(console, names[each.bid], each, repository.report(each.bid))
     settings = stack.settings
     screen.places(
         console,

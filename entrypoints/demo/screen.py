@@ -1,17 +1,15 @@
 """What the demo shows: a bar on a terminal, plain lines elsewhere."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
 from entrypoints.operations.batch_view import BatchView
-from entrypoints.operations.listing import JobRow
-from pipeline.states import JOB, BatchState, JobState
+from pipeline.states import JOB, JobState
 
 STYLES = {"completed": "green", "failed": "red"}
 PATH = (*JOB.working(), JobState.COMPLETED)
@@ -84,27 +82,13 @@ def meter(console: Console, names: Mapping[str, str]) -> Iterator[Meter]:
         yield _Bars(bars, names)
 
 
-def report(console: Console, name: str, view: BatchView, jobs: Iterable[JobRow]) -> None:
-    console.print(
-        Text.assemble("\n", (f"{view.bid}, {name}: ", "bold"), (view.status, STYLES.get(view.status, "")))
-    )
-    if view.status is BatchState.FAILED and view.message:
-        console.print(view.message, markup=False)
-    table = Table.grid(padding=(0, 2))
-    for job in jobs:
-        table.add_row(
-            f"  {job.jid}",
-            Text(job.state, STYLES.get(job.state, "")),
-            job.ark,
-            Text(", ".join(job.local_id)),
-            Text(job.message if job.state is JobState.FAILED else job.name),
-        )
-    console.print(table)
+def report(console: Console, name: str, view: BatchView, text: str) -> None:
+    console.print(Text.assemble("\n", (f"{name}: ", "bold"), (view.status, STYLES.get(view.status, ""))))
+    console.print(text, markup=False, end="")
 
 
 def places(console: Console, title: str, rows: Mapping[str, str]) -> None:
     console.print(Text(f"\n{title}", "bold"))
-    table = Table.grid(padding=(0, 2))
+    width = max(map(len, rows))
     for name, value in rows.items():
-        table.add_row(f"  {name}", Text(value))
-    console.print(table)
+        console.print(f"  {name:<{width}}  {value}", markup=False)

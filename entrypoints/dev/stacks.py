@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from kombu.utils.url import maybe_sanitize_url
 from rich.console import Console
 from rich.table import Table
 
+from entrypoints.dev.telling import teller
 from entrypoints.stack import stack as whole
 from entrypoints.stack.home import StackNote, StackRunning, environment_path, holder, note_path, read_note
 from entrypoints.stack.signals import listening
@@ -34,15 +34,11 @@ def up(home: Path, workers: int, concurrency: int, detach: bool, console: Consol
         return _detach(home, workers, concurrency, console)
     choice = whole.Choice(home=home, workers=workers, concurrency=concurrency)
     say = teller(console)
-    with listening() as signals:
-        try:
-            with whole.running(choice, signals, say) as running:
-                console.print(summary(running.note, home))
-                say("Ctrl-C stops everything.")
-                while True:
-                    running.tend_for(0.2)
-        except StopWished:
-            say("stopped")
+    with listening() as signals, suppress(StopWished), whole.running(choice, signals, say) as running:
+        console.print(summary(running.note, home))
+        say("Ctrl-C stops everything.")
+        while True:
+            running.tend_for(0.2)
     return 0
 
 
@@ -88,16 +84,6 @@ def down(home: Path, console: Console) -> int:
         time.sleep(0.1)
     console.print(f"stopped after {time.monotonic() - began:.1f} s")
     return 0
-
-
-def teller(console: Console) -> Callable[[str], None]:
-    """Say lines for as long as somebody can hear them: a closed terminal must not disturb an orderly stop."""
-
-    def say(line: str) -> None:
-        with suppress(OSError):
-            console.print(line, markup=False)
-
-    return say
 
 
 def summary(note: StackNote, home: Path) -> Table:

@@ -3,6 +3,7 @@
 import os
 import secrets
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -184,7 +185,9 @@ def running(
             yield Stack(note(), supervisor, settings)
         finally:
             say("stopping")
+            began = time.monotonic()
             supervisor.stop()
+            say(f"stopped after {time.monotonic() - began:.1f} s")
 
 
 def _keep_logs_of_last_run(folder: Path, services: Iterable[Service]) -> None:
