@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -61,6 +63,9 @@ def inventory(found: Settings) -> SqlInventory:
 
 def quiet_logs(debug: bool) -> None:
     """Keep the log lines of Celery's side off the screen: the command says itself what happened."""
-    from tasks import logs
+    import structlog
 
-    logs.configure("DEBUG" if debug else "CRITICAL")
+    structlog.configure(
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if debug else logging.CRITICAL),
+    )

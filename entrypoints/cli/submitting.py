@@ -145,7 +145,7 @@ def _submit(submission: Submission, *, wait: bool, as_json: bool, debug: bool) -
     profiles.get(submission.profile_name)
     with opened.session(settings) as session:
         opened.quiet_logs(debug)
-        done = submit_(session, profiles, submission)
+        done = submit_(session, settings, profiles, submission)
         if done.again:
             screen.note(f"{done.bid} was submitted under this key before; nothing new was taken in")
         if done.note:

@@ -14,7 +14,7 @@ from entrypoints.operations.operator import (
     remove_folder,
 )
 from entrypoints.operations.reports import compose
-from entrypoints.operations.submitting import NOT_SENT
+from entrypoints.operations.sending import send_batch
 from entrypoints.operations.wording import counted
 from pipeline.records import Batch, Job
 from pipeline.states import BATCH, BatchState, Bucket, Event, IllegalTransition
@@ -59,15 +59,12 @@ def _check(operator: Operator, batch: Batch, event: Event) -> None:
 
 
 def _move(operator: Operator, batch: Batch, event: Event) -> Acted:
-    from tasks.dispatch import dispatch_batch
-
     moved = batches.move(operator.session, batch, event, lock=Lock.FREE)
-    sent = dispatch_batch(batches.ticket(moved))
     return Acted(
         id=batch.bid,
         was=batch.status.status,
         now=moved.status.status,
-        note="" if sent else NOT_SENT,
+        note=send_batch(operator.settings, moved),
     )
 
 

@@ -15,7 +15,7 @@ from entrypoints.operations.operator import (
     refuse_while_on_hold,
     remove_folder,
 )
-from entrypoints.operations.submitting import NOT_SENT
+from entrypoints.operations.sending import send_job
 from pipeline.records import Job
 from pipeline.states import JOB, BatchState, Event, FailureKind, IllegalTransition, JobState
 from zkstate import batches, deletion, jobs
@@ -86,14 +86,11 @@ def _release(operator: Operator, job: Job) -> Acted:
 
 
 def _resume(operator: Operator, job: Job) -> Acted:
-    from tasks.dispatch import dispatch_job
-
     _refuse(operator, job, Event.RESUME)
     moved = _move(operator, job, Event.RESUME)
     if moved.status.status is JobState.PENDING:
         return _acted(job, moved)
-    sent = dispatch_job(jobs.ticket(moved), moved.status.priority)
-    return _acted(job, moved, "" if sent else NOT_SENT)
+    return _acted(job, moved, send_job(operator.settings, moved))
 
 
 def _fail(operator: Operator, job: Job) -> Acted:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from entrypoints.operations.sending import send_batch, send_fed
 from pipeline.records import Batch, Job, Record
 from pipeline.states import BATCH, JOB, Event, IllegalTransition, Machine, Raiser, S
 from zkstate import batches, holds, queue
@@ -82,16 +83,16 @@ def refuse_while_on_hold(session: Session, profile_name: str, name: str) -> None
 
 def feed(operator: Operator) -> None:
     """Hand pending jobs to workers, as far as there is room."""
-    from tasks.dispatch import dispatch_jobs
-
-    dispatch_jobs((ticket, 0) for ticket in queue.feed(operator.session, operator.settings.in_flight))
+    tickets = queue.feed(operator.session, operator.settings.in_flight)
+    if tickets:
+        send_fed(operator.settings, tickets)
 
 
 def finish_batch(operator: Operator, bid: str) -> None:
     """If that was the last job of a batch, let its report be written."""
-    from tasks.dispatch import dispatch_moved
-
-    dispatch_moved(batches.finish_if_ended(operator.session, bid))
+    finished = batches.finish_if_ended(operator.session, bid)
+    if finished is not None:
+        send_batch(operator.settings, finished)
 
 
 def remove_folder(operator: Operator, folder: Path) -> str:

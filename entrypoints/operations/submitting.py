@@ -2,20 +2,17 @@
 
 from urllib.parse import urlsplit
 
+from entrypoints.operations.sending import send_batch
 from pipeline import names
 from pipeline.errors import UsageRefused
 from pipeline.profile import Profiles
 from pipeline.records import Record, Submission, SubmissionType
+from pipeline.settings import Settings
 from pipeline.states import BATCH
 from zkstate import batches
 from zkstate.session import Session
 
 SCHEMES = ("http", "https")
-
-NOT_SENT = (
-    "Redis does not answer, so that no worker has been told; nothing is lost: "
-    "the batch is kept in ZooKeeper and goes on by itself once Redis is back"
-)
 
 
 class Submitted(Record):
@@ -52,20 +49,13 @@ def check_url(url: str) -> None:
         raise UsageRefused("a URL with a password in it would be kept and shown: give one without")
 
 
-def submit(session: Session, profiles: Profiles, submission: Submission) -> Submitted:
+def submit(session: Session, settings: Settings, profiles: Profiles, submission: Submission) -> Submitted:
     """Write the submission down and tell a worker; a broker that is away is no error."""
     profiles.get(submission.profile_name)
     check_url(submission.payload_url)
     key = submission.idempotency_key
     known = batches.submitted_under(session, key) if key else None
     bid = batches.submit(session, submission)
-    return Submitted(bid=bid, again=bid == known, note=_tell_a_worker(session, bid))
-
-
-def _tell_a_worker(session: Session, bid: str) -> str:
-    from tasks.dispatch import dispatch_batch
-
     batch = batches.load(session, bid)
-    if batch.status.status is not BATCH.initial:
-        return ""
-    return "" if dispatch_batch(batches.ticket(batch)) else NOT_SENT
+    note = send_batch(settings, batch) if batch.status.status is BATCH.initial else ""
+    return Submitted(bid=bid, again=bid == known, note=note)

@@ -91,7 +91,7 @@ def for_a_worker(
             "Nothing is lost: it goes on by itself once Redis is back."
         )
     if (name, status.epoch) in live:
-        queue_name, workers = consumers_of(task)
+        queue_name, workers = consumers_of(settings, task)
         if not workers:
             return (
                 f"A message for it lies in Redis, but no worker takes from the queue '{queue_name}': start "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from entrypoints.operations.sending import broker
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.records import Record
 
@@ -28,28 +29,29 @@ def shown_broker(settings: Settings) -> str:
     return f"{parts.hostname or '?'}:{parts.port or 6379}"
 
 
-def taking(settings: Settings | None = None) -> dict[str, tuple[str, ...]]:
+def taking(settings: Settings) -> dict[str, tuple[str, ...]]:
     """Worker -> the queues that it takes from; only the workers that answer in time."""
     from kombu.exceptions import OperationalError
 
     from tasks.app import app
 
     try:
-        answers = app.control.inspect(timeout=PATIENCE).active_queues() or {}
+        with broker(settings) as connection:
+            answers = app.control.inspect(timeout=PATIENCE, connection=connection).active_queues() or {}
     except OperationalError as error:
-        where = f" at {shown_broker(settings)}" if settings else ""
         raise ServiceUnreachable(
-            f"Redis{where} does not answer: is it running? (ARKLINE_BROKER_URL)"
+            f"Redis at {shown_broker(settings)} does not answer: is it running? (ARKLINE_BROKER_URL)"
         ) from error
     return {worker: tuple(sorted(queue["name"] for queue in queues)) for worker, queues in answers.items()}
 
 
-def consumers_of(task: str) -> tuple[str, tuple[str, ...]]:
+def consumers_of(settings: Settings, task: str) -> tuple[str, tuple[str, ...]]:
     """The queue that the task goes to, and the workers that take from it."""
     from tasks.app import app
 
     queue = str(app.amqp.router.route({}, task)["queue"].name)
-    return queue, tuple(sorted(worker for worker, queues in taking().items() if queue in queues))
+    workers = (worker for worker, queues in taking(settings).items() if queue in queues)
+    return queue, tuple(sorted(workers))
 
 
 def drain(settings: Settings, worker: str, *, undo: bool = False) -> Drained:
@@ -60,7 +62,8 @@ def drain(settings: Settings, worker: str, *, undo: bool = False) -> Drained:
     if worker not in known:
         names = ", ".join(sorted(known)) or "none answers"
         raise UsageRefused(f"no worker called '{worker}' answers; running: {names}")
-    for queue in app.conf.task_queues:
-        order = app.control.add_consumer if undo else app.control.cancel_consumer
-        order(queue.name, destination=[worker], reply=True, timeout=PATIENCE)
+    with broker(settings) as connection:
+        for queue in app.conf.task_queues:
+            order = app.control.add_consumer if undo else app.control.cancel_consumer
+            order(queue.name, destination=[worker], reply=True, timeout=PATIENCE, connection=connection)
     return Drained(worker=worker, queues=taking(settings).get(worker, ()))

@@ -1,0 +1,66 @@
+"""Tickets to the broker of the given settings; one that cannot be sent is left to the sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from zkstate import batches, jobs
+
+if TYPE_CHECKING:
+    from kombu import Connection
+
+    from pipeline.records import Batch, Job, Ticket
+    from pipeline.settings import Settings
+
+NOT_SENT = (
+    "Redis does not answer, so that no worker has been told; nothing is lost: "
+    "ZooKeeper has it, and it goes on by itself once Redis is back"
+)
+
+
+@contextmanager
+def broker(settings: Settings) -> Iterator[Connection]:
+    """A connection to Redis that gives up soon, since there is the sweep."""
+    from kombu import Connection
+
+    from tasks.app import app
+
+    options = {
+        **app.conf.broker_transport_options,
+        "global_keyprefix": settings.broker_prefix,
+        "max_retries": 2,
+        "interval_start": 0.1,
+    }
+    with Connection(settings.broker_url, transport_options=options) as connection:
+        yield connection
+
+
+def send_batch(settings: Settings, batch: Batch) -> str:
+    """What to tell if the broker is away; nothing if it took the ticket."""
+    from tasks.dispatch import BATCH_TASKS, dispatch_batch
+
+    if batch.status.status not in BATCH_TASKS:
+        return ""
+    with broker(settings) as connection:
+        return "" if dispatch_batch(batches.ticket(batch), connection) else NOT_SENT
+
+
+def send_job(settings: Settings, job: Job) -> str:
+    """What to tell if the broker is away; nothing if it took the ticket."""
+    from tasks.dispatch import dispatch_job
+
+    with broker(settings) as connection:
+        sent = dispatch_job(jobs.ticket(job), job.status.priority, connection)
+    return "" if sent else NOT_SENT
+
+
+def send_fed(settings: Settings, tickets: Iterable[Ticket]) -> None:
+    """The tickets of pending jobs that were fed; the rest waits for the sweep once one is not sent."""
+    from tasks.dispatch import dispatch_job
+
+    with broker(settings) as connection:
+        for ticket in tickets:
+            if not dispatch_job(ticket, 0, connection):
+                return
