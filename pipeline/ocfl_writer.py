@@ -61,7 +61,8 @@ class Root:
         self.folder.mkdir(parents=True, exist_ok=True)
         foreign = {path.name for path in self.folder.iterdir()}
         foreign -= {"extensions", "ocfl_layout.json", ocfl.ROOT_DECLARATION[0]}
-        if foreign:
+        # Asked again: another process may have made the root meanwhile, and put an object into it.
+        if foreign and not (self.folder / ocfl.ROOT_DECLARATION[0]).exists():
             raise system(
                 f"the storage root {self.folder} is not an OCFL root, and not empty (it has "
                 f"'{min(foreign)}'): set ARKLINE_STORAGE_ROOT to an empty folder or to an OCFL root"

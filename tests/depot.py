@@ -1,6 +1,10 @@
 """An OCFL storage root and a folder to hand files over from, for tests of what stores."""
 
 import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ocfl import StorageRoot
@@ -10,6 +14,17 @@ from pipeline.records import SubmissionMode
 from pipeline.services.storage import ContentFile, OcflStorage, StoredVersion, StoreRequest
 
 ARK = "ark:/99999/fk4000000011"
+
+
+@contextmanager
+def memory(otherwise: Path) -> Iterator[Path]:
+    """A folder in memory where the system has such, for tests that sync much and care only for the order."""
+    shared = Path("/dev/shm")
+    if not os.access(shared, os.W_OK):
+        yield otherwise
+        return
+    with tempfile.TemporaryDirectory(dir=shared) as name:
+        yield Path(name)
 
 
 class Depot:

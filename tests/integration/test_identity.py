@@ -12,6 +12,7 @@ from pipeline.services.minter import LocalMinter
 from pipeline.services.storage import StoredVersion
 from pipeline.states import FailureKind
 from pipeline.steps import process
+from tests.depot import memory
 from tests.recordings import recording
 from tests.records import jid
 from tests.repository import OWNER, Repository, empty_inventory
@@ -24,9 +25,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def repository(tmp_path: Path, template: Path) -> Iterator[Repository]:
-    made = Repository(tmp_path, template)
-    yield made
-    made.close()
+    with memory(tmp_path) as home:
+        made = Repository(home, template)
+        yield made
+        made.close()
 
 
 def refused(repository: Repository, job: Job, kind: FailureKind, says: str) -> None:

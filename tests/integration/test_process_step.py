@@ -11,6 +11,7 @@ from pipeline.records import Identifiers, Job, SubmissionMode
 from pipeline.services.storage import StoredVersion
 from pipeline.states import FailureKind
 from pipeline.steps import process
+from tests.depot import memory
 from tests.repository import OWNER, Repository, empty_inventory
 
 UPDATE = SubmissionMode.UPDATE
@@ -23,9 +24,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def repository(tmp_path: Path, template: Path) -> Iterator[Repository]:
-    made = Repository(tmp_path, template)
-    yield made
-    made.close()
+    with memory(tmp_path) as home:
+        made = Repository(home, template)
+        yield made
+        made.close()
 
 
 def refused(repository: Repository, job: Job, kind: FailureKind, says: str) -> None:

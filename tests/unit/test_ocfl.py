@@ -1,5 +1,6 @@
 import hashlib
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,14 +13,15 @@ from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.services.storage import ContentFile, StoreRequest
 from pipeline.states import FailureKind
-from tests.depot import ARK, Depot, assert_valid
+from tests.depot import ARK, Depot, assert_valid, memory
 
 ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.RESET
 
 
 @pytest.fixture
-def depot(tmp_path: Path) -> Depot:
-    return Depot(tmp_path)
+def depot(tmp_path: Path) -> Iterator[Depot]:
+    with memory(tmp_path) as folder:
+        yield Depot(folder)
 
 
 def assert_sound(depot: Depot) -> None:

@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
-from tests.depot import Depot, assert_valid
+from tests.depot import Depot, assert_valid, memory
 
 EFFECTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "fcntl.flock"}
 """Audit events of what a writer does to the file system."""
@@ -23,13 +22,8 @@ SURVIVED, REFUSED, DIED = 0, 3, 9
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """In memory where there is such a folder: hundreds of syncs a second say nothing about dying writers."""
-    memory = Path("/dev/shm")
-    if not os.access(memory, os.W_OK):
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir=memory) as name:
-        yield Path(name)
+    with memory(tmp_path) as found:
+        yield found
 
 
 @pytest.fixture

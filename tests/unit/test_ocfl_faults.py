@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,12 +16,13 @@ from ocfl import StorageRoot
 from pipeline.outcome import StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
-from tests.depot import Depot, assert_valid
+from tests.depot import Depot, assert_valid, memory
 
 
 @pytest.fixture
-def depot(tmp_path: Path) -> Depot:
-    return Depot(tmp_path, patience=20)
+def depot(tmp_path: Path) -> Iterator[Depot]:
+    with memory(tmp_path) as folder:
+        yield Depot(folder, patience=20)
 
 
 def test_what_was_stored_verifies(depot: Depot) -> None:
