@@ -111,12 +111,12 @@ class Server:
     def dsn(self, database: str) -> str:
         return f"postgresql://arkline@127.0.0.1:{self.port}/{database}"
 
-    def new_database(self) -> str:
-        """The SQLAlchemy URL of an empty database of its own."""
+    def new_schema(self) -> str:
+        """The SQLAlchemy URL of an empty schema of its own: a database would be a thousand files more."""
         name = f"t{uuid.uuid4().hex}"
         with psycopg.connect(self.dsn("postgres"), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
-        return self.dsn(name)
+            connection.execute(f"CREATE SCHEMA {name}")
+        return f"{self.dsn('postgres')}?options=-csearch_path%3D{name}"
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ def server() -> Iterator[postgresql.Server]:
 
 @pytest.fixture
 def url(server: postgresql.Server) -> str:
-    return server.new_database()
+    return server.new_schema()
 
 
 @pytest.fixture
