@@ -60,7 +60,7 @@ class Page:
     """The body waits for it after its first `hold_after` bytes."""
     hold_after: int = 0
     pause: float = 0
-    """Seconds between two pieces."""
+    """Seconds between two pieces of `piece` bytes."""
     piece: int = PIECE
 
     def size(self) -> int:
@@ -81,7 +81,7 @@ class Page:
         if self.etag != "auto":
             return self.etag
         if isinstance(self.body, Path):
-            return f'"{self.body.stat().st_mtime_ns}-{self.size()}"'
+            return f'"{self.body.stat().st_mtime_ns}"'
         return f'"{hashlib.md5(self.body, usedforsecurity=False).hexdigest()}"'
 
 
@@ -107,9 +107,8 @@ class _Site:
         if path in self.pages:
             return self.pages[path]
         if self.folder is not None:
-            file = (self.folder / unquote(path).lstrip("/")).resolve()
-            if file.is_relative_to(self.folder.resolve()) and file.is_file():
-                return Page(file)
+            file = self.folder / unquote(path).lstrip("/")
+            return Page(file) if file.is_file() else None
         return None
 
     def first(self, path: str, fault: str, times: int | None) -> bool:
@@ -125,7 +124,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away in the middle is what many tests are about; anything else is shown."""
+        """A client that goes away is what many tests are about; anything else is shown."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -178,8 +177,8 @@ class HttpSource:
             requests = [each for each in self._site.requests if path in (None, each.path)]
         return [each for each in requests if method in (None, each.method)]
 
-    def count(self, path: str | None = None, method: str | None = None) -> int:
-        return len(self.seen(path, method))
+    def count(self, *which: str) -> int:
+        return len(self.seen(*which))
 
     def await_request(self, path: str, times: int = 1, timeout: float = 10) -> None:
         """Return when `path` has been asked for `times` times."""
@@ -190,10 +189,12 @@ class HttpSource:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = PIECE
     site: _Site
 
     def log_message(self, *_: object) -> None:
-        """Say nothing: the test's own output matters."""
+        """Nothing."""
 
     def do_HEAD(self) -> None:
         self._answer(body=False)
@@ -276,6 +277,7 @@ class _Handler(BaseHTTPRequestHandler):
                 first, data = data[: page.hold_after - sent], data[page.hold_after - sent :]
                 self._write(page, first)
                 sent += len(first)
+                self.wfile.flush()
                 held.wait(PATIENCE)
                 held = None
             piece = data[: left - sent]

@@ -71,6 +71,7 @@ class Part:
         self.path = path
         self.origin: Origin | None = None
         self._stream = stream
+        self._told = beside(path).exists()
         self._algorithms = tuple(algorithms)
         self.digests = Digester(self._algorithms)
 
@@ -86,7 +87,7 @@ class Part:
     def continue_from(self, url: str, alive: Callable[[], None]) -> None:
         """Take up the bytes that an earlier try left, if it is known what they are the beginning of."""
         try:
-            known = Origin.model_validate_json(beside(self.path).read_bytes())
+            known = Origin.model_validate_json(beside(self.path).read_bytes()) if self._told else None
         except (OSError, ValueError):
             known = None
         if known is None or known.url != url or not known.validator:
@@ -104,7 +105,7 @@ class Part:
             self._stream.truncate()
         self.digests = Digester(self._algorithms)
         self.origin = None
-        beside(self.path).unlink(missing_ok=True)
+        self._forget_origin()
 
     def discard(self) -> None:
         self.restart()
@@ -116,6 +117,7 @@ class Part:
         self.digests.update(piece)
         # Only a file that takes a while is worth a second file that tells where it came from.
         if before < PIECE <= self.digests.size and self.origin and not self.whole:
+            self._told = True
             beside(self.path).write_text(self.origin.model_dump_json())
 
     def publish(self, target: Path) -> None:
@@ -124,7 +126,12 @@ class Part:
         os.fsync(self._stream.fileno())
         target.parent.mkdir(parents=True, exist_ok=True)
         self.path.replace(target)
-        beside(self.path).unlink(missing_ok=True)
+        self._forget_origin()
+
+    def _forget_origin(self) -> None:
+        if self._told:
+            beside(self.path).unlink(missing_ok=True)
+            self._told = False
 
 
 def beside(path: Path) -> Path:
