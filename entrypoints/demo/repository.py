@@ -15,10 +15,11 @@ class Repository:
 
     def __init__(self, session: Session, settings: Settings) -> None:
         self._session = session
+        self._settings = settings
         self._profiles = Profiles(settings.profiles)
 
     def submit(self, submission: Submission) -> str:
-        return submit(self._session, self._profiles, submission).bid
+        return submit(self._session, self._settings, self._profiles, submission).bid
 
     def view(self, bid: str) -> BatchView:
         return batch_view(self._session, bid)

@@ -101,7 +101,7 @@ def _choice() -> whole.Choice:
     if any(os.environ.get(name) for name in TAKEN_FROM_OUTSIDE):
         own = f"demo-{uuid.uuid4().hex[:8]}"
         environment |= {"ARKLINE_ZK_ROOT": f"/{own}", "ARKLINE_BROKER_PREFIX": f"{own}:"}
-    return whole.Choice(home=HOME, environment=environment)
+    return whole.Choice(home=HOME, patient=False, environment=environment)
 
 
 def _deposit(stack: whole.Stack, base: str, console: Console) -> Outcome:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from entrypoints.stack import redis, zookeeper
@@ -36,6 +37,8 @@ class Choice:
     concurrency: int = 2
     beats: int = 2
     flower: bool = True
+    patient: bool = True
+    """Whether to be ready means that beats and Flower are, too; work can begin as soon as the workers are."""
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -106,7 +109,8 @@ def worker(choice: Choice, number: int, environment: Mapping[str, str]) -> Servi
 
 def beat(choice: Choice, number: int, environment: Mapping[str, str]) -> Service:
     name = f"beat{number}"
-    return _python(choice, name, ("-m", "tasks.beat_leader"), environment, 10)
+    service = _python(choice, name, ("-m", "tasks.beat_leader"), environment, 10)
+    return replace(service, gates=choice.patient)
 
 
 def flower(choice: Choice, port: int, password: str, environment: Mapping[str, str]) -> Service:
@@ -124,7 +128,8 @@ def flower(choice: Choice, port: int, password: str, environment: Mapping[str, s
         clean=TERMINATED_BY_US,
     )
     question = b"GET /healthcheck HTTP/1.0\r\n\r\n"
-    return Service(command, ready=lambda: ask(port, question, b" 200 OK", seconds=1))
+    ready = partial(ask, port, question, b" 200 OK", seconds=1)
+    return Service(command, ready=ready, gates=choice.patient)
 
 
 def _python(
@@ -154,14 +159,14 @@ def running(
         found = servers(home, {**os.environ, **choice.environment})
         environment = child_environment(choice, found.zk_hosts, found.broker_url)
         settings = _settings(environment)
-        celery = [worker(choice, number, environment) for number in range(1, choice.workers + 1)]
-        celery += [beat(choice, number, environment) for number in range(1, choice.beats + 1)]
+        workers = [worker(choice, number, environment) for number in range(1, choice.workers + 1)]
+        others = [beat(choice, number, environment) for number in range(1, choice.beats + 1)]
         flower_url = password = ""
         if choice.flower:
             (port,) = free_ports(1)
             password = secrets.token_urlsafe(12)
             flower_url = f"http://{HOST}:{port}/"
-            celery.append(flower(choice, port, password, environment))
+            others.append(flower(choice, port, password, environment))
 
         def note() -> StackNote:
             return StackNote(
@@ -178,8 +183,9 @@ def running(
                 },
             )
 
-        _keep_logs_of_last_run(home / "log", (*found.tier, *celery))
-        supervisor = Supervisor((found.tier, celery), signals, say, lambda: write_note(home, note()))
+        tiers = (found.tier, workers, others) if not choice.patient else (found.tier, [*workers, *others])
+        _keep_logs_of_last_run(service for tier in tiers for service in tier)
+        supervisor = Supervisor(tiers, signals, say, lambda: write_note(home, note()))
         try:
             supervisor.start()
             yield Stack(note(), supervisor, settings)
@@ -190,10 +196,10 @@ def running(
             say(f"stopped after {time.monotonic() - began:.1f} s")
 
 
-def _keep_logs_of_last_run(folder: Path, services: Iterable[Service]) -> None:
+def _keep_logs_of_last_run(services: Iterable[Service]) -> None:
     """NAME.log becomes NAME.log.1: what a log shows belongs to this run."""
     for service in services:
-        log = folder / service.command.log.name
+        log = service.command.log
         if log.exists():
             log.replace(log.with_suffix(".log.1"))
 

@@ -37,6 +37,8 @@ class Service:
     ready: Callable[[], bool] = lambda: True
     ready_file: Path | None = None
     ready_seconds: float = 90
+    gates: bool = True
+    """Whether `start` waits for it; what nobody waits for is announced by `tend` once it is ready."""
 
     def is_ready(self) -> bool:
         return (self.ready_file is None or self.ready_file.exists()) and self.ready()
@@ -51,6 +53,8 @@ class Supervised:
         self.restarts: list[float] = []
         self.due: float | None = None
         """When to start it again, on the monotonic clock."""
+        self.unannounced: float | None = None
+        """When it was started, on the monotonic clock, while it is not ready yet."""
 
     @property
     def name(self) -> str:
@@ -61,6 +65,7 @@ class Supervised:
             self.service.ready_file.parent.mkdir(parents=True, exist_ok=True)
             self.service.ready_file.unlink(missing_ok=True)
         self.process.start()
+        self.unannounced = time.monotonic()
 
     def plan_restart(self, now: float) -> bool:
         """Note when to start it again; False if it has died too often."""
@@ -89,30 +94,34 @@ class Supervisor:
 
     def start(self) -> None:
         for tier in self.tiers:
-            began = time.monotonic()
             for each in tier:
                 each.start()
-            waiting = list(tier)
-            while waiting:
-                ready = [each for each in waiting if self._is_ready(each, began)]
-                for each in ready:
-                    self.say(f"{each.name} is ready after {time.monotonic() - began:.1f} s")
-                waiting = [each for each in waiting if each not in ready]
-                if waiting:
-                    self._pause()
+            while waiting := [each for each in tier if each.service.gates and not self._is_ready(each)]:
+                self._pause(waiting)
         self.changed()
 
-    def _is_ready(self, each: Supervised, began: float) -> bool:
-        if each.service.is_ready():
+    def _is_ready(self, each: Supervised) -> bool:
+        """Whether it has come up since it was started; says so when that is first seen."""
+        if each.unannounced is None:
             return True
-        if not each.process.running:
-            raise each.process.obituary()
-        if time.monotonic() - began > each.service.ready_seconds:
-            raise ServiceUnreachable(
-                f"{each.name} is not ready after {each.service.ready_seconds:.0f} s; the end of "
-                f"{each.service.command.log}:\n{each.process.last_lines()}"
-            )
-        return False
+        if not each.service.is_ready():
+            return False
+        self.say(f"{each.name} is ready after {time.monotonic() - each.unannounced:.1f} s")
+        each.unannounced = None
+        return True
+
+    def _pause(self, waiting: Sequence[Supervised]) -> None:
+        if self.signals.received:
+            raise StopWished("stopped on request while starting")
+        for each in waiting:
+            if not each.process.running:
+                raise each.process.obituary()
+            if each.unannounced and time.monotonic() - each.unannounced > each.service.ready_seconds:
+                raise ServiceUnreachable(
+                    f"{each.name} is not ready after {each.service.ready_seconds:.0f} s; the end of "
+                    f"{each.service.command.log}:\n{each.process.last_lines()}"
+                )
+        time.sleep(TICK)
 
     def tend(self) -> None:
         """Start again what has died. Raises StopWished after a signal, ProcessDied if it dies too often."""
@@ -125,6 +134,7 @@ class Supervisor:
 
     def _tend(self, each: Supervised, now: float) -> None:
         if each.process.running:
+            self._is_ready(each)
             return
         if each.due is None:
             if not each.plan_restart(now):
@@ -164,8 +174,3 @@ class Supervisor:
         for process in processes:
             if not process.ended_well():
                 self.say(f"{process.name} ended with code {process.returncode}")
-
-    def _pause(self) -> None:
-        if self.signals.received:
-            raise StopWished("stopped on request while starting")
-        time.sleep(TICK)
