@@ -30,6 +30,8 @@ CONTAINER_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2")
 
 # Control characters, surrogates, and the two separators that end a line in some readers of lists.
 _UNWRITABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
+_NOT_XML = "\ufffe\uffff"
+"""Names are written into XML, which cannot hold these at all."""
 _ARK = re.compile(ARK_PATTERN)
 
 
@@ -107,7 +109,7 @@ def _unsafe_path(segments: list[str]) -> str | None:
 
 
 def _unwritable(name: str) -> str | None:
-    return next((c for c in name if unicodedata.category(c) in _UNWRITABLE), None)
+    return next((c for c in name if unicodedata.category(c) in _UNWRITABLE or c in _NOT_XML), None)
 
 
 def _too_long(name: str) -> str | None:

@@ -1,4 +1,5 @@
 import errno
+import itertools
 import struct
 import tarfile
 from pathlib import Path
@@ -8,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.container import unpack
+from pipeline.fixity import PIECE
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.states import FailureKind
 from tests.packing import LIMITS, PACKED, SMALL, Unpack, entry, on_disk, tarred, zipped
@@ -31,6 +33,15 @@ def test_a_tar_header_that_claims_much_memory_is_refused(unpacked: Unpack) -> No
     header[148:156] = b"%06o\0 " % sum(header)
 
     assert "too many bytes" in unpacked.refusal(bytes(header) + bytes(4096), "a.tar")
+
+
+def test_a_tar_header_that_points_backwards_is_refused_and_not_read_for_ever(unpacked: Unpack) -> None:
+    header = bytearray(entry("a")[0].tobuf(tarfile.USTAR_FORMAT))
+    header[124:136] = b"\xff" * 10 + b"\xfe\x00"  # -512 in base 256
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+
+    assert "'a' is neither a file nor a folder" in unpacked.refusal(bytes(header) + bytes(4096), "a.tar")
 
 
 @pytest.mark.parametrize("name", PACKED)
@@ -73,6 +84,19 @@ def test_an_attempt_that_is_over_stops_at_once(unpacked: Unpack) -> None:
     with pytest.raises(AttemptOver):
         unpacked(PACKED["a.zip"], alive=over)
     assert on_disk(unpacked.target) == {}
+
+
+def test_an_attempt_that_is_over_stops_within_a_large_file(unpacked: Unpack) -> None:
+    large = 10 * PIECE
+    calls = itertools.count()
+
+    def over_after_a_while() -> None:
+        if next(calls) == 5:
+            raise AttemptOver
+
+    with pytest.raises(AttemptOver):
+        unpacked(zipped({"large": bytes(large)}), alive=over_after_a_while)
+    assert (unpacked.target / "large").stat().st_size < large
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])

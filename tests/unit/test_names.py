@@ -56,6 +56,7 @@ UNSAFE = {
     "a\x85b": "U+0085",
     "a\u2028b": "U+2028",
     "a\ud800b": "U+D800",
+    "a\uffffb": "U+FFFF",
     "e" * 256: "255 bytes",
     "\u00e9" * 128: "255 bytes",
     "/".join(["e" * 205] * 5): "1024 bytes",
