@@ -1,0 +1,57 @@
+"""Any history of adds, updates and resets: the inventory says what a plain dictionary would say."""
+
+import hashlib
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline import ocfl
+from pipeline.records import SubmissionMode
+
+NAMES = st.sampled_from(["producer/a", "producer/b", "producer/c d", "system/mrt-erc.txt"])
+TEXTS = st.sampled_from(["", "one", "two", "three"])
+STEPS = st.tuples(
+    st.sampled_from(SubmissionMode), st.dictionaries(NAMES, TEXTS, min_size=1), st.sets(NAMES, max_size=2)
+)
+AT = datetime(2026, 9, 1, tzinfo=UTC)
+
+
+def digest(text: str) -> str:
+    return hashlib.sha512(text.encode()).hexdigest()
+
+
+@given(st.lists(STEPS, min_size=1, max_size=6))
+def test_each_version_has_the_files_that_its_job_asked_for_and_no_bytes_twice(
+    steps: list[tuple[SubmissionMode, dict[str, str], set[str]]],
+) -> None:
+    head: ocfl.Inventory | None = None
+    model: dict[str, str] = {}
+    expected: list[dict[str, str]] = []
+    for number, (mode, files, unwanted) in enumerate(steps, 1):
+        update = mode is SubmissionMode.UPDATE
+        delete = tuple(sorted(unwanted & model.keys())) if update and head else ()
+        kept = {path: text for path, text in model.items() if path not in delete} if update else {}
+        model = {**kept, **files}
+        expected.append({path: digest(text) for path, text in model.items()})
+        change = ocfl.Change(
+            ark="ark:/99999/x",
+            jid=f"jid{number}",
+            mode=mode,
+            files={path: digest(text) for path, text in files.items()},
+            delete=delete,
+            created=AT,
+        )
+        grown = ocfl.next_version(head, change)
+        assert head is None or ocfl.extends(grown, head)
+        head = grown
+
+    assert head is not None
+    assert [version.digests() for version in head.versions.values()] == expected
+    assert [head.number_of(f"jid{number}") for number in range(1, len(steps) + 1)] == [
+        *range(1, len(steps) + 1)
+    ]
+    assert set(head.manifest) == {value for version in expected for value in version.values()}
+    assert all(len(paths) == 1 for paths in head.manifest.values())
+    assert ocfl.parse(head.encode(), Path("inventory.json")) == head
