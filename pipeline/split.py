@@ -95,7 +95,7 @@ def priority_of(jobs: int) -> int:
 
 def _sha256(jobs: tuple[PlannedJob, ...]) -> str:
     """Defaults are left out, so that a release with one more field makes the same digest of a payload."""
-    values = [job.model_dump(mode="json", exclude_defaults=True, exclude={"priority"}) for job in jobs]
+    values = [job.model_dump(mode="json", exclude_defaults=True) for job in jobs]
     text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
