@@ -3,6 +3,7 @@
 import hashlib
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,13 @@ def memory(otherwise: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(dir=shared) as name:
         yield Path(name)
+
+
+def fork() -> int:
+    """A child that goes on here; it has no use for what other threads of the test run hold."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns if there are such threads
+        return os.fork()
 
 
 class Depot:

@@ -12,7 +12,7 @@ import pytest
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
-from tests.depot import Depot, assert_valid, memory
+from tests.depot import Depot, assert_valid, fork, memory
 
 EFFECTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "fcntl.flock"}
 """Audit events of what a writer does to the file system."""
@@ -34,7 +34,7 @@ def depot(folder: Path) -> Depot:
 def writer(depot: Depot, jid: str, text: str, before_effect: Callable[[int], None], mode: str = "add") -> int:
     """Fork a process that stores, and that calls `before_effect` with the number of each effect."""
     request = depot.request(jid, {"producer/a.txt": text, "producer/kept.txt": "kept"}, SubmissionMode(mode))
-    child = os.fork()
+    child = fork()
     if child:
         return child
     number = 0

@@ -16,7 +16,7 @@ from ocfl import StorageRoot
 from pipeline.outcome import StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
-from tests.depot import Depot, assert_valid, memory
+from tests.depot import Depot, assert_valid, fork, memory
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_damage_is_not_taken_for_a_writer_that_stopped(depot: Depot, name: str) 
 def test_a_write_that_fails_leaves_nothing(depot: Depot) -> None:
     depot.store("jid1", {"producer/a.txt": "a"})
     request = depot.request("jid2", {"producer/large.bin": "x" * 300_000})
-    child = os.fork()
+    child = fork()
     if not child:
         code = 1
         try:
