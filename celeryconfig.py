@@ -47,7 +47,6 @@ task_inherit_parent_priority = True
 worker_disable_prefetch = True  # a worker holds no message that it does not work on
 worker_prefetch_multiplier = 1
 worker_cancel_long_running_tasks_on_connection_loss = False
-worker_soft_shutdown_timeout = 60  # seconds that running steps have to end before they are handed back
 worker_max_tasks_per_child = 200
 worker_send_task_events = True  # for Flower
 worker_hijack_root_logger = False

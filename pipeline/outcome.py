@@ -65,3 +65,7 @@ def transient(message: str, retry_after: float | None = None) -> StepFailed:
 
 class AttemptOver(ArklineError):
     """This attempt lost its lock or is asked to stop: it must have no further effect."""
+
+
+class Stopping(AttemptOver):
+    """The worker is asked to stop, and still holds the lock: the job is handed back, not failed."""

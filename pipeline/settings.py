@@ -57,6 +57,10 @@ class Settings(BaseSettings):
     )
     backoff: Seconds = Field(5, description="Seconds before the second try; doubles with each further one.")
     backoff_limit: Seconds = Field(600, description="Seconds between two tries at most.")
+    stop_grace: Seconds = Field(
+        30,
+        description="Seconds that running steps have to end when a worker stops; then they are handed back.",
+    )
     retention: Seconds = Field(30 * 86400, description="Seconds that a completed batch stays in ZooKeeper.")
 
     allow_networks: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = Field(

@@ -1,11 +1,12 @@
 """The Celery application: `celery -A tasks.app worker|flower`; beat runs as `python -m tasks.beat_leader`."""
 
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 from celery import Celery
-from celery.signals import setup_logging, worker_process_shutdown, worker_ready
+from celery.signals import setup_logging, worker_process_shutdown, worker_ready, worker_shutting_down
 
 from pipeline.settings import Settings
 from tasks import logs
@@ -23,6 +24,15 @@ def _set_up_logging(**_: Any) -> None:
 @worker_process_shutdown.connect(weak=False)
 def _close_session(**_: Any) -> None:
     PROCESS.drop_session()
+
+
+@worker_shutting_down.connect(weak=False)
+def _limit_the_wait(how: str = "", **_: Any) -> None:
+    """A warm stop lets running steps end, but not for ever: after the grace they hand their jobs back."""
+    if how == "Warm":
+        grace = threading.Timer(Settings().stop_grace, PROCESS.ask_to_stop)
+        grace.daemon = True
+        grace.start()
 
 
 @worker_ready.connect(weak=False)

@@ -9,7 +9,7 @@ from celery.exceptions import Ignore
 
 from pipeline import report as reports
 from pipeline.errors import UsageRefused
-from pipeline.outcome import AttemptOver, StepFailed, system
+from pipeline.outcome import AttemptOver, StepFailed, Stopping, system
 from pipeline.records import Batch, Job, Ticket
 from pipeline.split import plan
 from pipeline.states import BatchState, Bucket, Event, FailureKind
@@ -30,7 +30,7 @@ def run(ticket: Ticket, work: Work) -> None:
     """As tasks.job.run: read, lock, work, move; a void ticket does nothing."""
     try:
         session = PROCESS.session()
-        latch = Latch(session)
+        latch = Latch(session, PROCESS.stopping)
         try:
             batch = batches.acquire(session, ticket, PROCESS.name)
         except (Stale, Busy, Missing) as reason:
@@ -46,8 +46,8 @@ def run(ticket: Ticket, work: Work) -> None:
 def _attempt(session: Session, latch: Latch, batch: Batch, work: Work) -> None:
     try:
         dispatch_moved(work(session, latch, batch))
-    except (Unreachable, Ambiguous, AttemptOver, Stale):
-        raise
+    except Stopping as reason:
+        batches.hand_back(session, batches.load(session, batch.bid), message=str(reason))
     except (SystemExit, KeyboardInterrupt):
         with suppress(Stale):
             batches.hand_back(session, batches.load(session, batch.bid))

@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 from celery.exceptions import Ignore
 
-from pipeline.outcome import AttemptOver, Done, StepFailed, Wait, system
+from pipeline.outcome import AttemptOver, Done, StepFailed, Stopping, Wait, system
 from pipeline.records import Job, Ticket
 from pipeline.services import Services
 from pipeline.states import Event, FailureKind, JobState
@@ -43,7 +43,7 @@ def run(ticket: Ticket) -> Ticket | None:
     """Do the work of the ticket's state; the next state's ticket, or None if there is nothing to chain."""
     try:
         session = PROCESS.session()
-        latch = Latch(session)
+        latch = Latch(session, PROCESS.stopping)
         try:
             job = jobs.acquire(session, ticket, PROCESS.name)
         except (Stale, Busy, Missing) as reason:
@@ -61,6 +61,9 @@ def _attempt(session: Session, latch: Latch, job: Job) -> Ticket | None:
     with structlog.contextvars.bound_contextvars(**facts):
         try:
             moved = _work_and_move(session, latch, job)
+        except Stopping as reason:
+            jobs.hand_back(session, job, PROCESS.name, message=str(reason))
+            return None
         except (AttemptOver, Stale) as reason:
             log().warning("attempt is over", reason=str(reason))
             PROCESS.drop_session()

@@ -4,6 +4,7 @@ A kazoo client is dead after a fork, and the life of a lock must be the life of 
 session belongs to the process id that made it, and is never made at import or in a parent.
 """
 
+import mmap
 import os
 import socket
 import threading
@@ -24,6 +25,15 @@ class Process:
         self._session: Session | None = None
         self._kit: Kit | None = None
         self._pid = 0
+        self._stop = mmap.mmap(-1, 1)
+        """One byte that is shared with the processes forked from this one."""
+
+    def ask_to_stop(self) -> None:
+        """Ask the running attempts of this process and of its children to hand their jobs back."""
+        self._stop[0] = 1
+
+    def stopping(self) -> bool:
+        return bool(self._stop[0])
 
     def session(self) -> Session:
         with self._mutex:

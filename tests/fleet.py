@@ -46,7 +46,6 @@ class Fleet:
             environment={
                 **environment(self.settings),
                 "ARKLINE_READY_FILE": str(ready),
-                "REMAP_SIGTERM": "SIGQUIT",
                 "PYTHONPATH": str(PROJECT),
             },
             folder=PROJECT,
@@ -56,10 +55,11 @@ class Fleet:
         process.start()
         self.running.append(process)
         if wait:
-            self.wait_ready(process, ready)
+            self.wait_ready(process)
         return process
 
-    def wait_ready(self, process: Process, ready: Path) -> None:
+    def wait_ready(self, process: Process) -> None:
+        ready = self.folder / f"{process.name}.ready"
         deadline = time.monotonic() + START
         while not ready.exists():
             if process.wait(0.05) is not None or time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""A worker that takes a job in some state and gets stuck there: `python -m tests.stuck_worker JID`.
+"""A worker that takes a job in some state and gets stuck there: `python -m tests.stuck_worker JID STATE`.
 
 It is the real task with the real lock and session; only the step never ends, so that it can be killed.
 """
@@ -9,8 +9,9 @@ import threading
 from pathlib import Path
 
 from pipeline.outcome import Done
-from pipeline.records import Job
+from pipeline.records import Job, Ticket
 from pipeline.services import Services
+from pipeline.states import JobState
 from tasks import job as path_of_a_job
 from tasks.process import PROCESS
 from zkstate import jobs
@@ -23,9 +24,12 @@ def _stuck(_job: Job, _services: Services) -> Done:
 
 
 def main() -> None:
-    job = jobs.load(PROCESS.session(), sys.argv[1])
-    path_of_a_job.STEPS[job.status.status] = _stuck
-    path_of_a_job.run(jobs.ticket(job))
+    """Do the real work of the states before STATE, then get stuck in it."""
+    jid, state = sys.argv[1], JobState(sys.argv[2])
+    path_of_a_job.STEPS[state] = _stuck
+    ticket: Ticket | None = jobs.ticket(jobs.load(PROCESS.session(), jid))
+    while ticket is not None:
+        ticket = path_of_a_job.run(ticket)
 
 
 if __name__ == "__main__":

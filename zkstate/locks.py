@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
-from pipeline.outcome import AttemptOver, transient
+from pipeline.outcome import AttemptOver, Stopping, transient
 from zkstate import counters, paths
 from zkstate.errors import Unreachable
 from zkstate.jobs import token
@@ -32,7 +32,7 @@ class Latch:
             self._standing = None
             raise AttemptOver("the ZooKeeper session was lost: another worker takes over")
         if self._stopping():
-            raise AttemptOver("the worker is stopping: another worker takes over")
+            raise Stopping("the worker is stopping: another worker takes over")
 
 
 @dataclass(frozen=True)

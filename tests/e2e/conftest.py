@@ -17,7 +17,7 @@ def source() -> Iterator[HttpSource]:
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     """Quick retries, so that a test of recovery takes seconds."""
-    return settings.model_copy(update={"backoff": 0.5, "max_tries": 3, "fetch_tries": 2})
+    return settings.model_copy(update={"backoff": 0.5, "max_tries": 3, "fetch_tries": 2, "stop_grace": 1})
 
 
 @pytest.fixture
