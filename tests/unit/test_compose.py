@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import yaml
 
-from celeryconfig import worker_soft_shutdown_timeout
 from pipeline.settings import Settings
 
 PROJECT = Path(__file__).parents[2]
@@ -87,7 +86,7 @@ def test_every_variable_of_ours_is_a_setting(name: str) -> None:
 def test_a_worker_has_time_to_end_its_steps() -> None:
     seconds = int(SERVICES["worker"]["stop_grace_period"].removesuffix("s"))
 
-    assert seconds > worker_soft_shutdown_timeout + POOL_STALL
+    assert seconds > Settings().stop_grace + POOL_STALL
 
 
 def test_there_is_more_than_one_worker_and_a_stand_by_for_beat() -> None:
