@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 
@@ -22,13 +23,12 @@ from entrypoints.stack.java import PROJECT
 from entrypoints.stack.ports import HOST
 from entrypoints.stack.signals import listening
 from entrypoints.stack.supervisor import StopWished
-from pipeline.errors import ArklineError
+from pipeline.errors import ArklineError, UsageRefused
 from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Bucket
 from zkstate.session import connect
 
-HOME = PROJECT / "var" / "demo"
 PROFILE = "demo"
 HARBOUR = PROJECT / "examples" / "harbour"
 LIMIT = 300
@@ -68,16 +68,15 @@ class Outcome:
         return sum(each.buckets[bucket] for each in self.batches)
 
 
-def demonstrate(as_json: bool, keep: bool) -> int:
+def demonstrate(home: Path, as_json: bool, keep: bool) -> int:
     """Run it; 0 if every batch completed. With `as_json`, standard output has one line, for a program."""
     console = Console(stderr=as_json, highlight=False, soft_wrap=True)
-    if (pid := holder(HOME)) is not None:
-        raise StackRunning(f"a demo runs already (process {pid}); stop it with Ctrl-C where it runs")
-    shutil.rmtree(HOME, ignore_errors=True)
-    with listening() as signals, source.serving(HOME / "source") as base:
-        collection.prepare(HARBOUR, HOME / "source", base)
+    home = home.absolute()
+    _clear(home)
+    with listening() as signals, source.serving(home / "source") as base:
+        collection.prepare(HARBOUR, home / "source", base)
         try:
-            with whole.running(_choice(), signals, teller(console)) as stack:
+            with whole.running(_choice(home), signals, teller(console)) as stack:
                 outcome = _deposit(stack, base, console)
                 if as_json:
                     sys.stdout.write(json.dumps(summary(outcome, stack.settings)) + "\n")
@@ -89,7 +88,16 @@ def demonstrate(as_json: bool, keep: bool) -> int:
     return 0 if outcome.completed else 1
 
 
-def _choice() -> whole.Choice:
+def _clear(home: Path) -> None:
+    """Forget the last demo; but only a demo, and only one that has ended."""
+    if (pid := holder(home)) is not None:
+        raise StackRunning(f"a demo runs already (process {pid}); stop it with Ctrl-C where it runs")
+    if home.exists() and any(home.iterdir()) and not (home / "source").is_dir():
+        raise UsageRefused(f"{home} is not a demo's folder, and would be emptied: choose another one")
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def _choice(home: Path) -> whole.Choice:
     for name in [
         each for each in os.environ if each.startswith("ARKLINE_") and each not in TAKEN_FROM_OUTSIDE
     ]:
@@ -101,7 +109,7 @@ def _choice() -> whole.Choice:
     if any(os.environ.get(name) for name in TAKEN_FROM_OUTSIDE):
         own = f"demo-{uuid.uuid4().hex[:8]}"
         environment |= {"ARKLINE_ZK_ROOT": f"/{own}", "ARKLINE_BROKER_PREFIX": f"{own}:"}
-    return whole.Choice(home=HOME, patient=False, environment=environment)
+    return whole.Choice(home=home, patient=False, environment=environment)
 
 
 def _deposit(stack: whole.Stack, base: str, console: Console) -> Outcome:
@@ -126,7 +134,7 @@ def _deposit(stack: whole.Stack, base: str, console: Console) -> Outcome:
             "inventory": settings.inventory,
             "mail": str(settings.outbox_folder),
             "Flower": f"{note.flower_url} while the stack runs",
-            "logs": str(HOME / "log"),
+            "logs": str(stack.settings.home / "log"),
         },
     )
     return outcome
@@ -156,7 +164,9 @@ def _watch(
                 return found
             if time.monotonic() > deadline:
                 stuck = ", ".join(f"{each.bid} is {each.status}" for each in found if not each.ended)
-                raise DemoStuck(f"not done after {LIMIT} s: {stuck}; the logs are in {HOME / 'log'}")
+                raise DemoStuck(
+                    f"not done after {LIMIT} s: {stuck}; the logs are in {stack.settings.home / 'log'}"
+                )
             stack.tend_for(0.2)
 
 

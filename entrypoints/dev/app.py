@@ -33,11 +33,12 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the stack running afterwards, until Ctrl-C.")
     ] = False,
+    home: Home = PROJECT / "var" / "demo",
 ) -> None:
     """Run real batches through the real stack: ZooKeeper, Redis, workers, beats and Flower."""
     from entrypoints.demo.run import demonstrate
 
-    raise typer.Exit(demonstrate(as_json=json, keep=keep))
+    raise typer.Exit(demonstrate(home, as_json=json, keep=keep))
 
 
 @app.command(
