@@ -1,0 +1,37 @@
+"""What a run must not leave behind, by sort."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Sort(StrEnum):
+    LOST = "lost"
+    DUPLICATED = "duplicated"
+    ILLEGAL = "illegal"
+    LEAK = "leaks"
+    AUDIT = "audit_findings"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that must not be; `about` is the job or batch whose timeline shows it, or empty."""
+
+    sort: Sort
+    about: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """What was told more than once with the same identifier: allowed, since nobody can tell exactly once."""
+
+    mails: int = 0
+    callbacks: int = 0
+    unused_numbers: int = 0
+    """Numbers of minted ARKs that no object has: given up for an ARK that a local id names."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    problems: tuple[Problem, ...]
+    repeated: Repeated
