@@ -118,12 +118,7 @@ def _stored(remains: Remains, things: dict[str, Thing]) -> Iterator[Problem]:
     """One stored version and one inventory entry for each completed job, both with the bytes deposited."""
     for complaint in remains.invalid:
         yield Problem(Sort.ILLEGAL, "", f"the storage root is not valid OCFL: {complaint}")
-    numbers: dict[str, list[int]] = defaultdict(list)
-    for each in remains.versions:
-        numbers[each.ark].append(each.number)
-    for ark, found in numbers.items():
-        if sorted(found) != list(range(1, len(found) + 1)):
-            yield Problem(Sort.LOST, "", f"{ark} has the versions {sorted(found)}")
+    yield from _numbered(remains)
     by_job: dict[str, list[Stored]] = defaultdict(list)
     entered: dict[str, list[Stored]] = defaultdict(list)
     for each in remains.versions:
@@ -137,6 +132,15 @@ def _stored(remains: Remains, things: dict[str, Thing]) -> Iterator[Problem]:
     for jid, job in remains.jobs.items():
         if job.status.status is JobState.COMPLETED and jid in things:
             yield from _one_version(job, things[jid], by_job[jid], entered[jid])
+
+
+def _numbered(remains: Remains) -> Iterator[Problem]:
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for each in remains.versions:
+        numbers[each.ark].append(each.number)
+    for ark, found in numbers.items():
+        if sorted(found) != list(range(1, len(found) + 1)):
+            yield Problem(Sort.LOST, "", f"{ark} has the versions {sorted(found)}")
 
 
 def _one_version(job: Job, thing: Thing, stored: list[Stored], entered: list[Stored]) -> Iterator[Problem]:
