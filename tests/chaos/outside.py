@@ -1,5 +1,6 @@
 """The outside systems of a run, each behind a proxy that can refuse, hang or lose answers."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +14,9 @@ from entrypoints.stack.ports import HOST, free_ports
 from tests.http_source import HttpSource, Page
 from tests.proxy import Proxy
 from tests.receiver import Receiver, receiving
+
+
+logging.getLogger("mail.log").setLevel(logging.ERROR)  # aiosmtpd tells of every word
 
 
 @dataclass

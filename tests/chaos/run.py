@@ -107,8 +107,6 @@ def _log_to(file: Path) -> None:
     (writer,) = logging.getLogger().handlers
     assert isinstance(writer, logging.StreamHandler)
     writer.setStream(file.open("w"))
-    for name in ("mail.log", "ocfl"):
-        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 class _Play:
