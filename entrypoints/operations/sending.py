@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zkstate import batches, jobs
 
 if TYPE_CHECKING:
+    from celery.app.control import Control
     from kombu import Connection
 
     from pipeline.records import Batch, Job, Ticket
@@ -25,16 +26,29 @@ def broker(settings: Settings) -> Iterator[Connection]:
     """A connection to Redis that gives up soon, since there is the sweep."""
     from kombu import Connection
 
+    with Connection(settings.broker_url, transport_options=_options(settings)) as connection:
+        yield connection
+
+
+@contextmanager
+def remote_control(settings: Settings) -> Iterator[Control]:
+    """Orders to running workers. Celery sends them by an application's own pool, so this has one."""
+    from celery import Celery
+
+    with Celery("arkline-control", broker=settings.broker_url, set_as_current=False) as app:
+        app.conf.broker_transport_options = _options(settings)
+        yield app.control
+
+
+def _options(settings: Settings) -> dict[str, Any]:
     from tasks.app import app
 
-    options = {
+    return {
         **app.conf.broker_transport_options,
         "global_keyprefix": settings.broker_prefix,
         "max_retries": 2,
         "interval_start": 0.1,
     }
-    with Connection(settings.broker_url, transport_options=options) as connection:
-        yield connection
 
 
 def send_batch(settings: Settings, batch: Batch) -> str:

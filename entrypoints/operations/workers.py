@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from entrypoints.operations.sending import broker
+from entrypoints.operations.sending import remote_control
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.records import Record
 
@@ -33,11 +33,9 @@ def taking(settings: Settings) -> dict[str, tuple[str, ...]]:
     """Worker -> the queues that it takes from; only the workers that answer in time."""
     from kombu.exceptions import OperationalError
 
-    from tasks.app import app
-
     try:
-        with broker(settings) as connection:
-            answers = app.control.inspect(timeout=PATIENCE, connection=connection).active_queues() or {}
+        with remote_control(settings) as control:
+            answers = control.inspect(timeout=PATIENCE).active_queues() or {}
     except OperationalError as error:
         raise ServiceUnreachable(
             f"Redis at {shown_broker(settings)} does not answer: is it running? (ARKLINE_BROKER_URL)"
@@ -62,8 +60,8 @@ def drain(settings: Settings, worker: str, *, undo: bool = False) -> Drained:
     if worker not in known:
         names = ", ".join(sorted(known)) or "none answers"
         raise UsageRefused(f"no worker called '{worker}' answers; running: {names}")
-    with broker(settings) as connection:
+    with remote_control(settings) as control:
         for queue in app.conf.task_queues:
-            order = app.control.add_consumer if undo else app.control.cancel_consumer
-            order(queue.name, destination=[worker], reply=True, timeout=PATIENCE, connection=connection)
+            order = control.add_consumer if undo else control.cancel_consumer
+            order(queue.name, destination=[worker], reply=True, timeout=PATIENCE)
     return Drained(worker=worker, queues=taking(settings).get(worker, ()))

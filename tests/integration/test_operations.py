@@ -1,0 +1,275 @@
+"""What is asked of the record: submitting, looking, and why something is where it is."""
+
+from collections.abc import Callable
+
+import pytest
+
+from entrypoints.operations.batch_view import batch_view
+from entrypoints.operations.job_view import job_view, timeline
+from entrypoints.operations.listing import JobFilter, list_jobs
+from entrypoints.operations.overview import overview
+from entrypoints.operations.submitting import submit
+from entrypoints.operations.why import why
+from pipeline.inventory.archive import archive_batch
+from pipeline.inventory.sql import SqlInventory, open_inventory
+from pipeline.profile import Profiles, UnknownProfile
+from pipeline.records import Job
+from pipeline.settings import Settings
+from pipeline.states import BatchState, Bucket, Event, FailureKind, JobState
+from tasks.broker import live_tickets
+from tests import planting
+from zkstate import batches, deletion, holds, jobs
+from zkstate.batches import KeyReused
+from zkstate.errors import Missing
+from zkstate.holds import Hold
+from zkstate.jobs import Lock
+from zkstate.session import Session
+
+pytestmark = pytest.mark.integration
+
+LIVING = [state for state in JobState if state is not JobState.DELETED]
+AWAY = {"broker_url": "redis://127.0.0.1:1/0"}
+"""A port where nobody listens."""
+
+
+@pytest.fixture
+def profiles(settings: Settings) -> Profiles:
+    return Profiles(settings.profiles)
+
+
+def test_a_submission_is_written_down_and_handed_to_a_worker(
+    session: Session, settings: Settings, profiles: Profiles
+) -> None:
+    done = submit(session, settings, profiles, planting.submission())
+
+    batch = batches.load(session, done.bid)
+    assert batch.status.status is BatchState.PENDING
+    assert (done.again, done.note) == (False, "")
+    assert live_tickets(settings) == {(done.bid, batch.status.epoch)}
+
+
+def test_an_unknown_profile_is_refused_with_the_names_that_are_known(
+    session: Session, settings: Settings, profiles: Profiles
+) -> None:
+    with pytest.raises(UnknownProfile, match="demo"):
+        submit(session, settings, profiles, planting.submission(profile_name="demmo"))
+
+    assert session.children("/batches") == []
+
+
+def test_the_same_key_submits_once(session: Session, settings: Settings, profiles: Profiles) -> None:
+    submission = planting.submission(idempotency_key="k1")
+    first = submit(session, settings, profiles, submission)
+
+    second = submit(session, settings, profiles, submission)
+
+    assert (second.bid, second.again) == (first.bid, True)
+    with pytest.raises(KeyReused, match=first.bid):
+        submit(session, settings, profiles, submission.model_copy(update={"note": "other"}))
+
+
+def test_a_broker_that_is_away_is_no_error(session: Session, settings: Settings, profiles: Profiles) -> None:
+    away = settings.model_copy(update=AWAY)
+
+    done = submit(session, away, profiles, planting.submission())
+
+    assert "ZooKeeper has it" in done.note
+    assert batches.load(session, done.bid).status.status is BatchState.PENDING
+
+
+def test_a_batch_shows_how_far_its_jobs_are(session: Session) -> None:
+    bid, jids = planting.split_batch(session, 4)
+    planting.complete(session, jobs.load(session, jids[0]))
+    planting.fire(session, jobs.load(session, jids[1]), Event.FAIL, FailureKind.CONTENT)
+    planting.fire(session, jobs.load(session, jids[2]), Event.ACQUIRE)
+
+    view = batch_view(session, bid)
+
+    assert view.jobs == {
+        JobState.PENDING: 1,
+        JobState.ESTIMATING: 1,
+        JobState.COMPLETED: 1,
+        JobState.FAILED: 1,
+    }
+    assert view.buckets[Bucket.PROCESSING] == 2
+    assert (view.total, view.percent, view.ended) == (4, 50.0, False)
+    assert [(job.jid, job.kind, job.message) for job in view.failed_jobs] == [
+        (jids[1], FailureKind.CONTENT, "said so")
+    ]
+
+
+@pytest.mark.parametrize("state", [state for state in BatchState if state is not BatchState.DELETED])
+def test_a_batch_in_any_state_can_be_shown_and_explained(
+    session: Session, settings: Settings, state: BatchState
+) -> None:
+    batch = planting.batch_in(session, state)
+
+    assert batch_view(session, batch.bid).status is state
+    assert f"{state} " in why(session, settings, batch.bid).text
+
+
+@pytest.mark.parametrize("state", LIVING)
+def test_a_job_in_any_state_can_be_shown_and_explained(
+    session: Session, settings: Settings, state: JobState
+) -> None:
+    job = planting.job_in(session, state)
+
+    assert job_view(session, job.jid).state is state
+    assert f"{state} " in why(session, settings, job.jid).text
+    assert timeline(session, job.jid).steps[-1].state is state
+
+
+def test_a_job_says_what_an_operator_may_do_with_it(session: Session) -> None:
+    beyond = planting.job_in(session, JobState.FAILED, JobState.PROVISIONING)
+    rejected = planting.one_job(session)
+    planting.fire(session, rejected, Event.FAIL, FailureKind.CONTENT)
+
+    assert job_view(session, beyond.jid).verbs == (Event.RESUME, Event.DELETE)
+    assert job_view(session, rejected.jid).verbs == (Event.DELETE,)
+
+
+def test_jobs_are_listed_by_what_is_asked_for(session: Session) -> None:
+    bid, jids = planting.split_batch(session, 3)
+    other, _ = planting.split_batch(session, 1)
+    planting.fire(session, jobs.load(session, jids[2]), Event.FAIL)
+
+    assert [row.jid for row in list_jobs(session, JobFilter(bid=bid), 10).jobs] == jids
+    assert [row.jid for row in list_jobs(session, JobFilter(state=JobState.FAILED), 10).jobs] == [jids[2]]
+    assert list_jobs(session, JobFilter(profile="other"), 10).total == 0
+    assert list_jobs(session, JobFilter(older_than=3600), 10).total == 0
+    newest = list_jobs(session, JobFilter(), 1)
+    assert (newest.jobs[0].bid, newest.total) == (other, 4)
+
+
+def test_a_filter_by_an_unknown_batch_is_refused(session: Session) -> None:
+    with pytest.raises(Missing, match="bid0000000099"):
+        list_jobs(session, JobFilter(bid="bid0000000099"), 1)
+
+
+def test_the_overview_tells_what_stops_the_queue(session: Session) -> None:
+    planting.split_batch(session, 2)
+    holds.pause(session, Hold(by="ann", reason="database is moved"))
+    holds.hold_collection(session, "demo", Hold(by="bob"))
+
+    view = overview(session)
+
+    assert view.jobs[JobState.PENDING] == 2
+    assert view.paused is not None
+    assert view.paused.by == "ann"
+    assert view.held_collections["demo"].by == "bob"
+    assert view.beat is False
+    assert [row.total for row in view.batches] == [2]
+
+
+def paused(session: Session, job: Job) -> None:
+    holds.pause(session, Hold(by="ann@desk", reason="database is moved"))
+
+
+def on_hold(session: Session, job: Job) -> None:
+    holds.hold_collection(session, "demo", Hold(by="bob@desk", reason="bad metadata"))
+
+
+def locked(session: Session, job: Job) -> None:
+    planting.acquire(session, job)
+
+
+def between_tries(session: Session, job: Job) -> None:
+    held = planting.acquire(session, job)
+    jobs.hand_back(session, held, "worker", message="source answers 503", delay=90, tried=True)
+
+
+def handed_out(session: Session, job: Job) -> None:
+    jobs.redispatch(session, job, lost=False)
+
+
+@pytest.mark.parametrize(
+    ("circumstance", "told"),
+    [
+        (paused, "paused by ann@desk for less than a second (database is moved)"),
+        (on_hold, "demo has been on hold by bob@desk for less than a second (bad metadata)"),
+        (locked, "The test "),
+        (between_tries, "(source answers 503) and is tried again in 1 minute: try 2 of 5"),
+        (handed_out, "just being handed to a worker"),
+        (lambda *_: None, "It is the next, and places are free, but it is not being taken up. No beat"),
+    ],
+    ids=["paused", "on hold", "locked", "between tries", "handed out", "no beat"],
+)
+def test_why_names_what_a_pending_job_waits_for(
+    session: Session, settings: Settings, circumstance: Callable[[Session, Job], None], told: str
+) -> None:
+    job = planting.one_job(session)
+
+    circumstance(session, job)
+
+    assert told in why(session, settings, job.jid).text
+
+
+def test_why_counts_the_jobs_before_it_and_the_places(session: Session, settings: Settings) -> None:
+    _, jids = planting.split_batch(session, 3)
+    for jid in jids[:2]:
+        planting.fire(session, jobs.load(session, jid), Event.ACQUIRE)
+    last = planting.one_job(session)
+
+    text = why(session, settings.model_copy(update={"in_flight": 2}), last.jid).text
+
+    assert "1 job of the same or higher priority stands before it (priority 05)" in text
+    assert "all 2 places are taken" in text
+
+
+def test_why_says_that_a_job_waits_for_space(session: Session, settings: Settings) -> None:
+    job = planting.job_in(session, JobState.PROVISIONING)
+    settings.working.mkdir(parents=True)
+    held = planting.acquire(session, job)
+    jobs.hand_back(session, held, "worker", message="needs 3 GB")
+
+    text = why(session, settings.model_copy(update={"working_capacity": 1}), job.jid).text
+
+    assert "It waits for working storage" in text
+
+
+def test_why_knows_that_the_broker_is_away(session: Session, settings: Settings) -> None:
+    job = planting.job_in(session, JobState.DOWNLOADING)
+
+    text = why(session, settings.model_copy(update=AWAY), job.jid).text
+
+    assert "Redis at 127.0.0.1:1 does not answer" in text
+    assert "Nothing is lost" in text
+
+
+def test_why_sees_a_message_that_nobody_takes(
+    session: Session, settings: Settings, profiles: Profiles
+) -> None:
+    bid = submit(session, settings, profiles, planting.submission()).bid
+
+    assert "no worker takes from the queue 'io'" in why(session, settings, bid).text
+
+
+def test_why_tells_who_has_to_act_on_a_failure(session: Session, settings: Settings) -> None:
+    beyond = planting.job_in(session, JobState.FAILED, JobState.DOWNLOADING)
+    rejected = planting.one_job(session)
+    planting.fire(session, rejected, Event.FAIL, FailureKind.CONTENT)
+
+    assert f"`arkline resume {beyond.jid}` goes on with processing" in why(session, settings, beyond.jid).text
+    text = why(session, settings, rejected.jid).text
+    assert "failed while pending (content: what was submitted is wrong" in text
+    assert "submitted anew" in text
+
+
+def test_what_has_left_zookeeper_is_answered_from_the_archive(session: Session, settings: Settings) -> None:
+    batch = planting.batch_in(session, BatchState.COMPLETED)
+    (jid,) = batches.all_jobs(session, batch.bid)
+    inventory = open_inventory(settings.inventory)
+    archive_batch(inventory, batch, [jobs.load(session, jid)], by="retention", reason="old")
+    batch = batches.move(session, batches.load(session, batch.bid), Event.DELETE, lock=Lock.FREE)
+    deletion.remove_batch(session, batch)
+
+    def archive() -> SqlInventory:
+        return inventory
+
+    view = batch_view(session, batch.bid, archive)
+    assert (view.status, view.archived and view.archived.by) == (BatchState.COMPLETED, "retention")
+    assert job_view(session, jid, archive).state is JobState.COMPLETED
+    assert timeline(session, jid, archive).steps[-1].state is JobState.COMPLETED
+    assert "left ZooKeeper" in why(session, settings, jid, archive).text
+    with pytest.raises(Missing, match=batch.bid):
+        batch_view(session, batch.bid)

@@ -1,0 +1,172 @@
+"""What operators do to jobs: what the table allows, once, with everything that follows from it."""
+
+from pathlib import Path
+
+import pytest
+
+from entrypoints.operations import job_verbs
+from entrypoints.operations.job_verbs import act_on_job
+from entrypoints.operations.operator import Operator
+from pipeline.inventory.archive import find_job
+from pipeline.settings import Settings
+from pipeline.states import JOB, BatchState, Event, FailureKind, IllegalTransition, JobState, Raiser
+from tasks.broker import live_tickets
+from tests import planting
+from tests.operators import ann, landed_job
+from zkstate import batches, holds, jobs, paths, queue, space
+from zkstate.errors import Busy, Missing, Stale
+from zkstate.holds import Hold
+from zkstate.session import Session
+
+pytestmark = pytest.mark.integration
+
+JOB_VERBS = {row.event for row in JOB.table if Raiser.OPERATOR in row.by}
+LIVING = [state for state in JobState if state is not JobState.DELETED]
+
+
+@pytest.fixture
+def operator(session: Session, settings: Settings) -> Operator:
+    return ann(session, settings)
+
+
+def test_every_operators_event_of_the_table_has_its_verb() -> None:
+    assert job_verbs.VERBS == JOB_VERBS
+
+
+@pytest.mark.parametrize("state", LIVING)
+def test_what_the_jobs_table_does_not_allow_is_refused_and_changes_nothing(
+    session: Session, operator: Operator, state: JobState
+) -> None:
+    job = planting.job_in(session, state)
+    before = planting.tree(session)
+
+    for event in JOB_VERBS - JOB.events(state, Raiser.OPERATOR):
+        with pytest.raises(IllegalTransition, match=f"{job.jid} is {state}: an operator cannot {event} it"):
+            act_on_job(operator, job.jid, event)
+
+    assert planting.tree(session) == before
+
+
+def test_a_held_job_waits_until_it_is_released(session: Session, operator: Operator) -> None:
+    job = planting.one_job(session)
+
+    act_on_job(operator, job.jid, Event.HOLD)
+    held = jobs.load(session, job.jid)
+    acted = act_on_job(operator, job.jid, Event.RELEASE)
+
+    assert (held.status.status, held.history[-1].by) == (JobState.HELD, "ann@desk")
+    assert held.status.message == "hold by ann@desk: because"
+    assert (acted.was, acted.now) == (JobState.HELD, JobState.PENDING)
+    assert jobs.load(session, job.jid).status.dispatched_at is not None
+
+
+def test_a_job_is_not_released_into_a_collection_on_hold(session: Session, operator: Operator) -> None:
+    job = planting.job_in(session, JobState.HELD)
+    holds.hold_collection(session, "demo", Hold(by="bob"))
+
+    with pytest.raises(IllegalTransition, match="on hold by bob"):
+        act_on_job(operator, job.jid, Event.RELEASE)
+
+
+def test_a_pending_job_that_is_being_taken_up_is_not_held(session: Session, operator: Operator) -> None:
+    job = planting.one_job(session)
+    planting.acquire(session, job)
+
+    with pytest.raises(Busy):
+        act_on_job(operator, job.jid, Event.HOLD)
+
+
+def test_failing_a_running_job_frees_its_lock_and_its_promise_and_fences_its_worker(
+    session: Session, operator: Operator, settings: Settings
+) -> None:
+    running = planting.acquire(session, landed_job(session, settings))
+
+    act_on_job(operator, running.jid, Event.FAIL)
+
+    failed = jobs.load(session, running.jid)
+    assert (failed.status.status, failed.status.kind) == (JobState.FAILED, FailureKind.SYSTEM)
+    assert failed.status.message == "failed by ann@desk: because"
+    assert session.exists(paths.job_lock(running.jid)) is None
+    assert space.promised(session).bytes == 0
+    with pytest.raises(Stale):
+        jobs.move(session, running, Event.SUCCEED, "the zombie")
+    batch = batches.load(session, running.bid)
+    assert batch.status.status is BatchState.REPORTING
+    assert (batch.bid, batch.status.epoch) in live_tickets(settings)
+
+
+def test_a_failed_job_goes_on_after_its_last_success(
+    session: Session, operator: Operator, settings: Settings
+) -> None:
+    job = planting.job_in(session, JobState.FAILED, JobState.DOWNLOADING)
+
+    acted = act_on_job(operator, job.jid, Event.RESUME)
+
+    resumed = jobs.load(session, job.jid)
+    assert acted.now == resumed.status.status == JobState.PROCESSING
+    assert resumed.status.retry_count == 1
+    assert (job.jid, resumed.status.epoch) in live_tickets(settings)
+
+
+def test_a_job_that_failed_before_anything_was_done_is_fed_again(
+    session: Session, operator: Operator, settings: Settings
+) -> None:
+    job = planting.job_in(session, JobState.FAILED, None)
+
+    act_on_job(operator, job.jid, Event.RESUME)
+
+    resumed = jobs.load(session, job.jid)
+    assert resumed.status.status is JobState.PENDING
+    assert (job.jid, resumed.status.epoch) in live_tickets(settings)
+
+
+def test_a_job_whose_payload_was_wrong_is_not_resumed(session: Session, operator: Operator) -> None:
+    job = planting.one_job(session)
+    planting.fire(session, job, Event.FAIL, FailureKind.CONTENT)
+
+    with pytest.raises(IllegalTransition, match="a new submission is required"):
+        act_on_job(operator, job.jid, Event.RESUME)
+
+
+def test_a_deleted_job_leaves_a_tombstone_and_nothing_else(
+    session: Session, operator: Operator, settings: Settings
+) -> None:
+    job = landed_job(session, settings)
+    planting.fire(session, job, Event.FAIL)
+
+    acted = act_on_job(operator, job.jid, Event.DELETE)
+
+    assert acted.note == ""
+    with pytest.raises(Missing):
+        jobs.load(session, job.jid)
+    kept = find_job(operator.inventory(), job.jid)
+    assert kept is not None
+    assert (kept.disposition.who, kept.disposition.why) == ("ann@desk", "because")
+    assert kept.history[-1].state is JobState.FAILED
+    assert space.promised(session).bytes == 0
+    assert not Path(job.configuration.working_dir).exists()
+    assert batches.load(session, job.bid).status.status is BatchState.REPORTING
+
+
+def test_a_folder_outside_working_storage_is_left_alone(
+    session: Session, operator: Operator, settings: Settings, tmp_path: Path
+) -> None:
+    job = landed_job(session, settings)
+    planting.fire(session, job, Event.FAIL)
+    elsewhere = Settings.model_validate({**settings.model_dump(), "working_storage": tmp_path / "elsewhere"})
+    away = Operator(session, elsewhere, operator.inventory, by="ann@desk")
+
+    acted = act_on_job(away, job.jid, Event.DELETE)
+
+    assert "not on this machine" in acted.note
+    assert Path(job.configuration.working_dir).exists()
+
+
+def test_a_paused_queue_is_not_fed_by_a_release(session: Session, operator: Operator) -> None:
+    job = planting.job_in(session, JobState.HELD)
+    holds.pause(session, Hold())
+
+    act_on_job(operator, job.jid, Event.RELEASE)
+
+    assert queue.queued(session, JobState.PENDING) == [job.jid]
+    assert jobs.load(session, job.jid).status.dispatched_at is None

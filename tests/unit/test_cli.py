@@ -1,0 +1,129 @@
+import os
+import subprocess
+import sys
+import tomllib
+
+import pytest
+from typer.testing import CliRunner
+
+from entrypoints.cli.main import app
+from tests.fleet import PROJECT
+
+COMMANDS = sorted(command.name or command.callback.__name__ for command in app.registered_commands)
+
+runner = CliRunner()
+
+
+def test_every_command_has_help_with_an_example_that_names_it() -> None:
+    for command in COMMANDS:
+        told = runner.invoke(app, [command, "--help"])
+
+        assert told.exit_code == 0
+        example = " ".join(told.output.partition("Example:")[2].split())
+        assert example.startswith(f"arkline {command}"), command
+
+
+def test_every_command_can_answer_in_json() -> None:
+    for command in COMMANDS:
+        assert "--json" in runner.invoke(app, [command, "--help"]).output, command
+
+
+def _in_a_process(code: str, *arguments: str, **variables: str) -> list[str]:
+    """The lines that this code writes in a process of its own."""
+    told = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=PROJECT,
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return told.stdout.splitlines()
+
+
+def test_help_fits_a_terminal_of_sixty_columns() -> None:
+    show_all = (
+        "import sys\n"
+        "from entrypoints.cli.main import app\n"
+        "for command in sys.argv[1:]: app([command, '--help'], standalone_mode=False)\n"
+    )
+
+    assert [line for line in _in_a_process(show_all, *COMMANDS, COLUMNS="60") if len(line) > 60] == []
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+
+    assert runner.invoke(app, ["--version"]).output == f"arkline {project['version']}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["status", "--bogus"],
+        ["status", "bid12"],
+        ["why", "ark:/99999/fk4"],
+        ["jobs", "--state", "nowhere"],
+        ["jobs", "--older-than", "soon"],
+        ["jobs", "--limit", "0"],
+        ["nonsense"],
+        ["submit", "http://example.org/a.txt"],
+    ],
+)
+def test_a_wrong_word_on_the_command_line_is_wrong_usage(arguments: list[str]) -> None:
+    told = runner.invoke(app, arguments)
+
+    assert told.exit_code == 2
+    assert told.stdout == ""
+    assert "Error" in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["http://example.org/a.checkm"], "say of what by its type"),
+        (["ftp://example.org/a.txt"], "http:// or https://"),
+        (["https://me:secret@example.org/a.txt"], "give one without"),
+        (["http://example.org/a.txt", "--digest", "md5:xyz"], "--digest: 'xyz' is not a md5 value"),
+        (["http://example.org/a.txt", "--digest", "xyz"], "ALGORITHM:VALUE"),
+        (["http://example.org/a.txt", "--type", "box"], "'box' is not one of file"),
+        (["http://example.org/a.txt", "--mode", "box"], "--mode: Input should be 'add'"),
+        (["http://example.org/a.txt", "--priority", "100"], "less than or equal to 99"),
+    ],
+)
+def test_a_submission_that_cannot_be_right_is_refused_before_anything_is_opened(
+    arguments: list[str], message: str
+) -> None:
+    told = runner.invoke(app, ["submit", "--profile", "demo", *arguments])
+
+    assert told.exit_code == 2
+    assert message in told.stderr
+    assert "secret" not in told.stderr
+
+
+def test_verbs_want_either_names_or_a_filter() -> None:
+    for arguments in ([], ["jid0000000001", "--state", "failed"]):
+        told = runner.invoke(app, ["resume", *arguments])
+
+        assert told.exit_code == 2
+        assert "say which" in told.stderr
+
+
+def test_a_setting_that_cannot_be_read_is_named() -> None:
+    told = runner.invoke(app, ["status"], env={"ARKLINE_WORKING_THRESHOLD": "much"})
+
+    assert told.exit_code == 2
+    assert told.stderr.startswith("error: ARKLINE_WORKING_THRESHOLD: ")
+
+
+def test_help_loads_nothing_that_takes_long() -> None:
+    heavy = ("celery", "kazoo", "pydantic", "requests", "rich", "sqlalchemy", "structlog", "yaml")
+    show_help = (
+        "import sys\n"
+        "from entrypoints.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        f"print('loaded:', *(name for name in {heavy!r} if name in sys.modules))\n"
+    )
+
+    assert _in_a_process(show_help, "--help")[-1] == "loaded:"

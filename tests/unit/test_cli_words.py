@@ -1,0 +1,95 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import typer
+
+from entrypoints.cli import options
+from entrypoints.operations import submitting, why, wording
+from entrypoints.operations.listing import JobFilter, JobRow
+from pipeline.errors import UsageRefused
+from pipeline.records import SubmissionType
+from pipeline.states import JobState
+
+
+@pytest.mark.parametrize(
+    ("seconds", "spoken", "brief"),
+    [
+        (0.2, "less than a second", "0s"),
+        (1, "1 second", "1s"),
+        (59.9, "59 seconds", "59s"),
+        (60, "1 minute", "1m"),
+        (7199, "1 hour", "1h"),
+        (3 * 86400, "3 days", "3d"),
+    ],
+)
+def test_a_duration_is_told_by_its_largest_unit(seconds: float, spoken: str, brief: str) -> None:
+    assert wording.duration(seconds) == spoken
+    assert wording.brief(seconds) == brief
+
+
+def test_a_clock_that_is_behind_gives_no_negative_age() -> None:
+    assert wording.age(datetime.now(UTC) + timedelta(hours=1)) == 0
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("1.5h", 5400), (" 2d ", 172800)])
+def test_a_duration_is_read_with_its_unit(text: str, seconds: float) -> None:
+    assert options.read_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "5", "h", "-5m", "5 weeks"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="90s, 30m, 2h or 3d"):
+        options.read_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("http://example.org/a/b.zip", SubmissionType.CONTAINER),
+        ("http://example.org/b.tar.gz?x=1", SubmissionType.CONTAINER),
+        ("http://example.org/b.7z", SubmissionType.FILE),
+        ("http://example.org/", SubmissionType.FILE),
+    ],
+)
+def test_the_ending_tells_a_container_from_a_file(url: str, found: SubmissionType) -> None:
+    assert submitting.submission_type(url, None) is found
+
+
+def test_a_given_type_is_taken_as_it_is() -> None:
+    given = SubmissionType.OBJECT_MANIFEST
+
+    assert submitting.submission_type("http://example.org/a.checkm", given) is given
+
+
+def test_a_manifest_needs_its_type() -> None:
+    with pytest.raises(UsageRefused, match="batch-manifest"):
+        submitting.submission_type("http://example.org/A.CHECKM", None)
+
+
+@pytest.mark.parametrize("url", ["a.txt", "file:///etc/passwd", "http://", "http://[::1", "//example.org/a"])
+def test_only_web_addresses_are_content(url: str) -> None:
+    with pytest.raises(UsageRefused):
+        submitting.check_url(url)
+
+
+def test_an_id_that_is_neither_a_jobs_nor_a_batchs_is_refused() -> None:
+    with pytest.raises(UsageRefused, match="neither a batch"):
+        why.kind_of("ark:/99999/fk4")
+
+
+def test_a_filter_admits_what_meets_all_of_it() -> None:
+    row = JobRow(
+        jid="jid0000000001",
+        bid="bid0000000001",
+        profile="demo",
+        name="a.txt",
+        state=JobState.FAILED,
+        since=datetime.now(UTC) - timedelta(hours=2),
+        priority=5,
+    )
+
+    assert JobFilter().admits(row)
+    assert JobFilter(profile="demo", state=JobState.FAILED, older_than=3600).admits(row)
+    assert not JobFilter(profile="demo", state=JobState.HELD).admits(row)
+    assert not JobFilter(older_than=3 * 3600).admits(row)
+    assert not JobFilter(bid="bid0000000002").admits(row)
