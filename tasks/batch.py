@@ -9,6 +9,7 @@ from celery.exceptions import Ignore
 
 from pipeline import report as reports
 from pipeline.errors import UsageRefused
+from pipeline.inventory.archive import find_job
 from pipeline.outcome import AttemptOver, StepFailed, Stopping, system
 from pipeline.records import Batch, Job, Ticket
 from pipeline.split import plan
@@ -99,7 +100,13 @@ def _create(session: Session, latch: Latch, batch: Batch) -> Batch:
     kit = PROCESS.kit()
     settings = kit.settings
     profile = kit.profiles.get(batch.submission.profile_name)
-    parts = plan(batch.submission, kit.fetcher.read, settings.manifest_limit, profile.priority)
+    parts = plan(
+        batch.submission,
+        kit.fetcher.read,
+        settings.manifest_limit,
+        profile_priority=profile.priority,
+        most_jobs=profile.limits.batch_jobs,
+    )
     return creation.create_jobs(session, batch, parts, settings.working, PROCESS.name, latch.alive)
 
 
@@ -121,7 +128,7 @@ def report(session: Session, latch: Latch, batch: Batch) -> Batch | None:
     """Tell the depositor how every job ended; on an update, only what changed since the last time."""
     kit = PROCESS.kit()
     members = _jobs(session, batch.bid)
-    deleted = {jid: "" for jid in batches.jobs_in(session, batch.bid, Bucket.DELETED)}
+    deleted = {jid: _why(jid) for jid in batches.jobs_in(session, batch.bid, Bucket.DELETED)}
     whole = reports.compose_report(batch, members, deleted)
     since = batch.report if batch.status.status is BatchState.UPDATE_REPORTING else None
     message = whole.message
@@ -139,6 +146,12 @@ def report(session: Session, latch: Latch, batch: Batch) -> Batch | None:
         log().error("report not mailed", message=failure.message)
     event = Event.SUCCEED if whole.status is BatchState.COMPLETED else Event.FAIL
     return batches.move(session, batch, event, message=message, report=reports.told_by(whole))
+
+
+def _why(jid: str) -> str:
+    """The reason that a deleted job's tombstone gives."""
+    tombstone = find_job(PROCESS.kit().inventory, jid)
+    return tombstone.disposition.why if tombstone else ""
 
 
 def _jobs(session: Session, bid: str) -> list[Job]:

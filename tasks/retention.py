@@ -1,9 +1,11 @@
 """Completed batches leave ZooKeeper after their time, with all that is known of them kept in the archive."""
 
 from pipeline.inventory.archive import archive_batch
+from pipeline.profile import ProfileError
 from pipeline.records import Batch
+from pipeline.report import compose_report
 from pipeline.services.kit import Kit
-from pipeline.states import BatchState, Event
+from pipeline.states import BatchState, Bucket, Event
 from tasks.logs import log
 from zkstate import batches, deletion, jobs, paths
 from zkstate.errors import Busy, Corrupt, Missing, Stale
@@ -19,7 +21,7 @@ def remove_old_batches(session: Session, clock: ServerClock, kit: Kit) -> None:
             batch = batches.load(session, bid)
             stat = session.exists(paths.batch_status(bid))
             age = (clock.now_ms() - stat.mtime) / 1000 if stat else 0.0
-            if batch.status.status is BatchState.COMPLETED and age > kit.settings.retention:
+            if batch.status.status is BatchState.COMPLETED and age > _retention(batch, kit):
                 archive(session, batch, kit, by="retention", reason="retention time is over")
                 batch = batches.move(session, batch, Event.DELETE, lock=Lock.FREE)
             if batch.status.status is BatchState.DELETED:
@@ -31,7 +33,18 @@ def remove_old_batches(session: Session, clock: ServerClock, kit: Kit) -> None:
             log().error("cannot be removed", bid=bid, error=str(error))
 
 
+def _retention(batch: Batch, kit: Kit) -> float:
+    """Seconds that a completed batch stays: its collection's days, or the setting's seconds."""
+    try:
+        days = kit.profiles.get(batch.submission.profile_name).retention_days
+    except ProfileError:
+        days = None
+    return kit.settings.retention if days is None else days * 86400.0
+
+
 def archive(session: Session, batch: Batch, kit: Kit, *, by: str, reason: str) -> None:
     """Keep the batch, its report and every job's timeline in SQL."""
-    members = [jobs.load(session, jid) for jid in batches.all_jobs(session, batch.bid)]
-    archive_batch(kit.inventory, batch, members, by=by, reason=reason)
+    kept = (bucket for bucket in Bucket if bucket is not Bucket.DELETED)
+    members = [jobs.load(session, j) for b in kept for j in batches.jobs_in(session, batch.bid, b)]
+    report = compose_report(batch, members, number=max(batch.status.reports, 1))
+    archive_batch(kit.inventory, batch, members, by=by, reason=reason, report=report.model_dump(mode="json"))

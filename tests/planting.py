@@ -4,11 +4,10 @@ import itertools
 from collections import deque
 from pathlib import Path
 
-from pipeline.split import Plan, PlannedJob
-
 from pipeline.outcome import Done
 from pipeline.records import Batch, Job, PayloadType, StatusReport, Submission, SubmissionType, Ticket
-from pipeline.states import BATCH, JOB, BatchState, Event, FailureKind, JobState, Raiser, Transition
+from pipeline.split import Plan, PlannedJob
+from pipeline.states import BATCH, JOB, BatchState, Bucket, Event, FailureKind, JobState, Raiser, Transition
 from zkstate import batches, creation, deletion, jobs
 from zkstate.jobs import Lock
 from zkstate.session import Session
@@ -150,7 +149,7 @@ def fire_batch(session: Session, batch: Batch, event: Event) -> Batch:
     told = event in (Event.SUCCEED, Event.FAIL) and batch.status.status is not BatchState.PROCESSING
     report = StatusReport(failed_jobs=(), successful_jobs=()) if told else None
     if told and event is Event.SUCCEED:
-        for jid in batches.all_jobs(session, batch.bid):
+        for jid in batches.jobs_in(session, batch.bid, Bucket.FAILED):
             complete(session, jobs.load(session, jid))
     if by_worker:
         batch = batches.acquire(session, batches.ticket(batch), "test")

@@ -62,10 +62,9 @@ def remove_batch(session: Session, batch: Batch) -> None:
         jids = batches.jobs_in(session, batch.bid, bucket)
         for start in range(0, len(jids), CHUNK):
             _remove_jobs(session, batch.bid, bucket, jids[start : start + CHUNK])
-    _remove_tree(session, paths.batch(batch.bid))
-    for path in (paths.open_batch(batch.bid), *_key(batch)):
-        if session.exists(path) is not None:
-            commit(session, (Delete(path),))
+    nodes = [*_tree(session, paths.batch(batch.bid)), paths.open_batch(batch.bid), *_key(batch)]
+    there = [node for node in nodes if session.exists(node) is not None]
+    commit(session, [Delete(node) for node in there])
 
 
 def _key(batch: Batch) -> tuple[str, ...]:
@@ -115,9 +114,3 @@ def _tree(session: Session, path: str) -> list[str]:
         return []
     below = [each for name in session.children(path) for each in _tree(session, f"{path}/{name}")]
     return [*below, path]
-
-
-def _remove_tree(session: Session, path: str) -> None:
-    nodes = _tree(session, path)
-    if nodes:
-        commit(session, [Delete(node) for node in nodes])

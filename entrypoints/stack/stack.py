@@ -22,7 +22,8 @@ from pipeline.settings import Settings
 FLOWER_USER = "arkline"
 WORKER_STOP_SECONDS = 75
 """SIGTERM lets a worker finish its steps; after ARKLINE_STOP_GRACE (30 s) they hand their jobs back, and
-Celery's pool may take another half minute to notice that they ended. Celery's soft shutdown (REMAP_SIGTERM=SIGQUIT) would sleep its whole time-out even if the steps end at once."""
+Celery's pool may take another half minute to notice that they ended. Celery's own soft shutdown
+(REMAP_SIGTERM=SIGQUIT) would sleep its whole time-out even if the steps end at once."""
 
 TERMINATED_BY_US = frozenset({0, -15, 143})
 """Return codes of an orderly end for programs that do not handle SIGTERM themselves."""

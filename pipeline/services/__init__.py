@@ -62,4 +62,4 @@ class Services:
     callback: Callback
     mailer: Mailer
     alive: Callable[[], None]
-    """Raises AttemptOver once the lock is lost or the worker is asked to stop; call it before every effect."""
+    """Raises AttemptOver once the lock is lost or the worker is to stop; call it before every effect."""

@@ -1,0 +1,88 @@
+"""A completed batch leaves ZooKeeper after its time, and the archive answers for it."""
+
+import time
+
+import pytest
+
+from pipeline.inventory.archive import find_batch, find_job
+from pipeline.services.kit import open_kit
+from pipeline.settings import Settings
+from pipeline.states import BatchState, Event, JobState
+from tasks import retention
+from tests import planting
+from zkstate import batches, deletion, jobs, paths
+from zkstate.jobs import Lock
+from zkstate.locks import ServerClock, single_flight
+from zkstate.session import Session
+
+pytestmark = pytest.mark.integration
+
+
+def later(session: Session, seconds: float) -> ServerClock:
+    with single_flight(session, "clock") as clock:
+        assert clock is not None
+        return ServerClock(clock.read_ms + int(seconds * 1000), time.monotonic())
+
+
+def completed_batch(session: Session, count: int) -> tuple[str, list[str]]:
+    bid, jids = planting.split_batch(session, count)
+    for jid in jids:
+        done = planting.complete(session, jobs.load(session, jid))
+        jobs.clean_up(session, done)
+    reporting = batches.finish_if_ended(session, bid)
+    assert reporting is not None
+    planting.fire_batch(session, reporting, Event.SUCCEED)
+    return bid, jids
+
+
+def test_a_completed_batch_is_archived_and_removed_after_its_time(
+    session: Session, settings: Settings
+) -> None:
+    kit = open_kit(settings)
+    bid, jids = completed_batch(session, 3)
+
+    retention.remove_old_batches(session, later(session, settings.retention - 60), kit)
+    assert session.exists(paths.batch(bid)) is not None
+    retention.remove_old_batches(session, later(session, settings.retention + 60), kit)
+
+    assert session.children(paths.BATCHES) == []
+    assert session.children(paths.JOBS) == ["states"]
+    assert session.children(paths.OPEN_BATCHES) == []
+    archived = find_batch(kit.inventory, bid)
+    assert archived is not None
+    assert archived.report is not None
+    assert archived.report["counts"]["completed"] == 3
+    job = find_job(kit.inventory, jids[0])
+    assert job is not None
+    assert [entry.state for entry in job.history][-1] is JobState.COMPLETED
+
+
+def test_a_removal_that_was_interrupted_is_finished(session: Session, settings: Settings) -> None:
+    kit = open_kit(settings)
+    bid, jids = completed_batch(session, 2)
+    batch = batches.load(session, bid)
+    retention.archive(session, batch, kit, by="test", reason="")
+    batches.move(session, batch, Event.DELETE, lock=Lock.FREE)
+    for path in (paths.job_lock, paths.history, paths.priority):
+        if session.exists(path(jids[0])) is not None:
+            session.zk.delete(path(jids[0]))
+
+    retention.remove_old_batches(session, later(session, 1), kit)
+
+    assert session.children(paths.BATCHES) == []
+    assert session.children(paths.JOBS) == ["states"]
+
+
+def test_a_batch_with_a_deleted_job_is_archived_too(session: Session, settings: Settings) -> None:
+    kit = open_kit(settings)
+    bid, jids = planting.split_batch(session, 2)
+    deletion.delete_job(session, planting.fire(session, jobs.load(session, jids[0]), Event.FAIL))
+    jobs.clean_up(session, planting.complete(session, jobs.load(session, jids[1])))
+    reporting = batches.finish_if_ended(session, bid)
+    assert reporting is not None
+    done = planting.fire_batch(session, reporting, Event.SUCCEED)
+    assert done.status.status is BatchState.COMPLETED
+
+    retention.remove_old_batches(session, later(session, settings.retention + 60), kit)
+
+    assert session.children(paths.BATCHES) == []
