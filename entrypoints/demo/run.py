@@ -50,8 +50,8 @@ class Deposit:
 
 
 DEPOSITS = (
-    Deposit("three objects, by their manifests", "objects.checkm", SubmissionType.BATCH_MANIFEST),
-    Deposit("two zip containers", "containers.checkm", SubmissionType.CONTAINER_BATCH_MANIFEST),
+    Deposit("Three objects by their manifests", "objects.checkm", SubmissionType.BATCH_MANIFEST),
+    Deposit("Two zip containers", "containers.checkm", SubmissionType.CONTAINER_BATCH_MANIFEST),
 )
 
 

@@ -56,8 +56,7 @@ class _Lines:
 class _Bars:
     def __init__(self, progress: Progress, names: Mapping[str, str]) -> None:
         self._progress = progress
-        self._names = names
-        self._bars = {bid: progress.add_task(name, total=None) for bid, name in names.items()}
+        self._bars = {bid: progress.add_task(name, total=None, said="") for bid, name in names.items()}
 
     def show(self, view: BatchView) -> None:
         done, total = steps(view)
@@ -66,7 +65,7 @@ class _Bars:
             self._bars[view.bid],
             total=total,
             completed=done,
-            description=f"{self._names[view.bid]}  [{style}]{view.status}[/]  {described(view)}",
+            said=f"{view.ended_jobs}/{'?' if view.total is None else view.total} jobs  [{style}]{view.status}[/]",
         )
 
 
