@@ -61,11 +61,12 @@ class _Bars:
     def show(self, view: BatchView) -> None:
         done, total = steps(view)
         style = STYLES.get(view.status, "cyan")
+        jobs = f"{view.ended_jobs}/{'?' if view.total is None else view.total} jobs"
         self._progress.update(
             self._bars[view.bid],
             total=total,
             completed=done,
-            said=f"{view.ended_jobs}/{'?' if view.total is None else view.total} jobs  [{style}]{view.status}[/]",
+            said=f"{jobs}  [{style}]{view.status}[/]",
         )
 
 
