@@ -76,10 +76,9 @@ def meter(console: Console, names: Mapping[str, str]) -> Iterator[Meter]:
     if not console.is_terminal:
         yield _Lines(console, names)
         return
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console
-    ) as bars:
-        yield _Bars(bars, names)
+    columns = (TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[said]}"))
+    with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
+        yield _Bars(progress, names)
 
 
 def report(console: Console, name: str, view: BatchView, text: str) -> None:
