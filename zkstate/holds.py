@@ -8,7 +8,7 @@ from pydantic import Field
 
 from pipeline.records import Record, now
 from zkstate import codec, counters, paths
-from zkstate.session import ANSWER_TIMEOUT, Session
+from zkstate.session import Session
 
 
 class Hold(Record):
@@ -58,7 +58,7 @@ def _read(session: Session, path: str) -> Hold | None:
 
 def _remove(session: Session, path: str) -> bool:
     try:
-        session.zk.delete_async(path).get(timeout=ANSWER_TIMEOUT)
+        session.ask(session.zk.delete_async, path)
     except NoNodeError:
         return False
     return True

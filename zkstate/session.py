@@ -82,7 +82,10 @@ class Session:
         return int(identity[0]) if identity else 0
 
     def ask(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """A read by one of kazoo's *_async, repeated over a broken connection until its time is up."""
+        """A call of one of kazoo's *_async, repeated over a broken connection until its time is up.
+
+        For reads, and for writes that may as well happen twice.
+        """
         return self._until_answered(lambda: call(*arguments, **options).get(timeout=ANSWER_TIMEOUT))
 
     def _until_answered(self, read: Callable[[], Any]) -> Any:

@@ -14,7 +14,7 @@ from pipeline.settings import Settings
 from pipeline.states import Event, JobState
 from tests import planting
 from tests.proxy import Proxy
-from zkstate import batches, creation, jobs, paths
+from zkstate import batches, counters, creation, holds, jobs, paths
 from zkstate.errors import Stale
 from zkstate.ledger import ZooKeeperLedger
 from zkstate.locks import Latch
@@ -95,6 +95,34 @@ def test_a_submission_whose_answer_was_lost_is_kept_once(
     bid = without_answer(zookeeper_proxy, b"/submission", lambda: batches.submit(shaky, submission))
 
     assert session.children(paths.BATCHES) == [bid]
+
+
+def test_a_number_whose_answer_was_lost_is_taken_again_and_leaves_a_gap(
+    session: Session, shaky: Session, zookeeper_proxy: Proxy
+) -> None:
+    first = counters.next_number(session, "batch")
+
+    second = without_answer(zookeeper_proxy, b"/ids/batch", lambda: counters.next_number(shaky, "batch"))
+
+    assert second == first + 2
+
+
+def test_a_node_whose_planting_was_not_confirmed_is_planted(
+    session: Session, shaky: Session, zookeeper_proxy: Proxy
+) -> None:
+    without_answer(zookeeper_proxy, b"/ids/new", lambda: counters.plant(shaky, "/ids/new", b"7"))
+
+    assert session.get("/ids/new")[0] == b"7"
+
+
+def test_a_hold_whose_removal_was_not_confirmed_is_removed(
+    session: Session, shaky: Session, zookeeper_proxy: Proxy
+) -> None:
+    holds.pause(session, holds.Hold(by="me"))
+
+    without_answer(zookeeper_proxy, b"/locks/queue/ingest", lambda: holds.unpause(shaky))
+
+    assert holds.paused(session) is None
 
 
 def test_an_ark_whose_minting_was_not_confirmed_is_the_only_one(
