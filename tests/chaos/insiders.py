@@ -30,6 +30,11 @@ class Submitter:
     def done(self) -> bool:
         return len(self.bids) == len(self._deposits)
 
+    @property
+    def broken(self) -> bool:
+        """It ended by an error that a depositor should never see."""
+        return not self.done and not self._thread.is_alive()
+
     def start(self) -> None:
         self._thread.start()
 

@@ -15,7 +15,6 @@ from tests.http_source import HttpSource, Page
 from tests.proxy import Proxy
 from tests.receiver import Receiver, receiving
 
-
 logging.getLogger("mail.log").setLevel(logging.ERROR)  # aiosmtpd tells of every word
 
 

@@ -90,7 +90,10 @@ def run(
         play.strike(scene)
         stage.heal()
         play.note("healed")
-        play.wait_until_quiet(Quiet(stage.settings, submitter, beat))
+        if submitter.broken:
+            play.note("not quiet: submitting broke")
+        else:
+            play.wait_until_quiet(Quiet(stage.settings, submitter, beat))
         course.bids = dict(submitter.bids)
         course.recoveries = stage.witness.recoveries()
         stage.stop()
