@@ -85,6 +85,27 @@ def bench(
     raise typer.Exit(benches.bench(name, json, console))
 
 
+@app.command(epilog="Example: ./dev chaos --seed 7 --jobs 300 --faults 100 --json")
+def chaos(
+    seed: Annotated[int, typer.Option(help="Chooses the faults and the deposits.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Objects that are deposited.")] = 100,
+    faults: Annotated[int, typer.Option(min=0, help="Faults that strike.")] = 40,
+    minutes: Annotated[float, typer.Option(min=0, help="How long they strike; 0: 3.4 seconds for each.")] = 0,
+    json: Annotated[
+        bool, typer.Option("--json", help="End with one JSON object on standard output.")
+    ] = False,
+    keep: Annotated[
+        Path | None, typer.Option(help="A new folder to run in, which is kept with all logs.")
+    ] = None,
+) -> None:
+    """Strike a whole repository with faults, and check that nothing is lost and nothing done twice."""
+    asked = [f"--seed={seed}", f"--jobs={jobs}", f"--faults={faults}", f"--minutes={minutes}"]
+    asked += ["--json"] if json else []
+    asked += [f"--keep={keep.absolute()}"] if keep else []
+    os.chdir(PROJECT)
+    os.execv(sys.executable, [sys.executable, "-W", "ignore", "-m", "tests.chaos", *asked])  # noqa: S606 - no shell
+
+
 @app.command("lock", epilog="Example: ./dev lock")
 def lock_() -> None:
     """Write requirements.lock anew from pyproject.toml."""

@@ -7,7 +7,7 @@ from entrypoints.dev.app import app
 from entrypoints.dev.checks import LOCK_FILES, lock_complaints
 from entrypoints.stack.java import PROJECT
 
-COMMANDS = ("demo", "up", "down", "check", "bench", "lock")
+COMMANDS = ("demo", "up", "down", "check", "bench", "chaos", "lock")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
