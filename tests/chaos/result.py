@@ -8,8 +8,15 @@ from typing import Any
 from pipeline.states import JobState
 from tests.chaos.problem import Judgement, Problem, Repeated, Sort
 from tests.chaos.remains import Remains
-from tests.chaos.run import Course
+from tests.chaos.run import Course, Stroke
+from tests.chaos.schedule import MACHINERY
 from tests.chaos.witness import Recovery
+
+AFTERMATH = 10.0
+"""Seconds after a fault until beat, Redis and the other workers are surely as before."""
+
+SAME = 0.5
+"""Seconds between a kill and its own entry in the list of faults at most."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +40,9 @@ class Result:
         return sum(each.sort is sort for each in self.problems)
 
     def as_json(self, course: Course) -> dict[str, Any]:
-        kinds = Counter(fault.kind.label for fault in course.struck)
+        kinds = Counter(each.fault.kind.label for each in course.struck)
         measured = [each for each in course.recoveries if each.seconds is not None]
+        alone = [each for each in measured if not disturbed(each, course.struck)]
         return {
             "seed": course.order.seed,
             "jobs": self.jobs,
@@ -46,6 +54,8 @@ class Result:
             "recovery_p95_s": p95(measured),
             "recovery_max_s": max((round(each.seconds or 0, 1) for each in measured), default=None),
             "recoveries": len(measured),
+            "recovery_alone_p95_s": p95(alone),
+            "recoveries_alone": len(alone),
             "resumed": len(course.resumed),
             "tries_again": self.tries,
             "attempts": self.attempts,
@@ -57,6 +67,7 @@ class Result:
             "small_disks": course.small_disks,
             "kinds": dict(sorted(kinds.items())),
             "recovery_seconds": sorted(round(each.seconds or 0, 1) for each in measured),
+            "recovery_alone_seconds": sorted(round(each.seconds or 0, 1) for each in alone),
             "problems": [f"{each.sort}: {each.about} {each.text}" for each in self.problems],
         }
 
@@ -72,6 +83,18 @@ def result_of(course: Course, remains: Remains, judgement: Judgement) -> Result:
         repeated=judgement.repeated,
         tries=sum(entry.event is None for job in remains.jobs.values() for entry in job.history[1:]),
         attempts=sum(job.status.attempt for job in remains.jobs.values()),
+    )
+
+
+def disturbed(recovery: Recovery, strokes: list[Stroke]) -> bool:
+    """Whether a second fault of what recovers a job struck while it was recovered, or shortly before."""
+    end = recovery.killed + (recovery.seconds or 0)
+    return any(
+        each.fault.kind in MACHINERY
+        and abs(each.began - recovery.killed) > SAME
+        and each.began < end
+        and each.ended > recovery.killed - AFTERMATH
+        for each in strokes
     )
 
 

@@ -48,6 +48,18 @@ class Happened:
     text: str
 
 
+@dataclass(frozen=True)
+class Stroke:
+    """A fault that was done; times are those of time.monotonic()."""
+
+    fault: Fault
+    began: float
+
+    @property
+    def ended(self) -> float:
+        return self.began + self.fault.seconds
+
+
 @dataclass
 class Course:
     """How the run went, for the checker and for the story."""
@@ -57,7 +69,7 @@ class Course:
     collection: Collection
     bids: dict[str, str] = field(default_factory=dict)
     events: list[Happened] = field(default_factory=list)
-    struck: list[Fault] = field(default_factory=list)
+    struck: list[Stroke] = field(default_factory=list)
     recoveries: list[Recovery] = field(default_factory=list)
     resumed: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -154,7 +166,7 @@ class _Play:
             hit = faults.begin(scene, fault, self._now() > fault.at + PATIENCE)
         except faults.NotNow:
             return False
-        self.course.struck.append(fault)
+        self.course.struck.append(Stroke(fault, time.monotonic()))
         lasts = f" for {fault.seconds} s" if hit.undo else ""
         self.note(f"{fault.kind.label}: {hit.what}{lasts}")
         if hit.undo is not None:

@@ -52,6 +52,18 @@ class Kind(Enum):
 NEEDS_SMALL_DISKS = frozenset({Kind.WORKING_FULL, Kind.STORAGE_FULL})
 
 
+MACHINERY = frozenset(
+    {
+        *(Kind.KILL_CHILD, Kind.KILL_WORKER, Kind.KILL_BEAT, Kind.TERM_DOWNLOADING, Kind.TERM_STORING),
+        *(Kind.ZOMBIE_CHILD, Kind.ZOMBIE_WORKER, Kind.DEAF_WORKER, Kind.WORKER_CUT_OFF),
+        *(Kind.REDIS_KILLED, Kind.REDIS_FROZEN, Kind.REDIS_EMPTY, Kind.REDIS_FLUSHED),
+        *(Kind.ZK_KILLED, Kind.ZK_LEADER_KILLED, Kind.ZK_FOLLOWER_FROZEN, Kind.ZK_LEADER_FROZEN),
+        *(Kind.ZK_RESTARTED, Kind.ANSWERS_SWALLOWED),
+    }
+)
+"""Faults of what finds and takes up the jobs of a dead worker."""
+
+
 @dataclass(frozen=True)
 class Fault:
     at: float

@@ -18,7 +18,7 @@ LINES = 120
 
 
 def table(course: Course, result: Result) -> str:
-    kinds = Counter(fault.kind.label for fault in course.struck)
+    kinds = Counter(each.fault.kind.label for each in course.struck)
     told = result.as_json(course)
     lines = [f"  {name:<32}{count:>5}" for name, count in sorted(kinds.items())]
     sorts = ", ".join(f"{sort} {result.count(sort)}" for sort in Sort)
@@ -26,7 +26,8 @@ def table(course: Course, result: Result) -> str:
     lines += [
         f"{len(course.struck)} faults, {result.jobs} jobs: {result.completed} completed, "
         f"{result.failed} failed ({result.planted} planted), {len(course.resumed)} resumed; quiet {quiet}",
-        f"{sorts}; recovery p95 {told['recovery_p95_s']} s of {told['recoveries']}",
+        f"{sorts}; recovery p95 {told['recovery_p95_s']} s of {told['recoveries']}, "
+        f"{told['recovery_alone_p95_s']} s of the {told['recoveries_alone']} that nothing else disturbed",
         f"repeated: {result.repeated.mails} mails, {result.repeated.callbacks} callbacks",
     ]
     if result.problems:

@@ -117,7 +117,7 @@ DAMAGES: dict[str, tuple[Sort, Callable[[Remains], object]]] = {
     ),
     "a gap between versions": (Sort.LOST, lambda r: r.versions.append(replace(VERSION, jid=B, number=3))),
     "other bytes": (Sort.LOST, lambda r: r.versions[0].files.update({"producer/f.bin": "wrong"})),
-    "a file that was not deposited": (Sort.LOST, lambda r: VERSION.files and _more_files(r)),
+    "a file that was not deposited": (Sort.LOST, lambda r: _more_files(r)),
     "another ARK in storage": (Sort.ILLEGAL, lambda r: _as(r, ark="ark:/99999/fk42")),
     "a local id that names another": (Sort.LOST, lambda r: r.local_ids.update(mine="ark:/99999/fk42")),
     "a report that was not sent": (Sort.LOST, lambda r: r.letters.clear()),
@@ -146,13 +146,15 @@ DAMAGES: dict[str, tuple[Sort, Callable[[Remains], object]]] = {
 }
 
 
-def _more_files(remains: Remains) -> None:
+def _more_files(remains: Remains) -> Remains:
     more = replace(VERSION, files={**VERSION.files, "producer/g.bin": "digest"})
     remains.versions[:], remains.entries[:] = [more], [more]
+    return remains
 
 
-def _as(remains: Remains, **changes: str) -> None:
+def _as(remains: Remains, **changes: str) -> Remains:
     remains.versions[:] = [replace(VERSION, **changes)]  # type: ignore[arg-type]
+    return remains
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
