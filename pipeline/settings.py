@@ -82,6 +82,18 @@ class Settings(BaseSettings):
     )
     container_bytes: Bytes = Field(1 << 40, description="Bytes of an unpacked container at most.")
 
+    ezid_url: str = Field(
+        "", description="EZID, where minted ARKs are registered: https://ezid.cdlib.org; empty: nowhere."
+    )
+    ezid_user: str = Field("", description="EZID's user, who may write below the profiles' shoulders.")
+    ezid_password: SecretStr = Field(SecretStr(""), description="Password of ezid_user.")
+    ezid_timeout: Seconds = Field(60, description="Seconds to wait for EZID's answer.")
+    ezid_target: str = Field(
+        "",
+        description="Where a registered ARK leads, {ark} for the ARK: https://example.org/m/{ark}; "
+        "empty: EZID's own page.",
+    )
+
     smtp_host: str = Field("", description="SMTP server; empty: mail is written to the outbox.")
     smtp_port: Annotated[int, Field(ge=1, le=65535)] = Field(25, description="Its port.")
     smtp_user: str = Field("", description="Login, if it wants one.")

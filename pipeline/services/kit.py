@@ -7,6 +7,7 @@ from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.profile import Profiles
 from pipeline.services import Ledger, Services
 from pipeline.services.callback import Callback, HttpCallback
+from pipeline.services.ezid import EzidMinter
 from pipeline.services.fetch import Fetcher, HttpFetcher
 from pipeline.services.mail import Mailer, mailer_of
 from pipeline.services.minter import LocalMinter, Minter
@@ -46,7 +47,7 @@ def open_kit(settings: Settings) -> Kit:
         settings=settings,
         profiles=Profiles(settings.profiles),
         fetcher=HttpFetcher(settings),
-        minter=LocalMinter(),
+        minter=EzidMinter(settings) if settings.ezid_url else LocalMinter(),
         storage=OcflStorage(settings.storage),
         inventory=open_inventory(settings.inventory),
         callback=HttpCallback(settings),

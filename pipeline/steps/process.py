@@ -6,6 +6,7 @@ depend on the job alone; storage keeps one version per job.
 """
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 from pipeline import metadata, names, storage_manifest
@@ -36,9 +37,15 @@ def work(job: Job, services: Services) -> Done:
     local_id = metadata.all_local_ids(services.ledger.identifiers(job).local_id, said)
 
     identity = identify(job, profile, services, local_id)
+    known = job.model_copy(update={"identifiers": identity.identifiers})
+    described = metadata.describe(known, profile, identity.ark, workspace.producer)
     with full_is_transient("describing the object"):
-        files = (*handed, *_system_files(job, profile, services, workspace, identity, handed))
-    stored = _store(job, services, identity, files, delete)
+        files = (*handed, *_system_files(job, services, workspace, described, handed))
+
+    def announce() -> None:
+        services.minter.announce(identity.ark, profile, described.erc)
+
+    stored = _store(job, services, _request(job, identity, files, delete), announce)
     services.storage.verify(stored, services.alive)
     services.alive()
     with full_is_transient("noting what was stored"):
@@ -95,15 +102,13 @@ def _deletions(job: Job, workspace: Workspace, landed: tuple[LandedFile, ...]) -
 
 def _system_files(
     job: Job,
-    profile: Profile,
     services: Services,
     workspace: Workspace,
-    identity: Identity,
+    described: metadata.Description,
     handed: tuple[ContentFile, ...],
 ) -> tuple[ContentFile, ...]:
     """Write our own files below `system/`; the manifest of all others comes last."""
-    known = job.model_copy(update={"identifiers": identity.identifiers})
-    texts = dict(metadata.describe(known, profile, identity.ark, workspace.producer).files)
+    texts = dict(described.files)
     texts |= _text(SUBMITTED_MANIFEST, workspace.manifest)
     if job.configuration.submission_mode is SubmissionMode.UPDATE:
         texts |= _text(DELETIONS, workspace.producer / DELETIONS)
@@ -132,15 +137,11 @@ def _system_file(workspace: Workspace, name: str, text: bytes) -> ContentFile:
     )
 
 
-def _store(
-    job: Job,
-    services: Services,
-    identity: Identity,
-    files: tuple[ContentFile, ...],
-    delete: tuple[str, ...],
-) -> StoredVersion:
+def _request(
+    job: Job, identity: Identity, files: tuple[ContentFile, ...], delete: tuple[str, ...]
+) -> StoreRequest:
     given = job.configuration
-    request = StoreRequest(
+    return StoreRequest(
         ark=identity.ark,
         jid=job.jid,
         mode=given.submission_mode,
@@ -151,12 +152,23 @@ def _store(
         user=given.submitter,
     )
 
+
+def _store(
+    job: Job, services: Services, request: StoreRequest, announce: Callable[[], None]
+) -> StoredVersion:
+    """The object's version, its name announced first, so that no object is kept under a name unknown.
+
+    A job that was stored already announces nothing: a later version may have done so since.
+    """
+
     def fence() -> None:
         services.alive()
         services.ledger.fence(job)
 
-    with services.ledger.exclusive("storage", identity.ark):
+    with services.ledger.exclusive("storage", request.ark):
         fence()
+        if services.storage.version_of(request.ark, request.jid) is None:
+            announce()
         stored = services.storage.store(request, fence)
     _check_ours(request, stored)
     return stored

@@ -1,0 +1,322 @@
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.outcome import AttemptOver, StepFailed
+from pipeline.profile import Profile
+from pipeline.records import Identifiers, Job
+from pipeline.services.ezid import MARK, EzidMinter
+from pipeline.services.kit import open_kit
+from pipeline.settings import Settings
+from pipeline.states import FailureKind, JobState
+from pipeline.steps import process
+from tests.depot import memory
+from tests.ezid_server import PASSWORD, USER, Ezid, Fault, ezid
+from tests.ledger import MemoryLedger
+from tests.records import a_job, jid
+from tests.repository import OWNER, Repository, empty_inventory
+from tests.step_services import local_settings
+
+PROFILE = Profile(name="demo", owner=OWNER, collections=("ark:/99999/collection",), context="Demo")
+ERC = (("who", "Müller: 100% sure"), ("what", "two\nlines"), ("when", "2009"), ("where", "loc-1"))
+MAINTENANCE = b"<html>\n<body>We are moving house</body></html>"
+
+
+@pytest.fixture
+def service() -> Iterator[Ezid]:
+    with ezid() as running:
+        yield running
+
+
+@pytest.fixture
+def ledger() -> MemoryLedger:
+    return MemoryLedger()
+
+
+def with_ezid(service: Ezid, home: Path, **changes: Any) -> Settings:
+    given = {"ezid_url": service.url, "ezid_user": USER, "ezid_password": PASSWORD, **changes}
+    return local_settings(home, **given)
+
+
+@pytest.fixture
+def minter(service: Ezid, tmp_path: Path) -> EzidMinter:
+    target = "https://keep.example/m/{ark}"
+    return EzidMinter(with_ezid(service, tmp_path, ezid_target=target), pause=0.01)
+
+
+def a_new_job(number: int = 1) -> Job:
+    return a_job(number, JobState.PROCESSING, primary_id=None)
+
+
+def test_an_ark_is_named_by_our_counter_and_reserved_at_ezid(
+    minter: EzidMinter, service: Ezid, ledger: MemoryLedger
+) -> None:
+    job = a_new_job()
+
+    ark = minter.mint(job, PROFILE, ledger)
+
+    assert ledger.identifiers(job).primary_id == ark
+    assert set(service.identifiers) == {ark}
+    assert service.identifiers[ark]["_status"] == "reserved"
+    assert service.identifiers[ark][MARK].startswith(f"{job.bid}/{job.jid} ")
+
+
+def test_an_announced_ark_is_public_with_its_metadata_and_target(
+    minter: EzidMinter, service: Ezid, ledger: MemoryLedger
+) -> None:
+    ark = minter.mint(a_new_job(), PROFILE, ledger)
+
+    minter.announce(ark, PROFILE, ERC)
+
+    kept = service.identifiers[ark]
+    assert kept["_status"] == "public"
+    assert kept["erc"] == "who: Müller: 100%25 sure\nwhat: two%0Alines\nwhen: 2009\nwhere: loc-1"
+    assert kept["mrt.creator"] == "Demo"
+    assert kept["_target"] == f"https://keep.example/m/ark%3A%2F99999%2F{ark.rpartition('/')[2]}"
+
+
+def test_the_profiles_co_owner_owns_the_ark(minter: EzidMinter, service: Ezid, ledger: MemoryLedger) -> None:
+    ark = minter.mint(a_new_job(), PROFILE.model_copy(update={"ezid_co_owner": "library"}), ledger)
+
+    assert service.identifiers[ark]["_owner"] == "library"
+
+
+def test_a_withdrawn_ark_is_told_of_the_new_version_and_stays_withdrawn(
+    minter: EzidMinter, service: Ezid, ledger: MemoryLedger
+) -> None:
+    ark = minter.mint(a_new_job(), PROFILE, ledger)
+    service.identifiers[ark]["_status"] = "unavailable | withdrawn"
+
+    minter.announce(ark, PROFILE, ERC)
+
+    assert service.identifiers[ark]["_status"] == "unavailable | withdrawn"
+    assert "erc" in service.identifiers[ark]
+
+
+def test_an_ark_that_ezid_does_not_know_is_left_alone(minter: EzidMinter, service: Ezid) -> None:
+    minter.announce("ark:/99999/fk4given", PROFILE, ERC)
+
+    assert service.identifiers == {}
+
+
+def test_ezid_is_not_asked_about_an_ark_below_another_shoulder(minter: EzidMinter, service: Ezid) -> None:
+    minter.announce("ark:/12345/given", PROFILE, ERC)
+
+    assert service.asked == []
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(502, b"<html>Bad Gateway</html>"),
+        Fault(503, b"error: concurrency limit exceeded"),
+        Fault(429, b"", (("Retry-After", "0"),)),
+        Fault(200, b"error: internal server error"),
+        Fault(200, MAINTENANCE),
+        Fault(200, b"\xff\xfe: not text"),
+        Fault(200, b""),
+        Fault(cut=True),
+    ],
+    ids=["502", "503", "429", "internal error", "no ANVL", "no UTF-8", "empty", "cut"],
+)
+def test_a_passing_fault_costs_a_second_try_and_no_second_ark(
+    minter: EzidMinter, service: Ezid, ledger: MemoryLedger, fault: Fault
+) -> None:
+    service.faults = [fault]
+
+    ark = minter.mint(a_new_job(), PROFILE, ledger)
+
+    assert set(service.identifiers) == {ark}
+    assert ledger.counters.total() == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (Fault(502, b""), "answered 502"),
+        (Fault(200, b"error: database is locked"), "says 'database is locked'"),
+        (Fault(200, MAINTENANCE), "answered something that is not EZID's"),
+        (Fault(cut=True), "cannot be reached, or broke off"),
+    ],
+)
+def test_an_outage_fails_the_try_and_the_next_one_uses_the_same_ark(
+    minter: EzidMinter, service: Ezid, ledger: MemoryLedger, fault: Fault, says: str
+) -> None:
+    service.faults = [fault] * 3
+    job = a_new_job()
+
+    with pytest.raises(StepFailed, match=says) as failed:
+        minter.mint(job, PROFILE, ledger)
+
+    assert failed.value.kind is FailureKind.TRANSIENT
+    assert service.url in failed.value.message
+    assert minter.mint(job, PROFILE, ledger) == ledger.identifiers(job).primary_id
+    assert len(service.identifiers) == ledger.counters.total() == 1
+
+
+def test_a_slow_answer_is_not_waited_for_longer_than_the_setting_says(
+    service: Ezid, ledger: MemoryLedger, tmp_path: Path
+) -> None:
+    minter = EzidMinter(with_ezid(service, tmp_path, ezid_timeout=0.2), pause=0.01)
+    service.faults = [Fault(hold=True)] * 3
+    job = a_new_job()
+
+    with pytest.raises(StepFailed, match="did not answer in time") as failed:
+        minter.mint(job, PROFILE, ledger)
+
+    assert failed.value.kind is FailureKind.TRANSIENT
+    assert minter.mint(job, PROFILE, ledger) in service.identifiers
+
+
+def test_a_server_that_is_away_is_named_and_its_password_is_not(
+    service: Ezid, ledger: MemoryLedger, tmp_path: Path
+) -> None:
+    url = f"http://me:hidden@127.0.0.1:{service.port}"
+    service.faults = [Fault(502, b"")] * 3
+
+    with pytest.raises(StepFailed) as failed:
+        EzidMinter(with_ezid(service, tmp_path, ezid_url=url), 0.01).mint(a_new_job(), PROFILE, ledger)
+
+    assert f"EZID (http://127.0.0.1:{service.port})" in failed.value.message
+    assert "hidden" not in failed.value.message
+    assert PASSWORD not in failed.value.message
+
+
+def test_a_long_wait_that_ezid_asks_for_is_left_to_the_jobs_next_try(
+    minter: EzidMinter, service: Ezid, ledger: MemoryLedger
+) -> None:
+    service.faults = [Fault(503, b"", (("Retry-After", "3600"),))]
+
+    with pytest.raises(StepFailed, match="answered 503") as failed:
+        minter.mint(a_new_job(), PROFILE, ledger)
+
+    assert failed.value.retry_after == 3600
+    assert len(service.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (Fault(400, b"error: bad request - invalid metadata"), "refuses ark:/99999/.*invalid metadata"),
+        (Fault(403, b"error: forbidden"), "refuses the login .403.: check ARKLINE_EZID_USER"),
+        (Fault(200, b"error: forbidden"), "says 'forbidden': check ARKLINE_EZID_USER"),
+        (Fault(404, b"<html>not here</html>"), "answered 404: check ARKLINE_EZID_URL"),
+        (Fault(302, b"", (("Location", "/login"),)), "answered 302: check ARKLINE_EZID_URL"),
+        (Fault(201, b"success: ark:/99999/fk4other"), "answered for ark:/99999/fk4other"),
+    ],
+)
+def test_a_refusal_is_the_operators_and_is_not_repeated(
+    minter: EzidMinter, service: Ezid, ledger: MemoryLedger, fault: Fault, says: str
+) -> None:
+    service.faults = [fault]
+
+    with pytest.raises(StepFailed, match=says) as failed:
+        minter.mint(a_new_job(), PROFILE, ledger)
+
+    assert failed.value.kind is FailureKind.SYSTEM
+    assert len(service.asked) == 1
+
+
+def test_a_wrong_password_is_told_and_not_shown(service: Ezid, ledger: MemoryLedger, tmp_path: Path) -> None:
+    minter = EzidMinter(with_ezid(service, tmp_path, ezid_password="wrong"))
+
+    with pytest.raises(StepFailed, match="refuses the login") as failed:
+        minter.mint(a_new_job(), PROFILE, ledger)
+
+    assert "wrong" not in failed.value.message
+
+
+def test_a_name_that_somebody_else_registered_is_not_taken(
+    minter: EzidMinter, service: Ezid, ledger: MemoryLedger
+) -> None:
+    ark = minter.mint(a_new_job(1), PROFILE, ledger)
+    ledger.counters.clear()
+
+    with pytest.raises(StepFailed, match=f"{ark} was just minted, but EZID has it already") as failed:
+        minter.mint(a_new_job(2), PROFILE, ledger)
+
+    assert failed.value.kind is FailureKind.SYSTEM
+    assert service.identifiers[ark][MARK].startswith(f"{a_new_job(1).bid}/{jid(1)} ")
+
+
+def test_ezid_is_used_if_the_settings_name_it(service: Ezid, tmp_path: Path) -> None:
+    kit = open_kit(with_ezid(service, tmp_path))
+
+    assert isinstance(kit.minter, EzidMinter)
+    kit.inventory.database.close()
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return empty_inventory(tmp_path_factory.mktemp("inventory"))
+
+
+@pytest.fixture
+def repository(tmp_path: Path, template: Path) -> Iterator[Repository]:
+    with memory(tmp_path) as home:
+        made = Repository(home, template)
+        yield made
+        made.close()
+
+
+def test_a_job_interrupted_anywhere_has_one_ark_at_ezid_and_it_is_public(
+    repository: Repository, minter: EzidMinter, service: Ezid
+) -> None:
+    for number in range(1, 60):
+        job = repository.job(number, local_id=(f"loc-{number}",))
+        calls = iter(range(1, 1000))
+
+        def alive(calls: Iterator[int] = calls, last: int = number) -> None:
+            if next(calls) == last:
+                raise AttemptOver("the lock is lost")
+
+        interrupted = False
+        try:
+            process.work(job, dataclasses.replace(repository.services(alive), minter=minter))
+        except AttemptOver:
+            interrupted = True
+        process.work(job, dataclasses.replace(repository.services(), minter=minter))
+
+        ark = repository.identifiers(job).primary_id
+        assert ark is not None
+        assert len(service.identifiers) == number
+        assert service.identifiers[ark]["_status"] == "public"
+        if not interrupted:
+            break
+    assert number > 6
+
+
+def test_a_job_whose_answer_was_lost_at_every_request_ends_with_one_ark(
+    repository: Repository, minter: EzidMinter, service: Ezid
+) -> None:
+    service.faults = [Fault(cut=True)] * 9
+    job = repository.job(1)
+    tries = 0
+    while not repository.ledger.identifiers(job).primary_id or service.faults:
+        tries += 1
+        with pytest.raises(StepFailed, match="broke off"):
+            process.work(job, dataclasses.replace(repository.services(), minter=minter))
+
+    process.work(job, dataclasses.replace(repository.services(), minter=minter))
+
+    assert tries == 3
+    assert list(service.identifiers) == [repository.identifiers(job).primary_id]
+
+
+def test_a_job_that_was_stored_announces_its_older_description_no_more(
+    repository: Repository, minter: EzidMinter, service: Ezid
+) -> None:
+    first = repository.job(1, local_id=("loc-1",), erc_what="old")
+    services = dataclasses.replace(repository.services(), minter=minter)
+    process.work(first, services)
+    process.work(repository.job(2, local_id=("loc-1",), erc_what="new"), services)
+
+    process.work(first, services)
+
+    ark = repository.identifiers(first).primary_id
+    assert ark is not None
+    assert "what: new" in service.identifiers[ark]["erc"]
+    assert repository.identifiers(first) == Identifiers(primary_id=ark, local_id=("loc-1",), assigned=True)
