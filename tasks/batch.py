@@ -20,7 +20,7 @@ from tasks.dispatch import dispatch_moved
 from tasks.logs import log
 from tasks.process import PROCESS
 from zkstate import batches, creation, holds, jobs
-from zkstate.errors import Ambiguous, Busy, Missing, Stale, Unreachable
+from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Stale, Unreachable
 from zkstate.locks import Latch
 from zkstate.session import Session
 
@@ -37,6 +37,9 @@ def run(ticket: Ticket, work: Work) -> None:
         except (Stale, Busy, Missing) as reason:
             log().debug("ticket is void", ticket=ticket.model_dump(), reason=str(reason))
             raise Ignore from reason
+        except Corrupt as damage:
+            log().error("cannot be taken up", ticket=ticket.model_dump(), error=str(damage))
+            raise Ignore from damage
         with structlog.contextvars.bound_contextvars(bid=batch.bid, state=str(batch.status.status)):
             _attempt(session, latch, batch, work)
     except (Unreachable, Ambiguous, AttemptOver, Stale) as error:
@@ -49,10 +52,19 @@ def _attempt(session: Session, latch: Latch, batch: Batch, work: Work) -> None:
         dispatch_moved(work(session, latch, batch))
     except Stopping as reason:
         batches.hand_back(session, batches.load(session, batch.bid), message=str(reason))
+    except Corrupt as damage:
+        log().error("cannot go on", error=str(damage))
+        again = PROCESS.kit().settings.backoff_limit
+        batches.hand_back(session, batches.load(session, batch.bid), message=str(damage), delay=again)
     except (SystemExit, KeyboardInterrupt):
         with suppress(Stale):
             batches.hand_back(session, batches.load(session, batch.bid))
         raise
+    except (Unreachable, Ambiguous, AttemptOver, Stale):
+        raise
+    except Exception:  # noqa: BLE001 - whatever it was, the lock must not stay with a living process
+        log().exception("the attempt broke")
+        PROCESS.drop_session()  # and with it the lock: the sweep tries again, less and less often
 
 
 def _again(session: Session, batch: Batch, failure: StepFailed) -> bool:

@@ -3,7 +3,6 @@
 from kombu.exceptions import OperationalError
 
 from pipeline import working_space
-from pipeline.records import Job
 from pipeline.states import JOB, Event, FailureKind, JobState
 from tasks import ending, job, retention
 from tasks.app import app
@@ -12,7 +11,7 @@ from tasks.dispatch import dispatch_batch, dispatch_job, dispatch_moved
 from tasks.logs import log
 from tasks.process import PROCESS
 from zkstate import batches, jobs, queue, recovery, space
-from zkstate.errors import Ambiguous, Busy, Missing, Stale, Unreachable
+from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Refused, Stale, Unreachable
 from zkstate.jobs import Lock
 from zkstate.locks import ServerClock, single_flight
 from zkstate.session import Session
@@ -37,22 +36,20 @@ def _feed(session: Session, _: ServerClock) -> None:
 def _recheck_provisioning(session: Session, _: ServerClock) -> None:
     """Look at every job that waits for space, most urgent first; one that does not fit stops no other."""
     settings = PROCESS.kit().settings
-    for jid in queue.queued(session, JobState.PROVISIONING):
+    promised = space.promised(session).bytes
+    for jid, needed in queue.waiting_for_space(session):
+        if working_space.refusal(needed, promised, settings) is not None:
+            continue
         try:
             waiting = jobs.load(session, jid)
-        except Missing:
+        except (Missing, Corrupt):
             continue
-        if waiting.status.status is not JobState.PROVISIONING or not _fits(session, waiting):
+        if waiting.status.status is not JobState.PROVISIONING:
             continue
         following = job.run(jobs.ticket(waiting))
+        promised = space.promised(session).bytes
         if following is not None:
             dispatch_job(following, waiting.status.priority)
-    log().debug("provisioning looked at", threshold=settings.working_threshold)
-
-
-def _fits(session: Session, waiting: Job) -> bool:
-    promised = space.promised(session)
-    return working_space.refusal(waiting.space_needed, promised.bytes, PROCESS.kit().settings) is None
 
 
 def _sweep(session: Session, clock: ServerClock) -> None:
@@ -93,6 +90,9 @@ def _give_up(session: Session, jid: str) -> None:
             lock=Lock.FREE,
         )
     except (Stale, Busy, Missing):
+        return
+    except (Refused, Corrupt) as damage:
+        log().error("cannot be given up", jid=jid, error=str(damage))
         return
     log().error("gave up", jid=jid, message=message)
     dispatch_moved(batches.finish_if_ended(session, failed.bid))

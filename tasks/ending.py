@@ -9,7 +9,7 @@ from tasks.dispatch import dispatch_jobs, dispatch_moved
 from tasks.logs import log
 from tasks.process import PROCESS
 from zkstate import batches, jobs, queue
-from zkstate.errors import Missing
+from zkstate.errors import Corrupt, Missing
 from zkstate.session import Session
 
 _ENDED = (JobState.COMPLETED, JobState.FAILED, JobState.DELETED)
@@ -60,7 +60,8 @@ def clean_up_completed(session: Session) -> int:
     for jid in queue.queued(session, JobState.COMPLETED):
         try:
             clean_up(session, jobs.load(session, jid))
-        except Missing:
+        except (Missing, Corrupt, OSError) as error:
+            log().error("cannot be cleaned up", jid=jid, error=str(error))
             continue
         done += 1
     return done

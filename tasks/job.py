@@ -21,7 +21,7 @@ from tasks.dispatch import task_name
 from tasks.logs import log
 from tasks.process import PROCESS
 from zkstate import jobs, paths
-from zkstate.errors import Ambiguous, Busy, Missing, Refused, Stale, Unreachable
+from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Refused, Stale, Unreachable
 from zkstate.ledger import ZooKeeperLedger
 from zkstate.locks import Latch
 from zkstate.session import Session
@@ -49,6 +49,9 @@ def run(ticket: Ticket) -> Ticket | None:
         except (Stale, Busy, Missing) as reason:
             log().debug("ticket is void", ticket=ticket.model_dump(), reason=str(reason))
             return None
+        except Corrupt as damage:
+            log().error("cannot be taken up", ticket=ticket.model_dump(), error=str(damage))
+            return None
         return _attempt(session, latch, job)
     except (Unreachable, Ambiguous) as error:
         log().warning("gave up the attempt", ticket=ticket.model_dump(), error=str(error))
@@ -62,20 +65,33 @@ def _attempt(session: Session, latch: Latch, job: Job) -> Ticket | None:
         try:
             moved = _work_and_move(session, latch, job)
         except Stopping as reason:
-            jobs.hand_back(session, job, PROCESS.name, message=str(reason))
+            _give_back(session, job, str(reason))
             return None
         except (AttemptOver, Stale) as reason:
             log().warning("attempt is over", reason=str(reason))
             PROCESS.drop_session()
             return None
         except (SystemExit, KeyboardInterrupt):
-            jobs.hand_back(session, job, PROCESS.name, message="handed back by a worker that stopped")
+            _give_back(session, job, "handed back by a worker that stopped")
             raise
+        except (Unreachable, Ambiguous):
+            raise
+        except Exception:  # noqa: BLE001 - whatever it was, the lock must not stay with a living process
+            log().exception("the attempt broke")
+            PROCESS.drop_session()  # and with it the lock: the sweep counts how often this happens
+            return None
         if moved is None:
             return None
         log().info("moved", to=str(moved.status.status), message=moved.status.message)
         ending.after_move(session, moved)
         return jobs.ticket(moved) if moved.status.status in STEPS else None
+
+
+def _give_back(session: Session, job: Job, reason: str) -> None:
+    try:
+        jobs.hand_back(session, job, PROCESS.name, message=reason)
+    except Stale as overtaken:
+        log().warning("attempt is over", reason=str(overtaken))
 
 
 def _work_and_move(session: Session, latch: Latch, job: Job) -> Job | None:

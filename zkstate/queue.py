@@ -1,10 +1,15 @@
 """The job queue: counts without listing, and jobs in the order of their priority."""
 
+import logging
+from collections.abc import Iterator
+
 from pipeline.records import JobStatus, Ticket
 from pipeline.states import JOB, JobState
 from zkstate import codec, holds, jobs, paths
-from zkstate.errors import Busy, Stale
+from zkstate.errors import Busy, Corrupt, Missing, Stale
 from zkstate.session import Session
+
+_log = logging.getLogger("arkline.queue")
 
 WAITING = (JobState.PENDING, JobState.PROVISIONING)
 """The working states in which a job may wait without occupying a worker."""
@@ -56,22 +61,41 @@ def _sort_out(session: Session, jids: list[str]) -> tuple[list[str], int]:
 
     One that waits to be tried again takes up no room: a dead source must not stop everybody.
     """
-    found = session.get_many([paths.job_status(jid) for jid in jids])
-    statuses = {
-        jid: codec.decode(JobStatus, node[0], paths.job_status(jid))
-        for jid, node in zip(jids, found, strict=True)
-        if node is not None
-    }
+    wanted = [paths.job_status(jid) for jid in jids]
+    statuses = {}
+    for jid, path, node in zip(jids, wanted, session.get_many(wanted), strict=True):
+        try:
+            if node is not None:
+                statuses[jid] = codec.decode(JobStatus, node[0], path)
+        except Corrupt as damage:
+            _log.error("%s", damage)
     fresh = [jid for jid, status in statuses.items() if status.dispatched_at is None]
     taken = sum(s.dispatched_at is not None and s.delay == 0 for s in statuses.values())
     return fresh, taken
 
 
 def _mark(session: Session, jid: str) -> Ticket | None:
-    job = jobs.load(session, jid)
-    if job.status.status is not JobState.PENDING or job.status.dispatched_at is not None:
-        return None
     try:
+        job = jobs.load(session, jid)
+        if job.status.status is not JobState.PENDING or job.status.dispatched_at is not None:
+            return None
         return jobs.redispatch(session, job, lost=False)
     except (Busy, Stale):
         return None
+    except (Missing, Corrupt) as damage:
+        _log.error("%s", damage)
+        return None
+
+
+def waiting_for_space(session: Session) -> Iterator[tuple[str, int]]:
+    """(JID, bytes needed) of every job that waits for working storage, most urgent first."""
+    line = queued(session, JobState.PROVISIONING)
+    for start in range(0, len(line), LISTING):
+        jids = line[start : start + LISTING]
+        wanted = [paths.space_needed(jid) for jid in jids]
+        for jid, path, node in zip(jids, wanted, session.get_many(wanted), strict=True):
+            try:
+                if node is not None:
+                    yield jid, codec.decode_int(node[0], path)
+            except Corrupt as damage:
+                _log.error("%s", damage)

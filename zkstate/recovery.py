@@ -1,5 +1,6 @@
 """Finds what lost its worker or its message, by the server's clock, without flooding anybody."""
 
+import logging
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -7,18 +8,23 @@ from typing import TypeVar
 from pipeline.records import BatchStatus, JobStatus, Ticket
 from pipeline.states import BATCH, JOB, BatchState, Bucket, JobState
 from zkstate import batches, codec, jobs, paths, queue
-from zkstate.errors import Busy, Missing, Stale
+from zkstate.errors import Busy, Corrupt, Missing, Stale
 from zkstate.locks import ServerClock
 from zkstate.session import Session
 
 GRACE = 3.0
 """Seconds after a dispatch in which a message may be in a worker's hand, neither queued nor acquired."""
 
+MOST_DOUBLINGS = 7
+"""Of GRACE, with each time that a worker was lost: some six minutes at the end."""
+
 PASS = 500
 """Jobs looked at for each state in one pass, most urgent first."""
 
 Live = Collection[tuple[str, int]]
 """(id, epoch) of the tickets that still lie in the broker."""
+
+_log = logging.getLogger("arkline.recovery")
 
 St = TypeVar("St", JobStatus, BatchStatus)
 
@@ -59,15 +65,21 @@ def _orphans(
     for jid, path, lock, node in zip(jids, statuses, held, found, strict=True):
         if lock is not None or node is None:
             continue
-        status = codec.decode(JobStatus, node[0], path)
+        try:
+            status = codec.decode(JobStatus, node[0], path)
+        except Corrupt as damage:
+            _log.error("%s", damage)
+            continue
         never_fed = state is JobState.PENDING and status.dispatched_at is None
         if status.status is state and not never_fed and _due(jid, status, node[1].mtime, live, clock):
             yield jid, status
 
 
 def _due(name: str, status: St, mtime: int, live: Live, clock: ServerClock) -> bool:
+    """Whatever loses its worker again and again is tried less and less often."""
+    patience = GRACE * 2 ** min(status.redispatches, MOST_DOUBLINGS)
     waited = (clock.now_ms() - mtime) / 1000
-    return waited > max(GRACE, status.delay) and (name, status.epoch) not in live
+    return waited > max(patience, status.delay) and (name, status.epoch) not in live
 
 
 def _again(session: Session, jid: str, seen: JobStatus) -> Ticket | None:
@@ -76,7 +88,7 @@ def _again(session: Session, jid: str, seen: JobStatus) -> Ticket | None:
         if job.status.op != seen.op:
             return None
         return jobs.redispatch(session, job, lost=seen.delay == 0)
-    except (Busy, Stale, Missing):
+    except (Busy, Stale, Missing, Corrupt):
         return None
 
 
@@ -91,7 +103,11 @@ def sweep_batches(session: Session, live: Live, clock: ServerClock) -> tuple[Tic
     for bid, path, lock, rest, node in zip(bids, statuses, held, ended, found, strict=True):
         if lock is not None or node is None:
             continue
-        status = codec.decode(BatchStatus, node[0], path)
+        try:
+            status = codec.decode(BatchStatus, node[0], path)
+        except Corrupt as damage:
+            _log.error("%s", damage)
+            continue
         if status.status not in BATCH.working() or not _due(bid, status, node[1].mtime, live, clock):
             continue
         at_work = status.status is BatchState.PROCESSING and status.total is not None
@@ -108,5 +124,5 @@ def _batch_again(session: Session, bid: str, at_work: bool) -> Ticket | None:
             finished = batches.finish_if_ended(session, bid)
             return batches.ticket(finished) if finished else None
         return batches.redispatch(session, batches.load(session, bid))
-    except (Busy, Stale, Missing):
+    except (Busy, Stale, Missing, Corrupt):
         return None

@@ -161,3 +161,23 @@ def test_a_held_job_that_is_released_is_fed_again(session: Session) -> None:
 
     assert [ticket.id for ticket in queue.feed(session, in_flight=5)] == [held.jid]
     assert session.exists(paths.job_lock(held.jid)) is None
+
+
+def test_a_damaged_job_stops_neither_the_feeder_nor_the_sweep(session: Session) -> None:
+    damaged, sound = planting.one_job(session), planting.one_job(session)
+    lost = planting.job_in(session, JobState.RECORDING)
+    data, _ = session.get(paths.job_status(damaged.jid))
+    session.zk.set(paths.job_status(damaged.jid), b"{broken")
+
+    assert [ticket.id for ticket in queue.feed(session, in_flight=5)] == [sound.jid]
+    assert {ticket.id for ticket in sweep(session)} == {sound.jid, lost.jid}
+
+    session.zk.set(paths.job_status(damaged.jid), data)
+
+
+def test_a_job_that_keeps_losing_its_worker_is_tried_less_and_less_often(session: Session) -> None:
+    planting.job_in(session, JobState.PROCESSING)
+    assert len(sweep(session, seconds=4)) == 1
+
+    assert sweep(session, seconds=4) == []
+    assert len(sweep(session, seconds=7)) == 1
