@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from entrypoints.cli import looking, operating, screen, submitting, verbs, watching
+from entrypoints.cli import checking, looking, operating, screen, submitting, verbs, watching
 from pipeline.errors import ArklineError
 
 UNREACHABLE = 3
@@ -97,7 +97,7 @@ def _options(
     context.obj = debug
 
 
-for group in (submitting, looking, watching, verbs, operating):
+for group in (submitting, checking, looking, watching, verbs, operating):
     group.register(app)
 
 

@@ -56,15 +56,19 @@ def _act(
     question: str = "",
     yes: bool = True,
 ) -> None:
-    from entrypoints.operations.bulk import act_on_many, chosen
+    from entrypoints.operations.bulk import act_on_many, act_on_one, chosen
 
     is_named = acting.named(ids, wanted)
     with acting.operator(context, by, reason) as operator:
         names = ids if is_named and ids else chosen(operator.session, wanted, event)
         if question and not dry_run and names:
             acting.confirm(question.format(_enumerated(names)), yes)
-        outcome = act_on_many(operator, event, names, dry_run=dry_run)
-    acting.show(outcome, as_json=json, single=len(names) == 1)
+        single = is_named and len(names) == 1
+        if single:
+            outcome = act_on_one(operator, event, names[0], dry_run=dry_run)
+        else:
+            outcome = act_on_many(operator, event, names, dry_run=dry_run)
+    acting.show(outcome, as_json=json, single=single)
 
 
 def _enumerated(names: list[str]) -> str:
@@ -258,8 +262,8 @@ def update_report(
 
     No mail is sent if nothing did.
     """
-    from entrypoints.operations.bulk import act_on_many
+    from entrypoints.operations.bulk import act_on_one
 
     with acting.operator(context, by, reason) as operator:
-        outcome = act_on_many(operator, Event.UPDATE_REPORT, [bid], dry_run=dry_run)
+        outcome = act_on_one(operator, Event.UPDATE_REPORT, bid, dry_run=dry_run)
     acting.show(outcome, as_json=json, single=True)

@@ -51,19 +51,27 @@ def chosen(session: Session, wanted: JobFilter, event: Event) -> list[str]:
 
 def act_on_many(operator: Operator, event: Event, names: Iterable[str], *, dry_run: bool = False) -> Outcome:
     """Raise `event` on each of these jobs and batches."""
+    return _each(operator, event, names, lambda name: _act(operator, event, name, dry_run), dry_run=dry_run)
 
-    def act(name: str) -> Acted:
-        if name.startswith("bid"):
-            _check_is_batch_verb(name, event)
-            verb = batch_verbs.possible if dry_run else batch_verbs.act_on_batch
-            return verb(operator, name, event)
-        if event not in job_verbs.VERBS:
-            raise UsageRefused(f"{event} is for batches; {name} is a job")
-        if dry_run:
-            return job_verbs.possible(operator, name, event)
-        return job_verbs.act_on_job(operator, name, event, feeding=False)
 
-    return _each(operator, event, names, act, dry_run=dry_run)
+def act_on_one(operator: Operator, event: Event, name: str, *, dry_run: bool = False) -> Outcome:
+    """Raise `event` on this job or batch; raises what refuses it."""
+    acted = _act(operator, event, name, dry_run)
+    if not dry_run:
+        feed(operator)
+    return Outcome(verb=event, dry_run=dry_run, done=(acted,))
+
+
+def _act(operator: Operator, event: Event, name: str, dry_run: bool) -> Acted:
+    if name.startswith("bid"):
+        _check_is_batch_verb(name, event)
+        verb = batch_verbs.possible if dry_run else batch_verbs.act_on_batch
+        return verb(operator, name, event)
+    if event not in job_verbs.VERBS:
+        raise UsageRefused(f"{event} is for batches; {name} is a job")
+    if dry_run:
+        return job_verbs.possible(operator, name, event)
+    return job_verbs.act_on_job(operator, name, event, feeding=False)
 
 
 def _check_is_batch_verb(bid: str, event: Event) -> None:

@@ -12,7 +12,7 @@ from pipeline.records import Record
 if TYPE_CHECKING:
     from pipeline.settings import Settings
 
-PATIENCE = 2.0
+PATIENCE = 1.0
 """Seconds to wait for workers' answers; a worker whose every process is busy answers all the same."""
 
 
@@ -29,13 +29,14 @@ def shown_broker(settings: Settings) -> str:
     return f"{parts.hostname or '?'}:{parts.port or 6379}"
 
 
-def taking(settings: Settings) -> dict[str, tuple[str, ...]]:
-    """Worker -> the queues that it takes from; only the workers that answer in time."""
+def taking(settings: Settings, worker: str | None = None) -> dict[str, tuple[str, ...]]:
+    """Worker -> the queues that it takes from; only the workers that answer in time, or that one."""
     from kombu.exceptions import OperationalError
 
+    asked = None if worker is None else [worker]
     try:
         with remote_control(settings) as control:
-            answers = control.inspect(timeout=PATIENCE).active_queues() or {}
+            answers = control.inspect(asked, timeout=PATIENCE).active_queues() or {}
     except OperationalError as error:
         raise ServiceUnreachable(
             f"Redis at {shown_broker(settings)} does not answer: is it running? (ARKLINE_BROKER_URL)"
@@ -64,4 +65,4 @@ def drain(settings: Settings, worker: str, *, undo: bool = False) -> Drained:
         for queue in app.conf.task_queues:
             order = control.add_consumer if undo else control.cancel_consumer
             order(queue.name, destination=[worker], reply=True, timeout=PATIENCE)
-    return Drained(worker=worker, queues=taking(settings).get(worker, ()))
+    return Drained(worker=worker, queues=taking(settings, worker).get(worker, ()))

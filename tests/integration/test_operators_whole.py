@@ -1,0 +1,166 @@
+"""What operators do to the whole: collections, the queue, working storage, workers."""
+
+from pathlib import Path
+
+import pytest
+
+from entrypoints.operations import stopping, workers
+from entrypoints.operations.operator import Operator
+from entrypoints.operations.reports import report
+from entrypoints.operations.working_storage import clean_up, space_view
+from pipeline.errors import ServiceUnreachable, UsageRefused
+from pipeline.inventory.archive import find_batch
+from pipeline.profile import Profiles, UnknownProfile
+from pipeline.settings import Settings
+from pipeline.states import BatchState, Event, FailureKind, JobState
+from tasks.broker import live_tickets
+from tests import planting
+from tests.fleet import fleet
+from tests.operators import ann, landed_job
+from zkstate import batches, holds, jobs, paths
+from zkstate.session import Session
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def operator(session: Session, settings: Settings) -> Operator:
+    return ann(session, settings)
+
+
+@pytest.fixture
+def profiles(settings: Settings) -> Profiles:
+    return Profiles(settings.profiles)
+
+
+def test_a_hold_keeps_who_when_and_why_until_it_is_released(
+    session: Session, operator: Operator, profiles: Profiles
+) -> None:
+    first = stopping.hold_collection(operator, profiles, "demo")
+    again = stopping.hold_collection(operator, profiles, "demo")
+    released = stopping.release_collection(operator, "demo")
+
+    assert first.hold is not None
+    assert (first.hold.by, first.hold.reason, first.note) == ("ann@desk", "because", "")
+    assert again.hold == first.hold
+    assert "already by ann@desk" in again.note
+    assert (released.stopped, released.note) == (False, "")
+    assert holds.collection_hold(session, "demo") is None
+    assert "was not on hold" in stopping.release_collection(operator, "demo").note
+
+
+def test_a_collection_that_has_no_profile_is_not_held(operator: Operator, profiles: Profiles) -> None:
+    with pytest.raises(UnknownProfile):
+        stopping.hold_collection(operator, profiles, "demmo")
+
+
+def test_a_release_can_let_go_all_that_the_hold_kept_back(
+    session: Session, operator: Operator, profiles: Profiles
+) -> None:
+    stopping.hold_collection(operator, profiles, "demo")
+    batch = planting.batch_in(session, BatchState.HELD)
+    job = planting.job_in(session, JobState.HELD)
+
+    done = stopping.release_collection(operator, "demo", everything=True)
+
+    assert done.released is not None
+    assert [acted.id for acted in done.released.done] == [batch.bid, job.jid]
+    assert batches.load(session, batch.bid).status.status is BatchState.PENDING
+    assert jobs.load(session, job.jid).status.status is JobState.PENDING
+
+
+def test_a_pause_stops_the_queue_and_an_unpause_feeds_it(
+    session: Session, operator: Operator, settings: Settings
+) -> None:
+    job = planting.one_job(session)
+
+    assert stopping.pause(operator).stopped
+    assert "already by ann@desk" in stopping.pause(operator).note
+    stopping.unpause(operator)
+
+    assert {jid for jid, _ in live_tickets(settings)} == {job.jid}
+    assert stopping.unpause(operator).note == "the queue was not paused"
+
+
+def test_space_is_told_with_those_to_whom_it_is_promised(session: Session, settings: Settings) -> None:
+    job = landed_job(session, settings)
+
+    view = space_view(session, settings.model_copy(update={"working_capacity": 1000}))
+
+    assert (view.total, view.used, view.promised) == (1000, 1, 700)
+    (promise,) = view.promises
+    assert (promise.jid, promise.state, promise.bytes) == (job.jid, JobState.DOWNLOADING, 700)
+
+
+def test_a_clean_up_removes_the_folders_that_no_job_needs(
+    session: Session, operator: Operator, settings: Settings
+) -> None:
+    needed = Path(landed_job(session, settings).configuration.working_dir)
+    forgotten = settings.working / "bid0000000099" / "jid0000000099"
+    forgotten.mkdir(parents=True)
+
+    planned = clean_up(operator, dry_run=True)
+    assert forgotten.exists()
+    done = clean_up(operator)
+
+    assert planned.folders == done.folders == (str(forgotten),)
+    assert not forgotten.parent.exists()
+    assert needed.exists()
+
+
+def test_a_clean_up_archives_completed_batches_that_are_old(
+    session: Session, operator: Operator, settings: Settings
+) -> None:
+    settings.working.mkdir()
+    batch = planting.batch_in(session, BatchState.COMPLETED)
+
+    kept = clean_up(operator)
+    gone = clean_up(operator, older_than=0.000001)
+
+    assert (kept.batches, gone.batches) == ((), (batch.bid,))
+    assert session.exists(paths.batch(batch.bid)) is None
+    assert find_batch(operator.inventory(), batch.bid) is not None
+
+
+def test_a_clean_up_needs_the_working_storage(operator: Operator) -> None:
+    with pytest.raises(UsageRefused, match="run this where the workers run"):
+        clean_up(operator)
+
+
+def test_the_report_says_why_jobs_failed_and_why_others_were_taken_out(
+    session: Session, operator: Operator
+) -> None:
+    from entrypoints.operations.job_verbs import act_on_job
+
+    bid, jids = planting.split_batch(session, 3)
+    for jid in jids[:2]:
+        planting.fire(session, jobs.load(session, jid), Event.FAIL, FailureKind.CONTENT)
+    act_on_job(operator, jids[1], Event.DELETE)
+
+    found = report(session, bid, operator.inventory)
+
+    assert [(job.jid, job.message) for job in found.failed] == [(jids[0], "said so")]
+    assert [(job.jid, job.message) for job in found.deleted] == [(jids[1], "because")]
+    assert found.counts.unfinished == 1
+
+
+@pytest.mark.e2e
+def test_a_worker_is_drained_and_taken_back(session: Session, settings: Settings) -> None:
+    with fleet(settings) as running:
+        running.worker("w1", concurrency=1)
+        (name,) = workers.taking(settings)
+
+        drained = workers.drain(settings, name)
+        assert drained.queues == ()
+        with pytest.raises(UsageRefused, match=name):
+            workers.drain(settings, "w9@nowhere")
+        back = workers.drain(settings, name, undo=True)
+
+    assert back.queues == ("control", "download", "io", "process")
+
+
+def test_workers_cannot_be_asked_while_the_broker_is_away(settings: Settings) -> None:
+    away = settings.model_copy(update={"broker_url": "redis://:secret@127.0.0.1:1/0"})
+
+    with pytest.raises(ServiceUnreachable, match=r"Redis at 127\.0\.0\.1:1 does not answer"):
+        workers.taking(away)
