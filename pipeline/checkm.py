@@ -6,6 +6,7 @@ Rule: there is one reader. `check` tells everything it found; `parse` refuses if
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
@@ -24,6 +25,7 @@ __all__ = [
     "Row",
     "Severity",
     "check",
+    "check_rows",
     "parse",
     "write",
 ]
@@ -125,6 +127,14 @@ def check(
 ) -> tuple[Problem, ...]:
     """Everything that `parse` would refuse, and what may not be meant, in the order of the lines."""
     _, findings = _read(data, expected, case_fold)
+    return tuple(_in_order(findings.errors + findings.warnings))
+
+
+def check_rows(profile: ManifestProfile, rows: Sequence[Row], case_fold: bool = True) -> tuple[Problem, ...]:
+    """What is wrong between rows that are sound each by itself, and what may not be meant."""
+    findings = _Findings()
+    with suppress(_Enough):
+        _check_rows(profile, rows, case_fold, findings)
     return tuple(_in_order(findings.errors + findings.warnings))
 
 
@@ -254,9 +264,7 @@ def _rows(profile: ManifestProfile, lines: list[_Line], findings: _Findings) -> 
     )
 
 
-def _check_rows(
-    profile: ManifestProfile, rows: tuple[Row, ...], case_fold: bool, findings: _Findings
-) -> None:
+def _check_rows(profile: ManifestProfile, rows: Sequence[Row], case_fold: bool, findings: _Findings) -> None:
     if profile is ManifestProfile.OBJECT:
         named = [row for row in rows if row.name]
         for clash in duplicates((row.name for row in named), case_fold):

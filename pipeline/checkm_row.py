@@ -5,7 +5,7 @@ column but the URL.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
@@ -107,7 +107,15 @@ def read(profile: ManifestProfile, text: str, line: int, error: Report, warn: Re
     if extra > 0 and any(cells[-extra:]):
         warn(f"what follows column {len(profile.columns)} is not read; write a bar within a text as %7c")
     cells += [""] * -extra
-    cell = dict(zip(profile.columns[1:], map(_decoded, cells), strict=False))
+    return of_cells(
+        profile, url, dict(zip(profile.columns[1:], map(_decoded, cells), strict=False)), line, error, warn
+    )
+
+
+def of_cells(
+    profile: ManifestProfile, url: str, cell: Mapping[str, str], line: int, error: Report, warn: Report
+) -> Row:
+    """The row of these values, each under its column's name; every column but the URL is in `cell`."""
     too_long = next((name for name, value in cell.items() if len(value) > TEXT_LIMIT), None)
     if too_long:
         error(f"{too_long} is longer than {TEXT_LIMIT} characters")

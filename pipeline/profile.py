@@ -27,6 +27,7 @@ from pipeline.records import Priority, ResponseType
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$"
 _SUFFIXES = (".yaml", ".txt")
+_MISTAKEN = (".yml", ".json", ".YAML", ".TXT")
 _AN_ARK = "an ARK such as ark:/99999/fk4abc"
 
 Ark = Annotated[str, StringConstraints(pattern=ARK_PATTERN)]
@@ -35,7 +36,11 @@ Mail = Annotated[str, StringConstraints(pattern=r"^[^@\s,;<>]+@[^@\s,;<>]+$")]
 
 
 class ProfileError(UsageRefused):
-    """A profile, or the folder of profiles, that an operator has to mend."""
+    """A profile, or the folder of profiles, that an operator has to mend; `faults`: one by one, if told."""
+
+    def __init__(self, message: str, faults: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.faults = faults or (message,)
 
 
 class UnknownProfile(ProfileError):
@@ -166,16 +171,13 @@ class Profiles:
         return tuple(sorted(name for name in names if re.match(_NAME, name)))
 
     def _read(self, name: str) -> tuple[Profile, tuple[str, ...]]:
-        path = self._file(name)
-        source = path.name
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ProfileError(f"profile {source} cannot be read: {error}") from error
-        fields, warnings = (_from_yaml if path.suffix == ".yaml" else _from_text)(text, source)
-        return _profile({"name": name, **fields}, name, source), warnings
+        return read(self.file(name))
 
-    def _file(self, name: str) -> Path:
+    def unread(self) -> tuple[Path, ...]:
+        """Files that look like a profile and are none by their ending."""
+        return tuple(sorted(path for path in self.folder.iterdir() if path.suffix in _MISTAKEN))
+
+    def file(self, name: str) -> Path:
         known = self.names()
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
@@ -187,6 +189,18 @@ class Profiles:
             files = ", ".join(path.name for path in found)
             raise ProfileError(f"profile {name} is in {len(found)} files ({files}): keep one")
         return found[0]
+
+
+def read(path: Path) -> tuple[Profile, tuple[str, ...]]:
+    """The profile in a file, which says its name, and what there has no meaning here."""
+    source = path.name
+    name = path.stem if path.suffix in _SUFFIXES else path.name
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProfileError(f"profile {source} cannot be read: {error}") from error
+    fields, warnings = (_from_yaml if path.suffix == ".yaml" else _from_text)(text, source)
+    return _profile({"name": name, **fields}, name, source), warnings
 
 
 def _holds_one(path: Path) -> bool:
@@ -217,8 +231,9 @@ def _profile(fields: dict[str, object], name: str, source: str) -> Profile:
     try:
         profile = Profile.model_validate(fields)
     except ValidationError as error:
-        faults = "; ".join(dict.fromkeys(_fault(each) for each in error.errors(include_url=False)))
-        raise ProfileError(f"profile {source}: {faults}") from None  # the cause quotes what was given
+        faults = tuple(dict.fromkeys(_fault(each) for each in error.errors(include_url=False)))
+        told = f"profile {source}: {'; '.join(faults)}"
+        raise ProfileError(told, faults) from None  # the cause quotes what was given
     if profile.name != name:
         raise ProfileError(f"profile {source}: name is {profile.name}, but the file says {name}")
     return profile

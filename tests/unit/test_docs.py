@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 import pytest
 from pydantic import SecretStr
+from typer.core import TyperGroup
 from typer.main import get_group
 
 from entrypoints.cli import main as cli
@@ -157,6 +158,9 @@ def test_a_page_names_only_commands_and_options_that_exist(page: Path) -> None:
     ):
         name, *rest = said.split()
         command = COMMANDS[program].get(name)
+        if isinstance(command, TyperGroup) and rest:
+            name, *rest = rest
+            command = command.commands.get(name)
         assert command is not None, f"{page.name}: {program} {name}"
         known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
         passes_on = command.context_settings.get("ignore_unknown_options", False)

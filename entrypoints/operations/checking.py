@@ -1,0 +1,130 @@
+"""Profiles and manifests, judged before anything is submitted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from entrypoints.operations.submitting import check_url
+from pipeline import checkm, profile
+from pipeline.checkm import ManifestProfile, Severity
+from pipeline.errors import UsageRefused
+from pipeline.profile import ProfileError, Profiles
+from pipeline.records import Record
+from pipeline.settings import Settings
+from pipeline.working_space import in_units
+
+
+class Told(Record):
+    """A problem, at its line; line 0 is the whole."""
+
+    line: int
+    message: str
+
+
+class Checked(Record):
+    """A profile's or a manifest's problems."""
+
+    name: str
+    kind: str = ""
+    rows: int | None = None
+    errors: tuple[Told, ...] = ()
+    warnings: tuple[Told, ...] = ()
+
+    @property
+    def good(self) -> bool:
+        return not self.errors
+
+
+def sorted_out(name: str, problems: tuple[checkm.Problem, ...], kind: str, rows: int | None) -> Checked:
+    told = {
+        severity: tuple(Told(line=p.line, message=p.message) for p in problems if p.severity is severity)
+        for severity in Severity
+    }
+    return Checked(
+        name=name, kind=kind, rows=rows, errors=told[Severity.ERROR], warnings=told[Severity.WARNING]
+    )
+
+
+def check_profiles(profiles: Profiles, which: str | None = None) -> tuple[Checked, ...]:
+    """One profile, by its name or its file, or all in the folder."""
+    if which is not None:
+        if "/" in which or which.endswith((".yaml", ".txt")):
+            return (_profile_in(Path(which)),)
+        return (_profile_of(profiles, profiles.file(which).name, which),)
+    found = tuple(_profile_of(profiles, name, name) for name in profiles.names())
+    if not found:
+        raise UsageRefused(f"there is no profile in {profiles.folder}: write one, or set ARKLINE_PROFILES")
+    return found + tuple(
+        Checked(
+            name=path.name,
+            kind="not a profile",
+            warnings=(
+                Told(
+                    line=0,
+                    message="is not read: a profile's file is NAME.yaml, or NAME.txt in Merritt's form",
+                ),
+            ),
+        )
+        for path in profiles.unread()
+    )
+
+
+def _profile_of(profiles: Profiles, shown: str, name: str) -> Checked:
+    try:
+        path = profiles.file(name)
+    except ProfileError as error:
+        return _refused(shown, error)
+    return _profile_in(path)
+
+
+def _profile_in(path: Path) -> Checked:
+    try:
+        _, warnings = profile.read(path)
+    except ProfileError as error:
+        return _refused(path.name, error)
+    return Checked(
+        name=path.name, kind="profile", warnings=tuple(Told(line=0, message=each) for each in warnings)
+    )
+
+
+def _refused(name: str, error: ProfileError) -> Checked:
+    return Checked(
+        name=name, kind="profile", errors=tuple(Told(line=0, message=each) for each in error.faults)
+    )
+
+
+def check_manifest(
+    settings: Settings, source: str, expected: ManifestProfile | None = None, case_fold: bool = True
+) -> Checked:
+    """Everything that is wrong in a manifest, and what may not be meant."""
+    data = fetch(settings, source)
+    problems = checkm.check(data, expected, case_fold)
+    if any(problem.severity is Severity.ERROR for problem in problems):
+        return sorted_out(source, problems, "manifest", None)
+    manifest = checkm.parse(data, source, expected, case_fold)
+    return sorted_out(source, problems, manifest.profile.submission_type, len(manifest.rows))
+
+
+def fetch(settings: Settings, source: str) -> bytes:
+    """The bytes of a file of this machine, or of a URL as a worker would fetch it."""
+    if "://" in source:
+        from pipeline.services.fetch import HttpFetcher
+
+        check_url(source)
+        with HttpFetcher(settings) as fetcher:
+            return fetcher.read(source, settings.manifest_limit)
+    return read_file(Path(source), settings.manifest_limit)
+
+
+def read_file(path: Path, limit: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise UsageRefused(f"{path} cannot be read: {error.strerror}") from error
+    if len(data) > limit:
+        raise UsageRefused(
+            f"{path} has more than the {in_units(limit)} of a manifest that are taken: divide it, or raise "
+            "ARKLINE_MANIFEST_LIMIT"
+        )
+    return data

@@ -1,0 +1,168 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.main import get_group
+from typer.testing import CliRunner
+
+from entrypoints.cli.main import app
+from tests.http_source import HttpSource
+from tests.manifests import BATCH, OBJECT, URL, manifest
+
+runner = CliRunner()
+
+DEMO = """\
+name: demo
+owner: ark:/99999/fk4harbour
+collections: [ark:/99999/fk4log]
+"""
+MERRITT = """\
+ProfileID: old_content
+Owner: ark:/99999/j2000000
+Collection.1: ark:/99999/m5000000
+Shelf: 12
+"""
+GOOD = manifest(f"{URL} | md5 | 0b21c6d48e815dd537d42dc1cfac0111 | 12 | | a.jpg | image/jpeg")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "demo.yaml").write_text(DEMO)
+    (tmp_path / "old_content.txt").write_text(MERRITT)
+    return tmp_path
+
+
+def run(folder: Path, *arguments: str) -> Result:
+    environment = {"ARKLINE_PROFILES": str(folder), "ARKLINE_ALLOW_NETWORKS": "127.0.0.0/8"}
+    return runner.invoke(app, arguments, env=environment)
+
+
+def told(result: Result) -> Any:
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize(
+    "command", ["profile check", "manifest check", "manifest from-csv"], ids=lambda name: name
+)
+def test_each_has_help_with_an_example_and_answers_in_json(command: str) -> None:
+    shown = " ".join(runner.invoke(app, [*command.split(), "--help"]).output.split())
+
+    assert f"Example: arkline {command}" in shown
+    assert "--json" in shown
+    assert command.split()[0] in get_group(app).commands
+
+
+def test_good_profiles_are_judged_good_and_what_is_ignored_is_a_warning(folder: Path) -> None:
+    (folder / "new.yml").write_text(DEMO)
+
+    result = run(folder, "profile", "check", "--json")
+
+    assert result.exit_code == 0
+    demo, old, unread = told(result)["profiles"]
+    assert (demo["name"], demo["errors"], demo["warnings"]) == ("demo.yaml", [], [])
+    assert "Shelf" in " ".join(each["message"] for each in old["warnings"])
+    assert (unread["name"], unread["warnings"][0]["message"][:11]) == ("new.yml", "is not read")
+
+
+def test_each_fault_of_a_bad_profile_is_told_and_the_others_are_judged(folder: Path) -> None:
+    (folder / "bad.yaml").write_text("owner: me\npriorty: 3\n")
+
+    result = run(folder, "profile", "check")
+
+    assert result.exit_code == 1
+    assert "demo.yaml: profile, good" in result.stdout
+    for fault in ("owner: 'me' will not do", "did you mean priority?", "collections is missing"):
+        assert f"bad.yaml: error: {fault}" in result.stderr or fault in result.stderr
+
+
+def test_one_profile_is_named_by_its_name_or_its_file(folder: Path) -> None:
+    assert run(folder, "profile", "check", "demo").stdout == "demo.yaml: profile, good\n"
+    assert run(folder, "profile", "check", str(folder / "demo.yaml")).exit_code == 0
+    unknown = run(folder, "profile", "check", "demmo")
+    assert (unknown.exit_code, "did you mean demo?" in unknown.stderr) == (2, True)
+
+
+def test_a_secret_in_a_bad_profile_is_not_shown(folder: Path) -> None:
+    (folder / "bad.yaml").write_text(DEMO + "callback_url: 'htp://me:secret@x.edu'\n")
+
+    result = run(folder, "profile", "check", "bad")
+
+    assert result.exit_code == 1
+    assert "secret" not in result.output
+
+
+def test_a_manifest_is_judged_wherever_it_is(folder: Path) -> None:
+    (folder / "a.checkm").write_bytes(GOOD)
+    with HttpSource() as source:
+        for place in (str(folder / "a.checkm"), source.put("/a.checkm", GOOD)):
+            result = run(folder, "manifest", "check", place, "--json")
+
+            assert result.exit_code == 0
+            assert (told(result)["kind"], told(result)["rows"]) == ("object-manifest", 1)
+
+
+def test_every_problem_of_a_manifest_is_told_with_its_line_errors_apart_from_warnings(folder: Path) -> None:
+    path = folder / "bad.checkm"
+    path.write_bytes(manifest(f"{URL} | md5 | xyz", "ftp://x.edu/b | | | 1 | | b | picture"))
+
+    result = run(folder, "manifest", "check", str(path), "--json")
+
+    assert result.exit_code == 1
+    assert [each["line"] for each in told(result)["errors"]] == [3, 4]
+    assert any("MIME type" in each["message"] for each in told(result)["warnings"])
+    plain = run(folder, "manifest", "check", str(path))
+    assert f"{path}:3: error: 'xyz' is not a value of md5" in plain.stderr
+    assert plain.stdout == ""
+
+
+def test_a_manifest_of_another_type_than_said_is_refused(folder: Path) -> None:
+    (folder / "a.checkm").write_bytes(GOOD)
+
+    result = run(folder, "manifest", "check", str(folder / "a.checkm"), "--type", "batch-manifest")
+
+    assert result.exit_code == 1
+    assert "submit it as type object-manifest" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["manifest", "check", "nowhere.checkm"], "cannot be read: No such file"),
+        (["manifest", "check", "ftp://x.edu/a"], "http:// or https://"),
+        (["manifest", "check", "a", "--type", "box"], "'box' is not one of object-manifest"),
+        (["manifest", "from-csv"], "ask for a --template"),
+        (["profile", "check", "nowhere/x.yaml"], ""),
+    ],
+)
+def test_what_cannot_be_read_is_wrong_usage(folder: Path, arguments: list[str], message: str) -> None:
+    result = run(folder, *arguments)
+
+    assert result.exit_code in (1, 2)
+    assert message in result.stderr
+
+
+def test_a_table_becomes_a_manifest_on_standard_output_or_in_a_file(folder: Path) -> None:
+    table = folder / "a.csv"
+    table.write_text(run(folder, "manifest", "from-csv", "--template").stdout)
+
+    shown = run(folder, "manifest", "from-csv", str(table))
+    written = run(folder, "manifest", "from-csv", str(table), "--output", str(folder / "b.checkm"), "--json")
+
+    assert (shown.exit_code, written.exit_code) == (0, 0)
+    assert shown.stdout_bytes == (folder / "b.checkm").read_bytes()
+    assert OBJECT.encode() in shown.stdout_bytes
+    assert told(written)["rows"] == 1
+
+
+def test_a_table_with_a_problem_becomes_no_manifest(folder: Path) -> None:
+    (folder / "a.csv").write_text("fileUrl\nftp://x.edu/a\n")
+
+    arguments = ("--type", "batch-manifest", str(folder / "a.csv"), "--output", str(folder / "b.checkm"))
+    result = run(folder, "manifest", "from-csv", *arguments)
+
+    assert result.exit_code == 1
+    assert f"{folder / 'a.csv'}:2: error: the URL does not begin" in result.stderr
+    assert not (folder / "b.checkm").exists()
+    assert BATCH not in result.stdout

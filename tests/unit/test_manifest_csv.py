@@ -1,0 +1,106 @@
+import pytest
+
+from pipeline.checkm import ManifestProfile, Severity, parse
+from pipeline.manifest_csv import convert, template
+
+URL = "https://x.edu/a.jpg"
+MD5 = "0b21c6d48e815dd537d42dc1cfac0111"
+OBJECT, BATCH = ManifestProfile.OBJECT, ManifestProfile.BATCH
+
+
+def errors(table: str | bytes, profile: ManifestProfile = OBJECT) -> list[str]:
+    data = table.encode() if isinstance(table, str) else table
+    converted = convert(data, profile)
+    found = [str(each) for each in converted.problems if each.severity is Severity.ERROR]
+    assert (converted.manifest is None) is bool(found)
+    return found
+
+
+@pytest.mark.parametrize("profile", ManifestProfile)
+def test_a_template_makes_a_manifest_of_its_profile(profile: ManifestProfile) -> None:
+    made = convert(template(profile).encode(), profile)
+
+    assert made.problems == ()
+    assert parse(made.manifest or b"", "made", profile).profile is profile
+
+
+def test_columns_are_known_by_their_names_in_any_order() -> None:
+    table = f'Title,File URL,nfo:fileName,local_identifier\n"Seneca, T.",{URL},b.checkm,a;b\n'
+
+    (row,) = parse(convert(table.encode(), BATCH).manifest or b"", "made").rows
+
+    assert (row.title, row.url, row.name, row.local_id) == ("Seneca, T.", URL, "b.checkm", ("a", "b"))
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["plain", "BOM"])
+def test_what_spreadsheets_write_is_read(delimiter: str, end: str, mark: bytes) -> None:
+    table = end.join([delimiter.join(["fileUrl", "fileName"]), delimiter.join([URL, "Größe | 1.jpg"]), ""])
+
+    (row,) = parse(convert(mark + table.encode(), OBJECT).manifest or b"", "made").rows
+
+    assert row.name == "Größe | 1.jpg"
+
+
+def test_every_problem_is_told_with_its_line_in_the_table() -> None:
+    table = (
+        "fileUrl,hashAlgorithm,hashValue,fileSize,fileName\n"
+        f"{URL},md5,xyz,,a.jpg\n"
+        "\n"
+        '"ftp://x.edu/b",,,many,"b\nb"\n'
+        f"{URL},,,,../c.jpg\n"
+        f"{URL},,,,a.jpg\n"
+    )
+
+    assert errors(table) == [
+        "line 2: 'xyz' is not a value of md5",
+        "line 4: fileName has a line break or a control character in it",
+        "line 4: the URL does not begin with http:// or https://; content is fetched in no other way",
+        "line 4: file name 'b\\u000ab' has the unwritable character U+000A in it",
+        "line 4: file size 'many' is not a number of bytes",
+        "line 6: file name '../c.jpg' has a '.' or '..' segment; give the path itself",
+        "line 7: the name 'a.jpg' is given twice, first on line 2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ("", "the table is empty; its first line has the titles fileUrl, hashAlgorithm"),
+        ("fileUrl\n", "the table has no rows below its line of titles"),
+        ("fileName\na\n", "line 1: there is no column fileUrl"),
+        (
+            "fileUrl,fileNmae\n",
+            "line 1: 'fileNmae' is no column of a object-manifest; did you mean fileName?",
+        ),
+        ("fileUrl,title\n", "line 1: 'title' is no column of a object-manifest; "),
+        ("fileUrl,file url\n", "line 1: there are two columns fileUrl"),
+        (f"fileUrl,fileName\n{URL},a,b\n", "line 2: has more cells than the 2 titles"),
+        (f"fileUrl,fileName\n{URL},a%20b\n", "line 2: has %20 or %7c in it"),
+        (f'fileUrl,fileName\n{URL},"a\n', "line 2: the table cannot be read from here on"),
+        (b"fileUrl,fileName\n" + URL.encode() + b",Gr\xf6\xdfe\n", "line 2: it is not UTF-8"),
+    ],
+)
+def test_a_table_that_makes_no_manifest_says_why(table: str | bytes, told: str) -> None:
+    (error,) = errors(table)
+
+    assert error.startswith(told)
+
+
+def test_what_is_left_out_and_what_may_not_be_meant_are_warnings() -> None:
+    converted = convert(f"fileUrl,fileLastModified\n{URL},2009\n".encode(), OBJECT)
+
+    assert [str(problem) for problem in converted.problems] == [
+        "1 of 1 rows have no digest: damage on the way would go unseen",
+        "line 1: column fileLastModified is left out: nothing reads it",
+    ]
+    assert converted.manifest is not None
+
+
+def test_digests_are_kept() -> None:
+    table = f"fileUrl,hashAlgorithm,hashValue,fileSize\n{URL},MD5,{MD5.upper()},12\n"
+
+    (row,) = parse(convert(table.encode(), OBJECT).manifest or b"", "made").rows
+
+    assert (row.digest and row.digest.value, row.size) == (MD5, 12)
