@@ -48,10 +48,12 @@ def acquired_batch(session: Session, **changes: object) -> Batch:
     return batches.move(session, batch, Event.ACQUIRE)
 
 
-def split_batch(session: Session, count: int, **changes: object) -> tuple[str, list[str]]:
+def split_batch(
+    session: Session, count: int, working: Path = WORKING, **changes: object
+) -> tuple[str, list[str]]:
     """A batch with `count` pending jobs."""
     batch = acquired_batch(session)
-    batch = creation.create_jobs(session, batch, plan(count, **changes), WORKING, "test", lambda: None)
+    batch = creation.create_jobs(session, batch, plan(count, **changes), working, "test", lambda: None)
     creation.finish_split(session, batch)
     return batch.bid, batches.all_jobs(session, batch.bid)
 

@@ -1,0 +1,39 @@
+"""Work that an earlier release left in flight is carried on by this one."""
+
+import pytest
+
+from pipeline.settings import Settings
+from pipeline.states import BatchState, Event, JobState
+from tests import planting
+from tests.e2e.test_pipeline import rows
+from tests.fleet import Fleet, batch_ended, quiet
+from tests.http_source import HttpSource
+from tests.upgrade import recording
+from zkstate import batches, jobs, paths, queue
+from zkstate.jobs import Lock
+from zkstate.session import Session
+
+pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(240)]
+
+
+@pytest.mark.parametrize("version", recording.released())
+def test_jobs_in_flight_of_an_earlier_release_are_completed(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource, version: str
+) -> None:
+    recording.serve(source)
+    recording.restore(version, session, settings, source)
+    for state, event in ((JobState.HELD, Event.RELEASE), (JobState.FAILED, Event.RESUME)):
+        (jid,) = queue.queued(session, state)
+        jobs.move(session, jobs.load(session, jid), event, "operator", lock=Lock.FREE)
+
+    fleet.worker()
+    fleet.beat()
+
+    bids = session.children(paths.BATCHES)
+    assert len(bids) == len(recording.NAMES) + 1
+    for bid in bids:
+        assert batch_ended(session, bid, timeout=90).status.status is BatchState.COMPLETED
+        assert len(batches.all_jobs(session, bid)) == 1
+    quiet(session)
+    assert batches.submit(session, planting.submission()) not in bids
+    assert rows(settings, "select count(*) from inv_ingests") == [(len(bids),)]
