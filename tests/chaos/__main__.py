@@ -9,13 +9,14 @@ import tempfile
 from pathlib import Path
 
 from entrypoints.stack.signals import listening
-from pipeline.errors import ArklineError
+from pipeline.errors import ArklineError, UsageRefused
 from tests.chaos import ground, story
 from tests.chaos.arena import Arena
 from tests.chaos.checker import judge
 from tests.chaos.remains import read
 from tests.chaos.result import Result, result_of
 from tests.chaos.run import Course, Order, run
+from tests.chaos.schedule import Kind
 
 SECONDS_PER_FAULT = 3.4
 """Unless --minutes says otherwise; faults overlap, since most of them last longer."""
@@ -32,17 +33,26 @@ def _asked(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="how long faults strike (default: 3.4 s for each)")
     parser.add_argument("--json", action="store_true", help="end with one JSON object on standard output")
     parser.add_argument("--keep", type=Path, help="an empty folder to run in, which is kept with all logs")
+    parser.add_argument("--only", nargs="+", metavar="KIND", help="strike with these kinds of faults alone")
     parser.add_argument("--quiet", action="store_true", help="do not tell of each fault as it strikes")
     return parser.parse_args(arguments)
 
 
+def _kinds(labels: list[str] | None) -> frozenset[Kind]:
+    known = {kind.label: kind for kind in Kind}
+    if unknown := set(labels or ()) - known.keys():
+        raise UsageRefused(f"there is no fault {', '.join(sorted(unknown))}; there are: {', '.join(known)}")
+    return frozenset(known[label] for label in labels or known)
+
+
 def main(arguments: list[str]) -> int:
     asked = _asked(arguments)
+    kinds = _kinds(asked.only)
     ground.enter()
     for name in [each for each in os.environ if each.startswith("ARKLINE_")]:
         del os.environ[name]  # a running stack of the caller's must not be what is struck
     seconds = asked.minutes * 60 if asked.minutes else max(20.0, asked.faults * SECONDS_PER_FAULT)
-    order = Order(asked.seed, asked.jobs, asked.faults, seconds)
+    order = Order(asked.seed, asked.jobs, asked.faults, seconds, kinds)
     folder = Path(asked.keep or tempfile.mkdtemp(prefix="arkline-chaos-")).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     results: list[Result] = []
@@ -61,9 +71,6 @@ def main(arguments: list[str]) -> int:
     try:
         with listening() as signals:
             course = run(order, folder, signals, say, examine)
-    except ArklineError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return error.exit_code
     finally:
         if asked.keep is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -75,4 +82,8 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except ArklineError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(error.exit_code)

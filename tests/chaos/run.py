@@ -33,6 +33,7 @@ class Order:
     faults: int
     seconds: float
     """How long faults strike and deposits arrive."""
+    kinds: frozenset[Kind] = frozenset(Kind)
     quiet_seconds: float = 240.0
     """How long the repository may take to end everything once nothing disturbs it any more."""
 
@@ -143,7 +144,7 @@ class _Play:
 
     def strike(self, scene: faults.Scene) -> None:
         """The schedule from its first moment to its last, and until the last fault is over."""
-        kinds = set(Kind) if self.stage.small_disks else set(Kind) - NEEDS_SMALL_DISKS
+        kinds = self.order.kinds - (frozenset() if self.stage.small_disks else NEEDS_SMALL_DISKS)
         waiting = list(draw(self.order.seed, self.order.faults, self.order.seconds, kinds))
         while waiting or self._undo or self._now() < self.order.seconds:
             self._tick()
