@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import getpass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -64,9 +64,20 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
         int | None, typer.Option(min=0, max=99, help="00 is first; by default the profile's.")
     ] = None,
     note: Annotated[str, typer.Option(help="A remark that is kept with the version.")] = "",
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Say what would happen and how long it would take; change nothing."),
+    ] = False,
+    ask: Annotated[
+        int,
+        typer.Option(min=0, metavar="N", help="In a dry run: manifests read and files asked for, at most."),
+    ] = 1000,
     json: Json = False,
 ) -> None:
-    """Submit what a URL names; prints the batch's id."""
+    """Submit what a URL names; prints the batch's id.
+
+    With --dry-run: exit 1 if any of it would fail.
+    """
     given = {
         "profile_name": profile,
         "submitter": submitter or getpass.getuser(),
@@ -83,7 +94,10 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
         "note": note,
         "idempotency_key": idempotency_key or None,
     }
-    _submit(_submission(given, payload_type), wait=wait, as_json=json, debug=bool(context.obj))
+    submission = _submission(given, payload_type)
+    if dry_run:
+        _rehearse(submission, ask, as_json=json)
+    _submit(submission, wait=wait, as_json=json, debug=bool(context.obj))
 
 
 def _read_digest(text: str) -> dict[str, str] | None:
@@ -134,6 +148,17 @@ _OPTIONS = {
     "idempotency_key": "--idempotency-key",
     "submitter": "--submitter",
 }
+
+
+def _rehearse(submission: Submission, most: int, *, as_json: bool) -> NoReturn:
+    from entrypoints.cli import drawn_dry_run
+    from entrypoints.operations.dry_run import rehearse
+
+    settings = opened.settings()
+    with opened.session(settings) as session:
+        found = rehearse(session, settings, submission, opened.archive(settings), most)
+    screen.emit(found) if as_json else drawn_dry_run.rehearsal(found)
+    raise typer.Exit(int(not found.good))
 
 
 def _submit(submission: Submission, *, wait: bool, as_json: bool, debug: bool) -> None:

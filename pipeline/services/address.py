@@ -64,6 +64,14 @@ def shown(url: str) -> str:
     return urlunsplit((parts.scheme, host, parts.path, query, ""))
 
 
+def host_of(url: str) -> str:
+    """The host that a URL names, in lower case and without its port; '' if it names none."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
 def check_url(url: str) -> None:
     """Raise a content failure unless `url` is an http or https URL with a host."""
     try:

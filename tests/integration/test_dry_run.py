@@ -1,0 +1,234 @@
+"""A dry run tells what a submission would come to, and leaves everything as it is."""
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from entrypoints.operations.dry_run import Rehearsal, rehearse
+from pipeline.inventory.sql import SqlInventory, open_inventory
+from pipeline.records import SubmissionType
+from pipeline.settings import Settings
+from tests import arkline, planting
+from tests.http_source import HttpSource
+from tests.manifests import BATCH, CONTAINERS, FILES, OBJECT, manifest
+from zkstate import batches, holds
+from zkstate.holds import Hold
+from zkstate.session import Session
+
+pytestmark = pytest.mark.integration
+
+OWNER = "ark:/99999/fk4harbour"
+"""The owner in examples/profiles/demo.yaml."""
+
+
+@pytest.fixture
+def source() -> Iterator[HttpSource]:
+    with HttpSource() as opened:
+        yield opened
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    settings.working.mkdir(parents=True)
+    return settings
+
+
+def batch_of_objects(source: HttpSource, *objects: tuple[str, ...]) -> str:
+    """A batch manifest; each object is the rows of its manifest."""
+    lines = []
+    for number, rows in enumerate(objects):
+        url = source.put(f"/{number}.checkm", manifest(*rows, profile=OBJECT))
+        lines.append(f"{url} | | | | | {number}.checkm | | local-{number}")
+    return source.put("/batch.checkm", manifest(*lines, profile=BATCH))
+
+
+def told(session: Session, settings: Settings, url: str, **more: Any) -> Rehearsal:
+    submission = planting.submission(
+        **{"payload_url": url, "payload_type": SubmissionType.BATCH_MANIFEST, **more}
+    )
+    return rehearse(session, settings, submission, lambda: open_inventory(settings.inventory))
+
+
+def messages(found: Rehearsal) -> list[tuple[int, str]]:
+    return [(trouble.number, trouble.message) for trouble in found.failures]
+
+
+def dump(inventory: SqlInventory, path: Path) -> list[str]:
+    inventory.database.close()
+    with sqlite3.connect(path) as database:
+        return list(database.iterdump())
+
+
+def test_what_would_happen_is_counted(session: Session, settings: Settings, source: HttpSource) -> None:
+    first, second = source.put("/a", b"a" * 3000), source.put("/b", b"b" * 2000)
+    digest = hashlib.sha256(b"a" * 3000).hexdigest()
+    url = batch_of_objects(source, (f"{first} | sha256 | {digest} | 3000",), (f"{first}", f"{second}"))
+
+    found = told(session, settings, url)
+
+    assert (found.jobs, found.files, found.bytes, found.unsized) == (2, 3, 8000, 0)
+    assert (found.without_digest, found.priority, found.failing) == (2, 11, 0)
+    assert [(host.host, host.files, host.bytes) for host in found.hosts] == [("127.0.0.1", 3, 8000)]
+    assert found.good
+    assert "8.0 kB of working storage in all, 5.0 kB for the largest object; all fit now" in found.space
+
+
+def test_nothing_is_changed(session: Session, settings: Settings, source: HttpSource) -> None:
+    url = batch_of_objects(source, (source.put("/a", b"a"),))
+    inventory = open_inventory(settings.inventory)
+    inventory.reserve_local_ids(OWNER, "ark:/99999/fk4known", ("local-0",))
+    file = settings.home / "inventory.sqlite"
+    before = planting.tree(session), dump(inventory, file), sorted(settings.home.rglob("*"))
+
+    found = told(session, settings, url)
+
+    assert found.known == {"local-0": "ark:/99999/fk4known"}
+    after = planting.tree(session), dump(inventory, file), sorted(settings.home.rglob("*"))
+    assert after == before
+
+
+def test_each_object_that_would_fail_is_told_with_its_reason(
+    session: Session, settings: Settings, source: HttpSource
+) -> None:
+    good = source.put("/good", b"good")
+    missing = source.url("/missing")
+    url = batch_of_objects(
+        source,
+        (good,),
+        (missing, f"{missing}2"),
+        (f"{good} | | | 5",),
+        ("ftp://127.0.0.1/x",),
+        (good, good),
+    )
+
+    found = told(session, settings, url)
+
+    assert (found.jobs, found.failing) == (5, 4)
+    numbers = [number for number, _ in messages(found)]
+    assert numbers == [2, 2, 3, 4, 5]
+    text = " ".join(message for _, message in messages(found))
+    for reason in ("404 Not Found", "5 were declared", "http:// or https://", "is given twice"):
+        assert reason in text
+    assert not found.good
+
+
+def test_a_fault_that_may_pass_is_a_doubt(session: Session, settings: Settings, source: HttpSource) -> None:
+    busy = source.put("/busy", b"x", status=503)
+
+    found = told(session, settings, batch_of_objects(source, (busy,)))
+
+    assert (found.failing, found.doubtful) == (0, 1)
+    assert "503" in found.doubts[0].message
+
+
+def test_a_host_on_a_private_network_would_fail(
+    session: Session, settings: Settings, source: HttpSource
+) -> None:
+    wary = settings.model_copy(update={"allow_networks": ()})
+    url = source.put("/a.txt", b"a")
+
+    found = told(session, wary, url, payload_type=SubmissionType.FILE)
+
+    assert "not a public address" in messages(found)[0][1]
+
+
+def test_a_payload_that_cannot_be_split_is_told(
+    session: Session, settings: Settings, source: HttpSource
+) -> None:
+    url = source.put("/batch.checkm", manifest("ftp://x | | |", profile=FILES))
+
+    found = told(session, settings, url)
+
+    assert found.failing == 1
+    assert found.failures[0].number == 0
+    assert "submit it as type single-file-batch-manifest" in found.failures[0].message
+
+
+def test_duplicates_in_the_batch_are_told(session: Session, settings: Settings, source: HttpSource) -> None:
+    url = source.put("/a.txt", b"a")
+    lines = [f"{url} | | | | | a.txt | | same", f"{url} | | | | | a.txt | | same"]
+    batch = source.put("/batch.checkm", manifest(*lines, profile=FILES))
+
+    found = told(session, settings, batch, payload_type=SubmissionType.SINGLE_FILE_BATCH_MANIFEST)
+
+    assert len(found.warnings) == 2
+    assert "2 objects have the local id 'same'" in found.warnings[1]
+
+
+def test_a_container_counts_as_estimating_counts_it(
+    session: Session, settings: Settings, source: HttpSource
+) -> None:
+    url = source.put("/a.zip", b"z" * 1000)
+    batch = source.put("/batch.checkm", manifest(f"{url}", profile=CONTAINERS))
+    small = settings.model_copy(update={"working_capacity": 1500})
+
+    found = told(session, small, batch, payload_type=SubmissionType.CONTAINER_BATCH_MANIFEST)
+
+    assert "needs 2.0 kB of working storage, of which only 1.2 kB may be used" in messages(found)[0][1]
+
+
+def test_what_stops_the_queue_is_told(session: Session, settings: Settings, source: HttpSource) -> None:
+    holds.pause(session, Hold(by="ann"))
+    holds.hold_collection(session, "demo", Hold(by="bob", reason="audit"))
+
+    found = told(session, settings, source.put("/a.txt", b"a"), payload_type=SubmissionType.FILE)
+
+    assert "paused by ann" in found.warnings[0]
+    assert "on hold by bob" in found.warnings[1]
+
+
+def test_a_key_that_was_used_is_told(session: Session, settings: Settings, source: HttpSource) -> None:
+    moment = datetime(2026, 9, 1, tzinfo=UTC)
+    given = {"idempotency_key": "k", "payload_type": SubmissionType.FILE, "submitted_at": moment}
+    url = source.put("/a.txt", b"a")
+    bid = batches.submit(session, planting.submission(payload_url=url, **given))
+
+    assert told(session, settings, url, **given).submitted_before == bid
+
+
+def test_the_estimate_says_from_what_it_comes(
+    session: Session, settings: Settings, source: HttpSource
+) -> None:
+    slow = source.put("/a", b"a" * 40_000, piece=10_000, pause=0.1)
+
+    found = told(session, settings, batch_of_objects(source, (slow,)))
+
+    assert found.estimate is not None
+    assert found.estimate.least is not None
+    assert found.estimate.most is not None
+    assert 0.2 < found.estimate.most < 10
+    assert found.estimate.least == pytest.approx(found.estimate.most / 4, abs=0.1)
+    assert "From 40.0 kB read just now of 1 host, from this machine" in found.estimate.basis
+
+
+def test_only_so_much_is_asked_as_is_allowed(
+    session: Session, settings: Settings, source: HttpSource
+) -> None:
+    url = batch_of_objects(source, (source.put("/a", b"a"),), (source.put("/b", b"b"),))
+    submission = planting.submission(payload_url=url, payload_type=SubmissionType.BATCH_MANIFEST)
+
+    found = rehearse(session, settings, submission, most=1)
+
+    assert (found.jobs, found.unread, found.files, found.asked) == (2, 1, 1, 1)
+    assert source.count("/b") == 0
+
+
+def test_the_command_shows_it_and_submits_nothing(
+    session: Session, settings: Settings, source: HttpSource
+) -> None:
+    command = ("submit", "--profile", "demo", "--dry-run", source.put("/a.txt", b"a"))
+
+    shown = arkline.run(settings, *command)
+    as_json = arkline.run(settings, *command, "--json")
+    failing = arkline.run(settings, *command[:-1], source.url("/none.txt"))
+
+    assert (shown.code, as_json.code, failing.code) == (0, 0, 1)
+    assert "1, of which 0 would fail" in shown.out
+    assert as_json.json()["bytes"] == 1
+    assert "would fail: object 1, none.txt:" in failing.err
+    assert session.children("/batches") == []
