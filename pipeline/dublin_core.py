@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree
 
 from pipeline.outcome import content
+from pipeline.xml_text import clean
 
 ELEMENTS = (
     "title",
@@ -28,9 +29,6 @@ _DC = "http://purl.org/dc/elements/1.1/"
 _TERMS = "http://purl.org/dc/terms/"
 _OAI_DC = "http://www.openarchives.org/OAI/2.0/oai_dc/"
 
-_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 cannot hold, not even escaped."""
-
 _DECLARATION = re.compile(r"<!\s*(DOCTYPE|ENTITY)", re.IGNORECASE)
 
 ElementTree.register_namespace("dc", _DC)
@@ -41,7 +39,7 @@ def write(fields: Mapping[str, Sequence[str]]) -> bytes:
     root = ElementTree.Element(f"{{{_OAI_DC}}}dc")
     for name in ELEMENTS:
         for value in fields.get(name, ()):
-            ElementTree.SubElement(root, f"{{{_DC}}}{name}").text = _FORBIDDEN.sub("\ufffd", value)
+            ElementTree.SubElement(root, f"{{{_DC}}}{name}").text = clean(value)
     ElementTree.indent(root)
     text: bytes = ElementTree.tostring(root, encoding="UTF-8", xml_declaration=True)
     return text + b"\n"

@@ -16,7 +16,7 @@ from zkstate.session import Session, connect
 
 PROFILES = Path(__file__).parent.parent / "examples" / "profiles"
 
-for name in [each for each in os.environ if each.startswith("ARKLINE_")]:
+for name in [each for each in os.environ if each.startswith("ARKLINE_") and each != "ARKLINE_SCHEMAS"]:
     del os.environ[name]  # a developer's running stack must not leak into the tests
 
 

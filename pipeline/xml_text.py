@@ -1,0 +1,11 @@
+"""Text that XML 1.0 can hold."""
+
+import re
+
+_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What no XML 1.0 document holds, not even escaped."""
+
+
+def clean(text: str) -> str:
+    """The text with U+FFFD for what XML cannot hold."""
+    return _FORBIDDEN.sub("\ufffd", text)

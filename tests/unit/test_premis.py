@@ -1,0 +1,144 @@
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from pipeline import premis
+from pipeline.records import HistoryEntry, Job, PayloadType
+from pipeline.services.storage import ContentFile
+from pipeline.states import Event, JobState
+from tests.records import a_job
+from tests.schemas import assert_valid
+
+ARK = "ark:/99999/fk4x"
+START = datetime(2026, 9, 1, 12, 0, tzinfo=UTC)
+NAMES = {"p": "http://www.loc.gov/premis/v3"}
+FILE = ContentFile("producer/sub/a&b.txt", Path("/nowhere"), 3, "ab" * 64, "text/plain")
+
+MOVES = (
+    (JobState.PENDING, None, ""),
+    (JobState.ESTIMATING, Event.ACQUIRE, ""),
+    (JobState.PROVISIONING, Event.SUCCEED, "about 3 bytes"),
+    (JobState.DOWNLOADING, Event.SUCCEED, ""),
+    (JobState.PROCESSING, Event.SUCCEED, "1 file, 3 bytes"),
+)
+
+
+def a_history(*moves: tuple[JobState, Event | None, str]) -> tuple[HistoryEntry, ...]:
+    return tuple(
+        HistoryEntry(state=state, event=event, at=START + timedelta(minutes=minute), message=message)
+        for minute, (state, event, message) in enumerate(moves)
+    )
+
+
+def worked(*later: tuple[JobState, Event | None, str], **facts: Any) -> Job:
+    """A job that came to processing, by more moves than needed if `later` names some."""
+    job = a_job(1, JobState.PROCESSING, **{"primary_id": ARK, **facts})
+    return job.model_copy(update={"history": a_history(*MOVES, *later)})
+
+
+def events(document: bytes) -> list[tuple[str, str, str]]:
+    """(type, time, outcome) of each."""
+    found = ElementTree.fromstring(document).findall("p:event", NAMES)
+    wanted = ("p:eventType", "p:eventDateTime", "p:eventOutcomeInformation/p:eventOutcome")
+    return [tuple(event.findtext(path, "", NAMES) for path in wanted) for event in found]  # type: ignore[misc]
+
+
+def details(document: bytes) -> str:
+    root = ElementTree.fromstring(document)
+    return "\n".join(each.text or "" for each in root.iter(f"{{{NAMES['p']}}}eventDetail"))
+
+
+def test_the_document_follows_the_schema_of_premis() -> None:
+    job = worked(local_id=("loc-1",), payload_type=PayloadType.CONTAINER, assigned=True)
+
+    assert_valid(premis.write(job, ARK, (FILE,), ("a bag is valid",)))
+
+
+def test_a_document_of_the_least_that_there_is_follows_the_schema() -> None:
+    job = worked(submitter="", payload_name="").model_copy(update={"history": ()})
+
+    assert_valid(premis.write(job, ARK, (), ()))
+
+
+def test_what_was_done_is_told_in_order_and_dated_by_the_record() -> None:
+    job = worked(payload_type=PayloadType.CONTAINER)
+    moved = "2026-09-01T12:04:00.000+00:00"
+
+    assert events(premis.write(job, ARK, (FILE,), ("a bag is valid",))) == [
+        ("transfer", moved, "success"),
+        ("fixity check", moved, "success"),
+        ("unpacking", moved, "success"),
+        ("message digest calculation", moved, "success"),
+        ("validation", moved, "valid"),
+        ("identifier assignment", moved, "success"),
+        ("ingestion", moved, "success"),
+    ]
+
+
+def test_only_a_container_was_unpacked() -> None:
+    assert "unpacking" not in {kind for kind, _, _ in events(premis.write(worked(), ARK, (FILE,), ()))}
+
+
+def test_a_failure_that_was_overcome_is_told_with_its_message() -> None:
+    job = worked(
+        (JobState.FAILED, Event.FAIL, "the store is away"),
+        (JobState.PROCESSING, Event.RESUME, "it is back"),
+    )
+
+    document = premis.write(job, ARK, (FILE,), ())
+
+    assert events(document)[3:] == [
+        ("ingestion", "2026-09-01T12:05:00.000+00:00", "failure"),
+        ("identifier assignment", "2026-09-01T12:06:00.000+00:00", "success"),
+        ("ingestion", "2026-09-01T12:06:00.000+00:00", "success"),
+    ]
+    assert "the work of state processing" in details(document)
+    assert b"the store is away" in document
+    assert_valid(document)
+
+
+def test_the_same_job_gives_the_same_bytes() -> None:
+    assert premis.write(worked(), ARK, (FILE,), ()) == premis.write(worked(), ARK, (FILE,), ())
+
+
+def test_who_chose_the_identifier_is_told() -> None:
+    minted = details(premis.write(worked(assigned=True, local_id=("loc-1", "loc-2")), ARK, (), ()))
+
+    assert f"{ARK}, assigned to the object by arkline; local id loc-1; local id loc-2" in minted
+    assert f"{ARK}, given by the depositor" in details(premis.write(worked(), ARK, (), ()))
+
+
+def test_a_file_has_its_digest_size_and_format() -> None:
+    root = ElementTree.fromstring(premis.write(worked(), ARK, (FILE,), ()))
+
+    file = root.findall("p:object", NAMES)[1]
+    assert file.findtext("p:objectIdentifier/p:objectIdentifierValue", "", NAMES) == f"{ARK}/{FILE.path}"
+    assert file.findtext(".//p:messageDigestAlgorithm", "", NAMES) == "SHA-512"
+    assert file.findtext(".//p:messageDigest", "", NAMES) == FILE.sha512
+    assert file.findtext(".//p:size", "", NAMES) == "3"
+    assert file.findtext(".//p:formatName", "", NAMES) == "text/plain"
+    assert file.findtext("p:originalName", "", NAMES) == "sub/a&b.txt"
+
+
+def test_very_many_files_are_left_to_the_storage_manifest() -> None:
+    root = ElementTree.fromstring(premis.write(worked(), ARK, (FILE,) * (premis.FILES + 1), ()))
+
+    assert len(root.findall("p:object", NAMES)) == 1
+
+
+def test_what_no_xml_can_hold_does_not_spoil_the_document() -> None:
+    document = premis.write(worked(local_id=("a\x00b",), submitter="\x01 & Co"), ARK, (), ())
+
+    assert_valid(document)
+    assert "a\ufffdb" in document.decode()
+
+
+def test_event_types_are_those_of_the_library_of_congress() -> None:
+    document = premis.write(worked(), ARK, (), ())
+
+    for kind in ElementTree.fromstring(document).iter(f"{{{NAMES['p']}}}eventType"):
+        uri = kind.get("valueURI", "")
+        assert uri.startswith("http://id.loc.gov/vocabulary/preservation/eventType/") or (
+            kind.text == "identifier assignment" and not uri
+        )
