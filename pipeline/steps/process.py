@@ -9,12 +9,13 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline import metadata, names, storage_manifest
+from pipeline import bag, corroboration, embargo, metadata, names, premis, storage_manifest
+from pipeline.declared import Arrived
 from pipeline.identity import Identity, identify
 from pipeline.landing import LandedFile, Workspace, write_stored
 from pipeline.outcome import Done, content, system
 from pipeline.profile import Profile, ProfileError
-from pipeline.records import Job, SubmissionMode
+from pipeline.records import Job, PayloadType, SubmissionMode
 from pipeline.services import Services
 from pipeline.services.storage import ContentFile, StoredVersion, StoreRequest
 from pipeline.working_space import full_is_transient
@@ -33,6 +34,7 @@ def work(job: Job, services: Services) -> Done:
     handed = _producer_files(job, workspace, landed)
     if not handed and not delete:
         raise content(f"{job.configuration.payload_name or 'the payload'} has no file to store")
+    checks = _checks(job, workspace, landed, services)
     said = metadata.told(workspace.producer)
     local_id = metadata.all_local_ids(services.ledger.identifiers(job).local_id, said)
 
@@ -40,7 +42,8 @@ def work(job: Job, services: Services) -> Done:
     known = job.model_copy(update={"identifiers": identity.identifiers})
     described = metadata.describe(known, profile, identity.ark, workspace.producer)
     with full_is_transient("describing the object"):
-        files = (*handed, *_system_files(job, services, workspace, described, handed))
+        extra = {premis.NAME: premis.write(known, identity.ark, handed, checks)}
+        files = (*handed, *_system_files(job, services, workspace, {**described.files, **extra}, handed))
 
     def announce() -> None:
         services.minter.announce(identity.ark, profile, described.erc)
@@ -59,6 +62,19 @@ def _profile(job: Job, services: Services) -> Profile:
         return services.profiles.get(job.configuration.profile_name)
     except ProfileError as error:
         raise system(str(error)) from error
+
+
+def _checks(
+    job: Job, workspace: Workspace, landed: tuple[LandedFile, ...], services: Services
+) -> tuple[str, ...]:
+    """What the content says of itself and was found to be true; StepFailed(content) if it is not."""
+    arrived = Arrived(workspace.producer, {file.path: file for file in landed}, services.alive)
+    found: list[str | None] = []
+    if job.configuration.payload_type is PayloadType.CONTAINER:
+        found += [corroboration.corroborate(arrived), *bag.check_bags(arrived)]
+    if embargo.NAME in arrived.files:
+        found.append(embargo.check(arrived.text(embargo.NAME)))
+    return tuple(each for each in found if each)
 
 
 def _is_deletion_list(job: Job, path: str) -> bool:
@@ -104,12 +120,11 @@ def _system_files(
     job: Job,
     services: Services,
     workspace: Workspace,
-    described: metadata.Description,
+    texts: dict[str, bytes],
     handed: tuple[ContentFile, ...],
 ) -> tuple[ContentFile, ...]:
     """Write our own files below `system/`; the manifest of all others comes last."""
-    texts = dict(described.files)
-    texts |= _text(SUBMITTED_MANIFEST, workspace.manifest)
+    texts = texts | _text(SUBMITTED_MANIFEST, workspace.manifest)
     if job.configuration.submission_mode is SubmissionMode.UPDATE:
         texts |= _text(DELETIONS, workspace.producer / DELETIONS)
     files = tuple(_system_file(workspace, name, text) for name, text in texts.items())

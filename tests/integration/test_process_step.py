@@ -7,12 +7,13 @@ from ocfl import StorageRoot
 from pipeline import noid
 from pipeline.landing import Workspace
 from pipeline.outcome import AttemptOver, StepFailed
-from pipeline.records import Identifiers, Job, SubmissionMode
+from pipeline.records import Identifiers, Job, PayloadType, SubmissionMode
 from pipeline.services.storage import StoredVersion
 from pipeline.states import FailureKind
 from pipeline.steps import process
 from tests.depot import memory
 from tests.repository import OWNER, Repository, empty_inventory
+from tests.schemas import assert_valid
 
 UPDATE = SubmissionMode.UPDATE
 
@@ -58,6 +59,7 @@ def test_new_content_becomes_the_first_version_of_a_new_object(repository: Repos
         "system/mrt-membership.txt",
         "system/mrt-mom.txt",
         "system/mrt-owner.txt",
+        "system/mrt-premis.xml",
     }
     assert f"who: Tracy\nwhat: (:unas)\nwhen: (:unas)\nwhere: {stored.ark}\n" in repository.text(
         stored, "system/mrt-erc.txt"
@@ -85,7 +87,7 @@ def test_the_manifest_that_was_submitted_is_kept(repository: Repository) -> None
 def test_the_outcome_says_what_was_stored_where(repository: Repository) -> None:
     done = process.work(repository.job(1, primary_id="ark:/99999/given"), repository.services())
 
-    assert done.message == "stored as version 1 of ark:/99999/given, 8 files new"
+    assert done.message == "stored as version 1 of ark:/99999/given, 9 files new"
 
 
 def test_content_without_a_file_is_refused_before_anything_is_minted(repository: Repository) -> None:
@@ -200,3 +202,47 @@ def test_the_object_is_held_alone_while_it_is_stored_and_no_longer(repository: R
         ("storage", stored.ark),
     ]
     assert not repository.ledger.busy
+
+
+def test_the_stored_object_has_its_history_in_premis(repository: Repository) -> None:
+    stored = repository.work(repository.job(1, {"a.txt": "a"}, local_id=("loc-1",)))
+
+    document = repository.text(stored, "system/mrt-premis.xml")
+
+    assert f"{stored.ark}/producer/a.txt" in document
+    assert "local id loc-1" in document
+    assert_valid(document.encode())
+
+
+def test_a_containers_own_manifest_is_corroborated_before_anything_is_minted(repository: Repository) -> None:
+    files = {"a.txt": "a", "mrt-manifest.txt": "not a manifest"}
+    job = repository.job(1, files, payload_type=PayloadType.CONTAINER)
+
+    refused(repository, job, FailureKind.CONTENT, "producer/mrt-manifest.txt")
+    assert not repository.ledger.writes
+
+
+def test_a_manifest_among_files_that_were_listed_one_by_one_is_just_a_file(repository: Repository) -> None:
+    stored = repository.work(repository.job(1, {"mrt-manifest.txt": "x"}))
+
+    assert "producer/mrt-manifest.txt" in paths(stored)
+
+
+def test_a_bag_that_is_not_valid_is_refused(repository: Repository) -> None:
+    files = {"bag/bagit.txt": "BagIt-Version: 1.0\n", "bag/data/a.txt": "a"}
+    job = repository.job(1, files, payload_type=PayloadType.CONTAINER)
+
+    refused(repository, job, FailureKind.CONTENT, "'bag/bagit.txt' has no line 'Tag-File")
+
+
+def test_an_embargo_is_kept_and_told_in_the_objects_history(repository: Repository) -> None:
+    stored = repository.work(repository.job(1, {"a": "a", "mrt-embargo.txt": "embargoEndDate: 2030-01-31\n"}))
+
+    assert "producer/mrt-embargo.txt" in paths(stored)
+    assert "embargo until 2030-01-31" in repository.text(stored, "system/mrt-premis.xml")
+
+
+def test_an_embargo_that_cannot_be_read_is_refused(repository: Repository) -> None:
+    job = repository.job(1, {"a": "a", "mrt-embargo.txt": "embargoEndDate: soon\n"})
+
+    refused(repository, job, FailureKind.CONTENT, "'soon' is not a date")

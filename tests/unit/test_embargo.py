@@ -1,0 +1,36 @@
+import pytest
+
+from pipeline.embargo import check
+from tests.containers import refusal
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("embargoEndDate: 2030-01-31\n", "embargo until 2030-01-31"),
+        ("embargoEndDate: 2030-01-31T12:00:00Z", "embargo until 2030-01-31T12:00:00Z"),
+        ("embargoEndDate: none", "no embargo"),
+        ("# ours\nembargoenddate:\tNone\n", "no embargo"),
+    ],
+)
+def test_an_embargo_that_can_be_read_is_told(text: str, says: str) -> None:
+    assert check(text.encode()) == f"producer/mrt-embargo.txt: {says}"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "must have one line 'embargoEndDate: 2030-01-31'"),
+        (b"embargoEndDate: none\nembargoEndDate: 2030-01-31\n", "must have one line"),
+        (b"embargoEndDate: soon", "'soon' is not a date of ISO 8601 such as 2030-01-31"),
+        (b"embargoEndDate: 2030-02-30", "'2030-02-30' is not a date"),
+        (b"embargoEndDate: ", "'' is not a date"),
+        (b"until 2030", "line 1 has no colon"),
+        (b"\xff", "is not UTF-8"),
+    ],
+)
+def test_an_embargo_that_cannot_be_read_is_refused(text: bytes, says: str) -> None:
+    told = refusal(lambda: check(text))
+
+    assert says in told
+    assert "producer/mrt-embargo.txt" in told
