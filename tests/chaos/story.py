@@ -9,6 +9,7 @@ from tests.chaos.problem import Problem, Sort
 from tests.chaos.remains import Remains
 from tests.chaos.result import Result
 from tests.chaos.run import Course
+from tests.chaos.schedule import Kind
 
 SHOWN = 12
 """Problems listed; the first ones usually explain the others."""
@@ -31,11 +32,20 @@ def table(course: Course, result: Result) -> str:
         f"repeated: {result.repeated.mails} mails, {result.repeated.callbacks} callbacks",
     ]
     if result.problems:
-        lines.append(
-            f"FAILED: ./dev chaos --seed {course.order.seed} --jobs {course.order.jobs} "
-            f"--faults {course.order.faults} --minutes {course.order.seconds / 60:g}"
-        )
+        lines.append(f"FAILED: {_again(course)}")
     return "\n".join(lines) + "\n"
+
+
+def _again(course: Course) -> str:
+    """The command that does the same."""
+    order = course.order
+    chosen = (
+        "" if len(order.kinds) == len(Kind) else " --only " + " ".join(sorted(k.label for k in order.kinds))
+    )
+    return (
+        f"python -m tests.chaos --seed {order.seed} --jobs {order.jobs} --faults {order.faults} "
+        f"--minutes {order.seconds / 60:g}{chosen}"
+    )
 
 
 def shortest(stage: Arena, course: Course, problems: tuple[Problem, ...], remains: Remains) -> str:
