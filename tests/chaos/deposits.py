@@ -158,8 +158,8 @@ class Depositor:
             return {}
         if chance < 0.18:
             return {"cut_after": 150, "cuts": 1}
-        if chance < 0.40:
-            return {"pause": 0.15, "piece": 8192}
+        if chance < 0.60:
+            return {"pause": 0.2, "piece": 8192}
         return {}
 
 

@@ -1,4 +1,4 @@
-"""The tables of docs/reliability.md, from the JSON of many runs: `python -m tests.chaos.tally RESULT.json...`."""
+"""The tables of docs/reliability.md, from many results: `python -m tests.chaos.tally RESULT.json...`."""
 
 import json
 import sys
