@@ -16,6 +16,7 @@ from pipeline.errors import UsageRefused
 from pipeline.states import Event
 
 if TYPE_CHECKING:
+    from entrypoints.operations.bulk import Outcome
     from entrypoints.operations.listing import JobFilter
 
 Collection = Annotated[
@@ -61,13 +62,16 @@ def _act(
     is_named = acting.named(ids, wanted)
     with acting.operator(context, by, reason) as operator:
         names = ids if is_named and ids else chosen(operator.session, wanted, event)
-        if question and not dry_run and names:
-            acting.confirm(question.format(_enumerated(names)), yes)
         single = is_named and len(names) == 1
-        if single:
-            outcome = act_on_one(operator, event, names[0], dry_run=dry_run)
-        else:
-            outcome = act_on_many(operator, event, names, dry_run=dry_run)
+
+        def act(rehearsal: bool) -> Outcome:
+            if single:
+                return act_on_one(operator, event, names[0], dry_run=rehearsal)
+            return act_on_many(operator, event, names, dry_run=rehearsal)
+
+        if question and not dry_run and not yes and (planned := act(True).done):
+            acting.confirm(question.format(_enumerated([acted.id for acted in planned])), yes)
+        outcome = act(dry_run)
     acting.show(outcome, as_json=json, single=single)
 
 

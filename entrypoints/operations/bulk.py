@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from entrypoints.operations import batch_verbs, job_verbs
 from entrypoints.operations.listing import JobFilter, find
 from entrypoints.operations.operator import Acted, Operator, feed
-from entrypoints.operations.wording import counted
 from pipeline.errors import ArklineError, ServiceUnreachable, UsageRefused
 from pipeline.records import Record
 from pipeline.states import BATCH, JOB, Bucket, Event, IllegalTransition, JobState, Raiser
@@ -32,7 +31,7 @@ class Outcome(Record):
     @property
     def summary(self) -> str:
         would = "would be done" if self.dry_run else "done"
-        parts = [f"{self.verb}: {counted(len(self.done), 'time')} {would}"]
+        parts = [f"{self.verb}: {len(self.done)} {would}"]
         if self.refused:
             parts.append(f"{len(self.refused)} refused")
         if self.stopped:

@@ -34,7 +34,7 @@ def hold_collection(operator: Operator, profiles: Profiles, name: str) -> Stoppe
     before = holds.collection_hold(operator.session, name)
     if before is None:
         holds.hold_collection(operator.session, name, Hold(by=operator.by, reason=operator.reason))
-    return _stopped(name, before, holds.collection_hold(operator.session, name))
+    return _stopped(f"collection {name}", before, holds.collection_hold(operator.session, name))
 
 
 def release_collection(operator: Operator, name: str, *, everything: bool = False) -> Stopped:
@@ -45,7 +45,7 @@ def release_collection(operator: Operator, name: str, *, everything: bool = Fals
         names = [*held_batches(operator.session, name), *held_jobs(operator.session, name)]
         released = act_on_many(operator, Event.RELEASE, names)
     return Stopped(
-        name=name,
+        name=f"collection {name}",
         stopped=False,
         note="" if was_held else f"collection {name} was not on hold",
         released=released,

@@ -159,7 +159,7 @@ def test_one_refusal_among_many_stops_none_of_the_others(session: Session, opera
 
     assert [acted.id for acted in outcome.done] == [jids[0], jids[2]]
     assert [refusal.id for refusal in outcome.refused] == [jids[1], "jid0000009999"]
-    assert outcome.summary == "resume: 2 times done, 2 refused"
+    assert outcome.summary == "resume: 2 done, 2 refused"
 
 
 def test_a_filter_chooses_the_jobs_to_which_the_event_may_happen(session: Session) -> None:
