@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pipeline import noid
 from pipeline.outcome import content
 from pipeline.profile import Profile
-from pipeline.records import Identifiers, Job
+from pipeline.records import Identifiers, Job, SubmissionMode
 from pipeline.services import Services
 
 
@@ -83,6 +83,11 @@ def _assign(
     if arks:
         identifiers = Identifiers(primary_id=arks[0], local_id=local_id, assigned=True)
         return Identity(arks[0], _write(job, services, known, identifiers), new=False)
+    if job.configuration.submission_mode is SubmissionMode.RESET:
+        raise content(
+            "the object is to be reset, but nothing names it: give its ARK or one of its local ids, or "
+            "submit it with mode add"
+        )
     # Before the ARK is there, so that a crash after it cannot make it look as if it had been given.
     wanted = Identifiers(primary_id=known.primary_id, local_id=local_id, assigned=True)
     _write(job, services, known, wanted)

@@ -222,17 +222,25 @@ def check_names(paths: Iterable[str]) -> None:
 def _state(head: Inventory | None, change: Change) -> dict[str, str]:
     """Logical path -> digest in the new version."""
     digests: dict[str, str] = {}
+    if change.mode is SubmissionMode.RESET and head is None:
+        raise content(f"{change.ark} is to be reset, but there is no such object: submit it with mode add")
     if change.mode is SubmissionMode.UPDATE:
-        digests = head.versions[head.head].digests() if head else {}
+        digests = _carried(head) if head else {}
         for path in change.delete:
             if digests.pop(path, None) is None:
                 where = f"version {head.number} of {change.ark}" if head else f"{change.ark}, which is new"
                 raise content(f"{names.shown(path)} is to be deleted, but it is not in {where}")
     digests |= change.files
-    if not digests:
+    if not digests or (change.delete and not any(path.startswith(names.PRODUCER) for path in digests)):
         raise content(f"{change.ark} would have no file: an object needs at least one")
     check_names(digests)
     return digests
+
+
+def _carried(head: Inventory) -> dict[str, str]:
+    """The depositor's files; our own describe the version that they are in, and no later one."""
+    held = head.versions[head.head].digests()
+    return {path: digest for path, digest in held.items() if path.startswith(names.PRODUCER)}
 
 
 def _user(name: str) -> User:

@@ -65,7 +65,8 @@ class Storage(Protocol):
         """Keep `request.files` as a new version; one that already carries this job's id is returned as is.
 
         `fence` is called right before the version becomes visible and raises if the attempt is over.
-        add = exactly these files; update = these and the previous version's, less `delete`.
+        add = exactly these files; update = these and the depositor's of the previous version, less `delete`;
+        reset = exactly these files, of an object that is there: a new beginning, with its history kept.
         """
 
     def version_of(self, ark: str, jid: str) -> StoredVersion | None:

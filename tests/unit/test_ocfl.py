@@ -119,6 +119,21 @@ def test_a_reset_leaves_exactly_the_files_handed_over_and_keeps_history(depot: D
     assert_sound(depot)
 
 
+def test_what_is_not_there_cannot_be_reset(depot: Depot) -> None:
+    with pytest.raises(StepFailed, match="there is no such object: submit it with mode add") as failed:
+        depot.store("jid1", {"producer/a.txt": "a"}, RESET)
+
+    assert failed.value.kind is FailureKind.CONTENT
+    assert depot.jobs() == []
+
+
+def test_an_update_carries_no_description_of_an_earlier_version(depot: Depot) -> None:
+    depot.store("jid1", {"producer/a.txt": "a", "system/old.txt": "1", "system/both.txt": "1"})
+    depot.store("jid2", {"system/both.txt": "2"}, UPDATE)
+
+    assert depot.names(2) == {"producer/a.txt", "system/both.txt"}
+
+
 def test_an_update_keeps_what_it_does_not_name(depot: Depot) -> None:
     depot.store("jid1", {"producer/a.txt": "a", "producer/b.txt": "b", "producer/c.txt": "c"})
     depot.store("jid2", {"producer/b.txt": "new", "producer/d.txt": "d"}, UPDATE, ("producer/c.txt",))
