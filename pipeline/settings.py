@@ -98,9 +98,14 @@ class Settings(BaseSettings):
     smtp_port: Annotated[int, Field(ge=1, le=65535)] = Field(25, description="Its port.")
     smtp_user: str = Field("", description="Login, if it wants one.")
     smtp_password: SecretStr = Field(SecretStr(""), description="Password of smtp_user.")
+    smtp_tls: bool = Field(False, description="Encrypt from the first byte on, usually on port 465.")
     smtp_starttls: bool = Field(False, description="Encrypt by STARTTLS before anything is said.")
     mail_from: str = Field("arkline@localhost", description="Sender of mail.")
     callback_timeout: Seconds = Field(60, description="Seconds to wait for a callback's answer.")
+    callback_secret: SecretStr = Field(
+        SecretStr(""),
+        description="Signs callbacks, 16 bytes at least, unless NAME.secret beside a profile has its own.",
+    )
 
     log_level: str = Field("INFO", description="DEBUG, INFO, WARNING or ERROR.")
 

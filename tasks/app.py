@@ -12,7 +12,7 @@ from pipeline.settings import Settings
 from tasks import logs
 from tasks.process import PROCESS
 
-app = Celery("arkline", include=["tasks.job", "tasks.batch", "tasks.beat"])
+app = Celery("arkline", include=["tasks.job", "tasks.batch", "tasks.beat", "tasks.callback"])
 app.config_from_object("celeryconfig")
 
 

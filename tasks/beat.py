@@ -7,7 +7,7 @@ from pipeline.states import JOB, Event, FailureKind, JobState
 from tasks import ending, job, retention
 from tasks.app import app
 from tasks.broker import live_tickets
-from tasks.dispatch import dispatch_batch, dispatch_job, dispatch_moved
+from tasks.dispatch import dispatch_batch, dispatch_failed, dispatch_job, dispatch_moved
 from tasks.logs import log
 from tasks.process import PROCESS
 from zkstate import batches, jobs, queue, recovery, space
@@ -96,6 +96,7 @@ def _give_up(session: Session, jid: str) -> None:
         return
     log().error("gave up", jid=jid, message=message)
     dispatch_moved(batches.finish_if_ended(session, failed.bid))
+    dispatch_failed(failed)
 
 
 def _clean_up_jobs(session: Session, _: ServerClock) -> None:

@@ -7,7 +7,7 @@ from celery.canvas import Signature
 from kombu import Connection
 from kombu.exceptions import OperationalError
 
-from pipeline.records import Batch, Ticket
+from pipeline.records import Batch, Job, Ticket
 from pipeline.states import JOB, BatchState, JobState
 from tasks.app import app
 from tasks.logs import log
@@ -51,6 +51,15 @@ def dispatch_moved(batch: Batch | None) -> None:
     """Send the task of the state that a batch has just come to, if there is one."""
     if batch is not None and batch.status.status in BATCH_TASKS:
         dispatch_batch(Ticket(id=batch.bid, state=batch.status.status, epoch=batch.status.epoch))
+
+
+def dispatch_failed(job: Job, connection: Connection | None = None) -> bool:
+    """Have the depositor's system told of a failed job, if it has one; a lost message is never sent again.
+
+    The arguments are no ticket: nobody is to take the message for one that moves the job.
+    """
+    told = signature("callback.failed", args=(job.jid, job.status.epoch), app=app)
+    return _send(told, Ticket(id=job.jid, state=job.status.status, epoch=job.status.epoch), 0, connection)
 
 
 def _send(task: Signature, ticket: Ticket, priority: int, connection: Connection | None) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pipeline.records import Job
 from pipeline.states import JOB, Event, JobState
-from tasks.dispatch import dispatch_jobs, dispatch_moved
+from tasks.dispatch import dispatch_failed, dispatch_jobs, dispatch_moved
 from tasks.logs import log
 from tasks.process import PROCESS
 from zkstate import batches, jobs, queue
@@ -22,6 +22,8 @@ def after_move(session: Session, job: Job) -> None:
         return
     if state in _ENDED:
         dispatch_moved(batches.finish_if_ended(session, job.bid))
+    if state is JobState.FAILED:
+        dispatch_failed(job)
     feed(session)
     if Event.CLEAN_UP in JOB.events(state):
         clean_up(session, job)

@@ -22,9 +22,17 @@ class Receiver:
     """Status and headers of the next answers; afterwards 200."""
     hold: threading.Event | None = None
     """No answer before it is set."""
+    news: threading.Condition = field(default_factory=threading.Condition)
 
     def url(self, path: str = "/callback", login: str = "") -> str:
         return f"http://{login}127.0.0.1:{self.port}{path}"
+
+    def await_told(self, times: int, timeout: float = 30) -> list[Told]:
+        """What it was told, once it was told something so many times."""
+        with self.news:
+            if not self.news.wait_for(lambda: len(self.told) >= times, timeout):
+                raise TimeoutError(f"told {len(self.told)} times, not {times}")
+            return list(self.told)
 
 
 @contextmanager
@@ -37,7 +45,9 @@ def receiving() -> Iterator[Receiver]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            receiver.told.append(Told(self.path, dict(self.headers.items()), body))
+            with receiver.news:
+                receiver.told.append(Told(self.path, dict(self.headers.items()), body))
+                receiver.news.notify_all()
             if receiver.hold is not None:
                 receiver.hold.wait(10)
             status, headers = receiver.answers.pop(0) if receiver.answers else (200, {})

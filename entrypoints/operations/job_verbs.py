@@ -15,7 +15,7 @@ from entrypoints.operations.operator import (
     refuse_while_on_hold,
     remove_folder,
 )
-from entrypoints.operations.sending import send_job
+from entrypoints.operations.sending import send_failed, send_job
 from pipeline.records import Job
 from pipeline.states import JOB, BatchState, Event, FailureKind, IllegalTransition, JobState
 from zkstate import batches, deletion, jobs
@@ -105,6 +105,7 @@ def _fail(operator: Operator, job: Job) -> Acted:
         lock=Lock.BREAK,
     )
     finish_batch(operator, job.bid)
+    send_failed(operator.settings, moved)
     return _acted(job, moved)
 
 

@@ -70,6 +70,14 @@ def send_job(settings: Settings, job: Job) -> str:
     return "" if sent else NOT_SENT
 
 
+def send_failed(settings: Settings, job: Job) -> None:
+    """Have the depositor's system told that the job failed; if the broker is away, it is not told."""
+    from tasks.dispatch import dispatch_failed
+
+    with broker(settings) as connection:
+        dispatch_failed(job, connection)
+
+
 def send_fed(settings: Settings, tickets: Iterable[Ticket]) -> None:
     """The tickets of pending jobs that were fed; the rest waits for the sweep once one is not sent."""
     from tasks.dispatch import dispatch_job

@@ -1,23 +1,18 @@
 """The depositor's own system, told of each job by HTTP."""
 
-import time
 from typing import Protocol
 
 import requests
 
 from pipeline.job_state import facts_of, render, wanted_form
-from pipeline.outcome import system, transient
+from pipeline.outcome import system
 from pipeline.profile import Profile
 from pipeline.records import Job
 from pipeline.services.address import AddressRefused, session_for, shown
 from pipeline.services.fetch_answer import PASSING, retry_after
+from pipeline.services.persist import FIRST_PAUSE, Passing, persist
+from pipeline.services.signature import SIGNATURE, secret_of, signature
 from pipeline.settings import Settings
-
-TRIES = 3
-FIRST_PAUSE = 1.0
-"""Seconds before the second try; doubles."""
-LONGEST_PAUSE = 10.0
-"""Seconds to wait here at most; a receiver that asks for more is told again by the job's next try."""
 
 DELIVERY = "Arkline-Delivery"
 """Header with JID-RETRIES: the same for each repetition, so that a receiver can tell one from news."""
@@ -26,14 +21,6 @@ DELIVERY = "Arkline-Delivery"
 class Callback(Protocol):
     def tell(self, job: Job, profile: Profile, version: int | None) -> None:
         """POST the job's state to the profile's callback URL; nothing if the profile has none."""
-
-
-class _Passing(Exception):
-    """The receiver did not take it, but may the next time."""
-
-    def __init__(self, reason: str, wait: float | None = None) -> None:
-        super().__init__(reason)
-        self.wait = wait
 
 
 class HttpCallback:
@@ -47,18 +34,9 @@ class HttpCallback:
         url = str(profile.callback_url)
         told = render(facts_of(job, version), wanted_form(job, profile))
         headers = {"Content-Type": told.media_type, DELIVERY: f"{job.jid}-{job.status.retry_count}"}
-        pause = self._pause
-        for tries_left in reversed(range(TRIES)):
-            try:
-                self._post(url, told.body, headers)
-            except _Passing as fault:
-                wait = pause if fault.wait is None else fault.wait
-                if not tries_left or wait > LONGEST_PAUSE:
-                    raise transient(f"the callback {shown(url)} {fault}", fault.wait) from fault
-            else:
-                return
-            time.sleep(wait)
-            pause *= 2
+        if (secret := secret_of(self._settings, profile.name)) is not None:
+            headers[SIGNATURE] = signature(told.body, secret)
+        persist(lambda: self._post(url, told.body, headers), f"the callback {shown(url)}", self._pause)
 
     def _post(self, url: str, body: bytes, headers: dict[str, str]) -> None:
         timeouts = (self._settings.connect_timeout, self._settings.callback_timeout)
@@ -77,9 +55,9 @@ class HttpCallback:
         except requests.exceptions.SSLError as error:
             raise system(f"the callback {shown(url)} has no certificate that is trusted") from error
         except requests.Timeout as error:
-            raise _Passing("did not answer in time") from error
+            raise Passing("did not answer in time") from error
         except requests.ConnectionError as error:
-            raise _Passing("cannot be connected to") from error
+            raise Passing("cannot be connected to") from error
         except requests.RequestException as error:
             raise system(f"the callback {shown(url)} cannot be told: {type(error).__name__}") from error
 
@@ -89,7 +67,7 @@ def _judge(url: str, response: requests.Response) -> None:
     if status < 300:
         return
     if status >= 500 or status in PASSING:
-        raise _Passing(f"answered {status}", retry_after(response.headers.get("Retry-After")))
+        raise Passing(f"answered {status}", retry_after(response.headers.get("Retry-After")))
     if status < 400:
         remedy = "write the URL that it redirects to in the profile"
     else:

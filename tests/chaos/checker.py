@@ -235,11 +235,15 @@ def _told(remains: Remains) -> Iterator[Problem]:
     for name, several in contents.items():
         if len(several) > 1:
             yield Problem(Sort.DUPLICATED, name.partition(".")[0], f"{name} was sent with different contents")
+    yield from _called(remains)
+
+
+def _called(remains: Remains) -> Iterator[Problem]:
     called: dict[str, set[str]] = defaultdict(set)
     for call in remains.calls:
-        called[call.jid].add(call.name)
-        job = remains.jobs.get(call.jid)
-        if job is None or job.status.status is not JobState.COMPLETED or call.status != "COMPLETED":
+        if call.status == "COMPLETED":
+            called[call.jid].add(call.name)
+        if call.status not in _may_be_told(remains.jobs.get(call.jid)):
             yield Problem(Sort.ILLEGAL, call.jid, f"a callback said {call.status} of it")
     for jid, names in called.items():
         resumed = remains.jobs[jid].status.retry_count if jid in remains.jobs else 0
@@ -248,6 +252,14 @@ def _told(remains: Remains) -> Iterator[Problem]:
     for jid, job in remains.jobs.items():
         if job.status.status is JobState.COMPLETED and jid not in called:
             yield Problem(Sort.LOST, jid, "no callback told of it")
+
+
+def _may_be_told(job: Job | None) -> Iterator[str]:
+    """A failure may have been told before the job was resumed."""
+    if job is not None and job.status.status is JobState.COMPLETED:
+        yield "COMPLETED"
+    if job is not None and any(entry.state is JobState.FAILED for entry in job.history):
+        yield "FAILED"
 
 
 def _leaks(remains: Remains) -> Iterator[Problem]:

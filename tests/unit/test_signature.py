@@ -1,0 +1,136 @@
+import hashlib
+import hmac
+import json
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree.ElementTree import fromstring
+
+import pytest
+
+from pipeline.job_state import NAMESPACE, facts_of, render
+from pipeline.outcome import StepFailed
+from pipeline.profile import Profile, Profiles
+from pipeline.records import ResponseType
+from pipeline.services.callback import HttpCallback
+from pipeline.settings import Settings
+from pipeline.states import FailureKind, JobState
+from tests.receiver import Receiver, receiving
+from tests.records import a_job
+
+SECRET = "a secret of many letters"
+OTHER = "another, of the setting's"
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(allow_networks="127.0.0.0/8", profiles=tmp_path, callback_secret="")
+
+
+def tell(settings: Settings, receiver: Receiver, **facts: object) -> None:
+    profile = Profile(
+        name="demo",
+        owner="ark:/99999/j2000000",
+        collections=("ark:/99999/m5000000",),
+        callback_url=receiver.url(),
+    )
+    HttpCallback(settings, pause=0.01).tell(a_job(1, JobState.NOTIFY, **facts), profile, 1)
+
+
+def signed(body: bytes, secret: str) -> str:
+    """As a receiver computes it."""
+    return "sha256=" + hmac.digest(secret.encode(), body, hashlib.sha256).hex()
+
+
+def test_without_a_secret_nothing_is_signed(settings: Settings, receiver: Receiver) -> None:
+    tell(settings, receiver)
+
+    assert "Arkline-Signature" not in receiver.told[0].headers
+
+
+@pytest.mark.parametrize("form", ResponseType)
+def test_the_body_is_signed_with_the_collections_secret(
+    settings: Settings, receiver: Receiver, form: ResponseType
+) -> None:
+    (settings.profiles / "demo.secret").write_text(f"{SECRET}\n")
+
+    tell(settings.model_copy(update={"callback_secret": OTHER}), receiver, response_type=form)
+
+    (told,) = receiver.told
+    assert told.headers["Arkline-Signature"] == signed(told.raw, SECRET)
+
+
+def test_a_collection_without_a_secret_has_that_of_the_setting(receiver: Receiver, tmp_path: Path) -> None:
+    tell(
+        Settings(allow_networks="127.0.0.0/8", profiles=tmp_path, callback_secret=OTHER),
+        receiver,
+    )
+
+    (told,) = receiver.told
+    assert told.headers["Arkline-Signature"] == signed(told.raw, OTHER)
+
+
+def test_a_repetition_has_the_same_signature(settings: Settings, receiver: Receiver) -> None:
+    (settings.profiles / "demo.secret").write_text(SECRET)
+    receiver.answers += [(503, {})]
+
+    tell(settings, receiver)
+
+    assert len({told.headers["Arkline-Signature"] for told in receiver.told}) == 1
+
+
+@pytest.mark.parametrize("secret", ["", "too short"])
+def test_a_secret_that_can_be_guessed_is_refused_without_being_shown(
+    settings: Settings, receiver: Receiver, secret: str
+) -> None:
+    (settings.profiles / "demo.secret").write_text(secret)
+
+    with pytest.raises(StepFailed, match=r"demo\.secret is shorter than 16 bytes") as failure:
+        tell(settings, receiver)
+    assert failure.value.kind is FailureKind.SYSTEM
+    assert "too short" not in failure.value.message
+    assert receiver.told == []
+
+
+def test_the_secret_is_in_no_message_profile_or_log(
+    settings: Settings, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    (settings.profiles / "demo.yaml").write_text(
+        f"owner: ark:/99999/a\ncollections: ark:/99999/b\ncallback_url: {receiver.url()}\n"
+    )
+    (settings.profiles / "demo.secret").write_text(SECRET)
+    receiver.answers += [(503, {})] * 3
+
+    with pytest.raises(StepFailed) as failure:
+        tell(settings, receiver)
+    shown = f"{failure.value} {caplog.text} {Profiles(settings.profiles).get('demo').public()} {settings!r}"
+    assert SECRET not in shown
+    assert Profiles(settings.profiles).names() == ("demo",)
+
+
+def test_xml_and_turtle_say_what_json_says() -> None:
+    texts = {"erc_who": 'A "B" \\ C', "erc_what": "Größe & <Gewicht> 🗻", "note": "line\r\nline\ttab"}
+    facts = facts_of(a_job(1, JobState.FAILED, message="a\u0301.jpg: 404", **texts), 3)
+
+    said = json.loads(render(facts, ResponseType.JSON).body)["job:jobState"]
+    del said["xmlns:job"]
+    xml = fromstring(render(facts, ResponseType.XML).body)
+    turtle = re.findall(
+        r'^    (job:\w+) ("(?:[^"\\]|\\.)*"|\d+) [;.]$',
+        render(facts, ResponseType.TURTLE).body.decode(),
+        re.MULTILINE,
+    )
+
+    assert {"jobStatusMessage", "note", "versionID"} <= facts.keys()
+    assert {f"job:{each.tag.removeprefix(f'{{{NAMESPACE}}}')}": each.text for each in xml} == {
+        name: str(value) for name, value in said.items()
+    }
+    assert {name: json.loads(value) for name, value in turtle} == said
