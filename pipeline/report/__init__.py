@@ -8,6 +8,7 @@ from pipeline.report.compose import (
     compose_update,
     told_by,
 )
+from pipeline.report.html import as_html
 from pipeline.report.letters import Recipients, confirmation_mail, recipients, report_letter, report_mail
 from pipeline.report.text import as_json, as_text
 
@@ -16,6 +17,7 @@ __all__ = [
     "Counts",
     "Recipients",
     "ReportedJob",
+    "as_html",
     "as_json",
     "as_text",
     "compose_report",

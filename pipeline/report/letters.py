@@ -15,6 +15,7 @@ from pipeline.outcome import system
 from pipeline.profile import Profile
 from pipeline.records import Batch, Job, StatusReport, Submission
 from pipeline.report.compose import BatchReport, ReportedJob, compose_report, compose_update
+from pipeline.report.html import as_html, as_paragraphs, text_page
 from pipeline.report.text import as_text
 from pipeline.states import BatchState
 
@@ -63,16 +64,16 @@ def report_mail(report: BatchReport, profile: Profile, submission: Submission, s
         "failed.json": ("failedJobs", report.failed),
     }
     attached = {name: listed for name, listed in attachments.items() if listed[1]}
-    body = as_text(report) + _attached_line(attached) + _refused_line(to)
-    message = _letter(sender, to, subject, report.reported_at, body)
+    more = _attached_line(attached) + _refused_line(to)
+    body = as_text(report) + more
+    page = as_html(report).replace("</body>", f"{as_paragraphs(more)}</body>")
+    message = _letter(sender, to, subject, report.reported_at, body, page)
     message["Message-ID"] = _identifier(report.bid, report.number)
     if report.number > 1:
         message["In-Reply-To"] = _identifier(report.bid, 1)
     for name, (key, jobs) in attached.items():
         _attach(message, name, {key: [_entry(job) for job in jobs]})
-    if attached:
-        message.set_boundary(hashlib.sha256(body.encode()).hexdigest())
-    return message
+    return _repeatable(message, body)
 
 
 def report_letter(
@@ -114,12 +115,24 @@ def confirmation_mail(
     if submission.note:
         body += f"Note:       {_one_line(submission.note)}\n"
     subject = f"Ingest: OK -- Submission Queued: {bid}"
-    message = _letter(sender, to, subject, submission.submitted_at, body + _refused_line(to))
+    body += _refused_line(to)
+    message = _letter(sender, to, subject, submission.submitted_at, body, text_page(subject, body))
     message["Message-ID"] = f"<{bid}.confirmation@arkline>"
+    return _repeatable(message, body)
+
+
+def _repeatable(message: EmailMessage, body: str) -> EmailMessage:
+    """With boundaries made of the text: the same letter is the same bytes whenever it is made."""
+    digest = hashlib.sha256(body.encode()).hexdigest()
+    for number, part in enumerate(message.walk()):
+        if part.is_multipart():
+            part.set_boundary(f"{digest}-{number}")
     return message
 
 
-def _letter(sender: str, to: Recipients, subject: str, date: datetime, body: str) -> EmailMessage:
+def _letter(
+    sender: str, to: Recipients, subject: str, date: datetime, body: str, page: str
+) -> EmailMessage:
     message = EmailMessage()
     try:
         message["From"] = sender
@@ -132,6 +145,7 @@ def _letter(sender: str, to: Recipients, subject: str, date: datetime, body: str
     # RFC 3834: keeps out-of-office programs from answering
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(body)
+    message.add_alternative(page, subtype="html")
     return message
 
 

@@ -45,15 +45,19 @@ def headline(report: BatchReport) -> str:
     return f"{report.bid}: {', '.join(parts)}.{changed}"
 
 
-def _facts(report: BatchReport) -> Iterator[str]:
-    facts = (
+def facts(report: BatchReport) -> tuple[tuple[str, str], ...]:
+    """What is known of the submission, by name; '' where nothing is."""
+    return (
         ("Collection", report.profile_name),
         ("Submitted", f"{_time(report.submitted_at)}{' by ' if report.submitter else ''}{report.submitter}"),
         ("Payload", f"{report.payload_name} ({report.payload_type})".strip()),
         ("Note", report.note),
         ("Reported", _time(report.reported_at)),
     )
-    for name, value in facts:
+
+
+def _facts(report: BatchReport) -> Iterator[str]:
+    for name, value in facts(report):
         if value:
             yield from _labelled(name, value, indent="", width=12)
 

@@ -74,6 +74,8 @@ class SmtpMailer:
     port: int
     user: str = ""
     password: SecretStr = field(default_factory=lambda: SecretStr(""))
+    tls: bool = False
+    """Encrypted from the first byte on; `starttls` has no meaning then."""
     starttls: bool = False
     trust: ssl.SSLContext | None = None
     """Default: the machine's certificate authorities."""
@@ -95,12 +97,20 @@ class SmtpMailer:
             _log.warning("%s refused some recipients: %s", self._server, _recipients(refused))
 
     def _deliver(self, message: EmailMessage) -> dict[str, tuple[int, bytes]]:
-        with smtplib.SMTP(self.host, self.port, timeout=self.timeout) as connection:
-            if self.starttls:
-                connection.starttls(context=self.trust or ssl.create_default_context())
+        with self._connected() as connection:
+            if self.starttls and not self.tls:
+                connection.starttls(context=self._trusted())
             if self.user:
                 connection.login(self.user, self.password.get_secret_value())
             return connection.send_message(message)
+
+    def _connected(self) -> smtplib.SMTP:
+        if self.tls:
+            return smtplib.SMTP_SSL(self.host, self.port, timeout=self.timeout, context=self._trusted())
+        return smtplib.SMTP(self.host, self.port, timeout=self.timeout)
+
+    def _trusted(self) -> ssl.SSLContext:
+        return self.trust or ssl.create_default_context()
 
     def _failure(self, error: Exception) -> StepFailed:
         make: Callable[[str], StepFailed] = system
@@ -153,5 +163,6 @@ def mailer_of(settings: Settings) -> Mailer:
         port=settings.smtp_port,
         user=settings.smtp_user,
         password=settings.smtp_password,
+        tls=settings.smtp_tls,
         starttls=settings.smtp_starttls,
     )

@@ -71,7 +71,7 @@ def test_every_kind_of_bad_manifest_and_file_fails_alone(
         assert "line " in said[f"{name}.checkm"]
     assert "10.0.0.1" in said["private.checkm"]
     assert "same.txt" in said["twice.checkm"]
-    told = letters(settings)[-1].get_body().get_content()  # type: ignore[union-attr]
+    told = letters(settings)[-1].get_body(("plain",)).get_content()  # type: ignore[union-attr]
     assert "Traceback" not in told
     assert "Error(" not in told
 

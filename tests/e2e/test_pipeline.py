@@ -84,7 +84,7 @@ def test_a_bad_object_fails_alone_and_the_report_says_why(
     failed = [jobs.load(session, jid) for jid in batch.report.failed_jobs]
     assert len(batch.report.successful_jobs) == 1
     assert {job.status.kind for job in failed} == {FailureKind.CONTENT}
-    told = letters(settings)[-1].get_body().get_content()  # type: ignore[union-attr]
+    told = letters(settings)[-1].get_body(("plain",)).get_content()  # type: ignore[union-attr]
     for name in ("b.txt", "c.txt", "corrupt.checkm"):
         assert name in told
     assert "Traceback" not in told

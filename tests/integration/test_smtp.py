@@ -221,3 +221,41 @@ def test_a_server_without_encryption_gets_nothing_when_encryption_is_asked_for(s
         SmtpMailer("127.0.0.1", port, starttls=True).send(a_message("a@example.org"))
     assert failure.value.kind is FailureKind.SYSTEM
     assert postbox.taken == []
+
+
+def test_mail_and_login_are_encrypted_from_the_first_byte_when_that_is_asked_for(
+    serve: Serve, certificate: Path
+) -> None:
+    postbox, port = serve(
+        ssl_context=_server_side(certificate),
+        authenticator=_knows,
+        auth_required=True,
+        auth_require_tls=False,
+    )
+    trust = ssl.create_default_context(cafile=certificate.with_suffix(".crt"))
+    mailer = SmtpMailer(
+        "127.0.0.1", port, user="ann", password=SecretStr("right"), tls=True, starttls=True, trust=trust
+    )
+
+    mailer.send(a_message("a@example.org"))
+
+    (envelope,) = postbox.taken
+    assert envelope.rcpt_tos == ["a@example.org"]
+
+
+def test_a_certificate_that_nobody_vouches_for_gets_no_login(serve: Serve, certificate: Path) -> None:
+    postbox, port = serve(ssl_context=_server_side(certificate))
+
+    with pytest.raises(StepFailed, match="certificate that is not trusted") as failure:
+        SmtpMailer("127.0.0.1", port, user="ann", tls=True).send(a_message("a@example.org"))
+    assert failure.value.kind is FailureKind.SYSTEM
+    assert postbox.taken == []
+
+
+def test_a_server_that_speaks_plainly_gets_nothing_when_encryption_is_asked_for(serve: Serve) -> None:
+    postbox, port = serve()
+
+    with pytest.raises(StepFailed, match="does not answer") as failure:
+        SmtpMailer("127.0.0.1", port, tls=True, timeout=5).send(a_message("a@example.org"))
+    assert failure.value.kind is FailureKind.TRANSIENT
+    assert postbox.taken == []

@@ -87,3 +87,9 @@ def test_with_a_mail_server_mail_is_sent_and_no_password_is_shown() -> None:
     assert isinstance(mailer, SmtpMailer)
     assert mailer.password.get_secret_value() == "secret"
     assert "secret" not in repr(mailer)
+
+
+def test_the_mail_server_is_reached_as_the_settings_say(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, smtp_host="mail.example.org", smtp_port=465, smtp_tls=True)
+
+    assert mailer_of(settings) == SmtpMailer("mail.example.org", 465, tls=True)

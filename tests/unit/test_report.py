@@ -48,8 +48,8 @@ def attachments(letter: EmailMessage) -> dict[str, bytes]:
     return {str(part.get_filename()): part.get_payload(decode=True) for part in letter.iter_attachments()}
 
 
-def body(letter: EmailMessage) -> str:
-    part = letter.get_body()
+def body(letter: EmailMessage, form: str = "plain") -> str:
+    part = letter.get_body((form,))
     assert part is not None
     return str(part.get_content())
 
