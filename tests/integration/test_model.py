@@ -126,8 +126,12 @@ class Pipeline(RuleBasedStateMachine):
             with pytest.raises(Busy):
                 jobs.acquire(self.workers[worker], ticket, "worker")
         elif model.state in JOB.working():
-            self.held[model.jid] = jobs.acquire(self.workers[worker], ticket, f"worker {worker}")
-            model.owner = worker
+            self._acquire(model, worker)
+
+    def _acquire(self, model: Model, worker: int) -> None:
+        ticket = Ticket(id=model.jid, state=model.state, epoch=model.epoch)
+        self.held[model.jid] = jobs.acquire(self.workers[worker], ticket, f"worker {worker}")
+        model.owner = worker
 
     @rule(number=pick, worker=st.integers(0, WORKERS - 1))
     @precondition(lambda self: self._void())
@@ -143,19 +147,31 @@ class Pipeline(RuleBasedStateMachine):
     @rule(number=pick, size=st.integers(0, 50))
     @precondition(lambda self: self.held)
     def succeed(self, number: int, size: int) -> None:
-        model, worker, job = self._one_held(number)
+        self._succeed(self.models[sorted(self.held)[number % len(self.held)]], size)
+
+    @rule(number=pick, worker=st.integers(0, WORKERS - 1), size=st.integers(1, 50), steps=st.integers(1, 7))
+    def work(self, number: int, worker: int, size: int, steps: int) -> None:
+        """Several states in a row, as an undisturbed chain does, so that deep states are met often."""
+        model = self._any(number)
+        for _ in range(steps):
+            if model.owner is None and model.state in JOB.working():
+                self._acquire(model, worker)
+                self._succeed(model, size)
+
+    def _succeed(self, model: Model, size: int) -> None:
+        assert model.owner is not None
+        session = self.workers[model.owner]
         done = Done()
         if model.state is JobState.PENDING:
             done = Done(event=Event.ACQUIRE)
         elif model.state is JobState.ESTIMATING:
             done, model.needed = Done(space_needed=size), size
         elif model.state is JobState.PROVISIONING:
-            done = Done(reservation=Reservation(model.needed, space.promised(self.workers[worker])))
+            done = Done(reservation=Reservation(model.needed, space.promised(session)))
             model.promised = model.needed
         elif model.state is JobState.DOWNLOADING:
             done, model.needed, model.promised = Done(space_needed=size), size, size
-        jobs.move(self.workers[worker], job, done.event, "worker", done=done)
-        self._release(model)
+        jobs.move(session, self._release(model), done.event, "worker", done=done)
         model.move(done.event)
 
     @rule(number=pick)
@@ -357,7 +373,7 @@ def test_any_order_of_workers_operators_and_timed_work_keeps_the_record_true(set
     run_state_machine_as_test(
         Here,
         settings=hypothesis_settings(
-            max_examples=EXAMPLES or 12,
+            max_examples=EXAMPLES or 10,
             stateful_step_count=40,
             deadline=None,
             derandomize=not EXAMPLES,
