@@ -100,8 +100,9 @@ def cleanup(
 ) -> None:
     """Archive old batches and remove forgotten folders.
 
-    Completed batches older than the retention time move from ZooKeeper to the archive. Working
-    directories of jobs that are gone are removed. Beat does the former by itself from time to time.
+    Completed batches older than the retention time move from ZooKeeper to the archive; the time that
+    a collection's profile gives is kept in any case. Beat does this by itself from time to time.
+    Working directories of jobs that are gone are removed.
     """
     from entrypoints.operations.working_storage import clean_up
 

@@ -171,4 +171,8 @@ def _archived_failures(jobs: tuple[ArchivedJob, ...]) -> list[FailedJob]:
 
 
 def _told(report: dict[str, Any] | None) -> StatusReport | None:
-    return StatusReport.model_validate(report) if report and "last_modified" in report else None
+    if report is None:
+        return None
+    from pipeline.report.compose import BatchReport, told_by
+
+    return told_by(BatchReport.model_validate(report))

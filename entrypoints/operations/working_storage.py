@@ -7,10 +7,13 @@ from pathlib import Path
 
 from entrypoints.operations.listing import rows
 from entrypoints.operations.operator import Operator
+from entrypoints.operations.overview import batch_rows
+from entrypoints.operations.wording import age
 from pipeline.errors import UsageRefused
+from pipeline.profile import ProfileError, Profiles
 from pipeline.records import Record
 from pipeline.settings import Settings
-from pipeline.states import JobState
+from pipeline.states import BatchState, JobState
 from zkstate import jobs, locks, paths, queue, space
 from zkstate.errors import Missing
 from zkstate.session import Session
@@ -82,7 +85,8 @@ def space_view(session: Session, settings: Settings) -> SpaceView:
 def clean_up(operator: Operator, *, older_than: float | None = None, dry_run: bool = False) -> Tidied:
     """Do now what beat does from time to time, and remove the working directories that nobody needs.
 
-    `older_than`: seconds that completed batches stay in ZooKeeper, instead of the settings' retention.
+    `older_than`: seconds that completed batches stay in ZooKeeper, instead of the settings' retention; the
+    time that a collection's profile gives is kept in any case.
     """
     working = operator.settings.working
     if not working.is_dir():
@@ -93,7 +97,7 @@ def clean_up(operator: Operator, *, older_than: float | None = None, dry_run: bo
     retention = operator.settings.retention if older_than is None else older_than
     unfinished = queue.counts(operator.session)[JobState.COMPLETED]
     if dry_run:
-        old = _old_batches(operator.session, retention)
+        old = _old_batches(operator, retention)
         folders = tuple(str(folder) for folder in orphans(operator.session, working))
         return Tidied(dry_run=True, jobs=unfinished, batches=old, folders=folders)
     from tasks.ending import clean_up_completed, remove_folder
@@ -107,17 +111,23 @@ def clean_up(operator: Operator, *, older_than: float | None = None, dry_run: bo
     return Tidied(dry_run=False, jobs=done, batches=left, folders=tuple(removed), busy=busy)
 
 
-def _old_batches(session: Session, retention: float) -> tuple[str, ...]:
-    from entrypoints.operations.overview import batch_rows
-    from entrypoints.operations.wording import age
-    from pipeline.states import BatchState
+def _old_batches(operator: Operator, retention: float) -> tuple[str, ...]:
+    """The batches that would leave ZooKeeper now."""
+    profiles = Profiles(operator.settings.profiles)
 
-    found = batch_rows(session, sorted(session.children(paths.BATCHES)))
+    def stays(profile_name: str) -> float:
+        try:
+            days = profiles.get(profile_name).retention_days
+        except ProfileError:
+            days = None
+        return retention if days is None else days * 86400.0
+
+    found = batch_rows(operator.session, sorted(operator.session.children(paths.BATCHES)))
     return tuple(
         row.bid
         for row in found
         if row.status is BatchState.DELETED
-        or (row.status is BatchState.COMPLETED and age(row.since) > retention)
+        or (row.status is BatchState.COMPLETED and age(row.since) > stays(row.profile))
     )
 
 

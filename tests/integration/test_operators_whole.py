@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from entrypoints.operations import stopping, workers
+from entrypoints.operations.batch_view import batch_view
 from entrypoints.operations.operator import Operator
 from entrypoints.operations.reports import report
 from entrypoints.operations.working_storage import clean_up, space_view
@@ -115,11 +116,16 @@ def test_a_clean_up_archives_completed_batches_that_are_old(
     batch = planting.batch_in(session, BatchState.COMPLETED)
 
     kept = clean_up(operator)
+    planned = clean_up(operator, older_than=0.000001, dry_run=True)
     gone = clean_up(operator, older_than=0.000001)
 
-    assert (kept.batches, gone.batches) == ((), (batch.bid,))
+    assert kept.batches == ()
+    assert planned.batches == gone.batches == (batch.bid,)
     assert session.exists(paths.batch(batch.bid)) is None
     assert find_batch(operator.inventory(), batch.bid) is not None
+    shown = batch_view(session, batch.bid, operator.inventory)
+    assert shown.report is not None
+    assert report(session, batch.bid, operator.inventory).bid == batch.bid
 
 
 def test_a_clean_up_needs_the_working_storage(operator: Operator) -> None:
