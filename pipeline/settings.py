@@ -82,6 +82,21 @@ class Settings(BaseSettings):
     )
     container_bytes: Bytes = Field(1 << 40, description="Bytes of an unpacked container at most.")
 
+    storage_service_url: str = Field(
+        "", description="Merritt storage service that keeps the objects; empty: the OCFL storage root."
+    )
+    storage_service_node: Annotated[int, Field(ge=0)] = Field(
+        0, description="Its storage node for profiles that name none."
+    )
+    storage_service_timeout: Seconds = Field(
+        48 * 3600, description="Seconds to wait for it to make a version: it fetches all files first."
+    )
+    working_storage_url: str = Field(
+        "",
+        description="URL of working storage, from which the storage service fetches files; "
+        "empty: it has the same disk and is told file: URLs.",
+    )
+
     ezid_url: str = Field(
         "", description="EZID, where minted ARKs are registered: https://ezid.cdlib.org; empty: nowhere."
     )

@@ -5,7 +5,8 @@ say a literal `%20`, so a name with one in it reads back changed. The store's ow
 """
 
 import mimetypes
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from pipeline.services.storage import ContentFile
 
@@ -31,10 +32,14 @@ def mime_type(path: str) -> str:
     return f"application/{packed}" if packed else kind or "application/octet-stream"
 
 
-def write(files: Iterable[ContentFile]) -> bytes:
+def _file_url(path: Path) -> str:
+    return path.absolute().as_uri()
+
+
+def write(files: Iterable[ContentFile], url: Callable[[Path], str] = _file_url) -> bytes:
     """The manifest of `files`, sorted by path. When a working copy was modified says nothing: left out."""
     rows = [
-        f"{file.source.absolute().as_uri()} | sha512 | {file.sha512} | {file.size} |  | {_cell(file.path)}"
+        f"{url(file.source)} | sha512 | {file.sha512} | {file.size} |  | {_cell(file.path)}"
         f" | {file.mime_type or mime_type(file.path)}"
         for file in sorted(files, key=lambda file: file.path)
     ]

@@ -10,6 +10,7 @@ from pipeline.services.callback import Callback, HttpCallback
 from pipeline.services.ezid import EzidMinter
 from pipeline.services.fetch import Fetcher, HttpFetcher
 from pipeline.services.mail import Mailer, mailer_of
+from pipeline.services.merritt_storage import MerrittStorage
 from pipeline.services.minter import LocalMinter, Minter
 from pipeline.services.storage import OcflStorage, Storage
 from pipeline.settings import Settings
@@ -48,7 +49,7 @@ def open_kit(settings: Settings) -> Kit:
         profiles=Profiles(settings.profiles),
         fetcher=HttpFetcher(settings),
         minter=EzidMinter(settings) if settings.ezid_url else LocalMinter(),
-        storage=OcflStorage(settings.storage),
+        storage=MerrittStorage(settings) if settings.storage_service_url else OcflStorage(settings.storage),
         inventory=open_inventory(settings.inventory),
         callback=HttpCallback(settings),
         mailer=mailer_of(settings),

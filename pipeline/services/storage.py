@@ -39,6 +39,8 @@ class StoreRequest:
     message: str = ""
     user: str = ""
     created: datetime | None = None
+    node: int | None = None
+    """The profile's storage node, where storage has several."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Storage(Protocol):
         reset = exactly these files, of an object that is there: a new beginning, with its history kept.
         """
 
-    def version_of(self, ark: str, jid: str) -> StoredVersion | None:
+    def version_of(self, ark: str, jid: str, node: int | None = None) -> StoredVersion | None:
         """The version that carries this job's id, if there is one."""
 
     def verify(self, version: StoredVersion, alive: Callable[[], None] = lambda: None) -> None:
@@ -104,7 +106,7 @@ class OcflStorage:
         assert number is not None
         return self._describe(inventory, number)
 
-    def version_of(self, ark: str, jid: str) -> StoredVersion | None:
+    def version_of(self, ark: str, jid: str, node: int | None = None) -> StoredVersion | None:
         try:
             head = ocfl.read_head(self.root.object(ark))
             number = head.number_of(jid) if head else None

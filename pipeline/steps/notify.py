@@ -2,7 +2,7 @@
 
 from pipeline.landing import Workspace, read_stored
 from pipeline.outcome import Done, system
-from pipeline.profile import ProfileError
+from pipeline.profile import Profile, ProfileError
 from pipeline.records import Job
 from pipeline.services import Services
 
@@ -14,7 +14,7 @@ def work(job: Job, services: Services) -> Done:
         raise system(str(error)) from error
     if profile.callback_url is None:
         return Done(message="no callback in the profile")
-    number = _version_number(job, services)
+    number = _version_number(job, profile, services)
     services.alive()
     # what was said cannot be taken back
     services.ledger.fence(job)
@@ -22,10 +22,10 @@ def work(job: Job, services: Services) -> Done:
     return Done(message=f"told {profile.callback_url.host}")
 
 
-def _version_number(job: Job, services: Services) -> int | None:
+def _version_number(job: Job, profile: Profile, services: Services) -> int | None:
     noted = read_stored(Workspace.of(job))
     if noted is not None and noted.jid == job.jid:
         return noted.number
     ark = job.identifiers.primary_id
-    found = services.storage.version_of(ark, job.jid) if ark else None
+    found = services.storage.version_of(ark, job.jid, profile.storage_node) if ark else None
     return found.number if found else None

@@ -48,7 +48,7 @@ def work(job: Job, services: Services) -> Done:
     def announce() -> None:
         services.minter.announce(identity.ark, profile, described.erc)
 
-    stored = _store(job, services, _request(job, identity, files, delete), announce)
+    stored = _store(job, services, _request(job, profile, identity, files, delete), announce)
     services.storage.verify(stored, services.alive)
     services.alive()
     with full_is_transient("noting what was stored"):
@@ -153,7 +153,7 @@ def _system_file(workspace: Workspace, name: str, text: bytes) -> ContentFile:
 
 
 def _request(
-    job: Job, identity: Identity, files: tuple[ContentFile, ...], delete: tuple[str, ...]
+    job: Job, profile: Profile, identity: Identity, files: tuple[ContentFile, ...], delete: tuple[str, ...]
 ) -> StoreRequest:
     given = job.configuration
     return StoreRequest(
@@ -165,6 +165,7 @@ def _request(
         new=identity.new,
         message=given.note or f"{given.submission_mode} of {given.payload_name or 'a payload'}",
         user=given.submitter,
+        node=profile.storage_node,
     )
 
 
@@ -182,7 +183,7 @@ def _store(
 
     with services.ledger.exclusive("storage", request.ark):
         fence()
-        if services.storage.version_of(request.ark, request.jid) is None:
+        if services.storage.version_of(request.ark, request.jid, request.node) is None:
             announce()
         stored = services.storage.store(request, fence)
     _check_ours(request, stored)

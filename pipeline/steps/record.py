@@ -19,8 +19,9 @@ _TYPES = MimeTypes()
 
 
 def work(job: Job, services: Services) -> Done:
-    version = _stored(job, services)
-    recording = _recording(job, version, _profile(job, services))
+    profile = _profile(job, services)
+    version = _stored(job, profile, services)
+    recording = _recording(job, version, profile)
     services.alive()
     services.inventory.record(recording)
     brought = sum(file.size for file in version.files if file.added)
@@ -29,7 +30,7 @@ def work(job: Job, services: Services) -> Done:
     )
 
 
-def _stored(job: Job, services: Services) -> StoredVersion:
+def _stored(job: Job, profile: Profile, services: Services) -> StoredVersion:
     """What storage answered to this job; storage itself is asked if the note of it is lost."""
     ark = job.identifiers.primary_id
     if ark is None:
@@ -37,7 +38,7 @@ def _stored(job: Job, services: Services) -> StoredVersion:
     noted = read_stored(Workspace.of(job))
     if noted is not None and (noted.ark, noted.jid) == (ark, job.jid):
         return noted
-    found = services.storage.version_of(ark, job.jid)
+    found = services.storage.version_of(ark, job.jid, profile.storage_node)
     if found is None:
         raise system(
             f"storage has no version of {ark} from {job.jid}: compare the job's timeline with storage"
