@@ -9,6 +9,7 @@ from tasks.app import app
 from tasks.broker import live_tickets
 from tasks.dispatch import dispatch_batch, dispatch_failed, dispatch_job, dispatch_moved
 from tasks.logs import log
+from tasks.orphans import orphans
 from tasks.process import PROCESS
 from zkstate import batches, jobs, queue, recovery, space
 from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Refused, Stale, Unreachable
@@ -104,7 +105,11 @@ def _clean_up_jobs(session: Session, _: ServerClock) -> None:
 
 
 def _clean_up_batches(session: Session, clock: ServerClock) -> None:
-    retention.remove_old_batches(session, clock, PROCESS.kit())
+    kit = PROCESS.kit()
+    retention.remove_old_batches(session, clock, kit)
+    for folder in orphans(session, kit.settings.working):
+        ending.remove_folder(folder)
+        log().warning("removed an orphan", folder=str(folder))
 
 
 WORK = {

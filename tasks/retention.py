@@ -1,7 +1,7 @@
 """Completed batches leave ZooKeeper after their time, with all that is known of them kept in the archive."""
 
 from pipeline.inventory.archive import archive_batch
-from pipeline.profile import ProfileError
+from pipeline.profile import ProfileError, Profiles
 from pipeline.records import Batch
 from pipeline.report import compose_report
 from pipeline.services.kit import Kit
@@ -21,7 +21,8 @@ def remove_old_batches(session: Session, clock: ServerClock, kit: Kit) -> None:
             batch = batches.load(session, bid)
             stat = session.exists(paths.batch_status(bid))
             age = (clock.now_ms() - stat.mtime) / 1000 if stat else 0.0
-            if batch.status.status is BatchState.COMPLETED and age > _retention(batch, kit):
+            stays = retention_of(batch.submission.profile_name, kit.profiles, kit.settings.retention)
+            if batch.status.status is BatchState.COMPLETED and age > stays:
                 archive(session, batch, kit, by="retention", reason="retention time is over")
                 batch = batches.move(session, batch, Event.DELETE, lock=Lock.FREE)
             if batch.status.status is BatchState.DELETED:
@@ -33,13 +34,13 @@ def remove_old_batches(session: Session, clock: ServerClock, kit: Kit) -> None:
             log().error("cannot be removed", bid=bid, error=str(error))
 
 
-def _retention(batch: Batch, kit: Kit) -> float:
-    """Seconds that a completed batch stays: its collection's days, or the setting's seconds."""
+def retention_of(profile_name: str, profiles: Profiles, default: float) -> float:
+    """Seconds that a completed batch stays: its collection's days, or `default`."""
     try:
-        days = kit.profiles.get(batch.submission.profile_name).retention_days
+        days = profiles.get(profile_name).retention_days
     except ProfileError:
         days = None
-    return kit.settings.retention if days is None else days * 86400.0
+    return default if days is None else days * 86400.0
 
 
 def archive(session: Session, batch: Batch, kit: Kit, *, by: str, reason: str) -> None:

@@ -7,8 +7,6 @@ is lost and none is made twice.
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pipeline.split import Plan, PlannedJob
-
 from pipeline.outcome import content
 from pipeline.records import (
     DEFAULT_PRIORITY,
@@ -18,6 +16,7 @@ from pipeline.records import (
     JobConfiguration,
     JobStatus,
 )
+from pipeline.split import Plan, PlannedJob
 from pipeline.states import JOB, Bucket
 from zkstate import batches, codec, counters, paths
 from zkstate.errors import Refused
@@ -52,6 +51,12 @@ def finish_split(session: Session, batch: Batch, *, message: str = "") -> Batch:
         update={"total": batch.status.created, "message": message, "op": token(), "delay": 0}
     )
     return batches.write(session, batch, status, (Delete(paths.batch_lock(batch.bid)),))
+
+
+def last_number(session: Session) -> int:
+    """The highest job number that was given so far; 0 if there was none."""
+    found = session.get_many([_COUNTER])[0]
+    return codec.decode_int(found[0], _COUNTER) if found else 0
 
 
 def _create_chunk(session: Session, batch: Batch, plan: Plan, working: Path, by: str) -> Batch:

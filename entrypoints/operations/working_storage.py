@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 from entrypoints.operations.listing import rows
 from entrypoints.operations.operator import Operator
 from entrypoints.operations.overview import batch_rows
 from entrypoints.operations.wording import age
 from pipeline.errors import UsageRefused
-from pipeline.profile import ProfileError, Profiles
+from pipeline.profile import Profiles
 from pipeline.records import Record
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
-from zkstate import jobs, locks, paths, queue, space
-from zkstate.errors import Missing
+from zkstate import locks, paths, queue, space
 from zkstate.session import Session
 
 
@@ -96,6 +92,8 @@ def clean_up(operator: Operator, *, older_than: float | None = None, dry_run: bo
         )
     retention = operator.settings.retention if older_than is None else older_than
     unfinished = queue.counts(operator.session)[JobState.COMPLETED]
+    from tasks.orphans import orphans
+
     if dry_run:
         old = _old_batches(operator, retention)
         folders = tuple(str(folder) for folder in orphans(operator.session, working))
@@ -113,21 +111,18 @@ def clean_up(operator: Operator, *, older_than: float | None = None, dry_run: bo
 
 def _old_batches(operator: Operator, retention: float) -> tuple[str, ...]:
     """The batches that would leave ZooKeeper now."""
+    from tasks.retention import retention_of
+
     profiles = Profiles(operator.settings.profiles)
-
-    def stays(profile_name: str) -> float:
-        try:
-            days = profiles.get(profile_name).retention_days
-        except ProfileError:
-            days = None
-        return retention if days is None else days * 86400.0
-
     found = batch_rows(operator.session, sorted(operator.session.children(paths.BATCHES)))
     return tuple(
         row.bid
         for row in found
         if row.status is BatchState.DELETED
-        or (row.status is BatchState.COMPLETED and age(row.since) > stays(row.profile))
+        or (
+            row.status is BatchState.COMPLETED
+            and age(row.since) > retention_of(row.profile, profiles, retention)
+        )
     )
 
 
@@ -144,32 +139,3 @@ def _remove_batches(operator: Operator, retention: float) -> tuple[tuple[str, ..
             return (), True
         remove_old_batches(session, clock, kit)
     return tuple(sorted(before - set(session.children(paths.BATCHES)))), False
-
-
-def orphans(session: Session, working: Path) -> list[Path]:
-    """Working directories whose job is gone, or completed and cleaned up before.
-
-    The folders are listed first: a job's record is there before its folder, and the folder of a job that
-    has completed goes before its queue entry.
-    """
-    found = [
-        Path(job.path) for batch in _folders(working, "bid") for job in _folders(Path(batch.path), "jid")
-    ]
-    return [folder for folder in found if _is_orphan(session, folder.name)]
-
-
-def _folders(folder: Path, prefix: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return [each for each in entries if each.name.startswith(prefix) and each.is_dir()]
-    except FileNotFoundError:  # a batch's folder goes with its last job
-        return []
-
-
-def _is_orphan(session: Session, jid: str) -> bool:
-    try:
-        job = jobs.load(session, jid)
-    except Missing:
-        return session.exists(paths.job(jid)) is None
-    entry = paths.queue_entry(job.status.status, job.status.priority, jid)
-    return job.status.status is JobState.COMPLETED and session.exists(entry) is None

@@ -97,7 +97,7 @@ def test_a_clean_up_removes_the_folders_that_no_job_needs(
     session: Session, operator: Operator, settings: Settings
 ) -> None:
     needed = Path(landed_job(session, settings).configuration.working_dir)
-    forgotten = settings.working / "bid0000000099" / "jid0000000099"
+    forgotten = settings.working / "bid0000000000" / "jid0000000000"
     forgotten.mkdir(parents=True)
 
     planned = clean_up(operator, dry_run=True)

@@ -9,6 +9,7 @@ from pipeline.services.kit import open_kit
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, JobState
 from tasks import retention
+from tasks.orphans import orphans
 from tests import planting
 from zkstate import batches, deletion, jobs, paths
 from zkstate.jobs import Lock
@@ -86,3 +87,14 @@ def test_a_batch_with_a_deleted_job_is_archived_too(session: Session, settings: 
     retention.remove_old_batches(session, later(session, settings.retention + 60), kit)
 
     assert session.children(paths.BATCHES) == []
+
+
+def test_only_folders_of_jobs_that_this_record_has_ended_are_orphans(
+    session: Session, settings: Settings
+) -> None:
+    _, (ended,) = completed_batch(session, 1)
+    alive = planting.one_job(session)
+    for jid in (ended, alive.jid, "jid0000999999", "jid-odd"):
+        (settings.working / "bid0000000001" / jid).mkdir(parents=True)
+
+    assert [folder.name for folder in orphans(session, settings.working)] == [ended]

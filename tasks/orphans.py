@@ -1,0 +1,45 @@
+"""Working directories that a crash left behind: their job is gone, or was cleaned up before."""
+
+import os
+from pathlib import Path
+
+from pipeline.states import JobState
+from zkstate import creation, jobs, paths
+from zkstate.errors import Corrupt, Missing
+from zkstate.session import Session
+
+
+def orphans(session: Session, working: Path) -> list[Path]:
+    """The directories that nobody needs any more.
+
+    The folders are listed first: a job's record is there before its folder, and the folder of a job that
+    has completed goes before its queue entry. A folder of a number that this record has never given is
+    left alone: it belongs to another record, or the settings name the wrong one.
+    """
+    found = [
+        Path(job.path) for batch in _folders(working, "bid") for job in _folders(Path(batch.path), "jid")
+    ]
+    last = creation.last_number(session)
+    return [folder for folder in found if _is_orphan(session, folder.name, last)]
+
+
+def _folders(folder: Path, prefix: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return [each for each in entries if each.name.startswith(prefix) and each.is_dir()]
+    except FileNotFoundError:  # a batch's folder goes with its last job
+        return []
+
+
+def _is_orphan(session: Session, jid: str, last: int) -> bool:
+    number = jid.removeprefix("jid")
+    if not number.isdecimal() or int(number) > last:
+        return False
+    try:
+        job = jobs.load(session, jid)
+    except Missing:
+        return session.exists(paths.job(jid)) is None
+    except Corrupt:
+        return False
+    entry = paths.queue_entry(job.status.status, job.status.priority, jid)
+    return job.status.status is JobState.COMPLETED and session.exists(entry) is None
