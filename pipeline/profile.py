@@ -62,6 +62,12 @@ class ProfileLimits(BaseModel):
     object_bytes: Count | None = Field(None, description="a number of bytes, the most one object may have")
     object_files: Count | None = Field(None, description="a number, the most files one object may have")
     batch_jobs: Count | None = Field(None, description="a number, the most objects one batch may have")
+    jobs_at_work: Count | None = Field(
+        None, description="a number, the most jobs of the collection that may be at work at a time"
+    )
+    host_connections: Count | None = Field(
+        None, description="a number, the most connections to one source's host, instead of the setting's"
+    )
 
 
 class Profile(BaseModel):
@@ -108,7 +114,8 @@ class Profile(BaseModel):
         None, description="a number of days that a completed batch stays listed"
     )
     limits: ProfileLimits = Field(
-        default_factory=ProfileLimits, description="object_bytes, object_files and batch_jobs"
+        default_factory=ProfileLimits,
+        description="object_bytes, object_files, batch_jobs, jobs_at_work and host_connections",
     )
 
     @field_validator("collections", "notification", mode="before")

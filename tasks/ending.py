@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+from pipeline.quota import quota_in
 from pipeline.records import Job
 from pipeline.states import JOB, Event, JobState
 from tasks.dispatch import dispatch_failed, dispatch_jobs, dispatch_moved
@@ -31,7 +32,8 @@ def after_move(session: Session, job: Job) -> None:
 
 def feed(session: Session) -> int:
     """Take up as many pending jobs as there is room for; how many."""
-    tickets = queue.feed(session, PROCESS.kit().settings.in_flight)
+    settings = PROCESS.kit().settings
+    tickets = queue.feed(session, settings.in_flight, quota_in(settings.profiles))
     dispatch_jobs((ticket, 0) for ticket in tickets)
     return len(tickets)
 

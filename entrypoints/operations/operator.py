@@ -83,7 +83,10 @@ def refuse_while_on_hold(session: Session, profile_name: str, name: str) -> None
 
 def feed(operator: Operator) -> None:
     """Hand pending jobs to workers, as far as there is room."""
-    tickets = queue.feed(operator.session, operator.settings.in_flight)
+    from pipeline.quota import quota_in
+
+    settings = operator.settings
+    tickets = queue.feed(operator.session, settings.in_flight, quota_in(settings.profiles))
     if tickets:
         send_fed(operator.settings, tickets)
 

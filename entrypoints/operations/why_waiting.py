@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from entrypoints.operations.wording import age, by_whom, counted, duration
 from pipeline.records import BatchStatus, Job, JobStatus
 from pipeline.states import JOB, JobState
-from zkstate import holds, paths, queue, recovery, space
+from zkstate import fairness, holds, paths, queue, recovery, space
 
 if TYPE_CHECKING:
     from pipeline.settings import Settings
@@ -34,6 +34,8 @@ def in_line(session: Session, settings: Settings, job: Job) -> str:
             f"Its collection {name} has been on hold{by_whom(hold.by, hold.reason, hold.at)}, so that it "
             f"will be held when its turn comes. `arkline release --collection {name}` ends the hold."
         )
+    if at_quota := _at_quota(session, settings, name):
+        return at_quota
     line = queue.queued(session, JobState.PENDING)
     ahead = line.index(job.jid) if job.jid in line else 0
     stand = "stands" if ahead == 1 else "stand"
@@ -51,6 +53,19 @@ def in_line(session: Session, settings: Settings, job: Job) -> str:
     return (
         f"{before}; {at_work} of {settings.in_flight} places are taken. "
         "It is taken up within seconds; there is nothing to do."
+    )
+
+
+def _at_quota(session: Session, settings: Settings, name: str) -> str:
+    """Why the collection's own limit keeps it back, if it does."""
+    from pipeline.quota import quota_in
+
+    most = quota_in(settings.profiles)(name)
+    if most is None or (taken := fairness.at_work(session)[name]) < most:
+        return ""
+    return (
+        f"Its collection {name} has {taken} of at most {most} jobs at work (limits.jobs_at_work in its "
+        "profile). It goes on when one of them has ended; there is nothing to do."
     )
 
 

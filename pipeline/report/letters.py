@@ -130,9 +130,7 @@ def _repeatable(message: EmailMessage, body: str) -> EmailMessage:
     return message
 
 
-def _letter(
-    sender: str, to: Recipients, subject: str, date: datetime, body: str, page: str
-) -> EmailMessage:
+def _letter(sender: str, to: Recipients, subject: str, date: datetime, body: str, page: str) -> EmailMessage:
     message = EmailMessage()
     try:
         message["From"] = sender
