@@ -60,7 +60,9 @@ def parse(data: bytes) -> HeldObject:
 
 
 def _version(element: Element) -> HeldVersion:
-    manifest = next(each for each in element if _name(each) == "manifest")
+    manifest = next((each for each in element if _name(each) == "manifest"), None)
+    if manifest is None:
+        raise ValueError(f"version {element.get('id')} has no manifest")
     files = (_file(each) for each in manifest if _name(each) == "file")
     created = datetime.fromisoformat(manifest.attrib["created"])
     return HeldVersion(
@@ -77,7 +79,7 @@ def _file(element: Element) -> HeldFile:
     except UnknownAlgorithm:
         kind = field["digestType"]
     # ark|version|path: where the bytes are; a name may have a bar in it, an ARK none
-    brought = field["key"].split("|")[1]
+    brought = field["key"].partition("|")[2].partition("|")[0]
     return HeldFile(
         element.attrib["id"], int(field["size"]), kind, field["digest"].lower(), version=int(brought)
     )

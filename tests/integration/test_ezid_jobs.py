@@ -1,0 +1,101 @@
+"""What EZID knows after jobs that were interrupted, or lost its answers."""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.outcome import AttemptOver, StepFailed
+from pipeline.records import Identifiers
+from pipeline.services.ezid import EzidMinter
+from pipeline.steps import process
+from tests.depot import memory
+from tests.ezid_server import PASSWORD, USER, Ezid, Fault, ezid
+from tests.repository import Repository, empty_inventory
+from tests.step_services import local_settings
+
+
+@pytest.fixture
+def service() -> Iterator[Ezid]:
+    with ezid() as running:
+        yield running
+
+
+@pytest.fixture
+def minter(service: Ezid, tmp_path: Path) -> EzidMinter:
+    settings = local_settings(tmp_path, ezid_url=service.url, ezid_user=USER, ezid_password=PASSWORD)
+    return EzidMinter(settings, pause=0.01)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return empty_inventory(tmp_path_factory.mktemp("inventory"))
+
+
+@pytest.fixture
+def repository(tmp_path: Path, template: Path) -> Iterator[Repository]:
+    with memory(tmp_path) as home:
+        made = Repository(home, template)
+        yield made
+        made.close()
+
+
+def test_a_job_interrupted_anywhere_has_one_ark_at_ezid_and_it_is_public(
+    repository: Repository, minter: EzidMinter, service: Ezid
+) -> None:
+    for number in range(1, 60):
+        job = repository.job(number, local_id=(f"loc-{number}",))
+        calls = iter(range(1, 1000))
+
+        def alive(calls: Iterator[int] = calls, last: int = number) -> None:
+            if next(calls) == last:
+                raise AttemptOver("the lock is lost")
+
+        interrupted = False
+        try:
+            process.work(job, dataclasses.replace(repository.services(alive), minter=minter))
+        except AttemptOver:
+            interrupted = True
+        process.work(job, dataclasses.replace(repository.services(), minter=minter))
+
+        ark = repository.identifiers(job).primary_id
+        assert ark is not None
+        assert len(service.identifiers) == number
+        assert service.identifiers[ark]["_status"] == "public"
+        if not interrupted:
+            break
+    assert number > 6
+
+
+def test_a_job_whose_answer_was_lost_at_every_request_ends_with_one_ark(
+    repository: Repository, minter: EzidMinter, service: Ezid
+) -> None:
+    service.faults = [Fault(cut=True)] * 9
+    job = repository.job(1)
+    tries = 0
+    while not repository.ledger.identifiers(job).primary_id or service.faults:
+        tries += 1
+        with pytest.raises(StepFailed, match="broke off"):
+            process.work(job, dataclasses.replace(repository.services(), minter=minter))
+
+    process.work(job, dataclasses.replace(repository.services(), minter=minter))
+
+    assert tries == 3
+    assert list(service.identifiers) == [repository.identifiers(job).primary_id]
+
+
+def test_a_job_that_was_stored_announces_its_older_description_no_more(
+    repository: Repository, minter: EzidMinter, service: Ezid
+) -> None:
+    first = repository.job(1, local_id=("loc-1",), erc_what="old")
+    services = dataclasses.replace(repository.services(), minter=minter)
+    process.work(first, services)
+    process.work(repository.job(2, local_id=("loc-1",), erc_what="new"), services)
+
+    process.work(first, services)
+
+    ark = repository.identifiers(first).primary_id
+    assert ark is not None
+    assert "what: new" in service.identifiers[ark]["erc"]
+    assert repository.identifiers(first) == Identifiers(primary_id=ark, local_id=("loc-1",), assigned=True)
