@@ -57,6 +57,11 @@ class Settings(BaseSettings):
     )
     backoff: Seconds = Field(5, description="Seconds before the second try; doubles with each further one.")
     backoff_limit: Seconds = Field(600, description="Seconds between two tries at most.")
+    deaf_after: Seconds = Field(
+        60,
+        description="Seconds in which a worker with a free process takes none of the waiting messages, "
+        "before it ends itself.",
+    )
     stop_grace: Seconds = Field(
         30,
         description="Seconds that running steps have to end when a worker stops; then they are handed back.",
@@ -69,6 +74,9 @@ class Settings(BaseSettings):
     )
     download_threads: Annotated[int, Field(ge=1, le=64)] = Field(
         4, description="Files of one job fetched at a time."
+    )
+    host_limit: Annotated[int, Field(ge=0)] = Field(
+        32, description="Connections that the whole fleet has open to one source's host; 0: no limit."
     )
     connect_timeout: Seconds = Field(10, description="Seconds to wait for a connection to a source.")
     read_timeout: Seconds = Field(60, description="Seconds to wait for the next bytes from a source.")

@@ -40,3 +40,14 @@ def _say_ready(**_: Any) -> None:
     """Touch the file that whoever started this worker waits for."""
     if ready := os.environ.get("ARKLINE_READY_FILE"):
         Path(ready).touch()
+
+
+@worker_ready.connect(weak=False)
+def _watch(sender: Any, **_: Any) -> None:
+    """See tasks.watchdog; a worker that is stopping takes no messages on purpose."""
+    from tasks import watchdog
+
+    settings, concurrency = Settings(), sender.controller.concurrency
+    dog = watchdog.Watchdog(lambda: watchdog.look(settings, concurrency), watchdog.end, settings.deaf_after)
+    worker_shutting_down.connect(lambda **_: dog.stop(), weak=False)
+    dog.start()

@@ -6,6 +6,7 @@ exactly which jobs still have a message, instead of guessing from how long they 
 
 import base64
 import json
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import redis
@@ -20,19 +21,35 @@ _SEPARATOR = "\x06\x16"
 
 def live_tickets(settings: Settings) -> frozenset[tuple[str, int]]:
     """(id, epoch) of every ticket in the queues; OperationalError if the broker does not answer."""
-    client = redis.Redis.from_url(settings.broker_url, socket_timeout=5, socket_connect_timeout=5)
-    steps = app.conf.broker_transport_options["priority_steps"]
     try:
-        with client, client.pipeline(transaction=False) as reads:
-            for queue in app.conf.task_queues:
-                for step in steps:
-                    suffix = f"{_SEPARATOR}{step}" if step else ""
-                    reads.lrange(f"{settings.broker_prefix}{queue.name}{suffix}", 0, -1)
+        with _client(settings) as client, client.pipeline(transaction=False) as reads:
+            for name in _lists(settings, [queue.name for queue in app.conf.task_queues]):
+                reads.lrange(name, 0, -1)
             messages = [message for found in reads.execute() for message in found]
     except redis.RedisError as error:
         raise OperationalError(str(error)) from error
     tickets = (_ticket(json.loads(message)) for message in messages)
     return frozenset(ticket for ticket in tickets if ticket is not None)
+
+
+def waiting_messages(settings: Settings, queues: Iterable[str]) -> int:
+    """How many messages lie in these queues; redis.RedisError if the broker does not answer."""
+    with _client(settings) as client, client.pipeline(transaction=False) as reads:
+        for name in _lists(settings, queues):
+            reads.llen(name)
+        return sum(reads.execute())
+
+
+def _client(settings: Settings) -> redis.Redis:
+    return redis.Redis.from_url(settings.broker_url, socket_timeout=5, socket_connect_timeout=5)
+
+
+def _lists(settings: Settings, queues: Iterable[str]) -> Iterator[str]:
+    """The names of the lists in Redis: one for each queue and priority step."""
+    for queue in queues:
+        for step in app.conf.broker_transport_options["priority_steps"]:
+            suffix = f"{_SEPARATOR}{step}" if step else ""
+            yield f"{settings.broker_prefix}{queue}{suffix}"
 
 
 def _ticket(message: dict[str, Any]) -> tuple[str, int] | None:

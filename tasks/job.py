@@ -5,12 +5,14 @@ late finds the record elsewhere and does nothing.
 """
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import structlog
 from celery.exceptions import Ignore
 
-from pipeline.outcome import AttemptOver, Done, StepFailed, Stopping, Wait, system
+from pipeline.outcome import AttemptOver, Done, NotYet, StepFailed, Stopping, Wait, system
+from pipeline.quota import host_limit
 from pipeline.records import Job, Ticket
 from pipeline.services import Services
 from pipeline.states import Event, FailureKind, JobState
@@ -22,6 +24,7 @@ from tasks.logs import log
 from tasks.process import PROCESS
 from zkstate import jobs, paths
 from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Refused, Stale, Unreachable
+from zkstate.hosts import FleetCourtesy
 from zkstate.ledger import ZooKeeperLedger
 from zkstate.locks import Latch
 from zkstate.session import Session
@@ -97,10 +100,16 @@ def _give_back(session: Session, job: Job, reason: str) -> None:
 def _work_and_move(session: Session, latch: Latch, job: Job) -> Job | None:
     """The moved job; None if it stays where it is, unlocked."""
     ledger = ZooKeeperLedger(session, latch.alive)
-    services = PROCESS.kit().services(ledger, latch.alive)
+    kit = PROCESS.kit()
+    courtesy = FleetCourtesy(session, host_limit(kit.settings, job.configuration.profile_name))
+    services = kit.services(ledger, latch.alive, courtesy)
     while True:
         try:
-            outcome = _step(job, services)
+            with closing(courtesy):
+                outcome = _step(job, services)
+        except NotYet as turn:
+            jobs.hand_back(session, job, PROCESS.name, message=turn.message, delay=turn.wait)
+            return None
         except StepFailed as failure:
             return _failed(session, job, failure)
         if isinstance(outcome, Wait):

@@ -10,6 +10,7 @@ from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, JobState
 from tasks.dispatch import dispatch_job
+from tasks.watchdog import EXIT_DEAF
 from tests import planting
 from tests.e2e.collection import body_of, broker, put_collection, submit
 from tests.e2e.test_pipeline import rows
@@ -125,3 +126,21 @@ def test_a_batch_whose_splitter_died_is_split_once(
     assert batch_ended(session, bid, timeout=60).status.status is BatchState.COMPLETED
     quiet(session)
     assert len(batches.all_jobs(session, bid)) == 3
+
+
+def test_a_worker_that_takes_no_messages_ends_itself_and_its_successor_does_the_work(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource
+) -> None:
+    fleet.settings = settings.model_copy(update={"deaf_after": 2})
+    arguments = ("worker", "-c", "1", "--without-mingle", "--without-gossip")
+    deaf = fleet.start("deaf", "-m", "tests.deaf_worker", *arguments)
+    url = source.put("/a.txt", body_of("a"))
+    bids = [submit(session, settings, url, SubmissionType.FILE) for _ in range(3)]
+
+    assert deaf.wait(60) == EXIT_DEAF
+    fleet.worker()
+    fleet.beat()
+
+    for bid in bids:
+        assert batch_ended(session, bid, timeout=60).status.status is BatchState.COMPLETED
+    quiet(session)
