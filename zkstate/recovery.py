@@ -76,10 +76,14 @@ def _orphans(
 
 
 def _due(name: str, status: St, mtime: int, live: Live, clock: ServerClock) -> bool:
-    """Whatever loses its worker again and again is tried less and less often."""
-    patience = GRACE * 2 ** min(status.redispatches, MOST_DOUBLINGS)
+    """Whatever loses its worker again and again is tried less and less often.
+
+    One that was handed back with a delay has just shown that its worker lives: it waits that delay alone.
+    """
+    lost = GRACE * 2 ** min(status.redispatches, MOST_DOUBLINGS)
+    patience = max(GRACE, status.delay) if status.delay else lost
     waited = (clock.now_ms() - mtime) / 1000
-    return waited > max(patience, status.delay) and (name, status.epoch) not in live
+    return waited > patience and (name, status.epoch) not in live
 
 
 def _again(session: Session, jid: str, seen: JobStatus) -> Ticket | None:
