@@ -110,7 +110,7 @@ class Settings(BaseSettings):
     )
     ezid_user: str = Field("", description="EZID's user, who may write below the profiles' shoulders.")
     ezid_password: SecretStr = Field(SecretStr(""), description="Password of ezid_user.")
-    ezid_timeout: Seconds = Field(60, description="Seconds to wait for EZID's answer.")
+    ezid_timeout: Seconds = Field(30, description="Seconds to wait for EZID's answer.")
     ezid_target: str = Field(
         "",
         description="Where a registered ARK leads, {ark} for the ARK: https://example.org/m/{ark}; "

@@ -31,7 +31,7 @@ _SHOWN = 300
 """Characters of EZID's own words in a message."""
 
 _LOGIN = "check ARKLINE_EZID_USER and ARKLINE_EZID_PASSWORD, and that this user may write below the shoulder"
-_PERMANENT = ("bad request", "unauthorized", "forbidden", "method not allowed", "not found")
+_PERMANENT = ("bad request", "method not allowed", "not found")
 
 
 class _Refused(Exception):
@@ -132,16 +132,17 @@ class EzidMinter:
         if status >= 500 or status in PASSING:
             raise Passing(f"answered {status}", retry_after(response.headers.get("Retry-After")))
         try:
-            answer = dict(anvl.parse(response.content, "the answer"))
+            pairs = anvl.parse(response.content, "the answer")
         except StepFailed:
-            answer = {}
-        if "error" in answer:
-            raise _of_error(answer["error"])
+            pairs = ()
+        word, said = pairs[0] if pairs else ("", "")
+        if word == "error":
+            raise _of_error(" ".join(said.split()))
         if status >= 300:
             raise system(f"EZID ({shown(self._url)}) answered {status}: check ARKLINE_EZID_URL")
-        if "success" not in answer:
+        if word != "success":
             raise Passing("answered something that is not EZID's: another service may stand in for it")
-        return answer
+        return {**dict(pairs[1:]), "success": said}
 
     def _failure(self, ark: str, refusal: _Refused) -> StepFailed:
         return system(f"EZID ({shown(self._url)}) refuses {ark}: {refusal}")

@@ -93,6 +93,17 @@ def test_a_withdrawn_ark_is_told_of_the_new_version_and_stays_withdrawn(
     assert "erc" in service.identifiers[ark]
 
 
+def test_metadata_that_looks_like_a_refusal_is_none(
+    minter: EzidMinter, service: Ezid, ledger: MemoryLedger
+) -> None:
+    ark = minter.mint(a_new_job(), PROFILE, ledger)
+    service.identifiers[ark] |= {"error": "bad request", "success": "ark:/99999/fk4other"}
+
+    minter.announce(ark, PROFILE, ERC)
+
+    assert service.identifiers[ark]["_status"] == "public"
+
+
 def test_an_ark_that_ezid_does_not_know_is_left_alone(minter: EzidMinter, service: Ezid) -> None:
     minter.announce("ark:/99999/fk4given", PROFILE, ERC)
 
