@@ -35,6 +35,8 @@ class Fleet:
     settings: Settings
     folder: Path
     running: list[Process] = field(default_factory=list)
+    extra: dict[str, str] = field(default_factory=dict)
+    """Further variables of the processes that are started from now on."""
 
     def start(self, name: str, *arguments: str, wait: bool = True) -> Process:
         ready = self.folder / f"{name}.ready"
@@ -45,6 +47,7 @@ class Fleet:
             log=self.folder / f"{name}.log",
             environment={
                 **environment(self.settings),
+                **self.extra,
                 "ARKLINE_READY_FILE": str(ready),
                 "PYTHONPATH": str(PROJECT),
             },
