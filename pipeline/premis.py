@@ -8,6 +8,7 @@ writes the same bytes.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
@@ -61,12 +62,17 @@ def write(job: Job, ark: str, files: Sequence[ContentFile], checks: Iterable[str
         _file(root, ark, file)
     for number, event in enumerate(_events(job, ark, checks), 1):
         _event(root, event, f"{job.jid}-{number:02d}", ark)
-    _agent(root, "arkline", "arkline", "software", version("arkline"))
+    _agent(root, "arkline", "arkline", "software", _release())
     if job.configuration.submitter:
         _agent(root, "submitter", job.configuration.submitter, "person")
     ElementTree.indent(root)
     text: bytes = ElementTree.tostring(root, encoding="UTF-8", xml_declaration=True)
     return text + b"\n"
+
+
+@cache
+def _release() -> str:
+    return version("arkline")
 
 
 def _events(job: Job, ark: str, checks: Iterable[str]) -> Iterator[_Happened]:
