@@ -98,13 +98,9 @@ def _record(session: Session, found: Remains) -> None:
     for bid in session.children(paths.BATCHES):
         found.batches[bid] = batches.load(session, bid)
         found.buckets[bid] = {name: set(batches.jobs_in(session, bid, name)) for name in Bucket}
-        if session.exists(paths.batch_lock(bid)) is not None:
-            found.held.append(paths.batch_lock(bid))
     for jid in session.children(paths.JOBS):
         if jid != "states":
             found.jobs[jid] = jobs.load(session, jid)
-            if session.exists(paths.job_lock(jid)) is not None:
-                found.held.append(paths.job_lock(jid))
     for state in set(JobState) - {JobState.DELETED}:
         for name in session.children(paths.queue(state)):
             found.queued[paths.read_queue_entry(name)[1]].append(state)
@@ -113,7 +109,7 @@ def _record(session: Session, found: Remains) -> None:
 
 def _shared(session: Session, found: Remains) -> None:
     """What belongs to no single job: locks, promised space, counters."""
-    found.held += [path for path in _ephemerals(session, "/locks") if not path.startswith(paths.LEADER)]
+    found.held = list(_held(session))
     found.promised = int(session.get(paths.SPACE)[0] or b"0")
     for jid in session.children(paths.SPACE):
         found.reservations[jid] = int(session.get(paths.reservation(jid))[0])
@@ -125,8 +121,17 @@ def _shared(session: Session, found: Remains) -> None:
 def _await_release(session: Session) -> None:
     """A killed worker's locks go with its session, and not before."""
     deadline = time.monotonic() + SESSION + 5
-    while time.monotonic() < deadline and any(_ephemerals(session, "/locks")):
+    while time.monotonic() < deadline and any(_held(session)):
         time.sleep(0.2)
+
+
+def _held(session: Session) -> Iterator[str]:
+    yield from _ephemerals(session, "/locks")
+    locks = [paths.batch_lock(bid) for bid in session.children(paths.BATCHES)]
+    locks += [paths.job_lock(jid) for jid in session.children(paths.JOBS) if jid != "states"]
+    for path, stat in zip(locks, session.exists_many(locks), strict=True):
+        if stat is not None:
+            yield path
 
 
 def _ephemerals(session: Session, path: str) -> Iterator[str]:

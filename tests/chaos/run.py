@@ -34,8 +34,9 @@ class Order:
     seconds: float
     """How long faults strike and deposits arrive."""
     kinds: frozenset[Kind] = frozenset(Kind)
-    quiet_seconds: float = 240.0
-    """How long the repository may take to end everything once nothing disturbs it any more."""
+    quiet_seconds: float = 420.0
+    """How long the repository may take to end everything once nothing disturbs it any more: a job that lost
+    its worker seven times is left alone for 384 s."""
 
 
 @dataclass(frozen=True)
