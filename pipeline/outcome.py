@@ -51,6 +51,15 @@ class StepFailed(ArklineError):
         """Seconds that the other side asked us to wait, if it did."""
 
 
+class NotYet(StepFailed):
+    """Nothing failed: the job has to wait for its turn, and is not counted as tried."""
+
+    def __init__(self, message: str, wait: float) -> None:
+        super().__init__(FailureKind.TRANSIENT, message, wait)
+        self.wait = wait
+        """Seconds after which it may ask again."""
+
+
 def content(message: str) -> StepFailed:
     return StepFailed(FailureKind.CONTENT, message)
 

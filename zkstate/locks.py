@@ -14,6 +14,8 @@ from zkstate.errors import Unreachable
 from zkstate.jobs import token
 from zkstate.session import ANSWER_TIMEOUT, BROKEN, Session
 
+__all__ = ["Latch", "ServerClock", "drop", "exclusive", "single_flight", "take", "token"]
+
 PATIENCE = 300.0
 """Seconds to wait for another holder of the same object before the step is tried again later."""
 
@@ -51,7 +53,7 @@ def single_flight(session: Session, name: str) -> Iterator[ServerClock | None]:
     """Run alone in the fleet: None if somebody else is at it already."""
     path = paths.exclusive("single-flight", name)
     mark = token()
-    if not _take(session, path, mark):
+    if not take(session, path, mark):
         yield None
         return
     try:
@@ -60,7 +62,7 @@ def single_flight(session: Session, name: str) -> Iterator[ServerClock | None]:
             raise Unreachable("the ZooKeeper session was lost")
         yield ServerClock(stat.ctime, time.monotonic())
     finally:
-        _drop(session, path, mark)
+        drop(session, path, mark)
 
 
 @contextmanager
@@ -71,14 +73,14 @@ def exclusive(
     path = paths.exclusive(kind, name)
     mark = token()
     deadline = time.monotonic() + patience
-    while not _take(session, path, mark):
+    while not take(session, path, mark):
         _wait_until_gone(session, path, alive, deadline)
         if time.monotonic() > deadline:
             raise transient(f"another job has been working on {kind} {name} for {patience:.0f} s")
     try:
         yield
     finally:
-        _drop(session, path, mark)
+        drop(session, path, mark)
 
 
 def _wait_until_gone(session: Session, path: str, alive: Callable[[], None], deadline: float) -> None:
@@ -88,7 +90,8 @@ def _wait_until_gone(session: Session, path: str, alive: Callable[[], None], dea
         alive()
 
 
-def _take(session: Session, path: str, mark: str) -> bool:
+def take(session: Session, path: str, mark: str) -> bool:
+    """Make the ephemeral node at `path`; False if it is somebody else's."""
     while True:
         try:
             session.zk.create_async(path, mark.encode(), ephemeral=True).get(timeout=ANSWER_TIMEOUT)
@@ -108,7 +111,7 @@ def _is_mine(session: Session, path: str, mark: str) -> bool:
     return found is not None and found[0] == mark.encode()
 
 
-def _drop(session: Session, path: str, mark: str) -> None:
+def drop(session: Session, path: str, mark: str) -> None:
     """Delete the lock if it is still this holder's; a lost session has dropped it already."""
     try:
         if _is_mine(session, path, mark):

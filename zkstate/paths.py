@@ -8,6 +8,7 @@
     /locks/queue/ingest                 an operator's pause
     /locks/collections/NAME             an operator's hold
     /locks/KIND/NAME                    ephemeral: one holder in the fleet
+    /locks/hosts/HOST/N                 ephemeral: a connection to a source; the parent holds its peace
     /space/working/JID                  bytes promised to a job; the parent holds their sum
     /ids/NAME                           counters
     /submission-keys/KEY                idempotency keys -> BID
@@ -134,6 +135,14 @@ def hold(profile_name: str) -> str:
 
 def exclusive(kind: str, name: str) -> str:
     return f"/locks/{kind}/{quote(name, safe='')}"
+
+
+def host(name: str) -> str:
+    return f"/locks/hosts/{quote(name, safe='')}"
+
+
+def connection(name: str, number: int) -> str:
+    return f"{host(name)}/{number}"
 
 
 def reservation(jid: str) -> str:

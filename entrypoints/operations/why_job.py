@@ -35,6 +35,11 @@ def _at_work(session: Session, settings: Settings, job: Job) -> str:
         holder = lock[0].decode(errors="replace").partition(" ")[2] or "an unnamed worker"
         return _held_by(job, holder, time.time() - lock[1].ctime / 1000)
     wait = _delay_left(job, status[1].mtime) if status else 0.0
+    if job.status.delay and job.status.message != job.history[-1].message:
+        return (
+            f"Nothing failed, but it waits for its turn: {job.status.message.rstrip('.')}. It asks again "
+            f"{_when(wait)}; there is nothing to do."
+        )
     if job.status.delay:
         return _between_tries(settings, job, wait)
     if job.status.status is JobState.PENDING and job.status.dispatched_at is None:
@@ -61,10 +66,13 @@ def _delay_left(job: Job, mtime: int) -> float:
     return mtime / 1000 + job.status.delay - time.time()
 
 
+def _when(wait: float) -> str:
+    return f"in {duration(wait)}" if wait > 0 else "any moment now, by the sweep"
+
+
 def _between_tries(settings: Settings, job: Job, wait: float) -> str:
-    when = f"in {duration(wait)}" if wait > 0 else "any moment now, by the sweep"
     return (
-        f"It met a fault that may pass ({job.status.message}) and is tried again {when}: "
+        f"It met a fault that may pass ({job.status.message}) and is tried again {_when(wait)}: "
         f"try {job.status.tries + 1} of {settings.max_tries}, after which it fails. There is nothing to do "
         "unless you know that the fault stays."
     )

@@ -4,6 +4,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
@@ -12,7 +13,8 @@ import requests
 
 from pipeline.fixity import OF_RECORD, Digest, DigestMismatch
 from pipeline.outcome import StepFailed, content, transient
-from pipeline.services.address import session_for, shown
+from pipeline.services.address import host_of, session_for, shown
+from pipeline.services.courtesy import Alone, Courtesy
 from pipeline.services.fetch_answer import Interrupted, ask, expect, length, pieces, refuse_packed
 from pipeline.services.fetch_part import Part, arriving, origin
 from pipeline.settings import Settings
@@ -76,6 +78,13 @@ class HttpFetcher:
         self._timeouts = (settings.connect_timeout, settings.read_timeout)
         self._tries = settings.fetch_tries
         self._first_pause = first_pause
+        self._courtesy: Courtesy = Alone()
+
+    def courteous(self, courtesy: Courtesy) -> "HttpFetcher":
+        """The same fetcher, which takes its turn with others; sizes are asked without waiting."""
+        fetcher = copy(self)
+        fetcher._courtesy = courtesy
+        return fetcher
 
     def close(self) -> None:
         self._session.close()
@@ -173,11 +182,14 @@ class HttpFetcher:
         while True:
             alive()
             try:
-                return attempt()
+                with self._courtesy.turn(host_of(url), alive):
+                    return attempt()
             except Interrupted as fault:
                 further = reached() > best
                 best, tries = max(best, reached()), 0 if further else tries + 1
                 asked = fault.retry_after
+                if asked:
+                    self._courtesy.spare(host_of(url), asked)
                 if tries >= self._tries or (asked or 0) > LONGEST_PAUSE:
                     raise transient(f"{shown(url)}: {fault} (try {tries})", asked) from fault
                 own = min(LONGEST_PAUSE, self._first_pause * 2 ** max(0, tries - 1)) * random.uniform(0.5, 1)  # noqa: S311 - spreads requests, guards nothing

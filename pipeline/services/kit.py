@@ -7,8 +7,9 @@ from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.profile import Profiles
 from pipeline.services import Ledger, Services
 from pipeline.services.callback import Callback, HttpCallback
+from pipeline.services.courtesy import Courtesy
 from pipeline.services.ezid import EzidMinter
-from pipeline.services.fetch import Fetcher, HttpFetcher
+from pipeline.services.fetch import HttpFetcher
 from pipeline.services.mail import Mailer, mailer_of
 from pipeline.services.merritt_storage import MerrittStorage
 from pipeline.services.minter import LocalMinter, Minter
@@ -20,20 +21,20 @@ from pipeline.settings import Settings
 class Kit:
     settings: Settings
     profiles: Profiles
-    fetcher: Fetcher
+    fetcher: HttpFetcher
     minter: Minter
     storage: Storage
     inventory: SqlInventory
     callback: Callback
     mailer: Mailer
 
-    def services(self, ledger: Ledger, alive: Callable[[], None]) -> Services:
+    def services(self, ledger: Ledger, alive: Callable[[], None], courtesy: Courtesy) -> Services:
         """What the steps of one attempt may use."""
         return Services(
             settings=self.settings,
             profiles=self.profiles,
             ledger=ledger,
-            fetcher=self.fetcher,
+            fetcher=self.fetcher.courteous(courtesy),
             minter=self.minter,
             storage=self.storage,
             inventory=self.inventory,

@@ -22,7 +22,7 @@ from entrypoints.dev import app as dev
 from pipeline import records, states
 from pipeline.settings import Settings
 from pipeline.states import Bucket, JobState
-from zkstate import holds, paths
+from zkstate import holds, hosts, paths
 
 PROJECT = Path(__file__).parents[2]
 DOCS = PROJECT / "docs"
@@ -36,6 +36,9 @@ EXAMPLES = {
     "profile_name": "demo",
     "key": "thesis-4711",
     "kind": "single-flight",
+    "host.name": "x.edu",
+    "connection.name": "x.edu",
+    "number": 3,
     "batch_entry.name": Bucket.PROCESSING,
     "bucket.name": Bucket.PROCESSING,
     "exclusive.name": "sweep",
@@ -56,6 +59,7 @@ STORED = (
     records.JobStatus,
     records.HistoryEntry,
     holds.Hold,
+    hosts.Peace,
 )
 """The records that are kept in znodes."""
 

@@ -1,0 +1,156 @@
+"""How many connections the whole fleet has open to one host, and until when a host is left alone.
+
+A connection is an ephemeral node below the host's: the server refuses a second one of the same number,
+so that no crowd of waiting workers can have more than there are. A host's peace is a number of seconds in
+its node, from the moment that the node was written; both moments are the server's.
+"""
+
+import random
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pipeline.outcome import NotYet
+from pipeline.records import Record
+from zkstate import codec, counters, locks, paths
+from zkstate.errors import Unreachable
+from zkstate.locks import ServerClock
+from zkstate.session import Session
+
+PATIENCE = 20.0
+"""Seconds that a worker waits for a host; then the job is handed back, and another takes the worker."""
+
+AGAIN = 5.0
+"""Seconds after which a job that was handed back for want of a connection asks again."""
+
+LEASE = 5.0
+"""Seconds after which a connection is given back between two files, so that other jobs get theirs."""
+
+MOST_PEACE = 3600.0
+"""Seconds that a host is left alone at most, whatever it asks for; then it may ask again."""
+
+ANY_NUMBER = 1 << 20
+"""Connections where there is no limit: only peace is kept then."""
+
+
+class Peace(Record):
+    """`/locks/hosts/HOST`: seconds from the node's last change in which nobody asks the host."""
+
+    seconds: float = 0
+
+
+@dataclass(frozen=True)
+class _Place:
+    path: str
+    mark: str
+    since: float
+    clock: ServerClock
+
+
+class FleetCourtesy:
+    """One attempt's dealings with hosts; its threads share it, and `close` gives everything back."""
+
+    def __init__(self, session: Session, limit: int, patience: float = PATIENCE) -> None:
+        self._session = session
+        self._limit = limit or ANY_NUMBER
+        self._patience = patience
+        self._free: defaultdict[str, list[_Place]] = defaultdict(list)
+        self._mutex = threading.Lock()
+
+    @contextmanager
+    def turn(self, host: str, alive: Callable[[], None]) -> Iterator[None]:
+        place = self._again(host) or self._wait_for_place(host, alive)
+        try:
+            self._keep_peace(host, place, alive)
+            yield
+        finally:
+            if time.monotonic() - place.since > LEASE:
+                locks.drop(self._session, place.path, place.mark)
+            else:
+                with self._mutex:
+                    self._free[host].append(place)
+
+    def spare(self, host: str, seconds: float) -> None:
+        path = paths.host(host)
+        counters.plant(self._session, path)
+        asked = min(seconds, MOST_PEACE)
+        with locks.single_flight(self._session, f"peace-{host}") as clock:
+            # whoever is at it already was asked at the same moment
+            if clock is not None and _peace_left(self._session, host, clock) < asked:
+                self._session.ask(self._session.zk.set_async, path, codec.encode(Peace(seconds=asked)))
+
+    def close(self) -> None:
+        with self._mutex:
+            kept = [place for places in self._free.values() for place in places]
+            self._free.clear()
+        for place in kept:
+            locks.drop(self._session, place.path, place.mark)
+
+    def _again(self, host: str) -> _Place | None:
+        with self._mutex:
+            places = self._free[host]
+            return places.pop() if places else None
+
+    def _wait_for_place(self, host: str, alive: Callable[[], None]) -> _Place:
+        deadline = time.monotonic() + self._patience
+        while True:
+            alive()
+            changed = threading.Event()
+            taken = _places(self._session, host, changed)
+            if len(taken) < self._limit:
+                if place := self._take(host, taken):
+                    return place
+            elif time.monotonic() > deadline:
+                raise NotYet(
+                    f"all {self._limit} connections that the fleet may have open to {host} are in use "
+                    "(ARKLINE_HOST_LIMIT, or limits.host_connections in the profile)",
+                    AGAIN,
+                )
+            else:
+                changed.wait(0.5)
+
+    def _take(self, host: str, taken: set[str]) -> _Place | None:
+        number = next(n for n in iter(lambda: random.randrange(self._limit), -1) if str(n) not in taken)  # noqa: S311 - spreads the tries, guards nothing
+        path, mark = paths.connection(host, number), locks.token()
+        if not locks.take(self._session, path, mark):
+            return None
+        stat = self._session.exists(path)
+        if stat is None:
+            raise Unreachable("the ZooKeeper session was lost")
+        now = time.monotonic()
+        return _Place(path, mark, now, ServerClock(stat.ctime, now))
+
+    def _keep_peace(self, host: str, place: _Place, alive: Callable[[], None]) -> None:
+        deadline = time.monotonic() + self._patience
+        while (left := _peace_left(self._session, host, place.clock)) > 0:
+            if time.monotonic() + left > deadline:
+                raise NotYet(f"{host} asked to be left alone, for {left:.0f} seconds more", left)
+            alive()
+            threading.Event().wait(min(left, 0.2))
+
+
+def in_use(session: Session, host: str) -> int:
+    """Connections that the fleet has open to a host now."""
+    stat = session.exists(paths.host(host))
+    return stat.numChildren if stat else 0
+
+
+def _peace_left(session: Session, host: str, clock: ServerClock) -> float:
+    """Seconds until the host may be asked again; 0 if it may."""
+    path = paths.host(host)
+    node = session.get_many([path])[0]
+    if node is None or not node[0]:
+        return 0
+    peace = codec.decode(Peace, node[0], path)
+    return max(0.0, float(node[1].mtime - clock.now_ms()) / 1000 + peace.seconds)
+
+
+def _places(session: Session, host: str, changed: threading.Event) -> set[str]:
+    """The numbers that are taken; `changed` is set when one comes or goes."""
+    path = paths.host(host)
+    if session.exists(path) is None:
+        counters.plant(session, path)
+    return set(session.ask(session.zk.get_children_async, path, watch=lambda _: changed.set()))
