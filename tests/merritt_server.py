@@ -187,13 +187,15 @@ class _Answer(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def merritt() -> Iterator[Merritt]:
-    running = Merritt()
+def merritt(kept: Merritt | None = None) -> Iterator[Merritt]:
+    """The service; `kept` is one that ended, which comes back at its address with all that it held."""
+    running = kept or Merritt()
+    running.ended.clear()
 
     class Answer(_Answer):
         service = running
 
-    server = _Quiet(("127.0.0.1", 0), Answer)
+    server = _Quiet(("127.0.0.1", running.port), Answer)
     running.port = server.server_address[1]
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
