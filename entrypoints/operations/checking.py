@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from entrypoints.operations.submitting import check_url
@@ -10,6 +11,7 @@ from pipeline.checkm import ManifestProfile, Severity
 from pipeline.errors import UsageRefused
 from pipeline.profile import ProfileError, Profiles
 from pipeline.records import Record
+from pipeline.services.signature import SUFFIX, SHORTEST
 from pipeline.settings import Settings
 from pipeline.working_space import in_units
 
@@ -79,12 +81,27 @@ def _profile_of(profiles: Profiles, shown: str, name: str) -> Checked:
 
 def _profile_in(path: Path) -> Checked:
     try:
-        _, warnings = profile.read(path)
+        found, ignored = profile.read(path)
+        warnings = (*ignored, *_doubts_of_secret(path.parent / f"{found.name}{SUFFIX}"))
     except ProfileError as error:
         return _refused(path.name, error)
     return Checked(
         name=path.name, kind="profile", warnings=tuple(Told(line=0, message=each) for each in warnings)
     )
+
+
+def _doubts_of_secret(path: Path) -> Iterator[str]:
+    """The callback's secret beside the profile: ProfileError if it cannot be used."""
+    try:
+        secret, mode = path.read_bytes().strip(), path.stat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ProfileError(f"the callback's secret {path.name} cannot be read: {error.strerror}") from error
+    if len(secret) < SHORTEST:
+        raise ProfileError(f"the callback's secret {path.name} is shorter than {SHORTEST} bytes")
+    if mode & 0o007:
+        yield f"the callback's secret {path.name} may be read by everybody here: chmod o= {path.name}"
 
 
 def _refused(name: str, error: ProfileError) -> Checked:

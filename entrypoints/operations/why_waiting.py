@@ -46,7 +46,8 @@ def in_line(session: Session, settings: Settings, job: Job) -> str:
     if at_work >= settings.in_flight:
         return (
             f"{before} (priority {job.status.priority:02d}), and all {settings.in_flight} places are taken "
-            "(ARKLINE_IN_FLIGHT). It goes on when others have ended; there is nothing to do."
+            "(ARKLINE_IN_FLIGHT). Collections take turns inside a priority. It goes on when others have "
+            "ended; there is nothing to do."
         )
     if not beat_runs(session):
         return f"{before}, and places are free, but it is not being taken up. {NO_BEAT}"

@@ -13,13 +13,16 @@ from pipeline.settings import Settings
 SIGNATURE = "Arkline-Signature"
 """Header with `sha256=` and the HMAC-SHA256 of the body in hexadecimal, in small letters."""
 
+SUFFIX = ".secret"
+"""Ending of the file with a collection's secret."""
+
 SHORTEST = 16
 """Bytes of a secret at least; shorter ones can be found by trying."""
 
 
 def secret_of(settings: Settings, profile_name: str) -> bytes | None:
     """The collection's secret, or else everybody's; None if nothing is to be signed."""
-    path = settings.profiles / f"{profile_name}.secret"
+    path = settings.profiles / f"{profile_name}{SUFFIX}"
     try:
         secret, source = path.read_bytes().strip(), str(path)
     except FileNotFoundError:

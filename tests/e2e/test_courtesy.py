@@ -18,6 +18,7 @@ PEACE = 25.0
 """Seconds; more than a worker waits."""
 
 
+@pytest.mark.timeout(240)
 def test_a_job_waits_for_its_turn_without_being_tried(
     session: Session, settings: Settings, fleet: Fleet, source: HttpSource
 ) -> None:

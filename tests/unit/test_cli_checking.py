@@ -166,3 +166,18 @@ def test_a_table_with_a_problem_becomes_no_manifest(folder: Path) -> None:
     assert f"{folder / 'a.csv'}:2: error: the URL does not begin" in result.stderr
     assert not (folder / "b.checkm").exists()
     assert BATCH not in result.stdout
+
+
+def test_a_secret_that_cannot_be_used_or_that_everybody_can_read_is_told(folder: Path) -> None:
+    secret = folder / "demo.secret"
+    secret.write_text("short")
+    refused = run(folder, "profile", "check", "demo")
+    secret.write_text("a secret of many letters")
+    secret.chmod(0o644)
+    warned = run(folder, "profile", "check", "demo")
+    secret.chmod(0o640)
+
+    assert (refused.exit_code, warned.exit_code) == (1, 0)
+    assert "demo.secret is shorter than 16 bytes" in refused.stderr
+    assert "demo.secret may be read by everybody" in warned.stderr
+    assert run(folder, "profile", "check", "demo").stdout == "demo.yaml: profile, good\n"
