@@ -11,7 +11,7 @@ from pipeline.checkm import ManifestProfile, Severity
 from pipeline.errors import UsageRefused
 from pipeline.profile import ProfileError, Profiles
 from pipeline.records import Record
-from pipeline.services.signature import SUFFIX, SHORTEST
+from pipeline.services.signature import SHORTEST, SUFFIX
 from pipeline.settings import Settings
 from pipeline.working_space import in_units
 
