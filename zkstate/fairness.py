@@ -46,6 +46,12 @@ def matters(collections: Collection[str], quota: Quota) -> bool:
     return len(collections) > 1 or any(quota(name) is not None for name in collections)
 
 
+def all_full(collections: Collection[str], load: Mapping[str, int], quota: Quota) -> bool:
+    """True if no collection may have one job more: the rest of the line need not be read."""
+    limits = ((name, quota(name)) for name in collections)
+    return all(limit is not None and load.get(name, 0) >= limit for name, limit in limits)
+
+
 def at_work(session: Session) -> Counter[str]:
     """How many jobs of each collection occupy a worker, or are about to."""
     states = [state for state in JOB.working() if state not in WAITING]

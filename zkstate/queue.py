@@ -95,6 +95,8 @@ def _in_turn(
                 if ticket := _mark(session, jid):
                     tickets.append(ticket)
                     room, given = room - 1, given + 1
+            if fairness.all_full(collections, load, quota):
+                return tickets
             idle = 0 if given or taken else idle + 1
             if idle == IDLE or room <= 0:
                 break

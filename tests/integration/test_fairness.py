@@ -112,6 +112,14 @@ def test_a_backlog_is_not_read_whole_to_find_whose_turn_it_is(session: Session) 
     assert list(fairness.of_jobs(session, jids[:2]).values()) == ["large", "large"]
 
 
+def test_a_line_of_which_nobody_may_go_on_is_known_at_once() -> None:
+    full = {"large": 1, "small": None}.get
+
+    assert fairness.all_full(["large"], {"large": 1}, full)
+    assert not fairness.all_full(["large"], {}, full)
+    assert not fairness.all_full(["large", "small"], {"large": 1, "small": 9}, full)
+
+
 def test_why_names_the_quota_that_a_job_waits_for(session: Session, settings: Settings) -> None:
     settings = settings.model_copy(update={"profiles": settings.home})
     (settings.home / "demo.yaml").write_text(

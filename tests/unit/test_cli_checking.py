@@ -3,9 +3,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
 from typer.main import get_group
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from entrypoints.cli.main import app
 from tests.http_source import HttpSource
