@@ -1,5 +1,7 @@
 """Whatever a depositor hands in, it is refused with a reason, and nothing else in the batch suffers."""
 
+from random import Random
+
 import pytest
 
 from pipeline.records import SubmissionType
@@ -38,7 +40,7 @@ def test_every_kind_of_bad_manifest_and_file_fails_alone(
     good = put_object(source, "good", [File("a.txt", body_of("good"))])
     content = source.put("/x.txt", b"x")
     source.put("/loop.txt", redirect="/loop.txt")
-    source.put("/cut.txt", body_of("cut"), cut_after=10)
+    source.put("/cut.txt", body_of("cut"), cut_after=10, ranges=False)
     source.put("/header.txt", b"x", headers=(("X-Long", "y" * 70_000),))
     rows = {
         "loop": f"{source.url('/loop.txt')} |  |  |  |  | loop.txt |",
@@ -84,7 +86,7 @@ def test_every_kind_of_bad_container_fails_alone(
         "good": zipped({"a.txt": b"good"}),
         "slip": zipped({"../../etc/cron.d/evil": b"x"}),
         "bomb": zipped({"zeros.bin": b"\0" * 200_000_000}),
-        "torn": zipped({"a.txt": body_of("torn", 5000)})[:200],
+        "torn": zipped({"a.txt": Random(1).randbytes(5000)})[:2000],
         "text": b"this is no container",
     }
     urls = {name: source.put(f"/{name}.zip", body) for name, body in contents.items()}

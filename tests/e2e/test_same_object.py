@@ -1,0 +1,49 @@
+"""One object submitted many times at once has one ARK and as many versions."""
+
+import pytest
+
+from pipeline.records import Submission, SubmissionType
+from pipeline.settings import Settings
+from pipeline.states import BatchState
+from tests.e2e.collection import body_of, send
+from tests.e2e.test_pipeline import invalid_objects, rows
+from tests.fleet import Fleet, batch_ended, quiet
+from tests.http_source import HttpSource
+from zkstate import batches, jobs
+from zkstate.session import Session
+
+pytestmark = [pytest.mark.e2e, pytest.mark.integration]
+
+TIMES = 20
+
+
+def test_an_object_submitted_twenty_times_at_once_has_one_ark_and_twenty_versions(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource
+) -> None:
+    fleet.worker(concurrency=3)
+    fleet.beat()
+    bids = []
+    for number in range(TIMES):
+        submission = Submission(
+            profile_name="demo",
+            payload_url=source.put(f"/{number}/letter.txt", body_of(str(number))),
+            payload_type=SubmissionType.FILE,
+            payload_name="letter.txt",
+            local_id=("letter-1",),
+        )
+        bids.append(batches.submit(session, submission))
+    for bid in bids:
+        send(settings, bid, session)
+
+    for bid in bids:
+        assert batch_ended(session, bid, timeout=110).status.status is BatchState.COMPLETED
+    quiet(session)
+
+    arks = {jobs.load(session, j).identifiers.primary_id for b in bids for j in batches.all_jobs(session, b)}
+    assert len(arks) == 1
+    assert rows(settings, "select number from inv_versions order by number") == [
+        (number,) for number in range(1, TIMES + 1)
+    ]
+    assert rows(settings, "select count(*) from inv_objects") == [(1,)]
+    assert rows(settings, "select count(*) from inv_localids") == [(1,)]
+    assert invalid_objects(settings.storage) == []
