@@ -9,7 +9,7 @@ from pathlib import Path
 
 from entrypoints.stack.signals import StopSignals
 from entrypoints.stack.supervisor import StopWished
-from tests.chaos import faults
+from tests.chaos import faults, server_faults
 from tests.chaos.arena import Arena, arena, join
 from tests.chaos.deposits import Collection, Depositor
 from tests.chaos.insiders import SecondBeat, Submitter
@@ -22,6 +22,9 @@ TICK = 0.05
 
 PATIENCE = 5.0
 """Seconds that a fault waits for something that it can hit in the state that it is for."""
+
+
+BEGIN = faults.BEGIN | server_faults.BEGIN
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,7 @@ class _Play:
 
     def _begin(self, scene: faults.Scene, fault: Fault) -> bool:
         try:
-            hit = faults.begin(scene, fault, self._now() > fault.at + PATIENCE)
+            hit = BEGIN[fault.kind](scene, fault, self._now() > fault.at + PATIENCE)
         except faults.NotNow:
             return False
         self.course.struck.append(Stroke(fault, time.monotonic()))

@@ -1,6 +1,7 @@
 """A seed always gives the same run."""
 
 from tests.chaos.deposits import PLANTED, Depositor
+from tests.chaos.run import BEGIN
 from tests.chaos.schedule import Kind, draw
 from tests.http_source import HttpSource
 
@@ -14,6 +15,10 @@ def test_a_long_schedule_has_every_kind_and_a_short_one_no_kind_twice() -> None:
     assert {fault.kind for fault in draw(1, 100, 300)} == set(Kind)
     short = [fault.kind for fault in draw(1, 8, 25)]
     assert len(set(short)) == len(short) == 8
+
+
+def test_every_kind_can_be_done() -> None:
+    assert BEGIN.keys() == set(Kind)
 
 
 def test_faults_come_in_order_and_within_the_time() -> None:
