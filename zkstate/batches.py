@@ -9,7 +9,7 @@ from zkstate import codec, counters, paths
 from zkstate.errors import Ambiguous, Busy, Missing, Refused, Stale
 from zkstate.jobs import MESSAGE_LIMIT, Lock, nobody_holds, token
 from zkstate.session import Session
-from zkstate.transaction import Create, Delete, Operation, Put, commit, fenced, is_taken
+from zkstate.transaction import Create, Delete, Operation, Put, commit, fenced_under, is_taken
 
 _OPEN = (*BATCH.working(), BatchState.DELETED)
 """A deleted batch stays open until the last of its znodes is gone."""
@@ -226,18 +226,11 @@ def write(
 ) -> Batch:
     """Commit a new status with `others`, fenced by the version that was read; Stale or Busy otherwise."""
     path = paths.batch_status(batch.bid)
-    lock = paths.batch_lock(batch.bid)
-    try:
-        version = fenced(
-            session,
-            Put(path, codec.encode(status), batch.version),
-            others,
-            lambda data: codec.decode(BatchStatus, data, path).op == status.op,
-        )
-    except Refused as refusal:
-        if refusal.path == lock and is_taken(refusal):
-            raise Busy(f"{batch.bid} is being worked on") from refusal
-        if refusal.path == lock:
-            raise Stale(f"the lock of {batch.bid} is gone") from refusal
-        raise
+    version = fenced_under(
+        session,
+        Put(path, codec.encode(status), batch.version),
+        others,
+        lambda data: codec.decode(BatchStatus, data, path).op == status.op,
+        paths.batch_lock(batch.bid),
+    )
     return batch.model_copy(update={"status": status, "version": version, "report": report or batch.report})

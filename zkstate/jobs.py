@@ -16,9 +16,9 @@ from pipeline.records import (
 )
 from pipeline.states import JOB, Bucket, Event, FailureKind, JobState, bucket
 from zkstate import codec, paths, space
-from zkstate.errors import Busy, Missing, Refused, Stale
+from zkstate.errors import Missing, Refused, Stale
 from zkstate.session import Session
-from zkstate.transaction import Create, Delete, Operation, Put, commit, fenced, is_taken
+from zkstate.transaction import Create, Delete, Operation, Put, commit, fenced_under
 
 MESSAGE_LIMIT = 2000
 """Characters of a message kept in a znode, so that a job stays a few kilobytes."""
@@ -275,17 +275,10 @@ def clean_up(session: Session, job: Job) -> None:
 
 def _write(session: Session, job: Job, status: JobStatus, others: Sequence[Operation]) -> int:
     path = paths.job_status(job.jid)
-    lock = paths.job_lock(job.jid)
-    try:
-        return fenced(
-            session,
-            Put(path, codec.encode(status), job.version),
-            others,
-            lambda data: codec.decode(JobStatus, data, path).op == status.op,
-        )
-    except Refused as refusal:
-        if refusal.path == lock and is_taken(refusal):
-            raise Busy(f"{job.jid} is being worked on") from refusal
-        if refusal.path == lock:
-            raise Stale(f"the lock of {job.jid} is gone") from refusal
-        raise
+    return fenced_under(
+        session,
+        Put(path, codec.encode(status), job.version),
+        others,
+        lambda data: codec.decode(JobStatus, data, path).op == status.op,
+        paths.job_lock(job.jid),
+    )

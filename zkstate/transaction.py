@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from kazoo.exceptions import (
-    BadVersionError,
     NodeExistsError,
-    NoNodeError,
     RolledBackError,
     RuntimeInconsistency,
     ZookeeperError,
 )
 
-from zkstate.errors import Ambiguous, Missing, Refused, Stale
+from zkstate.errors import Ambiguous, Busy, Missing, Refused, Stale
 from zkstate.session import ANSWER_TIMEOUT, BROKEN, Session
 
 
@@ -116,13 +114,24 @@ def fenced(
             raise Stale(f"{status.path} has changed since it was read")
 
 
-def is_version(refusal: Refused) -> bool:
-    return isinstance(refusal.error, BadVersionError)
+def fenced_under(
+    session: Session,
+    status: Put,
+    others: Sequence[Operation],
+    is_mine: Callable[[bytes], bool],
+    lock: str,
+) -> int:
+    """`fenced`, for a thing that is locked at `lock`: Busy if somebody else holds it, Stale if it is gone."""
+    try:
+        return fenced(session, status, others, is_mine)
+    except Refused as refusal:
+        thing = lock.split("/")[-2]
+        if refusal.path == lock and is_taken(refusal):
+            raise Busy(f"{thing} is being worked on") from refusal
+        if refusal.path == lock:
+            raise Stale(f"the lock of {thing} is gone") from refusal
+        raise
 
 
 def is_taken(refusal: Refused) -> bool:
     return isinstance(refusal.error, NodeExistsError)
-
-
-def is_gone(refusal: Refused) -> bool:
-    return isinstance(refusal.error, NoNodeError)
