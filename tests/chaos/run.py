@@ -23,6 +23,8 @@ TICK = 0.05
 PATIENCE = 5.0
 """Seconds that a fault waits for something that it can hit in the state that it is for."""
 
+GIVEN_UP = 60.0
+"""Seconds after which a fault that found nothing at all is left out."""
 
 BEGIN = faults.BEGIN | server_faults.BEGIN
 
@@ -170,7 +172,10 @@ class _Play:
         try:
             hit = BEGIN[fault.kind](scene, fault, self._now() > fault.at + PATIENCE)
         except faults.NotNow:
-            return False
+            if self._now() < fault.at + GIVEN_UP:
+                return False
+            self.note(f"{fault.kind.label}: there was nothing to hit")
+            return True
         self.course.struck.append(Stroke(fault, time.monotonic()))
         lasts = f" for {fault.seconds} s" if hit.undo else ""
         self.note(f"{fault.kind.label}: {hit.what}{lasts}")

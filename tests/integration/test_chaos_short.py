@@ -14,7 +14,12 @@ from entrypoints.stack.zookeeper import ServerMissing
 from tests.chaos.problem import Sort
 from tests.conftest import unavailable
 
-pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.integration,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc"),
+]
 
 PROJECT = Path(__file__).parents[2]
 
