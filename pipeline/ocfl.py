@@ -143,9 +143,12 @@ def read_head(folder: Path) -> Inventory | None:
     try:
         return parse(path.read_bytes(), path)
     except FileNotFoundError:
-        if folder.exists():
-            raise system(f"{folder} has no {INVENTORY}: it is not an OCFL object") from None
-        return None
+        if not folder.exists():
+            return None
+    try:
+        return parse(path.read_bytes(), path)  # the object, which appears whole, came between the two looks
+    except FileNotFoundError:
+        raise system(f"{folder} has no {INVENTORY}: it is not an OCFL object") from None
 
 
 def read_version(folder: Path) -> Inventory:

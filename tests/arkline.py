@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -46,6 +47,8 @@ def start(settings: Settings, *arguments: str, **more: str) -> Iterator[subproce
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # a shell's background jobs, and so their children, ignore Ctrl-C unless told otherwise
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         try:
             yield process

@@ -41,7 +41,10 @@ def test_a_tar_header_that_points_backwards_is_refused_and_not_read_for_ever(unp
     header[148:156] = b" " * 8
     header[148:156] = b"%06o\0 " % sum(header)
 
-    assert "'a' is neither a file nor a folder" in unpacked.refusal(bytes(header) + bytes(4096), "a.tar")
+    said = unpacked.refusal(bytes(header) + bytes(4096), "a.tar")
+
+    # Pythons differ in what they notice first
+    assert "'a' is neither a file nor a folder" in said or "container 'a.tar' is damaged" in said
 
 
 @pytest.mark.parametrize("name", PACKED)

@@ -124,7 +124,12 @@ def restore(version: str, session: Session, settings: Settings, source: HttpSour
         if session.get(path)[0] != data:
             session.zk.set(path, data)
     with tarfile.open(FOLDER / version / "home.tar.gz") as archive:
-        archive.extractall(settings.home, filter="data")
+        for entry in archive:
+            stream = archive.extractfile(entry)
+            assert stream is not None, entry.name
+            path = settings.home / entry.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(stream.read())
     for path in settings.working.rglob("*"):
         if path.is_file() and path.suffix in TEXT:
             path.write_bytes(special(path.read_bytes()))
