@@ -74,11 +74,22 @@ def reusable(
 
 
 def adopt_part(workspace: Workspace, name: str, file: Wanted, alive: Callable[[], None]) -> None:
-    """Copy the longest beginning of `file` that an earlier attempt fetched to this attempt's `name`."""
+    """Copy the longest beginning of `file` that an earlier attempt fetched to this attempt's `name`.
+
+    The earlier ones are removed, so that a job that is interrupted often takes no more room each time. Who
+    still writes to one of them is over, and keeps its bytes to itself.
+    """
     own = workspace.attempt / name
-    if file.digest is None or own.exists():
-        return
-    parts = [each / name for each in _others(workspace) if beside(each / name).is_file()]
+    parts = [each / name for each in _others(workspace)]
+    if file.digest is not None and not own.exists():
+        _copy_longest([part for part in parts if beside(part).is_file()], own, alive)
+    for part in parts:
+        for each in (part, beside(part)):
+            with suppress(FileNotFoundError, NotADirectoryError):
+                each.unlink()
+
+
+def _copy_longest(parts: list[Path], own: Path, alive: Callable[[], None]) -> None:
     sizes = {part: part.stat().st_size for part in parts if part.is_file()}
     if not sizes:
         return

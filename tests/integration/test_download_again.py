@@ -133,13 +133,13 @@ def test_a_note_cut_off_by_a_crash_is_passed_over(settings: Settings, source: Ht
 BIG = bytes(range(256)) * 20_000
 
 
-def interrupted_job(settings: Settings, source: HttpSource, **facts: Any) -> None:
-    """A first attempt that ended with most of a file here."""
+def interrupted_job(settings: Settings, source: HttpSource, arrived: int = 3_000_000, **facts: Any) -> None:
+    """An attempt that ended with most of a file here."""
     job = job_of_file(settings, source.put("/big", BIG), **facts)
     part = Workspace.of(job).attempt / "parts" / "1"
 
     def alive() -> None:
-        if part.exists() and part.stat().st_size > 3_000_000:
+        if part.exists() and part.stat().st_size > arrived:
             raise AttemptOver("the lock is lost")
 
     with pytest.raises(AttemptOver):
@@ -168,6 +168,17 @@ def test_a_part_is_not_gone_on_with_by_another_attempt_if_no_digest_judges_the_w
 
     assert "Range" not in source.seen("/big")[-1].headers
     assert_landed(job, {"big": BIG})
+
+
+@pytest.mark.parametrize("facts", [{"digest": md5(BIG)}, {}], ids=["with a digest", "without one"])
+def test_a_job_that_is_interrupted_often_keeps_one_part(
+    settings: Settings, source: HttpSource, facts: dict[str, Any]
+) -> None:
+    for number, arrived in enumerate((3_000_000, 3_500_000, 4_000_000), 1):
+        interrupted_job(settings, source, arrived, op=f"attempt-{number}", **facts)
+
+    attempts = Workspace.of(job_of_file(settings, source.url("/big"))).attempt.parent
+    assert sum(path.stat().st_size for path in attempts.rglob("parts/*")) < len(BIG)
 
 
 def test_an_earlier_attempt_that_lives_on_changes_nothing_that_has_landed(
