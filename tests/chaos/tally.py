@@ -38,13 +38,15 @@ def runs(results: list[dict[str, Any]]) -> str:
 
 
 def kinds(results: list[dict[str, Any]]) -> str:
-    """How often each kind of fault struck."""
+    """How often each kind of fault struck, in how many runs, and in how many of these anything was wrong."""
+    lines = ["| fault | times | runs | runs with a problem |", "|---|---|---|---|"]
     struck: Counter[str] = Counter()
-    for each in results:
-        struck.update(each["kinds"])
-    lines = ["| fault | times |", "|---|---|"]
-    lines += [f"| {kind.label} | {struck[kind.label]} |" for kind in Kind]
-    return "\n".join([*lines, f"| **all** | **{struck.total()}** |"])
+    for kind in Kind:
+        those = [each for each in results if kind.label in each["kinds"]]
+        struck[kind.label] = sum(each["kinds"][kind.label] for each in those)
+        wrong = sum(any(each[sort.value] for sort in Sort) for each in those)
+        lines.append(f"| {kind.label} | {struck[kind.label]} | {len(those)} | {wrong} |")
+    return "\n".join([*lines, f"| **all** | **{struck.total()}** | {len(results)} | |"])
 
 
 if __name__ == "__main__":
