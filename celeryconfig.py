@@ -54,8 +54,11 @@ worker_redirect_stdouts = False
 task_send_sent_event = False
 
 beat_max_loop_interval = 1  # seconds
+_PATIENCE = 15.0
+"""Seconds that a tick waits for a busy fleet at least; ticks that pile up run one after another."""
+
 beat_schedule = {
-    name: {"task": f"beat.{name}", "schedule": every, "options": {"expires": every}}
+    name: {"task": f"beat.{name}", "schedule": every, "options": {"expires": max(every, _PATIENCE)}}
     for name, every in {
         "feed": 5.0,
         "recheck_provisioning": 5.0,
