@@ -55,6 +55,7 @@ def run(ticket: Ticket) -> Ticket | None:
         except Corrupt as damage:
             log().error("cannot be taken up", ticket=ticket.model_dump(), error=str(damage))
             return None
+        latch.follow(paths.job_lock(job.jid))
         return _attempt(session, latch, job)
     except (Unreachable, Ambiguous) as error:
         log().warning("gave up the attempt", ticket=ticket.model_dump(), error=str(error))

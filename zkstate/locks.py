@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
@@ -27,12 +28,28 @@ class Latch:
         self._session = session
         self._standing = session.standing()
         self._stopping = stopping
+        self._taken_away = threading.Event()
+
+    def follow(self, path: str) -> None:
+        """Shut when the lock at `path` goes: an operator who fails a job takes its lock away.
+
+        Nobody waits for the answer; a lock that is gone by then shuts the latch as well.
+        """
+        zk = self._session.zk
+        answer = zk.exists_async(path, watch=lambda _: self._taken_away.set())
+        answer.rawlink(self._look)
+
+    def _look(self, answer: Any) -> None:
+        if answer.successful() and answer.value is None:
+            self._taken_away.set()
 
     def alive(self) -> None:
         """Raise AttemptOver once the lock may be lost, or the worker is asked to stop."""
         if self._standing is None or self._session.standing() != self._standing:
             self._standing = None
             raise AttemptOver("the ZooKeeper session was lost: another worker takes over")
+        if self._taken_away.is_set():
+            raise AttemptOver("the lock was taken away: an operator, or another worker, goes on with it")
         if self._stopping():
             raise Stopping("the worker is stopping: another worker takes over")
 

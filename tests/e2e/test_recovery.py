@@ -8,7 +8,7 @@ import redis
 from entrypoints.stack.redis import Server as RedisServer
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
-from pipeline.states import JOB, BatchState, JobState
+from pipeline.states import JOB, BatchState, Event, JobState
 from tasks.dispatch import dispatch_job
 from tasks.watchdog import EXIT_DEAF
 from tests import planting
@@ -17,6 +17,7 @@ from tests.e2e.test_pipeline import rows
 from tests.fleet import Fleet, batch_ended, job_reaches, quiet
 from tests.http_source import HttpSource
 from zkstate import batches, jobs, paths
+from zkstate.jobs import Lock
 from zkstate.session import Session
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(240)]
@@ -144,3 +145,22 @@ def test_a_worker_that_takes_no_messages_ends_itself_and_its_successor_does_the_
     for bid in bids:
         assert batch_ended(session, bid, timeout=60).status.status is BatchState.COMPLETED
     quiet(session)
+
+
+def test_a_job_that_an_operator_fails_frees_its_worker_at_once(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource
+) -> None:
+    fleet.worker(concurrency=1)
+    url = source.put("/endless.bin", body_of("endless", 2_000_000), piece=1_000, pause=0.1)
+    bid = submit(session, settings, url, SubmissionType.FILE)
+    source.await_request("/endless.bin", times=2, timeout=60)
+    (jid,) = batches.all_jobs(session, bid)
+    running = job_reaches(session, jid, JobState.DOWNLOADING)
+
+    jobs.move(session, jobs.load(session, jid), Event.FAIL, "operator", message="no", lock=Lock.BREAK)
+    other = submit(session, settings, source.put("/a.txt", body_of("a")), SubmissionType.FILE)
+
+    assert batch_ended(session, other, timeout=45).status.status is BatchState.COMPLETED
+    quiet(session)
+    assert jobs.load(session, running.jid).status.message == "no"
+    batches.finish_if_ended(session, bid)
