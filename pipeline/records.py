@@ -181,6 +181,8 @@ class HistoryEntry(Record):
     at: datetime = Field(default_factory=now)
     by: str = ""
     message: str = ""
+    kind: FailureKind | None = None
+    """Of a failure, or of a fault that a try met: who has to act."""
 
 
 class Job(Record):

@@ -106,7 +106,14 @@ def move(  # noqa: PLR0913 - a move is told everything it commits
     target = JOB.next(source, event, job.status.last_successful_status, job.status.kind)
     text = (message or done.message)[:MESSAGE_LIMIT]
     status = _moved(job, event, target, text, kind, done)
-    entry = HistoryEntry(state=target, event=event, at=status.last_modification_date, by=by, message=text)
+    entry = HistoryEntry(
+        state=target,
+        event=event,
+        at=status.last_modification_date,
+        by=by,
+        message=text,
+        kind=status.kind,
+    )
     needed = job.space_needed if done.space_needed is None else done.space_needed
     operations: list[Operation] = [
         *_relocate(job, target, status.priority),
@@ -232,7 +239,7 @@ def hand_back(
     history = job.history
     operations: list[Operation] = [Delete(paths.job_lock(job.jid))]
     if tried:
-        again = HistoryEntry(state=status.status, by=by, message=status.message)
+        again = HistoryEntry(state=status.status, by=by, message=status.message, kind=FailureKind.TRANSIENT)
         history = (*history, again)
         operations.append(Put(paths.history(job.jid), codec.encode_history(history)))
     version = _write(session, job, status, operations)

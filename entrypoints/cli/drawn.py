@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from entrypoints.operations.batch_view import BatchView, Gone
-    from entrypoints.operations.job_view import JobView, Timeline
+    from entrypoints.operations.job_view import JobView, Step, Timeline
     from entrypoints.operations.listing import JobList
     from entrypoints.operations.overview import Overview
     from pipeline.services.inventory import InventoryObject
@@ -150,6 +150,10 @@ def _said(name: str, kind: FailureKind | None, message: str) -> Text | str:
     return Text.assemble(screen.state(kind), f": {message}")
 
 
+def _happened(step: Step) -> str:
+    return step.message or (step.event.doc if step.event and step.event is not Event.SUCCEED else "")
+
+
 def timeline(found: Timeline) -> None:
     from rich.text import Text
 
@@ -169,7 +173,7 @@ def timeline(found: Timeline) -> None:
                 screen.state(step.state),
                 "" if step.seconds is None else _lasted(step.seconds),
                 step.by,
-                step.message or (step.event.doc if step.event and step.event is not Event.SUCCEED else ""),
+                _said(_happened(step), step.kind, _happened(step)),
             )
             for step in found.steps
         ),

@@ -60,6 +60,7 @@ class Step(Record):
     at: datetime
     by: str = ""
     message: str = ""
+    kind: FailureKind | None = None
     seconds: float | None = None
 
 

@@ -314,3 +314,14 @@ def test_raisers_of_the_table_are_known(session: Session) -> None:
 
     with pytest.raises(Missing, match="there is no job jid9999999999"):
         jobs.acquire(session, ticket, Raiser.WORKER)
+
+
+def test_the_history_says_of_which_kind_a_failure_was(session: Session) -> None:
+    held = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
+    waiting = jobs.hand_back(session, held, "test", message="503", delay=0, tried=True)
+    failed = planting.fire(session, waiting, Event.FAIL, FailureKind.CONTENT)
+
+    kinds = [entry.kind for entry in jobs.load(session, failed.jid).history]
+
+    assert kinds[-2:] == [FailureKind.TRANSIENT, FailureKind.CONTENT]
+    assert set(kinds[:-2]) == {None}
