@@ -27,7 +27,7 @@ def free_ports(count: int) -> tuple[int, ...]:
             each.close()
 
 
-def ask(port: int, question: bytes, wanted: bytes, seconds: float = 0.3) -> bool:
+def ask(port: int, question: bytes, wanted: bytes, seconds: float = 0.3, host: str = HOST) -> bool:
     """Whether the server on `port` answers `question` with something that has `wanted` in it.
 
     The time-out is short on purpose: a server that accepts a connection while it boots may never answer
@@ -35,7 +35,7 @@ def ask(port: int, question: bytes, wanted: bytes, seconds: float = 0.3) -> bool
     """
     answer = b""
     try:
-        with socket.create_connection((HOST, port), timeout=seconds) as connection:
+        with socket.create_connection((host, port), timeout=seconds) as connection:
             connection.sendall(question)
             while wanted not in answer and (piece := connection.recv(4096)):
                 answer += piece

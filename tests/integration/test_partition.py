@@ -1,0 +1,145 @@
+"""A ZooKeeper server behind a partition, follower or leader, costs no move and doubles none.
+
+The three servers are hosts of their own, in network namespaces; a partition is a link that is down.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from entrypoints.stack import zookeeper
+from entrypoints.stack.ports import ask
+from entrypoints.stack.process import Process
+from pipeline.settings import Settings
+from pipeline.states import JOB, JobState
+from tests import planting
+from zkstate import jobs
+from zkstate.audit import audit
+from zkstate.session import connect
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+NETWORK = "10.231.7"
+PORT, PEER, ELECT = 2181, 2888, 3888
+
+
+def ip(*arguments: str) -> None:
+    subprocess.run(("ip", *arguments), check=True, capture_output=True)
+
+
+@dataclass(frozen=True)
+class Host:
+    number: int
+    name: str
+    address: str
+
+    def link(self, state: str) -> None:
+        ip("link", "set", f"{self.name}-out", state)
+
+    def mode(self) -> str:
+        for mode in ("leader", "follower"):
+            if ask(PORT, b"srvr", f"Mode: {mode}".encode(), host=self.address):
+                return mode
+        return ""
+
+
+@pytest.fixture
+def hosts() -> Iterator[tuple[Host, ...]]:
+    """Three hosts on one bridge, and this one beside them."""
+    if shutil.which("ip") is None or os.geteuid() != 0:
+        pytest.skip("needs root and Debian's iproute2 to make network namespaces")
+    tag = f"a{os.getpid() % 100000}"
+    with ExitStack() as undo:
+        try:
+            ip("link", "add", tag, "type", "bridge")
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"no network of its own can be made here: {error.stderr.decode().strip()}")
+        undo.callback(ip, "link", "delete", tag)
+        ip("address", "add", f"{NETWORK}.254/24", "dev", tag)
+        ip("link", "set", tag, "up")
+        made = []
+        for number in (1, 2, 3):
+            host = Host(number, f"{tag}n{number}", f"{NETWORK}.{number}")
+            ip("netns", "add", host.name)
+            undo.callback(ip, "netns", "delete", host.name)
+            ip("link", "add", f"{host.name}-out", "type", "veth", "peer", "name", "eth0", "netns", host.name)
+            ip("link", "set", f"{host.name}-out", "master", tag)
+            ip("-n", host.name, "address", "add", f"{host.address}/24", "dev", "eth0")
+            for device in ("lo", "eth0"):
+                ip("-n", host.name, "link", "set", device, "up")
+            host.link("up")
+            made.append(host)
+        yield tuple(made)
+
+
+@pytest.fixture
+def ensemble(hosts: tuple[Host, ...], tmp_path: Path) -> Iterator[tuple[Host, ...]]:
+    plan = zookeeper.plan(tmp_path / "zookeeper", servers=3, tick=500)
+    try:
+        commands = zookeeper.prepare(plan)
+    except zookeeper.ServerMissing as missing:
+        pytest.skip(str(missing))
+    members = [f"server.{host.number}={host.address}:{PEER}:{ELECT}" for host in hosts]
+    with ExitStack() as undo:
+        for host, command in zip(hosts, commands, strict=True):
+            file = Path(command.argv[-1])
+            kept = [
+                line
+                for line in file.read_text().splitlines()
+                if not line.startswith(("server.", "clientPort", "syncLimit", "initLimit"))
+            ]
+            own = [f"clientPort={PORT}", f"clientPortAddress={host.address}", "syncLimit=4", "initLimit=20"]
+            file.write_text("\n".join([*kept, *own, *members]) + "\n")
+            argv = ("ip", "netns", "exec", host.name, *command.argv)
+            process = Process(replace(command, argv=argv))
+            process.start()
+            undo.callback(process.stop)
+        for host in hosts:
+            wait_for_mode(host)
+        yield hosts
+
+
+def wait_for_mode(host: Host) -> str:
+    deadline = time.monotonic() + 60
+    while not (mode := host.mode()):
+        assert time.monotonic() < deadline, f"{host.address} serves nobody"
+    return mode
+
+
+def test_a_follower_or_a_leader_behind_a_partition_costs_no_move(
+    ensemble: tuple[Host, ...], tmp_path: Path
+) -> None:
+    settings = Settings(
+        zk_hosts=",".join(f"{host.address}:{PORT}" for host in ensemble),
+        zk_root="/partition",
+        zk_session_timeout=10,
+        home=tmp_path,
+    )
+    with connect(settings) as session:
+        moved = []
+        for mode in ("follower", "leader"):
+            cut_off = next(host for host in ensemble if host.mode() == mode)
+            cut_off.link("down")
+            for _ in range(3):
+                job = planting.one_job(session)
+                moved.append(planting.complete(session, job))
+            cut_off.link("up")
+            wait_for_mode(cut_off)
+
+        for job in moved:
+            kept = jobs.load(session, job.jid)
+            assert kept == job
+            assert [entry.state for entry in kept.history] == [*JOB.working(), JobState.COMPLETED]
+            jobs.clean_up(session, kept)
+        assert audit(session) == ()
+    healed = settings.model_copy(update={"zk_hosts": f"{cut_off.address}:{PORT}"})
+    with connect(healed) as session:
+        session.get_synced(f"/jobs/{moved[0].jid}/status")
+        assert [jobs.load(session, job.jid).status for job in moved] == [job.status for job in moved]
