@@ -13,12 +13,13 @@ from pipeline.inventory.archive import find_job
 from pipeline.outcome import AttemptOver, StepFailed, Stopping, system
 from pipeline.records import Batch, Job, Ticket
 from pipeline.split import plan
-from pipeline.states import BatchState, Bucket, Event, FailureKind
+from pipeline.states import BatchState, Bucket, Event
 from tasks import ending
 from tasks.app import app
 from tasks.dispatch import dispatch_moved
 from tasks.logs import log
 from tasks.process import PROCESS
+from tasks.retrying import delay_before_retry
 from zkstate import batches, creation, holds, jobs
 from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Stale, Unreachable
 from zkstate.locks import Latch
@@ -69,11 +70,9 @@ def _attempt(session: Session, latch: Latch, batch: Batch, work: Work) -> None:
 
 def _again(session: Session, batch: Batch, failure: StepFailed) -> bool:
     """Hand the batch back for another try, if the fault may pass and tries are left."""
-    settings = PROCESS.kit().settings
-    if failure.kind is not FailureKind.TRANSIENT or batch.status.tries + 1 >= settings.max_tries:
+    delay = delay_before_retry(failure, batch.status.tries, PROCESS.kit().settings)
+    if delay is None:
         return False
-    delay = min(settings.backoff * 2**batch.status.tries, settings.backoff_limit)
-    delay = max(delay, failure.retry_after or 0)
     batches.hand_back(session, batch, message=failure.message, delay=delay, tried=True)
     log().warning("will try again", message=failure.message, seconds=delay)
     return True

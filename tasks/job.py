@@ -15,13 +15,14 @@ from pipeline.outcome import AttemptOver, Done, NotYet, StepFailed, Stopping, Wa
 from pipeline.quota import host_limit
 from pipeline.records import Job, Ticket
 from pipeline.services import Services
-from pipeline.states import Event, FailureKind, JobState
+from pipeline.states import Event, JobState
 from pipeline.steps import download, estimate, notify, pending, process, provision, record
 from tasks import ending
 from tasks.app import app
 from tasks.dispatch import task_name
 from tasks.logs import log
 from tasks.process import PROCESS
+from tasks.retrying import delay_before_retry
 from zkstate import jobs, paths
 from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Refused, Stale, Unreachable
 from zkstate.hosts import FleetCourtesy
@@ -136,10 +137,8 @@ def _step(job: Job, services: Services) -> Done | Wait:
 
 def _failed(session: Session, job: Job, failure: StepFailed) -> Job | None:
     """Try again later, in ZooKeeper's time, while the fault may pass; else the job fails."""
-    settings = PROCESS.kit().settings
-    if failure.kind is FailureKind.TRANSIENT and job.status.tries + 1 < settings.max_tries:
-        delay = min(settings.backoff * 2**job.status.tries, settings.backoff_limit)
-        delay = max(delay, failure.retry_after or 0)
+    delay = delay_before_retry(failure, job.status.tries, PROCESS.kit().settings)
+    if delay is not None:
         jobs.hand_back(session, job, PROCESS.name, message=failure.message, delay=delay, tried=True)
         log().warning("will try again", message=failure.message, seconds=delay)
         return None

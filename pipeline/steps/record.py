@@ -1,7 +1,5 @@
 """Recording: the stored version is entered in the inventory; before that no job may be called complete."""
 
-from mimetypes import MimeTypes
-
 from pipeline import anvl
 from pipeline.landing import Workspace, read_stored
 from pipeline.metadata import ERC
@@ -10,12 +8,8 @@ from pipeline.profile import Profile, ProfileError
 from pipeline.records import Job
 from pipeline.services import Services
 from pipeline.services.inventory import Recording
-from pipeline.services.storage import StoredFile, StoredVersion
-
-UNKNOWN_TYPE = "application/octet-stream"
-
-# the language's own table: the machine's would let two workers name one format differently
-_TYPES = MimeTypes()
+from pipeline.services.storage import StoredVersion
+from pipeline.storage_manifest import mime_type
 
 
 def work(job: Job, services: Services) -> Done:
@@ -57,7 +51,7 @@ def _recording(job: Job, version: StoredVersion, profile: Profile) -> Recording:
     configuration = job.configuration
     return Recording(
         version=version,
-        mime_types={file.path: _mime_type(file) for file in version.files},
+        mime_types={file.path: mime_type(file.path) for file in version.files},
         owner=profile.owner,
         collections=profile.collections,
         local_id=job.identifiers.local_id,
@@ -74,15 +68,6 @@ def _recording(job: Job, version: StoredVersion, profile: Profile) -> Recording:
         submitted=configuration.submitted_at,
         note=configuration.note,
     )
-
-
-def _mime_type(file: StoredFile) -> str:
-    # the name alone: a whole path would be taken for a URL
-    name = file.path.rpartition("/")[2]
-    kind, packed = _TYPES.guess_type(f"./{name}")
-    if packed:
-        return f"application/{packed}"
-    return kind or UNKNOWN_TYPE
 
 
 def _described(job: Job, ark: str) -> anvl.Pairs:
