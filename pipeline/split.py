@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipeline import checkm
-from pipeline.checkm import ManifestError, ManifestProfile, Row
 from pipeline.fixity import Digest, Digester, DigestMismatch
+from pipeline.formats import checkm
+from pipeline.formats.checkm import ManifestError, ManifestProfile, Row
 from pipeline.names import (
     CONTAINER_SUFFIXES,
     PRODUCER,

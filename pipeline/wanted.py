@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from pipeline.checkm import Manifest, ManifestError, ManifestProfile, parse
 from pipeline.fixity import Digest, Digester, DigestMismatch
+from pipeline.formats.checkm import Manifest, ManifestError, ManifestProfile, parse
 from pipeline.landing import Workspace
 from pipeline.names import PRODUCER, UnsafeName, name_in, safe_name
 from pipeline.outcome import content, system

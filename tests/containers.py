@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.declared import Arrived
+from pipeline.formats.declared import Arrived
 from pipeline.landing import LandedFile
 from pipeline.outcome import StepFailed
 from pipeline.states import FailureKind

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ocfl import StorageRoot
 
-from pipeline import ocfl
+from pipeline.ocfl import objects
 from pipeline.records import SubmissionMode
 from pipeline.services.storage import ContentFile, OcflStorage, StoredVersion, StoreRequest
 
@@ -78,17 +78,17 @@ class Depot:
         return self.storage.store(self.request(jid, files, mode, delete, ark), lambda: None)
 
     def object(self, ark: str = ARK) -> Path:
-        return self.folder / ocfl.object_path(ark)
+        return self.folder / objects.object_path(ark)
 
     def names(self, number: int, ark: str = ARK) -> set[str]:
         """Logical paths of a version."""
-        inventory = ocfl.read_head(self.object(ark))
+        inventory = objects.read_head(self.object(ark))
         assert inventory is not None
         return set(inventory.versions[f"v{number}"].digests())
 
     def jobs(self, ark: str = ARK) -> list[str | None]:
         """The job of each version, in order."""
-        inventory = ocfl.read_head(self.object(ark))
+        inventory = objects.read_head(self.object(ark))
         return [version.jid for version in inventory.versions.values()] if inventory else []
 
     def content(self) -> set[str]:

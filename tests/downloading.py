@@ -5,8 +5,8 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from pipeline.checkm import ManifestProfile, Row, write
 from pipeline.fixity import Digest
+from pipeline.formats.checkm import ManifestProfile, Row, write
 from pipeline.landing import Workspace
 from pipeline.outcome import AttemptOver, Done
 from pipeline.records import Job, PayloadType

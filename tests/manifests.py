@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.checkm import ManifestError, ManifestProfile, parse
+from pipeline.formats.checkm import ManifestError, ManifestProfile, parse
 
 URL = "https://x.edu/files/a.jpg"
 MD5 = "0b21c6d48e815dd537d42dc1cfac0111"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.container import Limits, UnpackedFile, unpack
+from pipeline.formats.container import Limits, UnpackedFile, unpack
 from pipeline.outcome import StepFailed
 from pipeline.states import FailureKind
 

@@ -7,9 +7,9 @@ from hashlib import sha512
 from pathlib import Path
 from typing import Any
 
-from pipeline import ocfl
 from pipeline.inventory.sql import open_inventory
 from pipeline.landing import LandedFile, Workspace, read_stored
+from pipeline.ocfl import objects
 from pipeline.profile import Profiles
 from pipeline.records import Identifiers, Job
 from pipeline.services import Services
@@ -83,12 +83,12 @@ class Repository:
         return self.ledger.identifiers(job)
 
     def jobs_of(self, ark: str) -> list[str | None]:
-        head = ocfl.read_head(self.storage.root.object(ark))
+        head = objects.read_head(self.storage.root.object(ark))
         return [version.jid for version in head.versions.values()] if head else []
 
     def text(self, stored: StoredVersion, path: str) -> str:
         folder = self.storage.root.object(stored.ark)
-        head = ocfl.read_head(folder)
+        head = objects.read_head(folder)
         assert head is not None
         digest = head.versions[f"v{stored.number}"].digests()[path]
         return (folder / head.manifest[digest][0]).read_text()

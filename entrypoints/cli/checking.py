@@ -16,7 +16,7 @@ from pipeline.errors import UsageRefused
 
 if TYPE_CHECKING:
     from entrypoints.operations.checking import Checked
-    from pipeline.checkm import ManifestProfile
+    from pipeline.formats.checkm import ManifestProfile
 
 _MANIFESTS = "object-manifest, batch-manifest, container-batch-manifest or single-file-batch-manifest"
 
@@ -105,7 +105,7 @@ def from_csv(
     --json the problems go to standard output, and the manifest only to --output.
     """
     from entrypoints.operations.checking import read_file, sorted_out
-    from pipeline import manifest_csv
+    from pipeline.formats import manifest_csv
 
     profile = _profile_of(kind)
     if template:
@@ -129,7 +129,7 @@ def from_csv(
 
 
 def _profile_of(kind: str) -> ManifestProfile:
-    from pipeline.checkm import ManifestProfile
+    from pipeline.formats.checkm import ManifestProfile
 
     for profile in ManifestProfile:
         if profile.submission_type == kind:

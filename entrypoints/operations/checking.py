@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from entrypoints.operations.submitting import check_url
-from pipeline import checkm, profile
-from pipeline.checkm import ManifestProfile, Severity
+from pipeline import profile
 from pipeline.errors import UsageRefused
+from pipeline.formats import checkm
+from pipeline.formats.checkm import ManifestProfile, Severity
 from pipeline.profile import ProfileError, Profiles
 from pipeline.records import Record
 from pipeline.services.signature import SHORTEST, SUFFIX

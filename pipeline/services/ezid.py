@@ -11,7 +11,7 @@ from urllib.parse import quote
 import requests
 from requests.auth import HTTPBasicAuth
 
-from pipeline import anvl
+from pipeline.formats import anvl
 from pipeline.outcome import StepFailed, system
 from pipeline.profile import Profile
 from pipeline.records import Job

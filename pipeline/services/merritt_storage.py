@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
-from pipeline import anvl, storage_manifest
-from pipeline.merritt_manifest import HeldFile, HeldObject, HeldVersion, NotAManifest, parse
+from pipeline.formats import anvl, storage_manifest
+from pipeline.formats.merritt_manifest import HeldFile, HeldObject, HeldVersion, NotAManifest, parse
 from pipeline.names import PRODUCER, shown
 from pipeline.outcome import StepFailed, content, system
 from pipeline.records import SubmissionMode

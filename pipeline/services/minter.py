@@ -3,7 +3,8 @@
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from pipeline import anvl, noid
+from pipeline import noid
+from pipeline.formats import anvl
 from pipeline.profile import Profile
 from pipeline.records import Job
 

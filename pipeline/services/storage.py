@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from pipeline import ocfl, ocfl_disk
-from pipeline.ocfl_writer import Look, Root, forget, publish, settle, staged, unsettled
+from pipeline.ocfl import disk, objects
+from pipeline.ocfl.writer import Look, Root, forget, publish, settle, staged, unsettled
 from pipeline.outcome import content, system
 from pipeline.records import SubmissionMode, now
 
@@ -101,18 +101,18 @@ class OcflStorage:
             with staged(self.root, request.jid) as stage:
                 inventory = self._add(request, stage, look, fence)
         except OSError as error:
-            raise ocfl_disk.failure(error, self.root.folder) from error
+            raise disk.failure(error, self.root.folder) from error
         number = inventory.number_of(request.jid)
         assert number is not None
         return self._describe(inventory, number)
 
     def version_of(self, ark: str, jid: str, node: int | None = None) -> StoredVersion | None:
         try:
-            head = ocfl.read_head(self.root.object(ark))
+            head = objects.read_head(self.root.object(ark))
             number = head.number_of(jid) if head else None
             return self._describe(head, number) if head and number else None
         except OSError as error:
-            raise ocfl_disk.failure(error, self.root.folder) from error
+            raise disk.failure(error, self.root.folder) from error
 
     def verify(self, version: StoredVersion, alive: Callable[[], None] = lambda: None) -> None:
         """Files of earlier versions are looked for, not read: so the cost is that of what was added."""
@@ -120,10 +120,10 @@ class OcflStorage:
         folder = self.root.object(version.ark)
         name = f"v{version.number}"
         try:
-            inventory = ocfl.read_version(folder / name)
-            head = ocfl.read_head(folder)
+            inventory = objects.read_version(folder / name)
+            head = objects.read_head(folder)
             if head is None or head.versions.get(name) != inventory.versions.get(name):
-                raise system(f"{folder / name} is not what {folder / ocfl.INVENTORY} says of it")
+                raise system(f"{folder / name} is not what {folder / objects.INVENTORY} says of it")
             digests = inventory.versions[name].digests()
             if digests != {file.path: file.sha512 for file in version.files}:
                 raise system(f"{folder / name} does not have the files that were stored for {version.jid}")
@@ -131,15 +131,15 @@ class OcflStorage:
                 self._verify(folder / inventory.manifest[file.sha512][0], file, look)
                 look()
         except OSError as error:
-            raise ocfl_disk.failure(error, self.root.folder) from error
+            raise disk.failure(error, self.root.folder) from error
 
     def forget(self, jid: str) -> None:
         """Remove what a job that will not come back left in staging."""
         forget(self.root, jid)
 
-    def _add(self, request: StoreRequest, stage: Path, look: Look, fence: Look) -> ocfl.Inventory:
+    def _add(self, request: StoreRequest, stage: Path, look: Look, fence: Look) -> objects.Inventory:
         folder = self.root.object(request.ark)
-        head = ocfl.read_head(folder)
+        head = objects.read_head(folder)
         if head and unsettled(folder, head):
             with self._lock(request.ark, look):
                 head = settle(self.root, request.ark, stage)
@@ -147,7 +147,7 @@ class OcflStorage:
             return head
         _check_new(request, head)
         change = _change(request)
-        ocfl.next_version(head, change)
+        objects.next_version(head, change)
         self._stage(request, head, stage, look)
         look()
         with self._lock(request.ark, look):
@@ -155,45 +155,45 @@ class OcflStorage:
             if head and head.number_of(request.jid):
                 return head
             _check_new(request, head)
-            inventory = ocfl.next_version(head, change)
+            inventory = objects.next_version(head, change)
             publish(self.root, request.ark, inventory, stage, fence)
             return inventory
 
-    def _stage(self, request: StoreRequest, head: ocfl.Inventory | None, stage: Path, look: Look) -> None:
+    def _stage(self, request: StoreRequest, head: objects.Inventory | None, stage: Path, look: Look) -> None:
         """Copy what the object does not hold yet; what it holds is read, since ours will be thrown away."""
         folder = self.root.object(request.ark)
         held = head.manifest if head else {}
-        kept = ocfl.first_paths({file.path: file.sha512 for file in request.files})
+        kept = objects.first_paths({file.path: file.sha512 for file in request.files})
         for file in request.files:
             if file.sha512 in held:
                 earlier = folder / held[file.sha512][0]
-                found = ocfl_disk.digest(earlier, look)
+                found = disk.digest(earlier, look)
                 if found != (file.size, file.sha512):
                     raise system(f"{earlier} is damaged: {_unlike(file, found)}; restore it, then resume")
             elif kept[file.sha512] == file.path:
-                found = ocfl_disk.copy(file.source, stage / ocfl.CONTENT / file.path, look)
+                found = disk.copy(file.source, stage / objects.CONTENT / file.path, look)
                 if found != (file.size, file.sha512):
                     raise system(
                         f"{file.source} is not what was downloaded: {_unlike(file, found)}; "
                         "delete the job and submit it again"
                     )
             look()
-        if (stage / ocfl.CONTENT).exists():
-            ocfl_disk.sync_tree(stage)
+        if (stage / objects.CONTENT).exists():
+            disk.sync_tree(stage)
 
     def _lock(self, ark: str, look: Look) -> AbstractContextManager[None]:
-        return ocfl_disk.locked(self.root.lock(ark), ark, self.patience, look)
+        return disk.locked(self.root.lock(ark), ark, self.patience, look)
 
     def _verify(self, path: Path, file: StoredFile, look: Look) -> None:
         if not file.added:
             if path.stat().st_size != file.size:
                 raise system(f"{path} is damaged: it has {path.stat().st_size} bytes, not {file.size}")
             return
-        found = ocfl_disk.digest(path, look)
+        found = disk.digest(path, look)
         if found != (file.size, file.sha512):
             raise system(f"{path} is damaged: {_unlike(file, found)}")
 
-    def _describe(self, inventory: ocfl.Inventory, number: int) -> StoredVersion:
+    def _describe(self, inventory: objects.Inventory, number: int) -> StoredVersion:
         folder = self.root.object(inventory.id)
         name = f"v{number}"
         version = inventory.versions[name]
@@ -217,10 +217,10 @@ def _check(request: StoreRequest) -> None:
         raise system(f"'{request.jid}' is not a job id")
     if not request.files:
         raise content(f"{request.ark} has no file to store: an object needs at least one")
-    ocfl.check_names(file.path for file in request.files)
+    objects.check_names(file.path for file in request.files)
 
 
-def _check_new(request: StoreRequest, head: ocfl.Inventory | None) -> None:
+def _check_new(request: StoreRequest, head: objects.Inventory | None) -> None:
     if request.new and head:
         raise system(
             f"{request.ark} was just minted, but it names an object already: the counter of minted "
@@ -228,8 +228,8 @@ def _check_new(request: StoreRequest, head: ocfl.Inventory | None) -> None:
         )
 
 
-def _change(request: StoreRequest) -> ocfl.Change:
-    return ocfl.Change(
+def _change(request: StoreRequest) -> objects.Change:
+    return objects.Change(
         ark=request.ark,
         jid=request.jid,
         mode=request.mode,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pipeline import earlier
 from pipeline.allowed import Allowed, allowed
-from pipeline.container import Limits, unpack
+from pipeline.formats.container import Limits, unpack
 from pipeline.landing import LandedFile, Workspace
 from pipeline.outcome import Done, StepFailed, Wait, content
 from pipeline.parallel import in_parallel

@@ -9,8 +9,9 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline import bag, corroboration, embargo, metadata, names, premis, storage_manifest
-from pipeline.declared import Arrived
+from pipeline import names
+from pipeline.formats import bag, corroboration, embargo, metadata, premis, storage_manifest
+from pipeline.formats.declared import Arrived
 from pipeline.identity import Identity, identify
 from pipeline.landing import LandedFile, Workspace, write_stored
 from pipeline.outcome import Done, content, system

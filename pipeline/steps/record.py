@@ -1,15 +1,15 @@
 """Recording: the stored version is entered in the inventory; before that no job may be called complete."""
 
-from pipeline import anvl
+from pipeline.formats import anvl
+from pipeline.formats.metadata import ERC
+from pipeline.formats.storage_manifest import mime_type
 from pipeline.landing import Workspace, read_stored
-from pipeline.metadata import ERC
 from pipeline.outcome import Done, system
 from pipeline.profile import Profile, ProfileError
 from pipeline.records import Job
 from pipeline.services import Services
 from pipeline.services.inventory import Recording
 from pipeline.services.storage import StoredVersion
-from pipeline.storage_manifest import mime_type
 
 
 def work(job: Job, services: Services) -> Done:

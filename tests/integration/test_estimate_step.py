@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.checkm import ManifestProfile, Row, write
+from pipeline.formats.checkm import ManifestProfile, Row, write
 from pipeline.landing import Workspace
 from pipeline.outcome import AttemptOver, Done
 from pipeline.records import Job, PayloadType

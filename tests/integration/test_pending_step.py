@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.checkm import ManifestProfile, Row, write
 from pipeline.fixity import Digest
+from pipeline.formats.checkm import ManifestProfile, Row, write
 from pipeline.landing import Workspace
 from pipeline.outcome import AttemptOver, Done, StepFailed
 from pipeline.records import Job, PayloadType

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import anvl
+from pipeline.formats import anvl
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.landing import Workspace, write_stored
 from pipeline.outcome import AttemptOver, StepFailed

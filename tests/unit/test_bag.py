@@ -6,7 +6,7 @@ from pathlib import Path
 import bagit
 import pytest
 
-from pipeline.bag import check_bags
+from pipeline.formats.bag import check_bags
 from pipeline.outcome import StepFailed
 from tests.containers import arrived, landed, refusal
 

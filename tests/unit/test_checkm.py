@@ -1,6 +1,7 @@
 import pytest
 
-from pipeline.checkm import (
+from pipeline.fixity import Digest
+from pipeline.formats.checkm import (
     ManifestProfile,
     Problem,
     Row,
@@ -9,7 +10,6 @@ from pipeline.checkm import (
     parse,
     write,
 )
-from pipeline.fixity import Digest
 from tests.manifests import BATCH, FILES, MANIFEST, MD5, OBJECT, URL, manifest, problems
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.checkm import ManifestError, ManifestProfile, Row, Severity, check, parse, write
 from pipeline.fixity import Digest
+from pipeline.formats.checkm import ManifestError, ManifestProfile, Row, Severity, check, parse, write
 from tests.manifests import MANIFEST, MD5, URL
 
 

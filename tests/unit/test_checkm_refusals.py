@@ -1,6 +1,6 @@
 import pytest
 
-from pipeline.checkm import LINE_LIMIT, PROBLEMS_KEPT, ManifestError, ManifestProfile, parse
+from pipeline.formats.checkm import LINE_LIMIT, PROBLEMS_KEPT, ManifestError, ManifestProfile, parse
 from tests.manifests import BATCH, CONTAINERS, MD5, OBJECT, URL, manifest, problems
 
 REFUSED_ROWS = {

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.container import unpack
 from pipeline.fixity import PIECE
+from pipeline.formats.container import unpack
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.states import FailureKind
 from tests.packing import LIMITS, PACKED, SMALL, Unpack, entry, on_disk, tarred, zipped

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.container import RATIO_FLOOR, Limits
+from pipeline.formats.container import RATIO_FLOOR, Limits
 from tests.packing import Unpack, entry, tarred, zipped
 
 

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.checkm import ManifestProfile, Row, write
-from pipeline.corroboration import NAME, corroborate
 from pipeline.fixity import Digest
+from pipeline.formats.checkm import ManifestProfile, Row, write
+from pipeline.formats.corroboration import NAME, corroborate
 from tests.containers import landed, refusal
 
 FILES = {"a.txt": b"alpha", "sub/b c.txt": b"beta"}

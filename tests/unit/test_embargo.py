@@ -1,6 +1,6 @@
 import pytest
 
-from pipeline.embargo import check
+from pipeline.formats.embargo import check
 from tests.containers import refusal
 
 

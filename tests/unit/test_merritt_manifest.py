@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipeline.merritt_manifest import HeldFile, NotAManifest, parse
+from pipeline.formats.merritt_manifest import HeldFile, NotAManifest, parse
 from tests.merritt_server import Held, Merritt
 
 ARK = "ark:/99999/x"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import anvl, dublin_core, local_ids, metadata
 from pipeline.fixity import Digest
-from pipeline.metadata import describe
+from pipeline.formats import anvl, dublin_core, local_ids, metadata
+from pipeline.formats.metadata import describe
 from pipeline.outcome import StepFailed
 from pipeline.profile import Profile
 from pipeline.records import SubmissionType

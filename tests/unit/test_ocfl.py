@@ -8,7 +8,7 @@ import pytest
 from ocfl.layout_registry import get_layout
 from ocfl.validator import Validator
 
-from pipeline import ocfl
+from pipeline.ocfl import objects
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.services.storage import ContentFile, StoreRequest
@@ -62,16 +62,16 @@ def test_the_folder_of_an_object_can_be_read() -> None:
     # sha256("ark:/99999/fk4000000011") computed with sha256sum.
     digest = hashlib.sha256(ARK.encode()).hexdigest()
 
-    path = ocfl.object_path(ARK)
+    path = objects.object_path(ARK)
 
     assert path == Path(digest[:3], digest[3:6], digest[6:9], "ark%3a%2f99999%2ffk4000000011")
 
 
 @pytest.mark.parametrize("identifier", [ARK, "ark:/99999/" + "x" * 150, "ark:/99999/a.b~c"])
 def test_the_folder_is_the_one_that_the_layout_extension_gives(identifier: str) -> None:
-    layout = get_layout(ocfl.LAYOUT)
+    layout = get_layout(objects.LAYOUT)
 
-    assert ocfl.object_path(identifier).as_posix() == layout.identifier_to_path(identifier)
+    assert objects.object_path(identifier).as_posix() == layout.identifier_to_path(identifier)
 
 
 def test_the_answer_says_what_the_version_holds(depot: Depot) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import ocfl
+from pipeline.ocfl import objects
 from pipeline.records import SubmissionMode
 
 NAMES = st.sampled_from(["producer/a", "producer/b", "producer/c d", "system/mrt-erc.txt"])
@@ -26,7 +26,7 @@ def digest(text: str) -> str:
 def test_each_version_has_the_files_that_its_job_asked_for_and_no_bytes_twice(
     steps: list[tuple[SubmissionMode, dict[str, str], set[str]]],
 ) -> None:
-    head: ocfl.Inventory | None = None
+    head: objects.Inventory | None = None
     model: dict[str, str] = {}
     expected: list[dict[str, str]] = []
     for number, (wanted, files, unwanted) in enumerate(steps, 1):
@@ -39,7 +39,7 @@ def test_each_version_has_the_files_that_its_job_asked_for_and_no_bytes_twice(
         kept = {path: text for path, text in carried.items() if path not in delete} if update else {}
         model = {**kept, **files}
         expected.append({path: digest(text) for path, text in model.items()})
-        change = ocfl.Change(
+        change = objects.Change(
             ark="ark:/99999/x",
             jid=f"jid{number}",
             mode=mode,
@@ -47,8 +47,8 @@ def test_each_version_has_the_files_that_its_job_asked_for_and_no_bytes_twice(
             delete=delete,
             created=AT,
         )
-        grown = ocfl.next_version(head, change)
-        assert head is None or ocfl.extends(grown, head)
+        grown = objects.next_version(head, change)
+        assert head is None or objects.extends(grown, head)
         head = grown
 
     assert head is not None
@@ -58,4 +58,4 @@ def test_each_version_has_the_files_that_its_job_asked_for_and_no_bytes_twice(
     ]
     assert set(head.manifest) == {value for version in expected for value in version.values()}
     assert all(len(paths) == 1 for paths in head.manifest.values())
-    assert ocfl.parse(head.encode(), Path("inventory.json")) == head
+    assert objects.parse(head.encode(), Path("inventory.json")) == head

@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from pipeline import premis
+from pipeline.formats import premis
 from pipeline.records import HistoryEntry, Job, PayloadType
 from pipeline.services.storage import ContentFile
 from pipeline.states import Event, JobState

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.checkm import ManifestProfile, Row, write
 from pipeline.fixity import Digest
+from pipeline.formats.checkm import ManifestProfile, Row, write
 from pipeline.outcome import StepFailed
 from pipeline.records import PayloadType, Submission
 from pipeline.split import Plan, PlannedJob, plan, priority_of

@@ -1,7 +1,7 @@
 import hashlib
 from pathlib import Path
 
-from pipeline import storage_manifest
+from pipeline.formats import storage_manifest
 from pipeline.services.storage import ContentFile
 
 SHA512 = hashlib.sha512(b"").hexdigest()

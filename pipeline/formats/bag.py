@@ -11,8 +11,8 @@ from typing import NoReturn
 
 from pydantic import ValidationError
 
-from pipeline.declared import Arrived, Declared, refuse
 from pipeline.fixity import Digest, UnknownAlgorithm, algorithm
+from pipeline.formats.declared import Arrived, Declared, refuse
 from pipeline.landing import LandedFile
 from pipeline.names import shown
 from pipeline.outcome import content

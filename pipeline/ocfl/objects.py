@@ -1,6 +1,6 @@
 """OCFL 1.1: the inventory of an object, where it lies in a storage root, and what its next version is.
 
-Nothing here writes; `pipeline.ocfl_writer` does. Only what arkline uses of OCFL is here: sha512, versions
+Nothing here writes; `pipeline.ocfl.writer` does. Only what arkline uses of OCFL is here: sha512, versions
 v1, v2 ... without padding, forward deltas, and the registered layout 0003, whose folder names can be read.
 """
 

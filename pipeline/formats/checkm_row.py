@@ -11,8 +11,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import ValidationError
 
-from pipeline import local_ids
 from pipeline.fixity import Digest, UnknownAlgorithm, algorithm
+from pipeline.formats import local_ids
 from pipeline.names import (
     CONTAINER_SUFFIXES,
     PRODUCER,

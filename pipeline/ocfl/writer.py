@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipeline import ocfl, ocfl_disk
+from pipeline.ocfl import disk, objects
 from pipeline.outcome import AttemptOver, StepFailed, system
 
 log = logging.getLogger(__name__)
@@ -35,34 +35,36 @@ class Root:
         self.aside = self.own / "aside"
 
     def object(self, ark: str) -> Path:
-        return self.folder / ocfl.object_path(ark)
+        return self.folder / objects.object_path(ark)
 
     def lock(self, ark: str) -> Path:
         return self.own / "locks" / hashlib.sha256(ark.encode()).hexdigest()
 
     def open(self) -> None:
         """Make the root if it is not there yet; several processes may do so at once."""
-        name, text = ocfl.ROOT_DECLARATION
-        configuration = self.folder / "extensions" / ocfl.LAYOUT / "config.json"
+        name, text = objects.ROOT_DECLARATION
+        configuration = self.folder / "extensions" / objects.LAYOUT / "config.json"
         if not (self.folder / name).exists():
             self._refuse_foreign()
-            layout = {"extension": ocfl.LAYOUT, "description": ocfl.LAYOUT_DESCRIPTION}
-            self._make(configuration, _json(ocfl.LAYOUT_CONFIGURATION))
+            layout = {"extension": objects.LAYOUT, "description": objects.LAYOUT_DESCRIPTION}
+            self._make(configuration, _json(objects.LAYOUT_CONFIGURATION))
             self._make(self.folder / "ocfl_layout.json", _json(layout))
             self._make(self.folder / name, text)
         try:
             found = json.loads(configuration.read_bytes())
         except (OSError, ValueError):
             found = None
-        if found != ocfl.LAYOUT_CONFIGURATION:
-            raise system(f"{self.folder} is an OCFL root with another layout than {ocfl.LAYOUT} of arkline")
+        if found != objects.LAYOUT_CONFIGURATION:
+            raise system(
+                f"{self.folder} is an OCFL root with another layout than {objects.LAYOUT} of arkline"
+            )
 
     def _refuse_foreign(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         foreign = {path.name for path in self.folder.iterdir()}
-        foreign -= {"extensions", "ocfl_layout.json", ocfl.ROOT_DECLARATION[0]}
+        foreign -= {"extensions", "ocfl_layout.json", objects.ROOT_DECLARATION[0]}
         # Asked again: another process may have made the root meanwhile, and put an object into it.
-        if foreign and not (self.folder / ocfl.ROOT_DECLARATION[0]).exists():
+        if foreign and not (self.folder / objects.ROOT_DECLARATION[0]).exists():
             raise system(
                 f"the storage root {self.folder} is not an OCFL root, and not empty (it has "
                 f"'{min(foreign)}'): set ARKLINE_STORAGE_ROOT to an empty folder or to an OCFL root"
@@ -72,9 +74,9 @@ class Root:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.staging.mkdir(parents=True, exist_ok=True)
         draft = self.staging / f"root-{secrets.token_hex(8)}"
-        ocfl_disk.write(draft, data)
+        disk.write(draft, data)
         draft.replace(path)
-        ocfl_disk.sync(path.parent)
+        disk.sync(path.parent)
 
 
 def _json(value: Mapping[str, object]) -> bytes:
@@ -116,18 +118,18 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(gone, ignore_errors=True)
 
 
-def unsettled(folder: Path, head: ocfl.Inventory) -> bool:
+def unsettled(folder: Path, head: objects.Inventory) -> bool:
     """Whether a writer stopped, or is at work, between its two renames."""
     if (folder / f"v{head.number + 1}").exists():
         return True
-    data = (folder / ocfl.INVENTORY).read_bytes()
-    return _read(folder / ocfl.SIDECAR) != ocfl.sidecar(data)
+    data = (folder / objects.INVENTORY).read_bytes()
+    return _read(folder / objects.SIDECAR) != objects.sidecar(data)
 
 
-def settle(root: Root, ark: str, stage: Path) -> ocfl.Inventory | None:
+def settle(root: Root, ark: str, stage: Path) -> objects.Inventory | None:
     """Under the object's lock: finish or undo what a writer left, then answer the head."""
     folder = root.object(ark)
-    head = ocfl.read_head(folder)
+    head = objects.read_head(folder)
     if head is None:
         return None
     if head.id != ark:
@@ -137,23 +139,23 @@ def settle(root: Root, ark: str, stage: Path) -> ocfl.Inventory | None:
     if not ahead.exists():
         return head
     try:
-        found = ocfl.read_version(ahead)
-        sound = ocfl.extends(found, head) and _has_content(folder, found, head)
+        found = objects.read_version(ahead)
+        sound = objects.extends(found, head) and _has_content(folder, found, head)
     except (StepFailed, OSError):
         sound = False
     if sound:
         log.warning("%s: finishing %s, which a stopped writer left", ark, found.head)
-        _replace_head(folder, (ahead / ocfl.INVENTORY).read_bytes(), stage)
+        _replace_head(folder, (ahead / objects.INVENTORY).read_bytes(), stage)
         return found
     root.aside.mkdir(parents=True, exist_ok=True)
     place = root.aside / f"{folder.name[:100]}-{ahead.name}-{secrets.token_hex(4)}"
     log.error("%s: %s is not in the inventory and not sound; moved to %s", ark, ahead.name, place)
     ahead.rename(place)
-    ocfl_disk.sync(folder)
+    disk.sync(folder)
     return head
 
 
-def publish(root: Root, ark: str, inventory: ocfl.Inventory, stage: Path, look: Look) -> None:
+def publish(root: Root, ark: str, inventory: objects.Inventory, stage: Path, look: Look) -> None:
     """Under the object's lock: make the staged content visible as the inventory's head.
 
     `look` is the last thing asked before the rename; afterwards nothing can fail the job any more.
@@ -161,19 +163,19 @@ def publish(root: Root, ark: str, inventory: ocfl.Inventory, stage: Path, look: 
     data = inventory.encode()
     version = stage / "version"
     version.mkdir()
-    content = stage / ocfl.CONTENT
+    content = stage / objects.CONTENT
     _prune(content, inventory)
     if content.exists():
-        content.rename(version / ocfl.CONTENT)
+        content.rename(version / objects.CONTENT)
     _write_pair(version, data)
     if inventory.number == 1:
-        _publish_object(root, ocfl.object_path(ark), data, stage, look)
+        _publish_object(root, objects.object_path(ark), data, stage, look)
         return
     folder = root.object(ark)
-    ocfl_disk.sync(version)
+    disk.sync(version)
     look()
     version.rename(folder / inventory.head)
-    ocfl_disk.sync(folder)
+    disk.sync(folder)
     _replace_head(folder, data, stage)
 
 
@@ -183,11 +185,11 @@ def _publish_object(root: Root, path: Path, data: bytes, stage: Path, look: Look
     folder = tree / path
     folder.mkdir(parents=True)
     (stage / "version").rename(folder / "v1")
-    name, text = ocfl.OBJECT_DECLARATION
-    ocfl_disk.write(folder / name, text)
+    name, text = objects.OBJECT_DECLARATION
+    disk.write(folder / name, text)
     _write_pair(folder, data)
     for made in (folder / "v1", folder, *folder.parents):
-        ocfl_disk.sync(made)
+        disk.sync(made)
         if made == tree:
             break
     look()
@@ -202,13 +204,13 @@ def _publish_object(root: Root, path: Path, data: bytes, stage: Path, look: Look
             if depth < len(path.parts) and (root.folder / part).exists():
                 continue
             raise
-        ocfl_disk.sync((root.folder / part).parent)
+        disk.sync((root.folder / part).parent)
         return
 
 
-def _prune(content: Path, inventory: ocfl.Inventory) -> None:
+def _prune(content: Path, inventory: objects.Inventory) -> None:
     """Drop staged files whose bytes the object got from another job meanwhile."""
-    start = f"{inventory.head}/{ocfl.CONTENT}/"
+    start = f"{inventory.head}/{objects.CONTENT}/"
     wanted = {p.removeprefix(start) for ps in inventory.manifest.values() for p in ps if p.startswith(start)}
     for parent, _, files in os.walk(content, topdown=False):
         for name in files:
@@ -220,37 +222,37 @@ def _prune(content: Path, inventory: ocfl.Inventory) -> None:
 
 
 def _write_pair(folder: Path, data: bytes) -> None:
-    ocfl_disk.write(folder / ocfl.INVENTORY, data)
-    ocfl_disk.write(folder / ocfl.SIDECAR, ocfl.sidecar(data))
+    disk.write(folder / objects.INVENTORY, data)
+    disk.write(folder / objects.SIDECAR, objects.sidecar(data))
 
 
 def _replace_head(folder: Path, data: bytes, stage: Path) -> None:
     """The inventory first: a head whose sidecar is late is settled from its version's folder."""
-    _replace(folder / ocfl.INVENTORY, data, stage)
-    _replace(folder / ocfl.SIDECAR, ocfl.sidecar(data), stage)
+    _replace(folder / objects.INVENTORY, data, stage)
+    _replace(folder / objects.SIDECAR, objects.sidecar(data), stage)
 
 
 def _replace(path: Path, data: bytes, stage: Path) -> None:
     draft = stage / f"{path.name}-{secrets.token_hex(4)}"
-    ocfl_disk.write(draft, data)
+    disk.write(draft, data)
     draft.replace(path)
-    ocfl_disk.sync(path.parent)
+    disk.sync(path.parent)
 
 
-def _settle_sidecar(folder: Path, head: ocfl.Inventory, stage: Path) -> None:
-    data = (folder / ocfl.INVENTORY).read_bytes()
-    if _read(folder / ocfl.SIDECAR) == ocfl.sidecar(data):
+def _settle_sidecar(folder: Path, head: objects.Inventory, stage: Path) -> None:
+    data = (folder / objects.INVENTORY).read_bytes()
+    if _read(folder / objects.SIDECAR) == objects.sidecar(data):
         return
-    if _read(folder / head.head / ocfl.INVENTORY) != data:
+    if _read(folder / head.head / objects.INVENTORY) != data:
         raise system(
-            f"{folder / ocfl.INVENTORY} does not have the digest in {ocfl.SIDECAR}: it is damaged; "
+            f"{folder / objects.INVENTORY} does not have the digest in {objects.SIDECAR}: it is damaged; "
             f"restore it from {folder / head.head}"
         )
     log.warning("%s: finishing the sidecar of %s, which a stopped writer left", head.id, head.head)
-    _replace(folder / ocfl.SIDECAR, ocfl.sidecar(data), stage)
+    _replace(folder / objects.SIDECAR, objects.sidecar(data), stage)
 
 
-def _has_content(folder: Path, found: ocfl.Inventory, head: ocfl.Inventory) -> bool:
+def _has_content(folder: Path, found: objects.Inventory, head: objects.Inventory) -> bool:
     brought = found.manifest.keys() - head.manifest.keys()
     return all((folder / path).is_file() for digest in brought for path in found.manifest[digest])
 

@@ -5,7 +5,7 @@ arkline gives nothing out; it keeps the file for what does, after making sure th
 
 from datetime import datetime
 
-from pipeline import anvl
+from pipeline.formats import anvl
 from pipeline.outcome import content
 
 NAME = "mrt-embargo.txt"

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree
 
+from pipeline.formats.xml_text import clean
 from pipeline.outcome import content
-from pipeline.xml_text import clean
 
 ELEMENTS = (
     "title",

@@ -12,9 +12,9 @@ from enum import StrEnum
 from functools import partial
 from typing import NoReturn
 
-from pipeline import checkm_row
-from pipeline.checkm_row import ManifestProfile, Row
 from pipeline.errors import ArklineError
+from pipeline.formats import checkm_row
+from pipeline.formats.checkm_row import ManifestProfile, Row
 from pipeline.names import duplicates, shown
 
 __all__ = [

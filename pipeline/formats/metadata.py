@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
 
-from pipeline import anvl, dublin_core, local_ids
+from pipeline.formats import anvl, dublin_core, local_ids
 from pipeline.outcome import content
 from pipeline.profile import Profile
 from pipeline.records import Job, JobConfiguration

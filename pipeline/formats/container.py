@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.container_formats import Entry, entries
 from pipeline.fixity import OF_RECORD, Digester
+from pipeline.formats.container_formats import Entry, entries
 from pipeline.names import PRODUCER, Taken, UnsafeName, safe_name, shown
 from pipeline.outcome import StepFailed, content, system, transient
 

@@ -14,10 +14,10 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from pipeline.fixity import OF_RECORD
+from pipeline.formats.xml_text import clean
 from pipeline.records import HistoryEntry, Job, PayloadType
 from pipeline.services.storage import ContentFile
 from pipeline.states import Event, JobState
-from pipeline.xml_text import clean
 
 NAME = "mrt-premis.xml"
 

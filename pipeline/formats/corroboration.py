@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from pipeline.checkm import ManifestError, ManifestProfile, Row, parse
-from pipeline.declared import Arrived, Declared, refuse
+from pipeline.formats.checkm import ManifestError, ManifestProfile, Row, parse
+from pipeline.formats.declared import Arrived, Declared, refuse
 from pipeline.names import shown
 from pipeline.outcome import content
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from pipeline import checkm, checkm_row
-from pipeline.checkm import ManifestProfile, Problem, Row, Severity
+from pipeline.formats import checkm, checkm_row
+from pipeline.formats.checkm import ManifestProfile, Problem, Row, Severity
 from pipeline.names import shown
 
 CELL_LIMIT = 1 << 17
