@@ -10,7 +10,7 @@ from entrypoints.stack.java import PROJECT
 from pipeline.errors import ArklineError, ServiceUnreachable
 
 LOCKS = {
-    "requirements.lock": ("pyproject.toml", "--extra", "test", "--extra", "postgresql"),
+    "requirements.lock": ("pyproject.toml", "--all-extras"),
     "tools/installer.lock": ("tools/installer.in",),
     "tools/java.lock": ("tools/java.in",),
 }
