@@ -15,7 +15,8 @@ from statistics import median
 from entrypoints.stack import redis, zookeeper
 from pipeline.records import SubmissionMode, SubmissionType
 from pipeline.services.fetch import Download, HttpFetcher
-from pipeline.services.storage import ContentFile, OcflStorage, StoreRequest
+from pipeline.services.ocfl_storage import OcflStorage
+from pipeline.services.storage import ContentFile, StoreRequest
 from pipeline.settings import Settings
 from tests.e2e.collection import body_of, submit
 from tests.fleet import batch_ended, fleet

@@ -12,7 +12,8 @@ from ocfl import StorageRoot
 
 from pipeline.ocfl import objects
 from pipeline.records import SubmissionMode
-from pipeline.services.storage import ContentFile, OcflStorage, StoredVersion, StoreRequest
+from pipeline.services.ocfl_storage import OcflStorage
+from pipeline.services.storage import ContentFile, StoredVersion, StoreRequest
 
 ARK = "ark:/99999/fk4000000011"
 

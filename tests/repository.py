@@ -14,7 +14,8 @@ from pipeline.profile import Profiles
 from pipeline.records import Identifiers, Job
 from pipeline.services import Services
 from pipeline.services.minter import LocalMinter
-from pipeline.services.storage import OcflStorage, StoredVersion
+from pipeline.services.ocfl_storage import OcflStorage
+from pipeline.services.storage import StoredVersion
 from pipeline.states import JobState
 from pipeline.steps import process
 from tests.ledger import MemoryLedger

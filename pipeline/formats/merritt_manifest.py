@@ -21,6 +21,8 @@ class HeldFile:
     digest: str
     version: int
     """The version that brought the bytes."""
+    key: str = ""
+    """The service's own name of the bytes: the same for all files and versions that share them."""
 
     @property
     def sha512(self) -> str | None:
@@ -79,10 +81,9 @@ def _file(element: Element) -> HeldFile:
     except UnknownAlgorithm:
         kind = field["digestType"]
     # ark|version|path: where the bytes are; a name may have a bar in it, an ARK none
-    brought = field["key"].partition("|")[2].partition("|")[0]
-    return HeldFile(
-        element.attrib["id"], int(field["size"]), kind, field["digest"].lower(), version=int(brought)
-    )
+    key = field["key"]
+    brought = int(key.partition("|")[2].partition("|")[0])
+    return HeldFile(element.attrib["id"], int(field["size"]), kind, field["digest"].lower(), brought, key)
 
 
 def _name(element: Element) -> str:

@@ -11,9 +11,9 @@ from pipeline.services.courtesy import Courtesy
 from pipeline.services.ezid import EzidMinter
 from pipeline.services.fetch import HttpFetcher
 from pipeline.services.mail import Mailer, mailer_of
-from pipeline.services.merritt_storage import MerrittStorage
 from pipeline.services.minter import LocalMinter, Minter
-from pipeline.services.storage import OcflStorage, Storage
+from pipeline.services.opened_storage import open_storage
+from pipeline.services.storage import Storage
 from pipeline.settings import Settings
 
 
@@ -50,7 +50,7 @@ def open_kit(settings: Settings) -> Kit:
         profiles=Profiles(settings.profiles),
         fetcher=HttpFetcher(settings),
         minter=EzidMinter(settings) if settings.ezid_url else LocalMinter(),
-        storage=MerrittStorage(settings) if settings.storage_service_url else OcflStorage(settings.storage),
+        storage=open_storage(settings),
         inventory=open_inventory(settings.inventory),
         callback=HttpCallback(settings),
         mailer=mailer_of(settings),

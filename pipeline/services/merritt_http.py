@@ -14,6 +14,7 @@ from pipeline.services.address import shown
 from pipeline.services.fetch_answer import PASSING, retry_after
 from pipeline.services.persist import FIRST_PAUSE, Passing, persist
 from pipeline.settings import Settings
+from pipeline.states import FailureKind
 
 _SHOWN = 300
 """Characters of the service's own words in a message."""
@@ -25,6 +26,10 @@ LOOK_AGAIN = 300.0
 
 _LATER = "what it did is looked at by the next try"
 _ADDRESS = "check ARKLINE_STORAGE_SERVICE_URL and the storage node"
+
+
+class Absent(StepFailed):
+    """The service has no such thing."""
 
 
 class MerrittHttp:
@@ -138,7 +143,8 @@ class MerrittHttp:
             )
 
     def _refused(self, response: requests.Response) -> StepFailed:
-        return system(f"{self.name} answered {response.status_code} ({_words(response)}): {_ADDRESS}")
+        said = f"{self.name} answered {response.status_code} ({_words(response)}): {_ADDRESS}"
+        return Absent(FailureKind.SYSTEM, said) if response.status_code == 404 else system(said)
 
     def _version_state(self, body: bytes) -> dict[str, Any]:
         """Its fields without their prefix."""

@@ -6,7 +6,8 @@ whose answer was lost is found, and is not made twice (docs/decisions/0018).
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,10 +15,10 @@ from pipeline.formats import anvl, storage_manifest
 from pipeline.formats.merritt_manifest import HeldFile, HeldObject, HeldVersion, NotAManifest, parse
 from pipeline.names import PRODUCER, shown
 from pipeline.outcome import StepFailed, content, system
-from pipeline.records import SubmissionMode
-from pipeline.services.merritt_http import MerrittHttp
+from pipeline.records import SubmissionMode, now
+from pipeline.services.merritt_http import Absent, MerrittHttp
 from pipeline.services.persist import FIRST_PAUSE
-from pipeline.services.storage import ContentFile, StoredFile, StoredVersion, StoreRequest
+from pipeline.services.storage import ContentFile, FoundFile, StoredFile, StoredVersion, StoreRequest
 from pipeline.settings import Settings
 
 POSTED = 1_000_000
@@ -49,6 +50,13 @@ class MerrittStorage:
             raise system(f"{self._http.name} answered for {state.get('objectID')}, not for {request.ark}")
         return self._checked(request, node, int(state["identifier"]))
 
+    def check(self, request: StoreRequest, alive: Callable[[], None] = lambda: None) -> None:
+        alive()
+        node = self._node(request.node)
+        held = self._held(request.ark, node)
+        if self._version_of(held, request.jid, node) is None:
+            _check(request, held)
+
     def version_of(self, ark: str, jid: str, node: int | None = None) -> StoredVersion | None:
         there = self._node(node)
         held = self._held(ark, there)
@@ -74,19 +82,44 @@ class MerrittStorage:
             if file.added:
                 self._read_back(version, file, node, alive)
 
+    def read_back(
+        self, ark: str, url: str, numbers: Collection[int] = (), seen: Callable[[int], None] = lambda _: None
+    ) -> Iterator[FoundFile]:
+        """The service hands every file over; what it says of their digests is not asked."""
+        node = _node_in(url)
+        held = self._held(ark, node)
+        known: dict[str, FoundFile] = {}
+        for version in held.versions if held else ():
+            if numbers and version.number not in numbers:
+                continue
+            for path, file in sorted(version.files.items()):
+                if file.key not in known:
+                    known[file.key] = self._found(ark, version.number, path, node, seen)
+                yield replace(known[file.key], number=version.number, path=path)
+
+    def _found(self, ark: str, number: int, path: str, node: int, seen: Callable[[int], None]) -> FoundFile:
+        try:
+            size, sha512 = self._read((node, ark, number, path), seen)
+        except Absent as absent:
+            return FoundFile(number, path, now(), problem=absent.message)
+        return FoundFile(number, path, now(), size, sha512)
+
+    def _read(self, place: tuple[int, str, int, str], seen: Callable[[int], None]) -> tuple[int, str]:
+        digest, size = hashlib.sha512(), 0
+        for piece in self._http.pieces("content", *place):
+            seen(len(piece))
+            digest.update(piece)
+            size += len(piece)
+        return size, digest.hexdigest()
+
     def _read_back(
         self, version: StoredVersion, file: StoredFile, node: int, alive: Callable[[], None]
     ) -> None:
-        digest, size = hashlib.sha512(), 0
-        for piece in self._http.pieces("content", node, version.ark, version.number, file.path):
-            alive()
-            digest.update(piece)
-            size += len(piece)
-        if (size, digest.hexdigest()) != (file.size, file.sha512):
+        size, sha512 = self._read((node, version.ark, version.number, file.path), lambda _: alive())
+        if (size, sha512) != (file.size, file.sha512):
             raise system(
                 f"{self._http.name} hands over {shown(file.path)} of {version.ark} version {version.number} "
-                f"with {size} bytes and the sha512 {digest.hexdigest()}; stored were {file.size} bytes "
-                f"and {file.sha512}"
+                f"with {size} bytes and the sha512 {sha512}; stored were {file.size} bytes and {file.sha512}"
             )
 
     def _node(self, wanted: int | None) -> int:

@@ -6,8 +6,9 @@ from pipeline.formats.merritt_manifest import HeldFile, NotAManifest, parse
 from tests.merritt_server import Held, Merritt
 
 ARK = "ark:/99999/x"
-FILE = """<m:file id="a"><m:digestType>SHA-512</m:digestType><m:digest>AB</m:digest><m:size>1</m:size>
-<m:key>ark:/99999/x|1|a</m:key></m:file>"""
+KEY = f"{ARK}|1|a"
+FILE = f"""<m:file id="a"><m:digestType>SHA-512</m:digestType><m:digest>AB</m:digest><m:size>1</m:size>
+<m:key>{KEY}</m:key></m:file>"""
 
 
 def document(version: str) -> bytes:
@@ -46,7 +47,7 @@ def test_another_digest_than_that_of_record_is_told_as_it_is() -> None:
         f'<m:version id="1"><m:manifest created="2026-09-01">{FILE}{FILE}</m:manifest></m:version>'
     )
 
-    assert parse(body).head.files["a"] == HeldFile("a", 1, "sha512", "ab", 1)
+    assert parse(body).head.files["a"] == HeldFile("a", 1, "sha512", "ab", 1, KEY)
     other = parse(body.replace(b"SHA-512", b"BLAKE9")).head.files["a"]
     assert (other.algorithm, other.sha512) == ("BLAKE9", None)
 

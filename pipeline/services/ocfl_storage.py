@@ -1,0 +1,214 @@
+"""Objects in an OCFL storage root on a disk that all workers share."""
+
+import re
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from pipeline.ocfl import disk, objects, reading
+from pipeline.ocfl.writer import Look, Root, forget, publish, settle, staged, unsettled
+from pipeline.outcome import content, system
+from pipeline.records import now
+from pipeline.services.storage import ContentFile, FoundFile, StoredFile, StoredVersion, StoreRequest
+
+
+class OcflStorage:
+    def __init__(self, folder: Path, patience: float = 60) -> None:
+        self.root = Root(folder)
+        self.patience = patience
+        """Seconds that a writer waits for another one of the same object."""
+
+    def store(self, request: StoreRequest, fence: Callable[[], None]) -> StoredVersion:
+        """Stage the files, checking digests; make them last; lock the object; ask `fence`; rename.
+
+        Each of these may be the last that this process does.
+        """
+        _check(request)
+        look = _now_and_then(fence)
+        try:
+            self.root.open()
+            with staged(self.root, request.jid) as stage:
+                inventory = self._add(request, stage, look, fence)
+        except OSError as error:
+            raise disk.failure(error, self.root.folder) from error
+        number = inventory.number_of(request.jid)
+        assert number is not None
+        return self._describe(inventory, number)
+
+    def version_of(self, ark: str, jid: str, node: int | None = None) -> StoredVersion | None:
+        try:
+            head = objects.read_head(self.root.object(ark))
+            number = head.number_of(jid) if head else None
+            return self._describe(head, number) if head and number else None
+        except OSError as error:
+            raise disk.failure(error, self.root.folder) from error
+
+    def verify(self, version: StoredVersion, alive: Callable[[], None] = lambda: None) -> None:
+        """Files of earlier versions are looked for, not read: so the cost is that of what was added."""
+        look = _now_and_then(alive)
+        folder = self.root.object(version.ark)
+        name = f"v{version.number}"
+        try:
+            inventory = objects.read_version(folder / name)
+            head = objects.read_head(folder)
+            if head is None or head.versions.get(name) != inventory.versions.get(name):
+                raise system(f"{folder / name} is not what {folder / objects.INVENTORY} says of it")
+            digests = inventory.versions[name].digests()
+            if digests != {file.path: file.sha512 for file in version.files}:
+                raise system(f"{folder / name} does not have the files that were stored for {version.jid}")
+            for file in version.files:
+                self._verify(folder / inventory.manifest[file.sha512][0], file, look)
+                look()
+        except OSError as error:
+            raise disk.failure(error, self.root.folder) from error
+
+    def check(self, request: StoreRequest, alive: Callable[[], None] = lambda: None) -> None:
+        """What a stopped writer left is settled first: it may hold what is to be deleted."""
+        _check(request)
+        try:
+            self.root.open()
+            with staged(self.root, request.jid) as stage:
+                head = self._head(request, stage, _now_and_then(alive))
+        except OSError as error:
+            raise disk.failure(error, self.root.folder) from error
+        if not (head and head.number_of(request.jid)):
+            _check_new(request, head)
+            objects.next_version(head, _change(request))
+
+    def read_back(
+        self, ark: str, url: str, numbers: Collection[int] = (), seen: Callable[[int], None] = lambda _: None
+    ) -> Iterator[FoundFile]:
+        for each in reading.read_back(self.root, ark, numbers, seen):
+            yield FoundFile(each.number, each.path, now(), each.size, each.sha512, each.problem)
+
+    def forget(self, jid: str) -> None:
+        """Remove what a job that will not come back left in staging."""
+        forget(self.root, jid)
+
+    def _add(self, request: StoreRequest, stage: Path, look: Look, fence: Look) -> objects.Inventory:
+        head = self._head(request, stage, look)
+        if head and head.number_of(request.jid):
+            return head
+        _check_new(request, head)
+        change = _change(request)
+        objects.next_version(head, change)
+        self._stage(request, head, stage, look)
+        look()
+        with self._lock(request.ark, look):
+            head = settle(self.root, request.ark, stage)
+            if head and head.number_of(request.jid):
+                return head
+            _check_new(request, head)
+            inventory = objects.next_version(head, change)
+            publish(self.root, request.ark, inventory, stage, fence)
+            return inventory
+
+    def _head(self, request: StoreRequest, stage: Path, look: Look) -> objects.Inventory | None:
+        folder = self.root.object(request.ark)
+        head = objects.read_head(folder)
+        if head and unsettled(folder, head):
+            with self._lock(request.ark, look):
+                head = settle(self.root, request.ark, stage)
+        return head
+
+    def _stage(self, request: StoreRequest, head: objects.Inventory | None, stage: Path, look: Look) -> None:
+        """Copy what the object does not hold yet; what it holds is read, since ours will be thrown away."""
+        folder = self.root.object(request.ark)
+        held = head.manifest if head else {}
+        kept = objects.first_paths({file.path: file.sha512 for file in request.files})
+        for file in request.files:
+            if file.sha512 in held:
+                earlier = folder / held[file.sha512][0]
+                found = disk.digest(earlier, look)
+                if found != (file.size, file.sha512):
+                    raise system(f"{earlier} is damaged: {_unlike(file, found)}; restore it, then resume")
+            elif kept[file.sha512] == file.path:
+                found = disk.copy(file.source, stage / objects.CONTENT / file.path, look)
+                if found != (file.size, file.sha512):
+                    raise system(
+                        f"{file.source} is not what was downloaded: {_unlike(file, found)}; "
+                        "delete the job and submit it again"
+                    )
+            look()
+        if (stage / objects.CONTENT).exists():
+            disk.sync_tree(stage)
+
+    def _lock(self, ark: str, look: Look) -> AbstractContextManager[None]:
+        return disk.locked(self.root.lock(ark), ark, self.patience, look)
+
+    def _verify(self, path: Path, file: StoredFile, look: Look) -> None:
+        if not file.added:
+            if path.stat().st_size != file.size:
+                raise system(f"{path} is damaged: it has {path.stat().st_size} bytes, not {file.size}")
+            return
+        found = disk.digest(path, look)
+        if found != (file.size, file.sha512):
+            raise system(f"{path} is damaged: {_unlike(file, found)}")
+
+    def _describe(self, inventory: objects.Inventory, number: int) -> StoredVersion:
+        folder = self.root.object(inventory.id)
+        name = f"v{number}"
+        version = inventory.versions[name]
+        files = []
+        for path, sha512 in sorted(version.digests().items()):
+            place = inventory.manifest[sha512][0]
+            size = (folder / place).stat().st_size
+            files.append(StoredFile(path, size, sha512, added=place.startswith(f"{name}/")))
+        return StoredVersion(
+            ark=inventory.id,
+            number=number,
+            jid=version.jid or "",
+            created=version.created,
+            files=tuple(files),
+            url=(folder / name).as_uri(),
+        )
+
+
+def _check(request: StoreRequest) -> None:
+    if not re.fullmatch(r"\w+", request.jid):
+        raise system(f"'{request.jid}' is not a job id")
+    if not request.files:
+        raise content(f"{request.ark} has no file to store: an object needs at least one")
+    objects.check_names(file.path for file in request.files)
+
+
+def _check_new(request: StoreRequest, head: objects.Inventory | None) -> None:
+    if request.new and head:
+        raise system(
+            f"{request.ark} was just minted, but it names an object already: the counter of minted "
+            "identifiers was reset; set it beyond the last ARK in storage, then submit again"
+        )
+
+
+def _change(request: StoreRequest) -> objects.Change:
+    return objects.Change(
+        ark=request.ark,
+        jid=request.jid,
+        mode=request.mode,
+        files={file.path: file.sha512 for file in request.files},
+        delete=request.delete,
+        created=request.created or now(),
+        message=request.message,
+        user=request.user,
+    )
+
+
+def _unlike(file: ContentFile | StoredFile, found: tuple[int, str]) -> str:
+    size, sha512 = found
+    if size != file.size:
+        return f"it has {size} bytes, not {file.size}"
+    return f"its sha512 is {sha512}, not {file.sha512}"
+
+
+def _now_and_then(fence: Look) -> Look:
+    """`fence` at most once a second: it may ask a server, and small files are copied by the thousand."""
+    last = 0.0
+
+    def look() -> None:
+        nonlocal last
+        if time.monotonic() - last >= 1:
+            fence()
+            last = time.monotonic()
+
+    return look
