@@ -1,16 +1,15 @@
 """Objects in an OCFL storage root on a disk that all workers share."""
 
-import re
-import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from pipeline.ocfl import disk, objects, reading
 from pipeline.ocfl.writer import Look, Root, forget, publish, settle, staged, unsettled
-from pipeline.outcome import content, system
+from pipeline.outcome import system
 from pipeline.records import now
-from pipeline.services.storage import ContentFile, FoundFile, StoredFile, StoredVersion, StoreRequest
+from pipeline.services.ocfl_change import check, describe, grown, now_and_then, unlike
+from pipeline.services.storage import FoundFile, StoredFile, StoredVersion, StoreRequest
 
 
 class OcflStorage:
@@ -24,8 +23,8 @@ class OcflStorage:
 
         Each of these may be the last that this process does.
         """
-        _check(request)
-        look = _now_and_then(fence)
+        check(request)
+        look = now_and_then(fence)
         try:
             self.root.open()
             with staged(self.root, request.jid) as stage:
@@ -46,7 +45,7 @@ class OcflStorage:
 
     def verify(self, version: StoredVersion, alive: Callable[[], None] = lambda: None) -> None:
         """Files of earlier versions are looked for, not read: so the cost is that of what was added."""
-        look = _now_and_then(alive)
+        look = now_and_then(alive)
         folder = self.root.object(version.ark)
         name = f"v{version.number}"
         try:
@@ -65,16 +64,15 @@ class OcflStorage:
 
     def check(self, request: StoreRequest, alive: Callable[[], None] = lambda: None) -> None:
         """What a stopped writer left is settled first: it may hold what is to be deleted."""
-        _check(request)
+        check(request)
         try:
             self.root.open()
             with staged(self.root, request.jid) as stage:
-                head = self._head(request, stage, _now_and_then(alive))
+                head = self._head(request, stage, now_and_then(alive))
         except OSError as error:
             raise disk.failure(error, self.root.folder) from error
         if not (head and head.number_of(request.jid)):
-            _check_new(request, head)
-            objects.next_version(head, _change(request))
+            grown(request, head)
 
     def read_back(
         self, ark: str, url: str, numbers: Collection[int] = (), seen: Callable[[int], None] = lambda _: None
@@ -90,17 +88,14 @@ class OcflStorage:
         head = self._head(request, stage, look)
         if head and head.number_of(request.jid):
             return head
-        _check_new(request, head)
-        change = _change(request)
-        objects.next_version(head, change)
+        grown(request, head)
         self._stage(request, head, stage, look)
         look()
         with self._lock(request.ark, look):
             head = settle(self.root, request.ark, stage)
             if head and head.number_of(request.jid):
                 return head
-            _check_new(request, head)
-            inventory = objects.next_version(head, change)
+            inventory = grown(request, head)
             publish(self.root, request.ark, inventory, stage, fence)
             return inventory
 
@@ -122,12 +117,12 @@ class OcflStorage:
                 earlier = folder / held[file.sha512][0]
                 found = disk.digest(earlier, look)
                 if found != (file.size, file.sha512):
-                    raise system(f"{earlier} is damaged: {_unlike(file, found)}; restore it, then resume")
+                    raise system(f"{earlier} is damaged: {unlike(file, found)}; restore it, then resume")
             elif kept[file.sha512] == file.path:
                 found = disk.copy(file.source, stage / objects.CONTENT / file.path, look)
                 if found != (file.size, file.sha512):
                     raise system(
-                        f"{file.source} is not what was downloaded: {_unlike(file, found)}; "
+                        f"{file.source} is not what was downloaded: {unlike(file, found)}; "
                         "delete the job and submit it again"
                     )
             look()
@@ -144,71 +139,10 @@ class OcflStorage:
             return
         found = disk.digest(path, look)
         if found != (file.size, file.sha512):
-            raise system(f"{path} is damaged: {_unlike(file, found)}")
+            raise system(f"{path} is damaged: {unlike(file, found)}")
 
     def _describe(self, inventory: objects.Inventory, number: int) -> StoredVersion:
         folder = self.root.object(inventory.id)
-        name = f"v{number}"
-        version = inventory.versions[name]
-        files = []
-        for path, sha512 in sorted(version.digests().items()):
-            place = inventory.manifest[sha512][0]
-            size = (folder / place).stat().st_size
-            files.append(StoredFile(path, size, sha512, added=place.startswith(f"{name}/")))
-        return StoredVersion(
-            ark=inventory.id,
-            number=number,
-            jid=version.jid or "",
-            created=version.created,
-            files=tuple(files),
-            url=(folder / name).as_uri(),
+        return describe(
+            inventory, number, lambda place: (folder / place).stat().st_size, (folder / f"v{number}").as_uri()
         )
-
-
-def _check(request: StoreRequest) -> None:
-    if not re.fullmatch(r"\w+", request.jid):
-        raise system(f"'{request.jid}' is not a job id")
-    if not request.files:
-        raise content(f"{request.ark} has no file to store: an object needs at least one")
-    objects.check_names(file.path for file in request.files)
-
-
-def _check_new(request: StoreRequest, head: objects.Inventory | None) -> None:
-    if request.new and head:
-        raise system(
-            f"{request.ark} was just minted, but it names an object already: the counter of minted "
-            "identifiers was reset; set it beyond the last ARK in storage, then submit again"
-        )
-
-
-def _change(request: StoreRequest) -> objects.Change:
-    return objects.Change(
-        ark=request.ark,
-        jid=request.jid,
-        mode=request.mode,
-        files={file.path: file.sha512 for file in request.files},
-        delete=request.delete,
-        created=request.created or now(),
-        message=request.message,
-        user=request.user,
-    )
-
-
-def _unlike(file: ContentFile | StoredFile, found: tuple[int, str]) -> str:
-    size, sha512 = found
-    if size != file.size:
-        return f"it has {size} bytes, not {file.size}"
-    return f"its sha512 is {sha512}, not {file.sha512}"
-
-
-def _now_and_then(fence: Look) -> Look:
-    """`fence` at most once a second: it may ask a server, and small files are copied by the thousand."""
-    last = 0.0
-
-    def look() -> None:
-        nonlocal last
-        if time.monotonic() - last >= 1:
-            fence()
-            last = time.monotonic()
-
-    return look

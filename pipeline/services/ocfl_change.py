@@ -1,0 +1,80 @@
+"""What a request means for an OCFL object, and how a version is described; the same wherever objects lie."""
+
+import re
+import time
+from collections.abc import Callable
+
+from pipeline.ocfl import objects
+from pipeline.outcome import content, system
+from pipeline.records import now
+from pipeline.services.storage import ContentFile, StoredFile, StoredVersion, StoreRequest
+
+
+def check(request: StoreRequest) -> None:
+    """StepFailed if no object could take this."""
+    if not re.fullmatch(r"\w+", request.jid):
+        raise system(f"'{request.jid}' is not a job id")
+    if not request.files:
+        raise content(f"{request.ark} has no file to store: an object needs at least one")
+    objects.check_names(file.path for file in request.files)
+
+
+def grown(request: StoreRequest, head: objects.Inventory | None) -> objects.Inventory:
+    """The inventory with the version that is asked for; StepFailed if this object cannot take it."""
+    if request.new and head:
+        raise system(
+            f"{request.ark} was just minted, but it names an object already: the counter of minted "
+            "identifiers was reset; set it beyond the last ARK in storage, then submit again"
+        )
+    change = objects.Change(
+        ark=request.ark,
+        jid=request.jid,
+        mode=request.mode,
+        files={file.path: file.sha512 for file in request.files},
+        delete=request.delete,
+        created=request.created or now(),
+        message=request.message,
+        user=request.user,
+    )
+    return objects.next_version(head, change)
+
+
+def describe(
+    inventory: objects.Inventory, number: int, size_of: Callable[[str], int], url: str
+) -> StoredVersion:
+    """`size_of` tells the bytes of a stored file by its path in the object."""
+    name = f"v{number}"
+    version = inventory.versions[name]
+    files = []
+    for path, sha512 in sorted(version.digests().items()):
+        place = inventory.manifest[sha512][0]
+        files.append(StoredFile(path, size_of(place), sha512, added=place.startswith(f"{name}/")))
+    return StoredVersion(
+        ark=inventory.id,
+        number=number,
+        jid=version.jid or "",
+        created=version.created,
+        files=tuple(files),
+        url=url,
+    )
+
+
+def unlike(file: ContentFile | StoredFile, found: tuple[int, str]) -> str:
+    """How bytes with the size and sha512 `found` differ from the file's."""
+    size, sha512 = found
+    if size != file.size:
+        return f"it has {size} bytes, not {file.size}"
+    return f"its sha512 is {sha512}, not {file.sha512}"
+
+
+def now_and_then(fence: Callable[[], None]) -> Callable[[], None]:
+    """`fence` at most once a second: it may ask a server, and small files are copied by the thousand."""
+    last = 0.0
+
+    def look() -> None:
+        nonlocal last
+        if time.monotonic() - last >= 1:
+            fence()
+            last = time.monotonic()
+
+    return look
