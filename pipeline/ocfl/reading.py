@@ -1,11 +1,12 @@
 """Reading an object of the storage root back, every byte of it; nothing here writes or takes a lock."""
 
+import hashlib
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from pipeline.ocfl import disk, objects
 from pipeline.ocfl.writer import Root
-from pipeline.outcome import transient
+from pipeline.outcome import StepFailed, system, transient
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,34 @@ class Read:
     size: int | None = None
     sha512: str | None = None
     problem: str = ""
+
+
+def read(root: Root, ark: str, path: str, number: int | None) -> bytes | None:
+    """One file of the version, or of the latest; None if there is no such thing."""
+    folder = root.object(ark)
+    head = _latest(root, ark)
+    version = head.versions.get(head.head if number is None else f"v{number}") if head else None
+    digest = version.digests().get(path) if version else None
+    if head is None or digest is None:
+        return None
+    place = folder / head.manifest[digest][0]
+    data = place.read_bytes()
+    if hashlib.sha512(data).hexdigest() != digest:
+        raise system(f"{place} is damaged: its sha512 is not {digest}; restore it, then resume")
+    return data
+
+
+def _latest(root: Root, ark: str) -> objects.Inventory | None:
+    """The head, or the version ahead of it that a stopped writer left and the next one will keep."""
+    folder = root.object(ark)
+    head = objects.read_head(folder)
+    if head is None:
+        return None
+    try:
+        ahead = objects.read_version(folder / f"v{head.number + 1}")
+    except (OSError, StepFailed):
+        return head
+    return ahead if objects.extends(ahead, head) else head
 
 
 def read_back(root: Root, ark: str, numbers: Collection[int], seen: Callable[[int], None]) -> Iterator[Read]:

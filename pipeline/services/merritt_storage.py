@@ -63,6 +63,19 @@ class MerrittStorage:
         made = self._version_of(held, jid, there)
         return self._describe(held, made, jid, there) if held and made else None
 
+    def read(self, ark: str, path: str, number: int | None = None, node: int | None = None) -> bytes | None:
+        there = self._node(node)
+        held = self._held(ark, there)
+        wanted = held.head.number if held and number is None else number
+        version = next((each for each in held.versions if each.number == wanted), None) if held else None
+        file = version.files.get(path) if version else None
+        if version is None or file is None:
+            return None
+        data = self._http.get("content", there, ark, version.number, path)
+        if data is not None and file.sha512 not in (None, hashlib.sha512(data).hexdigest()):
+            raise system(f"{self._http.name} hands over a damaged {shown(path)} of {ark}: restore it there")
+        return data
+
     def verify(self, version: StoredVersion, alive: Callable[[], None] = lambda: None) -> None:
         """Files of earlier versions are looked for in the manifest, those of this version are read."""
         node = _node_in(version.url)

@@ -43,6 +43,12 @@ class OcflStorage:
         except OSError as error:
             raise disk.failure(error, self.root.folder) from error
 
+    def read(self, ark: str, path: str, number: int | None = None, node: int | None = None) -> bytes | None:
+        try:
+            return reading.read(self.root, ark, path, number)
+        except OSError as error:
+            raise disk.failure(error, self.root.folder) from error
+
     def verify(self, version: StoredVersion, alive: Callable[[], None] = lambda: None) -> None:
         """Files of earlier versions are looked for, not read: so the cost is that of what was added."""
         look = now_and_then(alive)

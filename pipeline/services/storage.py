@@ -87,6 +87,12 @@ class Storage(Protocol):
     def version_of(self, ark: str, jid: str, node: int | None = None) -> StoredVersion | None:
         """The version that carries this job's id, if there is one."""
 
+    def read(self, ark: str, path: str, number: int | None = None, node: int | None = None) -> bytes | None:
+        """One small file of the version (None: of the latest), with the digest that storage has of it.
+
+        None if there is no such object, version or file; StepFailed(system) if it is damaged.
+        """
+
     def verify(self, version: StoredVersion, alive: Callable[[], None] = lambda: None) -> None:
         """Read back what the version brought and compare every digest; StepFailed(system) names what differs.
 
