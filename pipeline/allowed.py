@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 
-from pipeline.outcome import StepFailed, content, system
-from pipeline.profile import ProfileError
-from pipeline.records import Job
+from pipeline.outcome import StepFailed, content
 from pipeline.services import Services
 from pipeline.working_space import in_units
 
@@ -37,15 +35,11 @@ class Allowed:
         )
 
 
-def allowed(job: Job, services: Services) -> Allowed:
-    """The rules of the job's collection as they are now."""
-    name = job.configuration.profile_name
-    try:
-        profile = services.profiles.get(name)
-    except ProfileError as error:
-        raise system(str(error)) from error
+def allowed(services: Services) -> Allowed:
+    """The rules of the job's collection."""
+    profile = services.profile
     return Allowed(
-        collection=name,
+        collection=profile.name,
         files=profile.limits.object_files,
         bytes=profile.limits.object_bytes,
         case_fold=not profile.case_sensitive_names,

@@ -1,4 +1,4 @@
-"""What a collection may take of the fleet at a time, as its profile says: jobs at work, connections."""
+"""What a collection may take of the fleet at a time, as its profile says: jobs at work."""
 
 import time
 from collections.abc import Callable
@@ -6,7 +6,6 @@ from functools import lru_cache
 from pathlib import Path
 
 from pipeline.profile import ProfileError, ProfileLimits, Profiles
-from pipeline.settings import Settings
 
 REMEMBERED = 5
 """Seconds that a quota is used before the profile is read again: it is asked for whenever a job ends."""
@@ -15,12 +14,6 @@ REMEMBERED = 5
 def quota_in(folder: Path) -> Callable[[str], int | None]:
     """The quota of each collection with a profile in `folder`; None for one without."""
     return lambda name: _limits(folder, name, int(time.monotonic() // REMEMBERED)).jobs_at_work
-
-
-def host_limit(settings: Settings, name: str) -> int:
-    """Connections to one host that the fleet may have while a job of this collection takes another."""
-    own = _limits(settings.profiles, name, int(time.monotonic() // REMEMBERED)).host_connections
-    return settings.host_limit if own is None else own
 
 
 @lru_cache(maxsize=512)

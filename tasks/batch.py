@@ -10,7 +10,9 @@ from celery.exceptions import Ignore
 from pipeline import report as reports
 from pipeline.errors import UsageRefused
 from pipeline.inventory.archive import find_job
+from pipeline.kept_profile import KeptProfile, keep
 from pipeline.outcome import AttemptOver, StepFailed, Stopping, system
+from pipeline.profile import Profile, ProfileError
 from pipeline.records import Batch, Job, Ticket
 from pipeline.split import plan
 from pipeline.states import BatchState, Bucket, Event
@@ -19,6 +21,7 @@ from tasks.app import app
 from tasks.dispatch import dispatch_moved
 from tasks.logs import log
 from tasks.process import PROCESS
+from tasks.profiles import profile_of
 from tasks.retrying import delay_before_retry
 from zkstate import batches, creation, holds, jobs
 from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Stale, Unreachable
@@ -85,9 +88,8 @@ def split(session: Session, latch: Latch, batch: Batch) -> Batch | None:
             because = f": {hold.reason}" if hold.reason else ""
             message = f"collection {batch.submission.profile_name} is on hold{because}"
             return batches.move(session, batch, Event.HOLD, message=message)
-        batch = batches.move(session, batch, Event.ACQUIRE)
+        batch = batches.move(session, batch, Event.ACQUIRE, profile=_to_keep(batch))
     message = ""
-    kit = PROCESS.kit()
     try:
         batch = _create(session, latch, batch)
     except (StepFailed, UsageRefused) as error:
@@ -99,9 +101,7 @@ def split(session: Session, latch: Latch, batch: Batch) -> Batch | None:
         batch = batch.model_copy(update={"status": batch.status.model_copy(update={"kind": failure.kind})})
         log().warning("cannot be split", kind=str(failure.kind), message=message)
     else:
-        profile = kit.profiles.get(batch.submission.profile_name)
-        if profile.confirmation_mail:
-            _confirm(batch)
+        _confirm(session, batch)
     creation.finish_split(session, batch, message=message)
     ending.feed(session)
     return batches.finish_if_ended(session, batch.bid)
@@ -110,7 +110,7 @@ def split(session: Session, latch: Latch, batch: Batch) -> Batch | None:
 def _create(session: Session, latch: Latch, batch: Batch) -> Batch:
     kit = PROCESS.kit()
     settings = kit.settings
-    profile = kit.profiles.get(batch.submission.profile_name)
+    profile = _profile(session, batch)
     parts = plan(
         batch.submission,
         kit.fetcher.read,
@@ -121,10 +121,23 @@ def _create(session: Session, latch: Latch, batch: Batch) -> Batch:
     return creation.create_jobs(session, batch, parts, settings.working, PROCESS.name, latch.alive)
 
 
-def _confirm(batch: Batch) -> None:
+def _to_keep(batch: Batch) -> KeptProfile | None:
+    try:
+        return keep(PROCESS.kit().profiles.get(batch.submission.profile_name))
+    except ProfileError:
+        return None  # the split, which comes next, meets the same fault and tells it
+
+
+def _profile(session: Session, batch: Batch) -> Profile:
+    return profile_of(session, PROCESS.kit(), batch.bid, batch.submission.profile_name)
+
+
+def _confirm(session: Session, batch: Batch) -> None:
     """A courtesy: a mail server that is down must not stop the batch."""
     kit = PROCESS.kit()
-    profile = kit.profiles.get(batch.submission.profile_name)
+    profile = _profile(session, batch)
+    if not profile.confirmation_mail:
+        return
     try:
         kit.mailer.send(
             reports.confirmation_mail(
@@ -144,7 +157,7 @@ def report(session: Session, latch: Latch, batch: Batch) -> Batch | None:
     since = batch.report if batch.status.status is BatchState.UPDATE_REPORTING else None
     message = whole.message
     try:
-        profile = kit.profiles.get(batch.submission.profile_name)
+        profile = _profile(session, batch)
         letter = reports.report_letter(batch, members, deleted, since, profile, kit.settings.mail_from)
         latch.alive()
         if letter is not None:

@@ -8,6 +8,7 @@ from pipeline.states import JobState
 from tasks.app import app
 from tasks.logs import log
 from tasks.process import PROCESS
+from tasks.profiles import profile_of
 from zkstate import jobs
 from zkstate.errors import Missing, Unreachable
 
@@ -15,7 +16,8 @@ from zkstate.errors import Missing, Unreachable
 def tell_failed(jid: str, epoch: int) -> None:
     """Tell of a job that failed and still is; what a later try of the job says is told then."""
     try:
-        job = jobs.load(PROCESS.session(), jid)
+        session = PROCESS.session()
+        job = jobs.load(session, jid)
     except (Missing, Unreachable) as error:
         log().warning("a failure was not told", jid=jid, error=str(error))
         PROCESS.drop_session()
@@ -27,7 +29,7 @@ def tell_failed(jid: str, epoch: int) -> None:
         return  # its object is kept, and all that failed is the callback itself
     kit = PROCESS.kit()
     try:
-        profile = kit.profiles.get(job.configuration.profile_name)
+        profile = profile_of(session, kit, job.bid, job.configuration.profile_name)
         kit.callback.tell(job, profile, None)
     except (StepFailed, UsageRefused) as error:
         log().warning("a failure was not told", jid=jid, error=str(error))

@@ -6,13 +6,13 @@ late finds the record elsewhere and does nothing.
 
 from collections.abc import Callable
 from contextlib import closing
+from functools import cache, partial
 from typing import Any
 
 import structlog
 from celery.exceptions import Ignore
 
 from pipeline.outcome import AttemptOver, Done, NotYet, StepFailed, Stopping, Wait, system
-from pipeline.quota import host_limit
 from pipeline.records import Job, Ticket
 from pipeline.services import Services
 from pipeline.states import Event, JobState
@@ -22,6 +22,7 @@ from tasks.app import app
 from tasks.dispatch import task_name
 from tasks.logs import log
 from tasks.process import PROCESS
+from tasks.profiles import host_limit, profile_of
 from tasks.retrying import delay_before_retry
 from zkstate import jobs, paths
 from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Refused, Stale, Unreachable
@@ -103,8 +104,9 @@ def _work_and_move(session: Session, latch: Latch, job: Job) -> Job | None:
     """The moved job; None if it stays where it is, unlocked."""
     ledger = ZooKeeperLedger(session, latch.alive)
     kit = PROCESS.kit()
-    courtesy = FleetCourtesy(session, host_limit(kit.settings, job.configuration.profile_name))
-    services = kit.services(ledger, latch.alive, courtesy)
+    profile = cache(partial(profile_of, session, kit, job.bid, job.configuration.profile_name))
+    courtesy = FleetCourtesy(session, partial(host_limit, kit.settings.host_limit, profile))
+    services = kit.services(ledger, latch.alive, courtesy, profile)
     while True:
         try:
             with closing(courtesy):

@@ -10,7 +10,6 @@ from typing import Any
 from pipeline.inventory.sql import open_inventory
 from pipeline.landing import LandedFile, Workspace, read_stored
 from pipeline.ocfl import objects
-from pipeline.profile import Profiles
 from pipeline.records import Identifiers, Job
 from pipeline.services import Services
 from pipeline.services.minter import LocalMinter
@@ -49,7 +48,6 @@ class Repository:
     def services(self, alive: Callable[[], None] = lambda: None) -> Services:
         return dataclasses.replace(
             services(self.settings, self.ledger, alive=alive),
-            profiles=Profiles(self.settings.profiles),
             minter=LocalMinter(),
             storage=self.storage,
             inventory=self.inventory,

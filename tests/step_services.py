@@ -46,7 +46,7 @@ def services(
 ) -> Services:
     return Services(
         settings=settings,
-        profiles=Profiles(settings.profiles),
+        profile_of=lambda: Profiles(settings.profiles).get("demo"),
         ledger=ledger or MemoryLedger(),
         fetcher=fetcher or HttpFetcher(settings, first_pause=0.01),
         minter=UNUSED,

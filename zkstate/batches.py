@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from pipeline.errors import UsageRefused
+from pipeline.kept_profile import KeptProfile
 from pipeline.records import Batch, BatchStatus, StatusReport, Submission, Ticket, now
 from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind
 from zkstate import codec, counters, paths
 from zkstate.errors import Ambiguous, Busy, Missing, Refused, Stale
 from zkstate.jobs import MESSAGE_LIMIT, Lock, nobody_holds, token
 from zkstate.session import Session
-from zkstate.transaction import Create, Delete, Operation, Put, commit, fenced_under, is_taken
+from zkstate.transaction import Check, Create, Delete, Operation, Put, commit, fenced_under, is_taken
 
 _OPEN = (*BATCH.working(), BatchState.DELETED)
 """A deleted batch stays open until the last of its znodes is gone."""
@@ -95,6 +96,26 @@ def acquire(session: Session, ticket: Ticket, by: str) -> Batch:
     return write(session, batch, status, (lock,))
 
 
+def kept_profile(session: Session, bid: str) -> KeptProfile | None:
+    """The profile that the batch started with; None if it has not started, or an older release started it."""
+    path = paths.kept_profile(bid)
+    found = session.get_many([path])[0]
+    return codec.decode(KeptProfile, found[0], path) if found else None
+
+
+def renew_profile(session: Session, batch: Batch, profile: KeptProfile) -> None:
+    """Have the batch go on with another profile; Stale if it moved meanwhile."""
+    path = paths.kept_profile(batch.bid)
+    write_it = Create if session.exists(path) is None else Put
+    try:
+        commit(
+            session,
+            [Check(paths.batch_status(batch.bid), batch.version), write_it(path, codec.encode(profile))],
+        )
+    except Refused as refusal:
+        raise Stale(f"{batch.bid} has moved on") from refusal
+
+
 def move(  # noqa: PLR0913 - a move is told everything it commits
     session: Session,
     batch: Batch,
@@ -103,6 +124,7 @@ def move(  # noqa: PLR0913 - a move is told everything it commits
     message: str = "",
     kind: FailureKind | None = None,
     report: StatusReport | None = None,
+    profile: KeptProfile | None = None,
     lock: Lock = Lock.MINE,
 ) -> Batch:
     """Take the batch where `event` leads, with its lock, buckets, report and place among the open ones."""
@@ -127,6 +149,8 @@ def move(  # noqa: PLR0913 - a move is told everything it commits
     if event is Event.ACQUIRE:
         operations.append(Create(paths.buckets(batch.bid)))
         operations += [Create(paths.bucket(batch.bid, name)) for name in Bucket]
+        if profile is not None:
+            operations.append(Create(paths.kept_profile(batch.bid), codec.encode(profile)))
     elif lock is Lock.MINE:
         operations.append(Delete(paths.batch_lock(batch.bid)))
     else:

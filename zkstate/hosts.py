@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 from pipeline.outcome import NotYet
 from pipeline.records import Record
@@ -53,9 +54,9 @@ class _Place:
 class FleetCourtesy:
     """One attempt's dealings with hosts; its threads share it, and `close` gives everything back."""
 
-    def __init__(self, session: Session, limit: int, patience: float = PATIENCE) -> None:
+    def __init__(self, session: Session, limit: Callable[[], int], patience: float = PATIENCE) -> None:
         self._session = session
-        self._limit = limit or ANY_NUMBER
+        self._limit_of = limit
         self._patience = patience
         self._free: defaultdict[str, list[_Place]] = defaultdict(list)
         self._mutex = threading.Lock()
@@ -81,6 +82,11 @@ class FleetCourtesy:
             # whoever is at it already was asked at the same moment
             if clock is not None and _peace_left(self._session, host, clock) < asked:
                 self._session.ask(self._session.zk.set_async, path, codec.encode(Peace(seconds=asked)))
+
+    @cached_property
+    def _limit(self) -> int:
+        """Asked for only once something is fetched."""
+        return self._limit_of() or ANY_NUMBER
 
     def close(self) -> None:
         with self._mutex:

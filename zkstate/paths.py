@@ -1,6 +1,6 @@
 """Every znode's path; nothing else in the project spells one.
 
-    /batches/BID/{submission,status,lock,status-report}
+    /batches/BID/{submission,profile,status,lock,status-report}
     /batches/BID/states/{batch-processing,batch-failed,batch-completed,batch-deleted}/JID
     /open-batches/BID                   the batches in which a worker still has something to do
     /jobs/JID/{bid,configuration,identifiers,status,priority,space_needed,history,lock}
@@ -49,6 +49,10 @@ def batch(bid: str) -> str:
 
 def submission(bid: str) -> str:
     return f"{BATCHES}/{bid}/submission"
+
+
+def kept_profile(bid: str) -> str:
+    return f"{BATCHES}/{bid}/profile"
 
 
 def batch_status(bid: str) -> str:

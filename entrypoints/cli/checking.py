@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from entrypoints.cli import opened, screen
-from entrypoints.cli.options import Json
+from entrypoints.cli import acting, opened, screen
+from entrypoints.cli.acting import By, DryRun, Reason
+from entrypoints.cli.options import Bid, Json
 from entrypoints.operations.wording import counted
 from pipeline.errors import UsageRefused
 
@@ -29,6 +30,7 @@ CaseSensitive = Annotated[
 def register(app: typer.Typer) -> None:
     profile = _group("Collection profiles.")
     profile.command("check", epilog="Example: arkline profile check demo")(profile_check)
+    profile.command("renew", epilog="Example: arkline profile renew bid0000000001 --dry-run")(profile_renew)
     app.add_typer(profile, name="profile")
     manifest = _group("Checkm manifests.")
     manifest.command("check", epilog="Example: arkline manifest check harbour.checkm")(manifest_check)
@@ -64,6 +66,34 @@ def profile_check(
 
     found = check_profiles(Profiles(opened.settings().profiles), which)
     _show(found, {"profiles": found}, as_json=json)
+
+
+def profile_renew(
+    context: typer.Context,
+    bid: Bid,
+    dry_run: DryRun = False,
+    reason: Reason = "",
+    by: By = "",
+    json: Json = False,
+) -> None:
+    """Let a batch go on by its collection's profile as the file says now.
+
+    A batch keeps the profile it started with; after a fault in that was mended, renew it, then resume.
+    """
+    from entrypoints.operations.renewal import renew
+
+    with acting.operator(context, by, reason) as operator:
+        renewed = renew(operator, bid, dry_run=dry_run)
+    if json:
+        screen.emit(renewed)
+        return
+    for field, (before, after) in renewed.changes.items():
+        screen.say(f"{field}: {before} -> {after}")
+    would = "would go" if dry_run else "goes"
+    screen.note(
+        f"{renewed.bid} {would} on by profile {renewed.profile}, "
+        f"{counted(len(renewed.changes), 'field')} changed"
+    )
 
 
 def manifest_check(

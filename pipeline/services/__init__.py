@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from pipeline.outcome import Promised
-from pipeline.profile import Profiles
+from pipeline.outcome import Promised, system
+from pipeline.profile import Profile, ProfileError
 from pipeline.records import Identifiers, Job
 from pipeline.services.callback import Callback
 from pipeline.services.fetch import Fetcher
@@ -53,7 +53,8 @@ class Services:
     """Everything outside the job; made anew for each attempt."""
 
     settings: Settings
-    profiles: Profiles
+    profile_of: Callable[[], Profile]
+    """The profile that the job's batch started with."""
     ledger: Ledger
     fetcher: Fetcher
     minter: Minter
@@ -63,3 +64,11 @@ class Services:
     mailer: Mailer
     alive: Callable[[], None]
     """Raises AttemptOver once the lock is lost or the worker is to stop; call it before every effect."""
+
+    @property
+    def profile(self) -> Profile:
+        """The profile that the job's batch started with; StepFailed(system) if it cannot be had."""
+        try:
+            return self.profile_of()
+        except ProfileError as error:
+            raise system(str(error)) from error

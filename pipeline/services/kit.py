@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pipeline.inventory.sql import SqlInventory, open_inventory
-from pipeline.profile import Profiles
+from pipeline.profile import Profile, Profiles
 from pipeline.services import Ledger, Services
 from pipeline.services.callback import Callback, HttpCallback
 from pipeline.services.courtesy import Courtesy
@@ -28,11 +28,13 @@ class Kit:
     callback: Callback
     mailer: Mailer
 
-    def services(self, ledger: Ledger, alive: Callable[[], None], courtesy: Courtesy) -> Services:
+    def services(
+        self, ledger: Ledger, alive: Callable[[], None], courtesy: Courtesy, profile_of: Callable[[], Profile]
+    ) -> Services:
         """What the steps of one attempt may use."""
         return Services(
             settings=self.settings,
-            profiles=self.profiles,
+            profile_of=profile_of,
             ledger=ledger,
             fetcher=self.fetcher.courteous(courtesy),
             minter=self.minter,

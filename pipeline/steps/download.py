@@ -38,7 +38,7 @@ ARCHIVE = "container"
 def work(job: Job, services: Services) -> Done | Wait:
     workspace = Workspace.of(job)
     files = wanted(job)
-    rules = allowed(job, services)
+    rules = allowed(services)
     rules.check_bytes(sum(file.size or 0 for file in files))
     with full_is_transient("downloading"):
         if job.configuration.payload_type is PayloadType.CONTAINER:

@@ -1,17 +1,14 @@
 """Notify: the depositor's own system is told that the job is complete, if the profile names one."""
 
 from pipeline.landing import Workspace, read_stored
-from pipeline.outcome import Done, system
-from pipeline.profile import Profile, ProfileError
+from pipeline.outcome import Done
+from pipeline.profile import Profile
 from pipeline.records import Job
 from pipeline.services import Services
 
 
 def work(job: Job, services: Services) -> Done:
-    try:
-        profile = services.profiles.get(job.configuration.profile_name)
-    except ProfileError as error:
-        raise system(str(error)) from error
+    profile = services.profile
     if profile.callback_url is None:
         return Done(message="no callback in the profile")
     number = _version_number(job, profile, services)

@@ -26,7 +26,7 @@ def work(job: Job, services: Services) -> Done | Wait:
     if configuration.payload_type is not PayloadType.OBJECT_MANIFEST:
         payload(configuration)
         return Done(event=Event.ACQUIRE)
-    rules = allowed(job, services)
+    rules = allowed(services)
     files = _keep_manifest(job, services, rules.case_fold)
     rules.check_files(files)
     return Done(event=Event.ACQUIRE, message=f"the manifest lists {files:,} file{'s'[: files != 1]}")

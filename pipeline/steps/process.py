@@ -15,7 +15,7 @@ from pipeline.formats.declared import Arrived
 from pipeline.identity import Identity, identify
 from pipeline.landing import LandedFile, Workspace, write_stored
 from pipeline.outcome import Done, content, system
-from pipeline.profile import Profile, ProfileError
+from pipeline.profile import Profile
 from pipeline.records import Job, PayloadType, SubmissionMode
 from pipeline.services import Services
 from pipeline.services.storage import ContentFile, StoredVersion, StoreRequest
@@ -29,7 +29,7 @@ SUBMITTED_MANIFEST = "mrt-submission-manifest.txt"
 
 def work(job: Job, services: Services) -> Done:
     workspace = Workspace.of(job)
-    profile = _profile(job, services)
+    profile = services.profile
     landed = workspace.read_landing()
     delete = _deletions(job, workspace, landed)
     handed = _producer_files(job, workspace, landed)
@@ -56,13 +56,6 @@ def work(job: Job, services: Services) -> Done:
         write_stored(workspace, stored)
     new = sum(file.added for file in stored.files)
     return Done(message=f"stored as version {stored.number} of {stored.ark}, {new:,} files new")
-
-
-def _profile(job: Job, services: Services) -> Profile:
-    try:
-        return services.profiles.get(job.configuration.profile_name)
-    except ProfileError as error:
-        raise system(str(error)) from error
 
 
 def _checks(

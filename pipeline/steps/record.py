@@ -5,7 +5,7 @@ from pipeline.formats.metadata import ERC
 from pipeline.formats.storage_manifest import mime_type
 from pipeline.landing import Workspace, read_stored
 from pipeline.outcome import Done, system
-from pipeline.profile import Profile, ProfileError
+from pipeline.profile import Profile
 from pipeline.records import Job
 from pipeline.services import Services
 from pipeline.services.inventory import Recording
@@ -13,7 +13,7 @@ from pipeline.services.storage import StoredVersion
 
 
 def work(job: Job, services: Services) -> Done:
-    profile = _profile(job, services)
+    profile = services.profile
     version = _stored(job, profile, services)
     recording = _recording(job, version, profile)
     services.alive()
@@ -38,13 +38,6 @@ def _stored(job: Job, profile: Profile, services: Services) -> StoredVersion:
             f"storage has no version of {ark} from {job.jid}: compare the job's timeline with storage"
         )
     return found
-
-
-def _profile(job: Job, services: Services) -> Profile:
-    try:
-        return services.profiles.get(job.configuration.profile_name)
-    except ProfileError as error:
-        raise system(str(error)) from error
 
 
 def _recording(job: Job, version: StoredVersion, profile: Profile) -> Recording:

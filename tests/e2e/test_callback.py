@@ -1,8 +1,9 @@
-"""Completed and failed jobs are told to the depositor's system, signed; a failure stays what it is."""
+"""Completed and failed jobs are told to the depositor's system, signed, as the batch's own profile says."""
 
 import hashlib
 import hmac
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +13,11 @@ from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState, FailureKind, JobState
 from tests.e2e.collection import submit
+from tests.e2e.test_pipeline import rows
 from tests.fleet import Fleet, batch_ended, quiet
 from tests.http_source import HttpSource
 from tests.receiver import Receiver, Told, receiving
-from zkstate import batches, jobs
+from zkstate import batches, jobs, paths
 from zkstate.session import Session
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration]
@@ -71,3 +73,31 @@ def test_completed_and_failed_jobs_are_told_and_a_deaf_receiver_changes_no_failu
     job = jobs.load(session, jid)
     assert (job.status.status, job.status.kind) == (JobState.FAILED, FailureKind.CONTENT)
     assert job.history[-1].state is JobState.FAILED
+
+
+def test_a_running_batch_keeps_the_profile_that_it_started_with(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource, receiver: Receiver
+) -> None:
+    let_go = threading.Event()
+    profile = settings.profiles / "demo.yaml"
+    profile.write_text(f"{profile.read_text()[:-1]}?token=first\n")
+    fleet.worker()
+    before = submit(session, settings, source.put("/a.txt", b"abc", hold=let_go), SubmissionType.FILE)
+    source.await_request("/a.txt")
+
+    # the secret is not of the record: that of today is used
+    changed = profile.read_text().replace("fk4o", "fk4changed").replace("first", "second")
+    profile.write_text(changed)
+    let_go.set()
+    after = submit(session, settings, source.put("/b.txt", b"abc"), SubmissionType.FILE)
+    for bid in (before, after):
+        assert batch_ended(session, bid).status.status is BatchState.COMPLETED
+
+    owners = rows(
+        settings,
+        "select i.batch_id, w.ark from inv_ingests i join inv_objects o on o.id = i.inv_object_id "
+        "join inv_owners w on w.id = o.inv_owner_id",
+    )
+    assert dict(owners) == {before: "ark:/99999/fk4o", after: "ark:/99999/fk4changed"}
+    assert {told.path for told in receiver.await_told(2)} == {"/callback?token=second"}
+    assert b"first" not in session.get(paths.kept_profile(before))[0]

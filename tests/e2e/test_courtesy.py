@@ -26,7 +26,7 @@ def test_a_job_waits_for_its_turn_without_being_tried(
     fleet.settings = settings
     fleet.worker()
     fleet.beat()
-    FleetCourtesy(session, 4).spare(source.host, PEACE)
+    FleetCourtesy(session, lambda: 4).spare(source.host, PEACE)
     bid = submit(session, settings, source.put("/a.txt", b"a"), SubmissionType.FILE)
     wait_for(
         session,

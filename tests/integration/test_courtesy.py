@@ -9,10 +9,11 @@ import pytest
 
 from entrypoints.operations.why import why
 from pipeline.outcome import NotYet, StepFailed
-from pipeline.quota import host_limit
+from pipeline.profile import Profiles
 from pipeline.services.fetch import Download, HttpFetcher
 from pipeline.settings import Settings
 from pipeline.states import JobState
+from tasks.profiles import host_limit
 from tests import planting
 from tests.http_source import HttpSource
 from zkstate import hosts, jobs
@@ -42,7 +43,7 @@ def source() -> Iterator[HttpSource]:
 
 
 def test_the_fleet_never_has_more_connections_than_allowed(session: Session, other: Session) -> None:
-    fleet = [FleetCourtesy(each, 3) for each in (session, session, other, other)]
+    fleet = [FleetCourtesy(each, lambda: 3) for each in (session, session, other, other)]
     most, now = 0, 0
     mutex = threading.Lock()
 
@@ -67,7 +68,7 @@ def test_the_fleet_never_has_more_connections_than_allowed(session: Session, oth
 def test_who_gets_no_connection_in_time_is_told_which_limit_it_waits_for(
     session: Session, other: Session
 ) -> None:
-    first, second = FleetCourtesy(session, 1), FleetCourtesy(other, 1, patience=0.1)
+    first, second = FleetCourtesy(session, lambda: 1), FleetCourtesy(other, lambda: 1, patience=0.1)
 
     with first.turn(HOST, alive):
         with (
@@ -84,7 +85,7 @@ def test_who_gets_no_connection_in_time_is_told_which_limit_it_waits_for(
 
 
 def test_a_connection_is_kept_from_file_to_file_and_given_back_at_the_end(session: Session) -> None:
-    courtesy = FleetCourtesy(session, 4)
+    courtesy = FleetCourtesy(session, lambda: 4)
 
     for _ in range(3):
         with courtesy.turn(HOST, alive):
@@ -97,18 +98,18 @@ def test_a_connection_is_kept_from_file_to_file_and_given_back_at_the_end(sessio
 
 def test_a_session_that_ends_gives_its_connections_back(session: Session, settings: Settings) -> None:
     with connect(settings) as doomed:
-        taken = FleetCourtesy(doomed, 1).turn(HOST, alive)
+        taken = FleetCourtesy(doomed, lambda: 1).turn(HOST, alive)
         taken.__enter__()
         assert hosts.in_use(session, HOST) == 1
 
-    with FleetCourtesy(session, 1).turn(HOST, alive):
+    with FleetCourtesy(session, lambda: 1).turn(HOST, alive):
         assert hosts.in_use(session, HOST) == 1
     del taken
 
 
 def test_a_host_that_asks_for_peace_has_it_from_everybody(session: Session, other: Session) -> None:
-    FleetCourtesy(session, 4).spare(HOST, 60)
-    courtesy = FleetCourtesy(other, 4)
+    FleetCourtesy(session, lambda: 4).spare(HOST, 60)
+    courtesy = FleetCourtesy(other, lambda: 4)
 
     with (
         pytest.raises(NotYet, match=r"x\.edu asked to be left alone, for \d\d seconds more") as turn,
@@ -122,7 +123,7 @@ def test_a_host_that_asks_for_peace_has_it_from_everybody(session: Session, othe
 
 
 def test_a_short_peace_is_waited_for_and_a_shorter_one_does_not_end_a_longer(session: Session) -> None:
-    courtesy = FleetCourtesy(session, 0)
+    courtesy = FleetCourtesy(session, lambda: 0)
     courtesy.spare(HOST, 0.3)
     looks: list[int] = []
 
@@ -141,7 +142,7 @@ def test_a_source_that_answers_429_is_left_alone_by_the_whole_fleet(
     url = source.put("/a", b"a", status=429, status_times=1, retry_after="90")
     wanted = Download(url, tmp_path / "a", tmp_path / "part")
     with HttpFetcher(settings) as fetcher:
-        here, there = FleetCourtesy(session, 4), FleetCourtesy(other, 4)
+        here, there = FleetCourtesy(session, lambda: 4), FleetCourtesy(other, lambda: 4)
 
         with pytest.raises(StepFailed, match="429 Too Many Requests"):
             fetcher.courteous(here).download(wanted, alive)
@@ -153,15 +154,16 @@ def test_a_source_that_answers_429_is_left_alone_by_the_whole_fleet(
     assert source.count("/a") == 1
 
 
-def test_a_collection_may_have_a_limit_of_its_own(settings: Settings) -> None:
-    folder = settings.home / "profiles"
-    folder.mkdir()
-    (folder / "shy.yaml").write_text(
+def test_a_collection_may_have_a_limit_of_its_own(settings: Settings, tmp_path: Path) -> None:
+    settings = settings.model_copy(update={"profiles": tmp_path / "profiles"})
+    settings.profiles.mkdir()
+    (settings.profiles / "shy.yaml").write_text(
         "owner: ark:/99999/fk4o\ncollections: ark:/99999/fk4c\nlimits: {host_connections: 2}\n"
     )
-    settings = settings.model_copy(update={"profiles": folder, "host_limit": 7})
+    profiles = Profiles(settings.profiles)
 
-    assert (host_limit(settings, "shy"), host_limit(settings, "unknown")) == (2, 7)
+    assert host_limit(7, lambda: profiles.get("shy")) == 2
+    assert host_limit(7, lambda: profiles.get("unknown")) == 7
 
 
 def test_why_says_for_which_turn_a_job_waits(session: Session, settings: Settings) -> None:

@@ -96,7 +96,8 @@ def test_content_without_a_file_is_refused_before_anything_is_minted(repository:
 
 
 def test_a_profile_that_is_gone_is_the_operators_to_mend(repository: Repository) -> None:
-    refused(repository, repository.job(1, profile_name="gone"), FailureKind.SYSTEM, "no profile 'gone'")
+    (repository.settings.profiles / "demo.yaml").unlink()
+    refused(repository, repository.job(1), FailureKind.SYSTEM, "no profile 'demo'")
 
 
 def test_a_description_that_cannot_be_read_stops_the_job_before_it_is_named(repository: Repository) -> None:

@@ -12,7 +12,6 @@ from pipeline.formats import anvl
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.landing import Workspace, write_stored
 from pipeline.outcome import AttemptOver, StepFailed
-from pipeline.profile import Profiles
 from pipeline.records import Job, PayloadType, SubmissionMode
 from pipeline.services import Services
 from pipeline.services.callback import HttpCallback
@@ -67,7 +66,6 @@ def site(tmp_path: Path) -> Site:
     inventory = open_inventory(settings.inventory)
     given = replace(
         services(settings),
-        profiles=Profiles(settings.profiles),
         storage=depot.storage,
         inventory=inventory,
         callback=HttpCallback(settings, pause=0.01),

@@ -20,6 +20,7 @@ from typer.main import get_group
 from entrypoints.cli import main as cli
 from entrypoints.dev import app as dev
 from pipeline import records, states
+from pipeline.kept_profile import KeptProfile
 from pipeline.settings import Settings
 from pipeline.states import Bucket, JobState
 from zkstate import holds, hosts, paths
@@ -52,6 +53,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
 
 STORED = (
     records.Submission,
+    KeptProfile,
     records.BatchStatus,
     records.StatusReport,
     records.JobConfiguration,

@@ -1,0 +1,24 @@
+"""The profile of a batch: as it was when the batch started, whatever its file says by now."""
+
+from collections.abc import Callable
+
+from pipeline.kept_profile import restore
+from pipeline.profile import Profile, ProfileError
+from pipeline.services.kit import Kit
+from zkstate import batches
+from zkstate.session import Session
+
+
+def profile_of(session: Session, kit: Kit, bid: str, name: str) -> Profile:
+    """ProfileError if the batch has kept none, as before it starts, and the file is no good either."""
+    kept = batches.kept_profile(session, bid)
+    return kit.profiles.get(name) if kept is None else restore(kept, kit.profiles)
+
+
+def host_limit(default: int, profile: Callable[[], Profile]) -> int:
+    """Connections to one host that the fleet may have while a job of this profile takes another."""
+    try:
+        own = profile().limits.host_connections
+    except ProfileError:
+        return default  # the step that needs the profile meets the same fault, and tells it
+    return default if own is None else own

@@ -1,0 +1,119 @@
+"""A batch keeps the profile it started with until an operator renews it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from entrypoints.operations.operator import Operator
+from entrypoints.operations.renewal import renew
+from pipeline.kept_profile import keep
+from pipeline.profile import Profiles, UnknownProfile
+from pipeline.records import Batch
+from pipeline.settings import Settings
+from pipeline.states import BatchState, Event, IllegalTransition
+from tests import arkline, planting
+from tests.operators import ann
+from zkstate import batches, paths
+from zkstate.session import Session
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def settings(settings: Settings, tmp_path: Path) -> Settings:
+    folder = tmp_path / "profiles"
+    folder.mkdir()
+    return settings.model_copy(update={"profiles": folder})
+
+
+@pytest.fixture
+def operator(session: Session, settings: Settings) -> Operator:
+    return ann(session, settings)
+
+
+def write(settings: Settings, **rules: object) -> None:
+    profile = {"owner": "ark:/99999/fk4o", "collections": ["ark:/99999/fk4c"], **rules}
+    (settings.profiles / "demo.yaml").write_text(json.dumps(profile))
+
+
+def started(session: Session, settings: Settings) -> Batch:
+    bid = batches.submit(session, planting.submission())
+    batch = batches.acquire(session, batches.ticket(batches.load(session, bid)), "test")
+    profile = keep(Profiles(settings.profiles).get("demo"))
+    return batches.move(session, batch, Event.ACQUIRE, profile=profile)
+
+
+def test_a_renewed_batch_goes_on_by_the_file_and_says_who_changed_it(
+    session: Session, settings: Settings, operator: Operator
+) -> None:
+    write(settings, priority=7)
+    batch = started(session, settings)
+    write(settings, priority=9)
+
+    assert renew(operator, batch.bid, dry_run=True).changes == {"priority": (7, 9)}
+    assert renew(operator, batch.bid).changes == {"priority": (7, 9)}
+    assert renew(operator, batch.bid).changes == {}
+
+    kept = batches.kept_profile(session, batch.bid)
+    assert kept is not None
+    assert (kept.profile["priority"], kept.by, kept.reason) == (9, "ann@desk", "because")
+
+
+def test_a_batch_that_an_older_release_started_can_be_given_a_profile(
+    session: Session, settings: Settings, operator: Operator
+) -> None:
+    write(settings)
+    batch = planting.acquired_batch(session)
+
+    assert renew(operator, batch.bid).changes["owner"] == (None, "ark:/99999/fk4o")
+    assert batches.kept_profile(session, batch.bid) is not None
+
+
+@pytest.mark.parametrize(
+    ("state", "because"),
+    [
+        (BatchState.PENDING, "has not started"),
+        (BatchState.HELD, "has not started"),
+        (BatchState.COMPLETED, "no job in it"),
+        (BatchState.DELETED, "no job in it"),
+    ],
+)
+def test_a_batch_with_nothing_to_renew_is_left_as_it_is(
+    session: Session, settings: Settings, operator: Operator, state: BatchState, because: str
+) -> None:
+    write(settings)
+    batch = planting.batch_in(session, state)
+
+    with pytest.raises(IllegalTransition, match=because):
+        renew(operator, batch.bid)
+
+    assert session.exists(paths.kept_profile(batch.bid)) is None
+
+
+def test_a_profile_that_is_no_good_replaces_nothing(
+    session: Session, settings: Settings, operator: Operator
+) -> None:
+    write(settings, priority=7)
+    batch = started(session, settings)
+    before = planting.tree(session)
+    (settings.profiles / "demo.yaml").unlink()
+
+    with pytest.raises(UnknownProfile):
+        renew(operator, batch.bid)
+
+    assert planting.tree(session) == before
+
+
+def test_the_command_shows_what_changes(session: Session, settings: Settings) -> None:
+    write(settings, priority=7, callback_url="https://ann:secret@example.org/told?token=secret")
+    batch = started(session, settings)
+    write(settings, priority=9, callback_url="https://ann:secret@example.com/told?token=secret")
+
+    done = arkline.run(settings, "profile", "renew", batch.bid, "--dry-run")
+
+    assert done.code == 0
+    assert done.out == (
+        "callback_url: https://example.org/told -> https://example.com/told\npriority: 7 -> 9\n"
+    )
+    assert f"{batch.bid} would go on by profile demo, 2 fields changed" in done.err
