@@ -1,19 +1,22 @@
 """The files that describe an object, `system/mrt-*`, made of what the form, the profile and the depositor's
 own files say.
 
-Later wins, element by element: the job's configuration, `producer/mrt-dc.xml`, `producer/mrt-erc.txt`. The
-local ids of all sources are kept, the form's first. The files depend on nothing else, so that every attempt
-of a job writes the same bytes.
+Later wins, element by element: for an update what the object's latest version says, then the job's
+configuration, `producer/mrt-dc.xml`, `producer/mrt-erc.txt`. The local ids of all sources are kept, in this
+order. The files depend on nothing else, so that every attempt of a job that is not stored yet writes the
+same bytes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
 
 from pipeline.formats import anvl, dublin_core, local_ids
-from pipeline.outcome import content
+from pipeline.outcome import StepFailed, content, system
 from pipeline.profile import Profile
 from pipeline.records import Job, JobConfiguration
+from pipeline.states import FailureKind
 
 LIMIT = 1_000_000
 """Bytes of a depositor's metadata file that are read at most."""
@@ -31,10 +34,21 @@ Fields = dict[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Told:
-    """What the depositor's own files say: element -> values."""
+    """What two files say: element -> values."""
 
     erc: Fields
     dublin_core: Fields
+
+
+@dataclass(frozen=True)
+class Before:
+    """What an update keeps of the object unless its own job says otherwise."""
+
+    said: Told
+    local_id: tuple[str, ...]
+
+
+NOTHING = Before(Told({}, {}), ())
 
 
 @dataclass(frozen=True)
@@ -48,12 +62,28 @@ class Description:
 
 
 def told(producer: Path) -> Told:
-    """StepFailed(content) if one of the files is there but cannot be read."""
-    erc = _read(producer / ERC)
-    dc = _read(producer / DUBLIN_CORE)
+    """The depositor's own files; StepFailed(content) if one is there but cannot be read."""
+    return _told("producer", lambda name: _read(producer / name))
+
+
+def told_before(ark: str, read: Callable[[str], bytes | None]) -> Told:
+    """The object's own description; `read` gives a file of its latest version by its path."""
+    try:
+        return _told("system", lambda name: read(f"system/{name}"))
+    except StepFailed as failure:
+        if failure.kind is not FailureKind.CONTENT:
+            raise
+        raise system(
+            f"the latest version of {ark} has a description that cannot be used ({failure.message}): "
+            "submit the whole object with mode add"
+        ) from failure
+
+
+def _told(folder: str, read: Callable[[str], bytes | None]) -> Told:
+    erc, dc = read(ERC), read(DUBLIN_CORE)
     return Told(
-        anvl.parse_erc(erc, f"producer/{ERC}") if erc is not None else {},
-        dublin_core.parse(dc, f"producer/{DUBLIN_CORE}") if dc is not None else {},
+        anvl.parse_erc(erc, f"{folder}/{ERC}") if erc is not None else {},
+        dublin_core.parse(dc, f"{folder}/{DUBLIN_CORE}") if dc is not None else {},
     )
 
 
@@ -66,11 +96,13 @@ def all_local_ids(given: tuple[str, ...], said: Told) -> tuple[str, ...]:
     return found
 
 
-def describe(job: Job, profile: Profile, ark: str, producer: Path) -> Description:
+def describe(job: Job, profile: Profile, ark: str, producer: Path, before: Before = NOTHING) -> Description:
     said = told(producer)
-    ids = all_local_ids(job.identifiers.local_id, said)
-    erc = _erc(job.configuration, said, ark, ids)
-    dc = _dublin_core(job.configuration, said, ark, () if profile.suppress_dublin_core_local_id else ids)
+    ids = local_ids.merge(before.local_id, all_local_ids(job.identifiers.local_id, said))
+    kept = _others(before.said, {ark, *ids})
+    erc = _erc(job.configuration, said, kept, ark, ids)
+    shown = () if profile.suppress_dublin_core_local_id else ids
+    dc = _dublin_core(job.configuration, said, kept, ark, shown)
     files = {
         ERC: anvl.write_erc(erc),
         DUBLIN_CORE: dublin_core.write(dc),
@@ -107,7 +139,18 @@ def _is_ark(text: str) -> bool:
     return text.lower().startswith("ark:")
 
 
-def _erc(configuration: JobConfiguration, said: Told, ark: str, ids: tuple[str, ...]) -> anvl.Pairs:
+def _others(told: Told, ours: set[str]) -> Told:
+    """Without the identifiers that are written anew."""
+    return Told(
+        told.erc | {"where": tuple(each for each in told.erc.get("where", ()) if each not in ours)},
+        told.dublin_core
+        | {"identifier": tuple(each for each in told.dublin_core.get("identifier", ()) if each not in ours)},
+    )
+
+
+def _erc(
+    configuration: JobConfiguration, said: Told, before: Told, ark: str, ids: tuple[str, ...]
+) -> anvl.Pairs:
     form = {"who": configuration.erc_who, "what": configuration.erc_what, "when": configuration.erc_when}
     pairs: list[tuple[str, str]] = []
     for element, name in _AS_DUBLIN_CORE.items():
@@ -116,14 +159,19 @@ def _erc(configuration: JobConfiguration, said: Told, ark: str, ids: tuple[str, 
             or said.dublin_core.get(name)
             or _some(form[element])
             or configuration.dublin_core.get(name)
+            or before.erc.get(element)
+            or before.dublin_core.get(name)
             or (anvl.UNKNOWN,)
         )
         pairs += ((element, value) for value in values)
     elsewhere = (*_some(configuration.erc_where), *filter(_is_ark, said.erc.get("where", ())))
-    return (*pairs, *(("where", place) for place in local_ids.merge((ark,), ids, elsewhere)))
+    places = local_ids.merge((ark,), ids, elsewhere or before.erc["where"])
+    return (*pairs, *(("where", place) for place in places))
 
 
-def _dublin_core(configuration: JobConfiguration, said: Told, ark: str, ids: tuple[str, ...]) -> Fields:
+def _dublin_core(
+    configuration: JobConfiguration, said: Told, before: Told, ark: str, ids: tuple[str, ...]
+) -> Fields:
     form = {
         "creator": _some(configuration.erc_who),
         "title": _some(configuration.erc_what),
@@ -137,6 +185,7 @@ def _dublin_core(configuration: JobConfiguration, said: Told, ark: str, ids: tup
             or said.dublin_core.get(name)
             or configuration.dublin_core.get(name)
             or form.get(name)
+            or before.dublin_core.get(name)
         )
         if values:
             fields[name] = values

@@ -51,13 +51,20 @@ class _Happened:
     note: str = ""
 
 
-def write(job: Job, ark: str, files: Sequence[ContentFile], checks: Iterable[str]) -> bytes:
+def write(
+    job: Job,
+    ark: str,
+    files: Sequence[ContentFile],
+    checks: Iterable[str],
+    local_id: tuple[str, ...] | None = None,
+) -> bytes:
     """The object and its files, the events up to the hand-over, and who took part.
 
-    `job` has all its identifiers; `checks` says, one sentence each, what was found to be valid.
+    `job` has all its identifiers; `checks` says, one sentence each, what was found to be valid; `local_id`
+    are the object's, where they are more than the job's.
     """
     root = Element(_tag("premis"), version="3.0")
-    _entity(root, job, ark)
+    _entity(root, job, ark, job.identifiers.local_id if local_id is None else local_id)
     for file in files if len(files) <= FILES else ():
         _file(root, ark, file)
     for number, event in enumerate(_events(job, ark, checks), 1):
@@ -126,10 +133,10 @@ def _identified(parent: Element, role: str, kind: str, value: str) -> Element:
     return element
 
 
-def _entity(root: Element, job: Job, ark: str) -> None:
+def _entity(root: Element, job: Job, ark: str, local_ids: tuple[str, ...]) -> None:
     entity = SubElement(root, _tag("object"), {_TYPE: "premis:intellectualEntity"})
     _identified(entity, "objectIdentifier", "ARK", ark)
-    for local_id in job.identifiers.local_id:
+    for local_id in local_ids:
         _identified(entity, "objectIdentifier", "local", local_id)
     _leaf(entity, "originalName", job.configuration.payload_name or "(:unas)")
 

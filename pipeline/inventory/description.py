@@ -5,12 +5,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, select
 
+from pipeline.inventory import localids
 from pipeline.inventory.tables import (
     collections,
     dublin_kernels,
     files,
     ingests,
-    local_ids,
     memberships,
     objects,
     owners,
@@ -39,10 +39,7 @@ def describe(connection: Connection, ark: str) -> InventoryObject | None:
             .where(memberships.c.inv_object_id == row.id)
             .order_by(collections.c.ark),
         ),
-        local_id=_values(
-            connection,
-            select(local_ids.c.local_id).where(local_ids.c.inv_object_ark == ark).order_by(local_ids.c.id),
-        ),
+        local_id=localids.of_object(connection, ark),
         object_type=row.object_type,
         object_role=row.role,
         aggregate_role=row.aggregate_role,

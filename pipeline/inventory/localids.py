@@ -23,6 +23,12 @@ def known(connection: Connection, owner: str, wanted: Sequence[str]) -> dict[str
     return found
 
 
+def of_object(connection: Connection, ark: str) -> tuple[str, ...]:
+    """In the order in which they became known."""
+    query = select(local_ids.c.local_id).where(local_ids.c.inv_object_ark == ark).order_by(local_ids.c.id)
+    return tuple(connection.scalars(query))
+
+
 def reserve(connection: Connection, owner: str, ark: str, wanted: Sequence[str]) -> None:
     """Make the ids name `ark`; StepFailed(content) if one names another object, or is no usable name."""
     # sorted, so that two jobs with the same ids wait for each other instead of dead-locking

@@ -23,6 +23,9 @@ class SqlInventory:
             return {}
         return self.database.read(lambda connection: localids.known(connection, owner, local_id))
 
+    def local_ids_of(self, ark: str) -> tuple[str, ...]:
+        return self.database.read(lambda connection: localids.of_object(connection, ark))
+
     def reserve_local_ids(self, owner: str, ark: str, local_id: Sequence[str]) -> None:
         def reserve(connection: Connection) -> None:
             localids.check_owner(connection, owner, ark)

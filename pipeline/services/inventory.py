@@ -42,6 +42,9 @@ class Inventory(Protocol):
     def arks_of(self, owner: str, local_id: Sequence[str]) -> dict[str, str]:
         """The ARK that each known local id of this owner names; unknown ones are left out."""
 
+    def local_ids_of(self, ark: str) -> tuple[str, ...]:
+        """All local ids that name this object, in the order in which they became known."""
+
     def reserve_local_ids(self, owner: str, ark: str, local_id: Sequence[str]) -> None:
         """Make these local ids of this owner name `ark`, all or none; to be called before anything is stored.
 

@@ -2,7 +2,8 @@
 
 Nothing here is undone after a crash; all of it is done again and comes out the same. The ARK and the local
 ids are in the record and in the inventory before anything is stored; the files that describe the object
-depend on the job alone; storage keeps one version per job.
+depend on the job alone, and for an update on the version before it, which is held still meanwhile; storage
+keeps one version per job.
 """
 
 import hashlib
@@ -41,15 +42,21 @@ def work(job: Job, services: Services) -> Done:
 
     identity = identify(job, profile, services, local_id)
     known = job.model_copy(update={"identifiers": identity.identifiers})
-    described = metadata.describe(known, profile, identity.ark, workspace.producer)
-    with full_is_transient("describing the object"):
-        extra = {premis.NAME: premis.write(known, identity.ark, handed, checks)}
-        files = (*handed, *_system_files(job, services, workspace, {**described.files, **extra}, handed))
 
-    def announce() -> None:
+    def make() -> StoredVersion:
+        before = _before(job, profile, services, identity.ark)
+        described = metadata.describe(known, profile, identity.ark, workspace.producer, before)
+        with full_is_transient("describing the object"):
+            events = premis.write(known, identity.ark, handed, checks, described.local_id)
+            texts = {**described.files, premis.NAME: events}
+            files = (*handed, *_system_files(job, services, workspace, texts, handed))
+        request = _request(job, profile, identity, files, delete)
+        services.storage.check(request, services.alive)
         services.minter.announce(identity.ark, profile, described.erc)
+        return services.storage.store(request, lambda: _fence(job, services))
 
-    stored = _store(job, services, _request(job, profile, identity, files, delete), announce)
+    stored = _stored(job, profile, services, identity.ark, make)
+    _check_ours(job, handed, stored)
     services.storage.verify(stored, services.alive)
     services.alive()
     with full_is_transient("noting what was stored"):
@@ -69,6 +76,18 @@ def _checks(
     if embargo.NAME in arrived.files:
         found.append(embargo.check(arrived.text(embargo.NAME)))
     return tuple(each for each in found if each)
+
+
+def _before(job: Job, profile: Profile, services: Services, ark: str) -> metadata.Before:
+    """What an update starts from: read in storage, since the version before may not be recorded yet."""
+    if job.configuration.submission_mode is not SubmissionMode.UPDATE:
+        return metadata.NOTHING
+
+    def read(path: str) -> bytes | None:
+        services.alive()
+        return services.storage.read(ark, path, node=profile.storage_node)
+
+    return metadata.Before(metadata.told_before(ark, read), services.inventory.local_ids_of(ark))
 
 
 def _is_deletion_list(job: Job, path: str) -> bool:
@@ -163,34 +182,31 @@ def _request(
     )
 
 
-def _store(
-    job: Job, services: Services, request: StoreRequest, announce: Callable[[], None]
+def _stored(
+    job: Job, profile: Profile, services: Services, ark: str, make: Callable[[], StoredVersion]
 ) -> StoredVersion:
-    """The object's version, its name announced first, so that no object is kept under a name unknown.
+    """The object's version. Its name is announced before, so that no object is kept under a name unknown,
+    and after storage was asked whether it will take it, so that no name is told of what is refused.
 
     A job that was stored already announces nothing: a later version may have done so since.
     """
-
-    def fence() -> None:
-        services.alive()
-        services.ledger.fence(job)
-
-    with services.ledger.exclusive("storage", request.ark):
-        fence()
-        if services.storage.version_of(request.ark, request.jid, request.node) is None:
-            announce()
-        stored = services.storage.store(request, fence)
-    _check_ours(request, stored)
-    return stored
+    with services.ledger.exclusive("storage", ark):
+        _fence(job, services)
+        return services.storage.version_of(ark, job.jid, profile.storage_node) or make()
 
 
-def _check_ours(request: StoreRequest, stored: StoredVersion) -> None:
+def _fence(job: Job, services: Services) -> None:
+    services.alive()
+    services.ledger.fence(job)
+
+
+def _check_ours(job: Job, handed: tuple[ContentFile, ...], stored: StoredVersion) -> None:
     """A version that carries the job's id must be of this job's content, or the ids are being used again."""
     held = {file.path: file.sha512 for file in stored.files}
-    for file in request.files:
-        if file.path.startswith("producer/") and held.get(file.path) != file.sha512:
+    for file in handed:
+        if held.get(file.path) != file.sha512:
             raise system(
-                f"version {stored.number} of {stored.ark} carries {stored.jid} but holds another "
+                f"version {stored.number} of {stored.ark} carries {job.jid} but holds another "
                 f"{names.shown(file.path)}: the counter of job ids was reset; set it beyond the last job "
                 "in storage, then submit again"
             )
