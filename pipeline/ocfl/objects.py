@@ -123,7 +123,7 @@ def sidecar(inventory: bytes) -> bytes:
     return f"{hashlib.sha512(inventory).hexdigest()}  {INVENTORY}\n".encode()
 
 
-def parse(data: bytes, path: Path) -> Inventory:
+def parse(data: bytes, path: Path | str) -> Inventory:
     try:
         found = Inventory.model_validate_json(data)
     except ValidationError as error:
@@ -153,9 +153,12 @@ def read_head(folder: Path) -> Inventory | None:
 
 def read_version(folder: Path) -> Inventory:
     """The inventory of a version's own folder, checked against its sidecar; neither ever changes."""
-    path = folder / INVENTORY
-    data = path.read_bytes()
-    if (folder / SIDECAR).read_bytes().split()[:1] != sidecar(data).split()[:1]:
+    return vouched((folder / INVENTORY).read_bytes(), (folder / SIDECAR).read_bytes(), folder / INVENTORY)
+
+
+def vouched(data: bytes, beside: bytes, path: Path | str) -> Inventory:
+    """An inventory that has the digest in `beside`, its sidecar."""
+    if beside.split()[:1] != sidecar(data).split()[:1]:
         raise system(f"{path} does not have the digest in {SIDECAR}: it is damaged")
     return parse(data, path)
 

@@ -2,11 +2,13 @@
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline.ocfl import disk, objects
 from pipeline.ocfl.writer import Root
 from pipeline.outcome import StepFailed, system, transient
+
+NOWHERE = f"{objects.INVENTORY} does not say where its bytes are"
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,13 @@ def read_back(root: Root, ark: str, numbers: Collection[int], seen: Callable[[in
             f"{root.folder} is no OCFL storage root: is its disk mounted here, and is ARKLINE_STORAGE_ROOT "
             "what the workers have?"
         )
-    head = objects.read_head(folder)
+    yield from read_versions(objects.read_head(folder), numbers, lambda place: _read(root, ark, place, seen))
+
+
+def read_versions(
+    head: objects.Inventory | None, numbers: Collection[int], read: Callable[[str], Read]
+) -> Iterator[Read]:
+    """The files of these versions, or of all; `read` is asked once for each path in the object."""
     known: dict[str, Read] = {}
     for number in range(1, head.number + 1 if head else 1):
         if head is None or (numbers and number not in numbers):
@@ -64,14 +72,11 @@ def read_back(root: Root, ark: str, numbers: Collection[int], seen: Callable[[in
         for path, digest in sorted(head.versions[f"v{number}"].digests().items()):
             place = head.manifest.get(digest, ("",))[0]
             if place not in known:
-                known[place] = _read(root, ark, place, seen)
-            found = known[place]
-            yield Read(number, path, found.size, found.sha512, found.problem)
+                known[place] = read(place) if place else Read(0, "", problem=NOWHERE)
+            yield replace(known[place], number=number, path=path)
 
 
 def _read(root: Root, ark: str, place: str, seen: Callable[[int], None]) -> Read:
-    if not place:
-        return Read(0, "", problem=f"{objects.INVENTORY} does not say where its bytes are")
     path = root.object(ark) / place
     told = 0
 

@@ -8,16 +8,15 @@ that, forwards if the version is sound. What extensions/arkline holds is no part
 """
 
 import hashlib
-import json
 import logging
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipeline.ocfl import disk, objects
+from pipeline.ocfl import disk, layout, objects
 from pipeline.outcome import AttemptOver, StepFailed, system
 
 log = logging.getLogger(__name__)
@@ -42,33 +41,17 @@ class Root:
 
     def open(self) -> None:
         """Make the root if it is not there yet; several processes may do so at once."""
-        name, text = objects.ROOT_DECLARATION
-        configuration = self.folder / "extensions" / objects.LAYOUT / "config.json"
-        if not (self.folder / name).exists():
-            self._refuse_foreign()
-            layout = {"extension": objects.LAYOUT, "description": objects.LAYOUT_DESCRIPTION}
-            self._make(configuration, _json(objects.LAYOUT_CONFIGURATION))
-            self._make(self.folder / "ocfl_layout.json", _json(layout))
-            self._make(self.folder / name, text)
-        try:
-            found = json.loads(configuration.read_bytes())
-        except (OSError, ValueError):
-            found = None
-        if found != objects.LAYOUT_CONFIGURATION:
-            raise system(
-                f"{self.folder} is an OCFL root with another layout than {objects.LAYOUT} of arkline"
-            )
-
-    def _refuse_foreign(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        foreign = {path.name for path in self.folder.iterdir()}
-        foreign -= {"extensions", "ocfl_layout.json", objects.ROOT_DECLARATION[0]}
-        # Asked again: another process may have made the root meanwhile, and put an object into it.
-        if foreign and not (self.folder / objects.ROOT_DECLARATION[0]).exists():
-            raise system(
-                f"the storage root {self.folder} is not an OCFL root, and not empty (it has "
-                f"'{min(foreign)}'): set ARKLINE_STORAGE_ROOT to an empty folder or to an OCFL root"
-            )
+        declaration = self.folder / objects.ROOT_DECLARATION[0]
+        if not declaration.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            there = [path.name for path in self.folder.iterdir()]
+            # Asked again: another process may have made the root meanwhile, and put an object into it.
+            if not declaration.exists():
+                remedy = "set ARKLINE_STORAGE_ROOT to an empty folder or to an OCFL root"
+                layout.check_free(there, str(self.folder), remedy)
+            for path, data in layout.files().items():
+                self._make(self.folder / path, data)
+        layout.check(_read(self.folder / layout.CONFIGURATION), str(self.folder))
 
     def _make(self, path: Path, data: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,10 +60,6 @@ class Root:
         disk.write(draft, data)
         draft.replace(path)
         disk.sync(path.parent)
-
-
-def _json(value: Mapping[str, object]) -> bytes:
-    return json.dumps(value, indent=1).encode() + b"\n"
 
 
 @contextmanager

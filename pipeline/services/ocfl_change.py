@@ -59,6 +59,17 @@ def describe(
     )
 
 
+def check_kept(
+    version: StoredVersion, own: objects.Inventory, head: objects.Inventory | None, folder: str
+) -> None:
+    """StepFailed unless the version's own inventory, the object's and what was stored are of one mind."""
+    name = f"v{version.number}"
+    if head is None or name not in own.versions or head.versions.get(name) != own.versions[name]:
+        raise system(f"{folder}/{name} is not what {folder}/{objects.INVENTORY} says of it")
+    if own.versions[name].digests() != {file.path: file.sha512 for file in version.files}:
+        raise system(f"{folder}/{name} does not have the files that were stored for {version.jid}")
+
+
 def unlike(file: ContentFile | StoredFile, found: tuple[int, str]) -> str:
     """How bytes with the size and sha512 `found` differ from the file's."""
     size, sha512 = found

@@ -8,7 +8,7 @@ from pipeline.ocfl import disk, objects, reading
 from pipeline.ocfl.writer import Look, Root, forget, publish, settle, staged, unsettled
 from pipeline.outcome import system
 from pipeline.records import now
-from pipeline.services.ocfl_change import check, describe, grown, now_and_then, unlike
+from pipeline.services.ocfl_change import check, check_kept, describe, grown, now_and_then, unlike
 from pipeline.services.storage import FoundFile, StoredFile, StoredVersion, StoreRequest
 
 
@@ -56,12 +56,7 @@ class OcflStorage:
         name = f"v{version.number}"
         try:
             inventory = objects.read_version(folder / name)
-            head = objects.read_head(folder)
-            if head is None or head.versions.get(name) != inventory.versions.get(name):
-                raise system(f"{folder / name} is not what {folder / objects.INVENTORY} says of it")
-            digests = inventory.versions[name].digests()
-            if digests != {file.path: file.sha512 for file in version.files}:
-                raise system(f"{folder / name} does not have the files that were stored for {version.jid}")
+            check_kept(version, inventory, objects.read_head(folder), str(folder))
             for file in version.files:
                 self._verify(folder / inventory.manifest[file.sha512][0], file, look)
                 look()
