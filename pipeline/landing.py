@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from pipeline.fixity import Digest
 from pipeline.outcome import system
 from pipeline.records import Job, Record
 from pipeline.services.storage import StoredVersion
@@ -21,6 +22,12 @@ class LandedFile(Record):
     size: int
     sha512: str
     url: str = ""
+    digest: Digest | None = None
+    """What was declared of it, or of `container`; checked before the file was put here."""
+    declared_by: str = ""
+    """Where that was declared, in words."""
+    container: str = ""
+    """The container that the digest is of; empty if it is the file's own."""
 
 
 _FILES = TypeAdapter(tuple[LandedFile, ...])

@@ -25,7 +25,14 @@ def corroborate(arrived: Arrived) -> str | None:
 
 def _problems(arrived: Arrived, rows: tuple[Row, ...]) -> Iterator[str]:
     yield from arrived.problems(
-        Declared(f"line {row.line}", row.name, (row.digest,) if row.digest else (), row.size) for row in rows
+        Declared(
+            f"line {row.line}",
+            row.name,
+            (row.digest,) if row.digest else (),
+            row.size,
+            by=f"{NAME} line {row.line}",
+        )
+        for row in rows
     )
     listed = {row.name for row in rows} | {NAME}
     for path in sorted(arrived.files):

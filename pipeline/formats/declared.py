@@ -1,7 +1,7 @@
 """What a container declares of its own files, compared with what was in it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.fixity import OF_RECORD, PIECE, Digest, Digester, DigestMismatch
@@ -24,6 +24,8 @@ class Declared:
     path: str
     digests: tuple[Digest, ...] = ()
     size: int | None = None
+    by: str = ""
+    """The place in full, where `where` leaves out the name of the list."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Arrived:
     producer: Path
     files: Mapping[str, LandedFile]
     alive: Callable[[], None]
+    agreed: dict[str, Declared] = field(default_factory=dict)
+    """Path -> what was declared of it with a digest, and was found to be true."""
 
     def text(self, path: str) -> bytes:
         return (self.producer / path).read_bytes()
@@ -47,7 +51,22 @@ class Arrived:
             elif each.size not in (None, file.size):
                 yield f"{each.where}: {shown(each.path)} has {file.size:,} bytes, not {each.size:,}"
             else:
-                yield from self._differing(each, file)
+                differing = tuple(self._differing(each, file))
+                yield from differing
+                if each.digests and not differing:
+                    self.agreed[each.path] = each
+
+    def landed(self) -> tuple[LandedFile, ...]:
+        """The files, each with the longest digest that the content itself declares of it, if it does."""
+        return tuple(self._with_declared(file) for file in self.files.values())
+
+    def _with_declared(self, file: LandedFile) -> LandedFile:
+        found = self.agreed.get(file.path)
+        if found is None:
+            return file
+        longest = max(found.digests, key=lambda digest: len(digest.value))
+        place = found.by or found.where
+        return file.model_copy(update={"digest": longest, "declared_by": place, "container": ""})
 
     def _differing(self, declared: Declared, file: LandedFile) -> Iterator[str]:
         others = {digest.algorithm for digest in declared.digests} - {OF_RECORD}

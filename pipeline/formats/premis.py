@@ -5,7 +5,7 @@ of that state, as the record has it, and processing by the move into it; so an a
 writes the same bytes.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -13,7 +13,7 @@ from importlib.metadata import version
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from pipeline.fixity import OF_RECORD
+from pipeline.fixity import OF_RECORD, Digest
 from pipeline.formats.xml_text import clean
 from pipeline.records import HistoryEntry, Job, PayloadType
 from pipeline.services.storage import ContentFile
@@ -42,6 +42,9 @@ ElementTree.register_namespace("premis", _PREMIS)
 ElementTree.register_namespace("xsi", "http://www.w3.org/2001/XMLSchema-instance")
 
 
+NONE_DECLARED: Mapping[str, Digest] = {}
+
+
 @dataclass(frozen=True)
 class _Happened:
     kind: str
@@ -57,16 +60,17 @@ def write(
     files: Sequence[ContentFile],
     checks: Iterable[str],
     local_id: tuple[str, ...] | None = None,
+    declared: Mapping[str, Digest] = NONE_DECLARED,
 ) -> bytes:
     """The object and its files, the events up to the hand-over, and who took part.
 
     `job` has all its identifiers; `checks` says, one sentence each, what was found to be valid; `local_id`
-    are the object's, where they are more than the job's.
+    are the object's, where they are more than the job's; `declared` has the depositors' digests by path.
     """
     root = Element(_tag("premis"), version="3.0")
     _entity(root, job, ark, job.identifiers.local_id if local_id is None else local_id)
     for file in files if len(files) <= FILES else ():
-        _file(root, ark, file)
+        _file(root, ark, file, declared.get(file.path))
     for number, event in enumerate(_events(job, ark, checks), 1):
         _event(root, event, f"{job.jid}-{number:02d}", ark)
     _agent(root, "arkline", "arkline", "software", _release())
@@ -141,14 +145,13 @@ def _entity(root: Element, job: Job, ark: str, local_ids: tuple[str, ...]) -> No
     _leaf(entity, "originalName", job.configuration.payload_name or "(:unas)")
 
 
-def _file(root: Element, ark: str, file: ContentFile) -> None:
+def _file(root: Element, ark: str, file: ContentFile, declared: Digest | None) -> None:
     element = SubElement(root, _tag("object"), {_TYPE: "premis:file"})
     _identified(element, "objectIdentifier", "ARK", f"{ark}/{file.path}")
     characteristics = SubElement(element, _tag("objectCharacteristics"))
-    fixity = SubElement(characteristics, _tag("fixity"))
-    _leaf(fixity, "messageDigestAlgorithm", OF_RECORD.upper().replace("SHA", "SHA-"))
-    _leaf(fixity, "messageDigest", file.sha512)
-    _leaf(fixity, "messageDigestOriginator", "arkline")
+    _fixity(characteristics, Digest(algorithm=OF_RECORD, value=file.sha512), "arkline")
+    if declared is not None:
+        _fixity(characteristics, declared, "depositor")
     _leaf(characteristics, "size", str(file.size))
     designation = SubElement(SubElement(characteristics, _tag("format")), _tag("formatDesignation"))
     _leaf(designation, "formatName", file.mime_type)
@@ -157,6 +160,13 @@ def _file(root: Element, ark: str, file: ContentFile) -> None:
     _leaf(relationship, "relationshipType", "structural")
     _leaf(relationship, "relationshipSubType", "is part of")
     _identified(relationship, "relatedObjectIdentifier", "ARK", ark)
+
+
+def _fixity(parent: Element, digest: Digest, originator: str) -> None:
+    element = SubElement(parent, _tag("fixity"))
+    _leaf(element, "messageDigestAlgorithm", digest.algorithm.upper().replace("SHA", "SHA-"))
+    _leaf(element, "messageDigest", digest.value)
+    _leaf(element, "messageDigestOriginator", originator)
 
 
 def _event(root: Element, event: _Happened, identifier: str, ark: str) -> None:

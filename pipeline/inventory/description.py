@@ -16,7 +16,7 @@ from pipeline.inventory.tables import (
     owners,
     versions,
 )
-from pipeline.services.inventory import InventoryFile, InventoryObject, InventoryVersion
+from pipeline.services.inventory import Arrival, InventoryFile, InventoryObject, InventoryVersion
 
 
 def describe(connection: Connection, ark: str) -> InventoryObject | None:
@@ -89,6 +89,8 @@ def _version(row: Row[Any], contents: tuple[InventoryFile, ...]) -> InventoryVer
         payload_name=row.filename,
         submitted=row.submitted,
         storage_url=row.storage_url,
+        landed=row.landed,
+        verified=row.verified,
         files=contents,
     )
 
@@ -110,6 +112,19 @@ def _files(connection: Connection, object_id: int) -> defaultdict[int, list[Inve
                 added=row.billable_size == row.full_size,
                 mime_type=row.mime_type,
                 digest=f"{row.digest_type.replace('-', '')}:{row.digest_value}",
+                arrival=_arrival(row),
             )
         )
     return found
+
+
+def _arrival(row: Row[Any]) -> Arrival | None:
+    if row.landed_digest is None:
+        return None
+    return Arrival(
+        sha512=row.landed_digest,
+        digest=row.source_digest or "",
+        declared_by=row.source_declared_by or "",
+        container=row.source_container or "",
+        url=row.source_url or "",
+    )

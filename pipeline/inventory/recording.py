@@ -18,7 +18,7 @@ from pipeline.inventory.tables import (
     versions,
 )
 from pipeline.outcome import content, system
-from pipeline.services.inventory import Recording
+from pipeline.services.inventory import Arrival, Recording
 
 FILES_AT_A_TIME = 5_000
 """Rows of one executemany: more measured no faster, and each takes memory."""
@@ -132,7 +132,19 @@ def _files(recording: Recording, own: dict[str, int]) -> Iterator[dict[str, Any]
             "digest_type": "sha-512",
             "digest_value": file.sha512,
             "created": created,
+            **_arrival(recording.arrivals.get(file.path)),
         }
+
+
+def _arrival(arrival: Arrival | None) -> dict[str, str | None]:
+    """The same columns in every row, as one executemany needs them."""
+    return {
+        "landed_digest": arrival.sha512 if arrival else None,
+        "source_digest": arrival.digest or None if arrival else None,
+        "source_declared_by": arrival.declared_by or None if arrival else None,
+        "source_container": arrival.container or None if arrival else None,
+        "source_url": arrival.url or None if arrival else None,
+    }
 
 
 def _kernel(recording: Recording, own: dict[str, int]) -> Iterator[dict[str, Any]]:
@@ -163,4 +175,6 @@ def _ingest(recording: Recording) -> dict[str, Any]:
         "user_agent": recording.submitter,
         "submitted": recording.submitted,
         "storage_url": recording.version.url,
+        "landed": recording.landed,
+        "verified": recording.version.verified,
     }

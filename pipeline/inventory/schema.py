@@ -5,7 +5,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 from pipeline.inventory.engines import WRITING
 from pipeline.outcome import system
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest revision in `migrations/versions`; here, so that comparing does not load Alembic."""
 
 _UPGRADE_LOCK = 0x61726B6C696E65

@@ -152,6 +152,12 @@ files = Table(
     Column("digest_type", String(16), nullable=False),
     Column("digest_value", String(128), nullable=False),
     _time("created"),
+    # how it arrived, in the version that it arrived with; NULL in the others, and in rows of older releases
+    Column("landed_digest", String(128), nullable=True),
+    Column("source_digest", String(160), nullable=True),
+    Column("source_declared_by", Prose, nullable=True),
+    Column("source_container", Prose, nullable=True),
+    Column("source_url", Prose, nullable=True),
 )
 
 ingests = Table(
@@ -168,6 +174,8 @@ ingests = Table(
     _prose("user_agent"),
     _time("submitted"),
     _prose("storage_url"),
+    Column("landed", Utc, nullable=True),
+    Column("verified", Utc, nullable=True),
 )
 
 local_ids = Table(

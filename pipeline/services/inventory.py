@@ -1,11 +1,26 @@
 """The inventory: which objects, versions and files the repository holds."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
 from pipeline.services.storage import StoredVersion
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """How a file of the depositor arrived."""
+
+    sha512: str
+    """Computed while its bytes came in."""
+    digest: str = ""
+    """What was declared, algorithm:value, and checked then; empty if nothing was."""
+    declared_by: str = ""
+    """Where, in words."""
+    container: str = ""
+    """The container that the digest is of; empty if it is the file's own."""
+    url: str = ""
 
 
 @dataclass(frozen=True)
@@ -31,6 +46,10 @@ class Recording:
     ingest_type: str
     submitted: datetime
     note: str = ""
+    arrivals: Mapping[str, Arrival] = field(default_factory=dict)
+    """Logical path -> how that file arrived with this job."""
+    landed: datetime | None = None
+    """When all of them had; None if that is no longer known, nor then how."""
 
 
 class Inventory(Protocol):
@@ -62,6 +81,8 @@ class InventoryFile:
     mime_type: str
     digest: str
     """algorithm:value."""
+    arrival: Arrival | None = None
+    """None if it did not arrive with this version, or that was not recorded."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +97,10 @@ class InventoryVersion:
     payload_name: str
     submitted: datetime
     storage_url: str
+    landed: datetime | None
+    """When its files had arrived; None if that was not recorded, nor then how they did."""
+    verified: datetime | None
+    """When storage was read back, if that was recorded."""
     files: tuple[InventoryFile, ...]
 
 

@@ -1,7 +1,7 @@
 """Where objects are kept: one version per job, one writer per object."""
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -54,6 +54,8 @@ class StoredVersion:
     created: datetime
     files: tuple[StoredFile, ...]
     url: str
+    verified: datetime | None = field(default=None, compare=False)
+    """When all that it brought had been read back, if that is known."""
 
 
 @dataclass(frozen=True)

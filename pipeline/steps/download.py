@@ -45,6 +45,7 @@ def work(job: Job, services: Services) -> Done | Wait:
             landed = _container(files[0], workspace, services, rules)
         else:
             landed = _files(files, workspace, services, rules, _is_manifest(job))
+        landed = _declared(job, files, landed)
         services.alive()
         workspace.write_landing(landed)
         _make_durable(workspace.landing)
@@ -60,6 +61,24 @@ def work(job: Job, services: Services) -> Done | Wait:
 
 def _is_manifest(job: Job) -> bool:
     return job.configuration.payload_type is PayloadType.OBJECT_MANIFEST
+
+
+def _declared(job: Job, files: tuple[Wanted, ...], landed: tuple[LandedFile, ...]) -> tuple[LandedFile, ...]:
+    """With the digest that was declared of each file; of a container's files, that of the container."""
+    name = job.configuration.payload_name or "manifest"
+    container = files[0].name if job.configuration.payload_type is PayloadType.CONTAINER else ""
+    return tuple(
+        file.model_copy(
+            update={
+                "digest": wanted.digest,
+                "declared_by": f"{name} line {wanted.line}" if _is_manifest(job) else "submission",
+                "container": container,
+            }
+        )
+        if wanted.digest
+        else file
+        for file, wanted in zip(landed, files * len(landed) if container else files, strict=True)
+    )
 
 
 def _count(files: int) -> str:

@@ -8,6 +8,7 @@ keeps one version per job.
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from pipeline import names
@@ -15,9 +16,10 @@ from pipeline.formats import bag, corroboration, embargo, metadata, premis, stor
 from pipeline.formats.declared import Arrived
 from pipeline.identity import Identity, identify
 from pipeline.landing import LandedFile, Workspace, write_stored
+from pipeline.names import PRODUCER
 from pipeline.outcome import Done, content, system
 from pipeline.profile import Profile
-from pipeline.records import Job, PayloadType, SubmissionMode
+from pipeline.records import Job, PayloadType, SubmissionMode, now
 from pipeline.services import Services
 from pipeline.services.storage import ContentFile, StoredVersion, StoreRequest
 from pipeline.working_space import full_is_transient
@@ -36,7 +38,7 @@ def work(job: Job, services: Services) -> Done:
     handed = _producer_files(job, workspace, landed)
     if not handed and not delete:
         raise content(f"{job.configuration.payload_name or 'the payload'} has no file to store")
-    checks = _checks(job, workspace, landed, services)
+    checks, landed = _checks(job, workspace, landed, services)
     said = metadata.told(workspace.producer)
     local_id = metadata.all_local_ids(services.ledger.identifiers(job).local_id, said)
 
@@ -47,7 +49,8 @@ def work(job: Job, services: Services) -> Done:
         before = _before(job, profile, services, identity.ark)
         described = metadata.describe(known, profile, identity.ark, workspace.producer, before)
         with full_is_transient("describing the object"):
-            events = premis.write(known, identity.ark, handed, checks, described.local_id)
+            declared = {f"{PRODUCER}{f.path}": f.digest for f in landed if f.digest and not f.container}
+            events = premis.write(known, identity.ark, handed, checks, described.local_id, declared)
             texts = {**described.files, premis.NAME: events}
             files = (*handed, *_system_files(job, services, workspace, texts, handed))
         request = _request(job, profile, identity, files, delete)
@@ -60,22 +63,26 @@ def work(job: Job, services: Services) -> Done:
     services.storage.verify(stored, services.alive)
     services.alive()
     with full_is_transient("noting what was stored"):
-        write_stored(workspace, stored)
+        workspace.write_landing(landed)
+        write_stored(workspace, replace(stored, verified=now()))
     new = sum(file.added for file in stored.files)
     return Done(message=f"stored as version {stored.number} of {stored.ark}, {new:,} files new")
 
 
 def _checks(
     job: Job, workspace: Workspace, landed: tuple[LandedFile, ...], services: Services
-) -> tuple[str, ...]:
-    """What the content says of itself and was found to be true; StepFailed(content) if it is not."""
+) -> tuple[tuple[str, ...], tuple[LandedFile, ...]]:
+    """What the content says of itself and was found to be true; StepFailed(content) if it is not.
+
+    With it the files, and the digests that the content declares of them.
+    """
     arrived = Arrived(workspace.producer, {file.path: file for file in landed}, services.alive)
     found: list[str | None] = []
     if job.configuration.payload_type is PayloadType.CONTAINER:
         found += [corroboration.corroborate(arrived), *bag.check_bags(arrived)]
     if embargo.NAME in arrived.files:
         found.append(embargo.check(arrived.text(embargo.NAME)))
-    return tuple(each for each in found if each)
+    return tuple(each for each in found if each), arrived.landed()
 
 
 def _before(job: Job, profile: Profile, services: Services, ark: str) -> metadata.Before:
@@ -99,7 +106,7 @@ def _producer_files(
 ) -> tuple[ContentFile, ...]:
     return tuple(
         ContentFile(
-            path=f"producer/{file.path}",
+            path=f"{PRODUCER}{file.path}",
             source=workspace.producer / file.path,
             size=file.size,
             sha512=file.sha512,

@@ -1,21 +1,30 @@
 """Recording: the stored version is entered in the inventory; before that no job may be called complete."""
 
+from dataclasses import replace
+from datetime import datetime
+from hashlib import sha512
+
 from pipeline.formats import anvl
 from pipeline.formats.metadata import ERC
 from pipeline.formats.storage_manifest import mime_type
-from pipeline.landing import Workspace, read_stored
+from pipeline.landing import LandedFile, Workspace, read_stored
+from pipeline.names import PRODUCER
 from pipeline.outcome import Done, system
 from pipeline.profile import Profile
-from pipeline.records import Job
+from pipeline.records import Job, now
 from pipeline.services import Services
-from pipeline.services.inventory import Recording
+from pipeline.services.address import shown
+from pipeline.services.inventory import Arrival, Recording
 from pipeline.services.storage import StoredVersion
+from pipeline.states import Event, JobState
+
+_ERC = f"system/{ERC}"
 
 
 def work(job: Job, services: Services) -> Done:
     profile = services.profile
     version = _stored(job, profile, services)
-    recording = _recording(job, version, profile)
+    recording = _recording(job, version, profile, services)
     services.alive()
     services.inventory.record(recording)
     brought = sum(file.size for file in version.files if file.added)
@@ -37,18 +46,20 @@ def _stored(job: Job, profile: Profile, services: Services) -> StoredVersion:
         raise system(
             f"storage has no version of {ark} from {job.jid}: compare the job's timeline with storage"
         )
-    return found
+    services.storage.verify(found, services.alive)
+    return replace(found, verified=now())
 
 
-def _recording(job: Job, version: StoredVersion, profile: Profile) -> Recording:
+def _recording(job: Job, version: StoredVersion, profile: Profile, services: Services) -> Recording:
     configuration = job.configuration
+    landed = _landed(job)
     return Recording(
         version=version,
         mime_types={file.path: mime_type(file.path) for file in version.files},
         owner=profile.owner,
         collections=profile.collections,
         local_id=job.identifiers.local_id,
-        erc=_described(job, version.ark),
+        erc=_described(job, version, profile, services),
         object_type=profile.object_type,
         object_role=profile.object_role,
         aggregate_role=profile.aggregate_role,
@@ -60,17 +71,51 @@ def _recording(job: Job, version: StoredVersion, profile: Profile) -> Recording:
         ingest_type=configuration.submission_type.value,
         submitted=configuration.submitted_at,
         note=configuration.note,
+        arrivals={f"{PRODUCER}{file.path}": _arrival(file) for file in landed or ()},
+        landed=None if landed is None else _landed_at(job),
     )
 
 
-def _described(job: Job, ark: str) -> anvl.Pairs:
-    """The kernel metadata as stored with the object; as submitted if that file is gone."""
-    name = f"system/{ERC}"
-    try:
-        pairs = anvl.parse((Workspace.of(job).system / ERC).read_bytes(), name)
-    except FileNotFoundError:
+def _landed(job: Job) -> tuple[LandedFile, ...] | None:
+    """What arrived; None if the list of it went with the working directory."""
+    workspace = Workspace.of(job)
+    return workspace.read_landing() if workspace.landing.exists() else None
+
+
+def _arrival(file: LandedFile) -> Arrival:
+    declared = str(file.digest or "")
+    return Arrival(file.sha512, declared, file.declared_by, file.container, shown(file.url))
+
+
+def _landed_at(job: Job) -> datetime:
+    """When the job last left downloading."""
+    moves = zip((JobState.PENDING, *(entry.state for entry in job.history)), job.history, strict=False)
+    left = (e.at for before, e in moves if before is JobState.DOWNLOADING and e.event is Event.SUCCEED)
+    return max(left, default=job.configuration.submitted_at)
+
+
+def _described(job: Job, version: StoredVersion, profile: Profile, services: Services) -> anvl.Pairs:
+    """The kernel metadata as it is stored with the object; as submitted if it has none."""
+    data = _stored_erc(job, version, profile, services)
+    if data is not None:
+        pairs = anvl.parse(data, _ERC)
+    else:
         given = job.configuration
-        places = (("where", each) for each in (ark, *job.identifiers.local_id))
+        places = (("where", each) for each in (version.ark, *job.identifiers.local_id))
         pairs = (("who", given.erc_who), ("what", given.erc_what), ("when", given.erc_when), *places)
     known = ((element.lower(), value) for element, value in pairs)
     return tuple((e, value) for e, value in known if e in anvl.ELEMENTS and value not in ("", anvl.UNKNOWN))
+
+
+def _stored_erc(job: Job, version: StoredVersion, profile: Profile, services: Services) -> bytes | None:
+    """The file in working storage if it is the one that was stored: a later attempt may have written it."""
+    digest = next((file.sha512 for file in version.files if file.path == _ERC), None)
+    if digest is None:
+        return None
+    try:
+        data = (Workspace.of(job).system / ERC).read_bytes()
+    except FileNotFoundError:
+        data = b""
+    if sha512(data).hexdigest() == digest:
+        return data
+    return services.storage.read(version.ark, _ERC, version.number, profile.storage_node)

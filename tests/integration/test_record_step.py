@@ -33,6 +33,10 @@ owner: ark:/99999/fk4owner
 collections: [ark:/99999/fk4first, ark:/99999/fk4second]
 """
 
+ERC = anvl.write_erc(
+    (("who", "Seneca, Tracy"), ("what", "50% off"), ("when", ""), ("where", ARK), ("where", "loc-1"))
+)
+
 
 @dataclass
 class Site:
@@ -104,14 +108,13 @@ def test_a_stored_version_is_recorded_with_what_the_profile_and_the_job_say(site
     assert (recorded.storage_url, recorded.created) == (version.url, version.created)
 
 
-def test_the_description_that_was_stored_is_the_one_recorded(site: Site) -> None:
+@pytest.mark.parametrize("working", [ERC, None, b"erc:\nwhat: of an attempt that came too late\n"])
+def test_the_description_that_was_stored_is_the_one_recorded(site: Site, working: bytes | None) -> None:
     job = site.job(erc_what="as submitted")
-    site.depot.store(job.jid, {"producer/a.jpg": "pixels"})
-    erc = anvl.write_erc(
-        (("who", "Seneca, Tracy"), ("what", "50% off"), ("when", ""), ("where", ARK), ("where", "loc-1"))
-    )
+    site.depot.store(job.jid, {"producer/a.jpg": "pixels", "system/mrt-erc.txt": ERC.decode()})
     workspace = Workspace.of(job)
-    workspace.publish(workspace.system / "mrt-erc.txt", erc)
+    if working is not None:
+        workspace.publish(workspace.system / "mrt-erc.txt", working)
     record.work(job, site.services)
 
     assert site.described().erc == (
