@@ -185,6 +185,14 @@ class HistoryEntry(Record):
     """Of a failure, or of a fault that a try met: who has to act."""
 
 
+class OwedCallback(Record):
+    """`/callbacks/JID-EPOCH`: a failed job's callback that has still to be delivered."""
+
+    tries: int = 0
+    delay: float = 60.0
+    """Seconds from the node's last change after which the sweep gives it to a worker."""
+
+
 class Job(Record):
     """A job as it was read at one moment; `version` is that of its status node."""
 

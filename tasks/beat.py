@@ -11,7 +11,7 @@ from tasks.dispatch import dispatch_batch, dispatch_failed, dispatch_job, dispat
 from tasks.logs import log
 from tasks.orphans import orphans
 from tasks.process import PROCESS
-from zkstate import batches, jobs, queue, recovery, space
+from zkstate import batches, callbacks, jobs, queue, recovery, space
 from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Refused, Stale, Unreachable
 from zkstate.jobs import Lock
 from zkstate.locks import ServerClock, single_flight
@@ -70,6 +70,9 @@ def _sweep(session: Session, clock: ServerClock) -> None:
     for ticket in recovery.sweep_batches(session, live, clock):
         log().warning("dispatched again", bid=ticket.id, state=ticket.state)
         dispatch_batch(ticket)
+    for owed in callbacks.due(session, clock):
+        if callbacks.give_out(session, owed):
+            dispatch_failed(owed.jid, owed.epoch)
 
 
 def _give_up(session: Session, jid: str) -> None:
@@ -97,7 +100,7 @@ def _give_up(session: Session, jid: str) -> None:
         return
     log().error("gave up", jid=jid, message=message)
     dispatch_moved(batches.finish_if_ended(session, failed.bid))
-    dispatch_failed(failed)
+    dispatch_failed(failed.jid, failed.status.epoch)
 
 
 def _clean_up_jobs(session: Session, _: ServerClock) -> None:

@@ -1,38 +1,66 @@
-"""A failed job's callback: the depositor's system is told, and nothing depends on whether it was."""
+"""A failed job's callback: the depositor's system is told, or that it was not is noted with the job."""
 
 from celery.exceptions import Ignore
 
 from pipeline.errors import UsageRefused
-from pipeline.outcome import StepFailed
+from pipeline.outcome import StepFailed, system
+from pipeline.services.kit import Kit
 from pipeline.states import JobState
 from tasks.app import app
 from tasks.logs import log
 from tasks.process import PROCESS
 from tasks.profiles import profile_of
-from zkstate import jobs
-from zkstate.errors import Missing, Unreachable
+from tasks.retrying import delay_before_retry
+from zkstate import callbacks, jobs
+from zkstate.callbacks import Owed
+from zkstate.errors import Ambiguous, Corrupt, Missing, Unreachable
+from zkstate.locks import single_flight
+from zkstate.session import Session
 
 
 def tell_failed(jid: str, epoch: int) -> None:
     """Tell of a job that failed and still is; what a later try of the job says is told then."""
     try:
         session = PROCESS.session()
-        job = jobs.load(session, jid)
-    except (Missing, Unreachable) as error:
-        log().warning("a failure was not told", jid=jid, error=str(error))
+        with single_flight(session, f"callback-{jid}") as alone:
+            if alone is not None and (owed := callbacks.owed(session, jid, epoch)):
+                tell(session, PROCESS.kit(), owed, PROCESS.name)
+    except (Unreachable, Ambiguous) as error:
+        log().warning("left to the sweep", jid=jid, error=str(error))
         PROCESS.drop_session()
         raise Ignore from error
-    status = job.status
-    if (status.status, status.epoch) != (JobState.FAILED, epoch):
+    except Corrupt as damage:
+        log().error("cannot be told of", jid=jid, error=str(damage))
+        raise Ignore from damage
+
+
+def tell(session: Session, kit: Kit, owed: Owed, by: str) -> None:
+    """Make the callback, and settle or put off what is owed."""
+    try:
+        job = jobs.load(session, owed.jid)
+    except Missing:
+        callbacks.drop(session, owed)
         return
-    if status.last_successful_status is JobState.RECORDING:
-        return  # its object is kept, and all that failed is the callback itself
-    kit = PROCESS.kit()
+    if (job.status.status, job.status.epoch) != (JobState.FAILED, owed.epoch):
+        callbacks.drop(session, owed)
+        return
     try:
         profile = profile_of(session, kit, job.bid, job.configuration.profile_name)
+        if profile.callback_url is None:
+            callbacks.drop(session, owed)
+            return
         kit.callback.tell(job, profile, None)
+        outcome = f"told {profile.callback_url.host} of the failure"
     except (StepFailed, UsageRefused) as error:
-        log().warning("a failure was not told", jid=jid, error=str(error))
+        failure = error if isinstance(error, StepFailed) else system(str(error))
+        delay = delay_before_retry(failure, owed.record.tries, kit.settings)
+        if delay is not None:
+            callbacks.put_off(session, owed, delay)
+            log().warning("will be told again", jid=job.jid, message=failure.message, seconds=delay)
+            return
+        outcome = f"the depositor's system was not told of the failure: {failure.message}"
+        log().error("a failure was not told", jid=job.jid, message=failure.message)
+    callbacks.settle(session, job, owed, by, outcome)
 
 
 app.task(name="callback.failed")(tell_failed)

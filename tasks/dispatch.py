@@ -7,7 +7,7 @@ from celery.canvas import Signature
 from kombu import Connection
 from kombu.exceptions import OperationalError
 
-from pipeline.records import Batch, Job, Ticket
+from pipeline.records import Batch, Ticket
 from pipeline.states import JOB, BatchState, JobState
 from tasks.app import app
 from tasks.logs import log
@@ -53,13 +53,13 @@ def dispatch_moved(batch: Batch | None) -> None:
         dispatch_batch(Ticket(id=batch.bid, state=batch.status.status, epoch=batch.status.epoch))
 
 
-def dispatch_failed(job: Job, connection: Connection | None = None) -> bool:
-    """Have the depositor's system told of a failed job, if it has one; a lost message is never sent again.
+def dispatch_failed(jid: str, epoch: int, connection: Connection | None = None) -> bool:
+    """Have the depositor's system told of a job that failed in this epoch.
 
     The arguments are no ticket: nobody is to take the message for one that moves the job.
     """
-    told = signature("callback.failed", args=(job.jid, job.status.epoch), app=app)
-    return _send(told, Ticket(id=job.jid, state=job.status.status, epoch=job.status.epoch), 0, connection)
+    told = signature("callback.failed", args=(jid, epoch), app=app)
+    return _send(told, Ticket(id=jid, state=JobState.FAILED, epoch=epoch), 0, connection)
 
 
 def _send(task: Signature, ticket: Ticket, priority: int, connection: Connection | None) -> bool:

@@ -24,7 +24,7 @@ def after_move(session: Session, job: Job) -> None:
     if state in _ENDED:
         dispatch_moved(batches.finish_if_ended(session, job.bid))
     if state is JobState.FAILED:
-        dispatch_failed(job)
+        dispatch_failed(job.jid, job.status.epoch)
     feed(session)
     if Event.CLEAN_UP in JOB.events(state):
         clean_up(session, job)

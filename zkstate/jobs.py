@@ -11,6 +11,7 @@ from pipeline.records import (
     Job,
     JobConfiguration,
     JobStatus,
+    OwedCallback,
     Ticket,
     now,
 )
@@ -122,6 +123,9 @@ def move(  # noqa: PLR0913 - a move is told everything it commits
     ]
     if done.space_needed is not None:
         operations.append(Put(paths.space_needed(job.jid), codec.encode_int(needed)))
+    if target is JobState.FAILED and status.last_successful_status is not JobState.RECORDING:
+        # after recording it is the callback itself that failed
+        operations.append(Create(paths.owed_callback(job.jid, status.epoch), codec.encode(OwedCallback())))
     if done.priority is not None:
         operations.append(Put(paths.priority(job.jid), codec.encode_int(done.priority)))
     while True:

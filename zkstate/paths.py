@@ -5,6 +5,7 @@
     /open-batches/BID                   the batches in which a worker still has something to do
     /jobs/JID/{bid,configuration,identifiers,status,priority,space_needed,history,lock}
     /jobs/states/STATE/PP-JID           the job queue: PP = priority, 00 first
+    /callbacks/JID-EPOCH                a failed job whose depositor's system has still to be told
     /locks/queue/ingest                 an operator's pause
     /locks/collections/NAME             an operator's hold
     /locks/KIND/NAME                    ephemeral: one holder in the fleet
@@ -25,6 +26,7 @@ BATCHES = "/batches"
 JOBS = "/jobs"
 OPEN_BATCHES = "/open-batches"
 QUEUES = "/jobs/states"
+CALLBACKS = "/callbacks"
 PAUSE = "/locks/queue/ingest"
 HOLDS = "/locks/collections"
 SPACE = "/space/working"
@@ -36,6 +38,7 @@ SKELETON = (
     *(f"{QUEUES}/{state}" for state in JobState if state is not JobState.DELETED),
     "/locks/queue",
     HOLDS,
+    CALLBACKS,
     SPACE,
     "/ids",
     "/submission-keys",
@@ -131,6 +134,16 @@ def read_queue_entry(name: str) -> tuple[int, str]:
     """`05-jid0000000001` -> (5, 'jid0000000001')."""
     pp, _, jid = name.partition("-")
     return int(pp), jid
+
+
+def owed_callback(jid: str, epoch: int) -> str:
+    return f"{CALLBACKS}/{jid}-{epoch}"
+
+
+def read_owed_callback(name: str) -> tuple[str, int]:
+    """`jid0000000001-7` -> ('jid0000000001', 7)."""
+    jid, _, epoch = name.partition("-")
+    return jid, int(epoch)
 
 
 def hold(profile_name: str) -> str:

@@ -71,11 +71,11 @@ def send_job(settings: Settings, job: Job) -> str:
 
 
 def send_failed(settings: Settings, job: Job) -> None:
-    """Have the depositor's system told that the job failed; if the broker is away, it is not told."""
+    """Have the depositor's system told that the job failed; if the broker is away, the sweep sees to it."""
     from tasks.dispatch import dispatch_failed
 
     with broker(settings) as connection:
-        dispatch_failed(job, connection)
+        dispatch_failed(job.jid, job.status.epoch, connection)
 
 
 def send_fed(settings: Settings, tickets: Iterable[Ticket]) -> None:

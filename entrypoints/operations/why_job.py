@@ -97,10 +97,15 @@ def _held(session: Session, job: Job) -> str:
 
 
 def _failed(session: Session, job: Job) -> str:
-    before = job.history[-2].state if len(job.history) > 1 else JOB.initial
+    before = _before_failure(job)
     kind = f" ({job.status.kind}: {job.status.kind.doc})" if job.status.kind else ""
     message = job.status.message or "no reason was given"
     return f"It failed while {before}{kind}: {message.rstrip('.')}. {_remedy(job)}"
+
+
+def _before_failure(job: Job) -> JobState:
+    failed = max(n for n, entry in enumerate(job.history) if entry.event is Event.FAIL)
+    return job.history[failed - 1].state
 
 
 def _remedy(job: Job) -> str:

@@ -240,6 +240,7 @@ def _told(remains: Remains) -> Iterator[Problem]:
 
 def _called(remains: Remains) -> Iterator[Problem]:
     called: dict[str, set[str]] = defaultdict(set)
+    failures = {call.jid for call in remains.calls if call.status == "FAILED"}
     for call in remains.calls:
         if call.status == "COMPLETED":
             called[call.jid].add(call.name)
@@ -252,6 +253,19 @@ def _called(remains: Remains) -> Iterator[Problem]:
     for jid, job in remains.jobs.items():
         if job.status.status is JobState.COMPLETED and jid not in called:
             yield Problem(Sort.LOST, jid, "no callback told of it")
+        if _is_owed(job) and jid not in failures:
+            yield Problem(Sort.LOST, jid, "no callback told of its failure, and nothing says why")
+
+
+def _is_owed(job: Job) -> bool:
+    """A failure is told of, unless it is the callback's own or is noted as not told after finite tries."""
+    status, last = job.status, job.history[-1]
+    noted = last.event is None and "was not told" in last.message
+    return (
+        status.status is JobState.FAILED
+        and status.last_successful_status is not JobState.RECORDING
+        and not noted
+    )
 
 
 def _may_be_told(job: Job | None) -> Iterator[str]:

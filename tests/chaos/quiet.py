@@ -66,6 +66,10 @@ class Quiet:
             self.state = f"{left.numChildren} completed jobs are not cleaned up"
             self._beat.ask("clean_up_jobs")
             return False
+        if owed := session.children(paths.CALLBACKS):
+            self.state = f"{len(owed)} failures have still to be told"
+            self._beat.ask("sweep")
+            return False
         return True
 
     def _is_over(self, session: Session, batch: Batch) -> bool:

@@ -14,7 +14,7 @@ from pipeline.settings import Settings
 from pipeline.states import BatchState, FailureKind, JobState
 from tests.e2e.collection import submit
 from tests.e2e.test_pipeline import rows
-from tests.fleet import Fleet, batch_ended, quiet
+from tests.fleet import Fleet, batch_ended, quiet, wait_for
 from tests.http_source import HttpSource
 from tests.receiver import Receiver, Told, receiving
 from zkstate import batches, jobs, paths
@@ -23,6 +23,8 @@ from zkstate.session import Session
 pytestmark = [pytest.mark.e2e, pytest.mark.integration]
 
 SECRET = "known to both of us"
+
+CALLS_IN_A_TRY = 3
 
 
 @pytest.fixture
@@ -50,21 +52,22 @@ def status_told(told: Told) -> tuple[str, str]:
     return state["job:jobStatus"], state.get("job:jobStatusMessage", "")
 
 
-def test_completed_and_failed_jobs_are_told_and_a_deaf_receiver_changes_no_failure(
+def test_completed_and_failed_jobs_are_told_however_long_the_receiver_is_deaf(
     session: Session, settings: Settings, fleet: Fleet, source: HttpSource, receiver: Receiver
 ) -> None:
     fleet.worker()
+    fleet.beat()
     good = submit(session, settings, source.put("/good.txt", b"good"), SubmissionType.FILE)
     assert batch_ended(session, good).status.status is BatchState.COMPLETED
     quiet(session)
-    receiver.answers += [(500, {})] * 3
+    receiver.answers += [(500, {})] * (CALLS_IN_A_TRY + 1)
 
     bad = submit(session, settings, source.url("/missing.txt"), SubmissionType.FILE)
     assert batch_ended(session, bad).status.status is BatchState.FAILED
 
-    completed, *failed = receiver.await_told(4)
+    completed, *failed = receiver.await_told(1 + CALLS_IN_A_TRY + 2)
     assert status_told(completed) == ("COMPLETED", "")
-    assert len(failed) == 3
+    assert len({told.headers["Arkline-Delivery"] for told in failed}) == 1
     for told in failed:
         status, message = status_told(told)
         assert status == "FAILED"
@@ -72,7 +75,14 @@ def test_completed_and_failed_jobs_are_told_and_a_deaf_receiver_changes_no_failu
     (jid,) = batches.all_jobs(session, bad)
     job = jobs.load(session, jid)
     assert (job.status.status, job.status.kind) == (JobState.FAILED, FailureKind.CONTENT)
-    assert job.history[-1].state is JobState.FAILED
+    owed = paths.owed_callback(jid, job.status.epoch)
+    wait_for(session, owed, lambda: session.exists(owed) is None, 20, lambda: "a callback is owed")
+    noted = jobs.load(session, jid).history[-1]
+    assert (noted.state, noted.event, noted.message) == (
+        JobState.FAILED,
+        None,
+        "told 127.0.0.1 of the failure",
+    )
 
 
 def test_a_running_batch_keeps_the_profile_that_it_started_with(

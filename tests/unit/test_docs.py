@@ -44,6 +44,7 @@ EXAMPLES = {
     "bucket.name": Bucket.PROCESSING,
     "exclusive.name": "sweep",
     "counter.name": "job",
+    "owed_callback.epoch": 7,
 }
 """A value for each parameter of a function of zkstate.paths, as the examples in docs/znodes.md have it."""
 
@@ -60,6 +61,7 @@ STORED = (
     records.Identifiers,
     records.JobStatus,
     records.HistoryEntry,
+    records.OwedCallback,
     holds.Hold,
     hosts.Peace,
 )

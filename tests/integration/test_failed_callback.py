@@ -1,0 +1,179 @@
+"""That a job failed is told to the depositor's system, a finite number of times, counted in ZooKeeper."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from entrypoints.operations.why import why
+from pipeline.records import Job
+from pipeline.services.callback import HttpCallback
+from pipeline.services.kit import Kit, open_kit
+from pipeline.settings import Settings
+from pipeline.states import Event, FailureKind, JobState
+from tasks.callback import tell
+from tests import planting
+from tests.receiver import Receiver, receiving
+from tests.step_services import collection
+from zkstate import callbacks, deletion, jobs, paths
+from zkstate.audit import audit
+from zkstate.callbacks import Owed
+from zkstate.locks import ServerClock
+from zkstate.session import Session
+
+pytestmark = pytest.mark.integration
+
+DEAF = [(503, {})] * 3
+"""Answers to one try, which asks three times."""
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def kit(settings: Settings, tmp_path: Path, receiver: Receiver) -> Iterator[Kit]:
+    given = settings.model_copy(update={"profiles": tmp_path / "profiles", "max_tries": 2, "backoff": 30})
+    collection(given, callback_url=receiver.url())
+    kit = replace(open_kit(given), callback=HttpCallback(given, pause=0.01))
+    yield kit
+    kit.inventory.database.close()
+
+
+def failed(session: Session) -> Job:
+    job = planting.job_in(session, JobState.PROCESSING)
+    return planting.fire(session, job, Event.FAIL, FailureKind.SYSTEM)
+
+
+def owed(session: Session, job: Job) -> Owed | None:
+    return callbacks.owed(session, job.jid, job.status.epoch)
+
+
+def try_once(session: Session, kit: Kit, job: Job) -> None:
+    found = owed(session, job)
+    assert found is not None
+    tell(session, kit, found, "worker")
+
+
+def clock(session: Session, *, ahead: float = 0) -> ServerClock:
+    """The server's clock as of the newest change, so many seconds later."""
+    newest = max(session.get(f"{paths.CALLBACKS}/{n}")[1].mtime for n in session.children(paths.CALLBACKS))
+    return ServerClock(newest + int(ahead * 1000), time.monotonic())
+
+
+def test_a_failure_is_told_and_noted(session: Session, kit: Kit, receiver: Receiver) -> None:
+    job = failed(session)
+
+    try_once(session, kit, job)
+
+    assert len(receiver.told) == 1
+    assert owed(session, job) is None
+    noted = jobs.load(session, job.jid)
+    assert noted.history[-1].message == "told 127.0.0.1 of the failure"
+    assert "It failed while processing" in why(session, kit.settings, job.jid).text
+    assert audit(session) == ()
+
+
+def test_a_deaf_receiver_is_told_again_later_and_so_often_and_no_more(
+    session: Session, kit: Kit, receiver: Receiver
+) -> None:
+    job = failed(session)
+    receiver.answers += DEAF + DEAF
+
+    try_once(session, kit, job)
+    waiting = owed(session, job)
+    assert waiting is not None
+    assert (waiting.record.tries, waiting.record.delay) == (1, 30)
+    assert callbacks.due(session, clock(session, ahead=29)) == []
+    (due,) = callbacks.due(session, clock(session, ahead=31))
+
+    tell(session, kit, due, "worker")
+    assert owed(session, job) is None
+    assert len(receiver.told) == 6
+    last = jobs.load(session, job.jid).history[-1]
+    assert last.event is None
+    assert last.message.startswith("the depositor's system was not told of the failure: the callback http://")
+    assert "503" in last.message
+
+
+def test_a_callback_that_its_worker_never_made_is_given_out_again(
+    session: Session, kit: Kit, receiver: Receiver
+) -> None:
+    job = failed(session)
+    assert callbacks.due(session, clock(session)) == []
+    (due,) = callbacks.due(session, clock(session, ahead=61))
+
+    assert callbacks.give_out(session, due)
+    assert not callbacks.give_out(session, due)
+    assert callbacks.due(session, clock(session, ahead=59)) == []
+
+    try_once(session, kit, job)
+    assert len(receiver.told) == 1
+
+
+@pytest.mark.parametrize("event", [Event.RESUME, Event.DELETE])
+def test_a_failure_that_is_overcome_is_not_told(
+    session: Session, kit: Kit, receiver: Receiver, event: Event
+) -> None:
+    job = failed(session)
+    found = owed(session, job)
+    assert found is not None
+    if event is Event.DELETE:
+        deletion.delete_job(session, job)
+    else:
+        jobs.move(session, job, event, "ann", lock=jobs.Lock.FREE)
+
+    tell(session, kit, found, "worker")
+
+    assert owed(session, job) is None
+    assert receiver.told == []
+
+
+def test_a_job_that_moves_on_while_its_failure_is_told_keeps_its_own_history(
+    session: Session, kit: Kit, receiver: Receiver
+) -> None:
+    job = failed(session)
+    found = owed(session, job)
+    assert found is not None
+    resumed = jobs.move(session, job, Event.RESUME, "ann", lock=jobs.Lock.FREE)
+
+    callbacks.settle(session, job, found, "worker", "told")
+
+    assert owed(session, job) is None
+    assert jobs.load(session, job.jid) == resumed
+
+
+def test_without_a_callback_in_the_profile_nobody_is_told(
+    session: Session, kit: Kit, receiver: Receiver
+) -> None:
+    collection(kit.settings)
+    job = failed(session)
+
+    try_once(session, kit, job)
+
+    assert owed(session, job) is None
+    assert jobs.load(session, job.jid).history == job.history
+
+
+def test_a_job_that_failed_by_its_callback_owes_none(session: Session) -> None:
+    job = planting.job_in(session, JobState.NOTIFY)
+
+    planting.fire(session, job, Event.FAIL, FailureKind.TRANSIENT)
+
+    assert session.children(paths.CALLBACKS) == []
+
+
+def test_each_failure_is_told_by_itself(session: Session, kit: Kit, receiver: Receiver) -> None:
+    first = failed(session)
+    again = jobs.move(session, first, Event.RESUME, "ann", lock=jobs.Lock.FREE)
+    second = planting.fire(session, again, Event.FAIL, FailureKind.SYSTEM)
+
+    try_once(session, kit, second)
+    try_once(session, kit, first)
+
+    assert len(receiver.told) == 1
+    assert session.children(paths.CALLBACKS) == []
