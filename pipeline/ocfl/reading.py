@@ -20,6 +20,7 @@ class Read:
     size: int | None = None
     sha512: str | None = None
     problem: str = ""
+    place: str = ""
 
 
 def read(root: Root, ark: str, path: str, number: int | None) -> bytes | None:
@@ -88,8 +89,8 @@ def _read(root: Root, ark: str, place: str, seen: Callable[[int], None]) -> Read
     try:
         size, sha512 = disk.digest(path, look)
     except FileNotFoundError:
-        return Read(0, "", problem=f"{path} is missing")
+        return Read(0, "", problem=f"{path} is missing", place=str(path))
     except OSError as error:
-        return Read(0, "", problem=f"{path} cannot be read: {error.strerror or error}")
+        return Read(0, "", problem=f"{path} cannot be read: {error.strerror or error}", place=str(path))
     seen(size - told)
-    return Read(0, "", size, sha512)
+    return Read(0, "", size, sha512, place=str(path))

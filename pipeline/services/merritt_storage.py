@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
+from pipeline.errors import UsageRefused
 from pipeline.formats import anvl, storage_manifest
 from pipeline.formats.merritt_manifest import HeldFile, HeldObject, HeldVersion, NotAManifest, parse
 from pipeline.names import PRODUCER, shown
@@ -99,6 +100,11 @@ class MerrittStorage:
         self, ark: str, url: str, numbers: Collection[int] = (), seen: Callable[[int], None] = lambda _: None
     ) -> Iterator[FoundFile]:
         """The service hands every file over; what it says of their digests is not asked."""
+        if _NODE.search(url) is None:
+            raise UsageRefused(
+                f"{ark} was stored at {url}, but the settings name {self._http.name}: give this command the "
+                "storage settings that the workers have"
+            )
         node = _node_in(url)
         held = self._held(ark, node)
         known: dict[str, FoundFile] = {}
@@ -111,11 +117,12 @@ class MerrittStorage:
                 yield replace(known[file.key], number=version.number, path=path)
 
     def _found(self, ark: str, number: int, path: str, node: int, seen: Callable[[int], None]) -> FoundFile:
+        place = self._http.shown_url("content", node, ark, number, path)
         try:
             size, sha512 = self._read((node, ark, number, path), seen)
         except Absent as absent:
-            return FoundFile(number, path, now(), problem=absent.message)
-        return FoundFile(number, path, now(), size, sha512)
+            return FoundFile(number, path, now(), problem=absent.message, place=place)
+        return FoundFile(number, path, now(), size, sha512, place=place)
 
     def _read(self, place: tuple[int, str, int, str], seen: Callable[[int], None]) -> tuple[int, str]:
         digest, size = hashlib.sha512(), 0

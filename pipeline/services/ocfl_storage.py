@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from pipeline.errors import UsageRefused
 from pipeline.ocfl import disk, objects, reading
 from pipeline.ocfl.writer import Look, Root, forget, publish, settle, staged, unsettled
 from pipeline.outcome import system
@@ -78,8 +79,13 @@ class OcflStorage:
     def read_back(
         self, ark: str, url: str, numbers: Collection[int] = (), seen: Callable[[int], None] = lambda _: None
     ) -> Iterator[FoundFile]:
+        if not url.startswith("file:"):
+            raise UsageRefused(
+                f"{ark} was stored at {url}, but the settings name the OCFL root {self.root.folder}: give "
+                "this command the storage settings that the workers have"
+            )
         for each in reading.read_back(self.root, ark, numbers, seen):
-            yield FoundFile(each.number, each.path, now(), each.size, each.sha512, each.problem)
+            yield FoundFile(each.number, each.path, now(), each.size, each.sha512, each.problem, each.place)
 
     def forget(self, jid: str) -> None:
         """Remove what a job that will not come back left in staging."""

@@ -69,6 +69,8 @@ class FoundFile:
     sha512: str | None = None
     problem: str = ""
     """Why its bytes could not be read; size and sha512 are None then."""
+    place: str = ""
+    """Where storage has the bytes, for who has to restore them."""
 
 
 class Storage(Protocol):
@@ -108,5 +110,6 @@ class Storage(Protocol):
 
         `url` is what storage answered when a version was stored (StoredVersion.url). What storage itself
         lists and cannot hand over has a `problem`; what it does not list does not come. `seen` is told how
-        many bytes were read, often. StepFailed if storage as a whole cannot be asked. No lock is taken.
+        many bytes were read, often. StepFailed if storage as a whole cannot be asked, UsageRefused if the
+        url is of another kind of storage. No lock is taken.
         """
