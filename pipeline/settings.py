@@ -1,5 +1,6 @@
 """Settings, all from the environment: `ARKLINE_` and the field's name in capitals."""
 
+import re
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
@@ -90,6 +91,13 @@ class Settings(BaseSettings):
     )
     container_bytes: Bytes = Field(1 << 40, description="Bytes of an unpacked container at most.")
 
+    s3_root: str = Field(
+        "",
+        description="OCFL storage root in S3, in place of storage_root: s3://bucket/prefix; "
+        "credentials and region come from where boto3 looks for them.",
+    )
+    s3_endpoint: str = Field("", description="URL of an S3 server other than Amazon's.")
+
     storage_service_url: str = Field(
         "", description="Merritt storage service that keeps the objects; empty: the OCFL storage root."
     )
@@ -137,6 +145,20 @@ class Settings(BaseSettings):
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @field_validator("s3_root")
+    @classmethod
+    def _is_s3(cls, value: str) -> str:
+        if value and not re.fullmatch(r"s3://[A-Za-z0-9][\w.-]+(/.*)?", value):
+            raise ValueError(f"'{value}' is not s3://BUCKET or s3://BUCKET/PREFIX")
+        return value
+
+    @field_validator("storage_root")
+    @classmethod
+    def _is_folder(cls, value: Path | None) -> Path | None:
+        if value is not None and value.parts[:1] == ("s3:",):
+            raise ValueError("it is a folder; a storage root in S3 is named by ARKLINE_S3_ROOT")
         return value
 
     @cached_property
