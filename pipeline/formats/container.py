@@ -1,4 +1,4 @@
-"""Unpack a depositor's container: zip, tar, tar.gz or tar.bz2, told by its content.
+"""Unpack a depositor's container: zip, tar, tar.gz, tar.bz2 or 7z, told by its content.
 
 Rule: everything the depositor gave arrives, or the container is refused; nothing is dropped, renamed or
 overwritten in silence. Limits count the bytes that come out, not those that a header claims.
@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.fixity import OF_RECORD, Digester
-from pipeline.formats.container_formats import Entry, entries
+from pipeline.formats.container_entry import Entry
+from pipeline.formats.container_formats import entries
 from pipeline.names import PRODUCER, Taken, UnsafeName, safe_name, shown
 from pipeline.outcome import StepFailed, content, system, transient
 
@@ -69,7 +70,7 @@ def unpack(
     try:
         room = min(limits.bytes, max(RATIO_FLOOR, limits.ratio * archive.stat().st_size))
         target.mkdir(parents=True, exist_ok=True)
-        with entries(archive, name, limits.entries, room) as found:
+        with entries(archive, name, limits.entries, room, alive) as found:
             files = _write_all(found, name, target, limits, room, alive)
     except _DAMAGED as error:
         raise _damaged(name, error) from error

@@ -1,4 +1,4 @@
-"""The entries of a zip or tar archive, one after the other, read once and forward.
+"""The entries of an archive, one after the other, read once and forward; here those of zip and tar.
 
 Rule: an archive is not believed. Nothing is held in memory by the size that a header claims, and an
 archive that ends early is told from one that is complete.
@@ -12,12 +12,13 @@ import stat
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Protocol
 
 from pipeline.fixity import PIECE
+from pipeline.formats import container_7z
+from pipeline.formats.container_entry import Entry
 from pipeline.names import CONTAINER_SUFFIXES, shown
 from pipeline.outcome import StepFailed, content
 
@@ -38,26 +39,16 @@ _UTF8_NAME = 0x800
 _CENTRAL_ENTRY = b"PK\x01\x02"
 
 _FOREIGN = {
-    b"7z\xbc\xaf\x27\x1c": "a 7z archive",
     b"Rar!\x1a\x07": "a RAR archive",
     b"\xfd7zXZ\x00": "compressed by xz",
     b"\x28\xb5\x2f\xfd": "compressed by Zstandard",
 }
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One entry: its name as given, why it cannot be taken if so, and its bytes."""
-
-    name: str
-    is_folder: bool
-    refused: str | None
-    open: Callable[[], IO[bytes]]
-    piece: int = PIECE
-
-
 @contextlib.contextmanager
-def entries(archive: Path, name: str, most: int, room: int) -> Iterator[Iterator[Entry]]:
+def entries(
+    archive: Path, name: str, most: int, room: int, alive: Callable[[], None]
+) -> Iterator[Iterator[Entry]]:
     """The archive's entries; `most` entries and `room` bytes bound what reading it may cost."""
     with archive.open("rb") as file:
         head = file.read(_BLOCK)
@@ -70,6 +61,9 @@ def entries(archive: Path, name: str, most: int, room: int) -> Iterator[Iterator
         elif head.startswith(b"BZh"):
             with bz2.BZ2File(file) as plain:
                 yield _tar(_with_tar(plain, name), name, most, room)
+        elif head.startswith(container_7z.MAGIC):
+            with container_7z.entries(archive, name, most, alive) as found:
+                yield found
         elif head.startswith((b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")) or _is_prefixed_zip(file, name):
             with _ZipFile(archive, name, most) as guarded, zipfile.ZipFile(guarded) as opened:
                 yield _zip(opened)

@@ -105,7 +105,7 @@ def test_objects_of_a_batch_may_have_manifests_of_one_name() -> None:
     assert len(parse(data, "test").rows) == 2
 
 
-@pytest.mark.parametrize("name", ["a", "a.7z", "a.gz", "a.zip.txt"])
+@pytest.mark.parametrize("name", ["a", "a.rar", "a.gz", "a.zip.txt"])
 def test_a_batch_of_containers_names_only_containers(name: str) -> None:
     (problem,) = problems(manifest(f"{URL} ||||| {name}", profile=CONTAINERS))
 

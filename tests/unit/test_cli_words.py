@@ -47,7 +47,7 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
     [
         ("http://example.org/a/b.zip", SubmissionType.CONTAINER),
         ("http://example.org/b.tar.gz?x=1", SubmissionType.CONTAINER),
-        ("http://example.org/b.7z", SubmissionType.FILE),
+        ("http://example.org/b.rar", SubmissionType.FILE),
         ("http://example.org/", SubmissionType.FILE),
     ],
 )
