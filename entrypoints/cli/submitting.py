@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pipeline.records import Submission
 
 _DIGEST = "ALGORITHM:VALUE"
+_ELEMENT = "ELEMENT=VALUE"
 _TYPES = (
     "file, container, object-manifest, batch-manifest, container-batch-manifest or single-file-batch-manifest"
 )
@@ -45,8 +47,18 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
     who: Annotated[str, typer.Option(help="The object's creator.")] = "",
     what: Annotated[str, typer.Option(help="The object's title.")] = "",
     when: Annotated[str, typer.Option(help="The object's date.")] = "",
+    where: Annotated[str, typer.Option(help="Where else the object is: a place beside its names.")] = "",
+    dublin_core: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dc", metavar=_ELEMENT, help="A Dublin Core element, as language=de; may be repeated."
+        ),
+    ] = None,
     local_id: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="The depositor's own identifier; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            metavar="ID", help="The depositor's own identifier, or several with ';' between; may be repeated."
+        ),
     ] = None,
     primary_id: Annotated[
         str, typer.Option(metavar="ARK", help="The object's ARK, to add a version to it.")
@@ -58,8 +70,15 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
         list[str] | None, typer.Option(metavar="MAIL", help="Who else gets the report; may be repeated.")
     ] = None,
     mode: Annotated[
-        str, typer.Option(help="add: exactly these files; update: these and the previous version's.")
+        str,
+        typer.Option(
+            help="add: exactly these files; update: these and the previous version's; reset: these, as a new "
+            "beginning of an object that exists."
+        ),
     ] = "add",
+    response: Annotated[
+        str, typer.Option(metavar="FORM", help="json, xml or turtle: how the depositor's system is told.")
+    ] = "json",
     priority: Annotated[
         int | None, typer.Option(min=0, max=99, help="00 is first; by default the profile's.")
     ] = None,
@@ -86,7 +105,10 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
         "erc_who": who,
         "erc_what": what,
         "erc_when": when,
-        "local_id": tuple(local_id or ()),
+        "erc_where": where,
+        "dublin_core": _read_elements(dublin_core or ()),
+        "response_type": response,
+        "local_id": _read_local_ids(local_id or ()),
         "primary_id": primary_id or None,
         "digest": _read_digest(digest),
         "notification": tuple(notify or ()),
@@ -107,6 +129,26 @@ def _read_digest(text: str) -> dict[str, str] | None:
     if not separator:
         raise typer.BadParameter(f"'{text}' is not {_DIGEST}", param_hint="--digest")
     return {"algorithm": algorithm, "value": value}
+
+
+def _read_local_ids(given: Sequence[str]) -> tuple[str, ...]:
+    from pipeline.formats import local_ids
+
+    return local_ids.merge(*(local_ids.parse(text) for text in given))
+
+
+def _read_elements(given: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    from pipeline.formats.dublin_core import ELEMENTS
+
+    found: dict[str, tuple[str, ...]] = {}
+    for text in given:
+        element, separator, value = text.partition("=")
+        if not separator or element not in ELEMENTS:
+            raise typer.BadParameter(
+                f"'{text}' is not {_ELEMENT} with one of {', '.join(ELEMENTS)}", param_hint="--dc"
+            )
+        found[element] = (*found.get(element, ()), value)
+    return found
 
 
 def _submission(given: dict[str, Any], payload_type: str) -> Submission:
@@ -139,6 +181,9 @@ _OPTIONS = {
     "erc_who": "--who",
     "erc_what": "--what",
     "erc_when": "--when",
+    "erc_where": "--where",
+    "dublin_core": "--dc",
+    "response_type": "--response",
     "local_id": "--local-id",
     "primary_id": "--primary-id",
     "digest": "--digest",

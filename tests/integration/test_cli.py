@@ -32,6 +32,44 @@ def test_submit_prints_the_batchs_id_and_nothing_else(session: Session, settings
     assert (submission.payload_url, submission.erc_what, submission.priority) == (URL, "A", 7)
 
 
+def test_everything_that_a_submission_may_say_can_be_said(session: Session, settings: Settings) -> None:
+    done = arkline.run(
+        settings,
+        *("submit", "--profile", "demo", URL, "--where", "Box 7", "--response", "turtle", "--mode", "reset"),
+        *("--dc", "language=de", "--dc", "subject=a=b", "--dc", "subject=c"),
+        *("--local-id", "one; two%sc2", "--local-id", "three"),
+    )
+
+    submission = batches.load(session, done.out.strip()).submission
+    assert (submission.erc_where, submission.response_type, submission.submission_mode) == (
+        "Box 7",
+        "turtle",
+        "reset",
+    )
+    assert submission.dublin_core == {"language": ("de",), "subject": ("a=b", "c")}
+    assert submission.local_id == ("one", "two;2", "three")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--dc", "colour=blue", "'colour=blue' is not ELEMENT=VALUE with one of title, creator"),
+        ("--dc", "language", "'language' is not ELEMENT=VALUE"),
+        ("--response", "yaml", "--response: Input should be 'json', 'xml' or 'turtle'"),
+        ("--mode", "erase", "--mode: Input should be 'add', 'update' or 'reset'"),
+        ("--digest", "9f86d0", "'9f86d0' is not ALGORITHM:VALUE"),
+    ],
+)
+def test_a_submission_that_says_something_else_is_refused(
+    session: Session, settings: Settings, option: str, value: str, message: str
+) -> None:
+    done = arkline.run(settings, "submit", "--profile", "demo", URL, option, value)
+
+    assert done.code == 2
+    assert message in " ".join(re.sub("[│╭╰─╮╯]", " ", done.err).split())
+    assert session.children(paths.BATCHES) == []
+
+
 def test_submitting_again_under_a_key_says_so(session: Session, settings: Settings) -> None:
     command = ("submit", "--profile", "demo", URL, "--idempotency-key", "k", "--json")
     first = arkline.run(settings, *command).json()
