@@ -4,7 +4,7 @@ import difflib
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 import yaml
@@ -55,6 +55,13 @@ class Suppression(StrEnum):
     FULL = "full"
 
 
+class MinterName(StrEnum):
+    """Who gives new objects their ARKs."""
+
+    LOCAL = "local"
+    EZID = "ezid"
+
+
 class ProfileLimits(BaseModel):
     """What the collection takes at most, within what the settings allow."""
 
@@ -80,6 +87,10 @@ class Profile(BaseModel):
     description: str = Field("", description="a text")
     owner: Ark = Field(description=_AN_ARK)
     collections: tuple[Ark, ...] = Field(min_length=1, description=f"a list, each {_AN_ARK}")
+    identifier_scheme: Literal["ark"] = Field("ark", description="ark, the only kind of identifier made")
+    minter: MinterName | None = Field(
+        None, description="local or ezid; left out: EZID if the settings name one, else local"
+    )
     naan: Annotated[str, StringConstraints(pattern=r"^\d{5,9}$")] = Field(
         "99999", description="the 5 to 9 digits of a name assigning authority, in quotes"
     )

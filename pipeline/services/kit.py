@@ -7,11 +7,11 @@ from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.profile import Profile, Profiles
 from pipeline.services import Ledger, Services
 from pipeline.services.callback import Callback, HttpCallback
+from pipeline.services.chosen_minter import ChosenMinter
 from pipeline.services.courtesy import Courtesy
-from pipeline.services.ezid import EzidMinter
 from pipeline.services.fetch import HttpFetcher
 from pipeline.services.mail import Mailer, mailer_of
-from pipeline.services.minter import LocalMinter, Minter
+from pipeline.services.minter import Minter
 from pipeline.services.opened_storage import open_storage
 from pipeline.services.storage import Storage
 from pipeline.settings import Settings
@@ -51,7 +51,7 @@ def open_kit(settings: Settings) -> Kit:
         settings=settings,
         profiles=Profiles(settings.profiles),
         fetcher=HttpFetcher(settings),
-        minter=EzidMinter(settings) if settings.ezid_url else LocalMinter(),
+        minter=ChosenMinter(settings),
         storage=open_storage(settings),
         inventory=open_inventory(settings.inventory),
         callback=HttpCallback(settings),

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from pipeline.outcome import StepFailed
-from pipeline.profile import Profile
+from pipeline.profile import MinterName, Profile
 from pipeline.records import Job
+from pipeline.services.chosen_minter import ChosenMinter
 from pipeline.services.ezid import MARK, EzidMinter
 from pipeline.services.kit import open_kit
 from pipeline.settings import Settings
@@ -253,5 +254,27 @@ def test_a_name_that_somebody_else_registered_is_not_taken(
 def test_ezid_is_used_if_the_settings_name_it(service: Ezid, tmp_path: Path) -> None:
     kit = open_kit(with_ezid(service, tmp_path))
 
-    assert isinstance(kit.minter, EzidMinter)
+    kit.minter.announce(kit.minter.mint(a_new_job(1), PROFILE, MemoryLedger()), PROFILE, ())
+
+    assert len(service.identifiers) == 1
     kit.inventory.database.close()
+
+
+def test_a_profile_may_have_its_arks_from_the_local_minter_all_the_same(
+    service: Ezid, tmp_path: Path
+) -> None:
+    minter = ChosenMinter(with_ezid(service, tmp_path))
+    local = PROFILE.model_copy(update={"minter": MinterName.LOCAL})
+
+    minter.announce(minter.mint(a_new_job(1), local, MemoryLedger()), local, ())
+
+    assert service.identifiers == {}
+
+
+def test_a_profile_that_wants_ezid_gets_no_ark_without_it() -> None:
+    wants = PROFILE.model_copy(update={"minter": MinterName.EZID})
+
+    with pytest.raises(StepFailed, match="ARKLINE_EZID_URL is not set") as refused:
+        ChosenMinter(Settings()).mint(a_new_job(1), wants, MemoryLedger())
+
+    assert refused.value.kind is FailureKind.SYSTEM

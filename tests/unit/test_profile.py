@@ -43,6 +43,8 @@ def test_every_field_can_be_given(profiles: Profiles) -> None:
         description="A town's archive",
         naan=12345,
         shoulder="x9",
+        identifier_scheme="ark",
+        minter="ezid",
         ezid_co_owner="town",
         notification="one@x.edu",
         notification_suppression="full",
@@ -215,3 +217,11 @@ def test_a_callback_that_is_wrong_is_refused_without_its_secret(profiles: Profil
         "callback_url: will not do; it must be an address that begins with http:// or https://"
     )
     assert "secret" not in message
+
+
+def test_other_identifiers_than_arks_are_not_made(profiles: Profiles) -> None:
+    put(profiles, identifier_scheme="doi", minter="noid")
+    message = refusal(profiles)
+
+    assert "identifier_scheme: 'doi' will not do; it must be ark" in message
+    assert "minter: 'noid' will not do; it must be local or ezid" in message

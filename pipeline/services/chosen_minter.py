@@ -1,0 +1,36 @@
+"""The minter that a profile chooses, or the settings if it does not."""
+
+from typing import TYPE_CHECKING
+
+from pipeline.formats import anvl
+from pipeline.outcome import system
+from pipeline.profile import MinterName, Profile
+from pipeline.records import Job
+from pipeline.services.ezid import EzidMinter
+from pipeline.services.minter import LocalMinter, Minter
+from pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from pipeline.services import Ledger
+
+
+class ChosenMinter:
+    def __init__(self, settings: Settings) -> None:
+        self._local = LocalMinter()
+        self._ezid = EzidMinter(settings) if settings.ezid_url else None
+
+    def mint(self, job: Job, profile: Profile, ledger: "Ledger") -> str:
+        return self.of(profile).mint(job, profile, ledger)
+
+    def announce(self, ark: str, profile: Profile, erc: anvl.Pairs) -> None:
+        self.of(profile).announce(ark, profile, erc)
+
+    def of(self, profile: Profile) -> Minter:
+        if profile.minter is MinterName.LOCAL or (profile.minter is None and self._ezid is None):
+            return self._local
+        if self._ezid is None:
+            raise system(
+                f"profile {profile.name} mints at EZID, but ARKLINE_EZID_URL is not set: set it for the "
+                "workers, or choose minter: local"
+            )
+        return self._ezid
