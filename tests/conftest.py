@@ -4,6 +4,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +14,9 @@ from pipeline.settings import Settings
 from tests.proxy import Proxy
 from zkstate.audit import audit
 from zkstate.session import Session, connect
+
+if TYPE_CHECKING:
+    from tests import s3_server as s3
 
 PROFILES = Path(__file__).parent.parent / "examples" / "profiles"
 
@@ -45,6 +49,15 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis_sta
             yield server
     except zookeeper_stack.ServerMissing as error:
         unavailable(error)
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator["s3.Server"]:
+    """A server that speaks S3: `.settings()` makes a bucket."""
+    from tests.s3_server import running  # boto3 takes half a second, which most tests need not spend
+
+    with running(tmp_path_factory.mktemp("s3")) as server:
+        yield server
 
 
 @pytest.fixture

@@ -81,22 +81,30 @@ class Depot:
     def object(self, ark: str = ARK) -> Path:
         return self.folder / objects.object_path(ark)
 
+    def url(self, path: str) -> str:
+        """Of a file or folder of the object, as storage says it."""
+        return (self.object() / path).as_uri()
+
+    def head(self, ark: str = ARK) -> objects.Inventory | None:
+        return objects.read_head(self.object(ark))
+
     def names(self, number: int, ark: str = ARK) -> set[str]:
         """Logical paths of a version."""
-        inventory = objects.read_head(self.object(ark))
+        inventory = self.head(ark)
         assert inventory is not None
         return set(inventory.versions[f"v{number}"].digests())
 
     def jobs(self, ark: str = ARK) -> list[str | None]:
         """The job of each version, in order."""
-        inventory = objects.read_head(self.object(ark))
+        inventory = self.head(ark)
         return [version.jid for version in inventory.versions.values()] if inventory else []
 
     def content(self) -> set[str]:
         """Stored files of the object, by their path in it."""
+        folder = self.object()
         return {
-            path.relative_to(self.object()).as_posix()
-            for path in self.object().rglob("*")
+            path.relative_to(folder).as_posix()
+            for path in folder.rglob("*")
             if path.is_file() and "content" in path.parts
         }
 

@@ -41,11 +41,11 @@ class Head:
 class BucketRoot:
     def __init__(self, bucket: Bucket) -> None:
         self.bucket = bucket
-        self._open = False
+        self.is_open = False
 
     def open(self) -> None:
         """Once in a process: make the root if need be, and see that the server keeps writers apart."""
-        if self._open:
+        if self.is_open:
             return
         name, text = objects.ROOT_DECLARATION
         if self.bucket.get(name) is None:
@@ -63,7 +63,7 @@ class BucketRoot:
                     f"{self.bucket.name} writes over what is there although it is told not to (If-None-Match "
                     "and If-Match on PutObject): its server does not keep writers apart; use one that does"
                 )
-        self._open = True
+        self.is_open = True
 
     def place(self, ark: str, path: str = "") -> str:
         """The key of a file of the object, by its path in it."""
@@ -115,8 +115,8 @@ class BucketRoot:
         voucher = {VOUCHER: hashlib.sha512(data).hexdigest()}
         self.bucket.put(self.place(ark, objects.INVENTORY), data, head.etag if head else None, voucher)
 
-    def settle(self, ark: str, head: Head, keys: Keys) -> bool:
-        """Write what follows from the root inventory, drop what nobody names; False if nothing was to do.
+    def settle(self, ark: str, head: Head, keys: Keys) -> None:
+        """Write what follows from the root inventory, drop what nobody names.
 
         The object's declaration comes last: readers who go by it see a new object whole or not at all.
         """
@@ -131,17 +131,14 @@ class BucketRoot:
             if path not in keys
         ]
         held = self.bucket.get(self.place(ark, objects.SIDECAR))
-        late = held is None or held.data != sidecar
-        if late:
+        if held is None or held.data != sidecar:
             self._vouch(ark, head)
             self._write(self.place(ark, objects.SIDECAR), sidecar, held.etag if held else None)
-        strays = tuple(_strays(head.inventory, keys))
-        for path in strays:
+        for path in _strays(head.inventory, keys):
             log.warning("%s: deleting %s, which an unfinished attempt left", ark, path)
             self.bucket.delete(self.place(ark, path))
         for path, data in missing:
             self._write(self.place(ark, path), data, None)
-        return bool(late or strays or missing)
 
     def _vouch(self, ark: str, head: Head) -> None:
         """An inventory without its sidecar's digest is a writer's that stopped, or damaged."""

@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Callable
 
+from pipeline.errors import UsageRefused
 from pipeline.ocfl import objects
 from pipeline.outcome import content, system
 from pipeline.records import now
@@ -68,6 +69,15 @@ def check_kept(
         raise system(f"{folder}/{name} is not what {folder}/{objects.INVENTORY} says of it")
     if own.versions[name].digests() != {file.path: file.sha512 for file in version.files}:
         raise system(f"{folder}/{name} does not have the files that were stored for {version.jid}")
+
+
+def check_here(ark: str, url: str, scheme: str, root: str) -> None:
+    """UsageRefused if the object was stored in another kind of storage than this root."""
+    if not url.startswith(scheme):
+        raise UsageRefused(
+            f"{ark} was stored at {url}, but the settings name the OCFL root {root}: give "
+            "this command the storage settings that the workers have"
+        )
 
 
 def unlike(file: ContentFile | StoredFile, found: tuple[int, str]) -> str:

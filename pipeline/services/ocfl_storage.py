@@ -4,12 +4,11 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from pipeline.errors import UsageRefused
 from pipeline.ocfl import disk, objects, reading
 from pipeline.ocfl.writer import Look, Root, forget, publish, settle, staged, unsettled
 from pipeline.outcome import system
 from pipeline.records import now
-from pipeline.services.ocfl_change import check, check_kept, describe, grown, now_and_then, unlike
+from pipeline.services.ocfl_change import check, check_here, check_kept, describe, grown, now_and_then, unlike
 from pipeline.services.storage import FoundFile, StoredFile, StoredVersion, StoreRequest
 
 
@@ -79,11 +78,7 @@ class OcflStorage:
     def read_back(
         self, ark: str, url: str, numbers: Collection[int] = (), seen: Callable[[int], None] = lambda _: None
     ) -> Iterator[FoundFile]:
-        if not url.startswith("file:"):
-            raise UsageRefused(
-                f"{ark} was stored at {url}, but the settings name the OCFL root {self.root.folder}: give "
-                "this command the storage settings that the workers have"
-            )
+        check_here(ark, url, "file:", str(self.root.folder))
         for each in reading.read_back(self.root, ark, numbers, seen):
             yield FoundFile(each.number, each.path, now(), each.size, each.sha512, each.problem, each.place)
 

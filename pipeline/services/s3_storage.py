@@ -13,7 +13,7 @@ from pipeline.ocfl.bucket_root import BucketRoot, Head, Keys
 from pipeline.outcome import StepFailed, system, transient
 from pipeline.parallel import in_parallel
 from pipeline.records import now
-from pipeline.services.ocfl_change import check, check_kept, describe, grown, now_and_then, unlike
+from pipeline.services.ocfl_change import check, check_here, check_kept, describe, grown, now_and_then, unlike
 from pipeline.services.storage import ContentFile, FoundFile, StoredFile, StoredVersion, StoreRequest
 
 Look = Callable[[], None]
@@ -117,6 +117,7 @@ class S3Storage:
     def read_back(
         self, ark: str, url: str, numbers: Collection[int] = (), seen: Callable[[int], None] = lambda _: None
     ) -> Iterator[FoundFile]:
+        check_here(ark, url, "s3:", self.root.bucket.url)
         if self.root.bucket.get(objects.ROOT_DECLARATION[0]) is None:
             raise transient(
                 f"{self.root.bucket.url} is no OCFL storage root: is ARKLINE_S3_ROOT what the workers have?"
@@ -124,20 +125,21 @@ class S3Storage:
         head = self.root.head(ark)
 
         def read(place: str) -> reading.Read:
+            where = self.root.url(ark, place)
             found = self.root.bucket.digest(self.root.place(ark, place), seen)
             if found is None:
-                return reading.Read(0, "", problem=f"{self.root.url(ark, place)} is missing")
-            return reading.Read(0, "", *found)
+                return reading.Read(0, "", problem=f"{where} is missing", place=where)
+            return reading.Read(0, "", *found, place=where)
 
         for each in reading.read_versions(head.inventory if head else None, numbers, read):
-            yield FoundFile(each.number, each.path, now(), each.size, each.sha512, each.problem)
+            yield FoundFile(each.number, each.path, now(), each.size, each.sha512, each.problem, each.place)
 
     def _settled(self, ark: str) -> tuple[Head | None, Keys]:
         """Head and keys of the object, once what a writer left to be written of it is there."""
         head, keys = self.root.survey(ark)
-        if head is None or not self.root.settle(ark, head, keys):
-            return head, keys
-        return self.root.survey(ark)
+        if head:
+            self.root.settle(ark, head, keys)
+        return head, keys
 
     def _send(self, request: StoreRequest, head: Head | None, keys: Keys, look: Look) -> objects.Inventory:
         """Bring what the object does not hold yet; what it holds is read, since ours will be thrown away.

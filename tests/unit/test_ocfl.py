@@ -18,10 +18,17 @@ from tests.depot import ARK, Depot, assert_valid, memory
 ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.RESET
 
 
-@pytest.fixture
-def depot(tmp_path: Path) -> Iterator[Depot]:
+@pytest.fixture(params=["disk", "s3"])
+def depot(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Depot]:
+    """A storage root on a disk and one in a bucket: whoever stores sees no difference."""
     with memory(tmp_path) as folder:
-        yield Depot(folder)
+        if request.param == "disk":
+            yield Depot(folder)
+        else:
+            from tests.s3_server import BucketDepot
+
+            server = request.getfixturevalue("s3_server")
+            yield BucketDepot(server.settings(), server.client, folder)
 
 
 def assert_sound(depot: Depot) -> None:
@@ -32,7 +39,8 @@ def assert_sound(depot: Depot) -> None:
 def test_a_new_object_is_its_files_and_what_ocfl_wants(depot: Depot) -> None:
     depot.store("jid1", {"producer/a.txt": "a", "system/mrt-erc.txt": "erc:"})
 
-    found = {path.relative_to(depot.object()).as_posix() for path in depot.object().rglob("*")}
+    folder = depot.object()
+    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
     assert found == {
         "0=ocfl_object_1.1",
         "inventory.json",
@@ -84,7 +92,7 @@ def test_the_answer_says_what_the_version_holds(depot: Depot) -> None:
     assert [(f.path, f.size, f.sha512, f.added) for f in stored.files] == [
         ("producer/a.txt", 3, hashlib.sha512(b"aaa").hexdigest(), True)
     ]
-    assert stored.url == (depot.object() / "v1").as_uri()
+    assert stored.url == depot.url("v1")
 
 
 def test_the_version_names_the_job_and_the_depositor(depot: Depot) -> None:
@@ -252,7 +260,8 @@ def test_a_file_that_changed_since_it_landed_is_not_stored(depot: Depot) -> None
     with pytest.raises(StepFailed, match=r"producer/a\.txt is not what was downloaded") as failed:
         depot.storage.store(request, lambda: None)
     assert failed.value.kind is FailureKind.SYSTEM
-    assert not depot.object().exists()
+    assert depot.storage.version_of(ARK, "jid1") is None
+    assert not (depot.object() / "inventory.json").exists()
     assert depot.leftovers() == []
 
 
