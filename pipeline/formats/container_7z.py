@@ -181,6 +181,11 @@ def _failure(said: str, name: str) -> Exception:
                 f"{container} needs more than {MEMORY >> 20} MiB of memory to unpack: pack it with a smaller "
                 "dictionary, or as .zip or .tar.gz"
             )
+        case Why.METHOD:
+            return content(
+                f"{container} is compressed by a method that is not read: pack it by LZMA2, programs without "
+                "the filter BCJ2 (7z -m0=lzma2 -mf=off), or as .zip or .tar.gz"
+            )
         case _:
             return Damaged(said.splitlines()[-1][:500])
 

@@ -36,6 +36,7 @@ class Why(StrEnum):
     MISSING = "py7zr is not installed"
     ENCRYPTED = "encrypted"
     MEMORY = "too much memory"
+    METHOD = "unknown method"
 
 
 class _Sparing(io.FileIO):
@@ -54,16 +55,17 @@ def main(path: str, most: int) -> str | None:
     except ModuleNotFoundError:
         return Why.MISSING
     _confine()
+    told = {
+        py7zr.exceptions.PasswordRequired: Why.ENCRYPTED,
+        py7zr.exceptions.UnsupportedCompressionMethodError: Why.METHOD,
+        MemoryError: Why.MEMORY,
+    }
     try:
         return _read(path, most)
-    except py7zr.exceptions.PasswordRequired:
-        return Why.ENCRYPTED
     except py7zr.exceptions.CrcError as error:
         return f"the checksum of {error.filename or 'a block'} is wrong"
-    except MemoryError:
-        return Why.MEMORY
     except Exception as error:  # noqa: BLE001 - py7zr meets hostile bytes here: what it says is told
-        return f"{type(error).__name__}: {error}"
+        return told.get(type(error)) or f"{type(error).__name__}: {error}"
 
 
 def _read(path: str, most: int) -> str | None:

@@ -191,6 +191,13 @@ def test_a_7z_that_claims_more_memory_than_its_reader_has_is_refused(unpacked: U
     assert "needs more than 1024 MiB of memory" in unpacked.refusal(sealed(bytes(data)), "a.7z")
 
 
+def test_a_7z_by_a_method_that_is_not_read_is_refused_with_what_to_do(unpacked: Unpack) -> None:
+    data = plain({"a": b"1" * 100}, filters=[{"id": py7zr.FILTER_LZMA2, "preset": 0}])
+    unknown = data.replace(b"\x21\x21\x01", b"\x21\x22\x01")
+
+    assert "pack it by LZMA2" in unpacked.refusal(sealed(unknown), "a.7z")
+
+
 @pytest.mark.parametrize("options", [{}, {"header_encryption": True}], ids=["content", "names too"])
 def test_an_encrypted_7z_is_refused(options: dict[str, bool], unpacked: Unpack) -> None:
     data = packed({"a": b"1"}, password="secret", **options)
