@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from entrypoints.operations.job_view import JobView, Step, Timeline
     from entrypoints.operations.listing import JobList
     from entrypoints.operations.overview import Overview
-    from pipeline.services.inventory import InventoryObject
     from zkstate.audit import Finding
 
 LOCAL_FORM = "%Y-%m-%d %H:%M:%S"
@@ -242,35 +241,3 @@ def findings(found: tuple[Finding, ...]) -> None:
         ((finding.path, finding.problem) for finding in found),
     )
     screen.note(f"{counted(len(found), 'finding')}; each was seen twice, so that none is a move in progress")
-
-
-def described(found: InventoryObject) -> None:
-    from pipeline.working_space import in_units
-
-    screen.say(found.ark, "bold")
-    screen.facts(
-        (
-            ("owner", found.owner),
-            ("collections", ", ".join(found.collections)),
-            ("local ids", "; ".join(found.local_id)),
-            *found.erc,
-            ("created", when(found.created)),
-            ("changed", when(found.modified)),
-        )
-    )
-    for version in found.versions:
-        size = in_units(sum(file.size for file in version.files))
-        note = f": {version.note}" if version.note else ""
-        screen.say(
-            f"\nversion {version.number}, {counted(len(version.files), 'file')}, {size}, "
-            f"{when(version.created)}, {version.jid}{note}"
-        )
-        screen.table(
-            (
-                Column("file", long=True),
-                Column("size", right=True),
-                Column("type", wide=True),
-                Column("digest", wide=True),
-            ),
-            ((file.path, in_units(file.size), file.mime_type, file.digest[:23]) for file in version.files),
-        )

@@ -1,4 +1,4 @@
-"""Commands that look and change nothing: status, jobs, timeline, why, object, report, audit."""
+"""Commands that look and change nothing: status, jobs, timeline, why, audit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: arkline timeline jid0000000001")(timeline)
     app.command(epilog="Example: arkline why jid0000000001")(why)
     app.command(epilog="Example: arkline audit --json")(audit)
-    app.command("object", epilog="Example: arkline object ark:/99999/fk4abc")(object_)
 
 
 def status(name: OptionalId = None, json: Json = False) -> None:
@@ -106,13 +105,3 @@ def audit(json: Json = False) -> None:
     else:
         screen.say("Everything agrees.", "green")
     raise typer.Exit(int(bool(findings)))
-
-
-def object_(
-    ark: Annotated[str, typer.Argument(metavar="ARK", help="As ark:/99999/fk4abc.")], json: Json = False
-) -> None:
-    """Show an object's versions, files and identifiers."""
-    from entrypoints.operations.objects import object_view
-
-    found = object_view(opened.inventory(opened.settings()), ark)
-    screen.emit(found) if json else drawn.described(found)

@@ -1,6 +1,7 @@
 """`arkline`: the application, and the one place where an error becomes a line and an exit code.
 
-Exit codes: 0 done, 1 the batch failed or something was found, 2 wrong usage, 3 a service is unreachable.
+Exit codes: 0 done, 1 the batch failed or something was found, 2 wrong usage, 3 a service is unreachable,
+4 an object's custody is broken.
 """
 
 import logging
@@ -11,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from entrypoints.cli import checking, looking, operating, screen, submitting, verbs, watching
+from entrypoints.cli import checking, looking, operating, proving, screen, submitting, verbs, watching
 from pipeline.errors import ArklineError
 
 UNREACHABLE = 3
@@ -68,7 +69,7 @@ app = typer.Typer(
     cls=Guarded,
     help="Deposits into the repository: submit them, see how they fare, and put right what went wrong.",
     epilog="Exit codes: 0 done, 1 the batch failed or something was found, 2 wrong usage, "
-    "3 a service is unreachable. Settings come from ARKLINE_* variables.",
+    "3 a service is unreachable, 4 an object's custody is broken. Settings come from ARKLINE_* variables.",
     no_args_is_help=True,
     add_completion=True,
     rich_markup_mode=None,
@@ -97,7 +98,7 @@ def _options(
     context.obj = debug
 
 
-for group in (submitting, checking, looking, watching, verbs, operating):
+for group in (submitting, checking, looking, proving, watching, verbs, operating):
     group.register(app)
 
 

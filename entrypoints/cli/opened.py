@@ -13,6 +13,7 @@ from pipeline.errors import UsageRefused
 if TYPE_CHECKING:
     from entrypoints.operations.archived import Archive
     from pipeline.inventory.sql import SqlInventory
+    from pipeline.services.storage import Storage
     from pipeline.settings import Settings
     from zkstate.session import Session
 
@@ -59,6 +60,23 @@ def inventory(found: Settings) -> SqlInventory:
     from pipeline.inventory.sql import open_inventory
 
     return open_inventory(found.inventory)
+
+
+def kept_inventory(found: Settings) -> SqlInventory:
+    """The inventory, for who only looks: a file that is not there is not made."""
+    file = found.home / "inventory.sqlite"
+    if not found.inventory_url and not file.exists():
+        raise UsageRefused(
+            f"there is no inventory at {file.absolute()}: set ARKLINE_HOME or ARKLINE_INVENTORY_URL to what "
+            "the workers have; it is made when the first job is processed"
+        )
+    return inventory(found)
+
+
+def storage(found: Settings) -> Storage:
+    from pipeline.services.opened_storage import open_storage
+
+    return open_storage(found)
 
 
 def quiet_logs(debug: bool) -> None:

@@ -153,6 +153,8 @@ def _cell(value: str | Text) -> Text:
     """Never read as markup: names and messages come from outside, and their control characters stay here."""
     from rich.text import Text
 
-    if isinstance(value, Text):
-        return value
-    return Text("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in value))
+    return value if isinstance(value, Text) else Text(printable(value))
+
+
+def printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

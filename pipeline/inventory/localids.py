@@ -29,6 +29,12 @@ def of_object(connection: Connection, ark: str) -> tuple[str, ...]:
     return tuple(connection.scalars(query))
 
 
+def arks(connection: Connection, local_id: str) -> tuple[str, ...]:
+    """One for each owner that uses the id."""
+    query = select(local_ids.c.inv_object_ark).where(local_ids.c.local_id == local_id)
+    return tuple(connection.scalars(query.order_by(local_ids.c.id)))
+
+
 def reserve(connection: Connection, owner: str, ark: str, wanted: Sequence[str]) -> None:
     """Make the ids name `ark`; StepFailed(content) if one names another object, or is no usable name."""
     # sorted, so that two jobs with the same ids wait for each other instead of dead-locking

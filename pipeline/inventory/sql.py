@@ -33,6 +33,10 @@ class SqlInventory:
 
         self.database.write(reserve)
 
+    def objects_named(self, local_id: str) -> tuple[str, ...]:
+        """The ARKs that this local id names, one for each owner that has it."""
+        return self.database.read(lambda connection: localids.arks(connection, local_id))
+
     def describe_object(self, ark: str) -> InventoryObject | None:
         return self.database.read(lambda connection: description.describe(connection, ark))
 

@@ -1,0 +1,185 @@
+"""An object and the custody of its files: a table, or on a narrow terminal a paragraph for each file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from entrypoints.cli import screen
+from entrypoints.cli.drawn import LOCAL_FORM, when
+from entrypoints.cli.screen import Column
+from entrypoints.operations.wording import counted
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from rich.text import Text
+
+    from entrypoints.operations.custody import Custody, FileCustody, Source
+    from entrypoints.operations.objects import ObjectView
+    from pipeline.services.inventory import InventoryVersion
+
+SHOWN = 8
+"""Hexadecimal digits of a digest in a terminal's table; a pipe, --json and every problem have all of them."""
+
+_NOT_RECORDED = "not recorded"
+
+
+def described(found: ObjectView) -> None:
+    screen.say(found.ark, "bold")
+    screen.facts(
+        (
+            ("owner", found.owner),
+            ("collections", ", ".join(found.collections)),
+            ("local ids", "; ".join(found.local_id)),
+            *found.erc,
+            ("created", when(found.created)),
+            ("changed", when(found.modified)),
+        )
+    )
+    for version in found.versions:
+        _version(version)
+        if version.number in found.custody.versions:
+            _deposit(version)
+            screen.say("")
+            _files([file for file in found.custody.files if file.version == version.number])
+    screen.say("")
+    _problems(found.custody)
+    _sum(found.custody, len(found.versions))
+
+
+def _version(version: InventoryVersion) -> None:
+    from pipeline.working_space import in_units
+
+    size = in_units(sum(file.size for file in version.files))
+    note = f": {version.note}" if version.note else ""
+    screen.say(
+        f"\nversion {version.number}, {counted(len(version.files), 'file')}, {size}, "
+        f"{when(version.created)}, {version.jid}{note}"
+    )
+
+
+def _deposit(version: InventoryVersion) -> None:
+    """Who deposited it and when, and where its events are told."""
+    from pipeline.formats.premis import NAME as PREMIS
+
+    by = f" by {version.submitter}" if version.submitter else ""
+    events = f"system/{PREMIS}"
+    screen.facts(
+        (
+            ("deposited", f"{when(version.submitted)}{by}"),
+            ("payload", version.payload_name),
+            ("batch", f"{version.bid}, collection {version.profile}"),
+            ("landed", _moment(version.landed)),
+            ("stored", f"{_moment(version.created)} at {version.storage_url}"),
+            ("read back", _moment(version.verified)),
+            ("events", events if any(file.path == events for file in version.files) else ""),
+        )
+    )
+
+
+def _moment(at: datetime | None) -> str:
+    return _NOT_RECORDED if at is None else f"{at.astimezone():{LOCAL_FORM}}"
+
+
+def _files(files: Sequence[FileCustody]) -> None:
+    from pipeline.working_space import in_units
+
+    width = screen.out().width
+    digits = None if width >= screen.PIPED_WIDTH else SHOWN
+    roomy = digits is None or width < screen.NARROW
+    rows = [(file, (_source(file.source, digits, roomy=roomy), *_told(file, digits))) for file in files]
+    if width < screen.NARROW:
+        for file, told in rows:
+            screen.say(screen.printable(file.path), "bold")
+            screen.facts(zip(("  source", "  landing", "  storage", "  now"), told, strict=True))
+        return
+    columns = (
+        Column("file", long=True),
+        Column("size", right=True),
+        *(Column(f"at {place}") for place in ("source", "landing", "storage")),
+        Column("now"),
+    )
+    sizes = ((in_units(file.storage.size) if file.storage else "") for file, _ in rows)
+    screen.table(columns, ((file.path, size, *told) for (file, told), size in zip(rows, sizes, strict=True)))
+
+
+def _source(source: Source, digits: int | None, *, roomy: bool) -> str:
+    if not source.digest:
+        return source.origin
+    algorithm, _, value = source.digest.partition(":")
+    of = f" of {source.container}" if source.container else ""
+    by = f", {source.declared_by}" if roomy else ""
+    return f"{algorithm}:{value[:digits]}{of}{by}"
+
+
+def _told(file: FileCustody, digits: int | None) -> Iterator[str | Text]:
+    """At landing, at storage, now."""
+    from entrypoints.operations.custody import Origin
+
+    source, landing, kept = file.source, file.landing, file.storage
+    if landing:
+        yield f"{landing.sha512[:digits]}" + (
+            f" v{landing.version}" if landing.version != file.version else ""
+        )
+    else:
+        yield "" if source.origin is Origin.OURS else _NOT_RECORDED
+    yield f"{kept.sha512[:digits]} v{kept.version}" if kept else "nothing"
+    yield _now(file, digits)
+
+
+def _now(file: FileCustody, digits: int | None) -> Text:
+    from rich.text import Text
+
+    from entrypoints.operations.custody import Verdict
+
+    value = (file.now.sha512 or "")[:digits] if file.now else ""
+    match file.verdict:
+        case Verdict.AGREES:
+            return Text(value, "green")
+        case Verdict.NOT_READ:
+            return Text(file.verdict, "dim")
+        case _:
+            return Text(f"{file.verdict} {value}".rstrip(), "bold red")
+
+
+def _problems(custody: Custody) -> None:
+    for file in custody.files:
+        for problem in file.problems:
+            screen.say(screen.printable(f"{file.path} of version {file.version}: {problem.what}."), "red")
+            screen.say(screen.printable(f"To do: {problem.remedy}."))
+    if not custody.agrees:
+        screen.say("")
+
+
+def _sum(custody: Custody, versions: int) -> None:
+    """One sentence that says what is proved, and what is not."""
+    from entrypoints.operations.custody import Origin, Verdict
+    from pipeline.working_space import in_units
+
+    files = len(custody.files)
+    bad = sum(bool(file.problems) for file in custody.files)
+    unread = sum(file.verdict is Verdict.NOT_READ for file in custody.files)
+    at = f"{custody.ended.astimezone():{LOCAL_FORM}}"
+    amount = in_units(custody.bytes_read)
+    if bad:
+        screen.say(f"Custody is broken: {bad:,} of {counted(files, 'file')}.", "bold red")
+    elif not custody.read:
+        screen.say("The records agree with each other; storage was not read.", "yellow")
+    elif custody.complete:
+        screen.say(
+            f"Custody is proved: {counted(files, 'file')}, {amount}, read until {at}, as they landed and "
+            "were stored.",
+            "green",
+        )
+    if custody.read and not custody.complete:
+        screen.say(f"Interrupted: {unread:,} of {counted(files, 'file')} not read.", "yellow")
+    unknown = sum(file.source.origin is Origin.UNKNOWN and file.storage is not None for file in custody.files)
+    if unknown:
+        screen.note(
+            f"of {counted(unknown, 'file')} it was not recorded how they landed: recorded by an earlier "
+            "release, or the list was lost with working storage; they are compared with what was stored"
+        )
+    rest = versions - len(custody.versions)
+    if rest:
+        screen.note(f"{counted(rest, 'other version')} not looked at: --all-versions", "")
