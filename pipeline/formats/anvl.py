@@ -24,6 +24,11 @@ _BLANK = " \t"
 Pairs = tuple[tuple[str, str], ...]
 
 
+def is_given(value: str) -> bool:
+    """Whether it is more than one of ERC's codes for a value that is not there."""
+    return value.strip() not in _NOT_GIVEN
+
+
 def escape(value: str) -> str:
     return _TO_ESCAPE.sub(lambda found: f"%{ord(found[0]):02X}", value.strip())
 
@@ -73,6 +78,6 @@ def parse_erc(data: bytes, source: str) -> dict[str, tuple[str, ...]]:
         else:
             pairs = [(name.lower(), value)]
         for element, each in pairs:
-            if element in ELEMENTS and each.strip() not in _NOT_GIVEN:
+            if element in ELEMENTS and is_given(each):
                 found.setdefault(element, []).append(each.strip())
     return {element: tuple(values) for element, values in found.items()}

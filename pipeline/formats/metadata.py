@@ -2,17 +2,17 @@
 own files say.
 
 Later wins, element by element: for an update what the object's latest version says, then the job's
-configuration, `producer/mrt-dc.xml`, `producer/mrt-erc.txt`. The local ids of all sources are kept, in this
-order. The files depend on nothing else, so that every attempt of a job that is not stored yet writes the
-same bytes.
+configuration, `producer/mrt-dc.xml`, `producer/mrt-datacite.xml`, `producer/mrt-erc.txt`. The local ids of
+all sources are kept, in this order. The files depend on nothing else, so that every attempt of a job that is
+not stored yet writes the same bytes.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 from pathlib import Path
 
-from pipeline.formats import anvl, dublin_core, local_ids
+from pipeline.formats import anvl, datacite, dublin_core, local_ids
 from pipeline.outcome import StepFailed, content, system
 from pipeline.profile import Profile
 from pipeline.records import Job, JobConfiguration
@@ -26,6 +26,7 @@ LOCAL_IDS = 500
 
 ERC = "mrt-erc.txt"
 DUBLIN_CORE = "mrt-dc.xml"
+DATACITE = "mrt-datacite.xml"
 
 _AS_DUBLIN_CORE = {"who": "creator", "what": "title", "when": "date"}
 
@@ -63,7 +64,11 @@ class Description:
 
 def told(producer: Path) -> Told:
     """The depositor's own files; StepFailed(content) if one is there but cannot be read."""
-    return _told("producer", lambda name: _read(producer / name))
+    said = _told("producer", lambda name: _read(producer / name))
+    data = _read(producer / DATACITE)
+    if data is None:
+        return said
+    return replace(said, dublin_core=said.dublin_core | datacite.parse(data, f"producer/{DATACITE}"))
 
 
 def told_before(ark: str, read: Callable[[str], bytes | None]) -> Told:
@@ -92,7 +97,7 @@ def all_local_ids(given: tuple[str, ...], said: Told) -> tuple[str, ...]:
     places = (local_ids.parse(where) for where in said.erc.get("where", ()))
     found = local_ids.merge(given, (each for some in places for each in some if not _is_ark(each)))
     if len(found) > LOCAL_IDS:
-        raise content(f"the object has {len(found)} local ids; at most {LOCAL_IDS} are kept")
+        raise content(f"the object has {len(found)} local ids; at most {LOCAL_IDS} are kept: give fewer")
     return found
 
 
@@ -130,7 +135,7 @@ def _read(path: Path) -> bytes | None:
         return None
     if len(data) > LIMIT:
         raise content(
-            f"producer/{path.name} has more than {LIMIT:,} bytes: that is too much for a description"
+            f"producer/{path.name} has more than {LIMIT:,} bytes, too many for a description: shorten it"
         )
     return data
 

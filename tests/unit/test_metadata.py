@@ -263,6 +263,16 @@ def test_an_erc_may_be_one_line() -> None:
         ("mrt-dc.xml", b"<!DOCTYPE dc SYSTEM 'file:///etc/passwd'><dc/>", "DOCTYPE or ENTITY"),
         ("mrt-dc.xml", b"<!doctype dc [<!ENTITY a 'aaa'>]><dc>&a;</dc>", "DOCTYPE or ENTITY"),
         ("mrt-dc.xml", b"", "not well-formed"),
+        ("mrt-dc.xml", b"<a>" * 101 + b"</a>" * 101, "more than 100 elements one within the other"),
+        ("mrt-datacite.xml", b"<resource>", "producer/mrt-datacite.xml is not well-formed XML"),
+        ("mrt-datacite.xml", b"\xff", "producer/mrt-datacite.xml is not UTF-8"),
+        (
+            "mrt-datacite.xml",
+            b"<!DOCTYPE r [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><r/>",
+            "DOCTYPE or ENTITY",
+        ),
+        ("mrt-datacite.xml", b"<resource/>", "has 0 elements resource in DataCite's namespace"),
+        ("mrt-datacite.xml", b" " * 1_000_001, "mrt-datacite.xml has more than 1,000,000 bytes"),
     ],
 )
 def test_a_description_that_cannot_be_read_is_the_depositors_to_mend(
