@@ -12,11 +12,12 @@ from pipeline.landing import LandedFile, Workspace, read_stored
 from pipeline.ocfl import objects
 from pipeline.records import Identifiers, Job
 from pipeline.services import Services
+from pipeline.services.inventory import InventoryObject
 from pipeline.services.minter import LocalMinter
 from pipeline.services.ocfl_storage import OcflStorage
 from pipeline.services.storage import StoredVersion
 from pipeline.states import JobState
-from pipeline.steps import process
+from pipeline.steps import process, record
 from tests.ledger import MemoryLedger
 from tests.records import a_job, jid
 from tests.step_services import local_settings, services
@@ -77,6 +78,17 @@ class Repository:
         stored = read_stored(Workspace.of(job))
         assert stored is not None
         return stored
+
+    def recorded(self, job: Job) -> StoredVersion:
+        """The version that a landed job becomes, entered in the inventory."""
+        stored = self.work(job)
+        record.work(job.model_copy(update={"identifiers": self.identifiers(job)}), self.services())
+        return stored
+
+    def described(self, ark: str) -> InventoryObject:
+        found = self.inventory.describe_object(ark)
+        assert found is not None
+        return found
 
     def identifiers(self, job: Job) -> Identifiers:
         return self.ledger.identifiers(job)

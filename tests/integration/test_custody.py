@@ -49,14 +49,6 @@ def source() -> Iterator[HttpSource]:
         yield server
 
 
-def recorded(repository: Repository, job: Job) -> StoredVersion:
-    """The version that a landed job becomes."""
-    stored = repository.work(job)
-    known = job.model_copy(update={"identifiers": repository.identifiers(job)})
-    assert isinstance(record.work(known, repository.services()), Done)
-    return stored
-
-
 def deposited(repository: Repository, number: int, payload_type: PayloadType, url: str, **facts: Any) -> Job:
     """A job whose files really came from their source."""
     job = repository.job(number, {}, payload_type=payload_type, payload_url=url, **facts)
@@ -127,7 +119,7 @@ def test_the_digest_that_a_manifest_declared_is_followed_to_what_storage_has_now
     job = deposited(repository, 1, PayloadType.OBJECT_MANIFEST, "http://source.example/1.checkm")
     workspace = Workspace.of(job)
     workspace.publish(workspace.manifest, write(ManifestProfile.OBJECT, rows))
-    stored = recorded(repository, downloaded(repository, job))
+    stored = repository.recorded(downloaded(repository, job))
 
     custody = proved(repository, stored.ark)
 
@@ -171,7 +163,7 @@ def test_the_files_of_a_container_have_the_digest_of_the_container_or_of_the_lis
         digest=declared,
     )
 
-    custody = proved(repository, recorded(repository, downloaded(repository, job)).ark)
+    custody = proved(repository, repository.recorded(downloaded(repository, job)).ark)
 
     listed = of_file(custody, "producer/a.txt")["source"]
     assert (listed["origin"], listed["digest"]) == ("declared", str(md5(b"alpha")))
@@ -184,8 +176,8 @@ def test_the_files_of_a_container_have_the_digest_of_the_container_or_of_the_lis
 def test_a_file_that_an_update_carries_forward_is_followed_to_the_version_that_brought_it(
     repository: Repository,
 ) -> None:
-    ark = recorded(repository, repository.job(1, {"a": "alpha", "b": "beta"})).ark
-    recorded(repository, repository.job(2, {"b": "new"}, primary_id=ark, submission_mode=UPDATE))
+    ark = repository.recorded(repository.job(1, {"a": "alpha", "b": "beta"})).ark
+    repository.recorded(repository.job(2, {"b": "new"}, primary_id=ark, submission_mode=UPDATE))
 
     custody = proved(repository, ark)
 
@@ -197,9 +189,9 @@ def test_a_file_that_an_update_carries_forward_is_followed_to_the_version_that_b
 
 
 def test_bytes_that_versions_share_are_read_once(repository: Repository) -> None:
-    first = recorded(repository, repository.job(1, {"a": "x" * 1000}))
-    second = recorded(
-        repository, repository.job(2, {"b": "y" * 500}, primary_id=first.ark, submission_mode=UPDATE)
+    first = repository.recorded(repository.job(1, {"a": "x" * 1000}))
+    second = repository.recorded(
+        repository.job(2, {"b": "y" * 500}, primary_id=first.ark, submission_mode=UPDATE)
     )
 
     custody = proved(repository, first.ark, "--all-versions")
@@ -211,7 +203,7 @@ def test_bytes_that_versions_share_are_read_once(repository: Repository) -> None
 
 
 def test_a_bit_that_flipped_in_storage_breaks_custody_and_the_file_is_named(repository: Repository) -> None:
-    stored = recorded(repository, repository.job(1, {"a.txt": "alpha", "b.txt": "beta"}))
+    stored = repository.recorded(repository.job(1, {"a.txt": "alpha", "b.txt": "beta"}))
     place = content(repository, stored, "producer/a.txt")
     damage(place)
 
@@ -230,7 +222,7 @@ def test_a_bit_that_flipped_in_storage_breaks_custody_and_the_file_is_named(repo
 
 
 def test_a_file_that_is_gone_from_storage_breaks_custody(repository: Repository) -> None:
-    stored = recorded(repository, repository.job(1, {"a.txt": "alpha"}))
+    stored = repository.recorded(repository.job(1, {"a.txt": "alpha"}))
     place = content(repository, stored, "producer/a.txt")
     place.unlink()
 
@@ -243,7 +235,7 @@ def test_a_file_that_is_gone_from_storage_breaks_custody(repository: Repository)
 
 
 def test_an_object_that_is_gone_from_storage_breaks_custody(repository: Repository) -> None:
-    stored = recorded(repository, repository.job(1))
+    stored = repository.recorded(repository.job(1))
     folder = repository.storage.root.object(stored.ark)
     folder.rename(folder.with_name("elsewhere"))
 
@@ -273,7 +265,7 @@ def test_a_record_that_was_changed_in_the_inventory_is_told_from_damage(
     digest = Digest(algorithm="sha512", value=sha512("alpha"))
     url = source.put("/a.txt", b"alpha")
     job = deposited(repository, 1, PayloadType.FILE, url, payload_name="a.txt", digest=digest)
-    stored = recorded(repository, downloaded(repository, job))
+    stored = repository.recorded(downloaded(repository, job))
     change(repository, f"UPDATE inv_files SET {column} = {value} WHERE pathname = 'producer/a.txt'")
 
     (problem,) = of_file(proved(repository, stored.ark, code=4), "producer/a.txt")["problems"]
@@ -283,7 +275,7 @@ def test_a_record_that_was_changed_in_the_inventory_is_told_from_damage(
 
 
 def test_a_file_that_was_taken_out_of_the_inventory_is_found_in_storage(repository: Repository) -> None:
-    stored = recorded(repository, repository.job(1, {"a.txt": "alpha", "b.txt": "beta"}))
+    stored = repository.recorded(repository.job(1, {"a.txt": "alpha", "b.txt": "beta"}))
     change(repository, "DELETE FROM inv_files WHERE pathname = 'producer/a.txt'")
 
     unknown = of_file(proved(repository, stored.ark, code=4), "producer/a.txt")
@@ -293,7 +285,7 @@ def test_a_file_that_was_taken_out_of_the_inventory_is_found_in_storage(reposito
 
 
 def test_what_an_earlier_release_recorded_is_compared_with_what_it_stored(repository: Repository) -> None:
-    stored = recorded(repository, repository.job(1, {"a.txt": "alpha"}))
+    stored = repository.recorded(repository.job(1, {"a.txt": "alpha"}))
     change(repository, "UPDATE inv_files SET landed_digest = NULL")
     change(repository, "UPDATE inv_ingests SET landed = NULL, verified = NULL")
 
@@ -309,7 +301,7 @@ def test_what_an_earlier_release_recorded_is_compared_with_what_it_stored(reposi
 
 
 def test_records_alone_are_compared_without_reading(repository: Repository) -> None:
-    stored = recorded(repository, repository.job(1, {"a.txt": "alpha"}))
+    stored = repository.recorded(repository.job(1, {"a.txt": "alpha"}))
     damage(content(repository, stored, "producer/a.txt"))
 
     told = asked(repository, stored.ark, "--no-verify")
@@ -324,10 +316,8 @@ def test_records_alone_are_compared_without_reading(repository: Repository) -> N
 
 
 def test_the_auditor_is_told_job_batch_depositor_times_and_events(repository: Repository) -> None:
-    stored = recorded(
-        repository,
-        repository.job(1, {"a.txt": "alpha"}, submitter="ann/Ann", note="the photographs", local_id=("loc",)),
-    )
+    facts = {"submitter": "ann/Ann", "note": "the photographs", "local_id": ("loc",)}
+    stored = repository.recorded(repository.job(1, {"a.txt": "alpha"}, **facts))
 
     told = asked(repository, stored.ark)
 
@@ -340,7 +330,7 @@ def test_the_auditor_is_told_job_batch_depositor_times_and_events(repository: Re
 
 
 def test_forty_columns_are_enough(repository: Repository) -> None:
-    stored = recorded(repository, repository.job(1, {"a rather long name of a photograph.txt": "alpha"}))
+    stored = repository.recorded(repository.job(1, {"a rather long name of a photograph.txt": "alpha"}))
     damage(content(repository, stored, "producer/a rather long name of a photograph.txt"))
 
     told = asked(repository, stored.ark, COLUMNS="40")
@@ -361,7 +351,7 @@ def test_ctrl_c_ends_the_reading_and_what_was_read_is_told(
     from entrypoints.cli import drawn_object
     from entrypoints.operations.objects import known_object, object_view
 
-    stored = recorded(repository, repository.job(1, {"a.txt": "alpha", "b.txt": "beta"}))
+    stored = repository.recorded(repository.job(1, {"a.txt": "alpha", "b.txt": "beta"}))
     reads = iter([None, None])
 
     def seen(_: int) -> None:
@@ -377,7 +367,7 @@ def test_ctrl_c_ends_the_reading_and_what_was_read_is_told(
 
 
 def test_an_object_or_version_that_is_not_known_is_refused_with_a_hint(repository: Repository) -> None:
-    ark = recorded(repository, repository.job(1, local_id=("loc-1",))).ark
+    ark = repository.recorded(repository.job(1, local_id=("loc-1",))).ark
 
     for arguments, message in (
         (("ark:/99999/unknown",), "the inventory knows no object ark:/99999/unknown"),
@@ -401,7 +391,7 @@ def test_an_inventory_that_is_not_there_is_not_made(repository: Repository, tmp_
 
 
 def test_storage_that_is_not_the_workers_is_no_proof_of_loss(repository: Repository, tmp_path: Path) -> None:
-    ark = recorded(repository, repository.job(1)).ark
+    ark = repository.recorded(repository.job(1)).ark
 
     unmounted = asked(repository, ark, ARKLINE_STORAGE_ROOT=str(tmp_path / "unmounted"))
     other = asked(repository, ark, ARKLINE_STORAGE_SERVICE_URL="http://127.0.0.1:1/store")
