@@ -62,6 +62,8 @@ class Merritt:
     faults: list[Fault] = field(default_factory=list)
     handed: dict[str, bytes] = field(default_factory=dict)
     """Path -> bytes handed over instead of those that are held."""
+    lost: set[str] = field(default_factory=set)
+    """Paths that are listed and cannot be handed over."""
     unread: int = 0
     """Reads that are answered with 503 from now on."""
     ended: threading.Event = field(default_factory=threading.Event)
@@ -154,7 +156,8 @@ class _Answer(BaseHTTPRequestHandler):
                     body = self.service.manifest(node, ark)
                 case ["content", node, ark, number, path]:
                     held = self.service.objects[node, ark][int(number) - 1].get(path)
-                    body = self.service.handed.get(path, held.data) if held else None
+                    there = held and path not in self.service.lost
+                    body = self.service.handed.get(path, held.data) if there else None
                 case _:
                     body = None
             return self._say(404, b"no such thing") if body is None else self._say(200, body)

@@ -1,0 +1,207 @@
+"""What storage says of an object before it is changed, and when it is read back."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import UsageRefused
+from pipeline.ocfl import disk
+from pipeline.outcome import AttemptOver, StepFailed
+from pipeline.records import SubmissionMode
+from pipeline.services.storage import FoundFile
+from pipeline.states import FailureKind
+from tests.depot import ARK, Depot, assert_valid, memory
+
+ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.RESET
+
+
+@pytest.fixture
+def depot(tmp_path: Path) -> Iterator[Depot]:
+    with memory(tmp_path) as folder:
+        yield Depot(folder)
+
+
+def sha512(text: str) -> str:
+    return hashlib.sha512(text.encode()).hexdigest()
+
+
+def url(depot: Depot) -> str:
+    return (depot.object() / "v1").as_uri()
+
+
+def read_back(depot: Depot, *numbers: int) -> list[FoundFile]:
+    return list(depot.storage.read_back(ARK, url(depot), numbers))
+
+
+def stop_between_its_renames(depot: Depot) -> None:
+    """Leave the object as a writer does that dies before the root inventory follows its version."""
+    folder = depot.object()
+    for name in ("inventory.json", "inventory.json.sha512"):
+        shutil.copyfile(folder / "v1" / name, folder / name)
+
+
+def test_every_file_of_every_version_is_read(depot: Depot) -> None:
+    depot.store("jid1", {"producer/a": "alpha", "producer/b": "beta"})
+    depot.store("jid2", {"producer/b": "new"}, UPDATE)
+
+    found = read_back(depot)
+
+    assert [(each.number, each.path, each.size, each.sha512) for each in found] == [
+        (1, "producer/a", 5, sha512("alpha")),
+        (1, "producer/b", 4, sha512("beta")),
+        (2, "producer/a", 5, sha512("alpha")),
+        (2, "producer/b", 3, sha512("new")),
+    ]
+    assert {each.problem for each in found} == {""}
+    assert found[2].place == str(depot.object() / "v1/content/producer/a")
+
+
+def test_only_the_versions_asked_for_are_read(depot: Depot) -> None:
+    depot.store("jid1", {"producer/a": "alpha"})
+    depot.store("jid2", {"producer/b": "beta"})
+    (depot.object() / "v1/content/producer/a").unlink()
+
+    assert [(each.number, each.problem) for each in read_back(depot, 2)] == [(2, "")]
+
+
+def test_bytes_that_files_and_versions_share_are_read_once(depot: Depot) -> None:
+    depot.store("jid1", {"producer/a": "alpha", "producer/same": "alpha"})
+    depot.store("jid2", {"producer/b": "beta"}, UPDATE)
+    seen: list[int] = []
+
+    assert len(list(depot.storage.read_back(ARK, url(depot), (), seen.append))) == 5
+    assert sum(seen) == len("alpha") + len("beta")
+
+
+def test_of_a_large_file_it_is_told_while_it_is_read(depot: Depot) -> None:
+    depot.store("jid1", {"producer/a": "x" * (disk.PIECE + 1)})
+    seen: list[int] = []
+
+    list(depot.storage.read_back(ARK, url(depot), (), seen.append))
+
+    assert seen == [disk.PIECE, 1]
+
+
+def test_what_cannot_be_read_comes_with_its_reason_and_the_rest_is_read(depot: Depot) -> None:
+    depot.store("jid1", {"producer/a": "alpha", "producer/b": "beta", "producer/c": "gamma"})
+    folder = depot.object() / "v1/content/producer"
+    (folder / "a").unlink()
+    (folder / "b").unlink()
+    (folder / "b").symlink_to("c")
+
+    gone, linked, sound = read_back(depot)
+
+    assert (gone.sha512, gone.problem) == (None, f"{folder / 'a'} is missing")
+    assert linked.problem.startswith(f"{folder / 'b'} cannot be read: ")
+    assert (sound.sha512, sound.problem) == (sha512("gamma"), "")
+
+
+def test_an_inventory_that_does_not_say_where_bytes_are_is_no_crash(depot: Depot) -> None:
+    depot.store("jid1", {"producer/a": "alpha"})
+    inventory = depot.object() / "inventory.json"
+    inventory.write_text(json.dumps({**json.loads(inventory.read_text()), "manifest": {}}))
+
+    assert [each.problem for each in read_back(depot)] == ["inventory.json does not say where its bytes are"]
+
+
+def test_nothing_comes_of_an_object_that_is_not_there(depot: Depot) -> None:
+    depot.store("jid1", {"producer/a": "alpha"}, ark="ark:/99999/other")
+
+    assert read_back(depot) == []
+
+
+def test_a_root_that_is_not_there_is_no_proof_that_an_object_is_lost(depot: Depot) -> None:
+    with pytest.raises(StepFailed, match="is no OCFL storage root: is its disk mounted here") as failed:
+        read_back(depot)
+    assert failed.value.kind is FailureKind.TRANSIENT
+    with pytest.raises(UsageRefused, match="the storage settings that the workers have"):
+        list(depot.storage.read_back(ARK, "http://store.example/manifest/7777/x"))
+
+
+def test_one_file_is_read_of_the_latest_version_or_of_another(depot: Depot) -> None:
+    depot.store("jid1", {"producer/a": "alpha", "system/x": "old"})
+    depot.store("jid2", {"producer/a": "alpha", "system/x": "new"})
+
+    read = depot.storage.read
+    assert (read(ARK, "system/x"), read(ARK, "system/x", 1)) == (b"new", b"old")
+    assert read(ARK, "producer/a", 2) == b"alpha"
+    assert (read(ARK, "system/y"), read(ARK, "system/x", 3)) == (None, None)
+    assert read("ark:/99999/none", "system/x") is None
+
+
+def test_a_damaged_file_is_not_handed_over(depot: Depot) -> None:
+    depot.store("jid1", {"system/x": "old"})
+    place = depot.object() / "v1/content/system/x"
+    place.chmod(0o644)
+    place.write_text("bad")
+
+    with pytest.raises(StepFailed, match="v1/content/system/x is damaged") as failed:
+        depot.storage.read(ARK, "system/x")
+    assert failed.value.kind is FailureKind.SYSTEM
+
+
+def test_the_version_that_a_stopped_writer_left_is_the_latest(depot: Depot) -> None:
+    depot.store("jid1", {"system/x": "old"})
+    depot.store("jid2", {"system/x": "new"})
+    stop_between_its_renames(depot)
+
+    assert depot.storage.read(ARK, "system/x") == b"new"
+    depot.storage.check(depot.request("jid3", {"producer/c": "c"}, UPDATE))
+    assert depot.jobs() == ["jid1", "jid2"]
+
+
+def test_what_storage_would_refuse_is_refused_beforehand(depot: Depot) -> None:
+    depot.store("jid1", {"producer/a": "alpha"})
+    check = depot.storage.check
+    gone = depot.request("jid2", {"producer/b": "b"}, UPDATE, delete=("producer/gone",))
+    emptied = depot.request("jid2", {"system/x": "x"}, UPDATE, delete=("producer/a",))
+    minted = replace(depot.request("jid2", {"producer/b": "b"}), new=True)
+    unknown = depot.request("jid2", {"producer/b": "b"}, RESET, ark="ark:/99999/none")
+
+    for request, says in (
+        (gone, "'producer/gone' is to be deleted, but it is not in version 1"),
+        (emptied, "would have no file"),
+        (minted, "was just minted, but it names an object already"),
+        (unknown, "there is no such object"),
+    ):
+        with pytest.raises(StepFailed, match=says):
+            check(request)
+        with pytest.raises(StepFailed, match=says):
+            depot.storage.store(request, lambda: None)
+    assert depot.jobs() == ["jid1"]
+
+
+def test_asking_beforehand_changes_nothing(depot: Depot) -> None:
+    depot.storage.check(depot.request("jid1", {"producer/a": "alpha"}))
+    depot.store("jid1", {"producer/a": "alpha"})
+
+    depot.storage.check(depot.request("jid2", {"producer/b": "b"}, UPDATE, delete=("producer/a",)))
+
+    assert depot.jobs() == ["jid1"]
+    assert depot.leftovers() == []
+    assert_valid(depot)
+
+
+def test_a_version_that_is_stored_already_is_not_refused(depot: Depot) -> None:
+    depot.store("jid1", {"producer/a": "alpha"})
+    request = depot.request("jid2", {"producer/b": "b"}, UPDATE, delete=("producer/a",))
+    depot.storage.store(request, lambda: None)
+
+    depot.storage.check(request)
+
+
+def test_an_attempt_that_is_over_learns_it_when_it_asks(depot: Depot) -> None:
+    depot.store("jid1", {"producer/a": "alpha"})
+    depot.store("jid2", {"producer/b": "b"})
+    stop_between_its_renames(depot)
+
+    def over() -> None:
+        raise AttemptOver("the lock is lost")
+
+    with disk.locked(depot.storage.root.lock(ARK), ARK, 1, lambda: None), pytest.raises(AttemptOver):
+        depot.storage.check(depot.request("jid3", {"producer/c": "c"}), over)
