@@ -93,8 +93,8 @@ def _read(
     case_fold = not profile.case_sensitive_names
     try:
         if job.by_manifest:
-            data = fetcher.read(job.planned.payload_url, settings.manifest_limit)
-            rows = read_manifest(data, configuration, case_fold=case_fold).rows
+            data = fetcher.read(job.planned.payload_url, settings.object_manifest_limit)
+            rows = read_manifest(data, configuration, case_fold=case_fold, most=settings.object_files).rows
             job.files = tuple(Wanted(row.line, row.url, row.name, row.digest, row.size) for row in rows)
         else:
             job.files = (payload(configuration),)

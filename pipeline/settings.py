@@ -82,7 +82,11 @@ class Settings(BaseSettings):
     connect_timeout: Seconds = Field(10, description="Seconds to wait for a connection to a source.")
     read_timeout: Seconds = Field(60, description="Seconds to wait for the next bytes from a source.")
     fetch_tries: Annotated[int, Field(ge=1)] = Field(4, description="Tries of one file without any progress.")
-    manifest_limit: Bytes = Field(5_000_000, description="Bytes of a manifest at most.")
+    manifest_limit: Bytes = Field(5_000_000, description="Bytes of a batch manifest at most.")
+    object_manifest_limit: Bytes = Field(50_000_000, description="Bytes of an object manifest at most.")
+    object_files: Annotated[int, Field(ge=1)] = Field(
+        100_000, description="Files that an object manifest lists at most."
+    )
     container_entries: Annotated[int, Field(ge=1)] = Field(
         100_000, description="Files in a container at most."
     )

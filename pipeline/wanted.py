@@ -50,16 +50,24 @@ def payload(configuration: JobConfiguration) -> Wanted:
     return Wanted(1, configuration.payload_url, name, configuration.digest, configuration.size)
 
 
-def read_manifest(data: bytes, configuration: JobConfiguration, *, case_fold: bool) -> Manifest:
-    """The object manifest in `data`; a content failure unless it is the one declared, and sound."""
+def read_manifest(
+    data: bytes, configuration: JobConfiguration, *, case_fold: bool, most: int | None = None
+) -> Manifest:
+    """The object manifest in `data`; a content failure unless it is the one declared, and sound.
+
+    The rows, `most` of them, bound the memory: 100,000 take some 120 MB beside the manifest's own bytes.
+    """
     name = configuration.payload_name or shown(configuration.payload_url)
     if configuration.size not in (None, len(data)):
-        raise content(f"manifest {name} has {len(data):,} bytes, but {configuration.size:,} were declared")
+        raise content(
+            f"manifest {name} has {len(data):,} bytes, but {configuration.size:,} were declared: "
+            "submit it again with the right size"
+        )
     try:
         if configuration.digest is not None:
             digester = Digester((configuration.digest.algorithm,))
             digester.update(data)
             digester.check(configuration.digest, f"manifest {name}")
-        return parse(data, name, ManifestProfile.OBJECT, case_fold)
+        return parse(data, name, ManifestProfile.OBJECT, case_fold, most)
     except (DigestMismatch, ManifestError) as error:
         raise content(str(error)) from error

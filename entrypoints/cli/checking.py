@@ -145,9 +145,7 @@ def from_csv(
         return
     if file is None:
         raise UsageRefused("name the table's file, or ask for a --template")
-    made = manifest_csv.convert(
-        read_file(file, opened.settings().manifest_limit), profile, not case_sensitive
-    )
+    made = manifest_csv.convert(read_file(opened.settings(), file, profile), profile, not case_sensitive)
     found = sorted_out(str(file), made.problems, profile.submission_type, made.rows)
     if made.manifest is not None:
         _write(made.manifest, output, to_screen=not json)

@@ -115,34 +115,50 @@ def check_manifest(
     settings: Settings, source: str, expected: ManifestProfile | None = None, case_fold: bool = True
 ) -> Checked:
     """Everything that is wrong in a manifest, and what may not be meant."""
-    data = fetch(settings, source)
-    problems = checkm.check(data, expected, case_fold)
+    data = fetch(settings, source, expected)
+    most = settings.object_files if expected in (None, ManifestProfile.OBJECT) else None
+    problems = checkm.check(data, expected, case_fold, most)
     if any(problem.severity is Severity.ERROR for problem in problems):
         return sorted_out(source, problems, "manifest", None)
     manifest = checkm.parse(data, source, expected, case_fold)
+    limit, setting = _limit(settings, manifest.profile)
+    _check_size(len(data), limit, source, setting)
     return sorted_out(source, problems, manifest.profile.submission_type, len(manifest.rows))
 
 
-def fetch(settings: Settings, source: str) -> bytes:
+def fetch(settings: Settings, source: str, profile: ManifestProfile | None) -> bytes:
     """The bytes of a file of this machine, or of a URL as a worker would fetch it."""
     if "://" in source:
         from pipeline.services.fetch import HttpFetcher
 
         check_url(source)
         with HttpFetcher(settings) as fetcher:
-            return fetcher.read(source, settings.manifest_limit)
-    return read_file(Path(source), settings.manifest_limit)
+            return fetcher.read(source, _limit(settings, profile)[0])
+    return read_file(settings, Path(source), profile)
 
 
-def read_file(path: Path, limit: int) -> bytes:
+def read_file(settings: Settings, path: Path, profile: ManifestProfile | None) -> bytes:
+    """A manifest, or a table to be made one of."""
+    limit, setting = _limit(settings, profile)
     try:
         with path.open("rb") as file:
             data = file.read(limit + 1)
     except OSError as error:
         raise UsageRefused(f"{path} cannot be read: {error.strerror}") from error
-    if len(data) > limit:
-        raise UsageRefused(
-            f"{path} has more than the {in_units(limit)} of a manifest that are taken: divide it, or raise "
-            "ARKLINE_MANIFEST_LIMIT"
-        )
+    _check_size(len(data), limit, str(path), setting)
     return data
+
+
+def _limit(settings: Settings, profile: ManifestProfile | None) -> tuple[int, str]:
+    """Bytes that are taken, and the setting that says so; the larger one while the profile is not known."""
+    if profile in (None, ManifestProfile.OBJECT):
+        return settings.object_manifest_limit, "ARKLINE_OBJECT_MANIFEST_LIMIT"
+    return settings.manifest_limit, "ARKLINE_MANIFEST_LIMIT"
+
+
+def _check_size(size: int, limit: int, name: str, setting: str) -> None:
+    if size > limit:
+        raise UsageRefused(
+            f"{name} has more than the {in_units(limit)} of a manifest that are taken: divide it, or raise "
+            f"{setting}"
+        )

@@ -7,17 +7,18 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import NoReturn
 
 from pipeline.errors import ArklineError
-from pipeline.formats import checkm_row
+from pipeline.formats import checkm_lines, checkm_row
+from pipeline.formats.checkm_lines import Line
+from pipeline.formats.checkm_problems import PROBLEMS_KEPT, Enough, Findings, Problem, Severity
 from pipeline.formats.checkm_row import ManifestProfile, Row
 from pipeline.names import duplicates, shown
 
 __all__ = [
+    "PROBLEMS_KEPT",
     "Manifest",
     "ManifestError",
     "ManifestProfile",
@@ -30,38 +31,10 @@ __all__ = [
     "write",
 ]
 
-LINE_LIMIT = 1 << 17
-"""Bytes of one line: all columns at their own limits fit."""
-
-PROBLEMS_KEPT = 1000
-"""Problems after which reading stops: enough to mend, and a hostile manifest cannot fill the memory."""
-
 _SHOWN = 3
-_LINE_END = re.compile(rb"\r\n|\r|\n")
 _PROFILE = re.compile(r"#%profile\b\s*\|?\s*(\S*)")
 _REGISTRIES = ("http://uc3.cdlib.org/registry/ingest/manifest/", "http://uc3.cdlib.org/registry/mrt/")
 _PROFILES = {registry + profile: profile for registry in _REGISTRIES for profile in ManifestProfile}
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
-
-# No reader of lists, mail or XML that comes after us can hold these.
-_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
-
-
-class Severity(StrEnum):
-    ERROR = "error"
-    WARNING = "warning"
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What was found at a line, counted from 1; line 0 is the manifest as a whole."""
-
-    line: int
-    message: str
-    severity: Severity = Severity.ERROR
-
-    def __str__(self) -> str:
-        return f"line {self.line}: {self.message}" if self.line else self.message
 
 
 class ManifestError(ArklineError):
@@ -80,60 +53,35 @@ class Manifest:
     rows: tuple[Row, ...]
 
 
-@dataclass(frozen=True)
-class _Line:
-    number: int
-    text: str
-
-
-class _Enough(Exception):
-    """Reading stops: nothing that follows would be of use."""
-
-
-@dataclass
-class _Findings:
-    errors: list[Problem] = field(default_factory=list)
-    warnings: list[Problem] = field(default_factory=list)
-
-    def error(self, line: int, message: str) -> None:
-        self.errors.append(Problem(line, message))
-        if len(self.errors) >= PROBLEMS_KEPT:
-            self.stop(0, f"reading stopped after {PROBLEMS_KEPT} problems")
-
-    def stop(self, line: int, message: str) -> NoReturn:
-        self.errors.append(Problem(line, message))
-        raise _Enough
-
-    def warn(self, line: int, message: str) -> None:
-        if len(self.warnings) < PROBLEMS_KEPT:
-            self.warnings.append(Problem(line, message, Severity.WARNING))
-
-
 def parse(
-    data: bytes, source: str, expected: ManifestProfile | None = None, case_fold: bool = True
+    data: bytes,
+    source: str,
+    expected: ManifestProfile | None = None,
+    case_fold: bool = True,
+    most: int | None = None,
 ) -> Manifest:
-    """The manifest in `data`; `source` names it in messages.
+    """The manifest in `data`, of `most` rows; `source` names it in messages.
 
     With `expected`, another profile is refused and a manifest without any header is accepted.
     """
-    manifest, findings = _read(data, expected, case_fold)
+    manifest, findings = _read(data, expected, case_fold, most)
     if findings.errors or manifest is None:
         raise ManifestError(source, _in_order(findings.errors))
     return manifest
 
 
 def check(
-    data: bytes, expected: ManifestProfile | None = None, case_fold: bool = True
+    data: bytes, expected: ManifestProfile | None = None, case_fold: bool = True, most: int | None = None
 ) -> tuple[Problem, ...]:
     """Everything that `parse` would refuse, and what may not be meant, in the order of the lines."""
-    _, findings = _read(data, expected, case_fold)
+    _, findings = _read(data, expected, case_fold, most)
     return tuple(_in_order(findings.errors + findings.warnings))
 
 
 def check_rows(profile: ManifestProfile, rows: Sequence[Row], case_fold: bool = True) -> tuple[Problem, ...]:
     """What is wrong between rows that are sound each by itself, and what may not be meant."""
-    findings = _Findings()
-    with suppress(_Enough):
+    findings = Findings()
+    with suppress(Enough):
         _check_rows(profile, rows, case_fold, findings)
     return tuple(_in_order(findings.errors + findings.warnings))
 
@@ -165,55 +113,21 @@ def _in_order(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def _read(
-    data: bytes, expected: ManifestProfile | None, case_fold: bool
-) -> tuple[Manifest | None, _Findings]:
-    findings = _Findings()
+    data: bytes, expected: ManifestProfile | None, case_fold: bool, most: int | None
+) -> tuple[Manifest | None, Findings]:
+    findings = Findings()
     try:
-        lines = _before_end(_lines(data, findings), findings)
-        headers = [line for line in lines if line.text.startswith("#%")]
+        headers, lines = checkm_lines.read(data, most, findings)
         profile = _profile(headers, expected, findings)
         _check_headers(headers, profile, findings)
-        rows = _rows(profile, [line for line in lines if not line.text.startswith("#")], findings)
+        rows = _rows(profile, lines, findings)
         _check_rows(profile, rows, case_fold, findings)
-    except _Enough:
+    except Enough:
         return None, findings
     return Manifest(profile, rows), findings
 
 
-def _lines(data: bytes, findings: _Findings) -> list[_Line]:
-    """The lines with text in them."""
-    if data.startswith(_UTF16):
-        findings.stop(0, "it is written in UTF-16; save it as UTF-8")
-    pieces = _LINE_END.split(data.removeprefix(b"\xef\xbb\xbf"))
-    lines = []
-    for number, piece in enumerate(pieces, 1):
-        if len(piece) > LINE_LIMIT:
-            findings.stop(number, f"it is longer than {LINE_LIMIT} bytes")
-        try:
-            text = piece.decode().strip(" \t")
-        except UnicodeDecodeError as error:
-            findings.error(number, f"byte {error.start + 1} is not UTF-8; save the manifest as UTF-8")
-            continue
-        if forbidden := _FORBIDDEN.search(text):
-            findings.error(number, f"it has the control character U+{ord(forbidden[0]):04X} in it")
-        elif text:
-            lines.append(_Line(number, text))
-    if not lines and not findings.errors:
-        findings.stop(0, "it is empty")
-    return lines
-
-
-def _before_end(lines: list[_Line], findings: _Findings) -> list[_Line]:
-    """What stands before `#%eof`, which must be the last line with text."""
-    end = next((at for at, line in enumerate(lines) if line.text.lower().startswith("#%eof")), None)
-    if end is None:
-        findings.error(0, "it does not end with a line #%eof: it may be truncated")
-    elif end + 1 < len(lines):
-        findings.error(lines[end + 1].number, "it goes on after #%eof")
-    return lines[:end]
-
-
-def _profile(headers: list[_Line], expected: ManifestProfile | None, findings: _Findings) -> ManifestProfile:
+def _profile(headers: list[Line], expected: ManifestProfile | None, findings: Findings) -> ManifestProfile:
     named = [(line, match[1]) for line in headers if (match := _PROFILE.match(line.text))]
     known = f"{_REGISTRIES[0]} followed by {', '.join(ManifestProfile)}"
     if not named:
@@ -236,7 +150,7 @@ def _profile(headers: list[_Line], expected: ManifestProfile | None, findings: _
     return found
 
 
-def _check_headers(headers: list[_Line], profile: ManifestProfile, findings: _Findings) -> None:
+def _check_headers(headers: list[Line], profile: ManifestProfile, findings: Findings) -> None:
     for wanted in ("#%checkm", "#%prefix", "#%fields"):
         if not any(line.text.startswith(wanted) for line in headers):
             findings.warn(0, f"it has no line {wanted}")
@@ -249,7 +163,7 @@ def _check_headers(headers: list[_Line], profile: ManifestProfile, findings: _Fi
             )
 
 
-def _rows(profile: ManifestProfile, lines: list[_Line], findings: _Findings) -> tuple[Row, ...]:
+def _rows(profile: ManifestProfile, lines: list[Line], findings: Findings) -> tuple[Row, ...]:
     if not lines and not findings.errors:
         findings.stop(0, "it has no rows")
     return tuple(
@@ -264,7 +178,7 @@ def _rows(profile: ManifestProfile, lines: list[_Line], findings: _Findings) -> 
     )
 
 
-def _check_rows(profile: ManifestProfile, rows: Sequence[Row], case_fold: bool, findings: _Findings) -> None:
+def _check_rows(profile: ManifestProfile, rows: Sequence[Row], case_fold: bool, findings: Findings) -> None:
     if profile is ManifestProfile.OBJECT:
         named = [row for row in rows if row.name]
         for clash in duplicates((row.name for row in named), case_fold):

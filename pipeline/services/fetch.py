@@ -29,6 +29,8 @@ goes back and another takes its place."""
 DOCUMENT_TIME = 600.0
 """Seconds that a small document may take, however slowly its bytes drip."""
 
+DIVIDE = "divide it, or ask the operator for a higher limit"
+
 GLANCE = 0.2
 """Seconds between two looks at whether the attempt is over, while waiting."""
 
@@ -114,14 +116,14 @@ class HttpFetcher:
             expect(response, url, 200)
             refuse_packed(response, url)
             if (size := length(response)) is not None and size > limit:
-                raise content(f"{shown(url)} has {size:,} bytes, but at most {limit:,} are taken")
+                raise content(f"{shown(url)} has {size:,} bytes, but at most {limit:,} are taken; {DIVIDE}")
             document = bytearray()
             for piece in pieces(response):
                 document += piece
                 if len(document) > limit:
                     raise content(
                         f"{shown(url)} has more than {len(document) - 1:,} bytes, "
-                        f"but at most {limit:,} are taken"
+                        f"but at most {limit:,} are taken; {DIVIDE}"
                     )
                 if time.monotonic() > deadline:
                     raise Interrupted(f"only {len(document):,} bytes in {DOCUMENT_TIME:.0f} seconds")

@@ -45,8 +45,9 @@ def _keep_manifest(job: Job, services: Services, case_fold: bool) -> int:
             return len(read_manifest(kept, job.configuration, case_fold=case_fold).rows)
         except (FileNotFoundError, StepFailed):
             pass  # not there, or not the declared one: what the source gives decides
-    data = services.fetcher.read(job.configuration.payload_url, services.settings.manifest_limit)
-    manifest = read_manifest(data, job.configuration, case_fold=case_fold)
+    settings = services.settings
+    data = services.fetcher.read(job.configuration.payload_url, settings.object_manifest_limit)
+    manifest = read_manifest(data, job.configuration, case_fold=case_fold, most=settings.object_files)
     services.alive()
     with full_is_transient("keeping the manifest"):
         workspace.publish(workspace.manifest, data)

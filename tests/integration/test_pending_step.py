@@ -135,10 +135,25 @@ def test_a_batch_manifest_is_refused_with_the_type_to_submit_it_as(
 
 
 def test_a_manifest_over_the_limit_is_refused(source: HttpSource, tmp_path: Path) -> None:
+    settings = local_settings(tmp_path, object_manifest_limit=10)
+
+    with pytest.raises(StepFailed, match="at most 10 are taken; divide it, or ask the operator"):
+        pending.work(pending_job(settings, source.put("/m.checkm", MANIFEST)), services(settings))
+
+
+def test_a_manifest_of_more_files_than_allowed_is_refused(source: HttpSource, tmp_path: Path) -> None:
+    settings = local_settings(tmp_path, object_files=1)
+
+    with pytest.raises(StepFailed, match="more than 1 rows: divide it, or ask the operator"):
+        pending.work(pending_job(settings, source.put("/m.checkm", MANIFEST)), services(settings))
+
+
+def test_an_object_manifest_may_be_larger_than_a_batch_manifest(source: HttpSource, tmp_path: Path) -> None:
     settings = local_settings(tmp_path, manifest_limit=10)
 
-    with pytest.raises(StepFailed, match="at most 10 are taken"):
-        pending.work(pending_job(settings, source.put("/m.checkm", MANIFEST)), services(settings))
+    done = pending.work(pending_job(settings, source.put("/m.checkm", MANIFEST)), services(settings))
+
+    assert isinstance(done, Done)
 
 
 def test_a_missing_manifest_is_refused_and_a_source_that_is_down_is_waited_for(

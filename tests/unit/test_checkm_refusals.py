@@ -1,6 +1,9 @@
+import tracemalloc
+
 import pytest
 
-from pipeline.formats.checkm import LINE_LIMIT, PROBLEMS_KEPT, ManifestError, ManifestProfile, parse
+from pipeline.formats.checkm import PROBLEMS_KEPT, ManifestError, ManifestProfile, parse
+from pipeline.formats.checkm_lines import HEADERS_KEPT, LINE_LIMIT
 from tests.manifests import BATCH, CONTAINERS, MD5, OBJECT, URL, manifest, problems
 
 REFUSED_ROWS = {
@@ -62,6 +65,7 @@ REFUSED_MANIFESTS = {
     "two profiles": (manifest(BATCH, URL), "line 3: a second #%profile"),
     "bytes that are not UTF-8": (manifest(URL) + b"\xff", "line 5: byte 1 is not UTF-8"),
     "UTF-16": (manifest(URL).decode().encode("utf-16"), "written in UTF-16"),
+    "many headers": (manifest(*["#%x"] * (HEADERS_KEPT + 1)), "more than 100 lines that begin with #%"),
     "a line without end": (manifest(f"{URL} | {'x' * LINE_LIMIT}"), "line 3: it is longer than"),
 }
 
@@ -143,3 +147,25 @@ def test_a_hostile_manifest_does_not_fill_the_memory_with_problems() -> None:
 
     assert len(found) == PROBLEMS_KEPT + 1
     assert found[0] == f"reading stopped after {PROBLEMS_KEPT} problems"
+
+
+def test_a_manifest_of_too_many_rows_is_refused_at_the_first_of_them() -> None:
+    data = manifest(*[f"{URL} ||||| {n}" for n in range(4)])
+    with pytest.raises(
+        ManifestError, match="line 6: it has more than 3 rows: divide it, or ask the operator"
+    ):
+        parse(data, "test", most=3)
+
+    assert len(parse(data, "test", most=4).rows) == 4
+
+
+@pytest.mark.parametrize("line", [b"\n", b"#\n", b"a\n", b"#%\n"])
+def test_many_short_lines_do_not_fill_the_memory(line: bytes) -> None:
+    data = line * 100_000
+    tracemalloc.start()
+    with pytest.raises(ManifestError):
+        parse(data, "test", ManifestProfile.OBJECT, most=1000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < 1_000_000
