@@ -109,7 +109,7 @@ def _source(source: Source, digits: int | None, *, roomy: bool) -> str:
         return source.origin
     algorithm, _, value = source.digest.partition(":")
     of = f" of {source.container}" if source.container else ""
-    by = f", {source.declared_by}" if roomy else ""
+    by = f", {source.declared_by}, checked on arrival" if roomy else ""
     return f"{algorithm}:{value[:digits]}{of}{by}"
 
 

@@ -33,7 +33,9 @@ class Verdict(StrEnum):
 class Source:
     origin: Origin
     digest: str = ""
-    """algorithm:value; it was compared when the file, or its container, arrived."""
+    """algorithm:value."""
+    checked: bool = False
+    """It was compared when the file, or its container, arrived."""
     declared_by: str = ""
     container: str = ""
     url: str = ""

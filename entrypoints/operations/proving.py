@@ -156,7 +156,7 @@ def _source(file: InventoryFile, arrival: Arrival | None) -> Source:
     if not arrival.digest:
         return Source(Origin.NONE, url=arrival.url)
     origin = Origin.OF_CONTAINER if arrival.container else Origin.DECLARED
-    return Source(origin, arrival.digest, arrival.declared_by, arrival.container, arrival.url)
+    return Source(origin, arrival.digest, True, arrival.declared_by, arrival.container, arrival.url)
 
 
 def _now(found: FoundFile) -> Now:

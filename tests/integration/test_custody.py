@@ -130,6 +130,7 @@ def test_the_digest_that_a_manifest_declared_is_followed_to_what_storage_has_now
     assert found["source"] == {
         "origin": "declared",
         "digest": str(md5(b"alpha")),
+        "checked": True,
         "declared_by": "1.checkm line 6",
         "container": "",
         "url": rows[0].url,
@@ -321,7 +322,15 @@ def test_the_auditor_is_told_job_batch_depositor_times_and_events(repository: Re
 
     told = asked(repository, stored.ark)
 
-    for word in ("ann/Ann", "bid0000000001", "jid0000000001", "the photographs", "loc", "1.checkm"):
+    for word in (
+        "none declared",
+        "ann/Ann",
+        "bid0000000001",
+        "jid0000000001",
+        "the photographs",
+        "loc",
+        "1.checkm",
+    ):
         assert word in told.stdout
     assert "system/mrt-premis.xml" in told.stdout
     assert stored.url in told.stdout

@@ -143,3 +143,16 @@ def test_a_percent_sign_is_escaped_since_version_1(tmp_path: Path, version: str,
     files["data/50%.txt"] = files.pop("data/a.txt")
 
     assert check_bags(landed(tmp_path, files))
+
+
+def test_the_longest_digest_that_a_bag_declares_of_a_file_is_kept_with_it(tmp_path: Path) -> None:
+    sha512 = hashlib.sha512(b"alpha").hexdigest()
+    arrived = landed(tmp_path, by_hand(manifest_sha512=f"{sha512}  data/a.txt\n".encode()))
+    check_bags(arrived)
+
+    files = {file.path: file for file in arrived.landed()}
+
+    assert str(files["data/a.txt"].digest) == f"sha512:{sha512}"
+    assert files["data/a.txt"].declared_by == "'manifest-sha256.txt' line 1 and 'manifest-sha512.txt' line 1"
+    assert files["bagit.txt"].digest is None
+    assert len(files) == len(arrived.files)

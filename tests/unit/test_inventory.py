@@ -21,6 +21,7 @@ from pipeline.inventory.schema import HEAD, revision
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.inventory.tables import files, ingests, metadata, objects
 from pipeline.outcome import StepFailed
+from pipeline.services.inventory import Arrival
 from pipeline.services.storage import StoredFile
 from pipeline.states import FailureKind
 from tests.recordings import ARK, FIRST_DAY, OTHER_OWNER, OWNER, of_job, recording, stored_file
@@ -61,6 +62,40 @@ def test_a_recorded_version_can_be_read_back(inventory: SqlInventory) -> None:
         ("system/mrt-erc.txt", 10, "application/octet-stream"),
     ]
     assert version.files[0].digest == f"sha512:{stored_file('producer/a.jpg').sha512}"
+
+
+def test_how_a_file_arrived_is_kept_with_the_version_that_it_arrived_with(inventory: SqlInventory) -> None:
+    came = Arrival("ab" * 64, "md5:" + "cd" * 16, "submission", "box.zip", "http://source.example/box.zip")
+    inventory.record(recording(arrivals={"producer/a.jpg": came}, landed=FIRST_DAY))
+    bare = recording(number=2, jid="jid0000000002", arrivals={"producer/a.jpg": Arrival("ab" * 64)})
+    inventory.record(replace(bare, version=replace(bare.version, verified=FIRST_DAY)))
+
+    found = inventory.describe_object(ARK)
+    assert found is not None
+    first, second = found.versions
+    assert [file.arrival for file in first.files] == [came, None]
+    assert [file.arrival for file in second.files] == [Arrival("ab" * 64), None]
+    assert [(version.landed, version.verified) for version in found.versions] == [
+        (FIRST_DAY, None),
+        (None, FIRST_DAY),
+    ]
+
+
+def test_what_an_earlier_schema_holds_has_no_arrival(inventory: SqlInventory, url: str) -> None:
+    inventory.record(recording())
+    columns = ("landed_digest", "source_digest", "source_declared_by", "source_container", "source_url")
+    for table, names in (("inv_files", columns), ("inv_ingests", ("landed", "verified"))):
+        for name in names:
+            inventory.database.write(lambda c, t=table, n=name: c.execute(text(f"ALTER TABLE {t} DROP {n}")))
+    inventory.database.write(lambda c: c.execute(text("UPDATE alembic_version SET version_num = '0001'")))
+    inventory.database.close()
+
+    found = open_inventory(url).describe_object(ARK)
+
+    assert found is not None
+    assert [file.arrival for version in found.versions for file in version.files] == [None, None]
+    assert (found.versions[0].landed, found.versions[0].verified) == (None, None)
+    assert inventory.database.read(revision) == HEAD
 
 
 def test_an_object_that_was_never_recorded_is_not_described(inventory: SqlInventory) -> None:

@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from pipeline.fixity import Digest
 from pipeline.formats import premis
 from pipeline.records import HistoryEntry, Job, PayloadType
 from pipeline.services.storage import ContentFile
@@ -142,3 +143,25 @@ def test_event_types_are_those_of_the_library_of_congress() -> None:
         assert uri.startswith("http://id.loc.gov/vocabulary/preservation/eventType/") or (
             kind.text == "identifier assignment" and not uri
         )
+
+
+def test_a_files_declared_digest_stands_beside_its_sha512() -> None:
+    declared = Digest(algorithm="md5", value="cd" * 16)
+
+    document = premis.write(worked(), ARK, (FILE,), (), declared={FILE.path: declared})
+
+    assert_valid(document)
+    found = [
+        tuple(str(part.text) for part in fixity)
+        for fixity in ElementTree.fromstring(document).iterfind(".//p:fixity", NAMES)
+    ]
+    assert found == [("SHA-512", "ab" * 64, "arkline"), ("MD5", "cd" * 16, "depositor")]
+
+
+def test_the_objects_local_ids_are_all_named_and_those_of_the_job_are_assigned() -> None:
+    document = premis.write(worked(local_id=("new",)), ARK, (), (), local_id=("old", "new"))
+
+    assert_valid(document)
+    assert b"<premis:objectIdentifierValue>old<" in document
+    assert b"; local id new" in document
+    assert b"; local id old" not in document
