@@ -4,7 +4,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
@@ -16,6 +16,7 @@ from zkstate.audit import audit
 from zkstate.session import Session, connect
 
 if TYPE_CHECKING:
+    from tests import postgresql
     from tests import s3_server as s3
 
 PROFILES = Path(__file__).parent.parent / "examples" / "profiles"
@@ -24,11 +25,11 @@ for name in [each for each in os.environ if each.startswith("ARKLINE_") and each
     del os.environ[name]  # a developer's running stack must not leak into the tests
 
 
-def unavailable(error: zookeeper_stack.ServerMissing) -> None:
+def unavailable(reason: object) -> NoReturn:
     """Skip on a laptop, fail where the tests decide."""
     if os.environ.get("CI") == "true":
-        pytest.fail(str(error), pytrace=False)
-    pytest.skip(str(error))
+        pytest.fail(str(reason), pytrace=False)
+    pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="session")
@@ -58,6 +59,18 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator["s3.Server"]
 
     with running(tmp_path_factory.mktemp("s3")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator["postgresql.Server"]:
+    """A PostgreSQL server: `.new_schema()` for a test's own tables; `.kill()` and `.start()` again."""
+    from tests import postgresql
+
+    try:
+        with postgresql.running() as server:
+            yield server
+    except postgresql.PostgresqlMissing as missing:
+        unavailable(missing)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,13 +101,18 @@ def fleet(settings: Settings) -> Iterator[Fleet]:
 
 
 def wait_for(
-    session: Session, path: str, reached: Callable[[], bool], timeout: float, what: Callable[[], str]
+    session: Session,
+    path: str | Sequence[str],
+    reached: Callable[[], bool],
+    timeout: float,
+    what: Callable[[], str],
 ) -> None:
-    """Wait until `reached`, looking again each time that the node at `path` changes."""
+    """Wait until `reached`, looking again each time that the node at `path`, or one of several, changes."""
     deadline = time.monotonic() + timeout
     while True:
         changed = threading.Event()
-        session.ask(session.zk.exists_async, path, watch=lambda _, seen=changed: seen.set())
+        for each in (path,) if isinstance(path, str) else path:
+            session.ask(session.zk.exists_async, each, watch=lambda _, seen=changed: seen.set())
         if reached():
             return
         if not changed.wait(max(0.0, deadline - time.monotonic())):

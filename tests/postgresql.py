@@ -53,6 +53,11 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
+def _still_used(said: str) -> bool:
+    """Children of a postmaster that was killed hold its shared memory for a moment."""
+    return "shared memory block" in said and "still in use" in said
+
+
 class Server:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -82,20 +87,34 @@ class Server:
             raise PostgresqlMissing(f"{name} failed: {(self.folder / 'log').read_text()[-500:]}")
 
     def start(self) -> None:
-        self._process = self._popen(
-            "postgres", "-D", "data", "-h", "127.0.0.1", "-p", str(self.port), "-k", "", "-F",
-            "-c", "max_connections=200",
-        )  # fmt: skip
         deadline = time.monotonic() + READY_WITHIN
+        self._spawn()
         while True:
             try:
                 psycopg.connect(self.dsn("postgres"), connect_timeout=2).close()
             except psycopg.OperationalError:
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    raise PostgresqlMissing((self.folder / "log").read_text()[-500:]) from None
+                said = (self.folder / "log").read_text()[-500:]
+                ended = self._process is None or self._process.poll() is not None
+                if time.monotonic() > deadline or (ended and not _still_used(said)):
+                    raise PostgresqlMissing(said) from None
+                if ended:
+                    self._spawn()
                 time.sleep(0.05)
             else:
                 return
+
+    def _spawn(self) -> None:
+        self._process = self._popen(
+            "postgres", "-D", "data", "-h", "127.0.0.1", "-p", str(self.port), "-k", "", "-F",
+            "-c", "max_connections=200",
+        )  # fmt: skip
+
+    def kill(self) -> None:
+        """SIGKILL to the postmaster; its children see that it is gone, and end."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
 
     def stop(self) -> None:
         """Stop at once, as a crash would; what was committed is there after the next start."""

@@ -27,6 +27,9 @@ class Receiver:
     def url(self, path: str = "/callback", login: str = "") -> str:
         return f"http://{login}127.0.0.1:{self.port}{path}"
 
+    def hear(self, told: Told) -> None:
+        self.told.append(told)
+
     def await_told(self, times: int, timeout: float = 30) -> list[Told]:
         """What it was told, once it was told something so many times."""
         with self.news:
@@ -36,8 +39,9 @@ class Receiver:
 
 
 @contextmanager
-def receiving() -> Iterator[Receiver]:
-    receiver = Receiver()
+def receiving(kept: Receiver | None = None) -> Iterator[Receiver]:
+    """The system; `kept` is one that ended, which comes back at its address with all that it was told."""
+    receiver = kept or Receiver()
 
     class Answer(BaseHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
@@ -46,7 +50,7 @@ def receiving() -> Iterator[Receiver]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             with receiver.news:
-                receiver.told.append(Told(self.path, dict(self.headers.items()), body))
+                receiver.hear(Told(self.path, dict(self.headers.items()), body))
                 receiver.news.notify_all()
             if receiver.hold is not None:
                 receiver.hold.wait(10)
@@ -56,7 +60,7 @@ def receiving() -> Iterator[Receiver]:
                 self.send_header(name, value)
             self.end_headers()
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    server = ThreadingHTTPServer(("127.0.0.1", receiver.port), Answer)
     receiver.port = server.server_address[1]
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()

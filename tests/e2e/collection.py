@@ -48,10 +48,14 @@ def put_object(source: HttpSource, name: str, files: list[File], **how: Any) -> 
     return source.put(f"/{name}.checkm", manifest(_OBJECT, rows))
 
 
-def put_batch(source: HttpSource, urls: list[str], name: str = "batch") -> str:
-    """Serve a batch manifest of object manifests, with a local id and a title each; its URL."""
+def put_batch(source: HttpSource, urls: list[str], name: str = "batch", objects: int = 0) -> str:
+    """Serve a batch manifest of object manifests, with a local id and a title each; its URL.
+
+    `objects`: how many of them have a local id of their own; the others bring new versions of those.
+    """
     rows = [
-        f"{url} |  |  |  |  | {url.rsplit('/', 1)[1]} |  | {name}-{n} | A. Maker | Object {n} | 2020"
+        f"{url} |  |  |  |  | {url.rsplit('/', 1)[1]} |  | {name}-{n % (objects or len(urls))} "
+        f"| A. Maker | Object {n} | 2020"
         for n, url in enumerate(urls)
     ]
     return source.put(f"/{name}.checkm", manifest(_BATCH, rows))

@@ -1,69 +1,194 @@
-"""EZID and the Merritt storage service, away and back while real workers want them."""
+"""EZID, storage, inventory, callback and mail, each killed in the middle of a batch and started again."""
 
+import time
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass
+from email import message_from_bytes
+from pathlib import Path
+
+import psycopg
 import pytest
 
+from pipeline.inventory.sql import open_inventory
+from pipeline.services.callback import DELIVERY
 from pipeline.settings import Settings
-from pipeline.states import BatchState
-from tests.e2e.collection import put_collection, submit
-from tests.ezid_server import PASSWORD, USER, Fault, ezid
+from pipeline.states import BatchState, JobState
+from tests.e2e.collection import File, body_of, put_batch, put_object, submit
+from tests.ezid_server import PASSWORD, USER
 from tests.fleet import Fleet, batch_ended, quiet, wait_for
 from tests.http_source import HttpSource
-from tests.merritt_server import merritt
+from tests.killable import Killable
+from tests.postgresql import Server
 from zkstate import batches, jobs, paths
 from zkstate.session import Session
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(240)]
 
-OBJECTS = 6
+JOBS, OBJECTS = 6, 4
 
 
-def split(session: Session, bid: str) -> None:
+@dataclass(frozen=True)
+class Services:
+    names: Killable
+    store: Killable
+    depositor: Killable
+    mail: Killable
+
+
+@pytest.fixture
+def settings(settings: Settings, postgresql_server: Server, tmp_path: Path) -> Settings:
+    """Tried again without end, and soon."""
+    return settings.model_copy(
+        update={
+            "inventory_url": postgresql_server.new_schema(),
+            "profiles": tmp_path / "profiles",
+            "max_tries": 100,
+            "backoff_limit": 1,
+        }
+    )
+
+
+@pytest.fixture
+def services(fleet: Fleet, settings: Settings) -> Services:
+    kinds = ("ezid", "storage", "callback", "mail")
+    found = Services(*(Killable(fleet, kind) for kind in kinds))
+    settings.profiles.mkdir()
+    (settings.profiles / "demo.yaml").write_text(
+        "owner: ark:/99999/fk4o\ncollections: ark:/99999/fk4c\nnotification: depositor@example.org\n"
+        f"callback_url: {found.depositor.url}/told\n"
+    )
+    fleet.extra |= {
+        "ARKLINE_EZID_URL": found.names.url,
+        "ARKLINE_EZID_USER": USER,
+        "ARKLINE_EZID_PASSWORD": PASSWORD,
+        "ARKLINE_STORAGE_SERVICE_URL": f"{found.store.url}/store",
+        "ARKLINE_SMTP_HOST": "127.0.0.1",
+        "ARKLINE_SMTP_PORT": str(found.mail.port),
+    }
+    return found
+
+
+def put_versions(source: HttpSource) -> str:
+    """A batch manifest of JOBS jobs, of which the last are further versions of the first objects."""
+    files = ([File("f.txt", body_of(str(number)))] for number in range(JOBS))
+    urls = [put_object(source, f"o{number}", each) for number, each in enumerate(files)]
+    return put_batch(source, urls, objects=OBJECTS)
+
+
+def members(session: Session, bid: str) -> tuple[str, ...]:
+    """The batch's jobs, once it is split."""
+
     def is_split() -> bool:
-        return batches.load(session, bid).status.total is not None
+        return batches.load(session, bid).status.total == JOBS
 
     wait_for(session, paths.batch_status(bid), is_split, 60, lambda: str(batches.load(session, bid)))
+    return tuple(batches.all_jobs(session, bid))
 
 
-def waits_for(session: Session, jid: str, service: str) -> None:
-    """Wait until the job's last try failed for want of `service`."""
+def one_will_try_again(session: Session, jids: tuple[str, ...], service: str) -> None:
+    """Wait until a job's try failed for want of `service`, and another is to come."""
 
     def said() -> bool:
-        return service in jobs.load(session, jid).status.message
+        waiting = (jobs.load(session, jid).status for jid in jids)
+        return any(status.tries and status.delay and service in status.message for status in waiting)
 
-    wait_for(session, paths.job_status(jid), said, 60, lambda: str(jobs.load(session, jid)))
+    def what() -> str:
+        return f"{service} was not missed: {[jobs.load(session, jid).status for jid in jids]}"
+
+    wait_for(session, [paths.job_status(jid) for jid in jids], said, 60, what)
 
 
-def test_services_that_go_and_come_back_lose_nothing_and_mint_nothing_twice(
-    session: Session, settings: Settings, fleet: Fleet, source: HttpSource
+def report_will_be_tried_again(session: Session, bid: str, tries: int) -> None:
+    def said() -> bool:
+        status = batches.load(session, bid).status
+        return status.tries >= tries and bool(status.delay) and "the mail server" in status.message
+
+    wait_for(session, paths.batch_status(bid), said, 60, lambda: str(batches.load(session, bid)))
+
+
+def await_blocked(connection: psycopg.Connection[tuple[int]]) -> None:
+    """Wait until another connection waits for a lock."""
+    deadline = time.monotonic() + 60
+    while not connection.execute("SELECT FROM pg_locks WHERE NOT granted").rowcount:
+        assert time.monotonic() < deadline, "nobody wants to enter a version"
+        time.sleep(0.05)
+
+
+def kill_while_a_version_is_entered(server: Server, settings: Settings, store: Killable) -> None:
+    """Storage comes back while nobody can enter a version; who wants to is then in mid-transaction."""
+    with closing(psycopg.connect(settings.inventory_url)) as connection:
+        connection.execute("LOCK TABLE inv_versions IN ACCESS EXCLUSIVE MODE")
+        store.start()
+        await_blocked(connection)
+        server.kill()
+
+
+def test_services_killed_in_the_middle_lose_nothing_and_mint_nothing_twice(
+    session: Session,
+    settings: Settings,
+    fleet: Fleet,
+    services: Services,
+    source: HttpSource,
+    postgresql_server: Server,
 ) -> None:
-    with ezid() as names, merritt() as store:
-        fleet.extra |= {
-            "ARKLINE_EZID_URL": names.url,
-            "ARKLINE_EZID_USER": USER,
-            "ARKLINE_EZID_PASSWORD": PASSWORD,
-            "ARKLINE_STORAGE_SERVICE_URL": store.url,
-            "ARKLINE_MAX_TRIES": "100",
-            "ARKLINE_BACKOFF_LIMIT": "1",
-        }
-    fleet.worker()
-    fleet.beat()
-    bid = submit(session, settings, put_collection(source, objects=OBJECTS, files=1))
-    split(session, bid)
-    members = batches.all_jobs(session, bid)
-    waits_for(session, members[0], "EZID")
-    names.faults = [Fault(cut=True)] * 5
+    names, store, depositor, mail = services.names, services.store, services.depositor, services.mail
+    names.start(dies_in=4, wait=False)
+    store.start(dies_in=2, wait=False)
+    depositor.start(dies_in=2, wait=False)
+    mail.start(dies_in=1, undone=True, wait=False)
+    fleet.beat(wait=False)
+    fleet.worker(concurrency=4)
+    for service in (names, store, depositor, mail):
+        service.wait_ready()
+    bid = submit(session, settings, put_versions(source))
+    jids = members(session, bid)
 
-    with ezid(names):
-        waits_for(session, members[0], "the storage service")
-        with merritt(store):
-            batch = batch_ended(session, bid, timeout=120)
-            quiet(session)
+    names.await_death()
+    one_will_try_again(session, jids, "EZID")
+    names.start()
+
+    store.await_death()
+    one_will_try_again(session, jids, "the storage service")
+    kill_while_a_version_is_entered(postgresql_server, settings, store)
+    one_will_try_again(session, jids, "the inventory")
+    postgresql_server.start()
+
+    depositor.await_death()
+    one_will_try_again(session, jids, "the callback")
+    depositor.start()
+
+    mail.await_death()
+    report_will_be_tried_again(session, bid, 1)
+    mail.start(dies_in=1)
+    mail.await_death()
+    report_will_be_tried_again(session, bid, 2)
+    mail.start()
+    batch = batch_ended(session, bid)
+    quiet(session)
 
     assert batch.status.status is BatchState.COMPLETED, batch.status.message
-    arks = {jobs.load(session, jid).identifiers.primary_id for jid in members}
+    ended = [jobs.load(session, jid) for jid in jids]
+    assert {job.status.status for job in ended} == {JobState.COMPLETED}
+    arks = {str(job.identifiers.primary_id) for job in ended}
     assert len(arks) == OBJECTS
-    assert set(names.identifiers) == arks
-    assert {kept["_status"] for kept in names.identifiers.values()} == {"public"}
-    assert {ark for _, ark in store.objects} == arks
-    assert {len(versions) for versions in store.objects.values()} == {1}
-    assert list(settings.storage.rglob("*")) == []
+    # of two jobs with one local id, each may have taken a name before the inventory knew of the other's
+    assert {ark for ark, kept in names.held().items() if kept["_status"] == "public"} == arks
+    assert {kept["_status"] for ark, kept in names.held().items() if ark not in arks} <= {"reserved"}
+
+    stored = {ark: len(versions) for (_, ark), versions in store.held().items()}
+    assert stored == Counter(str(job.identifiers.primary_id) for job in ended)
+    inventory = open_inventory(settings.inventory_url)
+    found = [found for ark in arks if (found := inventory.describe_object(ark))]
+    inventory.database.close()
+    assert {each.ark: [version.number for version in each.versions] for each in found} == {
+        ark: list(range(1, count + 1)) for ark, count in stored.items()
+    }
+    assert sorted(version.jid for each in found for version in each.versions) == sorted(jids)
+
+    # whose answer was lost is told again, and can tell that it was
+    told = Counter(each.headers[DELIVERY] for each in depositor.held())
+    assert set(told) == {f"{jid}-0" for jid in jids}
+    assert 1 <= told.total() - JOBS <= 2
+    letters = [message_from_bytes(letter) for letter in mail.held()]
+    assert [letter["Message-ID"] for letter in letters] == [f"<{bid}.report-1@arkline>"] * 2

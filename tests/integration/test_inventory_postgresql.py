@@ -20,18 +20,9 @@ from tests.unit.test_inventory import *  # noqa: F403
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[postgresql.Server]:
-    try:
-        with postgresql.running() as running:
-            yield running
-    except postgresql.PostgresqlMissing as missing:
-        pytest.skip(str(missing))
-
-
 @pytest.fixture
-def url(server: postgresql.Server) -> str:
-    return server.new_schema()
+def url(postgresql_server: postgresql.Server) -> str:
+    return postgresql_server.new_schema()
 
 
 @pytest.fixture
@@ -66,10 +57,12 @@ def test_of_two_that_wait_for_each_other_both_end(inventory: SqlInventory) -> No
     assert len(tries) == 3
 
 
-def test_a_restarted_server_is_found_again(inventory: SqlInventory, server: postgresql.Server) -> None:
+def test_a_restarted_server_is_found_again(
+    inventory: SqlInventory, postgresql_server: postgresql.Server
+) -> None:
     inventory.record(recording())
-    server.stop()
-    server.start()
+    postgresql_server.stop()
+    postgresql_server.start()
     inventory.record(recording(number=2, jid="jid0000000002"))
 
     found = inventory.describe_object(ARK)
@@ -91,14 +84,16 @@ def test_a_connection_lost_in_the_middle_is_made_again(inventory: SqlInventory) 
     assert len(tries) == 2
 
 
-def test_a_server_that_is_down_is_a_passing_fault(inventory: SqlInventory, server: postgresql.Server) -> None:
+def test_a_server_that_is_down_is_a_passing_fault(
+    inventory: SqlInventory, postgresql_server: postgresql.Server
+) -> None:
     inventory.record(recording())
-    server.stop()
+    postgresql_server.stop()
     try:
         with pytest.raises(StepFailed, match="does not answer") as failure:
-            SqlInventory(Database(server.dsn("nowhere"), tries=2)).record(recording())
+            SqlInventory(Database(postgresql_server.dsn("nowhere"), tries=2)).record(recording())
     finally:
-        server.start()
+        postgresql_server.start()
 
     assert failure.value.kind is FailureKind.TRANSIENT
 
