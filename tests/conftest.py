@@ -4,13 +4,14 @@ import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import pytest
 
 from entrypoints.stack import redis as redis_stack
 from entrypoints.stack import zookeeper as zookeeper_stack
 from pipeline.settings import Settings
+from tests.needed import unavailable
 from tests.proxy import Proxy
 from zkstate.audit import audit
 from zkstate.session import Session, connect
@@ -23,13 +24,6 @@ PROFILES = Path(__file__).parent.parent / "examples" / "profiles"
 
 for name in [each for each in os.environ if each.startswith("ARKLINE_") and each != "ARKLINE_SCHEMAS"]:
     del os.environ[name]  # a developer's running stack must not leak into the tests
-
-
-def unavailable(reason: object) -> NoReturn:
-    """Skip on a laptop, fail where the tests decide."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(str(reason), pytrace=False)
-    pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from entrypoints.stack import java  # noqa: E402 - importable only with the line above
-from tools import servers  # noqa: E402
+from tools import for_tests, servers  # noqa: E402
 
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
@@ -147,6 +147,8 @@ def prepare(command: str) -> None:
         needs_servers = command in WITH_SERVERS and not os.environ.get("ARKLINE_ZK_HOSTS")
         if needs_servers:
             servers.ensure_zookeeper(say)
+        if command == "test":
+            for_tests.ensure(servers.this_machine(), say)
         if not is_current():
             make_environment()
         if needs_servers:

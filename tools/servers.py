@@ -120,7 +120,7 @@ def ensure_venv_module(say: Say) -> None:
     machine = this_machine()
     say(f"this Python cannot make environments; {package} is needed")
     if machine.apt and (machine.root or (machine.sudo and (machine.may_ask or machine.ci))):
-        reason = _apt(machine, say, package)
+        reason = apt(machine, say, package)
         importlib.invalidate_caches()
         if not reason:
             return
@@ -132,7 +132,14 @@ def _install(*packages: str) -> list[str]:
     return ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
 
 
-def _apt(machine: Machine, say: Say, *packages: str) -> str:
+def as_root(machine: Machine, say: Say, command: list[str]) -> str:
+    """Show the command and run it. What went wrong, or nothing."""
+    command = [*([] if machine.root else ["sudo"]), *command]
+    say(f"$ {shlex.join(command)}")
+    return _quietly(command)
+
+
+def apt(machine: Machine, say: Say, *packages: str) -> str:
     """Install Debian packages. What went wrong, or nothing."""
     before = [] if machine.root else ["sudo"]
     commands = [[*before, "apt-get", "update"], [*before, *_install(*packages)]]
@@ -184,8 +191,8 @@ def _quietly(command: list[str], folder: str | None = None) -> str:
 
 
 _TRIES: dict[Way, Callable[[Machine, Say], str]] = {
-    Way.APT: lambda machine, say: _apt(machine, say, *APT_PACKAGES),
-    Way.SUDO: lambda machine, say: _apt(machine, say, *APT_PACKAGES),
+    Way.APT: lambda machine, say: apt(machine, say, *APT_PACKAGES),
+    Way.SUDO: lambda machine, say: apt(machine, say, *APT_PACKAGES),
     Way.BREW: _brew,
     Way.UNPACK: _unpack,
 }

@@ -11,6 +11,7 @@ from pipeline.states import BatchState, JobState
 from tests.e2e.collection import body_of, submit
 from tests.fleet import Fleet, batch_ended, quiet
 from tests.http_source import HttpSource
+from tests.needed import unavailable
 from zkstate import batches, jobs
 from zkstate.session import Session
 
@@ -19,11 +20,12 @@ pytestmark = [pytest.mark.e2e, pytest.mark.integration]
 FAKETIME = next(iter(Path("/usr/lib").glob("*/faketime/libfaketime.so.1")), None)
 
 
-@pytest.mark.skipif(FAKETIME is None, reason="libfaketime is not installed (Debian's package faketime)")
 @pytest.mark.skipif(sys.platform != "linux", reason="clocks are set back by LD_PRELOAD")
 def test_a_fleet_whose_clocks_are_an_hour_late_retries_and_recovers_in_time(
     session: Session, settings: Settings, fleet: Fleet, source: HttpSource
 ) -> None:
+    if FAKETIME is None:
+        unavailable("libfaketime is needed to set a clock back: apt-get install libfaketime")
     late = {"LD_PRELOAD": str(FAKETIME), "FAKETIME": "-1h", "DONT_FAKE_MONOTONIC": "1"}
     fleet.extra = late
     fleet.worker("late")

@@ -20,6 +20,7 @@ from entrypoints.stack.process import Process
 from pipeline.settings import Settings
 from pipeline.states import JOB, JobState
 from tests import planting
+from tests.needed import unavailable
 from zkstate import jobs
 from zkstate.audit import audit
 from zkstate.session import connect
@@ -53,8 +54,10 @@ class Host:
 @pytest.fixture
 def hosts() -> Iterator[tuple[Host, ...]]:
     """Three hosts on one bridge, and this one beside them."""
-    if shutil.which("ip") is None or os.geteuid() != 0:
-        pytest.skip("needs root and Debian's iproute2 to make network namespaces")
+    if os.geteuid() != 0:
+        pytest.skip("only root may make network namespaces")
+    if shutil.which("ip") is None:
+        unavailable("ip is needed to make network namespaces: apt-get install iproute2")
     tag = f"a{os.getpid() % 100000}"
     with ExitStack() as undo:
         try:
@@ -85,7 +88,7 @@ def ensemble(hosts: tuple[Host, ...], tmp_path: Path) -> Iterator[tuple[Host, ..
     try:
         commands = zookeeper.prepare(plan)
     except zookeeper.ServerMissing as missing:
-        pytest.skip(str(missing))
+        unavailable(missing)
     members = [f"server.{host.number}={host.address}:{PEER}:{ELECT}" for host in hosts]
     with ExitStack() as undo:
         for host, command in zip(hosts, commands, strict=True):

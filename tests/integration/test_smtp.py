@@ -14,6 +14,7 @@ from pydantic import SecretStr
 from pipeline.outcome import StepFailed
 from pipeline.services.mail import SmtpMailer
 from pipeline.states import FailureKind
+from tests.needed import unavailable
 
 pytestmark = [
     pytest.mark.integration,
@@ -180,7 +181,7 @@ def test_a_server_that_says_nothing_is_given_up() -> None:
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     openssl = shutil.which("openssl")
     if openssl is None:
-        pytest.skip("openssl is needed to make a certificate")
+        unavailable("openssl is needed to make a certificate: apt-get install openssl")
     file = tmp_path_factory.mktemp("certificate") / "both.pem"
     subprocess.run(
         [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",

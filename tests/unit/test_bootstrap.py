@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from entrypoints.stack import java
-from tools import servers
+from tools import for_tests, servers
+from tools.for_tests import Program
 from tools.servers import Machine, Way, ways
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +41,33 @@ def test_packages_are_unpacked_without_root() -> None:
 def test_homebrew_is_not_run_as_root() -> None:
     assert ways(machine(brew=True)) == (Way.BREW,)
     assert ways(machine(brew=True, root=True)) == ()
+
+
+@pytest.mark.parametrize(
+    ("facts", "allowed"),
+    [
+        ({"root": True}, True),
+        ({"sudo": True, "ci": True}, True),
+        ({"sudo": True, "may_ask": True}, False),
+        ({"ci": True}, False),
+    ],
+)
+def test_what_only_tests_need_is_installed_by_root_and_by_ci_alone(
+    facts: dict[str, bool], allowed: bool
+) -> None:
+    assert for_tests.may_install(machine(apt=True, **facts)) is allowed
+    assert not for_tests.may_install(machine(**facts))
+
+
+def test_whoever_may_install_nothing_is_told_what_some_tests_lack() -> None:
+    said: list[str] = []
+    here = Program("bash", "bash", lambda: True)
+    away = Program("postgresql", "PostgreSQL", lambda: False)
+
+    for_tests.ensure(machine(apt=True, sudo=True, may_ask=True), said.append, (here, away))
+    for_tests.ensure(machine(apt=True), said.append, (here,))
+
+    assert said == ["some tests need PostgreSQL, which is not here: apt-get install postgresql"]
 
 
 def test_the_advice_names_every_way_and_what_was_tried() -> None:

@@ -17,6 +17,7 @@ from pipeline.outcome import StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
 from tests.depot import Depot, assert_valid, fork, memory
+from tests.needed import unavailable
 
 
 @pytest.fixture
@@ -182,7 +183,7 @@ def test_a_full_disk_is_a_passing_fault_and_left_clean(tmp_path: Path) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except FileNotFoundError:
-        pytest.skip("no unshare here to mount a small file system with")
+        unavailable("unshare is needed to mount a small file system: apt-get install util-linux")
     if "unshare:" in done.stderr or "mount:" in done.stderr:
         pytest.skip(f"no small file system can be mounted here: {done.stderr.strip()}")
 

@@ -1,0 +1,84 @@
+"""Programs that only the tests need, from Debian's packages: `./dev test` installs what is missing.
+
+Standard library only, like tools/bootstrap.py, which calls it. Without them the tests that need one are
+skipped, and fail where CI=true; so nobody is asked, and only who is root already, or CI, installs anything.
+"""
+
+import shlex
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools import servers
+from tools.servers import Machine, Say
+
+NO_CLUSTER = Path("/etc/postgresql-common/createcluster.d/arkline-tests.conf")
+"""Where Debian's package looks up, when it is first installed, whether to make a database and start it."""
+
+
+@dataclass(frozen=True)
+class Program:
+    package: str
+    what: str
+    is_there: Callable[[], bool]
+
+
+def _on_path(name: str) -> Callable[[], bool]:
+    return lambda: shutil.which(name) is not None
+
+
+def _below(folder: str, pattern: str) -> Callable[[], bool]:
+    return lambda: any(Path(folder).glob(pattern))
+
+
+def _postgresql() -> bool:
+    # Debian keeps the server's programs off the PATH
+    return _below("/usr/lib/postgresql", "*/bin/initdb")() or _on_path("initdb")()
+
+
+PROGRAMS = (
+    Program("postgresql", "PostgreSQL", _postgresql),
+    Program("libfaketime", "libfaketime", _below("/usr/lib", "*/faketime/libfaketime.so.1")),
+    Program("iproute2", "ip", _on_path("ip")),
+    Program("openssl", "openssl", _on_path("openssl")),
+)
+
+
+def missing(programs: Iterable[Program] = PROGRAMS) -> tuple[Program, ...]:
+    return tuple(program for program in programs if not program.is_there())
+
+
+def may_install(machine: Machine) -> bool:
+    return machine.apt and (machine.root or (machine.sudo and machine.ci))
+
+
+def ensure(machine: Machine, say: Say, programs: Iterable[Program] = PROGRAMS) -> None:
+    """Have them, or say that some tests go without."""
+    wanted = missing(programs)
+    if not wanted or not machine.apt:
+        return
+    packages = tuple(program.package for program in wanted)
+    names = ", ".join(program.what for program in wanted)
+    remedy = shlex.join(("apt-get", "install", *packages))
+    if not may_install(machine):
+        say(f"some tests need {names}, which is not here: {remedy}")
+        return
+    say(f"the tests need {names}; trying apt-get")
+    if reason := install(machine, say, packages):
+        say(f"{reason}\nthe tests that need {names} cannot run: {remedy}")
+
+
+def install(machine: Machine, say: Say, packages: tuple[str, ...]) -> str:
+    """What went wrong, or nothing. PostgreSQL's programs are wanted, but no database that runs for ever."""
+    if "postgresql" not in packages or NO_CLUSTER.exists():
+        return servers.apt(machine, say, *packages)
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
+        file.write("create_main_cluster = false\n")
+        file.flush()
+        reason = servers.as_root(machine, say, ["install", "-D", "-m", "644", file.name, str(NO_CLUSTER)])
+    try:
+        return reason or servers.apt(machine, say, *packages)
+    finally:
+        servers.as_root(machine, say, ["rm", "-f", str(NO_CLUSTER)])
