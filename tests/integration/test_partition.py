@@ -58,28 +58,33 @@ def hosts() -> Iterator[tuple[Host, ...]]:
         pytest.skip("only root may make network namespaces")
     if shutil.which("ip") is None:
         unavailable("ip is needed to make network namespaces: apt-get install iproute2")
-    tag = f"a{os.getpid() % 100000}"
     with ExitStack() as undo:
         try:
-            ip("link", "add", tag, "type", "bridge")
+            made = _make_hosts(undo)
         except subprocess.CalledProcessError as error:
             pytest.skip(f"no network of its own can be made here: {error.stderr.decode().strip()}")
-        undo.callback(ip, "link", "delete", tag)
-        ip("address", "add", f"{NETWORK}.254/24", "dev", tag)
-        ip("link", "set", tag, "up")
-        made = []
-        for number in (1, 2, 3):
-            host = Host(number, f"{tag}n{number}", f"{NETWORK}.{number}")
-            ip("netns", "add", host.name)
-            undo.callback(ip, "netns", "delete", host.name)
-            ip("link", "add", f"{host.name}-out", "type", "veth", "peer", "name", "eth0", "netns", host.name)
-            ip("link", "set", f"{host.name}-out", "master", tag)
-            ip("-n", host.name, "address", "add", f"{host.address}/24", "dev", "eth0")
-            for device in ("lo", "eth0"):
-                ip("-n", host.name, "link", "set", device, "up")
-            host.link("up")
-            made.append(host)
-        yield tuple(made)
+        yield made
+
+
+def _make_hosts(undo: ExitStack) -> tuple[Host, ...]:
+    tag = f"a{os.getpid() % 100000}"
+    ip("link", "add", tag, "type", "bridge")
+    undo.callback(ip, "link", "delete", tag)
+    ip("address", "add", f"{NETWORK}.254/24", "dev", tag)
+    ip("link", "set", tag, "up")
+    made = []
+    for number in (1, 2, 3):
+        host = Host(number, f"{tag}n{number}", f"{NETWORK}.{number}")
+        ip("netns", "add", host.name)
+        undo.callback(ip, "netns", "delete", host.name)
+        ip("link", "add", f"{host.name}-out", "type", "veth", "peer", "name", "eth0", "netns", host.name)
+        ip("link", "set", f"{host.name}-out", "master", tag)
+        ip("-n", host.name, "address", "add", f"{host.address}/24", "dev", "eth0")
+        for device in ("lo", "eth0"):
+            ip("-n", host.name, "link", "set", device, "up")
+        host.link("up")
+        made.append(host)
+    return tuple(made)
 
 
 @pytest.fixture
