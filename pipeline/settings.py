@@ -111,6 +111,10 @@ class Settings(BaseSettings):
     storage_service_timeout: Seconds = Field(
         48 * 3600, description="Seconds to wait for it to make a version: it fetches all files first."
     )
+    storage_service_look_again: Seconds = Field(
+        300,
+        description="Seconds before what its lost answer left is looked at: it may still be at work on it.",
+    )
     working_storage_url: str = Field(
         "",
         description="URL of working storage, from which the storage service fetches files; "

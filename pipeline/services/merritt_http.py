@@ -21,9 +21,6 @@ _SHOWN = 300
 
 Answer = TypeVar("Answer")
 
-LOOK_AGAIN = 300.0
-"""Seconds before what a lost answer left is looked at: the service may still be at work on it."""
-
 _LATER = "what it did is looked at by the next try"
 _ADDRESS = "check ARKLINE_STORAGE_SERVICE_URL and the storage node"
 
@@ -91,9 +88,9 @@ class MerrittHttp:
             except requests.ConnectionError as error:
                 if "refused" in str(error):
                     raise Passing("refuses the connection") from error
-                raise transient(f"{self.name} broke off; {_LATER}", LOOK_AGAIN) from error
+                raise self._unknown("broke off") from error
             except requests.Timeout as error:
-                raise transient(f"{self.name} did not answer in time; {_LATER}", LOOK_AGAIN) from error
+                raise self._unknown("did not answer in time") from error
 
         return persist(lambda: self._translated(judged), self.name, self._pause)
 
@@ -138,9 +135,11 @@ class MerrittHttp:
     def _judge_change(self, response: requests.Response) -> None:
         """A service that failed in the middle may have done it or not: that is looked at first."""
         if response.status_code >= 500:
-            raise transient(
-                f"{self.name} answered {response.status_code} ({_words(response)}); {_LATER}", LOOK_AGAIN
-            )
+            raise self._unknown(f"answered {response.status_code} ({_words(response)})")
+
+    def _unknown(self, what: str) -> StepFailed:
+        """Nobody knows whether it made the version: it may be at work on it still."""
+        return transient(f"{self.name} {what}; {_LATER}", self._settings.storage_service_look_again)
 
     def _refused(self, response: requests.Response) -> StepFailed:
         said = f"{self.name} answered {response.status_code} ({_words(response)}): {_ADDRESS}"
@@ -153,9 +152,7 @@ class MerrittHttp:
             state = answer["ver:versionState"]
             return {str(name).rpartition(":")[2]: value for name, value in state.items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise transient(
-                f"{self.name} answered something that is not the state of a version; {_LATER}", LOOK_AGAIN
-            ) from error
+            raise self._unknown("answered something that is not the state of a version") from error
 
 
 def _words(response: requests.Response) -> str:

@@ -45,6 +45,7 @@ def settings(settings: Settings, postgresql_server: Server, tmp_path: Path) -> S
             "profiles": tmp_path / "profiles",
             "max_tries": 100,
             "backoff_limit": 1,
+            "storage_service_look_again": 1,
         }
     )
 

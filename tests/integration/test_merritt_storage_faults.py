@@ -6,7 +6,6 @@ import pytest
 
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import Job, SubmissionMode
-from pipeline.services.merritt_http import LOOK_AGAIN
 from pipeline.states import FailureKind
 from tests.depot import memory
 from tests.http_source import HttpSource
@@ -58,10 +57,10 @@ def refused(repository: Kept, job: Job, kind: FailureKind, says: str) -> StepFai
 def test_a_version_whose_answer_was_lost_is_found_and_not_made_again(
     repository: Kept, fault: Fault, says: str
 ) -> None:
-    repository.keep(repository.service, storage_service_timeout=0.5)
+    repository.keep(repository.service, storage_service_timeout=0.5, storage_service_look_again=90)
     repository.service.faults = [fault]
     job = repository.submitted(1, ADD, {"a": "a"})
-    assert refused(repository, job, FailureKind.TRANSIENT, says).retry_after == LOOK_AGAIN
+    assert refused(repository, job, FailureKind.TRANSIENT, says).retry_after == 90
 
     assert repository.process(job) == f"stored as version 1 of {ARK}, 9 files new"
     assert len(repository.service.changes) == len(repository.service.objects[HERE]) == 1
