@@ -81,10 +81,6 @@ class Depot:
     def object(self, ark: str = ARK) -> Path:
         return self.folder / objects.object_path(ark)
 
-    def url(self, path: str) -> str:
-        """Of a file or folder of the object, as storage says it."""
-        return (self.object() / path).as_uri()
-
     def head(self, ark: str = ARK) -> objects.Inventory | None:
         return objects.read_head(self.object(ark))
 

@@ -36,7 +36,7 @@ main()
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "testing",
     "AWS_SECRET_ACCESS_KEY": "a-secret-of-the-tests",
-    "AWS_REGION": "us-east-1",
+    "AWS_DEFAULT_REGION": "us-east-1",
     "AWS_CONFIG_FILE": "/nonexistent",
     "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent",
     "AWS_EC2_METADATA_DISABLED": "true",
@@ -133,9 +133,6 @@ class BucketDepot(Depot):
         found = self.storage.root.head(ark)
         return found.inventory if found else None
 
-    def url(self, path: str) -> str:
-        return f"{self.settings.s3_root}/{objects.object_path(ARK).as_posix()}/{path}"
-
     def listed(self) -> dict[str, str]:
         """All keys of the root, and their entity tags."""
         found = self.client.list_objects_v2(Bucket=self.bucket, Prefix=self.prefix).get("Contents", ())
@@ -147,8 +144,7 @@ class BucketDepot(Depot):
 
     def put(self, path: str, data: bytes | None) -> None:
         """Damage a file of the object: other bytes, or none."""
-        (key,) = [each for each in self.listed() if each.endswith(f"%2ffk4000000011/{path}")]
-        where = {"Bucket": self.bucket, "Key": f"{self.prefix}/{key}"}
+        where = {"Bucket": self.bucket, "Key": f"{self.prefix}/{self.storage.root.place(ARK, path)}"}
         if data is None:
             self.client.delete_object(**where)
         else:

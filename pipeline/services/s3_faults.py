@@ -18,7 +18,7 @@ _RIGHTS = (
     "let this key do s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket, s3:AbortMultipartUpload and "
     "s3:ListBucketMultipartUploads there"
 )
-_REGION = "set AWS_REGION to the bucket's region, and ARKLINE_S3_ENDPOINT if it is not Amazon's"
+_REGION = "set AWS_DEFAULT_REGION to the bucket's region, and ARKLINE_S3_ENDPOINT if it is not Amazon's"
 UNCONDITIONAL = (
     "its server does not keep writers apart (If-None-Match and If-Match on PutObject): use one that does"
 )
