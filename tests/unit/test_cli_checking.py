@@ -33,8 +33,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, *arguments: str) -> Result:
-    environment = {"ARKLINE_PROFILES": str(folder), "ARKLINE_ALLOW_NETWORKS": "127.0.0.0/8"}
+def run(folder: Path, *arguments: str, **settings: str) -> Result:
+    environment = {"ARKLINE_PROFILES": str(folder), "ARKLINE_ALLOW_NETWORKS": "127.0.0.0/8", **settings}
     return runner.invoke(app, arguments, env=environment)
 
 
@@ -140,6 +140,25 @@ def test_what_cannot_be_read_is_wrong_usage(folder: Path, arguments: list[str], 
 
     assert result.exit_code in (1, 2)
     assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("profile", "options", "setting"),
+    [
+        (OBJECT, [], "ARKLINE_OBJECT_MANIFEST_LIMIT"),
+        (BATCH, [], "ARKLINE_MANIFEST_LIMIT"),
+        (BATCH, ["--type", "batch-manifest"], "ARKLINE_MANIFEST_LIMIT"),
+    ],
+)
+def test_a_manifest_that_is_too_large_is_refused_with_the_setting_to_raise(
+    folder: Path, profile: str, options: list[str], setting: str
+) -> None:
+    (folder / "a.checkm").write_bytes(manifest(f"{URL} | | | | | a.checkm", profile=profile))
+    result = run(folder, "manifest", "check", str(folder / "a.checkm"), *options, **{setting: "100"})
+
+    assert result.exit_code == 2
+    assert "divide it, or raise" in result.stderr
+    assert setting in result.stderr
 
 
 def test_a_table_becomes_a_manifest_on_standard_output_or_in_a_file(folder: Path) -> None:
