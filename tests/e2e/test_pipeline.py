@@ -12,6 +12,7 @@ from sqlalchemy import create_engine, text
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState, FailureKind, JobState
+from tests import arkline
 from tests.e2e.collection import File, body_of, put_batch, put_collection, put_object, submit
 from tests.fleet import Fleet, batch_ended, quiet
 from tests.http_source import HttpSource
@@ -64,6 +65,20 @@ def test_a_batch_of_manifests_is_stored_recorded_and_reported(
     (letter,) = [each for each in letters(settings) if "Processed" in each["Subject"]]
     assert "OK" in letter["Subject"]
     assert "depositor@example.org" in letter["To"]
+    assert_custody(settings, str(arks.pop()))
+
+
+def assert_custody(settings: Settings, ark: str) -> None:
+    """All that a job knew of the files' arrival outlived its working directory, and storage has the same."""
+    proof = arkline.run(settings, "object", ark, "--json")
+    assert proof.code == 0, proof.err
+    files = [file for file in proof.json()["custody"]["files"] if file["path"].startswith("producer/")]
+    assert len(files) == 2
+    for file in files:
+        assert (file["verdict"], file["source"]["origin"]) == ("agrees", "declared")
+        assert file["source"]["url"].startswith("http://127.0.0.1:")
+        assert file["landing"]["at"] <= file["storage"]["read_back"] < file["now"]["at"]
+        assert file["landing"]["sha512"] == file["storage"]["sha512"] == file["now"]["sha512"]
 
 
 def test_a_bad_object_fails_alone_and_the_report_says_why(
