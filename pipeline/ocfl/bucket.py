@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+AT_ONCE = 8
+"""Requests at the same time: they wait for the server far longer than they work."""
+
 
 class Conflict(Exception):
     """The key does not hold what it held when it was looked at; nothing was written."""

@@ -3,7 +3,7 @@
 Rule: content is written under keys that were free; then the root inventory is replaced, if it still is what
 was read. That write is the version, for us: before it there is none, and of two writers one wins. All else
 that OCFL wants - the sidecar, the version's own inventory, the object's declaration - follows from the root
-inventory alone, so whoever comes next can write it, and writes the same (docs/decisions/0020).
+inventory alone, so whoever comes next can write it, and writes the same (docs/decisions/0024).
 
 Keys of a version that is not there yet are never deleted and never written over: a writer that was stopped
 may still make that version of them. Once it is there, what its inventory does not name is nobody's.

@@ -18,7 +18,7 @@ import boto3
 from botocore.config import Config
 
 from pipeline.fixity import PIECE
-from pipeline.ocfl.bucket import Conflict, Got, Held, Unlike
+from pipeline.ocfl.bucket import AT_ONCE, Conflict, Got, Held, Unlike
 from pipeline.outcome import StepFailed, system, transient
 from pipeline.services.address import shown
 from pipeline.services.s3_faults import Absent, Refused, translated
@@ -34,9 +34,6 @@ PART = 8 << 20
 
 MOST_PARTS = 10_000
 """Parts of one upload at most, by S3's rules: parts of files above 80 GiB are larger than PART."""
-
-THREADS = 8
-"""Requests at the same time: they wait for the server far longer than they work."""
 
 
 class Client(Protocol):
@@ -73,7 +70,7 @@ def open_bucket(settings: Settings, tries: int = TRIES) -> "S3Bucket":
         connect_timeout=settings.connect_timeout,
         read_timeout=settings.read_timeout,
         retries={"mode": "standard", "total_max_attempts": tries},
-        max_pool_connections=THREADS,
+        max_pool_connections=AT_ONCE,
         # We send the digests that are wanted, and compute those of what comes back.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",

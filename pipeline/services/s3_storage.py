@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from pipeline.ocfl import objects, reading
-from pipeline.ocfl.bucket import Bucket, Conflict, Unlike
+from pipeline.ocfl.bucket import AT_ONCE, Bucket, Conflict, Unlike
 from pipeline.ocfl.bucket_root import BucketRoot, Head, Keys
 from pipeline.outcome import StepFailed, system, transient
 from pipeline.parallel import in_parallel
@@ -25,9 +25,6 @@ KEY_LIMIT = 1024
 
 LARGE = 5 << 20
 """Bytes of the smallest file that may be sent in parts, by S3's rules."""
-
-THREADS = 8
-"""Files sent or read at the same time: a request waits far longer than it works."""
 
 
 class S3Storage:
@@ -227,5 +224,5 @@ class S3Storage:
 
 def _each(work: Callable[[T, Look], R], things: Iterable[T], look: Look) -> list[R]:
     """What `work` answers for all things; the first failure ends it."""
-    with closing(in_parallel(work, things, THREADS, look)) as outcomes:
+    with closing(in_parallel(work, things, AT_ONCE, look)) as outcomes:
         return [outcome.result() for _, outcome in outcomes]

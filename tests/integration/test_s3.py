@@ -93,6 +93,19 @@ def alike(found: FoundFile) -> tuple[object, ...]:
     return found.number, found.path, found.size, found.sha512, found.problem
 
 
+def test_a_root_that_was_copied_from_a_disk_goes_on_in_a_bucket(depot: BucketDepot, tmp_path: Path) -> None:
+    disk = Depot(tmp_path)
+    replayed(disk)
+    for key, data in tree(disk.folder).items():
+        depot.client.put_object(Bucket=depot.bucket, Key=f"{depot.prefix}/{key}", Body=data)
+
+    depot.store("jid5", {"producer/c.txt": "c"}, UPDATE)
+
+    assert depot.jobs() == ["jid1", "jid2", "jid3", "jid4", "jid5"]
+    assert depot.names(5) == {"producer/a.txt", "producer/c.txt"}
+    assert_valid(depot)
+
+
 def test_a_job_that_has_its_version_gets_it_again_and_nothing_is_sent(depot: BucketDepot) -> None:
     first = depot.store("jid1", {"producer/a.txt": "a"})
     depot.store("jid2", {"producer/b.txt": "b"})

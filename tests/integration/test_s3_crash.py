@@ -50,16 +50,31 @@ def dying(depot: BucketDepot, change: int) -> S3Storage:
     return storage
 
 
-def woken_up_at(depot: BucketDepot, change: int, ark: str) -> bool:
-    """Stop a writer before one of its changes, let others store, let it go on; False if it made fewer."""
+def another_job_stores(depot: BucketDepot, ark: str) -> None:
+    depot.store("jid3", {"producer/a.txt": "three"}, SubmissionMode.UPDATE, ark=ark)
+
+
+def another_job_stores_and_then_this(depot: BucketDepot, ark: str) -> None:
+    another_job_stores(depot, ark)
+    depot.store("jid2", FILES, ark=ark)
+
+
+def another_job_dies_before_its_version_is_there(depot: BucketDepot, ark: str) -> None:
+    with pytest.raises(Died):
+        dying(depot, 2).store(depot.request("jid3", {"producer/a.txt": "three"}, ark=ark), lambda: None)
+    assert depot.storage.version_of(ark, "jid3") is None
+
+
+def woken_up_at(
+    depot: BucketDepot, change: int, ark: str, meanwhile: Callable[[BucketDepot, str], None]
+) -> bool:
+    """Stop a writer before one of its changes, let it go on after others; False if it made fewer."""
     stopped = threading.Event()
 
     def before(number: int) -> None:
         if number == change:
             stopped.set()
-            depot.store("jid3", {"producer/a.txt": "three"}, SubmissionMode.UPDATE, ark=ark)
-            if change % 2:
-                depot.store("jid2", FILES, ark=ark)
+            meanwhile(depot, ark)
 
     zombie = depot.opened(before)
     zombie.root.is_open = True
@@ -101,19 +116,24 @@ def test_a_writer_that_dies_before_any_change_is_made_good_by_the_next(
     assert_valid(depot, objects + 1)
 
 
-@pytest.mark.parametrize("before", [[], ["jid1"]])
-def test_a_stopped_writer_that_wakes_up_late_harms_no_version(depot: BucketDepot, before: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("before", "meanwhile", "changes"),
+    [
+        (["jid1"], another_job_stores, 5),
+        ([], another_job_stores_and_then_this, 6),
+        (["jid1"], another_job_dies_before_its_version_is_there, 2),
+    ],
+)
+def test_a_stopped_writer_that_wakes_up_late_harms_no_version(
+    depot: BucketDepot, before: list[str], meanwhile: Callable[[BucketDepot, str], None], changes: int
+) -> None:
     """Not even one that no question would stop any more: it had asked before it was stopped."""
-    objects = 0
-    for change in range(1, MOST_CHANGES):
+    for change in range(1, changes + 1):
         ark = f"ark:/99999/wakes-{change}"
         if before:
             one_version(depot, ark)
-        if not woken_up_at(depot, change, ark):
-            break
-        objects = change
+        assert woken_up_at(depot, change, ark, meanwhile)
 
         depot.store("jid3", {"producer/a.txt": "three"}, ark=ark)
         assert sorted(map(str, depot.jobs(ark))) in ([*before, "jid2", "jid3"], [*before, "jid3"])
-    assert objects > 3
-    assert_valid(depot, objects + 1)
+    assert_valid(depot, changes)
