@@ -24,8 +24,8 @@ class LandedFile(Record):
     url: str = ""
     digest: Digest | None = None
     """What was declared of it, or of `container`; checked before the file was put here."""
-    declared_by: str = ""
-    """Where that was declared, in words."""
+    declared_by: str | None = None
+    """Where that was declared, in words; empty if nothing was, None if an earlier release did not note it."""
     container: str = ""
     """The container that the digest is of; empty if it is the file's own."""
 

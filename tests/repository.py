@@ -69,7 +69,7 @@ class Repository:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text)
             digest = sha512(text.encode()).hexdigest()
-            landed.append(LandedFile(path=path, size=len(text.encode()), sha512=digest))
+            landed.append(LandedFile(path=path, size=len(text.encode()), sha512=digest, declared_by=""))
         workspace.write_landing(tuple(landed))
         return job
 

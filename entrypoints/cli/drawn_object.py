@@ -177,8 +177,8 @@ def _sum(custody: Custody, versions: int) -> None:
     unknown = sum(file.source.origin is Origin.UNKNOWN and file.storage is not None for file in custody.files)
     if unknown:
         screen.note(
-            f"of {counted(unknown, 'file')} it was not recorded how they landed: recorded by an earlier "
-            "release, or the list was lost with working storage; they are compared with what was stored"
+            f"of {counted(unknown, 'file')} it was not recorded what was declared, or how they landed: an "
+            "earlier release took them in, or the list was lost with working storage"
         )
     rest = versions - len(custody.versions)
     if rest:

@@ -154,7 +154,7 @@ def _source(file: InventoryFile, arrival: Arrival | None) -> Source:
         ours = not file.path.startswith(PRODUCER)
         return Source(Origin.OURS if ours else Origin.UNKNOWN)
     if not arrival.digest:
-        return Source(Origin.NONE, url=arrival.url)
+        return Source(Origin.UNKNOWN if arrival.digest is None else Origin.NONE, url=arrival.url)
     origin = Origin.OF_CONTAINER if arrival.container else Origin.DECLARED
     return Source(origin, arrival.digest, True, arrival.declared_by, arrival.container, arrival.url)
 

@@ -123,7 +123,7 @@ def _arrival(row: Row[Any]) -> Arrival | None:
         return None
     return Arrival(
         sha512=row.landed_digest,
-        digest=row.source_digest or "",
+        digest=row.source_digest,
         declared_by=row.source_declared_by or "",
         container=row.source_container or "",
         url=row.source_url or "",

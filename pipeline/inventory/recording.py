@@ -140,7 +140,7 @@ def _arrival(arrival: Arrival | None) -> dict[str, str | None]:
     """The same columns in every row, as one executemany needs them."""
     return {
         "landed_digest": arrival.sha512 if arrival else None,
-        "source_digest": arrival.digest or None if arrival else None,
+        "source_digest": arrival.digest if arrival else None,
         "source_declared_by": arrival.declared_by or None if arrival else None,
         "source_container": arrival.container or None if arrival else None,
         "source_url": arrival.url or None if arrival else None,

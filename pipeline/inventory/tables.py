@@ -154,6 +154,7 @@ files = Table(
     _time("created"),
     # how it arrived, in the version that it arrived with; NULL in the others, and in rows of older releases
     Column("landed_digest", String(128), nullable=True),
+    # empty if nothing was declared
     Column("source_digest", String(160), nullable=True),
     Column("source_declared_by", Prose, nullable=True),
     Column("source_container", Prose, nullable=True),

@@ -14,8 +14,8 @@ class Arrival:
 
     sha512: str
     """Computed while its bytes came in."""
-    digest: str = ""
-    """What was declared, algorithm:value, and checked then; empty if nothing was."""
+    digest: str | None = None
+    """What was declared, algorithm:value, and checked then; empty if nothing was, None if that is unknown."""
     declared_by: str = ""
     """Where, in words."""
     container: str = ""

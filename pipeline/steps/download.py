@@ -67,18 +67,14 @@ def _declared(job: Job, files: tuple[Wanted, ...], landed: tuple[LandedFile, ...
     """With the digest that was declared of each file; of a container's files, that of the container."""
     name = job.configuration.payload_name or "manifest"
     container = files[0].name if job.configuration.payload_type is PayloadType.CONTAINER else ""
-    return tuple(
-        file.model_copy(
-            update={
-                "digest": wanted.digest,
-                "declared_by": f"{name} line {wanted.line}" if _is_manifest(job) else "submission",
-                "container": container,
-            }
-        )
-        if wanted.digest
-        else file
-        for file, wanted in zip(landed, files * len(landed) if container else files, strict=True)
-    )
+
+    def declared(file: LandedFile, wanted: Wanted) -> LandedFile:
+        place = f"{name} line {wanted.line}" if _is_manifest(job) else "submission"
+        known = {"declared_by": place, "container": container} if wanted.digest else {"declared_by": ""}
+        # of a container, processing may have noted before what the content itself declares: it does so again
+        return file.model_copy(update={"container": "", "digest": wanted.digest, **known})
+
+    return tuple(map(declared, landed, files * len(landed) if container else files))
 
 
 def _count(files: int) -> str:

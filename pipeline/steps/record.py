@@ -83,8 +83,8 @@ def _landed(job: Job) -> tuple[LandedFile, ...] | None:
 
 
 def _arrival(file: LandedFile) -> Arrival:
-    declared = str(file.digest or "")
-    return Arrival(file.sha512, declared, file.declared_by, file.container, shown(file.url))
+    declared = None if file.declared_by is None else str(file.digest or "")
+    return Arrival(file.sha512, declared, file.declared_by or "", file.container, shown(file.url))
 
 
 def _landed_at(job: Job) -> datetime:

@@ -294,11 +294,26 @@ def test_what_an_earlier_release_recorded_is_compared_with_what_it_stored(reposi
     old = of_file(proved(repository, stored.ark), "producer/a.txt")
 
     assert told.exit_code == 0
-    assert "of 1 file it was not recorded how they landed" in told.stderr
+    assert "of 1 file it was not recorded what was declared, or how they landed" in told.stderr
     assert (old["source"]["origin"], old["landing"]) == ("not recorded", None)
     assert (old["storage"]["read_back"], old["verdict"]) == (None, "agrees")
     damage(content(repository, stored, "producer/a.txt"))
     assert proved(repository, stored.ark, code=4)
+
+
+def test_of_a_file_that_an_earlier_release_fetched_it_is_not_said_that_nothing_was_declared(
+    repository: Repository,
+) -> None:
+    job = repository.job(1, {"a.txt": "alpha"})
+    landing = Workspace.of(job).landing
+    files = json.loads(landing.read_text())
+    older = ("path", "size", "sha512", "url")
+    landing.write_text(json.dumps([{name: file[name] for name in older} for file in files]))
+
+    found = of_file(proved(repository, repository.recorded(job).ark), "producer/a.txt")
+
+    assert found["source"]["origin"] == "not recorded"
+    assert found["landing"]["sha512"] == sha512("alpha")
 
 
 def test_records_alone_are_compared_without_reading(repository: Repository) -> None:
