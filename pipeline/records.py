@@ -101,6 +101,7 @@ class BatchStatus(Record):
     redispatches: int = 0
     tries: int = 0
     delay: float = 0
+    in_line: bool = False
 
 
 class StatusReport(Record):

@@ -1,7 +1,8 @@
 """A batch's path: split its payload into jobs; when the last has ended, tell the depositor the truth."""
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import partial
 from typing import Any
 
 import structlog
@@ -11,7 +12,7 @@ from pipeline import report as reports
 from pipeline.errors import UsageRefused
 from pipeline.inventory.archive import find_job
 from pipeline.kept_profile import KeptProfile, keep
-from pipeline.outcome import AttemptOver, StepFailed, Stopping, system
+from pipeline.outcome import AttemptOver, NotYet, StepFailed, Stopping, system
 from pipeline.profile import Profile, ProfileError
 from pipeline.records import Batch, Job, Ticket
 from pipeline.split import plan
@@ -21,10 +22,11 @@ from tasks.app import app
 from tasks.dispatch import dispatch_moved
 from tasks.logs import log
 from tasks.process import PROCESS
-from tasks.profiles import profile_of
+from tasks.profiles import host_limit, profile_of
 from tasks.retrying import delay_before_retry
 from zkstate import batches, creation, holds, jobs
 from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Stale, Unreachable
+from zkstate.hosts import FleetCourtesy
 from zkstate.locks import Latch
 from zkstate.session import Session
 
@@ -92,6 +94,10 @@ def split(session: Session, latch: Latch, batch: Batch) -> Batch | None:
     message = ""
     try:
         batch = _create(session, latch, batch)
+    except NotYet as turn:
+        batch = batches.load(session, batch.bid)
+        batches.hand_back(session, batch, message=turn.message, delay=turn.wait, in_line=True)
+        return None
     except (StepFailed, UsageRefused) as error:
         failure = error if isinstance(error, StepFailed) else system(str(error))
         batch = batches.load(session, batch.bid)
@@ -111,13 +117,15 @@ def _create(session: Session, latch: Latch, batch: Batch) -> Batch:
     kit = PROCESS.kit()
     settings = kit.settings
     profile = _profile(session, batch)
-    parts = plan(
-        batch.submission,
-        kit.fetcher.read,
-        settings.manifest_limit,
-        profile_priority=profile.priority,
-        most_jobs=profile.limits.batch_jobs,
-    )
+    limit = partial(host_limit, settings.host_limit, lambda: profile)
+    with closing(FleetCourtesy(session, limit, batch.bid)) as courtesy:
+        parts = plan(
+            batch.submission,
+            partial(kit.fetcher.courteous(courtesy).read, alive=latch.alive),
+            settings.manifest_limit,
+            profile_priority=profile.priority,
+            most_jobs=profile.limits.batch_jobs,
+        )
     return creation.create_jobs(session, batch, parts, settings.working, PROCESS.name, latch.alive)
 
 

@@ -105,7 +105,7 @@ def _work_and_move(session: Session, latch: Latch, job: Job) -> Job | None:
     ledger = ZooKeeperLedger(session, latch.alive)
     kit = PROCESS.kit()
     profile = cache(partial(profile_of, session, kit, job.bid, job.configuration.profile_name))
-    courtesy = FleetCourtesy(session, partial(host_limit, kit.settings.host_limit, profile))
+    courtesy = FleetCourtesy(session, partial(host_limit, kit.settings.host_limit, profile), job.jid)
     services = kit.services(ledger, latch.alive, courtesy, profile)
     while True:
         try:

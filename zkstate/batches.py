@@ -177,9 +177,18 @@ def _open_or_close(bid: str, source: BatchState, target: BatchState) -> tuple[Op
 
 
 def hand_back(
-    session: Session, batch: Batch, *, message: str = "", delay: float = 0, tried: bool = False
+    session: Session,
+    batch: Batch,
+    *,
+    message: str = "",
+    delay: float = 0,
+    tried: bool = False,
+    in_line: bool = False,
 ) -> Batch:
-    """Release the lock without moving; the sweep takes the batch up again after `delay` seconds."""
+    """Release the lock without moving; the sweep takes the batch up again after `delay` seconds.
+
+    `in_line`: nothing failed, it waits for its turn.
+    """
     status = batch.status.model_copy(
         update={
             "message": message[:MESSAGE_LIMIT] or batch.status.message,
@@ -187,6 +196,7 @@ def hand_back(
             "op": token(),
             "delay": delay,
             "tries": batch.status.tries + tried,
+            "in_line": in_line,
         }
     )
     return write(session, batch, status, (Delete(paths.batch_lock(batch.bid)),))

@@ -54,8 +54,12 @@ class _Place:
 class FleetCourtesy:
     """One attempt's dealings with hosts; its threads share it, and `close` gives everything back."""
 
-    def __init__(self, session: Session, limit: Callable[[], int], patience: float = PATIENCE) -> None:
+    def __init__(
+        self, session: Session, limit: Callable[[], int], who: str = "", patience: float = PATIENCE
+    ) -> None:
         self._session = session
+        self._who = who
+        """The job or the batch, for people who ask who has the connections."""
         self._limit_of = limit
         self._patience = patience
         self._free: defaultdict[str, list[_Place]] = defaultdict(list)
@@ -120,7 +124,7 @@ class FleetCourtesy:
 
     def _take(self, host: str, taken: set[str]) -> _Place | None:
         number = next(n for n in iter(lambda: random.randrange(self._limit), -1) if str(n) not in taken)  # noqa: S311 - spreads the tries, guards nothing
-        path, mark = paths.connection(host, number), locks.token()
+        path, mark = paths.connection(host, number), f"{locks.token()} {self._who}"
         if not locks.take(self._session, path, mark):
             return None
         stat = self._session.exists(path)
@@ -142,6 +146,20 @@ def in_use(session: Session, host: str) -> int:
     """Connections that the fleet has open to a host now."""
     stat = session.exists(paths.host(host))
     return stat.numChildren if stat else 0
+
+
+def holders(session: Session, host: str) -> tuple[str, ...]:
+    """Who has each of the connections to a host; '' for one that did not say."""
+    path = paths.host(host)
+    if session.exists(path) is None:
+        return ()
+    found = session.get_many([f"{path}/{number}" for number in session.children(path)])
+    return tuple(node[0].decode(errors="replace").partition(" ")[2] for node in found if node)
+
+
+def peace_left(session: Session, host: str) -> float:
+    """Seconds until the host may be asked again, by this machine's clock, which is for people only."""
+    return _peace_left(session, host, ServerClock(int(time.time() * 1000), time.monotonic()))
 
 
 def _peace_left(session: Session, host: str, clock: ServerClock) -> float:

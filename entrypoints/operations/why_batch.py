@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from entrypoints.operations import why_waiting
+from entrypoints.operations import why_host, why_waiting
 from entrypoints.operations.batch_view import ENDED, BatchView, batch_view
 from entrypoints.operations.why_job import why_job
 from entrypoints.operations.wording import by_whom, counted, duration, listed, standing
@@ -79,10 +79,17 @@ def _at_work(session: Session, settings: Settings, batch: Batch) -> str:
         holder = lock[0].decode(errors="replace").partition(" ")[2] or "an unnamed worker"
         spent = duration(max(0.0, time.time() - lock[1].ctime / 1000))
         made = f" ({counted(status.created, 'job')} so far)" if status.created else ""
-        return f"The {holder} has been {doing}{made} for {spent}. There is nothing to do."
+        waits = why_host.batch_waits(session, settings, batch)
+        rest = waits or "There is nothing to do."
+        return f"The {holder} has been {doing}{made} for {spent}. {rest}"
     if status.delay and node is not None:
         left = node[1].mtime / 1000 + status.delay - time.time()
         when = f"in {duration(left)}" if left > 0 else "any moment now, by the sweep"
+        if status.in_line:
+            return (
+                f"Nothing failed, but it waits for its turn: {status.message.rstrip('.')}. It asks again "
+                f"{when}; there is nothing to do."
+            )
         return (
             f"A worker that was {doing} met a fault that may pass ({status.message}); it is tried again "
             f"{when}: try {status.tries + 1} of {settings.max_tries}."

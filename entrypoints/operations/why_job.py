@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from entrypoints.operations import why_waiting
+from entrypoints.operations import why_host, why_waiting
 from entrypoints.operations.job_view import operator_verbs
 from entrypoints.operations.wording import by_whom, counted, duration, standing
 from pipeline.records import Job
@@ -33,7 +33,8 @@ def _at_work(session: Session, settings: Settings, job: Job) -> str:
     lock, status = session.get_many([paths.job_lock(job.jid), paths.job_status(job.jid)])
     if lock is not None:
         holder = lock[0].decode(errors="replace").partition(" ")[2] or "an unnamed worker"
-        return _held_by(job, holder, time.time() - lock[1].ctime / 1000)
+        told = _held_by(job, holder, time.time() - lock[1].ctime / 1000)
+        return " ".join(filter(None, (told, why_host.job_waits(session, settings, job))))
     wait = _delay_left(job, status[1].mtime) if status else 0.0
     if job.status.delay and job.status.message != job.history[-1].message:
         return (

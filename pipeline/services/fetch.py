@@ -12,10 +12,18 @@ from typing import Protocol, Self, TypeVar
 import requests
 
 from pipeline.fixity import OF_RECORD, Digest, DigestMismatch
-from pipeline.outcome import StepFailed, content, transient
+from pipeline.outcome import NotYet, StepFailed, content, transient
 from pipeline.services.address import host_of, session_for, shown
 from pipeline.services.courtesy import Alone, Courtesy
-from pipeline.services.fetch_answer import Interrupted, ask, expect, length, pieces, refuse_packed
+from pipeline.services.fetch_answer import (
+    Interrupted,
+    ask,
+    expect,
+    length,
+    peace_wanted,
+    pieces,
+    refuse_packed,
+)
 from pipeline.services.fetch_part import Part, arriving, origin
 from pipeline.settings import Settings
 
@@ -35,6 +43,10 @@ GLANCE = 0.2
 """Seconds between two looks at whether the attempt is over, while waiting."""
 
 T = TypeVar("T")
+
+
+def always() -> None:
+    """The `alive` of an attempt that nobody can end."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +74,13 @@ class Landed:
 class Fetcher(Protocol):
     """Errors are StepFailed: `content` when the depositor must act, `transient` when time may heal it."""
 
-    def size(self, url: str) -> int | None:
-        """Bytes at `url`, by HEAD or the headers of a GET; None if the source does not say. Never raises."""
+    def size(self, url: str, alive: Callable[[], None] = always) -> int | None:
+        """Bytes at `url`, by HEAD or the headers of a GET; None if the source does not say.
 
-    def read(self, url: str, limit: int) -> bytes:
+        It fails in no other way than by NotYet, if it is not its turn to ask that host.
+        """
+
+    def read(self, url: str, limit: int, alive: Callable[[], None] = always) -> bytes:
         """A small document, at most `limit` bytes."""
 
     def download(self, wanted: Download, alive: Callable[[], None]) -> Landed:
@@ -81,11 +96,14 @@ class HttpFetcher:
         self._tries = settings.fetch_tries
         self._first_pause = first_pause
         self._courtesy: Courtesy = Alone()
+        self._silent: set[str] = set()
+        """Hosts that answered a question for a size with a wish for peace."""
 
     def courteous(self, courtesy: Courtesy) -> "HttpFetcher":
-        """The same fetcher, which takes its turn with others; sizes are asked without waiting."""
+        """The same fetcher for one attempt, which takes its turn with others at every request."""
         fetcher = copy(self)
         fetcher._courtesy = courtesy
+        fetcher._silent = set()
         return fetcher
 
     def close(self) -> None:
@@ -97,18 +115,33 @@ class HttpFetcher:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def size(self, url: str) -> int | None:
+    def size(self, url: str, alive: Callable[[], None] = always) -> int | None:
+        host = host_of(url)
         for method in ("HEAD", "GET"):  # some sources refuse HEAD, or answer it without a length
+            if not host or host in self._silent:
+                return None
             try:
-                with ask(self._session, method, url, self._timeouts) as response:
+                with (
+                    self._courtesy.turn(host, alive),
+                    ask(self._session, method, url, self._timeouts) as response,
+                ):
                     if response.status_code == 200 and (size := length(response)) is not None:
                         return size
+                    asked = peace_wanted(response)
+            except NotYet:
+                if host in self._silent:
+                    return None
+                raise
             except (Interrupted, StepFailed):
                 return None  # not knowing is an answer here; the download will say what is wrong
+            if asked:
+                # asking again after the peace would go on for ever with a host that answers so every time
+                self._silent.add(host)
+                self._courtesy.spare(host, asked)
         return None
 
-    def read(self, url: str, limit: int) -> bytes:
-        return self._patiently(url, lambda: self._read_once(url, limit), lambda: 0, lambda: None)
+    def read(self, url: str, limit: int, alive: Callable[[], None] = always) -> bytes:
+        return self._patiently(url, lambda: self._read_once(url, limit), lambda: 0, alive)
 
     def _read_once(self, url: str, limit: int) -> bytes:
         deadline = time.monotonic() + DOCUMENT_TIME

@@ -67,9 +67,18 @@ def expect(response: requests.Response, url: str, *statuses: int) -> None:
         return
     phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else response.reason
     answered = f"the source answered {status} {phrase}".rstrip()
-    if status in PASSING or status >= 500:
-        raise Interrupted(answered, retry_after(response.headers.get("Retry-After")))
+    if _may_pass(status):
+        raise Interrupted(answered, peace_wanted(response))
     raise content(f"{shown(url)}: {answered}; check the URL and that it may be read from here")
+
+
+def peace_wanted(response: requests.Response) -> float | None:
+    """Seconds in which a source that does not answer now wants to be left alone, if it says so."""
+    return retry_after(response.headers.get("Retry-After")) if _may_pass(response.status_code) else None
+
+
+def _may_pass(status: int) -> bool:
+    return status in PASSING or status >= 500
 
 
 def refuse_packed(response: requests.Response, url: str) -> None:

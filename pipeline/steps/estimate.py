@@ -1,5 +1,8 @@
 """Estimating: how much working storage the job will need, as far as anybody can tell; it never fails.
 
+It may have to wait for its turn with a host (NotYet), but only before the first question: whoever was asked
+something and cannot go on does without the rest, as beginning anew might never come to an end.
+
 Rule for the queue: a job of unknown size and a very large one let others go first, by PENALTY. Both are
 added to the priority with which the job came to this state. That is stored only by the move out of the
 state, to which no event leads back, so doing the step again after a crash adds nothing twice.
@@ -7,9 +10,9 @@ state, to which no event leads back, so doing the step again after a crash adds 
 
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from contextlib import closing
 
-from pipeline.outcome import Done, StepFailed, Wait
+from pipeline.outcome import Done, NotYet, StepFailed, Wait
 from pipeline.parallel import in_parallel
 from pipeline.records import Job, PayloadType
 from pipeline.services import Services
@@ -73,15 +76,17 @@ def _sizes(files: tuple[Wanted, ...], services: Services) -> list[int | None]:
 
     def ask(file: Wanted, alive: Callable[[], None]) -> int | None:
         alive()
-        return services.fetcher.size(file.url) if time.monotonic() < deadline else None
+        return services.fetcher.size(file.url, alive) if time.monotonic() < deadline else None
 
-    outcomes: list[tuple[Wanted, Future[int | None]]] = list(
-        in_parallel(
-            ask,
-            (file for file in files if file.size is None),
-            services.settings.download_threads,
-            services.alive,
-        )
-    )
-    asked = [future.result() for _, future in outcomes]
+    unsized = [file for file in files if file.size is None]
+    asked: list[int | None] = []
+    threads = services.settings.download_threads
+    with closing(in_parallel(ask, unsized, threads, services.alive)) as outcomes:
+        try:
+            for _, future in outcomes:
+                asked.append(future.result())
+        except NotYet:
+            if not asked:
+                raise
+    asked += [None] * (len(unsized) - len(asked))
     return [*(file.size for file in files if file.size is not None), *asked]

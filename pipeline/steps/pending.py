@@ -46,7 +46,9 @@ def _keep_manifest(job: Job, services: Services, case_fold: bool) -> int:
         except (FileNotFoundError, StepFailed):
             pass  # not there, or not the declared one: what the source gives decides
     settings = services.settings
-    data = services.fetcher.read(job.configuration.payload_url, settings.object_manifest_limit)
+    data = services.fetcher.read(
+        job.configuration.payload_url, settings.object_manifest_limit, services.alive
+    )
     manifest = read_manifest(data, job.configuration, case_fold=case_fold, most=settings.object_files)
     services.alive()
     with full_is_transient("keeping the manifest"):

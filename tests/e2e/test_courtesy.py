@@ -1,4 +1,4 @@
-"""A job that has to wait for its source's host is handed back, and that is no try."""
+"""A job that has to wait for its source's host, even to ask for a size, is handed back; that is no try."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_a_job_waits_for_its_turn_without_being_tried(
         lambda: "no job was made",
     )
     (jid,) = batches.all_jobs(session, bid)
-    job_reaches(session, jid, JobState.DOWNLOADING)
+    job_reaches(session, jid, JobState.ESTIMATING)
 
     wait_for(
         session,
@@ -46,7 +46,7 @@ def test_a_job_waits_for_its_turn_without_being_tried(
         lambda: str(jobs.load(session, jid).status),
     )
     waiting = jobs.load(session, jid).status
-    assert (waiting.tries, waiting.status) == (0, JobState.DOWNLOADING)
+    assert (waiting.tries, waiting.status) == (0, JobState.ESTIMATING)
     assert "asked to be left alone" in waiting.message
 
     assert batch_ended(session, bid, timeout=90).status.status is BatchState.COMPLETED

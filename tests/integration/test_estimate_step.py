@@ -1,5 +1,5 @@
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.formats.checkm import ManifestProfile, Row, write
 from pipeline.landing import Workspace
-from pipeline.outcome import AttemptOver, Done
+from pipeline.outcome import AttemptOver, Done, NotYet
 from pipeline.records import Job, PayloadType
 from pipeline.settings import Settings
 from pipeline.states import JobState
@@ -80,7 +80,7 @@ def test_sizes_are_asked_at_the_same_time(settings: Settings, source: HttpSource
     asking = threading.Barrier(settings.download_threads, timeout=10)
 
     class Together:
-        def size(self, url: str) -> int:
+        def size(self, url: str, alive: Callable[[], None]) -> int:
             asking.wait()
             return 1
 
@@ -135,12 +135,41 @@ def test_an_empty_file_is_of_known_size(settings: Settings) -> None:
     assert estimated(job, settings, UNUSED) == Done(space_needed=0, message="about 0 bytes")
 
 
+class Turns:
+    """A source's sizes, for whose host there are so many turns."""
+
+    def __init__(self, turns: int) -> None:
+        self.turns = turns
+
+    def size(self, url: str, alive: Callable[[], None]) -> int:
+        if not self.turns:
+            raise NotYet("all 4 connections to example.org are in use", 5)
+        self.turns -= 1
+        return 100
+
+
+def test_a_job_waits_for_its_turn_before_the_first_question(settings: Settings) -> None:
+    job = job_of_manifest(settings, ("http://example.org/a", None), ("http://example.org/b", None))
+
+    with pytest.raises(NotYet, match=r"connections to example\.org"):
+        estimated(job, settings, Turns(0))
+
+
+def test_a_job_that_has_asked_something_does_not_begin_anew(settings: Settings) -> None:
+    settings = settings.model_copy(update={"download_threads": 1})
+    job = job_of_manifest(settings, *((f"http://example.org/{number}", None) for number in range(4)))
+
+    outcome = estimated(job, settings, Turns(3))
+
+    assert outcome == Done(space_needed=300, message="about 300 bytes; the size of 1 of 4 files is unknown")
+
+
 def test_an_attempt_that_is_over_asks_no_further(settings: Settings) -> None:
     over = threading.Event()
     asked = []
 
     class EndsTheAttempt:
-        def size(self, url: str) -> int:
+        def size(self, url: str, alive: Callable[[], None]) -> int:
             asked.append(url)
             over.set()
             return 1

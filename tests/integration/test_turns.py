@@ -1,0 +1,144 @@
+"""Questions for sizes and manifests take their turn with the host, too; `why` says who waits for whom."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from entrypoints.operations.why import why
+from pipeline.outcome import NotYet
+from pipeline.records import SubmissionType
+from pipeline.services.fetch import HttpFetcher
+from pipeline.settings import Settings
+from pipeline.states import BatchState, JobState
+from tests import planting
+from tests.fleet import environment
+from tests.http_source import HttpSource
+from zkstate import batches, hosts
+from zkstate.hosts import FleetCourtesy
+from zkstate.session import Session
+
+pytestmark = pytest.mark.integration
+
+SPLIT = "import json, sys; from tasks.batch import split_batch; split_batch(json.loads(sys.argv[1]))"
+
+
+def alive() -> None:
+    """Always."""
+
+
+@pytest.fixture
+def source() -> Iterator[HttpSource]:
+    with HttpSource() as opened:
+        yield opened
+
+
+@pytest.fixture
+def fetcher(settings: Settings) -> Iterator[HttpFetcher]:
+    with HttpFetcher(settings) as opened:
+        yield opened
+
+
+def one_connection(session: Session, who: str) -> FleetCourtesy:
+    return FleetCourtesy(session, lambda: 1, who, patience=0.1)
+
+
+def test_a_question_for_a_size_takes_a_connection(
+    session: Session, fetcher: HttpFetcher, source: HttpSource
+) -> None:
+    url = source.put("/a", b"abc")
+    first, second = one_connection(session, "jid1"), one_connection(session, "jid2")
+
+    assert fetcher.courteous(first).size(url) == 3
+    assert hosts.holders(session, source.host) == ("jid1",)
+    with pytest.raises(NotYet, match="all 1 connections"):
+        fetcher.courteous(second).size(url)
+    first.close()
+    assert fetcher.courteous(second).size(url) == 3
+    second.close()
+
+
+def test_a_question_for_a_size_leaves_a_host_alone_that_asked_for_peace(
+    session: Session, fetcher: HttpFetcher, source: HttpSource
+) -> None:
+    url = source.put("/a", b"abc")
+    courtesy = one_connection(session, "jid1")
+    courtesy.spare(source.host, 60)
+
+    with pytest.raises(NotYet, match="asked to be left alone"):
+        fetcher.courteous(courtesy).size(url)
+    assert source.count() == 0
+    courtesy.close()
+
+
+def test_a_host_that_wants_peace_when_it_is_asked_for_a_size_has_it_and_is_not_waited_for(
+    session: Session, fetcher: HttpFetcher, source: HttpSource
+) -> None:
+    urls = [source.put(path, b"abc", status=429, retry_after="60") for path in ("/a", "/b")]
+    courtesy = one_connection(session, "jid1")
+    polite = fetcher.courteous(courtesy)
+
+    assert [polite.size(url) for url in urls] == [None, None]
+    assert source.count() == 1
+    assert 50 < hosts.peace_left(session, source.host) <= 60
+    courtesy.close()
+
+
+def test_a_batch_waits_for_its_turn_and_that_is_no_try(
+    session: Session, settings: Settings, source: HttpSource
+) -> None:
+    url = source.put("/batch.checkm", b"")
+    FleetCourtesy(session, lambda: 1).spare(source.host, 60)
+    given = planting.submission(payload_url=url, payload_type=SubmissionType.BATCH_MANIFEST)
+    bid = batches.submit(session, given)
+    ticket = batches.ticket(batches.load(session, bid)).model_dump_json()
+
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SPLIT, ticket],
+        cwd=Path(__file__).parents[2],
+        env=environment(settings),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    status = batches.load(session, bid).status
+    assert (status.status, status.tries, status.in_line) == (BatchState.PROCESSING, 0, True)
+    assert 50 < status.delay <= 60
+    told = why(session, settings, bid).text
+    assert f"Nothing failed, but it waits for its turn: {source.host} asked to be left alone" in told
+    assert source.count() == 0
+
+
+def test_why_says_who_has_the_connections_that_a_worker_waits_for(
+    session: Session, settings: Settings
+) -> None:
+    settings = settings.model_copy(update={"host_limit": 1})
+    job = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
+    other, own = one_connection(session, "jid0000000099"), one_connection(session, job.jid)
+
+    with other.turn("example.org", alive):
+        waiting = why(session, settings, job.jid).text
+    other.close()
+    with own.turn("example.org", alive):
+        working = why(session, settings, job.jid).text
+    own.close()
+
+    assert "It waits for a connection to example.org: all 1 that the fleet may have open" in waiting
+    assert "are taken (1 jid0000000099)." in waiting
+    assert "It waits" not in working
+
+
+def test_why_says_that_a_worker_waits_for_a_host_that_asked_for_peace(
+    session: Session, settings: Settings
+) -> None:
+    job = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
+    FleetCourtesy(session, lambda: 1).spare("example.org", 90)
+
+    assert (
+        "It waits for example.org, which asked to be left alone, for 1 minute more."
+        in why(session, settings, job.jid).text
+    )
