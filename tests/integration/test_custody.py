@@ -16,6 +16,7 @@ from pipeline.formats.checkm import ManifestProfile, Row, write
 from pipeline.landing import Workspace
 from pipeline.outcome import Done
 from pipeline.records import Job, PayloadType, SubmissionMode
+from pipeline.services.opened_storage import open_storage
 from pipeline.services.storage import StoredVersion
 from pipeline.steps import download, record
 from tests.depot import memory
@@ -424,6 +425,26 @@ def test_storage_that_is_not_the_workers_is_no_proof_of_loss(repository: Reposit
     assert "is no OCFL storage root" in unmounted.stderr
     assert other.exit_code == 2
     assert "the storage settings that the workers have" in other.stderr
+
+
+def test_custody_is_proved_through_a_bucket(repository: Repository, request: pytest.FixtureRequest) -> None:
+    server = request.getfixturevalue("s3_server")
+    settings = server.settings()
+    repository.storage = open_storage(settings)
+    stored = repository.recorded(repository.job(1, {"a.txt": "alpha"}))
+    root = {"ARKLINE_S3_ROOT": settings.s3_root, "ARKLINE_S3_ENDPOINT": settings.s3_endpoint}
+
+    sound = asked(repository, stored.ark, **root)
+    bucket = settings.s3_root.split("/")[2]
+    listed = server.client.list_objects_v2(Bucket=bucket)["Contents"]
+    (key,) = (each["Key"] for each in listed if each["Key"].endswith("/producer/a.txt"))
+    server.client.put_object(Bucket=bucket, Key=key, Body=b"other")
+    broken = asked(repository, stored.ark, **root)
+
+    assert (sound.exit_code, broken.exit_code) == (0, 4), broken.output
+    assert "Custody is proved" in sound.stdout
+    assert f"To do: restore s3://{bucket}/{key} from a copy of the storage" in broken.stdout
+    assert asked(repository, stored.ark).exit_code == 2
 
 
 def test_what_is_lost_with_working_storage_is_read_back_before_it_is_recorded(
