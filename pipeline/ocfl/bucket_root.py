@@ -48,7 +48,12 @@ class BucketRoot:
         if self.is_open:
             return
         name, text = objects.ROOT_DECLARATION
-        if self.bucket.get(name) is None:
+        declared = self.bucket.get(name)
+        if declared and declared.data.strip() != text.strip():
+            raise system(
+                f"{self.bucket.name} has something else in {name} than an OCFL root: is it the right one?"
+            )
+        if declared is None:
             there = self.bucket.names(100)
             if name not in there:
                 remedy = "let ARKLINE_S3_ROOT name an empty place or an OCFL root"

@@ -95,10 +95,10 @@ class S3Bucket:
 
     def get(self, key: str) -> Got | None:
         try:
-            with translated(self.name):
+            with translated(self.name, refusable=True):
                 answer = self.client.get_object(**self._at(key))
                 with closing(answer["Body"]) as body:
-                    return Got(body.read(), answer["ETag"], answer.get("Metadata", {}))
+                    return Got(body.read(), answer.get("ETag", ""), answer.get("Metadata", {}))
         except Absent:
             return None
 
@@ -178,13 +178,13 @@ class S3Bucket:
     def _change(self, call: Callable[..., dict[str, Any]], **given: Any) -> dict[str, Any]:
         """A conditional write; Conflict if the condition does not hold."""
         try:
-            with translated(self.name):
+            with translated(self.name, refusable=True):
                 return call(**given)
         except Refused as refused:
             raise Conflict(given["Key"]) from refused
 
     def _pieces(self, key: str) -> Iterator[bytes]:
-        with translated(self.name):
+        with translated(self.name, refusable=True):
             answer = self.client.get_object(**self._at(key))
             with closing(answer["Body"]) as body:
                 while piece := body.read(PIECE):
@@ -236,7 +236,7 @@ class S3Bucket:
             size += len(data)
             part: dict[str, Any] = {"PartNumber": len(parts) + 1, "ChecksumSHA256": _sha256(data)}
             try:
-                with translated(self.name):
+                with translated(self.name, refusable=True):
                     answer = self.client.upload_part(**upload, **part, Body=data, ChecksumAlgorithm="SHA256")
             except Absent as absent:
                 raise transient(f"another attempt ended the upload of {upload['Key']}") from absent
@@ -248,7 +248,7 @@ class S3Bucket:
 
     def _abort(self, upload: dict[str, Any]) -> None:
         try:
-            with translated(self.name):
+            with translated(self.name, refusable=True):
                 self.client.abort_multipart_upload(**upload)
         except Absent:
             return

@@ -18,6 +18,7 @@ _RIGHTS = (
     "let this key do s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket, s3:AbortMultipartUpload and "
     "s3:ListBucketMultipartUploads there"
 )
+_ADDRESS = "check ARKLINE_S3_ROOT and ARKLINE_S3_ENDPOINT"
 _REGION = "set AWS_DEFAULT_REGION to the bucket's region, and ARKLINE_S3_ENDPOINT if it is not Amazon's"
 UNCONDITIONAL = (
     "its server does not keep writers apart (If-None-Match and If-Match on PutObject): use one that does"
@@ -48,7 +49,7 @@ _PASSING_CODES = frozenset(
     {"SlowDown", "OperationAborted", "RequestTimeout", "Throttling", "ThrottlingException"}
 )
 _CONFLICTS = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412"})
-_ABSENT = frozenset({"NoSuchKey", "NoSuchUpload", "404"})
+_ABSENT = frozenset({"NoSuchKey", "NoSuchUpload"})
 
 _NO_CREDENTIALS = (
     boto.NoCredentialsError,
@@ -75,31 +76,35 @@ class Absent(Refused):
 
 
 @contextmanager
-def translated(bucket: str) -> Iterator[None]:
-    """Faults met inside as Refused, or as StepFailed for whoever can mend them; `bucket` is for people."""
+def translated(bucket: str, refusable: bool = False) -> Iterator[None]:
+    """Faults met inside as StepFailed for whoever can mend them, naming the bucket as people know it.
+
+    Refused and Absent only where they may be: a server that says so of a list is none of S3.
+    """
     try:
         yield
     except boto.ClientError as error:
-        raise _answered(error.response, bucket) from error
+        raise _answered(error.response, bucket, refusable) from error
     except (boto.BotoCoreError, HTTPError) as error:
         raise _failed(error, bucket) from error
 
 
-def _answered(response: dict[str, Any], bucket: str) -> Exception:
+def _answered(response: dict[str, Any], bucket: str, refusable: bool) -> Exception:
     said = response.get("Error", {})
     code = str(said.get("Code", ""))
     met = response.get("ResponseMetadata", {})
     status = int(met.get("HTTPStatusCode", 0))
-    if code in _CONFLICTS:
+    if refusable and code in _CONFLICTS:
         return Refused(code)
-    if code in _ABSENT:
+    if refusable and code in _ABSENT:
         return Absent(code)
     if code in REMEDIES:
         return system(f"{bucket} cannot be used ({code}): {REMEDIES[code]}")
     if status >= 500 or status in PASSING or code in _PASSING_CODES:
         wait = retry_after(met.get("HTTPHeaders", {}).get("retry-after"))
         return transient(f"{bucket} answered {status} {code}; it is tried again", wait)
-    return system(f"{bucket} answered {status} {code}: {said.get('Message', 'no reason given')}")
+    reason = said.get("Message", "no reason given")
+    return system(f"{bucket} answered {status} {code} ({reason}): {_ADDRESS}")
 
 
 def _failed(error: Exception, bucket: str) -> StepFailed:
@@ -109,4 +114,4 @@ def _failed(error: Exception, bucket: str) -> StepFailed:
         return system(f"{bucket} has no certificate that is trusted: check ARKLINE_S3_ENDPOINT")
     if isinstance(error, _BROKEN):
         return transient(f"{bucket} cannot be reached, or broke off ({type(error).__name__})")
-    return system(f"{bucket} cannot be asked ({type(error).__name__}): check ARKLINE_S3_ENDPOINT")
+    return system(f"{bucket} cannot be asked ({type(error).__name__}): {_ADDRESS}")

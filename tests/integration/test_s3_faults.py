@@ -108,24 +108,51 @@ def test_credentials_that_are_missing_unknown_or_too_weak_are_told_apart(
 
 
 class Careless:
-    """A server that takes no notice of conditions."""
+    """A server that takes no notice of some of what it is asked, and that may change what it gets."""
 
-    def __init__(self, client: Any, ignored: str) -> None:
-        self._client, self._ignored = client, ignored
+    def __init__(
+        self, client: Any, ignored: str, damage: Callable[[bytes], bytes] = lambda data: data
+    ) -> None:
+        self._client, self._ignored, self._damage = client, ignored, damage
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(**given: Any) -> Any:
-            given.pop(self._ignored, None)
-            return getattr(self._client, name)(**given)
+            if "Body" in given:
+                given["Body"] = self._damage(given["Body"])
+            taken = {key: value for key, value in given.items() if not key.startswith(self._ignored)}
+            return getattr(self._client, name)(**taken)
 
         return call
+
+    def storage(self, depot: BucketDepot) -> S3Storage:
+        return S3Storage(lambda: S3Bucket(self, depot.bucket, depot.prefix, depot.bucket))
 
 
 @pytest.mark.parametrize("ignored", ["IfNoneMatch", "IfMatch"])
 def test_a_server_that_does_not_keep_writers_apart_is_not_used(depot: BucketDepot, ignored: str) -> None:
-    bucket = S3Bucket(Careless(depot.client, ignored), depot.bucket, depot.prefix, depot.bucket)
+    storage = Careless(depot.client, ignored).storage(depot)
 
-    refused(S3Storage(lambda: bucket), depot, FailureKind.SYSTEM, "does not keep writers apart")
+    refused(storage, depot, FailureKind.SYSTEM, "does not keep writers apart")
+
+
+@pytest.mark.parametrize("size", [10, PART + 1])
+def test_what_a_server_does_not_confirm_is_read_back_before_it_becomes_a_version(
+    depot: BucketDepot, size: int
+) -> None:
+    request = depot.request("jid1", {"producer/a.bin": "x" * size})
+    damaging = Careless(depot.client, "Checksum", lambda data: data.replace(b"xxx", b"xyx"))
+
+    with pytest.raises(StepFailed, match=r"something else in .*producer/a\.bin than it was sent") as failed:
+        damaging.storage(depot).store(request, lambda: None)
+    assert failed.value.kind is FailureKind.TRANSIENT
+    assert depot.storage.version_of(ARK, "jid1") is None
+
+    Careless(depot.client, "Checksum").storage(depot).store(request, lambda: None)
+    assert_valid(depot)
+
+
+def test_a_server_of_something_else_is_not_taken_for_a_bucket(depot: BucketDepot, s3_server: Server) -> None:
+    refused(behind(depot, f"{s3_server.url}/moto-api"), depot, FailureKind.SYSTEM, "check ARKLINE_S3_ROOT")
 
 
 def test_a_bucket_with_other_things_in_it_does_not_become_a_storage_root(depot: BucketDepot) -> None:
