@@ -104,7 +104,7 @@ class BucketRoot:
         A version's own inventory is written after the root inventory that names the version.
         """
         keys = self.keys(ark)
-        head = self.head(ark)
+        head = self.head(ark) if objects.INVENTORY in keys else None
         latest = head.inventory.number if head else 0
         ahead = f"v{latest + 1}/{objects.INVENTORY}"
         if ahead in keys:
@@ -135,7 +135,7 @@ class BucketRoot:
             )
             if path not in keys
         ]
-        held = self.bucket.get(self.place(ark, objects.SIDECAR))
+        held = self.bucket.get(self.place(ark, objects.SIDECAR)) if objects.SIDECAR in keys else None
         if held is None or held.data != sidecar:
             self._vouch(ark, head)
             self._write(self.place(ark, objects.SIDECAR), sidecar, held.etag if held else None)

@@ -75,6 +75,8 @@ def open_bucket(settings: Settings, tries: int = TRIES) -> "S3Bucket":
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
+    # At DEBUG it logs the headers of requests, and with them the tokens of temporary credentials.
+    logging.getLogger("botocore").setLevel(logging.WARNING)
     with translated(name):
         try:
             client = boto3.Session().client("s3", endpoint_url=settings.s3_endpoint or None, config=config)

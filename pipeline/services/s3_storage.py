@@ -99,17 +99,16 @@ class S3Storage:
         )
         keys = self.root.keys(version.ark)
 
-        def verify(file: StoredFile, alive: Look) -> None:
+        def compare(file: StoredFile, alive: Look) -> None:
             place = inventory.manifest[file.sha512][0]
+            held = keys.get(place)
             if file.added:
                 self._read_held(version.ark, place, file, alive)
-            elif place not in keys or keys[place].size != file.size:
-                size = (
-                    f"it has {keys[place].size} bytes, not {file.size}" if place in keys else "it is missing"
-                )
-                raise self._damaged(version.ark, place, size)
+            elif held is None or held.size != file.size:
+                how = unlike(file, (held.size, "")) if held else "it is missing"
+                raise self._damaged(version.ark, place, how)
 
-        _each(verify, version.files, now_and_then(alive))
+        _each(compare, version.files, now_and_then(alive))
 
     def read_back(
         self, ark: str, url: str, numbers: Collection[int] = (), seen: Callable[[int], None] = lambda _: None
@@ -170,10 +169,8 @@ class S3Storage:
                 continue
             if place not in keys and self._uploaded(self.root.place(ark, place), file, alive):
                 return place
-            if self.root.bucket.digest(self.root.place(ark, place), lambda _: alive()) == (
-                file.size,
-                file.sha512,
-            ):
+            found = self.root.bucket.digest(self.root.place(ark, place), lambda _: alive())
+            if found == (file.size, file.sha512):
                 return place
         raise transient(f"{self.root.url(ark, content)} is being written by another process")
 

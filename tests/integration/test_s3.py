@@ -11,7 +11,6 @@ from pipeline.landing import Workspace, read_stored
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.services.opened_storage import open_storage
-from pipeline.services.s3_bucket import PART
 from pipeline.services.s3_storage import S3Storage
 from pipeline.services.storage import FoundFile, StoredVersion
 from pipeline.states import FailureKind
@@ -145,15 +144,6 @@ def test_an_attempt_that_is_over_makes_no_version(depot: BucketDepot) -> None:
 
     assert asked[-1]
     assert depot.storage.version_of(ARK, "jid1") is None
-
-
-def test_a_large_file_is_sent_in_parts_and_read_back_whole(depot: BucketDepot) -> None:
-    stored = depot.store("jid1", {"producer/large.bin": "0123456789abcdef" * (PART // 16) + "end"})
-
-    depot.storage.verify(stored)
-    (etag,) = [each for key, each in depot.listed().items() if key.endswith("large.bin")]
-    assert etag.endswith('-2"')
-    assert_valid(depot)
 
 
 def test_a_name_too_long_for_a_key_is_kept_in_the_inventory_alone(depot: BucketDepot) -> None:

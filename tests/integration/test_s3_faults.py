@@ -47,10 +47,10 @@ def test_a_version_whose_answer_was_lost_is_not_made_twice(depot: BucketDepot, s
     with Proxy(s3_server.port) as proxy, ThreadPoolExecutor(1) as thread:
         storage = behind(depot, f"http://{proxy.hosts}", tries=3)
         storage.root.open()
-        proxy.swallow_after(b"x-amz-meta-sha512")  # the root inventory's own
+        proxy.swallow_after(b'"digestAlgorithm"')  # the root inventory is the first to be sent
         storing = thread.submit(storage.store, depot.request("jid1", FILES), lambda: None)
-        while depot.storage.version_of(ARK, "jid1") is None:
-            assert not storing.done()
+        assert proxy.swallowed.wait(30)
+        assert depot.jobs() == ["jid1"]
         proxy.cut()
         stored = storing.result(30)
 
@@ -96,7 +96,6 @@ def test_credentials_that_are_missing_unknown_or_too_weak_are_told_apart(
     try:
         refused(behind(depot, s3_server.url), depot, FailureKind.SYSTEM, r"InvalidAccessKeyId\): put a key")
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", weak["AccessKeyId"])
-        refused(behind(depot, s3_server.url), depot, FailureKind.SYSTEM, "SignatureDoesNotMatch")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", weak["SecretAccessKey"])
         refused(
             behind(depot, s3_server.url), depot, FailureKind.SYSTEM, r"AccessDenied\): let this key do s3:Get"
@@ -135,11 +134,8 @@ def test_a_server_that_does_not_keep_writers_apart_is_not_used(depot: BucketDepo
     refused(storage, depot, FailureKind.SYSTEM, "does not keep writers apart")
 
 
-@pytest.mark.parametrize("size", [10, PART + 1])
-def test_what_a_server_does_not_confirm_is_read_back_before_it_becomes_a_version(
-    depot: BucketDepot, size: int
-) -> None:
-    request = depot.request("jid1", {"producer/a.bin": "x" * size})
+def test_what_a_server_does_not_confirm_is_read_back_before_it_becomes_a_version(depot: BucketDepot) -> None:
+    request = depot.request("jid1", {"producer/a.bin": "x" * (PART + 1)})
     damaging = Careless(depot.client, "Checksum", lambda data: data.replace(b"xxx", b"xyx"))
 
     with pytest.raises(StepFailed, match=r"something else in .*producer/a\.bin than it was sent") as failed:
@@ -178,7 +174,7 @@ def test_an_upload_in_parts_ends_with_its_attempt_and_leaves_nothing(depot: Buck
     assert depot.listed() == {}
 
 
-def test_what_a_dead_upload_left_goes_when_the_file_is_sent_again(depot: BucketDepot) -> None:
+def test_what_a_dead_upload_in_parts_left_goes_when_the_file_is_sent_again(depot: BucketDepot) -> None:
     dead = threading.Event()
 
     def die(number: int) -> None:
@@ -197,6 +193,8 @@ def test_what_a_dead_upload_left_goes_when_the_file_is_sent_again(depot: BucketD
     depot.storage.verify(depot.storage.store(request, lambda: None))
 
     assert "Uploads" not in depot.client.list_multipart_uploads(Bucket=depot.bucket)
+    (etag,) = [each for key, each in depot.listed().items() if key.endswith("large.bin")]
+    assert etag.endswith('-2"')
     assert_valid(depot)
 
 
