@@ -215,7 +215,9 @@ def read(path: Path) -> tuple[Profile, tuple[str, ...]]:
     name = path.stem if path.suffix in _SUFFIXES else path.name
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise ProfileError(f"profile {source} is not UTF-8: save it as UTF-8") from error
+    except OSError as error:
         raise ProfileError(f"profile {source} cannot be read: {error}") from error
     fields, warnings = (_from_yaml if path.suffix == ".yaml" else _from_text)(text, source)
     return _profile({"name": name, **fields}, name, source), warnings
@@ -253,7 +255,9 @@ def _profile(fields: dict[str, object], name: str, source: str) -> Profile:
         told = f"profile {source}: {'; '.join(faults)}"
         raise ProfileError(told, faults) from None  # the cause quotes what was given
     if profile.name != name:
-        raise ProfileError(f"profile {source}: name is {profile.name}, but the file says {name}")
+        raise ProfileError(
+            f"profile {source}: name is {profile.name}, but the file says {name}: give both one"
+        )
     return profile
 
 
@@ -265,7 +269,7 @@ def _fault(error: ErrorDetails) -> str:
     field = ".".join(part for part in where if not part.isdecimal())
     if error["type"] == "extra_forbidden":
         near = difflib.get_close_matches(where[-1], model.model_fields, 1)
-        return f"{field} is not a field" + (f"; did you mean {near[0]}?" if near else "")
+        return f"{field} is not a field" + (f"; did you mean {near[0]}?" if near else "; take it out")
     wanted = model.model_fields[where[1] if model is ProfileLimits else where[0]].description
     if error["type"] == "missing":
         return f"{field} is missing; it is {wanted}"

@@ -103,7 +103,10 @@ def write(profile: ManifestProfile, rows: Iterable[Row]) -> bytes:
     numbered = tuple(replace(row, line=start + index) for index, row in enumerate(given))
     if back != numbered:
         wrong = next((a for a, b in zip(numbered, back, strict=False) if a != b), numbered[-1])
-        message = f"the row of {shown(wrong.name)} would not read back as it is"
+        message = (
+            f"the row of {shown(wrong.name)} would not read back as it is: "
+            "write a blank for %20 and a bar for %7c"
+        )
         raise ManifestError("to be written", [Problem(wrong.line, message)])
     return data
 

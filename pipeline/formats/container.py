@@ -146,4 +146,7 @@ def _fault(name: str, error: OSError) -> StepFailed:
         return _damaged(name, error)
     if error.errno in _NO_SPACE:
         return transient(f"working storage is full while unpacking {shown(name)}")
-    return system(f"container {shown(name)} could not be unpacked: {error}")
+    return system(
+        f"container {shown(name)} could not be unpacked ({error}): look after working storage, "
+        "then resume the job"
+    )

@@ -114,32 +114,28 @@ class _Reader:
 
     def line(self) -> str:
         while b"\n" not in self._ahead:
-            self._ahead += self._more(PIECE)
+            self._ahead += self.piece(PIECE)
             if len(self._ahead) > PIECE + _LINE:
                 raise Damaged("its reader makes no sense")
         line, _, self._ahead = self._ahead.partition(b"\n")
         return line.decode()
 
-    def piece(self, most: int) -> bytes:
-        """At least one byte of what is there."""
-        if not self._ahead:
-            return self._more(most)
-        piece, self._ahead = self._ahead[:most], self._ahead[most:]
-        return piece
-
     def go_on(self) -> None:
+        if self._ahead:
+            raise Damaged("its reader makes no sense")
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # what it has to say is read next
             self._process.stdin.write(b"\n")
 
     def end(self) -> None:
-        """Once all was read: it ends well, or was told to say more or less than it did."""
-        if self._ahead or self._wait(1):
+        """Once all was read: it has nothing more to say, and found nothing wrong."""
+        if self._wait(1):
             raise Damaged("it holds more than its directory lists")
         if self._process.wait(self._silence) != 0:
             raise self._failure()
 
-    def _more(self, most: int) -> bytes:
+    def piece(self, most: int) -> bytes:
+        """At least one byte of what comes next, lines apart."""
         piece = self._wait(most)
         if not piece:
             self._process.wait(self._silence)

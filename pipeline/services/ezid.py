@@ -96,7 +96,10 @@ class EzidMinter:
         answer = persist(lambda: self._send(method, ark, body), f"EZID ({shown(self._url)})", self._pause)
         name = answer.pop("success").split(" ")[0]
         if name != ark:
-            raise system(f"EZID ({shown(self._url)}) answered for {name} when it was asked about {ark}")
+            raise system(
+                f"EZID ({shown(self._url)}) answered for {name} when it was asked about {ark}: "
+                "check ARKLINE_EZID_URL"
+            )
         return answer
 
     def _send(self, method: str, ark: str, body: bytes | None) -> dict[str, str]:
@@ -114,7 +117,10 @@ class EzidMinter:
                 allow_redirects=False,
             )
         except requests.exceptions.SSLError as error:
-            raise system(f"EZID ({shown(self._url)}) has no certificate that is trusted") from error
+            raise system(
+                f"EZID ({shown(self._url)}) has no certificate that is trusted, or does not speak TLS: "
+                "check ARKLINE_EZID_URL"
+            ) from error
         except requests.Timeout as error:
             raise Passing("did not answer in time") from error
         except (requests.ConnectionError, requests.exceptions.ChunkedEncodingError) as error:

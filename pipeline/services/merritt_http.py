@@ -83,6 +83,8 @@ class MerrittHttp:
         def judged() -> dict[str, Any]:
             try:
                 return once()
+            except requests.exceptions.SSLError:
+                raise  # nothing was begun
             except requests.ConnectTimeout as error:
                 raise Passing("does not take a connection") from error
             except requests.ConnectionError as error:
@@ -117,7 +119,9 @@ class MerrittHttp:
         try:
             return ask()
         except requests.exceptions.SSLError as error:
-            raise system(f"{self.name} has no certificate that is trusted") from error
+            raise system(
+                f"{self.name} has no certificate that is trusted, or does not speak TLS: {_ADDRESS}"
+            ) from error
         except requests.Timeout as error:
             raise Passing("did not answer in time") from error
         except (requests.ConnectionError, requests.exceptions.ChunkedEncodingError) as error:

@@ -132,6 +132,9 @@ def test_before_version_1_one_manifest_has_to_list_a_payload_file(tmp_path: Path
         "manifest_md5": f"{hashlib.md5(b'beta').hexdigest()} *data/b.txt\n".encode(),
     }
 
+    told = refusal(lambda: check_bags(landed(tmp_path / "none", by_hand("0.97", data__b=b"beta"))))
+
+    assert "'data/b.txt' is in no manifest of the bag" in told
     assert check_bags(landed(tmp_path / "old", by_hand("0.97", **changes)))
     refusal(lambda: check_bags(landed(tmp_path / "new", by_hand("1.0", **changes))))
 

@@ -125,6 +125,11 @@ def test_a_row_that_would_not_read_back_is_not_written(unwritable: Row) -> None:
         write(ManifestProfile.OBJECT, [Row(0, URL, "first"), unwritable])
 
 
+def test_the_row_that_would_not_read_back_is_named() -> None:
+    with pytest.raises(ManifestError, match="the row of 'a%20b' would not read back as it is: write a blank"):
+        write(ManifestProfile.OBJECT, [Row(0, URL, "a%20b")])
+
+
 def test_the_fuzzed_pieces_can_make_a_whole_manifest() -> None:
     """The property above would say little if nothing it tries were ever accepted."""
     data = "".join(["https://", "a", "/", "a", "\n", "#%eof"]).encode()

@@ -76,6 +76,24 @@ def test_a_damaged_tar_header_is_not_taken_for_the_end(unpacked: Unpack) -> None
     assert "no end of archive after 'a'" in unpacked.refusal(bytes(data), "a.tar")
 
 
+def test_a_zip_directory_that_points_before_its_beginning_is_refused(unpacked: Unpack) -> None:
+    data = bytearray(zipped({"a": b"1"}))
+    at = len(data) - 6  # where the directory begins, of the last record
+    data[at : at + 4] = struct.pack("<L", struct.unpack_from("<L", data, at)[0] + 10)
+
+    said = unpacked.refusal(bytes(data))
+
+    # Pythons differ in what they notice first
+    assert "its directory points before its beginning" in said or "container 'a.zip' is damaged" in said
+
+
+def test_a_sparse_entry_whose_map_points_backwards_is_refused(unpacked: Unpack) -> None:
+    map_back = {"GNU.sparse.major": "0", "GNU.sparse.size": "4096", "GNU.sparse.map": "0,-2048,0,512"}
+    data = tarred([entry("a", bytes(512), pax_headers=map_back)])
+
+    assert "a header points backwards" in unpacked.refusal(data, "a.tar")
+
+
 def test_a_second_archive_behind_the_first_is_not_dropped(unpacked: Unpack) -> None:
     assert "something follows" in unpacked.refusal(tarred({"a": b"1"}) + tarred({"b": b"2"}), "a.tar")
 
@@ -121,6 +139,8 @@ def test_a_target_that_is_not_fresh_is_never_overwritten(unpacked: Unpack) -> No
         unpacked(PACKED["a.zip"])
 
     assert caught.value.kind is FailureKind.SYSTEM
+    assert "could not be unpacked ([Errno 17]" in caught.value.message
+    assert "look after working storage" in caught.value.message
     assert (unpacked.target / "a.txt").read_text() == "mine"
 
 

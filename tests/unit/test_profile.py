@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.profile import ProfileError, Profiles, Suppression, UnknownProfile
+from pipeline.profile import ProfileError, Profiles, Suppression, UnknownProfile, read
 from pipeline.records import ResponseType
 
 DEMO = {"name": "demo", "owner": "ark:/99999/fk4o", "collections": ["ark:/99999/fk4c"]}
@@ -138,9 +138,9 @@ MALFORMED: dict[str, tuple[dict[str, object], str]] = {
     "a collection that is no ARK": ({"collections": ["x"]}, "collections: 'x' will not do"),
     "a priority out of range": ({"priority": 100}, "priority: 100 will not do; it must be a number from 0"),
     "a mistyped field": ({"prioriti": 3}, "prioriti is not a field; did you mean priority?"),
-    "a strange field": ({"xyzzy": 3}, "xyzzy is not a field"),
+    "a strange field": ({"xyzzy": 3}, "xyzzy is not a field; take it out"),
     "a mail address that is none": ({"notification": ["me"]}, "notification: 'me' will not do"),
-    "another name than its file": ({"name": "other"}, "name is other, but the file says demo"),
+    "another name than its file": ({"name": "other"}, "name is other, but the file says demo: give both one"),
     "a strange limit": ({"limits": {"object_byte": 1}}, "limits.object_byte is not a field; did you mean"),
     "a limit of nothing": ({"limits": {"batch_jobs": 0}}, "limits.batch_jobs: 0 will not do; it must be a"),
     "limits that are none": ({"limits": 5}, "limits: 5 will not do; it must be object_bytes"),
@@ -189,7 +189,14 @@ def test_a_file_that_is_no_yaml_mapping_is_refused(text: str, said: str, profile
 def test_a_file_that_is_not_utf8_is_refused(profiles: Profiles) -> None:
     (profiles.folder / "demo.yaml").write_bytes(b"name: \xff")
 
-    assert "profile demo.yaml cannot be read" in refusal(profiles)
+    assert "profile demo.yaml is not UTF-8: save it as UTF-8" in refusal(profiles)
+
+
+def test_a_file_that_cannot_be_read_is_told(profiles: Profiles) -> None:
+    with pytest.raises(ProfileError) as caught:
+        read(profiles.folder / "demo.yaml")
+
+    assert "profile demo.yaml cannot be read: [Errno 2]" in str(caught.value)
 
 
 def test_one_profile_in_two_files_is_refused(profiles: Profiles) -> None:

@@ -1,0 +1,116 @@
+"""What a rehearsal says of a job; how it is run and shown is in tests/integration/test_dry_run.py."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import rehearsal
+from pipeline.fixity import Digest
+from pipeline.profile import Profile, ProfileLimits
+from pipeline.records import PayloadType
+from pipeline.rehearsal import Rehearsed
+from pipeline.services.fetch import HttpFetcher
+from pipeline.services.probe import Prober
+from pipeline.settings import Settings
+from tests.http_source import HttpSource
+from tests.manifests import OBJECT, manifest
+from tests.planting import planned, submission
+from tests.step_services import local_settings
+
+MANIFEST = PayloadType.OBJECT_MANIFEST
+
+
+@pytest.fixture
+def source() -> Iterator[HttpSource]:
+    with HttpSource() as opened:
+        yield opened
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return local_settings(tmp_path)
+
+
+def profile(**limits: int) -> Profile:
+    return Profile(
+        name="demo",
+        owner="ark:/99999/o",
+        collections=("ark:/99999/c",),
+        limits=ProfileLimits.model_validate(limits),
+    )
+
+
+def read(settings: Settings, source: HttpSource, rows: list[str], **limits: int) -> Rehearsed:
+    """A job whose manifest has these rows."""
+    url = source.put("/m.checkm", manifest(*rows, profile=OBJECT))
+    job = planned(1, payload_url=url, payload_type=MANIFEST, payload_name="m.checkm")
+    with HttpFetcher(settings, first_pause=0.01) as fetcher:
+        (found,) = rehearsal.read_jobs([job], submission(), profile(**limits), fetcher, settings, 10)
+    return found
+
+
+def asked(settings: Settings, job: Rehearsed) -> Rehearsed:
+    with Prober(settings) as prober:
+        rehearsal.ask_sources([job], prober, settings, 100)
+    return job
+
+
+def test_more_files_than_the_collection_takes_would_fail(settings: Settings, source: HttpSource) -> None:
+    job = read(settings, source, ["http://x.edu/a", "http://x.edu/b"], object_files=1)
+
+    assert job.failures == ["the object has 2 files, but the collection takes 1"]
+
+
+def test_more_files_than_the_settings_allow_would_fail(settings: Settings, source: HttpSource) -> None:
+    few = settings.model_copy(update={"object_files": 1})
+
+    job = read(few, source, ["http://x.edu/a", "http://x.edu/b"])
+
+    assert job.failures[0].startswith("manifest m.checkm: line 4: it has more than 1 rows: divide it")
+
+
+def test_a_size_that_is_not_the_sources_would_fail_with_its_line(
+    settings: Settings, source: HttpSource
+) -> None:
+    url = source.put("/a", b"alpha")
+
+    job = asked(settings, read(settings, source, [f"{url} | | | 4", f"{url} | | | 5 | | b"]))
+
+    assert job.failures == ["line 3: 'a': the source has 5 bytes, but 4 were declared"]
+
+
+def test_more_bytes_than_the_collection_takes_would_fail(settings: Settings, source: HttpSource) -> None:
+    job = read(settings, source, ["http://x.edu/a | | | 3000"])
+    rehearsal.check_bytes([job], profile(object_bytes=2000), largest=2500)
+
+    assert job.failures == [
+        "the object has more than the 2.0 kB that the collection takes",
+        "it needs 3.0 kB of working storage, of which only 2.5 kB may be used: it would wait for ever",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shared", "says"),
+    [
+        ({"payload_url": "http://x.edu/a"}, "2 objects have the URL 'http://x.edu/a': an object is made of"),
+        (
+            {"primary_id": "ark:/99999/a"},
+            "2 objects have the primary identifier 'ark:/99999/a': they become versions of one object, in no",
+        ),
+        (
+            {"local_id": ("box 3",)},
+            "2 objects have the local id 'box 3': they become versions of one object, in no certain order",
+        ),
+        (
+            {"digest": Digest(algorithm="md5", value="0" * 32)},
+            f"2 objects have the digest 'md5:{'0' * 32}': the same bytes are deposited more than once",
+        ),
+    ],
+)
+def test_what_two_jobs_of_a_batch_share_is_told(shared: dict[str, Any], says: str) -> None:
+    jobs = [Rehearsed(planned(number, **shared), number) for number in (1, 2)]
+    (told,) = rehearsal.repeated(jobs)
+
+    assert told.startswith(says)
