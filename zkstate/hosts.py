@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
+from kazoo.exceptions import NoNodeError
+
 from pipeline.outcome import NotYet
 from pipeline.records import Record
 from zkstate import codec, counters, locks, paths
@@ -63,6 +65,8 @@ class FleetCourtesy:
         self._limit_of = limit
         self._patience = patience
         self._free: defaultdict[str, list[_Place]] = defaultdict(list)
+        self._calm: dict[str, threading.Event] = {}
+        """Hosts that wanted no peace when they were looked at; set once somebody has written there since."""
         self._mutex = threading.Lock()
 
     @contextmanager
@@ -134,12 +138,20 @@ class FleetCourtesy:
         return _Place(path, mark, now, ServerClock(stat.ctime, now))
 
     def _keep_peace(self, host: str, place: _Place, alive: Callable[[], None]) -> None:
+        seen = self._calm.get(host)
+        if seen is not None and not seen.is_set():
+            return
         deadline = time.monotonic() + self._patience
-        while (left := _peace_left(self._session, host, place.clock)) > 0:
+        while True:
+            changed = threading.Event()
+            left = _peace_left(self._session, host, place.clock, changed)
+            if left <= 0:
+                self._calm[host] = changed
+                return
             if time.monotonic() + left > deadline:
                 raise NotYet(f"{host} asked to be left alone, for {left:.0f} seconds more", left)
             alive()
-            threading.Event().wait(min(left, 0.2))
+            changed.wait(min(left, 0.2))
 
 
 def in_use(session: Session, host: str) -> int:
@@ -162,19 +174,27 @@ def peace_left(session: Session, host: str) -> float:
     return _peace_left(session, host, ServerClock(int(time.time() * 1000), time.monotonic()))
 
 
-def _peace_left(session: Session, host: str, clock: ServerClock) -> float:
-    """Seconds until the host may be asked again; 0 if it may."""
+def _peace_left(
+    session: Session, host: str, clock: ServerClock, changed: threading.Event | None = None
+) -> float:
+    """Seconds until the host may be asked again, 0 if it may; `changed` is set when its node is written."""
     path = paths.host(host)
-    node = session.get_many([path])[0]
-    if node is None or not node[0]:
+    watch = changed and (lambda _: changed.set())
+    try:
+        data, stat = session.ask(session.zk.get_async, path, watch=watch)
+    except NoNodeError:
         return 0
-    peace = codec.decode(Peace, node[0], path)
-    return max(0.0, float(node[1].mtime - clock.now_ms()) / 1000 + peace.seconds)
+    if not data:
+        return 0
+    peace = codec.decode(Peace, data, path)
+    return max(0.0, float(stat.mtime - clock.now_ms()) / 1000 + peace.seconds)
 
 
 def _places(session: Session, host: str, changed: threading.Event) -> set[str]:
     """The numbers that are taken; `changed` is set when one comes or goes."""
     path = paths.host(host)
-    if session.exists(path) is None:
-        counters.plant(session, path)
-    return set(session.ask(session.zk.get_children_async, path, watch=lambda _: changed.set()))
+    while True:
+        try:
+            return set(session.ask(session.zk.get_children_async, path, watch=lambda _: changed.set()))
+        except NoNodeError:
+            counters.plant(session, path)

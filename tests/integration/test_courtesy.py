@@ -1,6 +1,7 @@
 """The whole fleet has no more connections to a host than allowed, and leaves one alone that asks for it."""
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -133,6 +134,20 @@ def test_a_short_peace_is_waited_for_and_a_shorter_one_does_not_end_a_longer(ses
     courtesy.spare(HOST, 1)
     with pytest.raises(NotYet), courtesy.turn(HOST, alive):
         pass
+    courtesy.close()
+
+
+def test_a_peace_that_begins_between_two_files_is_kept(session: Session, other: Session) -> None:
+    courtesy = FleetCourtesy(session, lambda: 4)
+    with courtesy.turn(HOST, alive):
+        FleetCourtesy(other, lambda: 4).spare(HOST, 60)
+
+    # the news of it takes a moment
+    deadline = time.monotonic() + 10
+    with pytest.raises(NotYet):
+        while time.monotonic() < deadline:
+            with courtesy.turn(HOST, alive):
+                pass
     courtesy.close()
 
 
