@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 SHOWN = 8
 """Hexadecimal digits of a digest in a terminal's table; a pipe, --json and every problem have all of them."""
 
+MOST = 500
+"""Files of a version that are drawn: more take many seconds, and nobody reads them. --json has all."""
+
+TOLD = 100
+"""Problems that are told."""
+
 _NOT_RECORDED = "not recorded"
 
 
@@ -42,7 +48,7 @@ def described(found: ObjectView) -> None:
         if version.number in found.custody.versions:
             _deposit(version)
             screen.say("")
-            _files([file for file in found.custody.files if file.version == version.number])
+            _some([file for file in found.custody.files if file.version == version.number])
     screen.say("")
     _problems(found.custody)
     _sum(found.custody, len(found.versions))
@@ -52,7 +58,7 @@ def _version(version: InventoryVersion) -> None:
     from pipeline.working_space import in_units
 
     size = in_units(sum(file.size for file in version.files))
-    note = f": {version.note}" if version.note else ""
+    note = screen.printable(f": {version.note}" if version.note else "")
     screen.say(
         f"\nversion {version.number}, {counted(len(version.files), 'file')}, {size}, "
         f"{when(version.created)}, {version.jid}{note}"
@@ -80,6 +86,15 @@ def _deposit(version: InventoryVersion) -> None:
 
 def _moment(at: datetime | None) -> str:
     return _NOT_RECORDED if at is None else f"{at.astimezone():{LOCAL_FORM}}"
+
+
+def _some(files: Sequence[FileCustody]) -> None:
+    """The files in their order; of very many the first, those with problems before all others."""
+    if len(files) <= MOST:
+        _files(files)
+        return
+    _files(sorted(files, key=lambda file: not file.problems)[:MOST])
+    screen.note(f"{len(files) - MOST:,} more files: --json has them all", "")
 
 
 def _files(files: Sequence[FileCustody]) -> None:
@@ -124,7 +139,7 @@ def _told(file: FileCustody, digits: int | None) -> Iterator[str | Text]:
         )
     else:
         yield "" if source.origin is Origin.OURS else _NOT_RECORDED
-    yield f"{kept.sha512[:digits]} v{kept.version}" if kept else "nothing"
+    yield f"{kept.sha512[:digits]} v{kept.version}" if kept else _NOT_RECORDED
     yield _now(file, digits)
 
 
@@ -144,11 +159,13 @@ def _now(file: FileCustody, digits: int | None) -> Text:
 
 
 def _problems(custody: Custody) -> None:
-    for file in custody.files:
-        for problem in file.problems:
-            screen.say(screen.printable(f"{file.path} of version {file.version}: {problem.what}."), "red")
-            screen.say(screen.printable(f"To do: {problem.remedy}."))
-    if not custody.agrees:
+    found = [(file, problem) for file in custody.files for problem in file.problems]
+    for file, problem in found[:TOLD]:
+        screen.say(screen.printable(f"{file.path} of version {file.version}: {problem.what}."), "red")
+        screen.say(screen.printable(f"To do: {problem.remedy}."))
+    if len(found) > TOLD:
+        screen.note(f"{counted(len(found) - TOLD, 'more problem')}: --json has them all")
+    if found:
         screen.say("")
 
 

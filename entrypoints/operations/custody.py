@@ -4,6 +4,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from pipeline.fixity import OF_RECORD
+
+SHA512 = f"{OF_RECORD}:"
+"""How a digest of record begins."""
+
 BROKEN = 4
 """Exit code: a file is missing, or digests disagree."""
 

@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from entrypoints.operations.custody import Kept, Landing, Origin, Problem, Source
+from entrypoints.operations.custody import SHA512, Kept, Landing, Origin, Problem, Source
 from pipeline.formats.premis import NAME as PREMIS
 
 if TYPE_CHECKING:
     from pipeline.services.storage import FoundFile
-
-_SHA512 = "sha512:"
 
 
 def problems_of(
     source: Source, landing: Landing | None, kept: Kept, found: FoundFile | None, version: int | None
 ) -> Iterator[Problem]:
     """`version` is None while it is open whether storage lists the file."""
-    if source.origin is Origin.DECLARED and landing and source.digest.startswith(_SHA512):
-        declared = source.digest.removeprefix(_SHA512)
+    if source.origin is Origin.DECLARED and landing and source.digest.startswith(SHA512):
+        declared = source.digest.removeprefix(SHA512)
         if declared != landing.sha512 == kept.sha512:
             yield Problem(
                 f"it landed with the sha512 {landing.sha512}, but {declared} was declared "

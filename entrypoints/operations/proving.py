@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from entrypoints.operations.custody import (
+    SHA512,
     Custody,
     FileCustody,
     Kept,
@@ -28,8 +29,6 @@ from pipeline.records import now
 if TYPE_CHECKING:
     from pipeline.services.inventory import Arrival, InventoryFile, InventoryObject, InventoryVersion
     from pipeline.services.storage import FoundFile, Storage
-
-_SHA512 = "sha512:"
 
 
 def size_of(found: InventoryObject, numbers: Collection[int]) -> int:
@@ -107,7 +106,7 @@ class _Chain:
         before = [each for each in self._brought[file.digest] if each.number <= version.number]
         brought = before[-1] if before else version
         return Kept(
-            file.digest.removeprefix(_SHA512), file.size, brought.number, brought.jid, brought.verified
+            file.digest.removeprefix(SHA512), file.size, brought.number, brought.jid, brought.verified
         )
 
 

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from entrypoints.cli import drawn_object
 from entrypoints.cli.main import app
+from entrypoints.operations.objects import known_object, object_view
 from pipeline.fixity import Digest
 from pipeline.formats.checkm import ManifestProfile, Row, write
 from pipeline.landing import Workspace
@@ -370,12 +372,21 @@ def test_forty_columns_are_enough(repository: Repository) -> None:
     assert "at source" in wide.stdout
 
 
+def test_of_very_many_files_those_with_problems_are_drawn_first(repository: Repository) -> None:
+    stored = repository.recorded(repository.job(1, {f"{n:03}.txt": str(n) for n in range(drawn_object.MOST)}))
+    damage(content(repository, stored, "producer/499.txt"))
+
+    told = asked(repository, stored.ark)
+
+    first = next(line for line in told.stdout.splitlines() if line.startswith("producer/"))
+    assert first.startswith("producer/499.txt")
+    assert "8 more files: --json has them all" in told.stderr
+    assert len(proved(repository, stored.ark, code=4)["files"]) == drawn_object.MOST + 8
+
+
 def test_ctrl_c_ends_the_reading_and_what_was_read_is_told(
     repository: Repository, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from entrypoints.cli import drawn_object
-    from entrypoints.operations.objects import known_object, object_view
-
     stored = repository.recorded(repository.job(1, {"a.txt": "alpha", "b.txt": "beta"}))
     reads = iter([None, None])
 
