@@ -21,29 +21,15 @@ from pipeline.records import Job, PayloadType, SubmissionMode
 from pipeline.services.opened_storage import open_storage
 from pipeline.services.storage import StoredVersion
 from pipeline.steps import download, record
-from tests.depot import memory
 from tests.downloading import md5
 from tests.http_source import HttpSource
 from tests.integration.test_download_container import packed
-from tests.repository import Repository, empty_inventory
+from tests.repository import Repository
 
 pytestmark = pytest.mark.integration
 
 UPDATE = SubmissionMode.UPDATE
 runner = CliRunner()
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return empty_inventory(tmp_path_factory.mktemp("inventory"))
-
-
-@pytest.fixture
-def repository(tmp_path: Path, template: Path) -> Iterator[Repository]:
-    with memory(tmp_path) as home:
-        made = Repository(home, template)
-        yield made
-        made.close()
 
 
 @pytest.fixture

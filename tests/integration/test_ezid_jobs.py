@@ -10,9 +10,8 @@ from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import Identifiers
 from pipeline.services.ezid import EzidMinter
 from pipeline.steps import process
-from tests.depot import memory
 from tests.ezid_server import PASSWORD, USER, Ezid, Fault, ezid
-from tests.repository import Repository, empty_inventory
+from tests.repository import Repository
 from tests.step_services import local_settings
 
 
@@ -26,19 +25,6 @@ def service() -> Iterator[Ezid]:
 def minter(service: Ezid, tmp_path: Path) -> EzidMinter:
     settings = local_settings(tmp_path, ezid_url=service.url, ezid_user=USER, ezid_password=PASSWORD)
     return EzidMinter(settings, pause=0.01)
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return empty_inventory(tmp_path_factory.mktemp("inventory"))
-
-
-@pytest.fixture
-def repository(tmp_path: Path, template: Path) -> Iterator[Repository]:
-    with memory(tmp_path) as home:
-        made = Repository(home, template)
-        yield made
-        made.close()
 
 
 def test_a_job_interrupted_anywhere_has_one_ark_at_ezid_and_it_is_public(

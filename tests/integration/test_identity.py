@@ -1,7 +1,5 @@
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -12,23 +10,9 @@ from pipeline.services.minter import LocalMinter
 from pipeline.services.storage import StoredVersion
 from pipeline.states import FailureKind
 from pipeline.steps import process
-from tests.depot import memory
 from tests.recordings import recording
 from tests.records import jid
-from tests.repository import OWNER, Repository, empty_inventory
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return empty_inventory(tmp_path_factory.mktemp("inventory"))
-
-
-@pytest.fixture
-def repository(tmp_path: Path, template: Path) -> Iterator[Repository]:
-    with memory(tmp_path) as home:
-        made = Repository(home, template)
-        yield made
-        made.close()
+from tests.repository import OWNER, Repository
 
 
 def refused(repository: Repository, job: Job, kind: FailureKind, says: str) -> None:

@@ -3,8 +3,6 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -16,34 +14,16 @@ from pipeline.records import SubmissionMode
 from pipeline.services.storage import FoundFile
 from pipeline.states import FailureKind
 from pipeline.steps import record
-from tests.depot import memory
 from tests.kept import ARK, HERE, Kept
-from tests.merritt_server import Merritt, merritt
-from tests.repository import empty_inventory
 
 pytestmark = pytest.mark.integration
 
 ADD, UPDATE = SubmissionMode.ADD, SubmissionMode.UPDATE
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return empty_inventory(tmp_path_factory.mktemp("inventory"))
-
-
 @pytest.fixture
-def service() -> Iterator[Merritt]:
-    with merritt() as running:
-        yield running
-
-
-@pytest.fixture
-def repository(tmp_path: Path, template: Path, service: Merritt) -> Iterator[Kept]:
-    with memory(tmp_path) as home:
-        made = Kept(home, template)
-        made.keep(service)
-        yield made
-        made.close()
+def repository(kept: Kept) -> Kept:
+    return kept
 
 
 def read_back(repository: Kept, *numbers: int) -> list[FoundFile]:

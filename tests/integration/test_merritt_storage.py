@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,34 +8,17 @@ from pipeline.services.kit import open_kit
 from pipeline.services.merritt_storage import MerrittStorage
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
-from tests.depot import memory
 from tests.http_source import HttpSource
 from tests.kept import ARK, HERE, Kept
-from tests.merritt_server import Fault, Held, Merritt, merritt
+from tests.merritt_server import Fault, Held
 from tests.records import jid
-from tests.repository import empty_inventory
 
 ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.RESET
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return empty_inventory(tmp_path_factory.mktemp("inventory"))
-
-
 @pytest.fixture
-def service() -> Iterator[Merritt]:
-    with merritt() as running:
-        yield running
-
-
-@pytest.fixture
-def repository(tmp_path: Path, template: Path, service: Merritt) -> Iterator[Kept]:
-    with memory(tmp_path) as home:
-        made = Kept(home, template)
-        made.keep(service)
-        yield made
-        made.close()
+def repository(kept: Kept) -> Kept:
+    return kept
 
 
 def refused(repository: Kept, job: Job, kind: FailureKind, says: str) -> StepFailed:

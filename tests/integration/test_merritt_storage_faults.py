@@ -7,33 +7,16 @@ import pytest
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import Job, SubmissionMode
 from pipeline.states import FailureKind
-from tests.depot import memory
 from tests.http_source import HttpSource
 from tests.kept import ARK, HERE, Kept
-from tests.merritt_server import Fault, Merritt, merritt
-from tests.repository import empty_inventory
+from tests.merritt_server import Fault
 
 ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.RESET
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return empty_inventory(tmp_path_factory.mktemp("inventory"))
-
-
 @pytest.fixture
-def service() -> Iterator[Merritt]:
-    with merritt() as running:
-        yield running
-
-
-@pytest.fixture
-def repository(tmp_path: Path, template: Path, service: Merritt) -> Iterator[Kept]:
-    with memory(tmp_path) as home:
-        made = Kept(home, template)
-        made.keep(service)
-        yield made
-        made.close()
+def repository(kept: Kept) -> Kept:
+    return kept
 
 
 def refused(repository: Kept, job: Job, kind: FailureKind, says: str) -> StepFailed:

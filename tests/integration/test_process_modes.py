@@ -1,8 +1,5 @@
 """One object through adding, updating and resetting."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from ocfl import StorageRoot
 
@@ -12,23 +9,9 @@ from pipeline.records import Job, PayloadType, SubmissionMode
 from pipeline.services.storage import StoredVersion
 from pipeline.states import FailureKind
 from pipeline.steps import process
-from tests.depot import memory
-from tests.repository import Repository, empty_inventory
+from tests.repository import Repository
 
 ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.RESET
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return empty_inventory(tmp_path_factory.mktemp("inventory"))
-
-
-@pytest.fixture
-def repository(tmp_path: Path, template: Path) -> Iterator[Repository]:
-    with memory(tmp_path) as home:
-        made = Repository(home, template)
-        yield made
-        made.close()
 
 
 def submitted(repository: Repository, number: int, mode: SubmissionMode, files: dict[str, str]) -> Job:

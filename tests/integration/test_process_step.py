@@ -1,5 +1,4 @@
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from ocfl import StorageRoot
@@ -11,24 +10,10 @@ from pipeline.records import Identifiers, Job, PayloadType, SubmissionMode
 from pipeline.services.storage import StoredVersion
 from pipeline.states import FailureKind
 from pipeline.steps import process
-from tests.depot import memory
-from tests.repository import OWNER, Repository, empty_inventory
+from tests.repository import OWNER, Repository
 from tests.schemas import assert_valid
 
 UPDATE = SubmissionMode.UPDATE
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return empty_inventory(tmp_path_factory.mktemp("inventory"))
-
-
-@pytest.fixture
-def repository(tmp_path: Path, template: Path) -> Iterator[Repository]:
-    with memory(tmp_path) as home:
-        made = Repository(home, template)
-        yield made
-        made.close()
 
 
 def refused(repository: Repository, job: Job, kind: FailureKind, says: str) -> None:

@@ -14,27 +14,13 @@ from pipeline.services.ezid import EzidMinter
 from pipeline.services.storage import StoredVersion
 from pipeline.states import FailureKind
 from pipeline.steps import process, record
-from tests.depot import memory
 from tests.ezid_server import PASSWORD, USER, Ezid, ezid
-from tests.repository import Repository, empty_inventory
+from tests.repository import Repository
 from tests.schemas import assert_valid
 from tests.step_services import local_settings
 
 ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.RESET
 DC = "{http://purl.org/dc/elements/1.1/}"
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return empty_inventory(tmp_path_factory.mktemp("inventory"))
-
-
-@pytest.fixture
-def repository(tmp_path: Path, template: Path) -> Iterator[Repository]:
-    with memory(tmp_path) as home:
-        made = Repository(home, template)
-        yield made
-        made.close()
 
 
 @pytest.fixture
