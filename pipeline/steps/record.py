@@ -9,7 +9,7 @@ from pipeline.formats.metadata import ERC
 from pipeline.formats.storage_manifest import mime_type
 from pipeline.landing import LandedFile, Workspace, read_stored
 from pipeline.names import PRODUCER
-from pipeline.outcome import Done, system
+from pipeline.outcome import Done, StepFailed, system
 from pipeline.profile import Profile
 from pipeline.records import Job, now
 from pipeline.services import Services
@@ -28,9 +28,9 @@ def work(job: Job, services: Services) -> Done:
     services.alive()
     services.inventory.record(recording)
     brought = sum(file.size for file in version.files if file.added)
-    return Done(
-        message=f"{version.ark} version {version.number}: {len(version.files)} files, {brought} new bytes"
-    )
+    lost = "" if recording.landed else "; how its files landed went with working storage"
+    told = f"{version.ark} version {version.number}: {len(version.files)} files, {brought} new bytes"
+    return Done(message=told + lost)
 
 
 def _stored(job: Job, profile: Profile, services: Services) -> StoredVersion:
@@ -77,9 +77,12 @@ def _recording(job: Job, version: StoredVersion, profile: Profile, services: Ser
 
 
 def _landed(job: Job) -> tuple[LandedFile, ...] | None:
-    """What arrived; None if the list of it went with the working directory."""
+    """What arrived; None if the list of it is gone or damaged: what is stored is recorded all the same."""
     workspace = Workspace.of(job)
-    return workspace.read_landing() if workspace.landing.exists() else None
+    try:
+        return workspace.read_landing() if workspace.landing.exists() else None
+    except StepFailed:
+        return None
 
 
 def _arrival(file: LandedFile) -> Arrival:

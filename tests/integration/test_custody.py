@@ -444,16 +444,22 @@ def test_custody_is_proved_through_a_bucket(repository: Repository, request: pyt
     assert asked(repository, stored.ark).exit_code == 2
 
 
+@pytest.mark.parametrize("landing", [None, '[{"path": "a.t'])
 def test_what_is_lost_with_working_storage_is_read_back_before_it_is_recorded(
-    repository: Repository,
+    repository: Repository, landing: str | None
 ) -> None:
     job = repository.job(1, {"a.txt": "alpha"})
     stored = repository.work(job)
     workspace = Workspace.of(job)
-    for path in (workspace.landing, workspace.stored):
-        path.unlink()
+    workspace.stored.unlink()
+    if landing is None:
+        workspace.landing.unlink()
+    else:
+        workspace.landing.write_text(landing)
     known = job.model_copy(update={"identifiers": repository.identifiers(job)})
-    record.work(known, repository.services())
+    done = record.work(known, repository.services())
+
+    assert str(done.message).endswith("; how its files landed went with working storage")
 
     found = of_file(proved(repository, stored.ark), "producer/a.txt")
 

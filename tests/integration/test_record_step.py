@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.formats import anvl
 from pipeline.inventory.sql import SqlInventory, open_inventory
-from pipeline.landing import Workspace, write_stored
+from pipeline.landing import LandedFile, Workspace, write_stored
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import Job, PayloadType, SubmissionMode
 from pipeline.services import Services
@@ -89,6 +89,7 @@ def test_a_stored_version_is_recorded_with_what_the_profile_and_the_job_say(site
     job = site.job(submitter="ann/Ann", note="the photographs", payload_name="a.jpg")
     version = site.depot.store(job.jid, {"producer/a.jpg": "pixels", "system/mrt-erc.txt": "erc:"})
     write_stored(Workspace.of(job), version)
+    Workspace.of(job).write_landing((LandedFile(path="a.jpg", size=6, sha512="ab"),))
     done = record.work(job, site.services)
 
     found = site.described()
