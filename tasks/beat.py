@@ -9,7 +9,7 @@ from tasks.app import app
 from tasks.broker import live_tickets
 from tasks.dispatch import dispatch_batch, dispatch_failed, dispatch_job, dispatch_moved
 from tasks.logs import log
-from tasks.orphans import orphans
+from tasks.orphans import ended_jobs, orphans
 from tasks.process import PROCESS
 from zkstate import batches, callbacks, jobs, queue, recovery, space
 from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Refused, Stale, Unreachable
@@ -113,6 +113,8 @@ def _clean_up_batches(session: Session, clock: ServerClock) -> None:
     for folder in orphans(session, kit.settings.working):
         ending.remove_folder(folder)
         log().warning("removed an orphan", folder=str(folder))
+    for jid in kit.storage.tidy(ended_jobs(session)):
+        log().warning("removed what was prepared for storage", jid=jid)
 
 
 WORK = {

@@ -1,6 +1,8 @@
-"""Working directories that a crash left behind: their job is gone, or was cleaned up before."""
+"""What a crash left behind on disk: its job is gone, or was cleaned up before."""
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from pipeline.states import JobState
@@ -19,8 +21,13 @@ def orphans(session: Session, working: Path) -> list[Path]:
     found = [
         Path(job.path) for batch in _folders(working, "bid") for job in _folders(Path(batch.path), "jid")
     ]
-    last = creation.last_number(session)
-    return [folder for folder in found if _is_orphan(session, folder.name, last)]
+    ended = ended_jobs(session)
+    return [folder for folder in found if ended(folder.name)]
+
+
+def ended_jobs(session: Session) -> Callable[[str], bool]:
+    """Whether this record gave that number once, and its job is gone or was cleaned up."""
+    return partial(_is_orphan, session, creation.last_number(session))
 
 
 def _folders(folder: Path, prefix: str) -> list[os.DirEntry[str]]:
@@ -31,7 +38,7 @@ def _folders(folder: Path, prefix: str) -> list[os.DirEntry[str]]:
         return []
 
 
-def _is_orphan(session: Session, jid: str, last: int) -> bool:
+def _is_orphan(session: Session, last: int, jid: str) -> bool:
     number = jid.removeprefix("jid")
     if not number.isdecimal() or int(number) > last:
         return False

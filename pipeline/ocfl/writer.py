@@ -87,6 +87,11 @@ def forget(root: Root, jid: str) -> None:
         _remove(leftover)
 
 
+def leftovers(root: Root) -> tuple[str, ...]:
+    """The jobs that have a folder in staging."""
+    return tuple(sorted({folder.name.partition("-")[0] for folder in root.staging.glob("jid*-*")}))
+
+
 def _remove(folder: Path) -> None:
     """Renamed first: its writer, should it wake up, must find all of it or nothing."""
     gone = folder.with_suffix(".gone")

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from pipeline.ocfl import disk, objects, reading
-from pipeline.ocfl.writer import Look, Root, forget, publish, settle, staged, unsettled
+from pipeline.ocfl.writer import Look, Root, forget, leftovers, publish, settle, staged, unsettled
 from pipeline.outcome import system
 from pipeline.records import now
 from pipeline.services.ocfl_change import check, check_here, check_kept, describe, grown, now_and_then, unlike
@@ -82,9 +82,11 @@ class OcflStorage:
         for each in reading.read_back(self.root, ark, numbers, seen):
             yield FoundFile(each.number, each.path, now(), each.size, each.sha512, each.problem, each.place)
 
-    def forget(self, jid: str) -> None:
-        """Remove what a job that will not come back left in staging."""
-        forget(self.root, jid)
+    def tidy(self, ended: Callable[[str], bool]) -> tuple[str, ...]:
+        left = tuple(jid for jid in leftovers(self.root) if ended(jid))
+        for jid in left:
+            forget(self.root, jid)
+        return left
 
     def _add(self, request: StoreRequest, stage: Path, look: Look, fence: Look) -> objects.Inventory:
         head = self._head(request, stage, look)

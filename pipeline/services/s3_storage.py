@@ -130,6 +130,11 @@ class S3Storage:
         for each in reading.read_versions(head.inventory if head else None, numbers, read):
             yield FoundFile(each.number, each.path, now(), each.size, each.sha512, each.problem, each.place)
 
+    def tidy(self, ended: Callable[[str], bool]) -> tuple[str, ...]:
+        """Nothing: what was sent lies in its object's own place, and the object's next writer settles it."""
+        del ended
+        return ()
+
     def _settled(self, ark: str) -> tuple[Head | None, Keys]:
         """Head and keys of the object, once what a writer left to be written of it is there."""
         head, keys = self.root.survey(ark)

@@ -113,3 +113,6 @@ class Storage(Protocol):
         many bytes were read, often. StepFailed if storage as a whole cannot be asked, UsageRefused if the
         url is of another kind of storage. No lock is taken.
         """
+
+    def tidy(self, ended: Callable[[str], bool]) -> tuple[str, ...]:
+        """Remove what jobs that have ended left where versions are prepared; their ids."""

@@ -6,10 +6,11 @@ import pytest
 
 from pipeline.inventory.archive import find_batch, find_job
 from pipeline.services.kit import open_kit
+from pipeline.services.ocfl_storage import OcflStorage
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, JobState
 from tasks import retention
-from tasks.orphans import orphans
+from tasks.orphans import ended_jobs, orphans
 from tests import planting
 from zkstate import batches, deletion, jobs, paths
 from zkstate.jobs import Lock
@@ -87,6 +88,22 @@ def test_a_batch_with_a_deleted_job_is_archived_too(session: Session, settings: 
     retention.remove_old_batches(session, later(session, settings.retention + 60), kit)
 
     assert session.children(paths.BATCHES) == []
+
+
+def test_what_an_ended_job_left_in_staging_goes_and_what_another_prepares_stays(
+    session: Session, settings: Settings
+) -> None:
+    storage = OcflStorage(settings.storage)
+    _, (ended,) = completed_batch(session, 1)
+    alive = planting.one_job(session)
+    for name in (f"{ended}-00ff", f"{ended}-11ff.gone", f"{alive.jid}-00ff", "jid0000999999-00ff"):
+        (storage.root.staging / name / "content").mkdir(parents=True)
+    (storage.root.staging / "root-00ff").touch()
+
+    assert storage.tidy(ended_jobs(session)) == (ended,)
+
+    left = {path.name for path in storage.root.staging.iterdir()}
+    assert left == {f"{alive.jid}-00ff", "jid0000999999-00ff", "root-00ff"}
 
 
 def test_only_folders_of_jobs_that_this_record_has_ended_are_orphans(
