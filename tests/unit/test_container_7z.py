@@ -90,6 +90,10 @@ def test_everything_in_a_7z_archive_arrives(filters: list[dict[str, int]], unpac
     }
 
 
+def test_the_content_tells_a_7z_not_the_name(unpacked: Unpack) -> None:
+    assert len(unpacked(packed(FILES), "misnamed.zip")) == len(FILES)
+
+
 def test_blocks_one_after_the_other_arrive(unpacked: Unpack, tmp_path: Path) -> None:
     archive = tmp_path / "in parts"
     for name, content in FILES.items():
@@ -337,6 +341,13 @@ def test_a_reader_that_was_stopped_is_a_passing_fault(tmp_path: Path) -> None:
 def test_a_reader_that_crashed_met_a_damaged_archive(tmp_path: Path) -> None:
     with pytest.raises(container_7z.Damaged, match="its reader ended with code -11"):
         read_by(tmp_path, "import os; os.kill(os.getpid(), 11)")
+
+
+def test_a_reader_is_not_told_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARKLINE_SMTP_PASSWORD", "secret")
+    program = "import os, sys; sys.exit(str([name for name in os.environ if name.startswith('ARKLINE_')]))"
+    with pytest.raises(container_7z.Damaged, match=r"^\[\]$"):
+        read_by(tmp_path, program)
 
 
 def test_a_reader_that_says_nothing_is_given_up(tmp_path: Path) -> None:

@@ -285,6 +285,16 @@ def test_a_description_that_cannot_be_read_is_the_depositors_to_mend(
     assert failed.value.kind is FailureKind.CONTENT
 
 
+def test_a_description_of_the_object_itself_that_cannot_be_read_is_the_operators() -> None:
+    with pytest.raises(StepFailed) as failed:
+        metadata.told_before(ARK, {"system/mrt-erc.txt": b"who"}.get)
+
+    assert failed.value.kind is FailureKind.SYSTEM
+    assert f"the latest version of {ARK} has a description that cannot be used" in failed.value.message
+    assert "system/mrt-erc.txt line 1 has no colon" in failed.value.message
+    assert failed.value.message.endswith("submit the whole object with mode add")
+
+
 def test_elements_of_other_namespaces_are_not_dublin_core() -> None:
     xml = (
         '<r xmlns:t="http://purl.org/dc/terms/" xmlns:o="http://other.example/">'
