@@ -6,6 +6,7 @@ them up, and lets go only when the inventory knows that they name its ARK.
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 from pipeline import noid
 from pipeline.outcome import content
@@ -35,13 +36,19 @@ def identify(job: Job, profile: Profile, services: Services, local_id: tuple[str
             held.enter_context(services.ledger.exclusive("localid", f"{each}_{profile.owner}"))
         known = services.ledger.identifiers(job)
         named = services.inventory.arks_of(profile.owner, local_id)
-        if known.primary_id is None or known.assigned:
-            identity = _assign(job, profile, services, known, local_id, named)
-        else:
+        if known.primary_id is not None and not known.assigned:
             identity = _accept(job, services, known.primary_id, known, local_id, named)
-        services.alive()
-        services.inventory.reserve_local_ids(profile.owner, identity.ark, local_id)
+        elif named:
+            identity = _follow(job, services, known, local_id, named)
+        else:
+            return _mint(job, profile, services, known, local_id)
+        _reserve(profile, services, local_id, identity.ark)
         return identity
+
+
+def _reserve(profile: Profile, services: Services, local_id: tuple[str, ...], ark: str) -> None:
+    services.alive()
+    services.inventory.reserve_local_ids(profile.owner, ark, local_id)
 
 
 def _accept(
@@ -67,33 +74,38 @@ def _accept(
     return Identity(ark, identifiers, new=False)
 
 
-def _assign(
-    job: Job,
-    profile: Profile,
-    services: Services,
-    known: Identifiers,
-    local_id: tuple[str, ...],
-    named: dict[str, str],
+def _follow(
+    job: Job, services: Services, known: Identifiers, local_id: tuple[str, ...], named: dict[str, str]
 ) -> Identity:
-    """The ARK that the local ids name; if they name none, a minted one."""
+    """The ARK that the local ids name."""
     arks = sorted(set(named.values()))
     if len(arks) > 1:
         pairs = ", ".join(f"'{each}' names {ark}" for each, ark in sorted(named.items()))
         raise content(f"the local ids are those of several objects ({pairs}): submit each object by itself")
-    if arks:
-        identifiers = Identifiers(primary_id=arks[0], local_id=local_id, assigned=True)
-        return Identity(arks[0], _write(job, services, known, identifiers), new=False)
+    # an earlier attempt may have minted it, and gone no further than to its local ids
+    minted = known.minted and known.primary_id == arks[0]
+    identifiers = Identifiers(primary_id=arks[0], local_id=local_id, assigned=True, minted=minted)
+    return Identity(arks[0], _write(job, services, known, identifiers), new=False)
+
+
+def _mint(
+    job: Job, profile: Profile, services: Services, known: Identifiers, local_id: tuple[str, ...]
+) -> Identity:
+    """A new ARK. The inventory knows of it before anybody else does: if that one is away then, the next job
+    with these local ids takes this ARK and none of its own.
+    """
     if job.configuration.submission_mode is SubmissionMode.RESET:
         raise content(
             "the object is to be reset, but nothing names it: give its ARK or one of its local ids, or "
             "submit it with mode add"
         )
     # Before the ARK is there, so that a crash after it cannot make it look as if it had been given.
-    wanted = Identifiers(primary_id=known.primary_id, local_id=local_id, assigned=True)
+    wanted = Identifiers(primary_id=known.primary_id, local_id=local_id, assigned=True, minted=known.minted)
     _write(job, services, known, wanted)
     services.alive()
-    ark = services.minter.mint(job, profile, services.ledger)
-    return Identity(ark, wanted.model_copy(update={"primary_id": ark}), new=not local_id)
+    reserve = partial(_reserve, profile, services, local_id)
+    ark = services.minter.mint(job, profile, services.ledger, reserve)
+    return Identity(ark, services.ledger.identifiers(job), new=not local_id)
 
 
 def _write(job: Job, services: Services, known: Identifiers, wanted: Identifiers) -> Identifiers:

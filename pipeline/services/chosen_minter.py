@@ -7,7 +7,7 @@ from pipeline.outcome import system
 from pipeline.profile import MinterName, Profile
 from pipeline.records import Job
 from pipeline.services.ezid import EzidMinter
-from pipeline.services.minter import LocalMinter, Minter
+from pipeline.services.minter import Claim, LocalMinter, Minter, nothing
 from pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ class ChosenMinter:
         self._local = LocalMinter()
         self._ezid = EzidMinter(settings) if settings.ezid_url else None
 
-    def mint(self, job: Job, profile: Profile, ledger: "Ledger") -> str:
-        return self.of(profile).mint(job, profile, ledger)
+    def mint(self, job: Job, profile: Profile, ledger: "Ledger", claim: Claim = nothing) -> str:
+        return self.of(profile).mint(job, profile, ledger, claim)
 
-    def announce(self, ark: str, profile: Profile, erc: anvl.Pairs) -> None:
-        self.of(profile).announce(ark, profile, erc)
+    def announce(self, ark: str, profile: Profile, erc: anvl.Pairs, job: Job | None = None) -> None:
+        self.of(profile).announce(ark, profile, erc, job)
 
     def of(self, profile: Profile) -> Minter:
         if profile.minter is MinterName.LOCAL or (profile.minter is None and self._ezid is None):

@@ -17,7 +17,7 @@ from pipeline.profile import Profile
 from pipeline.records import Job
 from pipeline.services.address import shown
 from pipeline.services.fetch_answer import PASSING, retry_after
-from pipeline.services.minter import LocalMinter
+from pipeline.services.minter import Claim, LocalMinter, nothing
 from pipeline.services.persist import FIRST_PAUSE, Passing, persist
 from pipeline.settings import Settings
 
@@ -34,6 +34,9 @@ _LOGIN = "check ARKLINE_EZID_USER and ARKLINE_EZID_PASSWORD, and that this user 
 _PERMANENT = ("bad request", "method not allowed", "not found")
 
 
+_EXISTS = "identifier already exists"
+
+
 class _Refused(Exception):
     """EZID understood, and will not do it."""
 
@@ -45,23 +48,22 @@ class EzidMinter:
         self._pause = pause
         self._name = LocalMinter()
 
-    def mint(self, job: Job, profile: Profile, ledger: "Ledger") -> str:
+    def mint(self, job: Job, profile: Profile, ledger: "Ledger", claim: Claim = nothing) -> str:
         """The name is in the record before EZID hears of it; it is reserved there until it is announced."""
-        ark = self._name.mint(job, profile, ledger)
-        mark = f"{job.bid}/{job.jid} {job.configuration.submitted_at.isoformat()}"
-        metadata = {"_profile": "erc", "_status": "reserved", MARK: mark}
-        if profile.ezid_co_owner:
-            metadata["_owner"] = profile.ezid_co_owner
+        ark = self._name.mint(job, profile, ledger, claim)
         try:
-            self._ask("PUT", ark, metadata)
+            self._ask("PUT", ark, {**_registration(job, profile), "_status": "reserved"})
         except _Refused as refusal:
-            if "identifier already exists" not in str(refusal):
+            if _EXISTS not in str(refusal):
                 raise self._failure(ark, refusal) from refusal
-            self._check_ours(ark, mark)
+            self._check_ours(ark, _mark(job))
         return ark
 
-    def announce(self, ark: str, profile: Profile, erc: anvl.Pairs) -> None:
-        """A name that EZID keeps as reserved becomes public; one that a curator withdrew stays withdrawn."""
+    def announce(self, ark: str, profile: Profile, erc: anvl.Pairs, job: Job | None = None) -> None:
+        """A name that EZID keeps as reserved becomes public; one that a curator withdrew stays withdrawn.
+
+        One that EZID was away for when it was minted is registered now, for whichever job comes first.
+        """
         if not ark.startswith(f"ark:/{profile.naan}/{profile.shoulder}"):
             return
         metadata = {"erc": anvl.write(erc).decode()}
@@ -69,13 +71,33 @@ class EzidMinter:
             metadata["mrt.creator"] = profile.context
         if self._settings.ezid_target:
             metadata["_target"] = self._settings.ezid_target.replace("{ark}", quote(ark, safe=""))
+        found = self._found(ark)
+        if found is None:
+            if job is None:
+                return
+            try:
+                self._ask("PUT", ark, {**_registration(job, profile), "_status": "reserved"})
+            except _Refused as refusal:
+                # the answer to this very request may have been lost before
+                if _EXISTS not in str(refusal):
+                    raise self._failure(ark, refusal) from refusal
+            found = self._found(ark) or {}
+        if job is not None and job.identifiers.minted and MARK not in found:
+            raise _taken(ark)
+        status = {"_status": "public"} if found.get("_status") == "reserved" else {}
         try:
-            if self._ask("GET", ark).get("_status") == "reserved":
-                metadata["_status"] = "public"
-            self._ask("POST", ark, metadata)
+            self._ask("POST", ark, metadata | status)
         except _Refused as refusal:
-            if "no such identifier" not in str(refusal):
-                raise self._failure(ark, refusal) from refusal
+            raise self._failure(ark, refusal) from refusal
+
+    def _found(self, ark: str) -> dict[str, str] | None:
+        """What EZID knows of the ARK; None if nothing."""
+        try:
+            return self._ask("GET", ark)
+        except _Refused as refusal:
+            if "no such identifier" in str(refusal):
+                return None
+            raise self._failure(ark, refusal) from refusal
 
     def _check_ours(self, ark: str, mark: str) -> None:
         """The name may be there because our own earlier try reached EZID, and for no other reason."""
@@ -84,11 +106,7 @@ class EzidMinter:
         except _Refused as refusal:
             raise self._failure(ark, refusal) from refusal
         if found.get(MARK) != mark:
-            raise system(
-                f"{ark} was just minted, but EZID has it already, registered for something else: give the "
-                "profile a shoulder that nobody else mints below, or set the counter of minted identifiers "
-                "beyond the last ARK there; then submit again"
-            )
+            raise _taken(ark)
 
     def _ask(self, method: str, ark: str, metadata: Mapping[str, str] | None = None) -> dict[str, str]:
         """EZID's answer without its first line; _Refused if it says no."""
@@ -152,6 +170,23 @@ class EzidMinter:
 
     def _failure(self, ark: str, refusal: _Refused) -> StepFailed:
         return system(f"EZID ({shown(self._url)}) refuses {ark}: {refusal}")
+
+
+def _mark(job: Job) -> str:
+    return f"{job.bid}/{job.jid} {job.configuration.submitted_at.isoformat()}"
+
+
+def _registration(job: Job, profile: Profile) -> dict[str, str]:
+    owner = {"_owner": profile.ezid_co_owner} if profile.ezid_co_owner else {}
+    return {"_profile": "erc", MARK: _mark(job), **owner}
+
+
+def _taken(ark: str) -> StepFailed:
+    return system(
+        f"{ark} was just minted, but EZID has it already, registered for something else: give the "
+        "profile a shoulder that nobody else mints below, or set the counter of minted identifiers "
+        "beyond the last ARK there; then submit again"
+    )
 
 
 def _of_error(said: str) -> Exception:

@@ -1,5 +1,6 @@
 """Identifiers: ARKs minted here (NOID), which a service may make known to the world."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,23 +13,36 @@ if TYPE_CHECKING:
     from pipeline.services import Ledger
 
 
-class Minter(Protocol):
-    def mint(self, job: Job, profile: Profile, ledger: "Ledger") -> str:
-        """An ARK for the job, already written to its identifiers; the same one however often it is asked."""
+Claim = Callable[[str], None]
 
-    def announce(self, ark: str, profile: Profile, erc: anvl.Pairs) -> None:
+
+def nothing(ark: str) -> None:
+    """The claim of a name that nobody else can want."""
+
+
+class Minter(Protocol):
+    def mint(self, job: Job, profile: Profile, ledger: "Ledger", claim: Claim = nothing) -> str:
+        """An ARK for the job, already written to its identifiers; the same one however often it is asked.
+
+        `claim(ark)` is done between that and whatever the world is told of it.
+        """
+
+    def announce(self, ark: str, profile: Profile, erc: anvl.Pairs, job: Job | None = None) -> None:
         """Tell who resolves the ARK what it names now; again is the same as once.
 
-        An ARK that was not minted here is left alone.
+        `job`: to be given if arkline chose the ARK, which is then made known if it is not yet. Any other
+        that is not known is left alone.
         """
 
 
 class LocalMinter:
     """Numbers from the record's own counter, one per shoulder, spelled as NOIDs."""
 
-    def mint(self, job: Job, profile: Profile, ledger: "Ledger") -> str:
+    def mint(self, job: Job, profile: Profile, ledger: "Ledger", claim: Claim = nothing) -> str:
         counter = f"{profile.naan}_{profile.shoulder}"
-        return ledger.mint(job, counter, partial(noid.spell, profile.naan, profile.shoulder))
+        ark = ledger.mint(job, counter, partial(noid.spell, profile.naan, profile.shoulder))
+        claim(ark)
+        return ark
 
-    def announce(self, ark: str, profile: Profile, erc: anvl.Pairs) -> None:
+    def announce(self, ark: str, profile: Profile, erc: anvl.Pairs, job: Job | None = None) -> None:
         """Nobody resolves these ARKs but the inventory, which is told by recording."""

@@ -55,7 +55,8 @@ def work(job: Job, services: Services) -> Done:
             files = (*handed, *_system_files(job, services, workspace, texts, handed))
         request = _request(job, profile, identity, files, delete)
         services.storage.check(request, services.alive)
-        services.minter.announce(identity.ark, profile, described.erc)
+        chosen = known if known.identifiers.assigned else None
+        services.minter.announce(identity.ark, profile, described.erc, chosen)
         return services.storage.store(request, lambda: _fence(job, services))
 
     stored = _stored(job, profile, services, identity.ark, make)

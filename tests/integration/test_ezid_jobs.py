@@ -71,6 +71,47 @@ def test_a_job_whose_answer_was_lost_at_every_request_ends_with_one_ark(
     assert list(service.identifiers) == [repository.identifiers(job).primary_id]
 
 
+@pytest.mark.parametrize("lost", [0, 1, 2, 3, 4], ids=lambda number: f"answer {number} lost")
+def test_jobs_with_one_local_id_have_one_ark_also_if_ezid_was_away_when_it_was_minted(
+    repository: Repository, minter: EzidMinter, service: Ezid, lost: int
+) -> None:
+    first, second = (repository.job(number, local_id=("loc-1",)) for number in (1, 2))
+    services = dataclasses.replace(repository.services(), minter=minter)
+    service.faults = [Fault(503, b"")] * 3
+    with pytest.raises(StepFailed, match="answered 503"):
+        process.work(first, services)
+    service.faults = [Fault()] * lost + [Fault(cut=True)]
+
+    process.work(second, services)
+    process.work(first, services)
+
+    arks = {repository.identifiers(job).primary_id for job in (first, second)}
+    assert set(service.identifiers) == arks
+    (ark,) = arks
+    assert ark is not None
+    assert service.identifiers[ark]["_status"] == "public"
+    assert repository.jobs_of(ark) == [second.jid, first.jid]
+    assert [repository.identifiers(job).minted for job in (first, second)] == [True, False]
+
+
+def test_a_name_that_somebody_else_registered_while_ezid_was_away_is_not_overwritten(
+    repository: Repository, minter: EzidMinter, service: Ezid
+) -> None:
+    job = repository.job(1, local_id=("loc-1",))
+    services = dataclasses.replace(repository.services(), minter=minter)
+    service.faults = [Fault(503, b"")] * 3
+    with pytest.raises(StepFailed, match="answered 503"):
+        process.work(job, services)
+    ark = str(repository.identifiers(job).primary_id)
+    service.identifiers[ark] = {"_status": "public", "erc": "what: another"}
+
+    with pytest.raises(StepFailed, match=f"{ark} was just minted, but EZID has it already"):
+        process.work(job, services)
+
+    assert service.identifiers[ark]["erc"] == "what: another"
+    assert repository.jobs_of(ark) == []
+
+
 def test_a_job_that_was_stored_announces_its_older_description_no_more(
     repository: Repository, minter: EzidMinter, service: Ezid
 ) -> None:
@@ -84,4 +125,6 @@ def test_a_job_that_was_stored_announces_its_older_description_no_more(
     ark = repository.identifiers(first).primary_id
     assert ark is not None
     assert "what: new" in service.identifiers[ark]["erc"]
-    assert repository.identifiers(first) == Identifiers(primary_id=ark, local_id=("loc-1",), assigned=True)
+    assert repository.identifiers(first) == Identifiers(
+        primary_id=ark, local_id=("loc-1",), assigned=True, minted=True
+    )
