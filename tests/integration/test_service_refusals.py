@@ -1,6 +1,7 @@
 """What the operator is told of EZID or the storage service when it cannot even be asked, or breaks off."""
 
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -75,6 +76,7 @@ def test_a_storage_service_that_is_not_there_is_a_passing_fault(ask: Ask, says: 
     failure = told(nobody(), ask, tmp_path)
 
     assert failure.kind is TRANSIENT
+    assert failure.message.startswith("the storage service http://127.0.0.1:")
     assert says in failure.message
 
 
@@ -124,6 +126,21 @@ def test_an_address_that_is_none_is_the_operators_to_mend(ask: Ask, tmp_path: Pa
 
     assert failure.kind is SYSTEM
     assert "cannot be asked (MissingSchema): check ARKLINE_STORAGE_SERVICE_URL" in failure.message
+
+
+def test_a_refusal_without_a_word_is_told_as_one(silent: socket.socket, tmp_path: Path) -> None:
+    def refuse() -> None:
+        connection, _ = silent.accept()
+        with connection:
+            connection.recv(10_000)
+            connection.sendall(b"HTTP/1.1 400 \r\nContent-Length: 0\r\n\r\n")
+
+    answering = threading.Thread(target=refuse)
+    answering.start()
+    failure = told(f"http://127.0.0.1:{silent.getsockname()[1]}", get, tmp_path)
+    answering.join()
+
+    assert "answered 400 (no reason given): check ARKLINE_STORAGE_SERVICE_URL" in failure.message
 
 
 def test_bytes_that_break_off_are_a_passing_fault(source: HttpSource, tmp_path: Path) -> None:

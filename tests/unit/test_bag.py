@@ -114,7 +114,7 @@ def test_an_independent_validator_judges_the_same(tmp_path: Path, damage: str) -
         ({"bag_info": b"Payload-Oxum: 6.1\n"}, "'bag-info.txt': Payload-Oxum is '6.1', not 5.1"),
         ({"bag_info": b"Payload-Oxum: five\n"}, "Payload-Oxum is 'five', not 5.1"),
         ({"bag_info": b"Note: \xff\n"}, "'bag-info.txt' is not text in utf-8"),
-        ({"bagit": b"BagIt-Version: 7\n"}, "'bagit.txt' has no line such as 'BagIt-Version: 1.0'"),
+        ({"bagit": b"BagIt-Version: 7\n"}, "bag file 'bagit.txt' has no line such as 'BagIt-Version: 1.0'"),
         ({"bagit": b"BagIt-Version: 1.0\nTag-File-Character-Encoding: rot13"}, "no line 'Tag-File-Character"),
     ],
 )

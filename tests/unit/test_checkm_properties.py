@@ -126,7 +126,10 @@ def test_a_row_that_would_not_read_back_is_not_written(unwritable: Row) -> None:
 
 
 def test_the_row_that_would_not_read_back_is_named() -> None:
-    with pytest.raises(ManifestError, match="the row of 'a%20b' would not read back as it is: write a blank"):
+    with pytest.raises(
+        ManifestError,
+        match="to be written: line 6: the row of 'a%20b' would not read back as it is: write a blank",
+    ):
         write(ManifestProfile.OBJECT, [Row(0, URL, "a%20b")])
 
 

@@ -61,7 +61,10 @@ REFUSED_MANIFESTS = {
         manifest(URL, profile=OBJECT.replace("profile", "Profile")),
         "no line '#%profile | URI'",
     ),
-    "an unknown profile": (manifest(URL, profile="#%profile | http://x"), "line 2: profile 'http://x'"),
+    "an unknown profile": (
+        manifest(URL, profile="#%profile | http://x"),
+        "line 2: profile 'http://x' is not known; it is http://uc3.cdlib.org/registry/ingest/manifest/ followed by ",
+    ),
     "two profiles": (manifest(BATCH, URL), "line 3: a second #%profile"),
     "bytes that are not UTF-8": (manifest(URL) + b"\xff", "line 5: byte 1 is not UTF-8"),
     "UTF-16": (manifest(URL).decode().encode("utf-16"), "written in UTF-16"),

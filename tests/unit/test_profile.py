@@ -171,7 +171,7 @@ def test_all_faults_of_a_profile_are_told_at_once(profiles: Profiles) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("name: [", "demo.yaml, line 1: "),
+        ("name: [", "profile demo.yaml, line 1: "),
         ("name: demo\n\towner: x", "demo.yaml, line 2: "),
         ("- a\n- list", "does not consist of 'field: value' lines"),
         ("", "does not consist of 'field: value' lines"),

@@ -156,7 +156,11 @@ def test_the_size_of_a_batch_manifest_is_checked() -> None:
 
 
 def test_a_batch_manifest_over_the_limit_is_refused() -> None:
-    assert f"is larger than {LIMIT} bytes" in refusal(submitted(), b"#" * (LIMIT + 1))
+    many = b"#" * (LIMIT + 1)
+
+    assert f"manifest 'payload.zip' is larger than {LIMIT} bytes: divide it" in refusal(submitted(), many)
+    nameless = refusal(submitted(payload_url="https://x.edu/"), many)
+    assert nameless.startswith("manifest 'the payload' is larger")
 
 
 def test_the_reader_is_asked_for_no_more_than_the_limit() -> None:
