@@ -2,6 +2,7 @@
 
 import os
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,14 @@ PROFILES = Path(__file__).parent.parent / "examples" / "profiles"
 
 for name in [each for each in os.environ if each.startswith("ARKLINE_") and each != "ARKLINE_SCHEMAS"]:
     del os.environ[name]  # a developer's running stack must not leak into the tests
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was skipped, and why, however quiet the rest is."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"skipped {count}: {reason}")
 
 
 @pytest.fixture(scope="session")

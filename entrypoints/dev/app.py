@@ -46,9 +46,9 @@ def demo(
     epilog="Example: ./dev test tests/unit -k manifest",
 )
 def test(context: typer.Context) -> None:
-    """Run the tests; arguments go to pytest. What was skipped, and why, is said at the end."""
+    """Run the tests; arguments go to pytest."""
     os.chdir(PROJECT)
-    os.execv(sys.executable, [sys.executable, "-m", "pytest", "-rfEs", *context.args])  # noqa: S606 - no shell
+    os.execv(sys.executable, [sys.executable, "-m", "pytest", *context.args])  # noqa: S606 - no shell
 
 
 @app.command(epilog="Example: ./dev up --detach && . var/run/environment && arkline status")
