@@ -136,7 +136,7 @@ def _columns(
         if title and not column:
             near = difflib.get_close_matches(_plain(title), known, 1)
             meant = f"; did you mean {_title(known[near[0]])}?" if near else f"; there are {_titles(profile)}"
-            findings.error(line, f"{shown(title)} is no column of a {profile.submission_type}{meant}")
+            findings.error(line, f"{shown(title)} is no column of {_a(profile.submission_type)}{meant}")
         if column and column in columns:
             findings.error(line, f"there are two columns {_title(column)}")
         columns.append(column)
@@ -175,6 +175,10 @@ def _reads_back(profile: ManifestProfile, row: Row) -> bool:
 
 def _ignore(_: str) -> None:
     """What is wrong was told when the row was read from the table."""
+
+
+def _a(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def _title(column: str) -> str:

@@ -54,7 +54,9 @@ def parse(data: bytes) -> HeldObject:
         root = ElementTree.fromstring(data)  # noqa: S314 - no declarations, hence no entities, get here
         found = next((each for each in root.iter() if _name(each) == "object"), None)
         versions = tuple(_version(each) for each in root.iter() if _name(each) == "version")
-    except (ElementTree.ParseError, KeyError, ValueError) as error:
+    except KeyError as error:
+        raise NotAManifest(f"a version or a file in it has no {error}") from error
+    except (ElementTree.ParseError, ValueError) as error:
         raise NotAManifest(f"it cannot be read: {error}") from error
     if found is None or not versions:
         raise NotAManifest("it names no object, or no version of it")

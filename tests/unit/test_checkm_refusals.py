@@ -63,7 +63,7 @@ REFUSED_MANIFESTS = {
     ),
     "an unknown profile": (
         manifest(URL, profile="#%profile | http://x"),
-        "line 2: profile 'http://x' is not known; it is http://uc3.cdlib.org/registry/ingest/manifest/ followed by ",
+        "'http://x' is not known; it is http://uc3.cdlib.org/registry/ingest/manifest/ followed by mrt-",
     ),
     "two profiles": (manifest(BATCH, URL), "line 3: a second #%profile"),
     "bytes that are not UTF-8": (manifest(URL) + b"\xff", "line 5: byte 1 is not UTF-8"),

@@ -81,10 +81,7 @@ def test_a_zip_directory_that_points_before_its_beginning_is_refused(unpacked: U
     at = len(data) - 6  # where the directory begins, of the last record
     data[at : at + 4] = struct.pack("<L", struct.unpack_from("<L", data, at)[0] + 10)
 
-    said = unpacked.refusal(bytes(data))
-
-    # Pythons differ in what they notice first
-    assert "its directory points before its beginning" in said or "container 'a.zip' is damaged" in said
+    assert "its directory points before its beginning" in unpacked.refusal(bytes(data))
 
 
 def test_a_sparse_entry_whose_map_points_backwards_is_refused(unpacked: Unpack) -> None:

@@ -73,6 +73,15 @@ def test_a_manifest_that_cannot_be_read_is_refused_with_its_line(tmp_path: Path)
     assert told.startswith("manifest producer/mrt-manifest.txt: ")
 
 
+def test_reading_stops_after_twenty_problems(tmp_path: Path) -> None:
+    files = {str(number): b"" for number in range(30)}
+
+    told = refusal(lambda: corroborate(landed(tmp_path, {**files, NAME: manifest(row("a", b"a"))})))
+
+    assert told.count("in the container") == 20
+    assert told.endswith("; reading stopped there")
+
+
 def test_very_many_problems_are_told_as_far_as_a_message_goes(tmp_path: Path) -> None:
     files = {f"{number:03d}-{'x' * 100}.txt": b"" for number in range(100)}
 

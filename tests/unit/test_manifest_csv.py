@@ -72,9 +72,10 @@ def test_every_problem_is_told_with_its_line_in_the_table() -> None:
         ("fileName\na\n", "line 1: there is no column fileUrl"),
         (
             "fileUrl,fileNmae\n",
-            "line 1: 'fileNmae' is no column of a object-manifest; did you mean fileName?",
+            "line 1: 'fileNmae' is no column of an object-manifest; did you mean fileName?",
         ),
-        ("fileUrl,title\n", "line 1: 'title' is no column of a object-manifest; "),
+        ("fileUrl,title\n", "line 1: 'title' is no column of an object-manifest; "),
+        ("fileUrl,xyzzy\n", "line 1: 'xyzzy' is no column of an object-manifest; there are fileUrl, "),
         ("fileUrl,file url\n", "line 1: there are two columns fileUrl"),
         (f"fileUrl,fileName\n{URL},a,b\n", "line 2: has more cells than the 2 titles"),
         (f"fileUrl,fileName\n{URL},a%20b\n", "line 2: has %20 or %7c in it"),

@@ -60,15 +60,24 @@ def test_another_digest_than_that_of_record_is_told_as_it_is() -> None:
         (b"<html/>", "names no object"),
         (b"<!DOCTYPE html><html/>", "has a declaration"),
         (document(""), "or no version"),
-        (document('<m:version id="1"/>'), "cannot be read"),
-        (document('<m:version id="one"><m:manifest created="2026-09-01"/></m:version>'), "cannot be read"),
-        (document('<m:version id="1"><m:manifest created="today"/></m:version>'), "cannot be read"),
-        (document('<m:version><m:manifest created="2026-09-01"/></m:version>'), "cannot be read"),
+        (document('<m:version id="1"/>'), "cannot be read: version 1 has no manifest"),
+        (
+            document('<m:version id="one"><m:manifest created="2026-09-01"/></m:version>'),
+            "cannot be read: .*'one'",
+        ),
+        (
+            document('<m:version id="1"><m:manifest created="today"/></m:version>'),
+            "cannot be read: .*'today'",
+        ),
+        (
+            document('<m:version><m:manifest created="2026-09-01"/></m:version>'),
+            "a version or a file in it has no 'id'",
+        ),
         (
             document(
                 '<m:version id="1"><m:manifest created="2026-09-01"><m:file id="a"/></m:manifest></m:version>'
             ),
-            "cannot be read",
+            "a version or a file in it has no 'digestType'",
         ),
         (
             document(
