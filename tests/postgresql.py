@@ -86,6 +86,10 @@ class Server:
         if self._popen(name, *options).wait(60):
             raise PostgresqlMissing(f"{name} failed: {(self.folder / 'log').read_text()[-500:]}")
 
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> None:
         deadline = time.monotonic() + READY_WITHIN
         self._spawn()
@@ -93,8 +97,8 @@ class Server:
             try:
                 psycopg.connect(self.dsn("postgres"), connect_timeout=2).close()
             except psycopg.OperationalError:
+                ended = not self.running
                 said = (self.folder / "log").read_text()[-500:]
-                ended = self._process is None or self._process.poll() is not None
                 if time.monotonic() > deadline or (ended and not _still_used(said)):
                     raise PostgresqlMissing(said) from None
                 if ended:

@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from email import message_from_bytes
@@ -37,9 +38,9 @@ class Services:
 
 
 @pytest.fixture
-def settings(settings: Settings, postgresql_server: Server, tmp_path: Path) -> Settings:
+def settings(settings: Settings, postgresql_server: Server, tmp_path: Path) -> Iterator[Settings]:
     """Tried again without end, and soon."""
-    return settings.model_copy(
+    yield settings.model_copy(
         update={
             "inventory_url": postgresql_server.new_schema(),
             "profiles": tmp_path / "profiles",
@@ -48,6 +49,8 @@ def settings(settings: Settings, postgresql_server: Server, tmp_path: Path) -> S
             "storage_service_look_again": 1,
         }
     )
+    if not postgresql_server.running:  # it is not this test's alone
+        postgresql_server.start()
 
 
 @pytest.fixture
