@@ -142,3 +142,12 @@ def test_why_says_that_a_worker_waits_for_a_host_that_asked_for_peace(
         "It waits for example.org, which asked to be left alone, for 1 minute more."
         in why(session, settings, job.jid).text
     )
+
+
+def test_why_says_that_the_worker_of_a_batch_waits_for_a_host(session: Session, settings: Settings) -> None:
+    batch = planting.acquired_batch(session)
+    FleetCourtesy(session, lambda: 1).spare("example.org", 90)
+
+    told = why(session, settings, batch.bid).text
+
+    assert "It waits for example.org, which asked to be left alone" in told
