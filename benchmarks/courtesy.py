@@ -5,8 +5,6 @@ ZooKeeper; as one attempt that keeps its connection from file to file; and as on
 takes a connection and gives it back. The ratio to the first in the same round is the figure.
 """
 
-import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
+from benchmarks._telling import tell
 from benchmarks.moves import received
 from entrypoints.stack import zookeeper
 from pipeline.services.fetch import Download, HttpFetcher
@@ -85,11 +84,7 @@ def main() -> None:
             f"{name}_ratio_range": [round(min(ratios), 2), round(max(ratios), 2)],
             f"{name}_packets": round(median(each[at][1] for each in rounds), 1),
         }
-    if "--json" in sys.argv:
-        print(json.dumps(result))
-    else:
-        for name, value in result.items():
-            print(f"{name:32} {value}")
+    tell(result)
 
 
 if __name__ == "__main__":

@@ -4,14 +4,13 @@ The stack is real: ZooKeeper, Redis, one worker with two processes, a source ove
 round fetches the same file and stores it in an OCFL root from one Python process, with nothing kept track of.
 """
 
-import json
-import sys
 import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
+from benchmarks._telling import tell
 from entrypoints.stack import redis, zookeeper
 from pipeline.records import SubmissionMode, SubmissionType
 from pipeline.services.fetch import Download, HttpFetcher
@@ -80,11 +79,7 @@ def main() -> None:
         "ratio_p50": round(median(ratios), 1),
         "ratio_range": [round(min(ratios), 1), round(max(ratios), 1)],
     }
-    if "--json" in sys.argv:
-        print(json.dumps(result))
-    else:
-        for name, value in result.items():
-            print(f"{name:32} {value}")
+    tell(result)
 
 
 if __name__ == "__main__":

@@ -5,13 +5,12 @@ process does, and beside it the same life as single calls in the order of the se
 the two in the same round is the figure; the absolute numbers belong to the machine.
 """
 
-import json
-import sys
 import tempfile
 import time
 from pathlib import Path
 from statistics import median
 
+from benchmarks._telling import tell
 from entrypoints.stack import zookeeper
 from pipeline.records import Job
 from pipeline.settings import Settings
@@ -85,11 +84,7 @@ def main() -> None:
         "packets_per_state_single_calls": round(median(single[1] for _, single in rounds), 1),
         "per_state": "2 multis and 1 flight of 5 reads",
     }
-    if "--json" in sys.argv:
-        print(json.dumps(result))
-    else:
-        for name, value in result.items():
-            print(f"{name:32} {value}")
+    tell(result)
 
 
 if __name__ == "__main__":
