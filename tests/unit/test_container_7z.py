@@ -1,12 +1,8 @@
 import errno
 import hashlib
-import io
 import itertools
-import os
 import struct
-import sys
 import zlib
-from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import py7zr
@@ -19,51 +15,8 @@ from pipeline.formats import container_7z
 from pipeline.formats.container import RATIO_FLOOR, Limits
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.states import FailureKind
-from tests.packing import FILES, LIMITS, Unpack, on_disk
-
-COPY = [{"id": py7zr.FILTER_COPY}]
-DIRECTORY, REPARSE_POINT, UNIX = 0x10, 0x400, 0x8000
-
-
-def packed(
-    files: dict[str, bytes] | Iterable[tuple[str, bytes]],
-    filters: list[dict[str, int]] | None = None,
-    **options: object,
-) -> bytes:
-    """One solid block of these files."""
-    data = io.BytesIO()
-    with py7zr.SevenZipFile(data, "w", filters=filters, **options) as archive:  # type: ignore[arg-type]
-        for name, content in files.items() if isinstance(files, dict) else files:
-            archive.writestr(content, name)
-    return data.getvalue()
-
-
-def renamed(data: bytes, old: str, new: str) -> bytes:
-    """The archive with a name that py7zr would not write; its directory has to be plain."""
-    assert len(old) == len(new)
-    return sealed(data.replace(old.encode("utf-16-le"), new.encode("utf-16-le")))
-
-
-def sealed(data: bytes) -> bytes:
-    """With the checksums of a directory and a header that were changed."""
-    place, size = struct.unpack_from("<QQ", data, 12)
-    directory = zlib.crc32(data[32 + place : 32 + place + size])
-    rest = struct.pack("<QQL", place, size, directory)
-    return data[:8] + struct.pack("<L", zlib.crc32(rest)) + rest + data[32:]
-
-
-def plain(
-    files: dict[str, bytes], attributes: int | None = None, filters: list[dict[str, int]] = COPY
-) -> bytes:
-    """With a directory that is not compressed, so that it can be changed, and the last file's attributes."""
-    data = io.BytesIO()
-    with py7zr.SevenZipFile(data, "w", filters=filters) as archive:
-        archive.set_encoded_header_mode(False)
-        for name, content in files.items():
-            archive.writestr(content, name)
-        if attributes is not None:
-            archive.header.files_info.files[-1]["attributes"] = attributes  # type: ignore[union-attr]
-    return data.getvalue()
+from tests.packing import FILES, Unpack, on_disk
+from tests.packing_7z import COPY, DIRECTORY, REPARSE_POINT, UNIX, packed, plain, renamed, sealed
 
 
 @pytest.fixture
@@ -130,7 +83,7 @@ def test_an_entry_without_bytes_or_attributes_is_a_folder_unless_it_is_said_to_b
         assert "no files in it" in unpacked.refusal(data, "a.7z")
 
 
-@pytest.mark.parametrize("name", ["../up", "/abs", "a/../x", "new\nl"])
+@pytest.mark.parametrize("name", ["../up", "/abs", "new\nl"])
 def test_an_unsafe_name_refuses_a_7z_before_anything_is_written(name: str, unpacked: Unpack) -> None:
     data = renamed(plain({"good": b"1", "x" * len(name): b"2"}), "x" * len(name), name)
 
@@ -143,7 +96,6 @@ def test_an_unsafe_name_refuses_a_7z_before_anything_is_written(name: str, unpac
     [
         (["a", "a"], "given twice"),
         (["a/b", "A/B"], "upper and lower case"),
-        (["a", "a/b"], "is a file and also the folder"),
     ],
 )
 def test_names_that_clash_in_a_7z_refuse_it(names: list[str], said: str, unpacked: Unpack) -> None:
@@ -319,74 +271,3 @@ def test_a_full_disk_is_a_passing_fault_for_a_7z_too(unpacked: Unpack) -> None:
         unpacked(packed(FILES), "a.7z", alive=full)
 
     assert caught.value.kind is FailureKind.TRANSIENT
-
-
-def read_by(
-    folder: Path, program: str, alive: Callable[[], None] = lambda: None, silence: float = 60
-) -> list[str]:
-    """The entries that another reader's program tells."""
-    (folder / "a.7z").write_bytes(packed({"a": b"1"}))
-    command = (sys.executable, "-c", program)
-    with container_7z.entries(folder / "a.7z", "a.7z", LIMITS.entries, alive, command, silence) as found:
-        return [entry.name for entry in found]
-
-
-def test_without_py7zr_the_operator_and_the_depositor_are_told_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "a.7z").write_bytes(packed({"a": b"1"}))
-    without_packages = (sys.executable, "-S", *container_7z.READER[1:])
-    with (
-        pytest.raises(StepFailed) as caught,
-        container_7z.entries(tmp_path / "a.7z", "a.7z", 10, lambda: None, without_packages) as found,
-    ):
-        list(found)
-
-    assert caught.value.kind is FailureKind.SYSTEM
-    assert "pip install 'arkline[sevenzip]'" in caught.value.message
-    assert "submit it as .zip or .tar.gz" in caught.value.message
-
-
-def test_a_reader_that_was_stopped_is_a_passing_fault(tmp_path: Path) -> None:
-    with pytest.raises(StepFailed, match="ended by signal 15") as caught:
-        read_by(tmp_path, "import os; os.kill(os.getpid(), 15)")
-    assert caught.value.kind is FailureKind.TRANSIENT
-
-
-def test_a_reader_that_crashed_met_a_damaged_archive(tmp_path: Path) -> None:
-    with pytest.raises(container_7z.Damaged, match="its reader ended with code -11"):
-        read_by(tmp_path, "import os; os.kill(os.getpid(), 11)")
-
-
-def test_a_reader_is_not_told_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ARKLINE_SMTP_PASSWORD", "secret")
-    program = "import os, sys; sys.exit(str([name for name in os.environ if name.startswith('ARKLINE_')]))"
-    with pytest.raises(container_7z.Damaged, match=r"^\[\]$"):
-        read_by(tmp_path, program)
-
-
-def test_a_reader_that_says_nothing_is_given_up(tmp_path: Path) -> None:
-    with pytest.raises(StepFailed, match="nothing came out of container") as caught:
-        read_by(tmp_path, "import time; time.sleep(60)", silence=0.1)
-    assert caught.value.kind is FailureKind.TRANSIENT
-
-
-def test_an_attempt_that_is_over_does_not_wait_for_the_reader(tmp_path: Path) -> None:
-    def over() -> None:
-        raise AttemptOver
-
-    program = f"open({str(tmp_path / 'pid')!r}, 'w').write(str(__import__('os').getpid())); input(); input()"
-    with pytest.raises(AttemptOver):
-        read_by(tmp_path, program, over)
-    if (tmp_path / "pid").exists():
-        with pytest.raises(ProcessLookupError):
-            os.kill(int((tmp_path / "pid").read_text()), 0)
-
-
-@pytest.mark.parametrize("program", ["print('x' * (4 << 20))", "print('0\\nmore')"])
-def test_a_reader_that_makes_no_sense_is_not_believed(program: str, tmp_path: Path) -> None:
-    with pytest.raises(container_7z.Damaged, match="makes no sense"):
-        read_by(tmp_path, program)
-
-
-def test_more_than_the_directory_lists_is_not_dropped(tmp_path: Path) -> None:
-    with pytest.raises(container_7z.Damaged, match="more than its directory lists"):
-        read_by(tmp_path, "print(0); input(); print('more')")
