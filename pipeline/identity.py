@@ -82,9 +82,7 @@ def _follow(
     if len(arks) > 1:
         pairs = ", ".join(f"'{each}' names {ark}" for each, ark in sorted(named.items()))
         raise content(f"the local ids are those of several objects ({pairs}): submit each object by itself")
-    # an earlier attempt may have minted it, and gone no further than to its local ids
-    minted = known.minted and known.primary_id == arks[0]
-    identifiers = Identifiers(primary_id=arks[0], local_id=local_id, assigned=True, minted=minted)
+    identifiers = Identifiers(primary_id=arks[0], local_id=local_id, assigned=True)
     return Identity(arks[0], _write(job, services, known, identifiers), new=False)
 
 
@@ -100,7 +98,7 @@ def _mint(
             "submit it with mode add"
         )
     # Before the ARK is there, so that a crash after it cannot make it look as if it had been given.
-    wanted = Identifiers(primary_id=known.primary_id, local_id=local_id, assigned=True, minted=known.minted)
+    wanted = Identifiers(primary_id=known.primary_id, local_id=local_id, assigned=True)
     _write(job, services, known, wanted)
     services.alive()
     reserve = partial(_reserve, profile, services, local_id)

@@ -141,13 +141,12 @@ class Identifiers(Record):
     """`/jobs/JID/identifiers`: the ARK, given or minted, and the depositor's own names.
 
     `assigned` is written before arkline looks for an ARK because the depositor gave none: only an ARK
-    that was given can contradict a local id. `minted`: the ARK was named for this very job.
+    that was given can contradict a local id.
     """
 
     primary_id: str | None = None
     local_id: tuple[str, ...] = ()
     assigned: bool = False
-    minted: bool = False
 
 
 class JobStatus(Record):

@@ -46,7 +46,7 @@ class MemoryLedger:
                 return current.primary_id
             self.counters[counter] += 1
             ark = spell(self.counters[counter])
-            self.write_identifiers(job, current.model_copy(update={"primary_id": ark, "minted": True}))
+            self.write_identifiers(job, current.model_copy(update={"primary_id": ark}))
             return ark
 
     @contextmanager

@@ -45,7 +45,7 @@ class ZooKeeperLedger:
                 return known.primary_id
             data, stat = self._session.get(path)
             number = codec.decode_int(data, path) + 1
-            minted = known.model_copy(update={"primary_id": spell(number), "minted": True})
+            minted = known.model_copy(update={"primary_id": spell(number)})
             try:
                 self._commit(
                     job,

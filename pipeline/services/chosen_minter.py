@@ -7,7 +7,7 @@ from pipeline.outcome import system
 from pipeline.profile import MinterName, Profile
 from pipeline.records import Job
 from pipeline.services.ezid import EzidMinter
-from pipeline.services.minter import Claim, LocalMinter, Minter, nothing
+from pipeline.services.minter import Chosen, Claim, LocalMinter, Minter, nothing
 from pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ class ChosenMinter:
     def mint(self, job: Job, profile: Profile, ledger: "Ledger", claim: Claim = nothing) -> str:
         return self.of(profile).mint(job, profile, ledger, claim)
 
-    def announce(self, ark: str, profile: Profile, erc: anvl.Pairs, job: Job | None = None) -> None:
-        self.of(profile).announce(ark, profile, erc, job)
+    def announce(self, ark: str, profile: Profile, erc: anvl.Pairs, chosen: Chosen | None = None) -> None:
+        self.of(profile).announce(ark, profile, erc, chosen)
 
     def of(self, profile: Profile) -> Minter:
         if profile.minter is MinterName.LOCAL or (profile.minter is None and self._ezid is None):

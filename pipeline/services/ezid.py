@@ -17,7 +17,7 @@ from pipeline.profile import Profile
 from pipeline.records import Job
 from pipeline.services.address import shown
 from pipeline.services.fetch_answer import PASSING, retry_after
-from pipeline.services.minter import Claim, LocalMinter, nothing
+from pipeline.services.minter import Chosen, Claim, LocalMinter, nothing
 from pipeline.services.persist import FIRST_PAUSE, Passing, persist
 from pipeline.settings import Settings
 
@@ -59,7 +59,7 @@ class EzidMinter:
             self._check_ours(ark, _mark(job))
         return ark
 
-    def announce(self, ark: str, profile: Profile, erc: anvl.Pairs, job: Job | None = None) -> None:
+    def announce(self, ark: str, profile: Profile, erc: anvl.Pairs, chosen: Chosen | None = None) -> None:
         """A name that EZID keeps as reserved becomes public; one that a curator withdrew stays withdrawn.
 
         One that EZID was away for when it was minted is registered now, for whichever job comes first.
@@ -73,16 +73,16 @@ class EzidMinter:
             metadata["_target"] = self._settings.ezid_target.replace("{ark}", quote(ark, safe=""))
         found = self._found(ark)
         if found is None:
-            if job is None:
+            if chosen is None:
                 return
             try:
-                self._ask("PUT", ark, {**_registration(job, profile), "_status": "reserved"})
+                self._ask("PUT", ark, {**_registration(chosen.job, profile), "_status": "reserved"})
             except _Refused as refusal:
                 # the answer to this very request may have been lost before
                 if _EXISTS not in str(refusal):
                     raise self._failure(ark, refusal) from refusal
             found = self._found(ark) or {}
-        if job is not None and job.identifiers.minted and MARK not in found:
+        if chosen is not None and MARK not in found and chosen.is_first():
             raise _taken(ark)
         status = {"_status": "public"} if found.get("_status") == "reserved" else {}
         try:

@@ -21,6 +21,7 @@ from pipeline.outcome import Done, content, system
 from pipeline.profile import Profile
 from pipeline.records import Job, PayloadType, SubmissionMode, now
 from pipeline.services import Services
+from pipeline.services.minter import Chosen
 from pipeline.services.storage import ContentFile, StoredVersion, StoreRequest
 from pipeline.working_space import full_is_transient
 
@@ -45,6 +46,10 @@ def work(job: Job, services: Services) -> Done:
     identity = identify(job, profile, services, local_id)
     known = job.model_copy(update={"identifiers": identity.identifiers})
 
+    def is_first() -> bool:
+        path = f"system/{metadata.ERC}"
+        return services.storage.read(identity.ark, path, node=profile.storage_node) is None
+
     def make() -> StoredVersion:
         before = _before(job, profile, services, identity.ark)
         described = metadata.describe(known, profile, identity.ark, workspace.producer, before)
@@ -55,7 +60,7 @@ def work(job: Job, services: Services) -> Done:
             files = (*handed, *_system_files(job, services, workspace, texts, handed))
         request = _request(job, profile, identity, files, delete)
         services.storage.check(request, services.alive)
-        chosen = known if known.identifiers.assigned else None
+        chosen = Chosen(known, is_first) if known.identifiers.assigned else None
         services.minter.announce(identity.ark, profile, described.erc, chosen)
         return services.storage.store(request, lambda: _fence(job, services))
 

@@ -91,22 +91,22 @@ def test_jobs_with_one_local_id_have_one_ark_also_if_ezid_was_away_when_it_was_m
     assert ark is not None
     assert service.identifiers[ark]["_status"] == "public"
     assert repository.jobs_of(ark) == [second.jid, first.jid]
-    assert [repository.identifiers(job).minted for job in (first, second)] == [True, False]
 
 
 def test_a_name_that_somebody_else_registered_while_ezid_was_away_is_not_overwritten(
     repository: Repository, minter: EzidMinter, service: Ezid
 ) -> None:
-    job = repository.job(1, local_id=("loc-1",))
+    first, second = (repository.job(number, local_id=("loc-1",)) for number in (1, 2))
     services = dataclasses.replace(repository.services(), minter=minter)
     service.faults = [Fault(503, b"")] * 3
     with pytest.raises(StepFailed, match="answered 503"):
-        process.work(job, services)
-    ark = str(repository.identifiers(job).primary_id)
+        process.work(first, services)
+    ark = str(repository.identifiers(first).primary_id)
     service.identifiers[ark] = {"_status": "public", "erc": "what: another"}
 
-    with pytest.raises(StepFailed, match=f"{ark} was just minted, but EZID has it already"):
-        process.work(job, services)
+    for job in (first, second):
+        with pytest.raises(StepFailed, match=f"{ark} was just minted, but EZID has it already"):
+            process.work(job, services)
 
     assert service.identifiers[ark]["erc"] == "what: another"
     assert repository.jobs_of(ark) == []
@@ -125,6 +125,18 @@ def test_a_job_that_was_stored_announces_its_older_description_no_more(
     ark = repository.identifiers(first).primary_id
     assert ark is not None
     assert "what: new" in service.identifiers[ark]["erc"]
-    assert repository.identifiers(first) == Identifiers(
-        primary_id=ark, local_id=("loc-1",), assigned=True, minted=True
-    )
+    assert repository.identifiers(first) == Identifiers(primary_id=ark, local_id=("loc-1",), assigned=True)
+
+
+def test_an_object_that_a_depositor_named_at_ezid_is_described_by_jobs_that_know_its_local_id(
+    repository: Repository, minter: EzidMinter, service: Ezid
+) -> None:
+    services = dataclasses.replace(repository.services(), minter=minter)
+    ark = "ark:/99999/fk4given"
+    service.identifiers[ark] = {"_status": "public", "erc": "what: old"}
+    process.work(repository.job(1, primary_id=ark, local_id=("loc-1",)), services)
+
+    process.work(repository.job(2, local_id=("loc-1",), erc_what="new"), services)
+
+    assert "what: new" in service.identifiers[ark]["erc"]
+    assert repository.jobs_of(ark) == ["jid0000000001", "jid0000000002"]

@@ -33,7 +33,7 @@ def test_new_content_becomes_the_first_version_of_a_new_object(repository: Repos
 
     assert stored.number == 1
     assert noid.is_valid(stored.ark)
-    assert repository.identifiers(job) == Identifiers(primary_id=stored.ark, assigned=True, minted=True)
+    assert repository.identifiers(job) == Identifiers(primary_id=stored.ark, assigned=True)
     assert paths(stored) == {
         "producer/a name.txt",
         "producer/sub/b.txt",
