@@ -212,7 +212,7 @@ def _tar(plain: _Readable, name: str, most: int, room: int) -> Iterator[Entry]:
     opened = tarfile.open(  # noqa: SIM115  - the archive's file is closed by the caller
         fileobj=stream, mode="r:", encoding="utf-8", errors="surrogateescape"
     )
-    last = "its beginning"
+    last = ""
     while info := _next(opened, stream):
         last = shown(info.name)
         yield Entry(

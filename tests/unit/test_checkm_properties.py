@@ -131,6 +131,8 @@ def test_the_row_that_would_not_read_back_is_named() -> None:
         match="to be written: line 6: the row of 'a%20b' would not read back as it is: write a blank",
     ):
         write(ManifestProfile.OBJECT, [Row(0, URL, "a%20b")])
+    with pytest.raises(ManifestError, match=r"to be written: line 6: file name '\.\./a' has a '\.'"):
+        write(ManifestProfile.OBJECT, [Row(0, URL, "../a")])
 
 
 def test_the_fuzzed_pieces_can_make_a_whole_manifest() -> None:
