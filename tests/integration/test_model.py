@@ -64,7 +64,7 @@ class Pipeline(World):
             (self.fail, self._in(FALLIBLE, held=True), 1),
             (self.hand_back, self.held, 1),
             (self.hold, self._in((JobState.PENDING,), held=True), 1),
-            (self.reserve_on_an_outdated_count, self._in((JobState.PROVISIONING,), held=True), 2),
+            (self.reserve_on_another_count, self._in((JobState.PROVISIONING,), held=True), 2),
             (self.lose_the_session, self.held, 1),
             (self.a_zombie_wakes_up, self.zombies, 2),
             (self.feed, True, 1),
@@ -134,12 +134,14 @@ class Pipeline(World):
         jobs.move(session, self._release(model), done.event, "worker", done=done)
         model.move(done.event)
 
-    def reserve_on_an_outdated_count(self, number: int, worker: int, size: int) -> None:
+    def reserve_on_another_count(self, number: int, worker: int, size: int) -> None:
         waiting = self._in((JobState.PROVISIONING,), held=True)
         model = waiting[number % len(waiting)]
         session = self.workers[model.owner or 0]
         seen = space.promised(session)
-        done = Done(reservation=Reservation(model.needed, Promised(seen.bytes, seen.version - 1)))
+        # not one less: below version 0 lies -1, which stands for any version
+        another = Promised(seen.bytes, seen.version + 1)
+        done = Done(reservation=Reservation(model.needed, another))
         with pytest.raises(Refused) as refused:
             jobs.move(session, self.held[model.jid], Event.SUCCEED, "worker", done=done)
         assert refused.value.path == paths.SPACE
