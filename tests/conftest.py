@@ -26,6 +26,9 @@ PROFILES = Path(__file__).parent.parent / "examples" / "profiles"
 for name in [each for each in os.environ if each.startswith("ARKLINE_") and each != "ARKLINE_SCHEMAS"]:
     del os.environ[name]  # a developer's running stack must not leak into the tests
 
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)  # readline leaves them to child processes; what is piped has no width
+
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what was skipped, and why, however quiet the rest is."""

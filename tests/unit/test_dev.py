@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from entrypoints.dev.app import app
+from entrypoints.dev.app import app, spread_over
 from entrypoints.dev.checks import LOCK_FILES, lock_complaints
 from entrypoints.stack.java import PROJECT
 
@@ -33,3 +33,16 @@ def test_an_address_in_a_lock_file_is_a_complaint(tmp_path: Path) -> None:
     path.write_text("one==1\ntwo @ https://example.org/two.whl\n")
 
     assert lock_complaints(path).startswith("some.lock:2: ")
+
+
+@pytest.mark.parametrize(
+    ("cores", "arguments", "processes"),
+    [(1, [], "2"), (2, ["-k", "nothing"], "2"), (3, ["tests/unit"], "3"), (64, [], "4")],
+)
+def test_tests_run_several_at_a_time(cores: int, arguments: list[str], processes: str) -> None:
+    assert spread_over(cores, arguments)[:2] == ("-n", processes)
+
+
+@pytest.mark.parametrize("argument", ["-n0", "--numprocesses=8", "--pdb"])
+def test_how_many_at_a_time_can_be_said(argument: str) -> None:
+    assert spread_over(8, ["tests/unit", argument]) == ()
