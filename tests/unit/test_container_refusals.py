@@ -171,6 +171,7 @@ def test_an_unusual_zip_method_is_refused(unpacked: Unpack) -> None:
         (zipped({}), "no files in it"),
         (zipped({"folder/": b""}), "no files in it"),
     ],
+    ids=["gzip", "bzip2", "an empty gzip", "rar", "text", "nothing", "an empty zip", "folders alone"],
 )
 def test_what_is_no_container_is_refused_with_what_to_do(data: bytes, said: str, unpacked: Unpack) -> None:
     assert said in unpacked.refusal(data)
