@@ -26,8 +26,10 @@ PROFILES = Path(__file__).parent.parent / "examples" / "profiles"
 for name in [each for each in os.environ if each.startswith("ARKLINE_") and each != "ARKLINE_SCHEMAS"]:
     del os.environ[name]  # a developer's running stack must not leak into the tests
 
-for name in ("COLUMNS", "LINES"):
-    os.environ.pop(name, None)  # readline leaves them to child processes; what is piped has no width
+for name in ("COLUMNS", "LINES", "PYTHONUNBUFFERED"):
+    # readline leaves a width to child processes, although what is piped has none; and a child that forgets to
+    # flush must not be saved by the developer's shell
+    os.environ.pop(name, None)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -97,6 +97,7 @@ def _tell(archive: Any, most: int) -> None:
     """The entries; py7zr's values of them are not typed."""
     _say(len(archive.files))
     if len(archive.files) > most:
+        sys.stdout.flush()
         return
     empty = iter(archive.header.files_info.emptyfiles if archive.header.files_info else ())
     for file in archive.files:
