@@ -26,6 +26,8 @@ def why_job(session: Session, settings: Settings, job: Job) -> str:
     )
     if state in JOB.working():
         return f"{opening} {_at_work(session, settings, job)}"
+    if state is JobState.FAILED:
+        return f"{opening} {_failed(job)}{_by_which_profile(session, settings, job)}"
     return f"{opening} {_ENDED[state](session, job)}" if state in _ENDED else opening
 
 
@@ -97,7 +99,7 @@ def _held(session: Session, job: Job) -> str:
     )
 
 
-def _failed(session: Session, job: Job) -> str:
+def _failed(job: Job) -> str:
     before = _before_failure(job)
     kind = f" ({job.status.kind}: {job.status.kind.doc})" if job.status.kind else ""
     message = job.status.message or "no reason was given"
@@ -123,4 +125,26 @@ def _remedy(job: Job) -> str:
     )
 
 
-_ENDED = {JobState.COMPLETED: _completed, JobState.HELD: _held, JobState.FAILED: _failed}
+def _by_which_profile(session: Session, settings: Settings, job: Job) -> str:
+    """Said of a job that could go on, if the profile's file was changed since its batch started."""
+    from pipeline.kept_profile import changes
+    from pipeline.profile import ProfileError, Profiles
+    from zkstate import batches
+
+    kept = batches.kept_profile(session, job.bid)
+    if kept is None or Event.RESUME not in operator_verbs(job):
+        return ""
+    name = job.configuration.profile_name
+    try:
+        changed = changes(kept, Profiles(settings.profiles).get(name))
+    except ProfileError:
+        return ""
+    if not changed:
+        return ""
+    return (
+        f" It would go on by profile {name} as it was when the batch started. The file says otherwise by now "
+        f"({', '.join(changed)}): `arkline profile renew {job.bid}` before the resume makes that count."
+    )
+
+
+_ENDED = {JobState.COMPLETED: _completed, JobState.HELD: _held}

@@ -7,14 +7,15 @@ import pytest
 
 from entrypoints.operations.operator import Operator
 from entrypoints.operations.renewal import renew
+from entrypoints.operations.why import why
 from pipeline.kept_profile import keep
 from pipeline.profile import Profiles, UnknownProfile
 from pipeline.records import Batch
 from pipeline.settings import Settings
-from pipeline.states import BatchState, Event, IllegalTransition
+from pipeline.states import BatchState, Event, FailureKind, IllegalTransition
 from tests import arkline, planting
 from tests.operators import ann
-from zkstate import batches, paths
+from zkstate import batches, creation, jobs, paths
 from zkstate.session import Session
 
 pytestmark = pytest.mark.integration
@@ -117,3 +118,23 @@ def test_the_command_shows_what_changes(session: Session, settings: Settings) ->
         "callback_url: https://example.org/told -> https://example.com/told\npriority: 7 -> 9\n"
     )
     assert f"{batch.bid} would go on by profile demo, 2 fields changed" in done.err
+
+
+def test_why_says_that_a_mended_profile_does_not_count_yet(
+    session: Session, settings: Settings, operator: Operator
+) -> None:
+    write(settings, storage_node=1)
+    batch = started(session, settings)
+    batch = creation.create_jobs(session, batch, planting.plan(1), settings.working, "test", lambda: None)
+    creation.finish_split(session, batch)
+    (jid,) = batches.all_jobs(session, batch.bid)
+    planting.fire(session, jobs.load(session, jid), Event.FAIL, FailureKind.SYSTEM)
+    assert "profile" not in why(session, settings, jid).text
+
+    write(settings, storage_node=2)
+    told = why(session, settings, jid).text
+    assert "The file says otherwise by now (storage_node)" in told
+    assert f"`arkline profile renew {batch.bid}` before the resume" in told
+
+    renew(operator, batch.bid)
+    assert "profile" not in why(session, settings, jid).text
