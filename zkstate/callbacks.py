@@ -5,18 +5,21 @@ move to failed leaves `/callbacks/JID-EPOCH` behind, and it goes in the transact
 The epoch is that of the failure: what is left of a failure that was overcome matches no job any more.
 """
 
+import logging
 from dataclasses import dataclass
 
 from pipeline.records import HistoryEntry, Job, JobStatus, OwedCallback
 from zkstate import codec, paths
-from zkstate.errors import Refused, Stale
+from zkstate.errors import Corrupt, Refused, Stale
 from zkstate.jobs import MESSAGE_LIMIT, token
 from zkstate.locks import ServerClock
 from zkstate.session import Session
 from zkstate.transaction import Delete, Put, commit, fenced
 
 PASS = 500
-"""Callbacks that are given out in one pass."""
+"""Callbacks that are looked at in one pass."""
+
+_log = logging.getLogger("arkline.callbacks")
 
 
 @dataclass(frozen=True)
@@ -40,14 +43,22 @@ def owed(session: Session, jid: str, epoch: int) -> Owed | None:
     found = session.get_many([path])[0]
     if found is None:
         return None
-    return Owed(jid, epoch, codec.decode(OwedCallback, found[0], path), found[1].version, found[1].mtime)
+    data, stat = found
+    return Owed(jid, epoch, codec.decode(OwedCallback, data, path), stat.version, stat.mtime)
 
 
 def due(session: Session, clock: ServerClock) -> list[Owed]:
     """Those whose time has come, by the server's clock."""
-    names = sorted(session.children(paths.CALLBACKS))[:PASS]
-    found = (owed(session, *paths.read_owed_callback(name)) for name in names)
-    return [each for each in found if each and clock.now_ms() - each.mtime > 1000 * each.record.delay]
+    found = []
+    for name in sorted(session.children(paths.CALLBACKS))[:PASS]:
+        try:
+            callback = owed(session, *paths.read_owed_callback(name))
+        except Corrupt as damage:
+            _log.error("%s", damage)
+            continue
+        if callback and clock.now_ms() - callback.mtime > 1000 * callback.record.delay:
+            found.append(callback)
+    return found
 
 
 def give_out(session: Session, callback: Owed) -> bool:

@@ -115,6 +115,17 @@ def test_a_callback_that_its_worker_never_made_is_given_out_again(
     assert len(receiver.told) == 1
 
 
+def test_a_callback_whose_node_cannot_be_read_keeps_no_other_from_being_given_out(
+    session: Session, kit: Kit
+) -> None:
+    damaged, sound = failed(session), failed(session)
+    session.zk.set(paths.owed_callback(damaged.jid, damaged.status.epoch), b"{")
+
+    (due,) = callbacks.due(session, clock(session, ahead=61))
+
+    assert due.jid == sound.jid
+
+
 @pytest.mark.parametrize("event", [Event.RESUME, Event.DELETE])
 def test_a_failure_that_is_overcome_is_not_told(
     session: Session, kit: Kit, receiver: Receiver, event: Event
