@@ -137,7 +137,7 @@ def _to_keep(batch: Batch) -> KeptProfile | None:
 
 
 def _profile(session: Session, batch: Batch) -> Profile:
-    return profile_of(session, PROCESS.kit(), batch.bid, batch.submission.profile_name)
+    return profile_of(session, PROCESS.kit().profiles, batch.bid, batch.submission.profile_name)
 
 
 def _confirm(session: Session, batch: Batch) -> None:

@@ -45,7 +45,7 @@ def tell(session: Session, kit: Kit, owed: Owed, by: str) -> None:
         callbacks.drop(session, owed)
         return
     try:
-        profile = profile_of(session, kit, job.bid, job.configuration.profile_name)
+        profile = profile_of(session, kit.profiles, job.bid, job.configuration.profile_name)
         if profile.callback_url is None:
             callbacks.drop(session, owed)
             return

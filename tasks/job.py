@@ -104,7 +104,7 @@ def _work_and_move(session: Session, latch: Latch, job: Job) -> Job | None:
     """The moved job; None if it stays where it is, unlocked."""
     ledger = ZooKeeperLedger(session, latch.alive)
     kit = PROCESS.kit()
-    profile = cache(partial(profile_of, session, kit, job.bid, job.configuration.profile_name))
+    profile = cache(partial(profile_of, session, kit.profiles, job.bid, job.configuration.profile_name))
     courtesy = FleetCourtesy(session, partial(host_limit, kit.settings.host_limit, profile), job.jid)
     services = kit.services(ledger, latch.alive, courtesy, profile)
     while True:

@@ -3,16 +3,15 @@
 from collections.abc import Callable
 
 from pipeline.kept_profile import restore
-from pipeline.profile import Profile, ProfileError
-from pipeline.services.kit import Kit
+from pipeline.profile import Profile, ProfileError, Profiles
 from zkstate import batches
 from zkstate.session import Session
 
 
-def profile_of(session: Session, kit: Kit, bid: str, name: str) -> Profile:
+def profile_of(session: Session, profiles: Profiles, bid: str, name: str) -> Profile:
     """ProfileError if the batch has kept none, as before it starts, and the file is no good either."""
     kept = batches.kept_profile(session, bid)
-    return kit.profiles.get(name) if kept is None else restore(kept, kit.profiles)
+    return profiles.get(name) if kept is None else restore(kept, profiles)
 
 
 def host_limit(default: int, profile: Callable[[], Profile]) -> int:

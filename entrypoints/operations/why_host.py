@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from entrypoints.operations.wording import duration, listed
 from pipeline.outcome import StepFailed
 from pipeline.records import Batch, Job
 from pipeline.states import BatchState, JobState
-from zkstate import batches, hosts
+from zkstate import hosts
 
 if TYPE_CHECKING:
     from pipeline.settings import Settings
@@ -72,13 +73,8 @@ def _hosts(job: Job) -> list[str]:
 
 
 def _limit(session: Session, settings: Settings, bid: str, name: str) -> int:
-    from pipeline.kept_profile import restore
     from pipeline.profile import Profiles
-    from tasks.profiles import host_limit
+    from tasks.profiles import host_limit, profile_of
 
-    profiles = Profiles(settings.profiles)
-    kept = batches.kept_profile(session, bid)
-    own = host_limit(
-        settings.host_limit, lambda: profiles.get(name) if kept is None else restore(kept, profiles)
-    )
-    return own or hosts.ANY_NUMBER
+    profile = partial(profile_of, session, Profiles(settings.profiles), bid, name)
+    return host_limit(settings.host_limit, profile) or hosts.ANY_NUMBER
