@@ -14,7 +14,7 @@ COPY tasks tasks
 COPY entrypoints entrypoints
 RUN pip wheel --quiet --no-deps --wheel-dir /wheels . \
     && python -m venv /opt/arkline \
-    && /opt/arkline/bin/pip install --quiet --no-index --find-links /wheels "arkline[postgresql,s3,sevenzip]"
+    && /opt/arkline/bin/pip install --quiet --no-index --find-links /wheels "arkline[postgresql,s3]"
 
 FROM python:3.13-slim
 RUN groupadd --gid 10001 arkline \

@@ -10,16 +10,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
-from benchmarks._telling import tell
+from benchmarks._output import tell
 from entrypoints.stack import redis, zookeeper
+from pipeline.files import ContentFile
 from pipeline.records import SubmissionMode, SubmissionType
-from pipeline.services.fetch import Download, HttpFetcher
-from pipeline.services.ocfl_storage import OcflStorage
-from pipeline.services.storage import ContentFile, StoreRequest
 from pipeline.settings import Settings
+from pipeline.sources.fetch import Download, HttpFetcher
+from pipeline.storage.base import StoreRequest
+from pipeline.storage.ocfl.storage import OcflStorage
 from tests.e2e.collection import body_of, submit
-from tests.fleet import batch_ended, fleet
-from tests.http_source import HttpSource
+from tests.servers.http_source import HttpSource
+from tests.support.fleet import batch_ended, fleet
 from zkstate.session import Session, connect
 
 ROUNDS = 30

@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 from statistics import median
 
-from benchmarks._telling import tell
+from benchmarks._output import tell
 from entrypoints.stack import zookeeper
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import JOB, Event, JobState
-from tests import planting
+from tests.support import planting
 from zkstate import jobs, paths
 from zkstate.session import Session, connect
 

@@ -26,7 +26,7 @@ DEPTH_LIMIT = 64
 PRODUCER = "producer/"
 """The folder of a depositor's files, in the working directory and in the stored object."""
 
-CONTAINER_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".7z")
+CONTAINER_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2")
 
 # Control characters, surrogates, and the two separators that end a line in some readers of lists.
 _UNWRITABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})

@@ -10,7 +10,7 @@ from celery.signals import setup_logging, worker_process_shutdown, worker_ready,
 
 from pipeline.settings import Settings
 from tasks import logs
-from tasks.process import PROCESS
+from tasks.worker_context import PROCESS
 
 app = Celery("arkline", include=["tasks.job", "tasks.batch", "tasks.beat", "tasks.callback"])
 app.config_from_object("celeryconfig")

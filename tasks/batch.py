@@ -8,22 +8,22 @@ from typing import Any
 import structlog
 from celery.exceptions import Ignore
 
-from pipeline import report as reports
 from pipeline.errors import UsageRefused
 from pipeline.inventory.archive import find_job
-from pipeline.kept_profile import KeptProfile, keep
+from pipeline.manifests.split import plan
+from pipeline.notify import report as reports
 from pipeline.outcome import AttemptOver, NotYet, StepFailed, Stopping, system
-from pipeline.profile import Profile, ProfileError
+from pipeline.profiles.profile import Profile, ProfileError
+from pipeline.profiles.snapshot import KeptProfile, keep
 from pipeline.records import Batch, Job, Ticket
-from pipeline.split import plan
 from pipeline.states import BatchState, Bucket, Event
-from tasks import ending
+from tasks import after_move as ending
 from tasks.app import app
 from tasks.dispatch import dispatch_moved
 from tasks.logs import log
-from tasks.process import PROCESS
 from tasks.profiles import host_limit, profile_of
-from tasks.retrying import delay_before_retry
+from tasks.retry_policy import delay_before_retry
+from tasks.worker_context import PROCESS
 from zkstate import batches, creation, holds, jobs
 from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Stale, Unreachable
 from zkstate.hosts import FleetCourtesy

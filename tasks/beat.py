@@ -2,15 +2,16 @@
 
 from kombu.exceptions import OperationalError
 
-from pipeline import working_space
 from pipeline.states import JOB, Event, FailureKind, JobState
-from tasks import ending, job, retention
+from pipeline.working_storage import capacity as working_space
+from tasks import after_move as ending
+from tasks import job, retention
 from tasks.app import app
 from tasks.broker import live_tickets
 from tasks.dispatch import dispatch_batch, dispatch_failed, dispatch_job, dispatch_moved
 from tasks.logs import log
-from tasks.orphans import ended_jobs, orphans
-from tasks.process import PROCESS
+from tasks.orphan_folders import ended_jobs, orphans
+from tasks.worker_context import PROCESS
 from zkstate import batches, callbacks, jobs, queue, recovery, space
 from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Refused, Stale, Unreachable
 from zkstate.jobs import Lock

@@ -4,13 +4,13 @@ from celery.exceptions import Ignore
 
 from pipeline.errors import UsageRefused
 from pipeline.outcome import StepFailed, system
-from pipeline.services.kit import Kit
 from pipeline.states import JobState
+from pipeline.steps.clients import Kit
 from tasks.app import app
 from tasks.logs import log
-from tasks.process import PROCESS
 from tasks.profiles import profile_of
-from tasks.retrying import delay_before_retry
+from tasks.retry_policy import delay_before_retry
+from tasks.worker_context import PROCESS
 from zkstate import callbacks, jobs
 from zkstate.callbacks import Owed
 from zkstate.errors import Ambiguous, Corrupt, Missing, Unreachable

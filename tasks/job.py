@@ -14,20 +14,20 @@ from celery.exceptions import Ignore
 
 from pipeline.outcome import AttemptOver, Done, NotYet, StepFailed, Stopping, Wait, system
 from pipeline.records import Job, Ticket
-from pipeline.services import Services
 from pipeline.states import Event, JobState
 from pipeline.steps import download, estimate, notify, pending, process, provision, record
-from tasks import ending
+from pipeline.steps.context import Services
+from tasks import after_move as ending
 from tasks.app import app
 from tasks.dispatch import task_name
 from tasks.logs import log
-from tasks.process import PROCESS
 from tasks.profiles import host_limit, profile_of
-from tasks.retrying import delay_before_retry
+from tasks.retry_policy import delay_before_retry
+from tasks.worker_context import PROCESS
 from zkstate import jobs, paths
 from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Refused, Stale, Unreachable
 from zkstate.hosts import FleetCourtesy
-from zkstate.ledger import ZooKeeperLedger
+from zkstate.job_record import ZooKeeperLedger
 from zkstate.locks import Latch
 from zkstate.session import Session
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from pipeline.kept_profile import restore
-from pipeline.profile import Profile, ProfileError, Profiles
+from pipeline.profiles.profile import Profile, ProfileError, Profiles
+from pipeline.profiles.snapshot import restore
 from zkstate import batches
 from zkstate.session import Session
 

@@ -1,11 +1,11 @@
 """Completed batches leave ZooKeeper after their time, with all that is known of them kept in the archive."""
 
 from pipeline.inventory.archive import archive_batch
-from pipeline.profile import ProfileError, Profiles
+from pipeline.notify.report import compose_report
+from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.records import Batch
-from pipeline.report import compose_report
-from pipeline.services.kit import Kit
 from pipeline.states import BatchState, Bucket, Event
+from pipeline.steps.clients import Kit
 from tasks.logs import log
 from zkstate import batches, deletion, jobs, paths
 from zkstate.errors import Busy, Corrupt, Missing, Stale

@@ -12,14 +12,15 @@ import pytest
 from entrypoints.stack import redis as redis_stack
 from entrypoints.stack import zookeeper as zookeeper_stack
 from pipeline.settings import Settings
-from tests.needed import unavailable
-from tests.proxy import Proxy
+from tests.servers.proxy import Proxy
+from tests.support.requirements import unavailable
 from zkstate.audit import audit
 from zkstate.session import Session, connect
 
 if TYPE_CHECKING:
-    from tests import postgresql
-    from tests import s3_server as s3
+    from tests.servers import postgresql, s3
+
+pytest_plugins = ("tests.support.repositories",)
 
 PROFILES = Path(__file__).parent.parent / "examples" / "profiles"
 
@@ -38,6 +39,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
     for reason, count in sorted(reasons.items()):
         terminalreporter.write_line(f"skipped {count}: {reason}")
+
+
+FOLDERS = {"integration": ("integration",), "e2e": ("e2e", "integration")}
+"""The markers of every test in a folder below tests/."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for marker in FOLDERS.get(item.path.relative_to(Path(__file__).parent).parts[0], ()):
+            item.add_marker(marker)
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +74,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis_sta
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator["s3.Server"]:
     """A server that speaks S3: `.settings()` makes a bucket."""
-    from tests.s3_server import running  # boto3 takes half a second, which most tests need not spend
+    from tests.servers.s3 import running  # boto3 takes half a second, which most tests need not spend
 
     with running(tmp_path_factory.mktemp("s3")) as server:
         yield server
@@ -72,7 +83,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator["s3.Server"]
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator["postgresql.Server"]:
     """A PostgreSQL server: `.new_schema()` for a test's own tables; `.kill()` and `.start()` again."""
-    from tests import postgresql
+    from tests.servers import postgresql
 
     try:
         with postgresql.running() as server:

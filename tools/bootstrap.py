@@ -169,7 +169,7 @@ def main(arguments: list[str]) -> None:
         sys.exit(3)
     except KeyboardInterrupt:
         sys.exit(130)
-    os.execv(PYTHON, [str(PYTHON), "-m", "entrypoints.dev", *arguments])  # noqa: S606 - no shell is wanted
+    os.execv(PYTHON, [str(PYTHON), "-m", "tools.dev", *arguments])  # noqa: S606 - no shell is wanted
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pipeline.errors import UsageRefused
-from pipeline.kept_profile import KeptProfile
+from pipeline.profiles.snapshot import KeptProfile
 from pipeline.records import Batch, BatchStatus, StatusReport, Submission, Ticket, now
 from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind
 from zkstate import codec, counters, paths

@@ -7,6 +7,7 @@ is lost and none is made twice.
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pipeline.manifests.split import Plan, PlannedJob
 from pipeline.outcome import content
 from pipeline.records import (
     DEFAULT_PRIORITY,
@@ -16,7 +17,6 @@ from pipeline.records import (
     JobConfiguration,
     JobStatus,
 )
-from pipeline.split import Plan, PlannedJob
 from pipeline.states import JOB, Bucket
 from zkstate import batches, codec, counters, paths
 from zkstate.errors import Refused

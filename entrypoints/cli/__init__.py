@@ -1,1 +1,1 @@
-"""The command `arkline`: one file for each group of commands; what they do is in entrypoints/operations."""
+"""The command `arkline`: one file for each group of commands; what they do is in operations."""

@@ -12,7 +12,14 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from entrypoints.cli import checking, looking, operating, proving, screen, submitting, verbs, watching
+from entrypoints.cli import check_commands as checking
+from entrypoints.cli import console as screen
+from entrypoints.cli import inspect_commands as looking
+from entrypoints.cli import object_command as proving
+from entrypoints.cli import queue_commands as operating
+from entrypoints.cli import submit_command as submitting
+from entrypoints.cli import verb_commands as verbs
+from entrypoints.cli import watch_command as watching
 from pipeline.errors import ArklineError
 
 UNREACHABLE = 3

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from entrypoints.stack.child import Command, Process
 from entrypoints.stack.ports import HOST, ask, free_ports
-from entrypoints.stack.process import Command, Process
 from entrypoints.stack.zookeeper import ServerMissing
 from pipeline.errors import ServiceUnreachable
 

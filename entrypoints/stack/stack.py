@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 
 from entrypoints.stack import redis, zookeeper
+from entrypoints.stack.child import Command
 from entrypoints.stack.home import StackNote, occupied, write_note
 from entrypoints.stack.java import PROJECT
 from entrypoints.stack.ports import HOST, ask, free_ports
-from entrypoints.stack.process import Command
 from entrypoints.stack.signals import StopSignals
 from entrypoints.stack.supervisor import Service, Supervisor
 from pipeline.settings import Settings

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from entrypoints.stack.process import Command, Process
+from entrypoints.stack.child import Command, Process
 from entrypoints.stack.signals import StopSignals
 from pipeline.errors import ArklineError, ServiceUnreachable
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from entrypoints.stack import java
+from entrypoints.stack.child import Command, Process
 from entrypoints.stack.ports import HOST, ask, free_ports
-from entrypoints.stack.process import Command, Process
 from pipeline.errors import ServiceUnreachable
 
 TERMINATED = 143

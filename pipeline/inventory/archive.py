@@ -60,7 +60,7 @@ class ArchivedBatch(Record):
     message: str
     submission: Submission
     report: dict[str, Any] | None
-    """The last report, as `pipeline.report.as_json` has it."""
+    """The last report, as `pipeline.notify.report.as_json` has it."""
     disposition: Disposition
 
 

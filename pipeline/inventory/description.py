@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, select
 
 from pipeline.inventory import localids
+from pipeline.inventory.base import Arrival, InventoryFile, InventoryObject, InventoryVersion
 from pipeline.inventory.tables import (
     collections,
     dublin_kernels,
@@ -16,7 +17,6 @@ from pipeline.inventory.tables import (
     owners,
     versions,
 )
-from pipeline.services.inventory import Arrival, InventoryFile, InventoryObject, InventoryVersion
 
 
 def describe(connection: Connection, ark: str) -> InventoryObject | None:

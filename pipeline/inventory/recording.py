@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, select, update
 
 from pipeline.inventory import localids
+from pipeline.inventory.base import Arrival, Recording
 from pipeline.inventory.statements import insert, insert_new, portions
 from pipeline.inventory.tables import (
     collections,
@@ -18,7 +19,6 @@ from pipeline.inventory.tables import (
     versions,
 )
 from pipeline.outcome import content, system
-from pipeline.services.inventory import Arrival, Recording
 
 FILES_AT_A_TIME = 5_000
 """Rows of one executemany: more measured no faster, and each takes memory."""

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from pipeline.inventory import description, localids, recording
+from pipeline.inventory.base import InventoryObject, Recording
 from pipeline.inventory.database import Database
-from pipeline.services.inventory import InventoryObject, Recording
 
 
 class SqlInventory:
-    """Satisfies `pipeline.services.inventory.Inventory`; cheap to make, for any thread and child."""
+    """Satisfies `pipeline.inventory.base.Inventory`; cheap to make, for any thread and child."""
 
     def __init__(self, database: Database) -> None:
         self.database = database

@@ -11,19 +11,19 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from pipeline import earlier
-from pipeline.allowed import Allowed, allowed
-from pipeline.formats.container import Limits, unpack
-from pipeline.landing import LandedFile, Workspace
+from pipeline.containers.unpack import Limits, unpack
 from pipeline.outcome import Done, StepFailed, Wait, content
 from pipeline.parallel import in_parallel
 from pipeline.records import Job, PayloadType
-from pipeline.services import Services
-from pipeline.services.fetch import Download
 from pipeline.settings import Settings
+from pipeline.sources.fetch import Download
 from pipeline.states import FailureKind
-from pipeline.wanted import Wanted, wanted
-from pipeline.working_space import full_is_transient, in_units
+from pipeline.steps import resume as earlier
+from pipeline.steps.collection_limits import Allowed, allowed
+from pipeline.steps.context import Services
+from pipeline.steps.expected_files import Wanted, wanted
+from pipeline.working_storage.capacity import full_is_transient, in_units
+from pipeline.working_storage.workspace import LandedFile, Workspace
 
 FAILURES_TOLD = 20
 """Files that cannot be had after which no others are tried: enough for the depositor to see a pattern."""

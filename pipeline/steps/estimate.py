@@ -15,9 +15,9 @@ from contextlib import closing
 from pipeline.outcome import Done, NotYet, StepFailed, Wait
 from pipeline.parallel import in_parallel
 from pipeline.records import Job, PayloadType
-from pipeline.services import Services
-from pipeline.wanted import Wanted, wanted
-from pipeline.working_space import in_units
+from pipeline.steps.context import Services
+from pipeline.steps.expected_files import Wanted, wanted
+from pipeline.working_storage.capacity import in_units
 
 PENALTY = 10
 """Added to the priority (00 goes first), as Merritt does for unsized jobs."""

@@ -1,10 +1,10 @@
 """Notify: the depositor's own system is told that the job is complete, if the profile names one."""
 
-from pipeline.landing import Workspace, read_stored
 from pipeline.outcome import Done
-from pipeline.profile import Profile
+from pipeline.profiles.profile import Profile
 from pipeline.records import Job
-from pipeline.services import Services
+from pipeline.steps.context import Services
+from pipeline.working_storage.workspace import Workspace, read_stored
 
 
 def work(job: Job, services: Services) -> Done:

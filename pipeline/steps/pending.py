@@ -3,15 +3,15 @@
 What fails here needs a new submission, so only what reading the payload itself shows is refused here.
 """
 
-from pipeline.allowed import allowed
-from pipeline.landing import Workspace
 from pipeline.outcome import Done, StepFailed, Wait
 from pipeline.records import Job, PayloadType
-from pipeline.services import Services
-from pipeline.services.address import check_url
 from pipeline.states import Event
-from pipeline.wanted import payload, read_manifest
-from pipeline.working_space import full_is_transient
+from pipeline.steps.collection_limits import allowed
+from pipeline.steps.context import Services
+from pipeline.steps.expected_files import payload, read_manifest
+from pipeline.urls import check_url
+from pipeline.working_storage.capacity import full_is_transient
+from pipeline.working_storage.workspace import Workspace
 
 
 def work(job: Job, services: Services) -> Done | Wait:

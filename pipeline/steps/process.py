@@ -12,18 +12,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline import names
-from pipeline.formats import bag, corroboration, embargo, metadata, premis, storage_manifest
-from pipeline.formats.declared import Arrived
-from pipeline.identity import Identity, identify
-from pipeline.landing import LandedFile, Workspace, write_stored
+from pipeline.containers import bag
+from pipeline.containers import own_manifest as corroboration
+from pipeline.containers.declared import Arrived
+from pipeline.description import embargo, metadata, premis, storage_manifest
+from pipeline.files import ContentFile, StoredVersion
+from pipeline.identifiers.minter import Chosen
 from pipeline.names import PRODUCER
 from pipeline.outcome import Done, content, system
-from pipeline.profile import Profile
+from pipeline.profiles.profile import Profile
 from pipeline.records import Job, PayloadType, SubmissionMode, now
-from pipeline.services import Services
-from pipeline.services.minter import Chosen
-from pipeline.services.storage import ContentFile, StoredVersion, StoreRequest
-from pipeline.working_space import full_is_transient
+from pipeline.steps.context import Services
+from pipeline.steps.identity import Identity, identify
+from pipeline.storage.base import StoreRequest
+from pipeline.working_storage.capacity import full_is_transient
+from pipeline.working_storage.workspace import LandedFile, Workspace, write_stored
 
 DELETIONS = "mrt-delete.txt"
 """A depositor's list of files that an update takes out, one path a line, relative to `producer/`."""

@@ -6,8 +6,8 @@ since they were counted. What does not fit waits here and keeps no smaller job f
 
 from pipeline.outcome import Done, Reservation, Wait
 from pipeline.records import Job
-from pipeline.services import Services
-from pipeline.working_space import in_units, refusal
+from pipeline.steps.context import Services
+from pipeline.working_storage.capacity import in_units, refusal
 
 
 def work(job: Job, services: Services) -> Done | Wait:

@@ -4,19 +4,19 @@ from dataclasses import replace
 from datetime import datetime
 from hashlib import sha512
 
-from pipeline.formats import anvl
-from pipeline.formats.metadata import ERC
-from pipeline.formats.storage_manifest import mime_type
-from pipeline.landing import LandedFile, Workspace, read_stored
+from pipeline.description import anvl
+from pipeline.description.metadata import ERC
+from pipeline.description.storage_manifest import mime_type
+from pipeline.files import StoredVersion
+from pipeline.inventory.base import Arrival, Recording
 from pipeline.names import PRODUCER
 from pipeline.outcome import Done, StepFailed, system
-from pipeline.profile import Profile
+from pipeline.profiles.profile import Profile
 from pipeline.records import Job, now
-from pipeline.services import Services
-from pipeline.services.address import shown
-from pipeline.services.inventory import Arrival, Recording
-from pipeline.services.storage import StoredVersion
 from pipeline.states import Event, JobState
+from pipeline.steps.context import Services
+from pipeline.urls import shown
+from pipeline.working_storage.workspace import LandedFile, Workspace, read_stored
 
 _ERC = f"system/{ERC}"
 

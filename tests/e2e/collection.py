@@ -10,7 +10,7 @@ from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
 from tasks.app import app
 from tasks.dispatch import dispatch_batch
-from tests.http_source import HttpSource
+from tests.servers.http_source import HttpSource
 from zkstate import batches
 from zkstate.session import Session
 

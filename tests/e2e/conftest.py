@@ -3,9 +3,9 @@ from collections.abc import Iterator
 import pytest
 
 from pipeline.settings import Settings
-from tests.fleet import Fleet
-from tests.fleet import fleet as running_fleet
-from tests.http_source import HttpSource
+from tests.servers.http_source import HttpSource
+from tests.support.fleet import Fleet
+from tests.support.fleet import fleet as running_fleet
 
 
 @pytest.fixture

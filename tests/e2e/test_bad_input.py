@@ -2,20 +2,16 @@
 
 from random import Random
 
-import pytest
-
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState, FailureKind
 from tests.e2e.collection import File, body_of, manifest, put_batch, put_object, submit
 from tests.e2e.test_pipeline import letters
-from tests.fleet import Fleet, batch_ended, quiet
-from tests.http_source import HttpSource
-from tests.packing import zipped
+from tests.servers.http_source import HttpSource
+from tests.support.fleet import Fleet, batch_ended, quiet
+from tests.support.packing import zipped
 from zkstate import batches, jobs
 from zkstate.session import Session
-
-pytestmark = [pytest.mark.e2e, pytest.mark.integration]
 
 OBJECT = "http://uc3.cdlib.org/registry/ingest/manifest/mrt-ingest-manifest"
 CONTAINERS = "http://uc3.cdlib.org/registry/ingest/manifest/mrt-container-batch-manifest"

@@ -14,13 +14,11 @@ from pipeline.settings import Settings
 from pipeline.states import BatchState, FailureKind, JobState
 from tests.e2e.collection import submit
 from tests.e2e.test_pipeline import rows
-from tests.fleet import Fleet, batch_ended, quiet, wait_for
-from tests.http_source import HttpSource
-from tests.receiver import Receiver, Told, receiving
+from tests.servers.http_source import HttpSource
+from tests.servers.receiver import Receiver, Told, receiving
+from tests.support.fleet import Fleet, batch_ended, quiet, wait_for
 from zkstate import batches, jobs, paths
 from zkstate.session import Session
-
-pytestmark = [pytest.mark.e2e, pytest.mark.integration]
 
 SECRET = "known to both of us"
 

@@ -9,13 +9,11 @@ from pipeline.records import SubmissionType, now
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
 from tests.e2e.collection import body_of, submit
-from tests.fleet import Fleet, batch_ended, quiet
-from tests.http_source import HttpSource
-from tests.needed import unavailable
+from tests.servers.http_source import HttpSource
+from tests.support.fleet import Fleet, batch_ended, quiet
+from tests.support.requirements import unavailable
 from zkstate import batches, jobs
 from zkstate.session import Session
-
-pytestmark = [pytest.mark.e2e, pytest.mark.integration]
 
 FAKETIME = next(iter(Path("/usr/lib").glob("*/faketime/libfaketime.so.1")), None)
 

@@ -12,19 +12,19 @@ import psycopg
 import pytest
 
 from pipeline.inventory.sql import open_inventory
-from pipeline.services.callback import DELIVERY
+from pipeline.notify.callback import DELIVERY
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
 from tests.e2e.collection import File, body_of, put_batch, put_object, submit
-from tests.ezid_server import PASSWORD, USER
-from tests.fleet import Fleet, batch_ended, quiet, wait_for
-from tests.http_source import HttpSource
-from tests.killable import Killable
-from tests.postgresql import Server
+from tests.servers.ezid import PASSWORD, USER
+from tests.servers.http_source import HttpSource
+from tests.servers.killable_services import Killable
+from tests.servers.postgresql import Server
+from tests.support.fleet import Fleet, batch_ended, quiet, wait_for
 from zkstate import batches, jobs, paths
 from zkstate.session import Session
 
-pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
 
 JOBS, OBJECTS = 6, 4
 

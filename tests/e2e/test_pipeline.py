@@ -12,14 +12,12 @@ from sqlalchemy import create_engine, text
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState, FailureKind, JobState
-from tests import arkline
 from tests.e2e.collection import File, body_of, put_batch, put_collection, put_object, submit
-from tests.fleet import Fleet, batch_ended, quiet
-from tests.http_source import HttpSource
+from tests.servers.http_source import HttpSource
+from tests.support import cli as arkline
+from tests.support.fleet import Fleet, batch_ended, quiet
 from zkstate import batches, jobs
 from zkstate.session import Session
-
-pytestmark = [pytest.mark.e2e, pytest.mark.integration]
 
 
 def rows(settings: Settings, query: str) -> list[tuple[object, ...]]:

@@ -11,16 +11,16 @@ from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, Event, JobState
 from tasks.dispatch import dispatch_job
 from tasks.watchdog import EXIT_DEAF
-from tests import planting
 from tests.e2e.collection import body_of, broker, put_collection, submit
 from tests.e2e.test_pipeline import rows
-from tests.fleet import Fleet, batch_ended, job_reaches, quiet
-from tests.http_source import HttpSource
+from tests.servers.http_source import HttpSource
+from tests.support import planting
+from tests.support.fleet import Fleet, batch_ended, job_reaches, quiet
 from zkstate import batches, jobs, paths
 from zkstate.jobs import Lock
 from zkstate.session import Session
 
-pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
 
 
 def test_a_worker_killed_in_any_state_costs_nothing(
@@ -31,7 +31,7 @@ def test_a_worker_killed_in_any_state_costs_nothing(
     for state in JOB.working():
         url = source.put(f"/{state}.txt", body_of(state))
         bid, (jid,) = planting.split_batch(session, 1, payload_url=url, payload_name=f"{state}.txt")
-        process = fleet.start(f"stuck-{state}", "-m", "tests.stuck_worker", jid, state, wait=False)
+        process = fleet.start(f"stuck-{state}", "-m", "tests.support.stuck_worker", jid, state, wait=False)
         stuck.append((bid, jid, process))
     for _, jid, process in stuck:
         fleet.wait_ready(process)
@@ -134,7 +134,7 @@ def test_a_worker_that_takes_no_messages_ends_itself_and_its_successor_does_the_
 ) -> None:
     fleet.settings = settings.model_copy(update={"deaf_after": 2})
     arguments = ("worker", "-c", "1", "--without-mingle", "--without-gossip")
-    deaf = fleet.start("deaf", "-m", "tests.deaf_worker", *arguments)
+    deaf = fleet.start("deaf", "-m", "tests.support.stalled_worker", *arguments)
     url = source.put("/a.txt", body_of("a"))
     bids = [submit(session, settings, url, SubmissionType.FILE) for _ in range(3)]
 

@@ -1,18 +1,14 @@
 """One object submitted many times at once has one ARK and as many versions."""
 
-import pytest
-
 from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState
 from tests.e2e.collection import body_of, send
 from tests.e2e.test_pipeline import invalid_objects, rows
-from tests.fleet import Fleet, batch_ended, quiet
-from tests.http_source import HttpSource
+from tests.servers.http_source import HttpSource
+from tests.support.fleet import Fleet, batch_ended, quiet
 from zkstate import batches, jobs
 from zkstate.session import Session
-
-pytestmark = [pytest.mark.e2e, pytest.mark.integration]
 
 TIMES = 20
 

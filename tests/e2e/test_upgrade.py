@@ -4,16 +4,16 @@ import pytest
 
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, JobState
-from tests import planting
 from tests.e2e.test_pipeline import rows
-from tests.fleet import Fleet, batch_ended, quiet
-from tests.http_source import HttpSource
+from tests.servers.http_source import HttpSource
+from tests.support import planting
+from tests.support.fleet import Fleet, batch_ended, quiet
 from tests.upgrade import recording
 from zkstate import batches, jobs, paths, queue
 from zkstate.jobs import Lock
 from zkstate.session import Session
 
-pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.mark.parametrize("version", recording.released())

@@ -12,15 +12,13 @@ from pipeline.outcome import AttemptOver
 from pipeline.records import Identifiers
 from pipeline.settings import Settings
 from pipeline.states import Event, JobState
-from tests import planting
-from tests.proxy import Proxy
+from tests.servers.proxy import Proxy
+from tests.support import planting
 from zkstate import batches, counters, creation, holds, jobs, paths
 from zkstate.errors import Stale
-from zkstate.ledger import ZooKeeperLedger
+from zkstate.job_record import ZooKeeperLedger
 from zkstate.locks import Latch
 from zkstate.session import Session, connect
-
-pytestmark = pytest.mark.integration
 
 
 @pytest.fixture

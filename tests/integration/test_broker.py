@@ -10,8 +10,6 @@ from pipeline.settings import Settings
 from tasks.app import app
 from tasks.broker import live_tickets
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 def connection(settings: Settings) -> Iterator[Connection]:

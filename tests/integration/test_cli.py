@@ -12,14 +12,13 @@ import pytest
 from pipeline.inventory.sql import open_inventory
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, JobState
-from tests import arkline, planting
-from tests.proxy import Proxy
-from tests.recordings import ARK, recording
+from tests.servers.proxy import Proxy
+from tests.support import cli as arkline
+from tests.support import planting
+from tests.support.recordings import ARK, recording
 from zkstate import batches, jobs, paths
 from zkstate.session import Session, connect
 from zkstate.transaction import Delete, commit
-
-pytestmark = pytest.mark.integration
 
 URL = "http://example.org/a.txt"
 

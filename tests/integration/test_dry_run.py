@@ -9,18 +9,17 @@ from typing import Any
 
 import pytest
 
-from entrypoints.operations.dry_run import Rehearsal, rehearse
+from operations.dry_run import Rehearsal, rehearse
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
-from tests import arkline, planting
-from tests.http_source import HttpSource
-from tests.manifests import BATCH, CONTAINERS, FILES, OBJECT, manifest
+from tests.servers.http_source import HttpSource
+from tests.support import cli as arkline
+from tests.support import planting
+from tests.support.manifests import BATCH, CONTAINERS, FILES, OBJECT, manifest
 from zkstate import batches, holds
 from zkstate.holds import Hold
 from zkstate.session import Session
-
-pytestmark = pytest.mark.integration
 
 OWNER = "ark:/99999/fk4harbour"
 """The owner in examples/profiles/demo.yaml."""

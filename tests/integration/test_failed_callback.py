@@ -7,23 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.operations.why import why
+from operations.why import why
+from pipeline.notify.callback import HttpCallback
 from pipeline.records import Job
-from pipeline.services.callback import HttpCallback
-from pipeline.services.kit import Kit, open_kit
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
+from pipeline.steps.clients import Kit, open_kit
 from tasks.callback import tell
-from tests import planting
-from tests.receiver import Receiver, receiving
-from tests.step_services import collection
+from tests.servers.receiver import Receiver, receiving
+from tests.support import planting
+from tests.support.step_context import collection
 from zkstate import callbacks, deletion, jobs, paths
 from zkstate.audit import audit
 from zkstate.callbacks import Owed
 from zkstate.locks import ServerClock
 from zkstate.session import Session
-
-pytestmark = pytest.mark.integration
 
 DEAF = [(503, {})] * 3
 """Answers to one try, which asks three times."""

@@ -2,17 +2,13 @@
 
 from collections import Counter
 
-import pytest
-
-from entrypoints.operations.why import why
+from operations.why import why
 from pipeline.records import Ticket
 from pipeline.settings import Settings
 from pipeline.states import Event
-from tests import planting
+from tests.support import planting
 from zkstate import batches, creation, fairness, jobs, queue
 from zkstate.session import Session
-
-pytestmark = pytest.mark.integration
 
 
 def deposit(session: Session, collection: str, count: int, priority: int = 5) -> list[str]:

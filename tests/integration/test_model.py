@@ -18,15 +18,15 @@ from pipeline.outcome import Done, Promised, Reservation
 from pipeline.records import Ticket
 from pipeline.settings import Settings
 from pipeline.states import JOB, Event, FailureKind, JobState
-from tests import planting
 from tests.integration.test_sweep import later
-from tests.world import Model, World
+from tests.support import planting
+from tests.support.model_machine import Model, World
 from zkstate import deletion, jobs, paths, queue, recovery, space
 from zkstate.errors import Busy, Missing, Refused, Stale
 from zkstate.jobs import Lock
 from zkstate.session import connect
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "0"))
 WORKERS = 2

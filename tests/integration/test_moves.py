@@ -17,13 +17,11 @@ from pipeline.states import (
     Transition,
     bucket,
 )
-from tests import planting
+from tests.support import planting
 from zkstate import audit, batches, creation, jobs, paths, queue, space
 from zkstate.errors import Busy, Missing, Refused, Stale
 from zkstate.jobs import Lock
 from zkstate.session import Session
-
-pytestmark = pytest.mark.integration
 
 LIVING = [state for state in JobState if state is not JobState.DELETED]
 

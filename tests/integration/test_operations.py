@@ -4,28 +4,26 @@ from collections.abc import Callable
 
 import pytest
 
-from entrypoints.operations.batch_view import batch_view
-from entrypoints.operations.job_view import job_view, timeline
-from entrypoints.operations.listing import JobFilter, list_jobs
-from entrypoints.operations.overview import overview
-from entrypoints.operations.submitting import submit
-from entrypoints.operations.why import why
+from operations.batch_view import batch_view
+from operations.job_list import JobFilter, list_jobs
+from operations.job_view import job_view, timeline
+from operations.overview import overview
+from operations.submission import submit
+from operations.why import why
 from pipeline.inventory.archive import archive_batch
 from pipeline.inventory.sql import SqlInventory, open_inventory
-from pipeline.profile import Profiles, UnknownProfile
+from pipeline.profiles.profile import Profiles, UnknownProfile
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Bucket, Event, FailureKind, JobState
 from tasks.broker import live_tickets
-from tests import planting
+from tests.support import planting
 from zkstate import batches, deletion, holds, jobs
 from zkstate.batches import KeyReused
 from zkstate.errors import Missing
 from zkstate.holds import Hold
 from zkstate.jobs import Lock
 from zkstate.session import Session
-
-pytestmark = pytest.mark.integration
 
 LIVING = [state for state in JobState if state is not JobState.DELETED]
 AWAY = {"broker_url": "redis://127.0.0.1:1/0"}

@@ -2,23 +2,21 @@
 
 import pytest
 
-from entrypoints.operations import batch_verbs
-from entrypoints.operations.batch_verbs import act_on_batch
-from entrypoints.operations.bulk import act_on_many, cancel, chosen
-from entrypoints.operations.job_verbs import act_on_job
-from entrypoints.operations.listing import JobFilter
-from entrypoints.operations.operator import Operator
+from operations import batch_verbs
+from operations.batch_verbs import act_on_batch
+from operations.bulk import act_on_many, cancel, chosen
+from operations.job_list import JobFilter
+from operations.job_verbs import act_on_job
+from operations.operator import Operator
 from pipeline.inventory.archive import find_batch, find_job, jobs_of
 from pipeline.settings import Settings
 from pipeline.states import BATCH, BatchState, Bucket, Event, IllegalTransition, JobState, Raiser
 from tasks.broker import live_tickets
-from tests import planting
-from tests.operators import ann
+from tests.support import planting
+from tests.support.operators import ann
 from zkstate import batches, jobs, paths
 from zkstate.jobs import Lock
 from zkstate.session import Session
-
-pytestmark = pytest.mark.integration
 
 BATCH_VERBS = {row.event for row in BATCH.table if Raiser.OPERATOR in row.by}
 

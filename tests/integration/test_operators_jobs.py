@@ -4,21 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.operations import job_verbs
-from entrypoints.operations.job_verbs import act_on_job
-from entrypoints.operations.operator import Operator
+from operations import job_verbs
+from operations.job_verbs import act_on_job
+from operations.operator import Operator
 from pipeline.inventory.archive import find_job
 from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, Event, FailureKind, IllegalTransition, JobState, Raiser
 from tasks.broker import live_tickets
-from tests import planting
-from tests.operators import ann, landed_job
+from tests.support import planting
+from tests.support.operators import ann, landed_job
 from zkstate import batches, holds, jobs, paths, queue, space
 from zkstate.errors import Busy, Missing, Stale
 from zkstate.holds import Hold
 from zkstate.session import Session
-
-pytestmark = pytest.mark.integration
 
 JOB_VERBS = {row.event for row in JOB.table if Raiser.OPERATOR in row.by}
 LIVING = [state for state in JobState if state is not JobState.DELETED]

@@ -4,24 +4,23 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.operations import stopping, workers
-from entrypoints.operations.batch_view import batch_view
-from entrypoints.operations.operator import Operator
-from entrypoints.operations.reports import report
-from entrypoints.operations.working_storage import clean_up, space_view
+from operations import holds as stopping
+from operations import workers
+from operations.batch_view import batch_view
+from operations.operator import Operator
+from operations.reports import report
+from operations.working_storage import clean_up, space_view
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.inventory.archive import find_batch
-from pipeline.profile import Profiles, UnknownProfile
+from pipeline.profiles.profile import Profiles, UnknownProfile
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, JobState
 from tasks.broker import live_tickets
-from tests import planting
-from tests.fleet import fleet
-from tests.operators import ann, landed_job
+from tests.support import planting
+from tests.support.fleet import fleet
+from tests.support.operators import ann, landed_job
 from zkstate import batches, holds, jobs, paths
 from zkstate.session import Session
-
-pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
@@ -136,7 +135,7 @@ def test_a_clean_up_needs_the_working_storage(operator: Operator) -> None:
 def test_the_report_says_why_jobs_failed_and_why_others_were_taken_out(
     session: Session, operator: Operator
 ) -> None:
-    from entrypoints.operations.job_verbs import act_on_job
+    from operations.job_verbs import act_on_job
 
     bid, jids = planting.split_batch(session, 3)
     for jid in jids[:2]:

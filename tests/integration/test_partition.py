@@ -15,17 +15,17 @@ from pathlib import Path
 import pytest
 
 from entrypoints.stack import zookeeper
+from entrypoints.stack.child import Process
 from entrypoints.stack.ports import ask
-from entrypoints.stack.process import Process
 from pipeline.settings import Settings
 from pipeline.states import JOB, JobState
-from tests import planting
-from tests.needed import unavailable
+from tests.support import planting
+from tests.support.requirements import unavailable
 from zkstate import jobs
 from zkstate.audit import audit
 from zkstate.session import connect
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.timeout(180)
 
 NETWORK = "10.231.7"
 PORT, PEER, ELECT = 2181, 2888, 3888

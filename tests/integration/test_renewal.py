@@ -5,20 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.operations.operator import Operator
-from entrypoints.operations.renewal import renew
-from entrypoints.operations.why import why
-from pipeline.kept_profile import keep
-from pipeline.profile import Profiles, UnknownProfile
+from operations.operator import Operator
+from operations.profile_renewal import renew
+from operations.why import why
+from pipeline.profiles.profile import Profiles, UnknownProfile
+from pipeline.profiles.snapshot import keep
 from pipeline.records import Batch
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, IllegalTransition
-from tests import arkline, planting
-from tests.operators import ann
+from tests.support import cli as arkline
+from tests.support import planting
+from tests.support.operators import ann
 from zkstate import batches, creation, jobs, paths
 from zkstate.session import Session
-
-pytestmark = pytest.mark.integration
 
 
 @pytest.fixture

@@ -2,22 +2,18 @@
 
 import time
 
-import pytest
-
 from pipeline.inventory.archive import find_batch, find_job
-from pipeline.services.kit import open_kit
-from pipeline.services.ocfl_storage import OcflStorage
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, JobState
+from pipeline.steps.clients import open_kit
+from pipeline.storage.ocfl.storage import OcflStorage
 from tasks import retention
-from tasks.orphans import ended_jobs, orphans
-from tests import planting
+from tasks.orphan_folders import ended_jobs, orphans
+from tests.support import planting
 from zkstate import batches, deletion, jobs, paths
 from zkstate.jobs import Lock
 from zkstate.locks import ServerClock, single_flight
 from zkstate.session import Session
-
-pytestmark = pytest.mark.integration
 
 
 def later(session: Session, seconds: float) -> ServerClock:

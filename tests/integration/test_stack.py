@@ -2,14 +2,10 @@ import socket
 import time
 from pathlib import Path
 
-import pytest
-
 from entrypoints.stack import zookeeper as zookeeper_stack
 from entrypoints.stack.ports import ask
 from entrypoints.stack.redis import Server as RedisServer
-from tests.proxy import Proxy
-
-pytestmark = pytest.mark.integration
+from tests.servers.proxy import Proxy
 
 
 def test_zookeeper_serves_and_tells_its_version(zookeeper: zookeeper_stack.Server) -> None:

@@ -9,14 +9,12 @@ import pytest
 from pipeline.records import Ticket
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, JobState
-from tests import planting
+from tests.support import planting
 from zkstate import batches, jobs, paths, queue, recovery
 from zkstate.errors import Stale
 from zkstate.jobs import Lock
 from zkstate.locks import ServerClock, exclusive, single_flight
 from zkstate.session import Session, connect
-
-pytestmark = pytest.mark.integration
 
 NONE: frozenset[tuple[str, int]] = frozenset()
 MOST = 3

@@ -7,20 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.operations.why import why
+from operations.why import why
 from pipeline.outcome import NotYet
 from pipeline.records import SubmissionType
-from pipeline.services.fetch import HttpFetcher
 from pipeline.settings import Settings
+from pipeline.sources.fetch import HttpFetcher
 from pipeline.states import BatchState, JobState
-from tests import planting
-from tests.fleet import environment
-from tests.http_source import HttpSource
+from tests.servers.http_source import HttpSource
+from tests.support import planting
+from tests.support.fleet import environment
 from zkstate import batches, hosts
 from zkstate.hosts import FleetCourtesy
 from zkstate.session import Session
-
-pytestmark = pytest.mark.integration
 
 SPLIT = "import json, sys; from tasks.batch import split_batch; split_batch(json.loads(sys.argv[1]))"
 

@@ -3,11 +3,12 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
+from pipeline.http.address import REDIRECTS, AddressRefused, permitted, session_for
 from pipeline.outcome import StepFailed
-from pipeline.services.address import REDIRECTS, AddressRefused, check_url, permitted, session_for, shown
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
-from tests.http_source import HttpSource
+from pipeline.urls import check_url, shown
+from tests.servers.http_source import HttpSource
 
 
 @pytest.fixture

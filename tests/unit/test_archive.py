@@ -12,7 +12,7 @@ from pipeline.inventory.archive import (
 )
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.states import BatchState, FailureKind, JobState
-from tests.records import BID, a_batch, a_job, a_submission, jid
+from tests.support.records import BID, a_batch, a_job, a_submission, jid
 
 
 @pytest.fixture

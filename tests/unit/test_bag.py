@@ -6,9 +6,9 @@ from pathlib import Path
 import bagit
 import pytest
 
-from pipeline.formats.bag import check_bags
+from pipeline.containers.bag import check_bags
 from pipeline.outcome import StepFailed
-from tests.containers import arrived, landed, refusal
+from tests.support.unpacked import arrived, landed, refusal
 
 PAYLOAD = {"a.txt": b"alpha", "sub/b c.txt": b"beta", "empty": b""}
 

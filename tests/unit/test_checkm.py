@@ -1,7 +1,7 @@
 import pytest
 
 from pipeline.fixity import Digest
-from pipeline.formats.checkm import (
+from pipeline.manifests.checkm import (
     ManifestProfile,
     Problem,
     Row,
@@ -10,7 +10,7 @@ from pipeline.formats.checkm import (
     parse,
     write,
 )
-from tests.manifests import BATCH, FILES, MANIFEST, MD5, OBJECT, URL, manifest, problems
+from tests.support.manifests import BATCH, FILES, MANIFEST, MD5, OBJECT, URL, manifest, problems
 
 
 def row(*rows: str, profile: str = OBJECT) -> Row:

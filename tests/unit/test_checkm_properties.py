@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.fixity import Digest
-from pipeline.formats.checkm import ManifestError, ManifestProfile, Row, Severity, check, parse, write
-from tests.manifests import MANIFEST, MD5, URL
+from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row, Severity, check, parse, write
+from tests.support.manifests import MANIFEST, MD5, URL
 
 
 @given(st.binary(max_size=400))

@@ -2,9 +2,9 @@ import tracemalloc
 
 import pytest
 
-from pipeline.formats.checkm import PROBLEMS_KEPT, ManifestError, ManifestProfile, parse
-from pipeline.formats.checkm_lines import HEADERS_KEPT, LINE_LIMIT
-from tests.manifests import BATCH, CONTAINERS, MD5, OBJECT, URL, manifest, problems
+from pipeline.manifests.checkm import PROBLEMS_KEPT, ManifestError, ManifestProfile, parse
+from pipeline.manifests.checkm_lines import HEADERS_KEPT, LINE_LIMIT
+from tests.support.manifests import BATCH, CONTAINERS, MD5, OBJECT, URL, manifest, problems
 
 REFUSED_ROWS = {
     "no URL": ("| | | | | a", "no URL in its first column"),

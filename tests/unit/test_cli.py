@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from entrypoints.cli.main import app
-from tests.fleet import PROJECT
+from tests.support.fleet import PROJECT
 
 COMMANDS = sorted(command.name or command.callback.__name__ for command in app.registered_commands)
 

@@ -7,8 +7,8 @@ from typer.main import get_group
 from typer.testing import CliRunner, Result
 
 from entrypoints.cli.main import app
-from tests.http_source import HttpSource
-from tests.manifests import BATCH, OBJECT, URL, manifest
+from tests.servers.http_source import HttpSource
+from tests.support.manifests import BATCH, OBJECT, URL, manifest
 
 runner = CliRunner()
 

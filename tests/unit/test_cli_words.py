@@ -4,8 +4,9 @@ import pytest
 import typer
 
 from entrypoints.cli import options
-from entrypoints.operations import submitting, why, wording
-from entrypoints.operations.listing import JobFilter, JobRow
+from operations import submission as submitting
+from operations import why, wording
+from operations.job_list import JobFilter, JobRow
 from pipeline.errors import UsageRefused
 from pipeline.records import SubmissionType
 from pipeline.states import JobState

@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.formats import datacite
-from pipeline.formats.metadata import describe
+from pipeline.description import datacite
+from pipeline.description.metadata import describe
 from pipeline.outcome import StepFailed
-from pipeline.profile import Profile
-from tests.records import a_job
+from pipeline.profiles.profile import Profile
+from tests.support.records import a_job
 
 ARK = "ark:/99999/fk4000000011"
 PROFILE = Profile(name="demo", owner="ark:/99999/owner", collections=("ark:/99999/one",), shoulder="fk4")

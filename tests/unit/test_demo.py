@@ -6,9 +6,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from entrypoints.demo import collection, source
-from entrypoints.demo.run import HARBOUR
 from pipeline.fixity import Digest, digest_file
+from tools.demo import collection, source
+from tools.demo.run import HARBOUR
 
 
 @pytest.fixture

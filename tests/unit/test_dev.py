@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from entrypoints.dev.app import app, spread_over
-from entrypoints.dev.checks import LOCK_FILES, lock_complaints
 from entrypoints.stack.java import PROJECT
+from tools.dev.app import app, spread_over
+from tools.dev.checks import LOCK_FILES, lock_complaints
 
 COMMANDS = ("demo", "up", "down", "check", "bench", "chaos", "lock")
 

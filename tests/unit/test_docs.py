@@ -18,11 +18,11 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from entrypoints.cli import main as cli
-from entrypoints.dev import app as dev
 from pipeline import records, states
-from pipeline.kept_profile import KeptProfile
+from pipeline.profiles.snapshot import KeptProfile
 from pipeline.settings import Settings
 from pipeline.states import Bucket, JobState
+from tools.dev import app as dev
 from zkstate import holds, hosts, paths
 
 PROJECT = Path(__file__).parents[2]

@@ -1,7 +1,7 @@
 import pytest
 
-from pipeline.formats.embargo import check
-from tests.containers import refusal
+from pipeline.description.embargo import check
+from tests.support.unpacked import refusal
 
 
 @pytest.mark.parametrize(

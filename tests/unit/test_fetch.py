@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.outcome import StepFailed
-from pipeline.services.fetch import Download, HttpFetcher
+from pipeline.sources.fetch import Download, HttpFetcher
 from pipeline.states import FailureKind
-from tests.fetching import BODY, Wanted, alive, assert_landed, impatient, sha256
-from tests.http_source import HttpSource
+from tests.servers.http_source import HttpSource
+from tests.support.fetching import BODY, Wanted, alive, assert_landed, impatient, sha256
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.http.address import REDIRECTS
+from pipeline.http.retry import retry_after
 from pipeline.outcome import StepFailed
-from pipeline.services.address import REDIRECTS
-from pipeline.services.fetch import HttpFetcher
-from pipeline.services.fetch_answer import retry_after
+from pipeline.sources.fetch import HttpFetcher
 from pipeline.states import FailureKind
-from tests.fetching import BODY, Wanted, alive, assert_landed, impatient, sha256
-from tests.http_source import HttpSource
+from tests.servers.http_source import HttpSource
+from tests.support.fetching import BODY, Wanted, alive, assert_landed, impatient, sha256
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.outcome import AttemptOver, StepFailed
-from pipeline.services.fetch import HttpFetcher
+from pipeline.sources.fetch import HttpFetcher
 from pipeline.states import FailureKind
-from tests.fetching import BODY, Grown, Wanted, alive, assert_landed, impatient, over_after, sha256
-from tests.http_source import HttpSource
+from tests.servers.http_source import HttpSource
+from tests.support.fetching import BODY, Grown, Wanted, alive, assert_landed, impatient, over_after, sha256
 
 
 @pytest.fixture

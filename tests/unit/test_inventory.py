@@ -16,15 +16,15 @@ from alembic.migration import MigrationContext
 from sqlalchemy import text
 
 from pipeline.errors import UsageRefused
+from pipeline.files import StoredFile
+from pipeline.inventory.base import Arrival
 from pipeline.inventory.database import Database
 from pipeline.inventory.schema import HEAD, revision
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.inventory.tables import files, ingests, metadata, objects
 from pipeline.outcome import StepFailed
-from pipeline.services.inventory import Arrival
-from pipeline.services.storage import StoredFile
 from pipeline.states import FailureKind
-from tests.recordings import ARK, FIRST_DAY, OTHER_OWNER, OWNER, of_job, recording, stored_file
+from tests.support.recordings import ARK, FIRST_DAY, OTHER_OWNER, OWNER, of_job, recording, stored_file
 
 FORK = multiprocessing.get_context("fork")
 

@@ -6,7 +6,7 @@ import pytest
 
 PROJECT = Path(__file__).parent.parent.parent
 MOST = 300
-PACKAGES = ("pipeline", "zkstate", "tasks", "entrypoints", "tools", "benchmarks")
+PACKAGES = ("pipeline", "zkstate", "tasks", "operations", "entrypoints", "tools", "benchmarks")
 SOURCES = sorted(path for name in PACKAGES for path in (PROJECT / name).rglob("*.py"))
 
 

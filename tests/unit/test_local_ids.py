@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.formats import local_ids
+from pipeline.description import local_ids
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.notify.mail import OutboxMailer, SmtpMailer, mailer_of
 from pipeline.outcome import StepFailed
-from pipeline.services.mail import OutboxMailer, SmtpMailer, mailer_of
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
 

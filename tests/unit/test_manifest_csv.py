@@ -1,7 +1,7 @@
 import pytest
 
-from pipeline.formats.checkm import ManifestProfile, Severity, parse
-from pipeline.formats.manifest_csv import convert, template
+from pipeline.manifests.checkm import ManifestProfile, Severity, parse
+from pipeline.manifests.from_csv import convert, template
 
 URL = "https://x.edu/a.jpg"
 MD5 = "0b21c6d48e815dd537d42dc1cfac0111"

@@ -2,8 +2,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipeline.formats.merritt_manifest import HeldFile, NotAManifest, parse
-from tests.merritt_server import Held, Merritt
+from pipeline.storage.merritt.manifest import HeldFile, NotAManifest, parse
+from tests.servers.merritt import Held, Merritt
 
 ARK = "ark:/99999/x"
 KEY = f"{ARK}|1|a"

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.description import anvl, dublin_core, local_ids, metadata
+from pipeline.description.metadata import describe
 from pipeline.fixity import Digest
-from pipeline.formats import anvl, dublin_core, local_ids, metadata
-from pipeline.formats.metadata import describe
 from pipeline.outcome import StepFailed
-from pipeline.profile import Profile
+from pipeline.profiles.profile import Profile
 from pipeline.records import SubmissionType
 from pipeline.states import FailureKind
-from tests.records import a_job
+from tests.support.records import a_job
 
 ARK = "ark:/99999/fk4000000011"
 PROFILE = Profile(

@@ -2,13 +2,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pipeline import noid
+from pipeline.identifiers import noid
+from pipeline.identifiers.minter import LocalMinter
 from pipeline.outcome import AttemptOver
-from pipeline.profile import Profile
+from pipeline.profiles.profile import Profile
 from pipeline.records import Identifiers, Job, JobConfiguration, JobStatus, PayloadType
-from pipeline.services.minter import LocalMinter
 from pipeline.states import JobState
-from tests.ledger import MemoryLedger
+from tests.support.job_record import MemoryLedger
 
 
 def profile(shoulder: str = "fk4") -> Profile:

@@ -154,7 +154,7 @@ def test_many_deep_names_are_compared_in_little_time() -> None:
     assert time.perf_counter() - start < 5
 
 
-@pytest.mark.parametrize("name", ["a.zip", "a.ZIP", "a.tar", "a.tar.gz", "a.tgz", "a.tar.bz2", "a.b.7z"])
+@pytest.mark.parametrize("name", ["a.zip", "a.ZIP", "a.tar", "a.tar.gz", "a.tgz", "a.tar.bz2"])
 def test_a_container_is_known_by_its_name(name: str) -> None:
     assert is_container(name)
 

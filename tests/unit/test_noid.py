@@ -2,7 +2,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pipeline import noid
+from pipeline.identifiers import noid
 
 numbers = st.one_of(st.integers(0, noid.CAPACITY * 29**2), st.integers(noid.CAPACITY - 3, noid.CAPACITY + 3))
 

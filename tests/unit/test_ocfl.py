@@ -8,12 +8,13 @@ import pytest
 from ocfl.layout_registry import get_layout
 from ocfl.validator import Validator
 
-from pipeline.ocfl import objects
+from pipeline.files import ContentFile
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import SubmissionMode
-from pipeline.services.storage import ContentFile, StoreRequest
 from pipeline.states import FailureKind
-from tests.depot import ARK, Depot, assert_valid, memory
+from pipeline.storage.base import StoreRequest
+from pipeline.storage.ocfl import objects
+from tests.support.ocfl_fixture import ARK, Depot, assert_valid, memory
 
 ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.RESET
 

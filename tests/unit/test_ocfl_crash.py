@@ -12,7 +12,7 @@ import pytest
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
-from tests.depot import Depot, assert_valid, fork, memory
+from tests.support.ocfl_fixture import Depot, assert_valid, fork, memory
 
 EFFECTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "fcntl.flock"}
 """Audit events of what a writer does to the file system."""

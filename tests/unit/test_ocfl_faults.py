@@ -16,8 +16,8 @@ from ocfl import StorageRoot
 from pipeline.outcome import StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
-from tests.depot import Depot, assert_valid, fork, memory
-from tests.needed import unavailable
+from tests.support.ocfl_fixture import Depot, assert_valid, fork, memory
+from tests.support.requirements import unavailable
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_a_write_that_fails_leaves_nothing(depot: Depot) -> None:
 FULL = """
 import sys, pathlib
 from pipeline.outcome import StepFailed
-from tests.depot import Depot
+from tests.support.ocfl_fixture import Depot
 depot = Depot(pathlib.Path(sys.argv[1]))
 depot.storage = type(depot.storage)(pathlib.Path(sys.argv[2]))
 depot.store("jid1", {"producer/a.txt": "one"})

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UsageRefused
-from pipeline.ocfl import disk
+from pipeline.files import FoundFile
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import SubmissionMode
-from pipeline.services.storage import FoundFile
 from pipeline.states import FailureKind
-from tests.depot import ARK, Depot, assert_valid, memory
+from pipeline.storage.ocfl import disk
+from tests.support.ocfl_fixture import ARK, Depot, assert_valid, memory
 
 ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.RESET
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.ocfl import objects
 from pipeline.records import SubmissionMode
+from pipeline.storage.ocfl import objects
 
 NAMES = st.sampled_from(["producer/a", "producer/b", "producer/c d", "system/mrt-erc.txt"])
 TEXTS = st.sampled_from(["", "one", "two", "three"])

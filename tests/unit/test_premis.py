@@ -3,13 +3,13 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from pipeline.description import premis
+from pipeline.files import ContentFile
 from pipeline.fixity import Digest
-from pipeline.formats import premis
 from pipeline.records import HistoryEntry, Job, PayloadType
-from pipeline.services.storage import ContentFile
 from pipeline.states import Event, JobState
-from tests.records import a_job
-from tests.schemas import assert_valid
+from tests.support.records import a_job
+from tests.support.schemas import assert_valid
 
 ARK = "ark:/99999/fk4x"
 START = datetime(2026, 9, 1, 12, 0, tzinfo=UTC)

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.profile import ProfileError, Profiles, Suppression, UnknownProfile, read
+from pipeline.profiles.profile import ProfileError, Profiles, Suppression, UnknownProfile, read
 from pipeline.records import ResponseType
 
 DEMO = {"name": "demo", "owner": "ark:/99999/fk4o", "collections": ["ark:/99999/fk4c"]}

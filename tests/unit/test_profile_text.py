@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.profile import ProfileError, Profiles, Suppression
+from pipeline.profiles.profile import ProfileError, Profiles, Suppression
 from pipeline.records import ResponseType
 
 TEXT = """\

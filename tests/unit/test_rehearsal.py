@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from pipeline import rehearsal
 from pipeline.fixity import Digest
-from pipeline.profile import Profile, ProfileLimits
+from pipeline.profiles.profile import Profile, ProfileLimits
 from pipeline.records import PayloadType
-from pipeline.rehearsal import Rehearsed
-from pipeline.services.fetch import HttpFetcher
-from pipeline.services.probe import Prober
 from pipeline.settings import Settings
-from tests.http_source import HttpSource
-from tests.manifests import OBJECT, manifest
-from tests.planting import planned, submission
-from tests.step_services import local_settings
+from pipeline.sources.fetch import HttpFetcher
+from pipeline.sources.probe import Prober
+from pipeline.steps import dry_run as rehearsal
+from pipeline.steps.dry_run import Rehearsed
+from tests.servers.http_source import HttpSource
+from tests.support.manifests import OBJECT, manifest
+from tests.support.planting import planned, submission
+from tests.support.step_context import local_settings
 
 MANIFEST = PayloadType.OBJECT_MANIFEST
 

@@ -6,10 +6,7 @@ from email.message import EmailMessage
 
 import pytest
 
-from pipeline.outcome import StepFailed
-from pipeline.profile import Profile, Suppression
-from pipeline.records import StatusReport, SubmissionType
-from pipeline.report import (
+from pipeline.notify.report import (
     as_json,
     as_text,
     compose_report,
@@ -20,8 +17,11 @@ from pipeline.report import (
     report_mail,
     told_by,
 )
+from pipeline.outcome import StepFailed
+from pipeline.profiles.profile import Profile, Suppression
+from pipeline.records import StatusReport, SubmissionType
 from pipeline.states import BatchState, FailureKind, JobState
-from tests.records import AT, BID, a_batch, a_job, a_submission, jid
+from tests.support.records import AT, BID, a_batch, a_job, a_submission, jid
 
 SENDER = "arkline@example.org"
 C, F = JobState.COMPLETED, JobState.FAILED

@@ -4,11 +4,11 @@ from email import message_from_bytes, policy
 from email.message import EmailMessage
 from html.parser import HTMLParser
 
-from pipeline.profile import Profile
-from pipeline.report import as_html, compose_report, confirmation_mail, report_mail
-from pipeline.report.text import LISTED
+from pipeline.notify.report import as_html, compose_report, confirmation_mail, report_mail
+from pipeline.notify.report.text import LISTED
+from pipeline.profiles.profile import Profile
 from pipeline.states import FailureKind, JobState
-from tests.records import a_batch, a_job
+from tests.support.records import a_batch, a_job
 
 PROFILE = Profile(
     name="demo",

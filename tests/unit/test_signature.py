@@ -9,15 +9,15 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from pipeline.job_state import NAMESPACE, facts_of, render
+from pipeline.notify.callback import HttpCallback
+from pipeline.notify.callback_payload import NAMESPACE, facts_of, render
 from pipeline.outcome import StepFailed
-from pipeline.profile import Profile, Profiles
+from pipeline.profiles.profile import Profile, Profiles
 from pipeline.records import ResponseType
-from pipeline.services.callback import HttpCallback
 from pipeline.settings import Settings
 from pipeline.states import FailureKind, JobState
-from tests.receiver import Receiver, receiving
-from tests.records import a_job
+from tests.servers.receiver import Receiver, receiving
+from tests.support.records import a_job
 
 SECRET = "a secret of many letters"
 OTHER = "another, of the setting's"

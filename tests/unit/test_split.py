@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.fixity import Digest
-from pipeline.formats.checkm import ManifestProfile, Row, write
+from pipeline.manifests.checkm import ManifestProfile, Row, write
+from pipeline.manifests.split import Plan, PlannedJob, plan, priority_of
 from pipeline.outcome import StepFailed
 from pipeline.records import PayloadType, Submission
-from pipeline.split import Plan, PlannedJob, plan, priority_of
 from pipeline.states import FailureKind
 
 LIMIT = 100_000

@@ -1,8 +1,8 @@
 import hashlib
 from pathlib import Path
 
-from pipeline.formats import storage_manifest
-from pipeline.services.storage import ContentFile
+from pipeline.description import storage_manifest
+from pipeline.files import ContentFile
 
 SHA512 = hashlib.sha512(b"").hexdigest()
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from entrypoints.stack.child import Command, Process, ProcessDied
 from entrypoints.stack.home import StackNote, StackRunning, holder, occupied, read_note, write_note
-from entrypoints.stack.process import Command, Process, ProcessDied
 from entrypoints.stack.signals import StopSignals, listening
 from entrypoints.stack.supervisor import RESTARTS, Service, StopWished, Supervised, Supervisor
 
@@ -147,7 +147,7 @@ def test_a_suspended_process_stops_in_order(tmp_path: Path) -> None:
 def test_children_die_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     code = textwrap.dedent(f"""
         import pathlib, sys, time
-        from entrypoints.stack.process import Command, Process
+        from entrypoints.stack.child import Command, Process
         folder = pathlib.Path({str(tmp_path)!r})
         argv = (sys.executable, "-S", "-c", {WAITS!r}, str(folder / "ready"))
         child = Process(Command("child", argv, folder / "log"))

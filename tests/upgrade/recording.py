@@ -18,10 +18,10 @@ from pathlib import Path
 from entrypoints.stack import redis, zookeeper
 from pipeline.settings import Settings
 from pipeline.states import JOB, Event, FailureKind
-from tests import planting
 from tests.e2e.collection import body_of
-from tests.fleet import fleet
-from tests.http_source import HttpSource
+from tests.servers.http_source import HttpSource
+from tests.support import planting
+from tests.support.fleet import fleet
 from zkstate import batches, jobs, paths
 from zkstate.counters import plant
 from zkstate.session import Session, connect
@@ -47,7 +47,9 @@ def fill(session: Session, settings: Settings, source: HttpSource) -> None:
             _, (jid,) = planting.split_batch(
                 session, 1, settings.working, payload_url=url, payload_name=f"{state}.txt"
             )
-            stuck.append(workers.start(f"stuck-{state}", "-m", "tests.stuck_worker", jid, state, wait=False))
+            stuck.append(
+                workers.start(f"stuck-{state}", "-m", "tests.support.stuck_worker", jid, state, wait=False)
+            )
         for process in stuck:
             workers.wait_ready(process)
             process.kill()

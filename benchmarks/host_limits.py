@@ -1,0 +1,91 @@
+"""What it costs to take turns at a host: small files fetched with the fleet's limit, and without it.
+
+Each round fetches the same files from a source on loopback three times: with no limit and nothing in
+ZooKeeper; as one attempt that keeps its connection from file to file; and as one attempt for each file, which
+takes a connection and gives it back. The ratio to the first in the same round is the figure.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+from benchmarks._output import tell
+from benchmarks.moves import received
+from entrypoints.stack import zookeeper
+from pipeline.settings import Settings
+from pipeline.sources.fetch import Download, HttpFetcher
+from tests.servers.http_source import HttpSource
+from zkstate.hosts import FleetCourtesy
+from zkstate.session import Session, connect
+
+FILES = 50
+SIZE = 10_000
+ROUNDS = 21
+
+Fetch = Callable[[Download], object]
+
+
+@contextmanager
+def in_line(fetcher: HttpFetcher, session: Session) -> Iterator[HttpFetcher]:
+    with closing(FleetCourtesy(session, lambda: 32, "benchmark")) as courtesy:
+        yield fetcher.courteous(courtesy)
+
+
+def fetch(fetcher: HttpFetcher, wanted: Download) -> None:
+    fetcher.download(wanted, lambda: None)
+
+
+def fetch_alone(fetcher: HttpFetcher, session: Session, wanted: Download) -> None:
+    with in_line(fetcher, session) as polite:
+        fetch(polite, wanted)
+
+
+def measure(session: Session, url: str, work: Fetch) -> tuple[float, float]:
+    """(milliseconds, packets to ZooKeeper) for each file."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        files = [Download(url, folder / f"{n}", folder / f"{n}.part") for n in range(FILES)]
+        packets, start = received(session), time.perf_counter()
+        for wanted in files:
+            work(wanted)
+        took = time.perf_counter() - start
+        return took * 1000 / FILES, (received(session) - packets) / FILES
+
+
+def main() -> None:
+    rounds = []
+    with ExitStack() as opened:
+        folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
+        server = opened.enter_context(zookeeper.running(folder / "zk"))
+        settings = Settings(zk_hosts=server.hosts, zk_root="/courtesy", allow_networks="127.0.0.0/8")
+        session = opened.enter_context(connect(settings))
+        fetcher = opened.enter_context(HttpFetcher(settings))
+        url = opened.enter_context(HttpSource()).put("/a.bin", b"x" * SIZE)
+        measure(session, url, partial(fetch, fetcher))
+        for _ in range(ROUNDS):
+            with in_line(fetcher, session) as polite:
+                kept = measure(session, url, partial(fetch, polite))
+            each = measure(session, url, partial(fetch_alone, fetcher, session))
+            rounds.append((measure(session, url, partial(fetch, fetcher)), kept, each))
+    result: dict[str, object] = {
+        "rounds": ROUNDS,
+        "files": FILES,
+        "no_limit_ms_p50": round(median(none[0] for none, _, _ in rounds), 2),
+    }
+    for name, at in (("connection_kept", 1), ("connection_each", 2)):
+        ratios = [each[at][0] / each[0][0] for each in rounds]
+        result |= {
+            f"{name}_ms_p50": round(median(each[at][0] for each in rounds), 2),
+            f"{name}_ratio": round(median(ratios), 2),
+            f"{name}_ratio_range": [round(min(ratios), 2), round(max(ratios), 2)],
+            f"{name}_packets": round(median(each[at][1] for each in rounds), 1),
+        }
+    tell(result)
+
+
+if __name__ == "__main__":
+    main()

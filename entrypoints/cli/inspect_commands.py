@@ -1,0 +1,109 @@
+"""Commands that look and change nothing: status, jobs, timeline, why, audit."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from entrypoints.cli import console as screen
+from entrypoints.cli import context as opened
+from entrypoints.cli.options import Batch, Id, Jid, Json, OlderThan, OptionalId, Profile, State
+from entrypoints.cli.render import views as drawn
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Example: arkline status bid0000000001")(status)
+    app.command(epilog="Example: arkline jobs --state failed --older-than 2h")(jobs)
+    app.command(epilog="Example: arkline timeline jid0000000001")(timeline)
+    app.command(epilog="Example: arkline why jid0000000001")(why)
+    app.command(epilog="Example: arkline audit --json")(audit)
+
+
+def status(name: OptionalId = None, json: Json = False) -> None:
+    """Show how a batch, a job or the queue stands.
+
+    Exit 1 if the batch or job failed.
+    """
+    settings = opened.settings()
+    with opened.session(settings) as session:
+        if name is None:
+            from operations.overview import overview
+
+            whole = overview(session)
+            screen.emit(whole) if json else drawn.overview(whole)
+            return
+        archive = opened.archive(settings)
+        if name.startswith("bid"):
+            from operations.batch_view import batch_view
+
+            batch = batch_view(session, name, archive)
+            screen.emit(batch) if json else drawn.batch(batch)
+            raise typer.Exit(batch.exit_code)
+        from operations.job_view import job_view
+
+        job = job_view(session, name, archive)
+        screen.emit(job) if json else drawn.job(job)
+        raise typer.Exit(job.exit_code)
+
+
+def jobs(
+    profile: Profile = None,
+    batch: Batch = None,
+    state: State = None,
+    older_than: OlderThan = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Jobs shown at most.")] = 50,
+    json: Json = False,
+) -> None:
+    """List jobs.
+
+    Those of a batch in their order, those of a state in the queue's order, else the newest first.
+    """
+    from operations.job_list import JobFilter, list_jobs
+
+    wanted = JobFilter(bid=batch, profile=profile, state=state, older_than=older_than)
+    with opened.session(opened.settings()) as session:
+        found = list_jobs(session, wanted, limit)
+    screen.emit(found) if json else drawn.job_list(found)
+
+
+def timeline(jid: Jid, json: Json = False) -> None:
+    """Show every step of a job, and how long it took."""
+    from operations.job_view import timeline as timeline_
+
+    settings = opened.settings()
+    with opened.session(settings) as session:
+        found = timeline_(session, jid, opened.archive(settings))
+    screen.emit(found) if json else drawn.timeline(found)
+
+
+def why(context: typer.Context, name: Id, json: Json = False) -> None:
+    """Explain what a job or batch waits for.
+
+    One paragraph: where it is, since when, what it waits for, and what to do.
+    """
+    from operations.why import why as why_
+
+    settings = opened.settings()
+    with opened.session(settings) as session:
+        opened.quiet_logs(bool(context.obj))
+        found = why_(session, settings, name, opened.archive(settings))
+    screen.emit(found) if json else screen.say(found.text)
+
+
+def audit(json: Json = False) -> None:
+    """Check that ZooKeeper's nodes agree.
+
+    Exit 1 if something was found. A finding was seen twice, so that none is a move in progress.
+    """
+    from zkstate.audit import audit as audit_
+
+    with opened.session(opened.settings()) as session:
+        findings = audit_(session)
+    if json:
+        screen.emit({"findings": findings})
+    elif findings:
+        drawn.findings(findings)
+    else:
+        screen.say("Everything agrees.", "green")
+    raise typer.Exit(int(bool(findings)))

@@ -1,0 +1,1 @@
+"""What commands show to people, rendered from what the operations return."""

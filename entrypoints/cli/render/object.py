@@ -1,0 +1,202 @@
+"""An object and the custody of its files: a table, or on a narrow terminal a paragraph for each file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from entrypoints.cli import console as screen
+from entrypoints.cli.console import Column
+from entrypoints.cli.render.views import LOCAL_FORM, when
+from operations.wording import counted
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from rich.text import Text
+
+    from operations.custody import Custody, FileCustody, Source
+    from operations.objects import ObjectView
+    from pipeline.inventory.base import InventoryVersion
+
+SHOWN = 8
+"""Hexadecimal digits of a digest in a terminal's table; a pipe, --json and every problem have all of them."""
+
+MOST = 500
+"""Files of a version that are drawn: more take many seconds, and nobody reads them. --json has all."""
+
+TOLD = 100
+"""Problems that are told."""
+
+_NOT_RECORDED = "not recorded"
+
+
+def described(found: ObjectView) -> None:
+    screen.say(found.ark, "bold")
+    screen.facts(
+        (
+            ("owner", found.owner),
+            ("collections", ", ".join(found.collections)),
+            ("local ids", "; ".join(found.local_id)),
+            *found.erc,
+            ("created", when(found.created)),
+            ("changed", when(found.modified)),
+        )
+    )
+    for version in found.versions:
+        _version(version)
+        if version.number in found.custody.versions:
+            _deposit(version)
+            screen.say("")
+            _some([file for file in found.custody.files if file.version == version.number])
+    screen.say("")
+    _problems(found.custody)
+    _sum(found.custody, len(found.versions))
+
+
+def _version(version: InventoryVersion) -> None:
+    from pipeline.working_storage.capacity import in_units
+
+    size = in_units(sum(file.size for file in version.files))
+    note = screen.printable(f": {version.note}" if version.note else "")
+    screen.say(
+        f"\nversion {version.number}, {counted(len(version.files), 'file')}, {size}, "
+        f"{when(version.created)}, {version.jid}{note}"
+    )
+
+
+def _deposit(version: InventoryVersion) -> None:
+    """Who deposited it and when, and where its events are told."""
+    from pipeline.description.premis import NAME as PREMIS
+
+    by = f" by {version.submitter}" if version.submitter else ""
+    events = f"system/{PREMIS}"
+    screen.facts(
+        (
+            ("deposited", f"{when(version.submitted)}{by}"),
+            ("payload", version.payload_name),
+            ("batch", f"{version.bid}, collection {version.profile}"),
+            ("landed", _moment(version.landed)),
+            ("stored", f"{_moment(version.created)} at {version.storage_url}"),
+            ("read back", _moment(version.verified)),
+            ("events", events if any(file.path == events for file in version.files) else ""),
+        )
+    )
+
+
+def _moment(at: datetime | None) -> str:
+    return _NOT_RECORDED if at is None else f"{at.astimezone():{LOCAL_FORM}}"
+
+
+def _some(files: Sequence[FileCustody]) -> None:
+    """The files in their order; of very many the first, those with problems before all others."""
+    if len(files) <= MOST:
+        _files(files)
+        return
+    _files(sorted(files, key=lambda file: not file.problems)[:MOST])
+    screen.note(f"{len(files) - MOST:,} more files: --json has them all", "")
+
+
+def _files(files: Sequence[FileCustody]) -> None:
+    from pipeline.working_storage.capacity import in_units
+
+    width = screen.out().width
+    digits = None if width >= screen.PIPED_WIDTH else SHOWN
+    roomy = digits is None or width < screen.NARROW
+    rows = [(file, (_source(file.source, digits, roomy=roomy), *_told(file, digits))) for file in files]
+    if width < screen.NARROW:
+        for file, told in rows:
+            screen.say(screen.printable(file.path), "bold")
+            screen.facts(zip(("  source", "  landing", "  storage", "  now"), told, strict=True))
+        return
+    columns = (
+        Column("file", long=True),
+        Column("size", right=True),
+        *(Column(f"at {place}") for place in ("source", "landing", "storage")),
+        Column("now"),
+    )
+    sizes = ((in_units(file.storage.size) if file.storage else "") for file, _ in rows)
+    screen.table(columns, ((file.path, size, *told) for (file, told), size in zip(rows, sizes, strict=True)))
+
+
+def _source(source: Source, digits: int | None, *, roomy: bool) -> str:
+    if not source.digest:
+        return source.origin
+    algorithm, _, value = source.digest.partition(":")
+    of = f" of {source.container}" if source.container else ""
+    by = f", {source.declared_by}, checked on arrival" if roomy else ""
+    return f"{algorithm}:{value[:digits]}{of}{by}"
+
+
+def _told(file: FileCustody, digits: int | None) -> Iterator[str | Text]:
+    """At landing, at storage, now."""
+    from operations.custody import Origin
+
+    source, landing, kept = file.source, file.landing, file.storage
+    if landing:
+        yield f"{landing.sha512[:digits]}" + (
+            f" v{landing.version}" if landing.version != file.version else ""
+        )
+    else:
+        yield "" if source.origin is Origin.OURS else _NOT_RECORDED
+    yield f"{kept.sha512[:digits]} v{kept.version}" if kept else _NOT_RECORDED
+    yield _now(file, digits)
+
+
+def _now(file: FileCustody, digits: int | None) -> Text:
+    from rich.text import Text
+
+    from operations.custody import Verdict
+
+    value = (file.now.sha512 or "")[:digits] if file.now else ""
+    match file.verdict:
+        case Verdict.AGREES:
+            return Text(value, "green")
+        case Verdict.NOT_READ:
+            return Text(file.verdict, "dim")
+        case _:
+            return Text(f"{file.verdict} {value}".rstrip(), "bold red")
+
+
+def _problems(custody: Custody) -> None:
+    found = [(file, problem) for file in custody.files for problem in file.problems]
+    for file, problem in found[:TOLD]:
+        screen.say(screen.printable(f"{file.path} of version {file.version}: {problem.what}."), "red")
+        screen.say(screen.printable(f"To do: {problem.remedy}."))
+    if len(found) > TOLD:
+        screen.note(f"{counted(len(found) - TOLD, 'more problem')}: --json has them all")
+    if found:
+        screen.say("")
+
+
+def _sum(custody: Custody, versions: int) -> None:
+    """One sentence that says what is proved, and what is not."""
+    from operations.custody import Origin, Verdict
+    from pipeline.working_storage.capacity import in_units
+
+    files = len(custody.files)
+    bad = sum(bool(file.problems) for file in custody.files)
+    unread = sum(file.verdict is Verdict.NOT_READ for file in custody.files)
+    at = f"{custody.ended.astimezone():{LOCAL_FORM}}"
+    amount = in_units(custody.bytes_read)
+    if bad:
+        screen.say(f"Custody is broken: {bad:,} of {counted(files, 'file')}.", "bold red")
+    elif not custody.read:
+        screen.say("The records agree with each other; storage was not read.", "yellow")
+    elif custody.complete:
+        screen.say(
+            f"Custody is proved: {counted(files, 'file')}, {amount}, read until {at}, as they landed and "
+            "were stored.",
+            "green",
+        )
+    if custody.read and not custody.complete:
+        screen.say(f"Interrupted: {unread:,} of {counted(files, 'file')} not read.", "yellow")
+    unknown = sum(file.source.origin is Origin.UNKNOWN and file.storage is not None for file in custody.files)
+    if unknown:
+        screen.note(
+            f"of {counted(unknown, 'file')} it was not recorded what was declared, or how they landed: an "
+            "earlier release took them in, or the list was lost with working storage"
+        )
+    rest = versions - len(custody.versions)
+    if rest:
+        screen.note(f"{counted(rest, 'other version')} not looked at: --all-versions", "")

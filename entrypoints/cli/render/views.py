@@ -1,0 +1,243 @@
+"""What commands show to people, drawn of what the operations return."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from entrypoints.cli import console as screen
+from entrypoints.cli.console import Column
+from operations.wording import age, brief, by_whom, counted, duration, listed
+from pipeline.states import Event, FailureKind
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from rich.table import Table
+    from rich.text import Text
+
+    from operations.batch_view import BatchView, Gone
+    from operations.job_list import JobList
+    from operations.job_view import JobView, Step, Timeline
+    from operations.overview import Overview
+    from zkstate.audit import Finding
+
+LOCAL_FORM = "%Y-%m-%d %H:%M:%S"
+
+
+def when(moment: datetime) -> str:
+    """`2026-09-01 14:00:00 (2 hours ago)`, in the reader's own time."""
+    return f"{moment.astimezone():{LOCAL_FORM}} ({duration(age(moment))} ago)"
+
+
+def batch(view: BatchView) -> None:
+    from rich.text import Text
+
+    head = Text.assemble((view.bid, "bold"), "  ", screen.state(view.status))
+    if view.percent is not None:
+        head.append(f"  {view.percent:g} % of {counted(view.total or 0, 'job')}")
+    screen.say(head)
+    screen.facts(
+        (
+            ("jobs", listed(view.jobs)),
+            ("message", view.message),
+            ("kind", _kind(view.kind)),
+            ("since", when(view.since)),
+            ("collection", view.profile),
+            ("submitted", f"{when(view.submitted_at)}" + (f" by {view.submitter}" if view.submitter else "")),
+            ("payload", f"{view.payload_url} ({view.payload_type})"),
+            ("report", _told(view)),
+            ("archived", _gone(view.archived)),
+        )
+    )
+    if view.failed_jobs:
+        screen.say("")
+        columns = (Column("failed job"), Column("kind"), Column("file", wide=True), Column("why", long=True))
+        screen.table(
+            columns,
+            ((job.jid, _kind(job.kind, brief=True) or "", job.name, job.message) for job in view.failed_jobs),
+        )
+
+
+def _kind(kind: FailureKind | None, *, brief: bool = False) -> Text | None:
+    if kind is None:
+        return None
+    text = screen.state(kind)
+    return text if brief else text.append(f": {kind.doc}", "default")
+
+
+def _told(view: BatchView) -> str:
+    told = view.report
+    if told is None:
+        return ""
+    return (
+        f"{when(told.last_modified)}: {len(told.successful_jobs)} completed, {len(told.failed_jobs)} failed"
+    )
+
+
+def _gone(gone: Gone | None) -> str:
+    if gone is None:
+        return ""
+    return f"{when(gone.at)} by {gone.by}" + (f": {gone.reason}" if gone.reason else "")
+
+
+def job(view: JobView) -> None:
+    from rich.text import Text
+
+    from pipeline.working_storage.capacity import in_units
+
+    screen.say(Text.assemble((view.jid, "bold"), "  ", screen.state(view.state), f"  {view.name}"))
+    screen.facts(
+        (
+            ("message", view.message),
+            ("kind", _kind(view.kind)),
+            ("since", when(view.since)),
+            ("last success", view.last_successful_status or ""),
+            ("batch", view.bid),
+            ("collection", view.profile),
+            ("object", view.ark or ""),
+            ("local ids", "; ".join(view.local_id)),
+            ("title", view.what),
+            ("creator", view.who),
+            ("date", view.when),
+            ("payload", f"{view.payload_url} ({view.payload_type})"),
+            ("priority", "" if view.priority is None else f"{view.priority:02d}"),
+            ("space", in_units(view.space_needed) if view.space_needed else ""),
+            ("promised", in_units(view.space_promised) if view.space_promised else ""),
+            ("resumed", counted(view.retry_count, "time") if view.retry_count else ""),
+            ("folder", view.working_dir),
+            ("you can", ", ".join(view.verbs)),
+            ("archived", _gone(view.archived)),
+        )
+    )
+
+
+def job_list(found: JobList) -> None:
+    columns = (
+        Column("job"),
+        Column("state"),
+        Column("for", right=True),
+        Column("batch", wide=True),
+        Column("collection", wide=True),
+        Column("pr", wide=True),
+        Column("file or failure", long=True),
+    )
+    screen.table(
+        columns,
+        (
+            (
+                row.jid,
+                screen.state(row.state),
+                brief(age(row.since)),
+                row.bid,
+                row.profile,
+                f"{row.priority:02d}",
+                _said(row.name, row.kind, row.message),
+            )
+            for row in found.jobs
+        ),
+    )
+    if found.total > len(found.jobs):
+        screen.note(f"{len(found.jobs)} of {counted(found.total, 'job')} shown; --limit shows more")
+
+
+def _said(name: str, kind: FailureKind | None, message: str) -> Text | str:
+    from rich.text import Text
+
+    if kind is None:
+        return name
+    return Text.assemble(screen.state(kind), f": {message}")
+
+
+def _happened(step: Step) -> str:
+    return step.message or (step.event.doc if step.event and step.event is not Event.SUCCEED else "")
+
+
+def timeline(found: Timeline) -> None:
+    from rich.text import Text
+
+    screen.say(Text.assemble((found.jid, "bold"), "  ", screen.state(found.state), f"  batch {found.bid}"))
+    columns = (
+        Column("at"),
+        Column("state"),
+        Column("for", right=True),
+        Column("by", wide=True),
+        Column("what", long=True),
+    )
+    screen.table(
+        columns,
+        (
+            (
+                f"{step.at.astimezone():{LOCAL_FORM}}",
+                screen.state(step.state),
+                "" if step.seconds is None else _lasted(step.seconds),
+                step.by,
+                _said(_happened(step), step.kind, _happened(step)),
+            )
+            for step in found.steps
+        ),
+    )
+    screen.say(f"{_lasted(found.seconds)} from the first entry to the last.")
+    if found.archived:
+        screen.say(f"Archived {_gone(found.archived)}.")
+
+
+def _lasted(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 100 else duration(seconds)
+
+
+def overview_tables(view: Overview) -> Iterable[Table]:
+    from rich.text import Text
+
+    from pipeline.working_storage.capacity import in_units
+
+    pause = view.paused
+    yield screen.facts_grid(
+        (
+            ("jobs", listed(view.jobs) or "none in the queue"),
+            ("batches", f"{view.open_batches} unfinished, {view.batches_in_all} in all"),
+            ("space", f"{in_units(view.promised)} promised" if view.promised else ""),
+            ("paused", Text(by_whom(pause.by, pause.reason, pause.at).strip(), "yellow") if pause else None),
+            *(
+                ("on hold", Text(f"{name}{by_whom(hold.by, hold.reason, hold.at)}", "yellow"))
+                for name, hold in view.held_collections.items()
+            ),
+            ("beat", None if view.beat else Text("none is running: timed work stands still", "red")),
+        )
+    )
+    if view.batches:
+        columns = (
+            Column("batch"),
+            Column("state"),
+            Column("for", right=True),
+            Column("jobs", right=True),
+            Column("collection", wide=True),
+            Column("file", long=True),
+        )
+        yield screen.table_grid(
+            columns,
+            (
+                (
+                    row.bid,
+                    screen.state(row.status),
+                    brief(age(row.since)),
+                    "" if row.total is None else str(row.total),
+                    row.profile,
+                    row.name,
+                )
+                for row in view.batches
+            ),
+        )
+
+
+def overview(view: Overview) -> None:
+    for grid in overview_tables(view):
+        screen.show(grid)
+
+
+def findings(found: tuple[Finding, ...]) -> None:
+    screen.table(
+        (Column("where", long=True), Column("what", long=True)),
+        ((finding.path, finding.problem) for finding in found),
+    )
+    screen.note(f"{counted(len(found), 'finding')}; each was seen twice, so that none is a move in progress")

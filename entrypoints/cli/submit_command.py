@@ -1,0 +1,231 @@
+"""`arkline submit`."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from entrypoints.cli import console as screen
+from entrypoints.cli import context as opened
+from entrypoints.cli.options import Json
+from pipeline.errors import UsageRefused
+
+if TYPE_CHECKING:
+    from pipeline.records import Submission
+
+_DIGEST = "ALGORITHM:VALUE"
+_ELEMENT = "ELEMENT=VALUE"
+_TYPES = (
+    "file, container, object-manifest, batch-manifest, container-batch-manifest or single-file-batch-manifest"
+)
+
+
+def register(app: typer.Typer) -> None:
+    app.command(
+        epilog="Example: arkline submit --profile demo --type batch-manifest "
+        "https://example.org/batch.checkm --what 'Harbour views' --wait"
+    )(submit)
+
+
+def submit(  # noqa: PLR0913 - each is an option of the command line
+    context: typer.Context,
+    url: Annotated[str, typer.Argument(metavar="URL", help="What to take in; http or https.")],
+    profile: Annotated[str, typer.Option("--profile", "-p", help="The collection profile that it goes to.")],
+    payload_type: Annotated[
+        str,
+        typer.Option("--type", "-t", help=f"{_TYPES}. Told by the URL's ending unless that is .checkm."),
+    ] = "",
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Stay until the batch has ended; exit 1 if it failed.")
+    ] = False,
+    idempotency_key: Annotated[
+        str, typer.Option(metavar="KEY", help="Submitting again under the same key takes in nothing new.")
+    ] = "",
+    submitter: Annotated[str, typer.Option(help="Who submits; by default the user's name.")] = "",
+    who: Annotated[str, typer.Option(help="The object's creator.")] = "",
+    what: Annotated[str, typer.Option(help="The object's title.")] = "",
+    when: Annotated[str, typer.Option(help="The object's date.")] = "",
+    where: Annotated[str, typer.Option(help="Where else the object is: a place beside its names.")] = "",
+    dublin_core: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dc", metavar=_ELEMENT, help="A Dublin Core element, as language=de; may be repeated."
+        ),
+    ] = None,
+    local_id: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID", help="The depositor's own identifier, or several with ';' between; may be repeated."
+        ),
+    ] = None,
+    primary_id: Annotated[
+        str, typer.Option(metavar="ARK", help="The object's ARK, to add a version to it.")
+    ] = "",
+    digest: Annotated[
+        str, typer.Option(metavar=_DIGEST, help="The payload's digest, as sha256:9f86d0...")
+    ] = "",
+    notify: Annotated[
+        list[str] | None, typer.Option(metavar="MAIL", help="Who else gets the report; may be repeated.")
+    ] = None,
+    mode: Annotated[
+        str,
+        typer.Option(
+            help="add: exactly these files; update: these and the previous version's; reset: these, as a new "
+            "beginning of an object that exists."
+        ),
+    ] = "add",
+    response: Annotated[
+        str, typer.Option(metavar="FORM", help="json, xml or turtle: how the depositor's system is told.")
+    ] = "json",
+    priority: Annotated[
+        int | None, typer.Option(min=0, max=99, help="00 is first; by default the profile's.")
+    ] = None,
+    note: Annotated[str, typer.Option(help="A remark that is kept with the version.")] = "",
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Say what would happen and how long it would take; change nothing."),
+    ] = False,
+    ask: Annotated[
+        int,
+        typer.Option(min=0, metavar="N", help="In a dry run: manifests read and files asked for, at most."),
+    ] = 1000,
+    json: Json = False,
+) -> None:
+    """Submit what a URL names; prints the batch's id.
+
+    With --dry-run: exit 1 if any of it would fail.
+    """
+    given = {
+        "profile_name": profile,
+        "submitter": submitter or getpass.getuser(),
+        "payload_url": url,
+        "submission_mode": mode,
+        "erc_who": who,
+        "erc_what": what,
+        "erc_when": when,
+        "erc_where": where,
+        "dublin_core": _read_elements(dublin_core or ()),
+        "response_type": response,
+        "local_id": _read_local_ids(local_id or ()),
+        "primary_id": primary_id or None,
+        "digest": _read_digest(digest),
+        "notification": tuple(notify or ()),
+        "priority": priority,
+        "note": note,
+        "idempotency_key": idempotency_key or None,
+    }
+    submission = _submission(given, payload_type)
+    if dry_run:
+        _rehearse(submission, ask, as_json=json)
+    _submit(submission, wait=wait, as_json=json, debug=bool(context.obj))
+
+
+def _read_digest(text: str) -> dict[str, str] | None:
+    if not text:
+        return None
+    algorithm, separator, value = text.partition(":")
+    if not separator:
+        raise typer.BadParameter(f"'{text}' is not {_DIGEST}", param_hint="--digest")
+    return {"algorithm": algorithm, "value": value}
+
+
+def _read_local_ids(given: Sequence[str]) -> tuple[str, ...]:
+    from pipeline.description import local_ids
+
+    return local_ids.merge(*(local_ids.parse(text) for text in given))
+
+
+def _read_elements(given: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    from pipeline.description.dublin_core import ELEMENTS
+
+    found: dict[str, tuple[str, ...]] = {}
+    for text in given:
+        element, separator, value = text.partition("=")
+        if not separator or element not in ELEMENTS:
+            raise typer.BadParameter(
+                f"'{text}' is not {_ELEMENT} with one of {', '.join(ELEMENTS)}", param_hint="--dc"
+            )
+        found[element] = (*found.get(element, ()), value)
+    return found
+
+
+def _submission(given: dict[str, Any], payload_type: str) -> Submission:
+    from pydantic import ValidationError
+
+    from operations.submission import check_url, submission_type
+    from pipeline.names import name_in
+    from pipeline.records import Submission, SubmissionType
+
+    check_url(given["payload_url"])
+    if payload_type and payload_type not in tuple(SubmissionType):
+        raise typer.BadParameter(f"'{payload_type}' is not one of {_TYPES}", param_hint="--type")
+    chosen = SubmissionType(payload_type) if payload_type else None
+    try:
+        return Submission(
+            **given,
+            payload_type=submission_type(given["payload_url"], chosen),
+            payload_name=name_in(given["payload_url"]),
+        )
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = _OPTIONS.get(str(first["loc"][0]), str(first["loc"][0]))
+        raise UsageRefused(f"{where}: {first['msg'].removeprefix('Value error, ')}") from error
+
+
+_OPTIONS = {
+    "profile_name": "--profile",
+    "payload_url": "URL",
+    "submission_mode": "--mode",
+    "erc_who": "--who",
+    "erc_what": "--what",
+    "erc_when": "--when",
+    "erc_where": "--where",
+    "dublin_core": "--dc",
+    "response_type": "--response",
+    "local_id": "--local-id",
+    "primary_id": "--primary-id",
+    "digest": "--digest",
+    "notification": "--notify",
+    "priority": "--priority",
+    "note": "--note",
+    "idempotency_key": "--idempotency-key",
+    "submitter": "--submitter",
+}
+
+
+def _rehearse(submission: Submission, most: int, *, as_json: bool) -> NoReturn:
+    from entrypoints.cli.render import dry_run as drawn_dry_run
+    from operations.dry_run import rehearse
+
+    settings = opened.settings()
+    with opened.session(settings) as session:
+        found = rehearse(session, settings, submission, opened.archive(settings), most)
+    screen.emit(found) if as_json else drawn_dry_run.rehearsal(found)
+    raise typer.Exit(int(not found.good))
+
+
+def _submit(submission: Submission, *, wait: bool, as_json: bool, debug: bool) -> None:
+    from operations.submission import submit as submit_
+    from pipeline.profiles.profile import Profiles
+
+    settings = opened.settings()
+    profiles = Profiles(settings.profiles)
+    profiles.get(submission.profile_name)
+    with opened.session(settings) as session:
+        opened.quiet_logs(debug)
+        done = submit_(session, settings, profiles, submission)
+        if done.again:
+            screen.note(f"{done.bid} was submitted under this key before; nothing new was taken in")
+        if done.note:
+            screen.note(done.note)
+        if not wait:
+            screen.emit(done) if as_json else screen.say(done.bid)
+            return
+        from entrypoints.cli.watch_command import wait_for
+
+        if not as_json:
+            screen.say(done.bid)
+        raise typer.Exit(wait_for(session, settings, done.bid, as_json=as_json))

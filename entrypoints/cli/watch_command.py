@@ -1,0 +1,182 @@
+"""`arkline watch`: how a batch, or the whole queue, gets on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+import typer
+
+from entrypoints.cli import console as screen
+from entrypoints.cli import context as opened
+from entrypoints.cli.options import Json, OptionalBid
+from entrypoints.cli.render import views as drawn
+from pipeline.states import Bucket
+
+if TYPE_CHECKING:
+    from operations.batch_view import BatchView
+    from operations.overview import Overview
+    from pipeline.settings import Settings
+    from zkstate.session import Session
+
+INTERVAL = 1.0
+"""Seconds between two looks at the whole queue."""
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Example: arkline watch bid0000000001")(watch)
+
+
+def watch(bid: OptionalBid = None, json: Json = False) -> None:
+    """Show progress until a batch has ended.
+
+    Exit 1 if it failed. Without a BID, show the queue until Ctrl-C.
+    """
+    settings = opened.settings()
+    if bid is None and json:
+        raise typer.BadParameter("--json needs a BID: the whole queue never ends", param_hint="--json")
+    with opened.session(settings) as session:
+        if bid is not None:
+            raise typer.Exit(wait_for(session, settings, bid, as_json=json))
+        _watch_all(session)
+
+
+def wait_for(session: Session, settings: Settings, bid: str, *, as_json: bool) -> int:
+    """Show a batch's progress until it has ended; the exit code that says how."""
+    from operations.progress import follow, outages_told
+
+    last: BatchView | None = None
+    try:
+        with _meter(bid) as meter, outages_told(session, _tell_outage):
+            for view in follow(session, bid, opened.archive(settings)):
+                last = view
+                meter.show(view)
+    except KeyboardInterrupt:
+        screen.note(f"{bid} goes on without you: arkline watch {bid}")
+        raise
+    assert last is not None
+    if as_json:
+        screen.emit(last)
+    else:
+        drawn.batch(last)
+    return last.exit_code
+
+
+def _tell_outage(away: bool) -> None:
+    screen.note("ZooKeeper does not answer, still trying" if away else "ZooKeeper answers again")
+
+
+class Meter(Protocol):
+    def show(self, view: BatchView) -> None: ...
+
+
+@contextmanager
+def _meter(bid: str) -> Iterator[Meter]:
+    """A bar on a terminal, plain lines elsewhere; on standard error, because it is no part of the answer."""
+    console = screen.err()
+    if not console.is_terminal:
+        yield _Lines()
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[ended]}"))
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
+        yield _Bar(progress, bid)
+
+
+class _Lines:
+    def __init__(self) -> None:
+        self._last = ""
+
+    def show(self, view: BatchView) -> None:
+        line = f"{view.bid}  {view.status}  {ended(view)}"
+        if line != self._last:
+            self._last = line
+            screen.note(line, "")
+
+
+class _Bar:
+    def __init__(self, progress: object, bid: str) -> None:
+        from rich.progress import Progress
+
+        assert isinstance(progress, Progress)
+        self._progress = progress
+        self._bid = bid
+        self._task = progress.add_task(bid, total=None, ended="")
+
+    def show(self, view: BatchView) -> None:
+        self._progress.update(
+            self._task,
+            total=view.total,
+            completed=view.ended_jobs,
+            description=f"[{screen.style_of(view.status)}]{view.status}[/]",
+            ended=ended(view),
+        )
+
+
+def ended(view: BatchView) -> str:
+    """`3 of 10 jobs, 1 failed`."""
+    if view.total is None:
+        return "not split yet"
+    failed = view.buckets[Bucket.FAILED]
+    return f"{view.ended_jobs} of {view.total} jobs" + (f", {failed} failed" if failed else "")
+
+
+def _watch_all(session: Session) -> None:
+    from operations.overview import overview
+    from operations.progress import outages_told
+    from zkstate.errors import Unreachable
+
+    with outages_told(session, _tell_outage), _board() as board:
+        while True:
+            try:
+                board.draw(overview(session))
+            except Unreachable:
+                continue
+            time.sleep(INTERVAL)
+
+
+class Board(Protocol):
+    def draw(self, view: Overview) -> None: ...
+
+
+@contextmanager
+def _board() -> Iterator[Board]:
+    """Redrawn in place on a terminal; elsewhere a line whenever something changed."""
+    console = screen.out()
+    if not console.is_terminal:
+        yield _Log()
+        return
+    from rich.live import Live
+
+    with Live(console=console, auto_refresh=False, screen=False) as live:
+        yield _Screen(live)
+
+
+class _Log:
+    def __init__(self) -> None:
+        self._last = ""
+
+    def draw(self, view: Overview) -> None:
+        from operations.wording import listed
+
+        line = listed(view.jobs) or "no jobs"
+        if line != self._last:
+            self._last = line
+            screen.say(f"{time.strftime('%H:%M:%S')}  {line}")
+            screen.out().file.flush()
+
+
+class _Screen:
+    def __init__(self, live: object) -> None:
+        from rich.live import Live
+
+        assert isinstance(live, Live)
+        self._live = live
+
+    def draw(self, view: Overview) -> None:
+        from rich.console import Group
+
+        self._live.update(Group(*drawn.overview_tables(view)), refresh=True)

@@ -1,0 +1,142 @@
+"""One child process: in a session of its own, with a log file, gone when we are gone.
+
+A session of its own, so that Ctrl-C in the terminal reaches us alone and the stack can stop in order.
+Start it from the main thread: the kernel ties the child's life to the thread that started it.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipeline.errors import ArklineError
+
+DIE_WITH_PARENT = Path(__file__).with_name("die_with_parent.py")
+LAST_LINES = 20
+"""Lines of its log that are shown when a process has died."""
+
+
+class ProcessDied(ArklineError):
+    """A process ended that should be running; the message ends with the last lines of its log."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to run. `clean` are the return codes that mean an orderly end."""
+
+    name: str
+    argv: tuple[str, ...]
+    log: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    folder: Path | None = None
+    clean: frozenset[int] = frozenset({0})
+    stop_seconds: float = 10
+    """Seconds between SIGTERM and SIGKILL."""
+
+
+class Process:
+    def __init__(self, command: Command) -> None:
+        self.command = command
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.command.name
+
+    @property
+    def pid(self) -> int:
+        return self._started().pid
+
+    @property
+    def running(self) -> bool:
+        return self._child is not None and self._child.poll() is None
+
+    @property
+    def returncode(self) -> int | None:
+        return None if self._child is None else self._child.poll()
+
+    def start(self) -> None:
+        if self.running:
+            raise ProcessDied(f"{self.name} is running already")
+        command = self.command
+        command.log.parent.mkdir(parents=True, exist_ok=True)
+        with command.log.open("ab") as log:
+            self._child = subprocess.Popen(
+                [*_leash(), *command.argv],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=command.folder,
+                env={**os.environ, **command.environment},
+                start_new_session=True,
+            )
+
+    def terminate(self) -> None:
+        """Ask it to end; a suspended one is woken up to hear it."""
+        for number in (signal.SIGTERM, signal.SIGCONT):
+            self._signal(number)
+
+    def suspend(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """SIGKILL to it and to every process it started that is still in its group."""
+        if self.running:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+        self.wait()
+
+    def wait(self, seconds: float | None = None) -> int | None:
+        """Its return code, or None if it is still running after `seconds`."""
+        if self._child is None:
+            return None
+        try:
+            return self._child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def stop(self, seconds: float | None = None) -> int | None:
+        """SIGTERM, and SIGKILL if it is still there after `seconds`. Its return code."""
+        if self.running:
+            self.terminate()
+        if self.wait(self.command.stop_seconds if seconds is None else seconds) is None:
+            self.kill()
+        return self.returncode
+
+    def ended_well(self) -> bool:
+        return self.returncode in self.command.clean
+
+    def last_lines(self, count: int = LAST_LINES) -> str:
+        try:
+            text = self.command.log.read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
+        return "\n".join(text.splitlines()[-count:])
+
+    def obituary(self) -> ProcessDied:
+        said = self.last_lines() or "(it wrote nothing)"
+        return ProcessDied(
+            f"{self.name} ended with code {self.returncode}; the end of {self.command.log}:\n{said}"
+        )
+
+    def _signal(self, number: signal.Signals) -> None:
+        self._started().send_signal(number)
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._child is None:
+            raise ProcessDied(f"{self.name} has not been started")
+        return self._child
+
+
+def _leash() -> tuple[str, ...]:
+    if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
+        return ()
+    return (sys.executable, "-I", "-S", str(DIE_WITH_PARENT), str(os.getpid()))

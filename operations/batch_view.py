@@ -1,0 +1,178 @@
+"""A batch as people see it: how far it is, what failed and why, what the depositor was told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from operations.archive import archived_batch, no_archive
+from operations.job_list import rows
+from pipeline.records import Batch, Record, StatusReport, SubmissionType
+from pipeline.states import BATCH, BatchState, Bucket, FailureKind, JobState
+from zkstate import batches
+from zkstate.errors import Missing
+
+if TYPE_CHECKING:
+    from operations.archive import Archive
+    from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
+    from zkstate.session import Session
+
+FAILURES = 100
+"""Failed jobs that a view names; `jobs` counts all of them."""
+
+ENDED = frozenset(set(BATCH.states()) - set(BATCH.working()) - {BatchState.HELD})
+
+
+class FailedJob(Record):
+    jid: str
+    name: str = ""
+    kind: FailureKind | None = None
+    message: str = ""
+
+
+class Gone(Record):
+    """Who took it out of ZooKeeper, when and why."""
+
+    by: str
+    reason: str
+    at: datetime
+
+
+class BatchView(Record):
+    bid: str
+    status: BatchState
+    since: datetime
+    message: str = ""
+    kind: FailureKind | None = None
+    profile: str
+    submitter: str = ""
+    payload_url: str
+    payload_type: SubmissionType
+    submitted_at: datetime
+    total: int | None = None
+    """Jobs in all; None until the payload has been split."""
+    buckets: dict[Bucket, int]
+    jobs: dict[JobState, int]
+    percent: float | None = None
+    """Jobs that have ended, of a hundred."""
+    failed_jobs: tuple[FailedJob, ...] = ()
+    report: StatusReport | None = None
+    archived: Gone | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ENDED
+
+    @property
+    def ended_jobs(self) -> int:
+        return sum(number for bucket, number in self.buckets.items() if bucket is not Bucket.PROCESSING)
+
+    @property
+    def exit_code(self) -> int:
+        return int(self.status in (BatchState.FAILED, BatchState.DELETED))
+
+
+def batch_view(
+    session: Session, bid: str, archive: Archive = no_archive, *, counts_only: bool = False
+) -> BatchView:
+    """The batch from ZooKeeper or, once it has left, from the archive; Missing if it is in neither.
+
+    With `counts_only` the jobs' states and failures are left out, which is cheap however many there are.
+    """
+    try:
+        batch = batches.load(session, bid)
+    except Missing:
+        found = archived_batch(archive, bid)
+        if found is None:
+            raise
+        return _from_archive(*found)
+    counts = batches.counts(session, bid)
+    return BatchView(
+        bid=bid,
+        status=batch.status.status,
+        since=batch.status.last_modified,
+        message=batch.status.message,
+        kind=batch.status.kind,
+        profile=batch.submission.profile_name,
+        submitter=batch.submission.submitter,
+        payload_url=batch.submission.payload_url,
+        payload_type=batch.submission.payload_type,
+        submitted_at=batch.submission.submitted_at,
+        total=batch.status.total,
+        buckets=counts,
+        jobs={} if counts_only else _states(session, bid, counts),
+        percent=_percent(batch, counts),
+        failed_jobs=() if counts_only or not counts[Bucket.FAILED] else _failed(session, bid),
+        report=batch.report,
+    )
+
+
+def _states(session: Session, bid: str, counts: dict[Bucket, int]) -> dict[JobState, int]:
+    unended = batches.jobs_in(session, bid, Bucket.PROCESSING) if counts[Bucket.PROCESSING] else []
+    found = Counter(row.state for row in rows(session, unended))
+    found[JobState.COMPLETED] += counts[Bucket.COMPLETED]
+    found[JobState.FAILED] += counts[Bucket.FAILED]
+    found[JobState.DELETED] += counts[Bucket.DELETED]
+    return {state: found[state] for state in JobState if found[state]}
+
+
+def _percent(batch: Batch, counts: dict[Bucket, int]) -> float | None:
+    total = batch.status.total
+    if total is None:
+        return None
+    ended = sum(counts.values()) - counts[Bucket.PROCESSING]
+    return round(100 * ended / total, 1) if total else 100.0
+
+
+def _failed(session: Session, bid: str) -> tuple[FailedJob, ...]:
+    failed = batches.jobs_in(session, bid, Bucket.FAILED)[:FAILURES]
+    return tuple(
+        FailedJob(jid=row.jid, name=row.name, kind=row.kind, message=row.message)
+        for row in rows(session, failed)
+    )
+
+
+def _from_archive(batch: ArchivedBatch, jobs: tuple[ArchivedJob, ...]) -> BatchView:
+    gone = batch.disposition
+    states = Counter(job.state for job in jobs)
+    buckets = {
+        Bucket.PROCESSING: 0,
+        Bucket.COMPLETED: states[JobState.COMPLETED],
+        Bucket.FAILED: states[JobState.FAILED],
+        Bucket.DELETED: states[JobState.DELETED],
+    }
+    return BatchView(
+        bid=batch.bid,
+        status=batch.state,
+        since=gone.at,
+        message=batch.message,
+        profile=batch.profile,
+        submitter=batch.submitter,
+        payload_url=batch.submission.payload_url,
+        payload_type=batch.submission.payload_type,
+        submitted_at=batch.submission.submitted_at,
+        total=len(jobs),
+        buckets=buckets,
+        jobs=dict(states),
+        percent=100.0,
+        failed_jobs=tuple(_archived_failures(jobs)),
+        report=_told(batch.report),
+        archived=Gone(by=gone.who, reason=gone.why, at=gone.at),
+    )
+
+
+def _archived_failures(jobs: tuple[ArchivedJob, ...]) -> list[FailedJob]:
+    return [
+        FailedJob(jid=job.jid, name=job.configuration.payload_name, kind=job.kind, message=job.message)
+        for job in jobs
+        if job.kind is not None
+    ][:FAILURES]
+
+
+def _told(report: dict[str, Any] | None) -> StatusReport | None:
+    if report is None:
+        return None
+    from pipeline.notify.report.compose import BatchReport, told_by
+
+    return told_by(BatchReport.model_validate(report))

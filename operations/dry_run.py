@@ -1,0 +1,231 @@
+"""What would happen if a submission were taken in: read, asked and counted, and nothing changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from operations.archive import no_archive
+from operations.download_estimate import Estimate, estimate
+from operations.wording import by_whom, counted
+from pipeline.manifests.split import Plan, plan
+from pipeline.names import shown
+from pipeline.outcome import StepFailed
+from pipeline.profiles.profile import Profile, Profiles
+from pipeline.records import Record, Submission
+from pipeline.settings import Settings
+from pipeline.sources.fetch import HttpFetcher
+from pipeline.sources.probe import Prober
+from pipeline.states import JobState
+from pipeline.steps import dry_run as rehearsal
+from pipeline.steps.dry_run import Host, Rehearsed
+from pipeline.working_storage.capacity import in_units, refusal, usage
+from zkstate import batches, holds, queue, space
+
+if TYPE_CHECKING:
+    from operations.archive import Archive
+    from zkstate.session import Session
+
+MOST_ASKED = 1000
+"""Manifests that are read, and files whose sources are asked, at most, unless more are asked for."""
+
+NAMED = 50
+"""Failures, doubts and known local ids that are listed; all are counted."""
+
+
+class Trouble(Record):
+    """What would make one object fail, or may."""
+
+    number: int
+    """The object's place in the batch, from 1; 0: the batch as a whole."""
+    name: str
+    message: str
+
+
+class HostSeen(Record):
+    host: str
+    files: int
+    bytes: int
+    latency: float | None = None
+    bytes_per_second: int | None = None
+
+
+class Rehearsal(Record):
+    """What a submission would come to. `failing`, `doubtful`: how many objects; the lists are cut."""
+
+    profile: str
+    payload_url: str
+    payload_type: str
+    submission_mode: str
+    submitted_before: str | None = None
+    jobs: int = 0
+    unread: int = 0
+    files: int = 0
+    bytes: int = 0
+    unsized: int = 0
+    asked: int = 0
+    without_digest: int = 0
+    priority: int | None = None
+    ahead: int = 0
+    space: str = ""
+    hosts: tuple[HostSeen, ...] = ()
+    known: dict[str, str] = Field(default_factory=dict)
+    known_count: int = 0
+    failing: int = 0
+    failures: tuple[Trouble, ...] = ()
+    doubtful: int = 0
+    doubts: tuple[Trouble, ...] = ()
+    warnings: tuple[str, ...] = ()
+    estimate: Estimate | None = None
+
+    @property
+    def good(self) -> bool:
+        return not self.failing
+
+
+def rehearse(
+    session: Session,
+    settings: Settings,
+    submission: Submission,
+    archive: Archive = no_archive,
+    most: int = MOST_ASKED,
+) -> Rehearsal:
+    """`most`: manifests that are read, and files whose sources are asked, at most."""
+    profile = Profiles(settings.profiles).get(submission.profile_name)
+    key = submission.idempotency_key
+    opening = Rehearsal(
+        profile=profile.name,
+        payload_url=submission.payload_url,
+        payload_type=submission.payload_type,
+        submission_mode=submission.submission_mode,
+        submitted_before=batches.submitted_under(session, key) if key else None,
+        warnings=tuple(_stopped(session, profile.name)),
+    )
+    with HttpFetcher(settings) as fetcher, Prober(settings) as prober:
+        try:
+            planned = plan(
+                submission,
+                fetcher.read,
+                settings.manifest_limit,
+                profile.priority,
+                profile.limits.batch_jobs,
+            )
+        except StepFailed as failure:
+            trouble = Trouble(number=0, name=submission.payload_name, message=failure.message)
+            return opening.model_copy(update={"failing": 1, "failures": (trouble,)})
+        jobs = rehearsal.read_jobs(planned.jobs, submission, profile, fetcher, settings, most)
+        looked = rehearsal.ask_sources(jobs, prober, settings, most)
+        rehearsal.check_bytes(jobs, profile, _largest(settings))
+        hosts = rehearsal.hosts(jobs, looked, prober)
+    known = _known(profile, planned, archive)
+    return opening.model_copy(
+        update={
+            **_counts(jobs),
+            **_troubles(jobs),
+            "asked": len(looked),
+            "priority": planned.jobs[0].priority if planned.jobs else None,
+            "ahead": queue.counts(session)[JobState.PENDING],
+            "space": _space(session, settings, jobs),
+            "hosts": tuple(_seen(host) for host in hosts),
+            "known": dict(list(known.items())[:NAMED]),
+            "known_count": len(known),
+            "warnings": (*opening.warnings, *_doubled(jobs), *_versions(planned, known)),
+            "estimate": estimate(hosts, settings),
+        }
+    )
+
+
+def _stopped(session: Session, name: str) -> Iterator[str]:
+    pause, hold = holds.paused(session), holds.collection_hold(session, name)
+    if pause is not None:
+        yield f"the queue has been paused{by_whom(pause.by, pause.reason, pause.at)}: its jobs would wait"
+    if hold is not None:
+        yield f"collection {name} has been on hold{by_whom(hold.by, hold.reason, hold.at)}: it would be held"
+
+
+def _largest(settings: Settings) -> int | None:
+    """Bytes that one job may ever have, if this machine sees the working storage."""
+    if not settings.working.is_dir():
+        return None
+    return usage(settings).total * settings.working_threshold // 100
+
+
+def _counts(jobs: list[Rehearsed]) -> dict[str, int]:
+    files = [(job, file) for job in jobs for file in job.files]
+    return {
+        "jobs": len(jobs),
+        "unread": sum(not job.read for job in jobs),
+        "files": len(files),
+        "bytes": sum(job.size(file) or 0 for job, file in files),
+        "unsized": sum(job.size(file) is None for job, file in files),
+        "without_digest": sum(file.digest is None for _, file in files),
+    }
+
+
+def _troubles(jobs: list[Rehearsed]) -> dict[str, object]:
+    failures = [_trouble(job, message) for job in jobs for message in job.failures]
+    doubts = [_trouble(job, message) for job in jobs for message in job.doubts]
+    return {
+        "failing": sum(bool(job.failures) for job in jobs),
+        "failures": tuple(failures[:NAMED]),
+        "doubtful": sum(bool(job.doubts) and not job.failures for job in jobs),
+        "doubts": tuple(doubts[:NAMED]),
+    }
+
+
+def _trouble(job: Rehearsed, message: str) -> Trouble:
+    return Trouble(number=job.number, name=job.planned.payload_name, message=message)
+
+
+def _known(profile: Profile, planned: Plan, archive: Archive) -> dict[str, str]:
+    """Local ids that name an object of this owner already, each with its ARK."""
+    wanted = list(dict.fromkeys(each for job in planned.jobs for each in job.local_id))
+    inventory = archive() if wanted else None
+    return inventory.arks_of(profile.owner, wanted) if inventory is not None else {}
+
+
+def _doubled(jobs: list[Rehearsed]) -> tuple[str, ...]:
+    told = list(rehearsal.repeated(jobs))
+    more = (f"and {len(told) - NAMED:,} more of the kind",) if len(told) > NAMED else ()
+    return (*told[:NAMED], *more)
+
+
+def _versions(planned: Plan, known: dict[str, str]) -> Iterator[str]:
+    """Objects whose local ids contradict their primary identifier, or each other."""
+    for number, job in enumerate(planned.jobs, 1):
+        arks = {known[each] for each in job.local_id if each in known}
+        named = arks | ({job.primary_id} if job.primary_id else set())
+        if len(named) > 1:
+            yield (
+                f"object {number}, {shown(job.payload_name)}: its identifiers name different objects "
+                f"({', '.join(sorted(named))})"
+            )
+
+
+def _space(session: Session, settings: Settings, jobs: list[Rehearsed]) -> str:
+    needed = sum(job.needed for job in jobs)
+    largest = max((job.needed for job in jobs), default=0)
+    need = f"{in_units(needed)} of working storage in all, {in_units(largest)} for the largest object"
+    if not settings.working.is_dir():
+        return f"{need}; working storage is not on this machine, so that nobody can say if they fit"
+    promised = space.promised(session).bytes
+    if refusal(needed, promised, settings) is None:
+        return f"{need}; all fit now"
+    waiting = Counter(refusal(job.needed, promised, settings) is None for job in jobs)[False]
+    if waiting:
+        return f"{need}; {counted(waiting, 'object')} would have to wait for space"
+    return f"{need}; each fits now, but not all at once: some would wait for others to end"
+
+
+def _seen(host: Host) -> HostSeen:
+    rate = host.sample.bytes / host.sample.seconds if host.sample else None
+    return HostSeen(
+        host=host.name,
+        files=host.files,
+        bytes=host.bytes,
+        latency=None if host.latency is None else round(host.latency, 3),
+        bytes_per_second=None if rate is None else int(rate),
+    )

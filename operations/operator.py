@@ -1,0 +1,109 @@
+"""The person behind an operator's verb, and what the verbs have in common."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from operations.sending import send_batch, send_fed
+from pipeline.records import Batch, Job, Record
+from pipeline.states import BATCH, JOB, Event, IllegalTransition, Machine, Raiser, S
+from zkstate import batches, holds, queue
+
+if TYPE_CHECKING:
+    from pipeline.inventory.sql import SqlInventory
+    from pipeline.settings import Settings
+    from zkstate.session import Session
+
+TRIES = 20
+"""Times that a verb looks again when what it acts on has moved meanwhile."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Who acts and why, and what they act with; `inventory` is opened only for a tombstone."""
+
+    session: Session
+    settings: Settings
+    inventory: Callable[[], SqlInventory]
+    by: str
+    reason: str = ""
+
+    @property
+    def because(self) -> str:
+        return f": {self.reason}" if self.reason else ""
+
+
+class Acted(Record):
+    """What a verb did to a job or a batch."""
+
+    id: str
+    was: str
+    now: str
+    note: str = ""
+
+
+def this_user() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def check(thing: Job | Batch, event: Event) -> None:
+    """IllegalTransition, with what is possible instead, unless the table lets an operator do this now."""
+    if isinstance(thing, Job):
+        status = thing.status
+        _check_row(JOB, thing.jid, status.status, event)
+        JOB.next(status.status, event, status.last_successful_status, status.kind)
+    else:
+        _check_row(BATCH, thing.bid, thing.status.status, event)
+
+
+def _check_row(machine: Machine[S], name: str, state: S, event: Event) -> None:
+    verbs = machine.events(state, Raiser.OPERATOR)
+    if event not in verbs:
+        possible = ", ".join(sorted(verbs)) or "nothing"
+        raise IllegalTransition(
+            f"{name} is {state}: an operator cannot {event} it; possible in this state: {possible}"
+        )
+
+
+def refuse_while_on_hold(session: Session, profile_name: str, name: str) -> None:
+    hold = holds.collection_hold(session, profile_name)
+    if hold is not None:
+        by = f" by {hold.by}" if hold.by else ""
+        raise IllegalTransition(
+            f"{name} cannot be released while its collection {profile_name} is on hold{by}: it would be held "
+            f"again; release the collection, with all that is held in it, by "
+            f"`arkline release --collection {profile_name} --jobs`"
+        )
+
+
+def feed(operator: Operator) -> None:
+    """Hand pending jobs to workers, as far as there is room."""
+    from pipeline.profiles.quota import quota_in
+
+    settings = operator.settings
+    tickets = queue.feed(operator.session, settings.in_flight, quota_in(settings.profiles))
+    if tickets:
+        send_fed(operator.settings, tickets)
+
+
+def finish_batch(operator: Operator, bid: str) -> None:
+    """If that was the last job of a batch, let its report be written."""
+    finished = batches.finish_if_ended(operator.session, bid)
+    if finished is not None:
+        send_batch(operator.settings, finished)
+
+
+def remove_folder(operator: Operator, folder: Path) -> str:
+    """Remove a working directory; why it was left, if this machine does not see it."""
+    from tasks.after_move import remove_folder
+
+    working = operator.settings.working
+    if not working.is_dir() or not folder.is_relative_to(working):
+        return f"its folder {folder} is not on this machine: run `arkline cleanup` where working storage is"
+    remove_folder(folder)
+    return ""

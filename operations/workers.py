@@ -1,0 +1,68 @@
+"""The Celery workers of the fleet: who takes from which queue, and draining one of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from operations.sending import remote_control
+from pipeline.errors import ServiceUnreachable, UsageRefused
+from pipeline.records import Record
+
+if TYPE_CHECKING:
+    from pipeline.settings import Settings
+
+PATIENCE = 1.0
+"""Seconds to wait for workers' answers; a worker whose every process is busy answers all the same."""
+
+
+class Drained(Record):
+    """A worker and the queues that it takes from now."""
+
+    worker: str
+    queues: tuple[str, ...]
+
+
+def shown_broker(settings: Settings) -> str:
+    """The broker's address without its password."""
+    parts = urlsplit(settings.broker_url)
+    return f"{parts.hostname or '?'}:{parts.port or 6379}"
+
+
+def taking(settings: Settings, worker: str | None = None) -> dict[str, tuple[str, ...]]:
+    """Worker -> the queues that it takes from; only the workers that answer in time, or that one."""
+    from kombu.exceptions import OperationalError
+
+    asked = None if worker is None else [worker]
+    try:
+        with remote_control(settings) as control:
+            answers = control.inspect(asked, timeout=PATIENCE).active_queues() or {}
+    except OperationalError as error:
+        raise ServiceUnreachable(
+            f"Redis at {shown_broker(settings)} does not answer: is it running? (ARKLINE_BROKER_URL)"
+        ) from error
+    return {worker: tuple(sorted(queue["name"] for queue in queues)) for worker, queues in answers.items()}
+
+
+def consumers_of(settings: Settings, task: str) -> tuple[str, tuple[str, ...]]:
+    """The queue that the task goes to, and the workers that take from it."""
+    from tasks.app import app
+
+    queue = str(app.amqp.router.route({}, task)["queue"].name)
+    workers = (worker for worker, queues in taking(settings).items() if queue in queues)
+    return queue, tuple(sorted(workers))
+
+
+def drain(settings: Settings, worker: str, *, undo: bool = False) -> Drained:
+    """Let a worker take nothing new, so that it may be stopped once it is idle; its restart undoes it."""
+    from tasks.app import app
+
+    known = taking(settings)
+    if worker not in known:
+        names = ", ".join(sorted(known)) or "none answers"
+        raise UsageRefused(f"no worker called '{worker}' answers; running: {names}")
+    with remote_control(settings) as control:
+        for queue in app.conf.task_queues:
+            order = control.add_consumer if undo else control.cancel_consumer
+            order(queue.name, destination=[worker], reply=True, timeout=PATIENCE)
+    return Drained(worker=worker, queues=taking(settings, worker).get(worker, ()))

@@ -1,0 +1,179 @@
+"""BagIt bags (RFC 8493) in a container: recognised by their declaration, and checked as a whole.
+
+A bag is kept as it is: its manifests go on to prove the payload after us.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+from pydantic import ValidationError
+
+from pipeline.containers.declared import Arrived, Declared, refuse
+from pipeline.fixity import Digest, UnknownAlgorithm, algorithm
+from pipeline.names import shown
+from pipeline.outcome import content
+from pipeline.working_storage.workspace import LandedFile
+
+DECLARATION = "bagit.txt"
+_BEGIN = b"BagIt-Version:"
+_ENCODINGS = {"utf-8", "utf8", "utf-16", "us-ascii", "ascii", "iso-8859-1"}
+_VERSION = re.compile(r"([01])\.(\d{1,3})")
+_MANIFEST = re.compile(r"(tag)?manifest-([A-Za-z0-9_-]+)\.txt")
+_LINE = re.compile(r"(\S+)[ \t]+\*?(?:\./)?(.+)")
+_OXUM = re.compile(r"(\d+)\.(\d+)")
+_ESCAPES = {"%0A": "\n", "%0D": "\r"}
+
+
+@dataclass(frozen=True)
+class _Bag:
+    folder: str
+    """With its slash; empty if the container is the bag."""
+    files: Mapping[str, LandedFile]
+    """By their path in the bag."""
+    arrived: Arrived
+    version: tuple[int, int] = (0, 0)
+    encoding: str = "utf-8"
+
+    def lines(self, name: str) -> list[tuple[int, str]]:
+        data = self.arrived.text(self.folder + name)
+        try:
+            text = data.decode(self.encoding)
+        except UnicodeDecodeError:
+            self.refuse(name, f"is not text in {self.encoding}, as {DECLARATION} declares")
+        lines = re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))
+        return [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+    def refuse(self, name: str, reason: str) -> NoReturn:
+        raise content(f"bag file {shown(self.folder + name)} {reason}")
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    name: str
+    algorithm: str
+    of_tags: bool
+    entries: Mapping[str, tuple[int, str]]
+    """Path in the bag -> line, value."""
+
+
+def check_bags(arrived: Arrived) -> tuple[str, ...]:
+    """A sentence for each bag that is valid; StepFailed(content), naming the file, if one is not."""
+    folders = [
+        path.removesuffix(DECLARATION)
+        for path in sorted(arrived.files)
+        if path.count("/") <= 1 and path.rpartition("/")[2] == DECLARATION
+    ]
+    return tuple(
+        _check(arrived, folder)
+        for folder in folders
+        if arrived.text(folder + DECLARATION).removeprefix(b"\xef\xbb\xbf").startswith(_BEGIN)
+    )
+
+
+def _check(arrived: Arrived, folder: str) -> str:
+    files = {
+        path.removeprefix(folder): file for path, file in arrived.files.items() if path.startswith(folder)
+    }
+    bag = _declared(_Bag(folder, files, arrived))
+    manifests = [_manifest(bag, match) for name in sorted(files) if (match := _MANIFEST.fullmatch(name))]
+    usable = [each for each in manifests if each.algorithm]
+    if not any(not each.of_tags for each in usable):
+        bag.refuse(DECLARATION, "declares a bag, but there is no manifest-ALGORITHM.txt of a known algorithm")
+    what = f"the bag in {shown(folder)}" if folder else "the bag"
+    refuse(what, _problems(bag, usable))
+    payload = sum(name.startswith("data/") for name in files)
+    used = ", ".join(sorted({each.algorithm for each in usable}))
+    return f"{what} (BagIt {bag.version[0]}.{bag.version[1]}) is valid: {payload:,} payload files, {used}"
+
+
+def _declared(bag: _Bag) -> _Bag:
+    """The bag with what `bagit.txt` says of it."""
+    fields = dict(_fields(bag, DECLARATION))
+    version = _VERSION.fullmatch(fields.get("bagit-version", ""))
+    if version is None:
+        bag.refuse(DECLARATION, "has no line such as 'BagIt-Version: 1.0' of a version up to 1")
+    encoding = fields.get("tag-file-character-encoding", "").lower()
+    if encoding not in _ENCODINGS:
+        bag.refuse(DECLARATION, "has no line 'Tag-File-Character-Encoding: UTF-8'")
+    return _Bag(bag.folder, bag.files, bag.arrived, (int(version[1]), int(version[2])), encoding)
+
+
+def _fields(bag: _Bag, name: str) -> Iterator[tuple[str, str]]:
+    for _, line in bag.lines(name):
+        label, _, value = line.partition(":")
+        yield label.strip().lower(), value.strip()
+
+
+def _manifest(bag: _Bag, match: re.Match[str]) -> _Manifest:
+    """`algorithm` is empty if nothing here computes it."""
+    entries: dict[str, tuple[int, str]] = {}
+    try:
+        name = algorithm(match[2])
+    except UnknownAlgorithm:
+        name = ""
+    for number, line in bag.lines(match[0]):
+        found = _LINE.fullmatch(line.rstrip())
+        if found is None:
+            bag.refuse(match[0], f"line {number} is not a digest and a path")
+        path = _path(bag, found[2])
+        if path in entries:
+            bag.refuse(match[0], f"line {number}: {shown(path)} is listed twice")
+        if path.startswith("data/") == bool(match[1]):
+            place = "outside data/" if match[1] is None else "in data/"
+            bag.refuse(match[0], f"line {number}: {shown(path)} is {place}")
+        entries[path] = (number, found[1])
+    return _Manifest(match[0], name, bool(match[1]), entries)
+
+
+def _path(bag: _Bag, written: str) -> str:
+    for escape, character in _ESCAPES.items():
+        written = re.sub(escape, character, written, flags=re.IGNORECASE)
+    return written.replace("%25", "%") if bag.version >= (1, 0) else written
+
+
+def _problems(bag: _Bag, manifests: list[_Manifest]) -> Iterator[str]:
+    yield from _oxum(bag)
+    yield from _unlisted(bag, manifests)
+    digests: defaultdict[str, list[tuple[str, Digest]]] = defaultdict(list)
+    for manifest in manifests:
+        for path, (number, value) in manifest.entries.items():
+            where = f"{shown(bag.folder + manifest.name)} line {number}"
+            try:
+                digests[path].append((where, Digest(algorithm=manifest.algorithm, value=value)))
+            except ValidationError:
+                yield f"{where}: {shown(value)} is not a value of {manifest.algorithm}"
+    yield from bag.arrived.problems(
+        Declared(" and ".join(where for where, _ in found), bag.folder + path, tuple(d for _, d in found))
+        for path, found in digests.items()
+    )
+
+
+def _oxum(bag: _Bag) -> Iterator[str]:
+    """Payload-Oxum in bag-info.txt: bytes and files of the payload."""
+    if "bag-info.txt" not in bag.files:
+        return
+    sizes = [file.size for name, file in bag.files.items() if name.startswith("data/")]
+    for label, value in _fields(bag, "bag-info.txt"):
+        if label == "payload-oxum":
+            said = _OXUM.fullmatch(value)
+            if said is None or (int(said[1]), int(said[2])) != (sum(sizes), len(sizes)):
+                found = f"{sum(sizes)}.{len(sizes)}"
+                yield f"{shown(bag.folder + 'bag-info.txt')}: Payload-Oxum is {shown(value)}, not {found}"
+
+
+def _unlisted(bag: _Bag, manifests: list[_Manifest]) -> Iterator[str]:
+    """Payload files that a manifest leaves out: since version 1.0 each has to list them all."""
+    payload = sorted(name for name in bag.files if name.startswith("data/"))
+    lists = [each for each in manifests if not each.of_tags]
+    if bag.version >= (1, 0):
+        for manifest in lists:
+            for name in payload:
+                if name not in manifest.entries:
+                    yield f"{shown(bag.folder + name)} is not in {shown(bag.folder + manifest.name)}"
+        return
+    for name in payload:
+        if not any(name in manifest.entries for manifest in lists):
+            yield f"{shown(bag.folder + name)} is in no manifest of the bag"

@@ -1,0 +1,40 @@
+"""A container's own manifest, `mrt-manifest.txt`: it lists the files in the container, all and no others."""
+
+from collections.abc import Iterator
+
+from pipeline.containers.declared import Arrived, Declared, refuse
+from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row, parse
+from pipeline.names import shown
+from pipeline.outcome import content
+
+NAME = "mrt-manifest.txt"
+
+
+def corroborate(arrived: Arrived) -> str | None:
+    """What was found to be true; None without such a manifest, StepFailed(content) if it is not true."""
+    if NAME not in arrived.files:
+        return None
+    try:
+        # Names that clash were refused when the container was unpacked, as the collection's rules say.
+        rows = parse(arrived.text(NAME), f"producer/{NAME}", ManifestProfile.OBJECT, case_fold=False).rows
+    except ManifestError as error:
+        raise content(str(error)) from error
+    refuse(f"producer/{NAME}", _problems(arrived, rows))
+    return f"producer/{NAME} lists the container's {len(rows):,} other files, with their sizes and digests"
+
+
+def _problems(arrived: Arrived, rows: tuple[Row, ...]) -> Iterator[str]:
+    yield from arrived.problems(
+        Declared(
+            f"line {row.line}",
+            row.name,
+            (row.digest,) if row.digest else (),
+            row.size,
+            by=f"{NAME} line {row.line}",
+        )
+        for row in rows
+    )
+    listed = {row.name for row in rows} | {NAME}
+    for path in sorted(arrived.files):
+        if path not in listed:
+            yield f"{shown(path)} is in the container, but not in the manifest"

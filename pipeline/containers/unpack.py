@@ -1,0 +1,152 @@
+"""Unpack a depositor's container: zip, tar, tar.gz or tar.bz2, told by its content.
+
+Rule: everything the depositor gave arrives, or the container is refused; nothing is dropped, renamed or
+overwritten in silence. Limits count the bytes that come out, not those that a header claims.
+"""
+
+import errno
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.containers.entry import Entry
+from pipeline.containers.formats import entries
+from pipeline.fixity import OF_RECORD, Digester
+from pipeline.names import PRODUCER, Taken, UnsafeName, safe_name, shown
+from pipeline.outcome import StepFailed, content, system, transient
+
+RATIO_FLOOR = 64 << 20
+"""Bytes that any container may unpack to: the ratio of a small, very regular one says nothing."""
+
+# What the libraries raise for an archive that is not what its format says.
+_DAMAGED = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    struct.error,
+    EOFError,
+    ValueError,
+    OverflowError,
+    NotImplementedError,
+    RecursionError,
+)
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one container may unpack to."""
+
+    entries: int
+    """Files and folders."""
+    bytes: int
+    ratio: int
+    """Times the container's own size."""
+    case_fold: bool = True
+    """Refuse names that differ only in upper and lower case."""
+
+
+@dataclass(frozen=True)
+class UnpackedFile:
+    """A file below the target folder, with the digest taken while it was written."""
+
+    path: str
+    size: int
+    sha512: str
+
+
+def unpack(
+    archive: Path, name: str, target: Path, limits: Limits, alive: Callable[[], None]
+) -> tuple[UnpackedFile, ...]:
+    """Write the container's files below `target`, which is this attempt's own and holds nothing yet.
+
+    `name` is what the depositor calls it. `alive` is called between pieces and raises if the attempt is
+    over. A refused container is StepFailed(content); files written until then are left to the attempt.
+    """
+    try:
+        room = min(limits.bytes, max(RATIO_FLOOR, limits.ratio * archive.stat().st_size))
+        target.mkdir(parents=True, exist_ok=True)
+        with entries(archive, name, limits.entries, room) as found:
+            files = _write_all(found, name, target, limits, room, alive)
+    except _DAMAGED as error:
+        raise _damaged(name, error) from error
+    except OSError as error:
+        raise _fault(name, error) from error
+    if not files:
+        raise content(f"container {shown(name)} has no files in it")
+    return files
+
+
+def _write_all(
+    found: Iterable[Entry],
+    container: str,
+    target: Path,
+    limits: Limits,
+    room: int,
+    alive: Callable[[], None],
+) -> tuple[UnpackedFile, ...]:
+    taken = Taken(limits.case_fold)
+    files: list[UnpackedFile] = []
+    for count, entry in enumerate(found, 1):
+        alive()
+        if entry.is_folder and entry.name in ("", "."):
+            continue
+        _check(entry, container)
+        if not entry.is_folder and (clash := taken.add(entry.name)):
+            raise content(f"container {shown(container)}: {clash.reason}; rename it and pack again")
+        if max(count, taken.count) > limits.entries:
+            raise content(
+                f"container {shown(container)} has more than {limits.entries} files and folders: divide it"
+            )
+        if not entry.is_folder:
+            files.append(_write(entry, container, target, room, alive))
+            room -= files[-1].size
+    return tuple(files)
+
+
+def _check(entry: Entry, container: str) -> None:
+    try:
+        safe_name(entry.name, PRODUCER)
+    except UnsafeName as error:
+        raise content(f"container {shown(container)}: {error}; rename it and pack again") from error
+    if entry.refused:
+        raise content(f"container {shown(container)}: {shown(entry.name)} {entry.refused}")
+
+
+def _write(entry: Entry, container: str, target: Path, room: int, alive: Callable[[], None]) -> UnpackedFile:
+    path = target / entry.name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    digester = Digester()
+    with entry.open() as source, path.open("xb") as file:
+        while piece := source.read(entry.piece):
+            alive()
+            digester.update(piece)
+            if digester.size > room:
+                raise content(
+                    f"container {shown(container)} unpacks to more than its limit allows, at "
+                    f"{shown(entry.name)}: divide it, or ask the operator for a higher limit"
+                )
+            file.write(piece)
+    return UnpackedFile(entry.name, digester.size, digester.value(OF_RECORD))
+
+
+def _damaged(name: str, error: Exception) -> StepFailed:
+    return content(
+        f"container {shown(name)} is damaged, truncated or of an unusual kind ({error}): "
+        "pack it again and submit it again"
+    )
+
+
+def _fault(name: str, error: OSError) -> StepFailed:
+    if error.errno is None:  # the decompressors' own way to say that the bytes make no sense
+        return _damaged(name, error)
+    if error.errno in _NO_SPACE:
+        return transient(f"working storage is full while unpacking {shown(name)}")
+    return system(
+        f"container {shown(name)} could not be unpacked ({error}): look after working storage, "
+        "then resume the job"
+    )

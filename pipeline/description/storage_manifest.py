@@ -1,0 +1,52 @@
+"""The storage manifest `mrt-manifest.txt`: every file handed over to storage, in Checkm.
+
+Its rows are read by position. `%20` and `%7c` stand for a blank at an end and a bar; Checkm has no way to
+say a literal `%20`, so a name with one in it reads back changed. The store's own inventory is exact.
+"""
+
+import mimetypes
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from pipeline.files import ContentFile
+
+PROFILE = "http://uc3.cdlib.org/registry/store/manifest/mrt-add-manifest"
+NAME = "mrt-manifest.txt"
+
+_HEAD = (
+    "#%checkm_0.7",
+    f"#%profile | {PROFILE}",
+    "#%prefix | mrt: | http://merritt.cdlib.org/terms#",
+    "#%prefix | nfo: | http://www.semanticdesktop.org/ontologies/2007/03/22/nfo#",
+    "#%fields | nfo:fileUrl | nfo:hashAlgorithm | nfo:hashValue | nfo:fileSize | nfo:fileLastModified"
+    " | nfo:fileName | mrt:mimeType",
+)
+# Only the types that Python knows: a host's own list would make two workers disagree.
+_TYPES = mimetypes.MimeTypes(filenames=())
+
+
+def mime_type(path: str) -> str:
+    """What the name says; the same on every host. Packed content is of the type of its packing."""
+    # Without its folders and after a "./" no name is taken for a URL.
+    kind, packed = _TYPES.guess_type(f"./{path.rpartition('/')[2]}")
+    return f"application/{packed}" if packed else kind or "application/octet-stream"
+
+
+def _file_url(path: Path) -> str:
+    return path.absolute().as_uri()
+
+
+def write(files: Iterable[ContentFile], url: Callable[[Path], str] = _file_url) -> bytes:
+    """The manifest of `files`, sorted by path. When a working copy was modified says nothing: left out."""
+    rows = [
+        f"{url(file.source)} | sha512 | {file.sha512} | {file.size} |  | {_cell(file.path)}"
+        f" | {file.mime_type or mime_type(file.path)}"
+        for file in sorted(files, key=lambda file: file.path)
+    ]
+    return "\n".join([*_HEAD, *rows, "#%eof", ""]).encode()
+
+
+def _cell(text: str) -> str:
+    inner = text.strip(" ")
+    start = text.find(inner)
+    return "%20" * start + inner.replace("|", "%7c") + "%20" * (len(text) - start - len(inner))

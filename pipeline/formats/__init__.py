@@ -1,1 +1,0 @@
-"""The formats that depositors give and that objects are described in, one to a file."""

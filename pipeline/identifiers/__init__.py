@@ -1,0 +1,1 @@
+"""ARKs: spelled (NOID), minted here, registered at EZID."""

@@ -1,0 +1,1 @@
+"""Checkm manifests, and the jobs that a payload means."""

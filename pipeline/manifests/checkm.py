@@ -1,0 +1,197 @@
+"""Checkm manifests: Merritt's four profiles, read into values, checked before submission, and written.
+
+Rule: there is one reader. `check` tells everything it found; `parse` refuses if any of that is an error.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+from pipeline.errors import ArklineError
+from pipeline.manifests import checkm_lines, checkm_row
+from pipeline.manifests.checkm_lines import Line
+from pipeline.manifests.checkm_problems import PROBLEMS_KEPT, Enough, Findings, Problem, Severity
+from pipeline.manifests.checkm_row import ManifestProfile, Row
+from pipeline.names import duplicates, shown
+
+__all__ = [
+    "PROBLEMS_KEPT",
+    "Manifest",
+    "ManifestError",
+    "ManifestProfile",
+    "Problem",
+    "Row",
+    "Severity",
+    "check",
+    "check_rows",
+    "parse",
+    "write",
+]
+
+_SHOWN = 3
+_PROFILE = re.compile(r"#%profile\b\s*\|?\s*(\S*)")
+_REGISTRIES = ("http://uc3.cdlib.org/registry/ingest/manifest/", "http://uc3.cdlib.org/registry/mrt/")
+_PROFILES = {registry + profile: profile for registry in _REGISTRIES for profile in ManifestProfile}
+
+
+class ManifestError(ArklineError):
+    """A manifest that is refused, with everything that is wrong in it."""
+
+    def __init__(self, source: str, problems: Sequence[Problem]) -> None:
+        more = len(problems) - _SHOWN
+        rest = f"; and {more} more" if more > 0 else ""
+        super().__init__(f"manifest {source}: {'; '.join(map(str, problems[:_SHOWN]))}{rest}")
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    profile: ManifestProfile
+    rows: tuple[Row, ...]
+
+
+def parse(
+    data: bytes,
+    source: str,
+    expected: ManifestProfile | None = None,
+    case_fold: bool = True,
+    most: int | None = None,
+) -> Manifest:
+    """The manifest in `data`, of `most` rows; `source` names it in messages.
+
+    With `expected`, another profile is refused and a manifest without any header is accepted.
+    """
+    manifest, findings = _read(data, expected, case_fold, most)
+    if findings.errors or manifest is None:
+        raise ManifestError(source, _in_order(findings.errors))
+    return manifest
+
+
+def check(
+    data: bytes, expected: ManifestProfile | None = None, case_fold: bool = True, most: int | None = None
+) -> tuple[Problem, ...]:
+    """Everything that `parse` would refuse, and what may not be meant, in the order of the lines."""
+    _, findings = _read(data, expected, case_fold, most)
+    return tuple(_in_order(findings.errors + findings.warnings))
+
+
+def check_rows(profile: ManifestProfile, rows: Sequence[Row], case_fold: bool = True) -> tuple[Problem, ...]:
+    """What is wrong between rows that are sound each by itself, and what may not be meant."""
+    findings = Findings()
+    with suppress(Enough):
+        _check_rows(profile, rows, case_fold, findings)
+    return tuple(_in_order(findings.errors + findings.warnings))
+
+
+def write(profile: ManifestProfile, rows: Iterable[Row]) -> bytes:
+    """A manifest that reads back as these rows; ManifestError if one cannot be written so that it does."""
+    given = tuple(rows)
+    lines = [
+        "#%checkm_0.7",
+        f"#%profile | {profile.uri}",
+        "#%prefix | mrt: | http://merritt.cdlib.org/terms#",
+        "#%prefix | nfo: | http://www.semanticdesktop.org/ontologies/2007/03/22/nfo#",
+        " | ".join(["#%fields", *profile.columns]),
+    ]
+    start = len(lines) + 1
+    lines += [checkm_row.write(profile, row) for row in given]
+    data = "\n".join([*lines, "#%eof", ""]).encode("utf-8", "surrogatepass")
+    back = parse(data, "to be written", profile, case_fold=False).rows
+    numbered = tuple(replace(row, line=start + index) for index, row in enumerate(given))
+    if back != numbered:
+        wrong = next((a for a, b in zip(numbered, back, strict=False) if a != b), numbered[-1])
+        message = (
+            f"the row of {shown(wrong.name)} would not read back as it is: "
+            "write a blank for %20 and a bar for %7c"
+        )
+        raise ManifestError("to be written", [Problem(wrong.line, message)])
+    return data
+
+
+def _in_order(problems: Iterable[Problem]) -> list[Problem]:
+    return sorted(problems, key=lambda problem: problem.line)
+
+
+def _read(
+    data: bytes, expected: ManifestProfile | None, case_fold: bool, most: int | None
+) -> tuple[Manifest | None, Findings]:
+    findings = Findings()
+    try:
+        headers, lines = checkm_lines.read(data, most, findings)
+        profile = _profile(headers, expected, findings)
+        _check_headers(headers, profile, findings)
+        rows = _rows(profile, lines, findings)
+        _check_rows(profile, rows, case_fold, findings)
+    except Enough:
+        return None, findings
+    return Manifest(profile, rows), findings
+
+
+def _profile(headers: list[Line], expected: ManifestProfile | None, findings: Findings) -> ManifestProfile:
+    named = [(line, match[1]) for line in headers if (match := _PROFILE.match(line.text))]
+    known = f"{_REGISTRIES[0]} followed by {', '.join(ManifestProfile)}"
+    if not named:
+        if expected is not None and not headers:
+            return expected
+        findings.stop(0, f"it has no line '#%profile | URI'; the URI is {known}")
+    for line, uri in named:
+        if uri not in _PROFILES:
+            findings.stop(line.number, f"profile {shown(uri)} is not known; it is {known}")
+        if _PROFILES[uri] is not _PROFILES[named[0][1]]:
+            findings.stop(line.number, "a second #%profile says something else than the first")
+    line, uri = named[0]
+    found = _PROFILES[uri]
+    if expected is not None and found is not expected:
+        findings.stop(
+            line.number,
+            f"it is a {found} ({found.doc}) where a {expected} ({expected.doc}) is wanted; "
+            f"submit it as type {found.submission_type}",
+        )
+    return found
+
+
+def _check_headers(headers: list[Line], profile: ManifestProfile, findings: Findings) -> None:
+    for wanted in ("#%checkm", "#%prefix", "#%fields"):
+        if not any(line.text.startswith(wanted) for line in headers):
+            findings.warn(0, f"it has no line {wanted}")
+    for line in headers:
+        fields = tuple(cell.strip(" \t") for cell in line.text.split("|")[1:])
+        if line.text.startswith("#%fields") and fields[: len(profile.columns)] != profile.columns:
+            findings.warn(
+                line.number,
+                "#%fields is not followed: columns are read as " + " | ".join(profile.columns),
+            )
+
+
+def _rows(profile: ManifestProfile, lines: list[Line], findings: Findings) -> tuple[Row, ...]:
+    if not lines and not findings.errors:
+        findings.stop(0, "it has no rows")
+    return tuple(
+        checkm_row.read(
+            profile,
+            line.text,
+            line.number,
+            partial(findings.error, line.number),
+            partial(findings.warn, line.number),
+        )
+        for line in lines
+    )
+
+
+def _check_rows(profile: ManifestProfile, rows: Sequence[Row], case_fold: bool, findings: Findings) -> None:
+    if profile is ManifestProfile.OBJECT:
+        named = [row for row in rows if row.name]
+        for clash in duplicates((row.name for row in named), case_fold):
+            first, second = named[clash.first], named[clash.second]
+            findings.error(second.line, f"{clash.reason}, first on line {first.line}")
+    else:
+        times = Counter(row.url for row in rows)
+        for row in rows:
+            if times[row.url] > 1:
+                findings.warn(row.line, f"its URL is on {times[row.url]} lines: an object is made of each")
+    bare = sum(row.digest is None for row in rows)
+    if bare:
+        findings.warn(0, f"{bare} of {len(rows)} rows have no digest: damage on the way would go unseen")

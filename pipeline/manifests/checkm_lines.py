@@ -1,0 +1,83 @@
+"""The lines of a Checkm manifest, one after the other."""
+
+import codecs
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipeline.manifests.checkm_problems import Findings
+
+HEADERS_KEPT = 100
+"""Lines that begin with #%; four say all that there is to say."""
+
+LINE_LIMIT = 1 << 17
+"""Bytes of one line: all columns at their own limits fit."""
+
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+# No reader of lists, mail or XML that comes after us can hold these.
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    number: int
+    text: str
+
+
+def read(data: bytes, most: int | None, findings: Findings) -> tuple[list[Line], list[Line]]:
+    """The headers and the rows before `#%eof`, which must be the last line with text."""
+    headers: list[Line] = []
+    rows: list[Line] = []
+    ended = False
+    for number, piece in enumerate(_pieces(data, findings), 1):
+        text = _text(number, piece, findings) if piece else ""
+        if not text:
+            continue
+        if ended:
+            findings.error(number, "it goes on after #%eof")
+            break
+        ended = text[:5].lower() == "#%eof"
+        if not text.startswith("#"):
+            rows.append(Line(number, text))
+            if most is not None and len(rows) > most:
+                findings.stop(
+                    number,
+                    f"it has more than {most:,} rows: divide it, or ask the operator for a higher limit",
+                )
+        elif text.startswith("#%") and not ended:
+            headers.append(Line(number, text))
+            if len(headers) > HEADERS_KEPT:
+                findings.stop(number, f"it has more than {HEADERS_KEPT} lines that begin with #%")
+    if not (headers or rows or ended or findings.errors):
+        findings.stop(0, "it is empty")
+    if not ended:
+        findings.error(0, "it does not end with a line #%eof: it may be truncated")
+    return headers, rows
+
+
+def _pieces(data: bytes, findings: Findings) -> Iterator[bytes]:
+    """Line by line, so that a manifest of many short ones does not fill the memory."""
+    if data.startswith(_UTF16):
+        findings.stop(0, "it is written in UTF-16; save it as UTF-8")
+    start = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
+    for end in _LINE_END.finditer(data):
+        yield data[start : end.start()]
+        start = end.end()
+    yield data[start:]
+
+
+def _text(number: int, piece: bytes, findings: Findings) -> str:
+    """What the line says; nothing if that cannot be read."""
+    if len(piece) > LINE_LIMIT:
+        findings.stop(number, f"it is longer than {LINE_LIMIT} bytes")
+    try:
+        text = piece.decode().strip(" \t")
+    except UnicodeDecodeError as error:
+        findings.error(number, f"byte {error.start + 1} is not UTF-8; save the manifest as UTF-8")
+        return ""
+    if forbidden := _FORBIDDEN.search(text):
+        findings.error(number, f"it has the control character U+{ord(forbidden[0]):04X} in it")
+        return ""
+    return text

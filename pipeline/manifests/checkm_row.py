@@ -1,0 +1,252 @@
+"""One row of a Checkm manifest: what its columns are, what they may hold, and how they are written.
+
+Columns are read by position, as Merritt reads them; `%20` and `%7c` stand for a blank and a bar in every
+column but the URL.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import ValidationError
+
+from pipeline.description import local_ids
+from pipeline.fixity import Digest, UnknownAlgorithm, algorithm
+from pipeline.names import (
+    CONTAINER_SUFFIXES,
+    PRODUCER,
+    UnsafeName,
+    is_ark,
+    is_container,
+    name_in,
+    safe_name,
+    shown,
+)
+from pipeline.records import SubmissionType
+from pipeline.states import Documented
+
+URL_LIMIT = 8192
+"""Characters of a URL: what a job's configuration keeps."""
+
+TEXT_LIMIT = 4000
+"""Characters of any other column: what a job's configuration keeps."""
+
+_SIZE = re.compile(r"[0-9]{1,18}")
+_MIME_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(\s*;.*)?", re.ASCII)
+
+Report = Callable[[str], None]
+
+
+class ManifestProfile(Documented):
+    OBJECT = "mrt-ingest-manifest", "the files of one object"
+    BATCH = "mrt-batch-manifest", "object manifests, one object each"
+    CONTAINER_BATCH = "mrt-container-batch-manifest", "containers, one object each"
+    FILE_BATCH = "mrt-single-file-batch-manifest", "files, one object each"
+
+    @property
+    def uri(self) -> str:
+        return f"http://uc3.cdlib.org/registry/ingest/manifest/{self}"
+
+    @property
+    def submission_type(self) -> SubmissionType:
+        return _SUBMITTED_AS[self]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return _OBJECT_COLUMNS if self is ManifestProfile.OBJECT else _BATCH_COLUMNS
+
+
+_SUBMITTED_AS = {
+    ManifestProfile.OBJECT: SubmissionType.OBJECT_MANIFEST,
+    ManifestProfile.BATCH: SubmissionType.BATCH_MANIFEST,
+    ManifestProfile.CONTAINER_BATCH: SubmissionType.CONTAINER_BATCH_MANIFEST,
+    ManifestProfile.FILE_BATCH: SubmissionType.SINGLE_FILE_BATCH_MANIFEST,
+}
+
+_FILE_COLUMNS = (
+    "nfo:fileUrl",
+    "nfo:hashAlgorithm",
+    "nfo:hashValue",
+    "nfo:fileSize",
+    "nfo:fileLastModified",
+    "nfo:fileName",
+)
+_OBJECT_COLUMNS = (*_FILE_COLUMNS, "mrt:mimeType")
+_BATCH_COLUMNS = (
+    *_FILE_COLUMNS,
+    "mrt:primaryIdentifier",
+    "mrt:localIdentifier",
+    "mrt:creator",
+    "mrt:title",
+    "mrt:date",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One file of an object, or one object of a batch; `line` counts from 1."""
+
+    line: int
+    url: str
+    name: str
+    digest: Digest | None = None
+    size: int | None = None
+    mime_type: str = ""
+    primary_id: str | None = None
+    local_id: tuple[str, ...] = ()
+    creator: str = ""
+    title: str = ""
+    date: str = ""
+
+
+def read(profile: ManifestProfile, text: str, line: int, error: Report, warn: Report) -> Row:
+    """The row that `text` is; worthless once `error` was called, but told apart by its name."""
+    url, *cells = (cell.strip(" \t") for cell in text.split("|"))
+    extra = len(cells) + 1 - len(profile.columns)
+    if extra > 0 and any(cells[-extra:]):
+        warn(f"what follows column {len(profile.columns)} is not read; write a bar within a text as %7c")
+    cells += [""] * -extra
+    return of_cells(
+        profile, url, dict(zip(profile.columns[1:], map(_decoded, cells), strict=False)), line, error, warn
+    )
+
+
+def of_cells(
+    profile: ManifestProfile, url: str, cell: Mapping[str, str], line: int, error: Report, warn: Report
+) -> Row:
+    """The row of these values, each under its column's name; every column but the URL is in `cell`."""
+    too_long = next((name for name, value in cell.items() if len(value) > TEXT_LIMIT), None)
+    if too_long:
+        error(f"{too_long} is longer than {TEXT_LIMIT} characters")
+    fault = _url_fault(url)
+    if fault:
+        error(fault)
+    primary = cell.get("mrt:primaryIdentifier") or None
+    if primary is not None and not is_ark(primary):
+        error(f"primary identifier {shown(primary)} is not an ARK such as ark:/99999/fk4abc")
+    mime_type = cell.get("mrt:mimeType", "")
+    if mime_type and not _MIME_TYPE.fullmatch(mime_type):
+        warn(f"{shown(mime_type)} is not a MIME type such as image/jpeg")
+    name = ""
+    if cell["nfo:fileName"] or not fault:
+        name = _name(cell["nfo:fileName"] or name_in(url), error)
+        _check_kind(profile, name, error, warn)
+    return Row(
+        line=line,
+        url=url,
+        name=name,
+        digest=_digest(cell["nfo:hashAlgorithm"], cell["nfo:hashValue"], error),
+        size=_size(cell["nfo:fileSize"], error),
+        mime_type=mime_type,
+        primary_id=primary,
+        local_id=local_ids.parse(cell.get("mrt:localIdentifier", "")),
+        creator=cell.get("mrt:creator", ""),
+        title=cell.get("mrt:title", ""),
+        date=cell.get("mrt:date", ""),
+    )
+
+
+def write(profile: ManifestProfile, row: Row) -> str:
+    cell = {
+        "nfo:hashAlgorithm": row.digest.algorithm if row.digest else "",
+        "nfo:hashValue": row.digest.value if row.digest else "",
+        "nfo:fileSize": "" if row.size is None else str(row.size),
+        "nfo:fileName": row.name,
+        "mrt:mimeType": row.mime_type,
+        "mrt:primaryIdentifier": row.primary_id or "",
+        "mrt:localIdentifier": local_ids.write(row.local_id),
+        "mrt:creator": row.creator,
+        "mrt:title": row.title,
+        "mrt:date": row.date,
+    }
+    return " | ".join([row.url, *(_encoded(cell.get(column, "")) for column in profile.columns[1:])])
+
+
+def _decoded(text: str) -> str:
+    return text.replace("%20", " ").replace("%7c", "|")
+
+
+def _encoded(text: str) -> str:
+    """Blanks at the ends are written as %20, since they are stripped otherwise."""
+    inner = text.strip(" ")
+    at = text.find(inner) if inner else len(text)
+    edges = ("%20" * at, "%20" * (len(text) - at - len(inner)))
+    return edges[0] + inner.replace("|", "%7c") + edges[1]
+
+
+def _url_fault(url: str) -> str | None:
+    """What is wrong with the URL; it is never quoted, since it may carry a secret."""
+    if not url:
+        return "has no URL in its first column"
+    if len(url) > URL_LIMIT:
+        return f"the URL is longer than {URL_LIMIT} characters"
+    if not url.isprintable() or not {" ", "\\"}.isdisjoint(url):
+        return "the URL has a blank, a backslash or an unprintable character in it; write %20, %5C"
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        return f"the URL cannot be read ({error})"
+    return _address_fault(parts)
+
+
+def _address_fault(parts: SplitResult) -> str | None:
+    if parts.scheme not in ("http", "https"):
+        return "the URL does not begin with http:// or https://; content is fetched in no other way"
+    if not parts.hostname:
+        return "the URL names no host"
+    if parts.username is not None:
+        return "the URL carries a user name or a password, which would be kept and shown; leave it out"
+    return None
+
+
+def _name(name: str, error: Report) -> str:
+    if not name:
+        error("has no file name, and the URL's path does not end in one")
+        return name
+    try:
+        return safe_name(name, PRODUCER)
+    except UnsafeName as unsafe:
+        error(str(unsafe))
+        return name
+
+
+def _digest(name: str, value: str, error: Report) -> Digest | None:
+    if not name and not value:
+        return None
+    if not value:
+        error(f"digest algorithm {shown(name)} is given without a value")
+        return None
+    if not name:
+        error("a digest value is given without its algorithm")
+        return None
+    try:
+        return Digest(algorithm=algorithm(name), value=value)
+    except UnknownAlgorithm as unknown:
+        error(str(unknown))
+    except ValidationError:
+        error(f"{shown(value)} is not a value of {algorithm(name)}")
+    return None
+
+
+def _size(text: str, error: Report) -> int | None:
+    if not text:
+        return None
+    if not _SIZE.fullmatch(text):
+        error(f"file size {shown(text)} is not a number of bytes")
+        return None
+    return int(text)
+
+
+def _check_kind(profile: ManifestProfile, name: str, error: Report, warn: Report) -> None:
+    is_manifest = name.lower().endswith(".checkm")
+    match profile:
+        case ManifestProfile.CONTAINER_BATCH if not is_container(name):
+            error(f"{shown(name)} is not a container; its name must end in {' '.join(CONTAINER_SUFFIXES)}")
+        case ManifestProfile.BATCH if not is_manifest:
+            warn(f"{shown(name)} is read as an object manifest, though its name does not end in .checkm")
+        case ManifestProfile.FILE_BATCH if is_manifest or is_container(name):
+            warn(f"{shown(name)} is kept as one file, as it is; it is not unpacked or followed")
+        case _:
+            pass

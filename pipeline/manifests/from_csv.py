@@ -1,0 +1,194 @@
+"""A table in CSV, as spreadsheets write it, turned into a manifest.
+
+Rule: a column is known by its name, whatever the order; each row is judged as a manifest's row is, and
+told by its line in the table.
+"""
+
+import csv
+import difflib
+import io
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from pipeline.manifests import checkm, checkm_row
+from pipeline.manifests.checkm import ManifestProfile, Problem, Row, Severity
+from pipeline.names import shown
+
+CELL_LIMIT = 1 << 17
+"""Characters of one cell: more than any column may have, so that the column's own limit is told."""
+
+DELIMITERS = (",", ";", "\t")
+"""What spreadsheets put between cells, by the country they are used in."""
+
+_EXAMPLES = {
+    "nfo:hashAlgorithm": "sha256",
+    "nfo:hashValue": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    "mrt:mimeType": "image/jpeg",
+    "mrt:localIdentifier": "shelf 12;box 3",
+    "mrt:creator": "Seneca, Tracy",
+    "mrt:title": "Harbour views",
+    "mrt:date": "2009",
+}
+_EXAMPLE_NAMES = {
+    ManifestProfile.OBJECT: "harbour.jpg",
+    ManifestProfile.BATCH: "harbour.checkm",
+    ManifestProfile.CONTAINER_BATCH: "harbour.zip",
+    ManifestProfile.FILE_BATCH: "harbour.jpg",
+}
+_UNKNOWN_LEFT_OUT = "nfo:fileLastModified"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True)
+class Converted:
+    """`manifest` is None if a problem is an error; lines are those of the table, from 1."""
+
+    problems: tuple[Problem, ...]
+    rows: int
+    manifest: bytes | None
+
+
+@dataclass
+class _Findings:
+    problems: list[Problem] = field(default_factory=list)
+
+    def error(self, line: int, message: str) -> None:
+        self.problems.append(Problem(line, message))
+
+    def warn(self, line: int, message: str) -> None:
+        self.problems.append(Problem(line, message, Severity.WARNING))
+
+    @property
+    def wrong(self) -> bool:
+        return any(problem.severity is Severity.ERROR for problem in self.problems)
+
+
+def template(profile: ManifestProfile) -> str:
+    """The columns of a table for `profile`, and a row to be replaced."""
+    name = _EXAMPLE_NAMES[profile]
+    examples = {**_EXAMPLES, "nfo:fileUrl": f"https://example.org/{name}", "nfo:fileName": name}
+    text = io.StringIO()
+    columns = [column for column in profile.columns if column != _UNKNOWN_LEFT_OUT]
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_title(column) for column in columns)
+    writer.writerow(examples.get(column, "") for column in columns)
+    return text.getvalue()
+
+
+def convert(data: bytes, profile: ManifestProfile, case_fold: bool = True) -> Converted:
+    """The manifest that a table means, or everything that keeps it from being one."""
+    findings = _Findings()
+    rows = tuple(_rows(data, profile, findings))
+    if not rows and not findings.wrong:
+        findings.error(0, "the table has no rows below its line of titles")
+    findings.problems += checkm.check_rows(profile, rows, case_fold) if rows else ()
+    problems = tuple(sorted(findings.problems, key=lambda problem: problem.line)[: checkm.PROBLEMS_KEPT])
+    manifest = None if findings.wrong else checkm.write(profile, rows)
+    return Converted(problems, len(rows), manifest)
+
+
+def _rows(data: bytes, profile: ManifestProfile, findings: _Findings) -> Iterator[Row]:
+    records = _records(data, findings)
+    first = next(records, None)
+    if first is None:
+        if not findings.wrong:
+            findings.error(0, f"the table is empty; its first line has the titles {_titles(profile)}")
+        return
+    columns = _columns(*first, profile, findings)
+    if findings.wrong:
+        return
+    for line, cells in records:
+        if any(cells):
+            yield _row(profile, columns, line, cells, findings)
+
+
+def _records(data: bytes, findings: _Findings) -> Iterator[tuple[int, list[str]]]:
+    """The cells of each record with the line on which it begins."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        findings.error(line, "it is not UTF-8; save the table as 'CSV UTF-8'")
+        return
+    head = text.partition("\n")[0]
+    delimiter = max(DELIMITERS, key=head.count)
+    csv.field_size_limit(CELL_LIMIT)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    start = 1
+    try:
+        for record in reader:
+            yield start, [cell.strip() for cell in record]
+            start = reader.line_num + 1
+    except csv.Error as error:
+        findings.error(start, f"the table cannot be read from here on: {error}; check the quotation marks")
+
+
+def _columns(
+    line: int, titles: Sequence[str], profile: ManifestProfile, findings: _Findings
+) -> tuple[str, ...]:
+    """The manifest's column of each of the table's, '' where there is nothing but blanks."""
+    known = {_plain(column): column for column in profile.columns}
+    columns = []
+    for title in titles:
+        column = known.get(_plain(title), "")
+        if title and not column:
+            near = difflib.get_close_matches(_plain(title), known, 1)
+            meant = f"; did you mean {_title(known[near[0]])}?" if near else f"; there are {_titles(profile)}"
+            findings.error(line, f"{shown(title)} is no column of {_a(profile.submission_type)}{meant}")
+        if column and column in columns:
+            findings.error(line, f"there are two columns {_title(column)}")
+        columns.append(column)
+    if profile.columns[0] not in columns and not findings.wrong:
+        findings.error(line, f"there is no column {_title(profile.columns[0])}")
+    if _UNKNOWN_LEFT_OUT in columns:
+        findings.warn(line, f"column {_title(_UNKNOWN_LEFT_OUT)} is left out: nothing reads it")
+    return tuple(columns)
+
+
+def _row(
+    profile: ManifestProfile, columns: tuple[str, ...], line: int, cells: list[str], findings: _Findings
+) -> Row:
+    if any(cells[len(columns) :]):
+        findings.error(
+            line, f"has more cells than the {len(columns)} titles; quote a text with a comma in it"
+        )
+    given = {column: value for column, value in zip(columns, cells, strict=False) if column}
+    error, warn = partial(findings.error, line), partial(findings.warn, line)
+    for column, value in given.items():
+        if _CONTROL.search(value):
+            error(f"{_title(column)} has a line break or a control character in it")
+    values = {column: given.get(column, "") for column in profile.columns}
+    url = values.pop(profile.columns[0])
+    before = len(findings.problems)
+    row = checkm_row.of_cells(profile, url, values, line, error, warn)
+    if len(findings.problems) == before and not _reads_back(profile, row):
+        error("has %20 or %7c in it, which a manifest's reader takes for a blank or a bar: write those")
+    return row
+
+
+def _reads_back(profile: ManifestProfile, row: Row) -> bool:
+    ignore = _ignore
+    return checkm_row.read(profile, checkm_row.write(profile, row), row.line, ignore, ignore) == row
+
+
+def _ignore(_: str) -> None:
+    """What is wrong was told when the row was read from the table."""
+
+
+def _a(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
+def _title(column: str) -> str:
+    return column.partition(":")[2]
+
+
+def _titles(profile: ManifestProfile) -> str:
+    return ", ".join(_title(column) for column in profile.columns if column != _UNKNOWN_LEFT_OUT)
+
+
+def _plain(title: str) -> str:
+    """`nfo:fileUrl`, `File URL` and `file_url` are one column."""
+    return re.sub(r"[\s_-]", "", title.lower()).rpartition(":")[2]

@@ -1,0 +1,181 @@
+"""One batch's payload -> the jobs it means, one for each object.
+
+Rule: the same payload always gives the same plan, so that a split that was interrupted goes on where it
+stopped; the plan's digest tells if the payload has changed meanwhile.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pipeline.fixity import Digest, Digester, DigestMismatch
+from pipeline.manifests import checkm
+from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row
+from pipeline.names import (
+    CONTAINER_SUFFIXES,
+    PRODUCER,
+    UnsafeName,
+    is_ark,
+    is_container,
+    name_in,
+    safe_name,
+    shown,
+)
+from pipeline.outcome import content
+from pipeline.records import PayloadType, Priority, Record, Submission, SubmissionType, Text
+
+_SINGLE = {
+    SubmissionType.FILE: PayloadType.FILE,
+    SubmissionType.CONTAINER: PayloadType.CONTAINER,
+    SubmissionType.OBJECT_MANIFEST: PayloadType.OBJECT_MANIFEST,
+}
+_ROWS_ARE = {
+    ManifestProfile.BATCH: PayloadType.OBJECT_MANIFEST,
+    ManifestProfile.CONTAINER_BATCH: PayloadType.CONTAINER,
+    ManifestProfile.FILE_BATCH: PayloadType.FILE,
+}
+_BATCHES = {profile.submission_type: profile for profile in _ROWS_ARE}
+
+
+class PlannedJob(Record):
+    """One object to be made; what it does not say is as in the submission."""
+
+    payload_url: str
+    payload_type: PayloadType
+    payload_name: Text
+    digest: Digest | None = None
+    size: int | None = None
+    erc_who: Text = ""
+    erc_what: Text = ""
+    erc_when: Text = ""
+    local_id: tuple[Text, ...] = ()
+    primary_id: Text | None = None
+    priority: Priority | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    jobs: tuple[PlannedJob, ...]
+    sha256: str
+    """Digest of what the payload says; priority is left out, since an operator may change it meanwhile."""
+
+
+def plan(
+    submission: Submission,
+    read: Callable[[str, int], bytes],
+    limit: int,
+    profile_priority: int | None = None,
+    most_jobs: int | None = None,
+) -> Plan:
+    """The jobs of a submission. `read(url, limit)` fetches a batch manifest; nothing else is fetched.
+
+    A payload that cannot be split is StepFailed(content): the depositor has to submit another.
+    """
+    profile = _BATCHES.get(submission.payload_type)
+    if profile is None:
+        jobs: tuple[PlannedJob, ...] = (_single(submission),)
+    else:
+        jobs = _from_rows(submission, profile, _manifest(submission, read, limit))
+    if most_jobs is not None and len(jobs) > most_jobs:
+        raise content(
+            f"{_name(submission)} would make {len(jobs)} objects; collection {submission.profile_name} "
+            f"takes {most_jobs} in one batch: divide it"
+        )
+    given = submission.priority if submission.priority is not None else profile_priority
+    priority = priority_of(len(jobs)) if given is None else given
+    return Plan(tuple(job.model_copy(update={"priority": priority}) for job in jobs), _sha256(jobs))
+
+
+def priority_of(jobs: int) -> int:
+    """Small batches first: 5 for one job, 28 for ten, 51 for a hundred, 99 from 12,089 on; 0 is urgent."""
+    return min(99, int(10 * math.log(max(jobs, 1)) + 5))
+
+
+def _sha256(jobs: tuple[PlannedJob, ...]) -> str:
+    """Defaults are left out, so that a release with one more field makes the same digest of a payload."""
+    values = [job.model_dump(mode="json", exclude_defaults=True) for job in jobs]
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _name(submission: Submission) -> str:
+    return submission.payload_name or name_in(submission.payload_url) or "the payload"
+
+
+def _single(submission: Submission) -> PlannedJob:
+    try:
+        name = safe_name(submission.payload_name or name_in(submission.payload_url), PRODUCER)
+    except UnsafeName as error:
+        raise content(f"the payload's {error}: submit it under another name") from error
+    if submission.payload_type is SubmissionType.CONTAINER and not is_container(name):
+        raise content(
+            f"{shown(name)} is not a container: its name must end in {' '.join(CONTAINER_SUFFIXES)}; "
+            "to have it kept as it is, submit it as type file"
+        )
+    if submission.primary_id and not is_ark(submission.primary_id):
+        raise content(
+            f"primary identifier {shown(submission.primary_id)} is not an ARK such as ark:/99999/fk4abc"
+        )
+    return PlannedJob(
+        payload_url=submission.payload_url,
+        payload_type=_SINGLE[submission.payload_type],
+        payload_name=name,
+        digest=submission.digest,
+        size=submission.size,
+        erc_who=submission.erc_who,
+        erc_what=submission.erc_what,
+        erc_when=submission.erc_when,
+        local_id=submission.local_id,
+        primary_id=submission.primary_id or None,
+    )
+
+
+def _manifest(submission: Submission, read: Callable[[str, int], bytes], limit: int) -> bytes:
+    name = _name(submission)
+    data = read(submission.payload_url, limit)
+    if len(data) > limit:
+        raise content(f"manifest {shown(name)} is larger than {limit} bytes: divide it into several batches")
+    if submission.size is not None and submission.size != len(data):
+        raise content(
+            f"manifest {shown(name)} has {len(data)} bytes, but {submission.size} were declared: "
+            "submit it again with the right size"
+        )
+    if submission.digest is not None:
+        digester = Digester((submission.digest.algorithm,))
+        digester.update(data)
+        try:
+            digester.check(submission.digest, f"manifest {shown(name)}")
+        except DigestMismatch as error:
+            raise content(f"{error}: submit it again with the right digest") from error
+    return data
+
+
+def _from_rows(submission: Submission, profile: ManifestProfile, data: bytes) -> tuple[PlannedJob, ...]:
+    if submission.primary_id:
+        raise content(
+            f"primary identifier {shown(submission.primary_id)} was given for a whole batch, but each object "
+            "has its own: give it in the manifest's column mrt:primaryIdentifier"
+        )
+    try:
+        manifest = checkm.parse(data, shown(_name(submission)), profile)
+    except ManifestError as error:
+        raise content(str(error)) from error
+    return tuple(_from_row(submission, profile, row) for row in manifest.rows)
+
+
+def _from_row(submission: Submission, profile: ManifestProfile, row: Row) -> PlannedJob:
+    """The row's values, or else the form's; but local ids, digest and size are the row's alone."""
+    return PlannedJob(
+        payload_url=row.url,
+        payload_type=_ROWS_ARE[profile],
+        payload_name=row.name,
+        digest=row.digest,
+        size=row.size,
+        erc_who=row.creator or submission.erc_who,
+        erc_what=row.title or submission.erc_what,
+        erc_when=row.date or submission.erc_when,
+        local_id=row.local_id,
+        primary_id=row.primary_id,
+    )

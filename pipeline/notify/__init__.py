@@ -1,0 +1,1 @@
+"""What depositors and their systems are told: callbacks, mail, reports."""

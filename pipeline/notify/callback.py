@@ -1,0 +1,75 @@
+"""The depositor's own system, told of each job by HTTP."""
+
+from typing import Protocol
+
+import requests
+
+from pipeline.http.address import AddressRefused, session_for
+from pipeline.http.retry import FIRST_PAUSE, PASSING, Passing, persist, retry_after
+from pipeline.notify.callback_payload import facts_of, render, wanted_form
+from pipeline.notify.signature import SIGNATURE, secret_of, signature
+from pipeline.outcome import system
+from pipeline.profiles.profile import Profile
+from pipeline.records import Job
+from pipeline.settings import Settings
+from pipeline.urls import shown
+
+DELIVERY = "Arkline-Delivery"
+"""Header with JID-RETRIES: the same for each repetition, so that a receiver can tell one from news."""
+
+
+class Callback(Protocol):
+    def tell(self, job: Job, profile: Profile, version: int | None) -> None:
+        """POST the job's state to the profile's callback URL; nothing if the profile has none."""
+
+
+class HttpCallback:
+    def __init__(self, settings: Settings, pause: float = FIRST_PAUSE) -> None:
+        self._settings = settings
+        self._pause = pause
+
+    def tell(self, job: Job, profile: Profile, version: int | None) -> None:
+        if profile.callback_url is None:
+            return
+        url = str(profile.callback_url)
+        told = render(facts_of(job, version), wanted_form(job, profile))
+        headers = {"Content-Type": told.media_type, DELIVERY: f"{job.jid}-{job.status.retry_count}"}
+        if (secret := secret_of(self._settings, profile.name)) is not None:
+            headers[SIGNATURE] = signature(told.body, secret)
+        persist(lambda: self._post(url, told.body, headers), f"the callback {shown(url)}", self._pause)
+
+    def _post(self, url: str, body: bytes, headers: dict[str, str]) -> None:
+        timeouts = (self._settings.connect_timeout, self._settings.callback_timeout)
+        try:
+            with (
+                session_for(self._settings) as session,
+                # user and password of the URL become Basic authentication; the answer's body is not read
+                session.post(url, body, headers=headers, timeout=timeouts, stream=True) as response,
+            ):
+                _judge(url, response)
+        except AddressRefused as error:
+            raise system(
+                f"the callback {shown(url)} is at an address that is not public: "
+                "an operator may allow its network by the setting ARKLINE_ALLOW_NETWORKS"
+            ) from error
+        except requests.exceptions.SSLError as error:
+            raise system(f"the callback {shown(url)} has no certificate that is trusted") from error
+        except requests.Timeout as error:
+            raise Passing("did not answer in time") from error
+        except requests.ConnectionError as error:
+            raise Passing("cannot be connected to") from error
+        except requests.RequestException as error:
+            raise system(f"the callback {shown(url)} cannot be told: {type(error).__name__}") from error
+
+
+def _judge(url: str, response: requests.Response) -> None:
+    status = response.status_code
+    if status < 300:
+        return
+    if status >= 500 or status in PASSING:
+        raise Passing(f"answered {status}", retry_after(response.headers.get("Retry-After")))
+    if status < 400:
+        remedy = "write the URL that it redirects to in the profile"
+    else:
+        remedy = "check the URL in the profile and what its receiver expects"
+    raise system(f"the callback {shown(url)} answered {status}: {remedy}")

@@ -1,0 +1,1 @@
+"""Collection profiles, their snapshots and their quotas."""

@@ -1,0 +1,277 @@
+"""Collection profiles: who owns what is submitted, how it is named, kept and told."""
+
+import difflib
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit, urlunsplit
+
+import yaml
+from pydantic import (
+    AnyHttpUrl,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
+
+from pipeline.errors import UsageRefused
+from pipeline.names import ARK_PATTERN, shown
+from pipeline.profiles import merritt_text as profile_text
+from pipeline.records import Priority, ResponseType
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$"
+_SUFFIXES = (".yaml", ".txt")
+_MISTAKEN = (".yml", ".json", ".YAML", ".TXT")
+_AN_ARK = "an ARK such as ark:/99999/fk4abc"
+
+Ark = Annotated[str, StringConstraints(pattern=ARK_PATTERN)]
+Count = Annotated[int, Field(ge=1)]
+Mail = Annotated[str, StringConstraints(pattern=r"^[^@\s,;<>]+@[^@\s,;<>]+$")]
+
+
+class ProfileError(UsageRefused):
+    """A profile, or the folder of profiles, that an operator has to mend; `faults`: one by one, if told."""
+
+    def __init__(self, message: str, faults: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.faults = faults or (message,)
+
+
+class UnknownProfile(ProfileError):
+    """No profile of that name."""
+
+
+class Suppression(StrEnum):
+    """Which mail is not sent."""
+
+    NONE = "none"
+    PARTIAL = "partial"
+    FULL = "full"
+
+
+class MinterName(StrEnum):
+    """Who gives new objects their ARKs."""
+
+    LOCAL = "local"
+    EZID = "ezid"
+
+
+class ProfileLimits(BaseModel):
+    """What the collection takes at most, within what the settings allow."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    object_bytes: Count | None = Field(None, description="a number of bytes, the most one object may have")
+    object_files: Count | None = Field(None, description="a number, the most files one object may have")
+    batch_jobs: Count | None = Field(None, description="a number, the most objects one batch may have")
+    jobs_at_work: Count | None = Field(
+        None, description="a number, the most jobs of the collection that may be at work at a time"
+    )
+    host_connections: Count | None = Field(
+        None, description="a number, the most connections to one source's host, instead of the setting's"
+    )
+
+
+class Profile(BaseModel):
+    """One collection's rules; each field's description says what it must be."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
+    name: Annotated[str, StringConstraints(pattern=_NAME)] = Field(
+        description="the name of its file, of letters, digits, '_', '.' and '-'"
+    )
+    description: str = Field("", description="a text")
+    owner: Ark = Field(description=_AN_ARK)
+    collections: tuple[Ark, ...] = Field(min_length=1, description=f"a list, each {_AN_ARK}")
+    identifier_scheme: Literal["ark"] = Field("ark", description="ark, the only kind of identifier made")
+    minter: MinterName | None = Field(
+        None, description="local or ezid; left out: EZID if the settings name one, else local"
+    )
+    naan: Annotated[str, StringConstraints(pattern=r"^\d{5,9}$")] = Field(
+        "99999", description="the 5 to 9 digits of a name assigning authority, in quotes"
+    )
+    shoulder: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]*$")] = Field(
+        "fk4", description="lower-case letters and digits with which minted names begin"
+    )
+    ezid_co_owner: str = Field("", description="a user name of EZID")
+    notification: tuple[Mail, ...] = Field((), description="a list of mail addresses")
+    confirmation_mail: bool = Field(False, description="true or false: a mail when a batch was split")
+    notification_suppression: Suppression = Field(
+        Suppression.NONE, description="none, partial (no confirmation mail) or full (no mail at all)"
+    )
+    notification_format: ResponseType | None = Field(
+        None, description="json, xml or turtle: how the depositor's system is told"
+    )
+    callback_url: AnyHttpUrl | None = Field(
+        None,
+        repr=False,  # may hold a password
+        description="an address that begins with http:// or https://",
+    )
+    priority: Priority | None = Field(None, description="a number from 0, the most urgent, to 99")
+    object_type: str = Field("MRT-curatorial", description="a text such as MRT-curatorial")
+    object_role: str = Field("MRT-content", description="a text such as MRT-content")
+    aggregate_role: str = Field("MRT-none", description="a text such as MRT-none")
+    suppress_dublin_core_local_id: bool = Field(False, description="true or false")
+    case_sensitive_names: bool = Field(
+        False, description="true or false: take objects with names that differ only in case"
+    )
+    storage_node: int | None = Field(None, ge=0, description="the number of a storage node")
+    context: str = Field("", description="a text")
+    retention_days: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="a number of days that a completed batch stays listed"
+    )
+    limits: ProfileLimits = Field(
+        default_factory=ProfileLimits,
+        description="object_bytes, object_files, batch_jobs, jobs_at_work and host_connections",
+    )
+
+    @field_validator("collections", "notification", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _one_word_on_mail(self) -> "Profile":
+        if self.confirmation_mail and self.notification_suppression is not Suppression.NONE:
+            raise ValueError(
+                f"confirmation_mail is true, but notification_suppression: "
+                f"{self.notification_suppression} says that it is not sent; take one out"
+            )
+        return self
+
+    @property
+    def sends_report(self) -> bool:
+        return self.notification_suppression is not Suppression.FULL
+
+    @property
+    def callback_address(self) -> str | None:
+        """The callback URL as it may be shown."""
+        return None if self.callback_url is None else _without_secrets(str(self.callback_url))
+
+    def public(self) -> dict[str, Any]:
+        """Everything but the secrets, as JSON would have it."""
+        return {**self.model_dump(mode="json"), "callback_url": self.callback_address}
+
+
+def _without_secrets(url: str) -> str:
+    """Without user and password, and without the query, which may hold a token."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
+
+
+class Profiles:
+    """The profiles in a folder: NAME.yaml in our form, NAME.txt or plain NAME in Merritt's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def get(self, name: str) -> Profile:
+        """The profile as its file stands now."""
+        return self._read(name)[0]
+
+    def warnings(self, name: str) -> tuple[str, ...]:
+        """What the profile's file says that has no meaning here."""
+        return self._read(name)[1]
+
+    def names(self) -> tuple[str, ...]:
+        try:
+            files = [path for path in self.folder.iterdir() if path.is_file()]
+        except OSError as error:
+            raise ProfileError(
+                f"the folder of profiles {self.folder} cannot be read ({error.strerror}): "
+                "create it, or set ARKLINE_PROFILES"
+            ) from error
+        names = {path.stem if path.suffix in _SUFFIXES else path.name for path in files if _holds_one(path)}
+        return tuple(sorted(name for name in names if re.match(_NAME, name)))
+
+    def _read(self, name: str) -> tuple[Profile, tuple[str, ...]]:
+        return read(self.file(name))
+
+    def unread(self) -> tuple[Path, ...]:
+        """Files that look like a profile and are none by their ending."""
+        return tuple(sorted(path for path in self.folder.iterdir() if path.suffix in _MISTAKEN))
+
+    def file(self, name: str) -> Path:
+        known = self.names()
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            rest = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known) or 'none'}"
+            raise UnknownProfile(f"there is no profile {shown(name, 128)} in {self.folder}; {rest}")
+        suffixes = (*_SUFFIXES, "") if "." not in name else _SUFFIXES
+        found = [path for suffix in suffixes if (path := self.folder / f"{name}{suffix}").is_file()]
+        if len(found) != 1:
+            files = ", ".join(path.name for path in found)
+            raise ProfileError(f"profile {name} is in {len(found)} files ({files}): keep one")
+        return found[0]
+
+
+def read(path: Path) -> tuple[Profile, tuple[str, ...]]:
+    """The profile in a file, which says its name, and what there has no meaning here."""
+    source = path.name
+    name = path.stem if path.suffix in _SUFFIXES else path.name
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ProfileError(f"profile {source} is not UTF-8: save it as UTF-8") from error
+    except OSError as error:
+        raise ProfileError(f"profile {source} cannot be read: {error}") from error
+    fields, warnings = (_from_yaml if path.suffix == ".yaml" else _from_text)(text, source)
+    return _profile({"name": name, **fields}, name, source), warnings
+
+
+def _holds_one(path: Path) -> bool:
+    return path.suffix in _SUFFIXES or "." not in path.name
+
+
+def _from_yaml(text: str, source: str) -> tuple[dict[str, object], tuple[str, ...]]:
+    try:
+        fields = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise ProfileError(f"profile {source}{line}: {error.problem}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise ProfileError(f"profile {source} is not YAML: {error}") from error
+    if not isinstance(fields, dict):
+        raise ProfileError(f"profile {source} does not consist of 'field: value' lines")
+    return {str(name): value for name, value in fields.items()}, ()
+
+
+def _from_text(text: str, source: str) -> tuple[dict[str, object], tuple[str, ...]]:
+    try:
+        return profile_text.read(text)
+    except profile_text.MalformedText as error:
+        raise ProfileError(f"profile {source}: {error}") from error
+
+
+def _profile(fields: dict[str, object], name: str, source: str) -> Profile:
+    try:
+        profile = Profile.model_validate(fields)
+    except ValidationError as error:
+        faults = tuple(dict.fromkeys(_fault(each) for each in error.errors(include_url=False)))
+        told = f"profile {source}: {'; '.join(faults)}"
+        raise ProfileError(told, faults) from None  # the cause quotes what was given
+    if profile.name != name:
+        raise ProfileError(
+            f"profile {source}: name is {profile.name}, but the file says {name}: give both one"
+        )
+    return profile
+
+
+def _fault(error: ErrorDetails) -> str:
+    where = [str(part) for part in error["loc"]]
+    if not where:
+        return str(error.get("ctx", {}).get("error", error["msg"]))
+    model = ProfileLimits if where[0] == "limits" and len(where) > 1 else Profile
+    field = ".".join(part for part in where if not part.isdecimal())
+    if error["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(where[-1], model.model_fields, 1)
+        return f"{field} is not a field" + (f"; did you mean {near[0]}?" if near else "; take it out")
+    wanted = model.model_fields[where[1] if model is ProfileLimits else where[0]].description
+    if error["type"] == "missing":
+        return f"{field} is missing; it is {wanted}"
+    given = "" if where[0] == "callback_url" else f" {error['input']!r:.60}"
+    return f"{field}:{given} will not do; it must be {wanted}"

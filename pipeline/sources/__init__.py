@@ -1,0 +1,1 @@
+"""Content sources: sizes, small documents and downloads over HTTP(S)."""

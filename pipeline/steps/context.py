@@ -1,0 +1,41 @@
+"""What a step may use: one outside system per file, each a Protocol with its clients."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pipeline.identifiers.minter import Minter
+from pipeline.inventory.base import Inventory
+from pipeline.job_record import Ledger
+from pipeline.notify.callback import Callback
+from pipeline.notify.mail import Mailer
+from pipeline.outcome import system
+from pipeline.profiles.profile import Profile, ProfileError
+from pipeline.settings import Settings
+from pipeline.sources.fetch import Fetcher
+from pipeline.storage.base import Storage
+
+
+@dataclass(frozen=True)
+class Services:
+    """Everything outside the job; made anew for each attempt."""
+
+    settings: Settings
+    profile_of: Callable[[], Profile]
+    """The profile that the job's batch started with."""
+    ledger: Ledger
+    fetcher: Fetcher
+    minter: Minter
+    storage: Storage
+    inventory: Inventory
+    callback: Callback
+    mailer: Mailer
+    alive: Callable[[], None]
+    """Raises AttemptOver once the lock is lost or the worker is to stop; call it before every effect."""
+
+    @property
+    def profile(self) -> Profile:
+        """The profile that the job's batch started with; StepFailed(system) if it cannot be had."""
+        try:
+            return self.profile_of()
+        except ProfileError as error:
+            raise system(str(error)) from error

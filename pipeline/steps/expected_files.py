@@ -1,0 +1,73 @@
+"""The files that a job asks for: its payload, or the rows of its object manifest."""
+
+from dataclasses import dataclass
+
+from pipeline.fixity import Digest, Digester, DigestMismatch
+from pipeline.manifests.checkm import Manifest, ManifestError, ManifestProfile, parse
+from pipeline.names import PRODUCER, UnsafeName, name_in, safe_name
+from pipeline.outcome import content, system
+from pipeline.records import Job, JobConfiguration, PayloadType
+from pipeline.urls import shown
+from pipeline.working_storage.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One file to be fetched; `line` is its place in the manifest, 1 for a payload that is no manifest."""
+
+    line: int
+    url: str
+    name: str
+    digest: Digest | None = None
+    size: int | None = None
+
+
+def wanted(job: Job) -> tuple[Wanted, ...]:
+    """The files of the job's object; for a container, the container."""
+    if job.configuration.payload_type is not PayloadType.OBJECT_MANIFEST:
+        return (payload(job.configuration),)
+    path = Workspace.of(job).manifest
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise system(
+            f"{path} cannot be read ({error.strerror}): bring working storage back and resume the job, "
+            "or delete it and submit it again"
+        ) from error
+    # What the names may be was judged when the job was pending.
+    rows = read_manifest(data, job.configuration, case_fold=False).rows
+    return tuple(Wanted(row.line, row.url, row.name, row.digest, row.size) for row in rows)
+
+
+def payload(configuration: JobConfiguration) -> Wanted:
+    """The payload as one file; a content failure if it has no usable name."""
+    try:
+        name = safe_name(configuration.payload_name or name_in(configuration.payload_url), PRODUCER)
+    except UnsafeName as error:
+        raise content(
+            f"{shown(configuration.payload_url)}: {error}; submit it with a file name of its own"
+        ) from error
+    return Wanted(1, configuration.payload_url, name, configuration.digest, configuration.size)
+
+
+def read_manifest(
+    data: bytes, configuration: JobConfiguration, *, case_fold: bool, most: int | None = None
+) -> Manifest:
+    """The object manifest in `data`; a content failure unless it is the one declared, and sound.
+
+    The rows, `most` of them, bound the memory: 100,000 take some 120 MB beside the manifest's own bytes.
+    """
+    name = configuration.payload_name or shown(configuration.payload_url)
+    if configuration.size not in (None, len(data)):
+        raise content(
+            f"manifest {name} has {len(data):,} bytes, but {configuration.size:,} were declared: "
+            "submit it again with the right size"
+        )
+    try:
+        if configuration.digest is not None:
+            digester = Digester((configuration.digest.algorithm,))
+            digester.update(data)
+            digester.check(configuration.digest, f"manifest {name}")
+        return parse(data, name, ManifestProfile.OBJECT, case_fold, most)
+    except (DigestMismatch, ManifestError) as error:
+        raise content(str(error)) from error

@@ -1,0 +1,1 @@
+"""Objects in the Merritt storage service."""

@@ -1,0 +1,47 @@
+"""The files that make a folder or a bucket an OCFL storage root, and what cannot become one."""
+
+import json
+from collections.abc import Iterable, Mapping
+
+from pipeline.outcome import system
+from pipeline.storage.ocfl.objects import (
+    LAYOUT,
+    LAYOUT_CONFIGURATION,
+    LAYOUT_DESCRIPTION,
+    ROOT_DECLARATION,
+)
+
+CONFIGURATION = f"extensions/{LAYOUT}/config.json"
+
+
+def files() -> dict[str, bytes]:
+    """The files of a new root, by their path in it; the one that declares it comes last."""
+    name, text = ROOT_DECLARATION
+    return {
+        CONFIGURATION: _json(LAYOUT_CONFIGURATION),
+        "ocfl_layout.json": _json({"extension": LAYOUT, "description": LAYOUT_DESCRIPTION}),
+        name: text,
+    }
+
+
+def check(configuration: bytes | None, root: str) -> None:
+    """StepFailed unless CONFIGURATION holds our layout."""
+    try:
+        found = json.loads(configuration or b"null")
+    except ValueError:
+        found = None
+    if found != LAYOUT_CONFIGURATION:
+        raise system(f"{root} is an OCFL root with another layout than {LAYOUT} of arkline")
+
+
+def check_free(names: Iterable[str], root: str, remedy: str) -> None:
+    """StepFailed if a place with these names in it is more than a root half made."""
+    foreign = set(names) - {path.partition("/")[0] for path in files()}
+    if foreign:
+        raise system(
+            f"the storage root {root} is not an OCFL root, and not empty (it has '{min(foreign)}'): {remedy}"
+        )
+
+
+def _json(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value, indent=1).encode() + b"\n"

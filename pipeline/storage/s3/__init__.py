@@ -1,0 +1,1 @@
+"""Objects in an OCFL storage root in S3."""

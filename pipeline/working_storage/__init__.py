@@ -1,0 +1,1 @@
+"""Working storage: a job's working directory, and how full the disk is."""

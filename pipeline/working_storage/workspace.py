@@ -1,0 +1,82 @@
+"""What has arrived for a job: its working directory, and the list of landed files that the steps pass on.
+
+Layout of a working directory: `producer/` the depositor's files, whole ones only; `system/` ours;
+`attempts/TOKEN/` one attempt's unfinished files; `manifest.checkm` the object manifest;
+`landing.json` the files with size and digest, written last; `stored.json` what storage answered.
+"""
+
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from pipeline.files import StoredVersion
+from pipeline.fixity import Digest
+from pipeline.outcome import system
+from pipeline.records import Job, Record
+
+
+class LandedFile(Record):
+    """One file under `producer/`: its path there, size in bytes, and digest of record."""
+
+    path: str
+    size: int
+    sha512: str
+    url: str = ""
+    digest: Digest | None = None
+    """What was declared of it, or of `container`; checked before the file was put here."""
+    declared_by: str | None = None
+    """Where that was declared, in words; empty if nothing was, None if an earlier release did not note it."""
+    container: str = ""
+    """The container that the digest is of; empty if it is the file's own."""
+
+
+_FILES = TypeAdapter(tuple[LandedFile, ...])
+_STORED = TypeAdapter(StoredVersion)
+
+
+class Workspace:
+    """Paths of one job's working directory."""
+
+    def __init__(self, folder: Path, token: str) -> None:
+        self.folder = folder
+        self.producer = folder / "producer"
+        self.system = folder / "system"
+        self.attempt = folder / "attempts" / token
+        self.manifest = folder / "manifest.checkm"
+        self.landing = folder / "landing.json"
+        self.stored = folder / "stored.json"
+
+    @classmethod
+    def of(cls, job: Job) -> "Workspace":
+        return cls(Path(job.configuration.working_dir), job.status.op or "none")
+
+    def publish(self, path: Path, data: bytes) -> None:
+        """Write a file below the working directory so that it is whole or absent, whoever else writes it."""
+        self.attempt.mkdir(parents=True, exist_ok=True)
+        draft = self.attempt / f"{path.name}.draft"
+        draft.write_bytes(data)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.replace(path)
+
+    def write_landing(self, files: tuple[LandedFile, ...]) -> None:
+        self.publish(self.landing, _FILES.dump_json(files, indent=1))
+
+    def read_landing(self) -> tuple[LandedFile, ...]:
+        try:
+            return _FILES.validate_json(self.landing.read_bytes())
+        except (OSError, ValueError) as error:
+            raise system(
+                f"{self.landing} is missing or damaged ({error}): fail the job and resume it from downloading"
+            ) from error
+
+
+def write_stored(workspace: Workspace, version: StoredVersion) -> None:
+    workspace.publish(workspace.stored, _STORED.dump_json(version, indent=1))
+
+
+def read_stored(workspace: Workspace) -> StoredVersion | None:
+    """What storage answered; None if that is lost, and storage has to be asked again."""
+    try:
+        return _STORED.validate_json(workspace.stored.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None

@@ -1,0 +1,233 @@
+import itertools
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.outcome import AttemptOver, StepFailed
+from pipeline.settings import Settings
+from pipeline.states import FailureKind
+from pipeline.working_storage.workspace import Workspace
+from tests.servers.http_source import HttpSource
+from tests.support.downloading import (
+    FILES,
+    assert_landed,
+    content_of,
+    downloaded,
+    ends_after,
+    job_of,
+    job_of_file,
+    md5,
+    rows,
+)
+from tests.support.step_context import local_settings
+
+
+@pytest.fixture
+def source() -> Iterator[HttpSource]:
+    with HttpSource() as server:
+        yield server
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return local_settings(tmp_path)
+
+
+@pytest.mark.parametrize("digests", [True, False])
+def test_an_attempt_that_is_cut_off_anywhere_is_made_good_by_the_next(
+    source: HttpSource, tmp_path: Path, digests: bool
+) -> None:
+    listed = rows(source, digests=digests)
+    finished = False
+    for looks in itertools.count(1, 3):
+        settings = local_settings(tmp_path / str(looks), download_threads=2)
+        first = job_of(settings, listed)
+        try:
+            downloaded(first, settings, ends_after(looks))
+            finished = True
+        except AttemptOver:
+            second = job_of(settings, listed, attempt=2)
+            downloaded(second, settings)
+            assert_landed(second, FILES)
+        if finished:
+            break
+
+    assert looks > 10
+
+
+def test_files_that_landed_are_not_fetched_again(settings: Settings, source: HttpSource) -> None:
+    listed = rows(source, digests=False)
+    downloaded(job_of(settings, listed), settings)
+    before = source.count()
+
+    job = job_of(settings, listed, attempt=2)
+    downloaded(job, settings)
+
+    assert source.count() == before
+    assert_landed(job, FILES)
+
+
+def test_a_declared_digest_is_enough_to_know_a_file_again(settings: Settings, source: HttpSource) -> None:
+    listed = rows(source)
+    job = job_of(settings, listed)
+    downloaded(job, settings)
+    Workspace.of(job).landing.unlink()
+    before = source.count()
+
+    downloaded(job_of(settings, listed, attempt=2), settings)
+
+    assert source.count() == before
+
+
+def test_a_file_that_nothing_is_known_of_is_fetched_again(settings: Settings, source: HttpSource) -> None:
+    listed = rows(source, digests=False)
+    job = job_of(settings, listed)
+    downloaded(job, settings)
+    Workspace.of(job).landing.unlink()
+
+    downloaded(job_of(settings, listed, attempt=2), settings)
+
+    assert source.count("/a.txt") == 2
+
+
+def test_a_file_that_landed_and_was_damaged_is_fetched_again(settings: Settings, source: HttpSource) -> None:
+    listed = rows(source, digests=False)
+    job = job_of(settings, listed)
+    downloaded(job, settings)
+    (Workspace.of(job).producer / "a.txt").write_bytes(b"alphX")
+
+    downloaded(job_of(settings, listed, attempt=2), settings)
+
+    assert_landed(job, FILES)
+
+
+def test_what_landed_before_a_failure_is_known_again(settings: Settings, source: HttpSource) -> None:
+    listed = rows(source, digests=False)
+    source.change("/mrt-erc.txt", status=404)
+    with pytest.raises(StepFailed):
+        downloaded(job_of(settings, listed), settings)
+    source.change("/mrt-erc.txt", status=200)
+
+    job = job_of(settings, listed, attempt=2)
+    downloaded(job, settings)
+
+    assert source.count("/folder/b.bin") == 1
+    assert_landed(job, FILES)
+
+
+def test_a_note_cut_off_by_a_crash_is_passed_over(settings: Settings, source: HttpSource) -> None:
+    listed = rows(source)
+    job = job_of(settings, listed)
+    workspace = Workspace.of(job_of(settings, listed, attempt=2))
+    workspace.attempt.mkdir(parents=True, exist_ok=True)
+    (workspace.attempt / "landed.jsonl").write_bytes(b'{"path": "a.t')
+
+    downloaded(job, settings)
+
+    assert_landed(job, FILES)
+
+
+BIG = bytes(range(256)) * 20_000
+
+
+def interrupted_job(settings: Settings, source: HttpSource, arrived: int = 3_000_000, **facts: Any) -> None:
+    """An attempt that ended with most of a file here; the source is slow, so that it is never all."""
+    job = job_of_file(settings, source.put("/big", BIG, pause=0.005), **facts)
+    part = Workspace.of(job).attempt / "parts" / "1"
+
+    def alive() -> None:
+        if part.exists() and part.stat().st_size > arrived:
+            raise AttemptOver("the lock is lost")
+
+    with pytest.raises(AttemptOver):
+        downloaded(job, settings, alive)
+
+
+def test_the_part_that_an_earlier_attempt_fetched_is_copied_and_gone_on_with(
+    settings: Settings, source: HttpSource
+) -> None:
+    interrupted_job(settings, source, digest=md5(BIG))
+    job = job_of_file(settings, source.url("/big"), digest=md5(BIG), op="attempt-2")
+
+    downloaded(job, settings)
+
+    assert int(source.seen("/big")[-1].headers["Range"].removeprefix("bytes=").rstrip("-")) > 3_000_000
+    assert_landed(job, {"big": BIG})
+
+
+def test_a_part_is_not_gone_on_with_by_another_attempt_if_no_digest_judges_the_whole(
+    settings: Settings, source: HttpSource
+) -> None:
+    interrupted_job(settings, source)
+    job = job_of_file(settings, source.url("/big"), op="attempt-2")
+
+    downloaded(job, settings)
+
+    assert "Range" not in source.seen("/big")[-1].headers
+    assert_landed(job, {"big": BIG})
+
+
+@pytest.mark.parametrize("facts", [{"digest": md5(BIG)}, {}], ids=["with a digest", "without one"])
+def test_a_job_that_is_interrupted_often_keeps_one_part(
+    settings: Settings, source: HttpSource, facts: dict[str, Any]
+) -> None:
+    for number, arrived in enumerate((1_000_000, 2_300_000, 3_600_000), 1):
+        interrupted_job(settings, source, arrived, op=f"attempt-{number}", **facts)
+
+    attempts = Workspace.of(job_of_file(settings, source.url("/big"))).attempt.parent
+    assert sum(path.stat().st_size for path in attempts.rglob("parts/*")) < len(BIG)
+
+
+def test_an_earlier_attempt_that_lives_on_changes_nothing_that_has_landed(
+    settings: Settings, source: HttpSource
+) -> None:
+    """The first attempt hangs in its source, loses its lock, and goes on after the second is done."""
+    hold = threading.Event()
+    url = source.put("/big", BIG, hold=hold, hold_after=3_000_000)
+    outcome: list[BaseException] = []
+
+    def first() -> None:
+        try:
+            downloaded(job_of_file(settings, url), settings)
+        except (AttemptOver, OSError, StepFailed) as error:
+            outcome.append(error)
+
+    zombie = threading.Thread(target=first)
+    zombie.start()
+    source.await_request("/big")
+    other = BIG[::-1]
+    source.put("/big", other)
+    job = job_of_file(settings, url, op="attempt-2")
+    downloaded(job, settings)
+    hold.set()
+    zombie.join()
+
+    assert outcome
+    assert content_of(job) == {"big": other}
+
+
+def test_a_file_that_nobody_listed_does_not_stay(settings: Settings, source: HttpSource) -> None:
+    job = job_of(settings, rows(source))
+    stray = Workspace.of(job).producer / "old" / "stray.txt"
+    stray.parent.mkdir(parents=True)
+    stray.write_bytes(b"stray")
+
+    downloaded(job, settings)
+
+    assert_landed(job, FILES)
+    assert not stray.parent.exists()
+
+
+def test_full_working_storage_is_waited_for(settings: Settings, source: HttpSource) -> None:
+    job = job_of_file(settings, source.put("/a", b"bytes"))
+    part = Workspace.of(job).attempt / "parts" / "1"
+    part.parent.mkdir(parents=True)
+    part.symlink_to("/dev/full")
+
+    with pytest.raises(StepFailed, match="working storage is full") as failure:
+        downloaded(job, settings)
+
+    assert failure.value.kind is FailureKind.TRANSIENT

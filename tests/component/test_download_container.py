@@ -1,0 +1,167 @@
+import hashlib
+import io
+import itertools
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.fixity import Digest
+from pipeline.outcome import AttemptOver, Done, StepFailed
+from pipeline.records import Job, PayloadType
+from pipeline.settings import Settings
+from pipeline.states import FailureKind, JobState
+from pipeline.working_storage.workspace import Workspace
+from tests.servers.http_source import HttpSource
+from tests.support.downloading import assert_landed, downloaded, ends_after
+from tests.support.step_context import collection, local_settings, working_job
+
+FILES = {"a.txt": b"alpha", "folder/b.bin": bytes(range(256)) * 4000, "mrt-erc.txt": b"erc:\n"}
+
+
+def packed(files: dict[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, body in files.items():
+            archive.writestr(name, body)
+    return stream.getvalue()
+
+
+ZIP = packed(FILES)
+SHA256 = Digest(algorithm="sha256", value=hashlib.sha256(ZIP).hexdigest())
+
+
+@pytest.fixture
+def source() -> Iterator[HttpSource]:
+    with HttpSource() as server:
+        yield server
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return local_settings(tmp_path)
+
+
+def job_of(settings: Settings, url: str, attempt: int = 1, **facts: Any) -> Job:
+    return working_job(
+        settings, JobState.DOWNLOADING, PayloadType.CONTAINER, url, op=f"attempt-{attempt}", **facts
+    )
+
+
+def test_the_files_of_a_container_land(settings: Settings, source: HttpSource) -> None:
+    job = job_of(settings, source.put("/a.zip", ZIP), digest=SHA256, size=len(ZIP))
+
+    outcome = downloaded(job, settings)
+
+    assert outcome == Done(space_needed=sum(map(len, FILES.values())), message="3 files, 1.0 MB")
+    assert_landed(job, FILES)
+
+
+def test_a_container_with_another_digest_is_refused_and_not_unpacked(
+    settings: Settings, source: HttpSource
+) -> None:
+    job = job_of(settings, source.put("/a.zip", ZIP[:-1] + b"x"), digest=SHA256)
+
+    with pytest.raises(StepFailed, match="sha256") as failure:
+        downloaded(job, settings)
+
+    assert failure.value.kind is FailureKind.CONTENT
+    assert not Workspace.of(job).producer.exists()
+
+
+def test_a_container_over_the_limits_is_refused(source: HttpSource, tmp_path: Path) -> None:
+    settings = local_settings(tmp_path, container_entries=2)
+
+    with pytest.raises(StepFailed, match="more than 2 files") as failure:
+        downloaded(job_of(settings, source.put("/a.zip", ZIP)), settings)
+
+    assert failure.value.kind is FailureKind.CONTENT
+
+
+@pytest.mark.parametrize("digest", [SHA256, None])
+def test_an_attempt_that_is_cut_off_anywhere_is_made_good_by_the_next(
+    source: HttpSource, tmp_path: Path, digest: Digest | None
+) -> None:
+    url = source.put("/a.zip", ZIP)
+    for looks in itertools.count(1):
+        settings = local_settings(tmp_path / str(looks))
+        try:
+            downloaded(job_of(settings, url, digest=digest), settings, ends_after(looks))
+            break
+        except AttemptOver:
+            second = job_of(settings, url, 2, digest=digest)
+            downloaded(second, settings)
+            assert_landed(second, FILES)
+
+    assert looks > 10
+
+
+def test_a_container_that_was_here_whole_is_not_fetched_again(settings: Settings, source: HttpSource) -> None:
+    url = source.put("/a.zip", ZIP)
+    first = job_of(settings, url)
+    workspace = Workspace.of(first)
+
+    def alive() -> None:
+        if (workspace.attempt / "unpacked").exists():
+            raise AttemptOver("the lock is lost")
+
+    with pytest.raises(AttemptOver):
+        downloaded(first, settings, alive)
+    second = job_of(settings, url, 2)
+    downloaded(second, settings)
+
+    assert source.count("/a.zip", "GET") == 1
+    assert_landed(second, FILES)
+
+
+def test_a_container_that_landed_is_neither_fetched_nor_unpacked_again(
+    settings: Settings, source: HttpSource
+) -> None:
+    url = source.put("/a.zip", ZIP)
+    downloaded(job_of(settings, url), settings)
+    source.change("/a.zip", status=404)
+
+    second = job_of(settings, url, 2)
+    downloaded(second, settings)
+
+    assert_landed(second, FILES)
+
+
+def test_files_half_in_place_are_replaced_as_a_whole(settings: Settings, source: HttpSource) -> None:
+    job = job_of(settings, source.put("/a.zip", ZIP))
+    producer = Workspace.of(job).producer
+    producer.mkdir(parents=True)
+    (producer / "a.txt").write_bytes(b"half")
+    (producer / "stray").write_bytes(b"")
+
+    downloaded(job, settings)
+
+    assert_landed(job, FILES)
+
+
+def test_a_landed_file_that_was_damaged_is_made_good(settings: Settings, source: HttpSource) -> None:
+    url = source.put("/a.zip", ZIP)
+    first = job_of(settings, url)
+    downloaded(first, settings)
+    (Workspace.of(first).producer / "a.txt").write_bytes(b"alphX")
+
+    second = job_of(settings, url, 2)
+    downloaded(second, settings)
+
+    assert_landed(second, FILES)
+
+
+@pytest.mark.parametrize("limit", [{"object_files": 2}, {"object_bytes": len(ZIP) - 1}])
+def test_a_container_with_more_than_its_collection_takes_is_refused(
+    settings: Settings, source: HttpSource, limit: dict[str, int]
+) -> None:
+    collection(settings, limits=limit)
+    job = job_of(settings, source.put("/a.zip", ZIP))
+
+    with pytest.raises(StepFailed) as failure:
+        downloaded(job, settings)
+
+    assert failure.value.kind is FailureKind.CONTENT
+    assert not Workspace.of(job).producer.exists()

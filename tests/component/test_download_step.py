@@ -1,0 +1,177 @@
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.outcome import Done, StepFailed
+from pipeline.records import PayloadType
+from pipeline.settings import Settings
+from pipeline.states import FailureKind
+from pipeline.working_storage.workspace import Workspace
+from tests.servers.http_source import HttpSource
+from tests.support.downloading import FILES, assert_landed, downloaded, job_of, job_of_file, rows
+from tests.support.step_context import collection, local_settings
+
+
+@pytest.fixture
+def source() -> Iterator[HttpSource]:
+    with HttpSource() as server:
+        yield server
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return local_settings(tmp_path)
+
+
+def test_a_single_file_lands_under_its_name(settings: Settings, source: HttpSource) -> None:
+    job = job_of_file(settings, source.put("/x/1.pdf", b"bytes"), payload_name="thesis.pdf")
+
+    outcome = downloaded(job, settings)
+
+    assert outcome == Done(space_needed=5, message="1 file, 5 bytes; no digest was declared for 1 of 1 file")
+    assert_landed(job, {"thesis.pdf": b"bytes"})
+
+
+def test_a_file_without_a_name_takes_that_of_its_url(settings: Settings, source: HttpSource) -> None:
+    source.put("/x/my%20thesis.pdf", b"bytes")
+    job = job_of_file(settings, source.url("/x/my%20thesis.pdf?v=1"), payload_name="")
+
+    downloaded(job, settings)
+
+    assert_landed(job, {"my thesis.pdf": b"bytes"})
+
+
+def test_the_files_of_a_manifest_land_in_its_order(settings: Settings, source: HttpSource) -> None:
+    job = job_of(settings, rows(source))
+
+    outcome = downloaded(job, settings)
+
+    size = sum(map(len, FILES.values()))
+    assert outcome == Done(space_needed=size, message="4 files, 2.6 MB")
+    assert [file.path for file in Workspace.of(job).read_landing()] == list(FILES)
+    assert_landed(job, FILES)
+
+
+def test_files_are_fetched_at_the_same_time(settings: Settings, source: HttpSource) -> None:
+    hold = threading.Event()
+    files = {str(number): b"x" for number in range(settings.download_threads)}
+    listed = rows(source, files)
+    for row in listed:
+        source.change(f"/{row.name}", hold=hold)
+
+    def release() -> None:
+        for row in listed:
+            source.await_request(f"/{row.name}")
+        hold.set()
+
+    releasing = threading.Thread(target=release)
+    releasing.start()
+    downloaded(job_of(settings, listed), settings)
+    releasing.join()
+
+
+def test_every_file_that_cannot_be_had_is_told_at_once(settings: Settings, source: HttpSource) -> None:
+    listed = rows(source)
+    source.change("/a.txt", status=404)
+    source.change("/folder/b.bin", body=b"\0" * len(FILES["folder/b.bin"]))
+    job = job_of(settings, listed)
+
+    with pytest.raises(StepFailed) as failure:
+        downloaded(job, settings)
+
+    message = failure.value.message
+    assert failure.value.kind is FailureKind.CONTENT
+    assert message.startswith("2 of 4 files cannot be had: line 6: ")
+    assert "404 Not Found" in message
+    assert "; line 7: b.bin" in message
+    assert "md5" in message
+    assert not Workspace.of(job).landing.exists()
+
+
+def test_one_file_that_cannot_be_had_is_told_by_its_line(settings: Settings, source: HttpSource) -> None:
+    listed = rows(source)
+    source.change("/a.txt", status=404)
+
+    with pytest.raises(StepFailed, match=r"^line 6: http://.*/a\.txt: the source answered 404"):
+        downloaded(job_of(settings, listed), settings)
+
+
+def test_after_twenty_files_that_cannot_be_had_no_more_are_tried(
+    settings: Settings, source: HttpSource
+) -> None:
+    files = {f"{'x' * 100}/{number}": b"x" for number in range(500)}
+    listed = rows(source, files)
+    for row in listed:
+        source.change(f"/{row.name}", status=404)
+
+    with pytest.raises(
+        StepFailed, match=r"^at least 20 of 500 files cannot be had: .*; and [0-9]+ more$"
+    ) as failure:
+        downloaded(job_of(settings, listed), settings)
+
+    assert len(failure.value.message) < 2000
+    assert source.count() <= 20 + 2 * settings.download_threads
+
+
+def test_a_source_that_is_down_stops_the_others_and_may_come_back(
+    settings: Settings, source: HttpSource
+) -> None:
+    files = {str(number): b"x" * 100 for number in range(200)}
+    listed = rows(source, files)
+    source.change("/0", status=503, retry_after="3600")
+
+    with pytest.raises(StepFailed) as failure:
+        downloaded(job_of(settings, listed), settings)
+
+    assert (failure.value.kind, failure.value.retry_after) == (FailureKind.TRANSIENT, 3600)
+    assert source.count() < 200
+    source.change("/0", status=200)
+    job = job_of(settings, listed, attempt=2)
+    downloaded(job, settings)
+    assert_landed(job, files)
+
+
+def test_a_failure_of_content_counts_more_than_one_that_may_pass(
+    settings: Settings, source: HttpSource
+) -> None:
+    listed = rows(source, {"a": b"x", "b": b"x"})
+    source.change("/a", status=404)
+    source.change("/b", status=503)
+
+    with pytest.raises(StepFailed) as failure:
+        downloaded(job_of(settings, listed), settings)
+
+    assert failure.value.kind is FailureKind.CONTENT
+
+
+def test_a_manifest_that_is_gone_is_the_operators(settings: Settings) -> None:
+    job = job_of_file(settings, "http://example.org/m", payload_type=PayloadType.OBJECT_MANIFEST)
+
+    with pytest.raises(StepFailed, match=r"manifest\.checkm cannot be read") as failure:
+        downloaded(job, settings)
+
+    assert failure.value.kind is FailureKind.SYSTEM
+
+
+@pytest.mark.parametrize("digests", [True, False])
+def test_an_object_larger_than_its_collection_takes_is_refused(
+    settings: Settings, source: HttpSource, digests: bool
+) -> None:
+    collection(settings, limits={"object_bytes": 1_000_000})
+
+    with pytest.raises(StepFailed, match=r"more than the 1.*000 bytes|more than the 1\.0 MB") as failure:
+        downloaded(job_of(settings, rows(source, digests=digests)), settings)
+
+    assert failure.value.kind is FailureKind.CONTENT
+
+
+def test_files_that_are_too_many_bytes_together_are_refused(settings: Settings, source: HttpSource) -> None:
+    collection(settings, limits={"object_bytes": 150})
+    listed = rows(source, {"a": b"x" * 100, "b": b"x" * 100}, digests=False)
+
+    with pytest.raises(StepFailed, match="more than the 150 bytes that collection demo takes") as failure:
+        downloaded(job_of(settings, listed), settings)
+
+    assert failure.value.kind is FailureKind.CONTENT

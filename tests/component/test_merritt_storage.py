@@ -1,0 +1,165 @@
+from pathlib import Path
+
+import pytest
+
+from pipeline.outcome import StepFailed
+from pipeline.records import Job, SubmissionMode
+from pipeline.settings import Settings
+from pipeline.states import FailureKind
+from pipeline.steps.clients import open_kit
+from pipeline.storage.merritt.storage import MerrittStorage
+from tests.servers.http_source import HttpSource
+from tests.servers.merritt import Fault, Held
+from tests.support.merritt_fixture import ARK, HERE, Kept
+from tests.support.records import jid
+
+ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.RESET
+
+
+@pytest.fixture
+def repository(kept: Kept) -> Kept:
+    return kept
+
+
+def refused(repository: Kept, job: Job, kind: FailureKind, says: str) -> StepFailed:
+    with pytest.raises(StepFailed, match=says) as failed:
+        repository.process(job)
+    assert failed.value.kind is kind
+    return failed.value
+
+
+def test_a_version_is_made_of_the_files_in_working_storage(repository: Kept) -> None:
+    said = repository.process(repository.submitted(1, ADD, {"a name.txt": "a", "sub/ü|b": ""}))
+
+    assert said == f"stored as version 1 of {ARK}, 10 files new"
+    assert repository.producer(1) == {"a name.txt": b"a", "sub/ü|b": b""}
+    assert (repository.service.changes[0].jid, repository.service.changes[0].action) == (jid(1), "add")
+    assert repository.version(1).url == f"{repository.service.url}/manifest/7777/ark%3A%2F99999%2Fgiven"
+
+
+def test_an_object_is_updated_and_reset(repository: Kept) -> None:
+    repository.process(repository.submitted(1, ADD, {"a": "a", "b": "b"}))
+    repository.process(repository.submitted(2, UPDATE, {"b": "new", "mrt-delete.txt": "a"}))
+    repository.process(repository.submitted(3, UPDATE, {"c": "c"}))
+    repository.process(repository.submitted(4, RESET, {"d": "d"}))
+
+    assert [repository.producer(number) for number in (2, 3, 4)] == [
+        {"b": b"new"},
+        {"b": b"new", "c": b"c"},
+        {"d": b"d"},
+    ]
+    assert "system/mrt-delete.txt" not in repository.service.objects[HERE][2]
+    added = {file.path: file.added for file in repository.version(3).files}
+    assert (added["producer/b"], added["producer/c"], added["system/mrt-ingest.txt"]) == (False, True, True)
+
+
+def test_an_update_of_what_is_not_there_adds_it(repository: Kept) -> None:
+    repository.process(repository.submitted(1, UPDATE, {"a": "a"}))
+
+    assert repository.service.changes[0].action == "add"
+
+
+def test_the_profiles_node_is_where_the_object_goes(repository: Kept) -> None:
+    with (repository.settings.profiles / "demo.yaml").open("a") as profile:
+        profile.write("storage_node: 42\n")
+    job = repository.submitted(1, ADD, {"a": "a"})
+
+    repository.process(job)
+
+    assert repository.producer(1, ("42", ARK)) == {"a": b"a"}
+    assert repository.kept.version_of(ARK, job.jid, 42) is not None
+
+
+def test_files_are_fetched_by_url_where_the_disk_is_not_shared(repository: Kept, tmp_path: Path) -> None:
+    with HttpSource(repository.settings.working) as web:
+        repository.keep(repository.service, working_storage_url=web.url("/"))
+        repository.process(repository.submitted(1, ADD, {"a name%.txt": "a"}))
+
+        assert repository.producer(1) == {"a name%.txt": b"a"}
+        assert web.count(f"/{jid(1)}/producer/a%20name%25.txt") == 1
+
+
+def test_a_large_manifest_is_fetched_too(repository: Kept) -> None:
+    with HttpSource(repository.settings.working) as web:
+        repository.keep(repository.service, working_storage_url=web.url(""))
+        name = "x" * 200
+        files = {f"{number:04d}{name}": "same" for number in range(2000)}
+
+        repository.process(repository.submitted(1, ADD, files))
+
+    assert repository.service.changes[0].form["url"] == web.url(f"/{jid(1)}/storage.checkm")
+    assert len(repository.producer(1)) == 2000
+
+
+def test_what_the_service_refuses_is_told_in_its_words(repository: Kept) -> None:
+    job = repository.submitted(1, ADD, {"a": "a"})
+    (Path(job.configuration.working_dir) / "producer" / "a").write_text("changed")
+
+    refused(repository, job, FailureKind.SYSTEM, r"answered 400 \(fixity of producer/a differs\)")
+
+
+def test_a_version_that_is_not_what_was_asked_for_is_no_success(repository: Kept) -> None:
+    repository.process(repository.submitted(1, ADD, {"a": "a"}))
+    answer = b'{"ver:versionState": {"ver:identifier": 1, "ver:objectID": "ark:/99999/given"}}'
+    repository.service.faults = [Fault(200, answer)]
+
+    refused(
+        repository,
+        repository.submitted(2, ADD, {"b": "b"}),
+        FailureKind.SYSTEM,
+        "has nothing for 'producer/b' in version 1",
+    )
+
+
+def test_a_name_that_the_service_would_change_is_refused(repository: Kept) -> None:
+    job = repository.submitted(1, ADD, {"a%20b": "a"})
+
+    refused(repository, job, FailureKind.CONTENT, "'producer/a%20b' has '%20' or '%7c' in it")
+
+
+def test_what_is_not_there_is_neither_reset_nor_deleted_from(repository: Kept) -> None:
+    refused(
+        repository, repository.submitted(1, RESET, {"a": "a"}), FailureKind.CONTENT, "there is no such object"
+    )
+    refused(
+        repository,
+        repository.submitted(2, UPDATE, {"a": "a", "mrt-delete.txt": "b"}),
+        FailureKind.CONTENT,
+        f"'producer/b' is to be deleted, but it is not in {ARK}",
+    )
+
+
+def test_the_last_file_of_an_object_is_not_taken_out(repository: Kept) -> None:
+    repository.process(repository.submitted(1, ADD, {"a": "a"}))
+
+    refused(
+        repository,
+        repository.submitted(2, UPDATE, {"mrt-delete.txt": "a"}),
+        FailureKind.CONTENT,
+        "would have no file",
+    )
+
+
+def test_a_file_kept_by_another_digest_is_not_carried_on_unproved(repository: Kept) -> None:
+    repository.service.objects[HERE] = [{"producer/old": Held(b"old", 1, "SHA-256")}]
+
+    refused(
+        repository,
+        repository.submitted(1, UPDATE, {"a": "a"}),
+        FailureKind.SYSTEM,
+        "'producer/old' of ark:/99999/given is kept with sha256 and not sha512",
+    )
+
+
+def test_an_ark_that_is_minted_again_does_not_reach_the_object_it_named(repository: Kept) -> None:
+    repository.process(repository.job(1))
+    repository.ledger.counters.clear()
+
+    refused(repository, repository.job(2), FailureKind.SYSTEM, "counter of minted identifiers was reset")
+
+
+def test_the_service_is_used_if_the_settings_name_it(repository: Kept) -> None:
+    kit = open_kit(Settings(**repository.settings.model_dump(exclude={"allow_networks"})))
+
+    assert isinstance(kit.storage, MerrittStorage)
+    kit.inventory.database.close()

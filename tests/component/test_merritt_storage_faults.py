@@ -1,0 +1,128 @@
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.outcome import AttemptOver, StepFailed
+from pipeline.records import Job, SubmissionMode
+from pipeline.states import FailureKind
+from tests.servers.http_source import HttpSource
+from tests.servers.merritt import Fault
+from tests.support.merritt_fixture import ARK, HERE, Kept
+
+ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.RESET
+
+
+@pytest.fixture
+def repository(kept: Kept) -> Kept:
+    return kept
+
+
+def refused(repository: Kept, job: Job, kind: FailureKind, says: str) -> StepFailed:
+    with pytest.raises(StepFailed, match=says) as failed:
+        repository.process(job)
+    assert failed.value.kind is kind
+    return failed.value
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (Fault(cut=True), "broke off; what it did is looked at by the next try"),
+        (Fault(hold=True), "did not answer in time; what it did is looked at"),
+        (Fault(500, b"<h1>Oops</h1>", done=True), "answered 500 .*what it did is looked at"),
+        (Fault(200, b"{}", done=True), "is not the state of a version; what it did"),
+        (Fault(200, b"<xml/>", done=True), "is not the state of a version; what it did"),
+    ],
+    ids=["cut", "slow", "500", "other JSON", "no JSON"],
+)
+def test_a_version_whose_answer_was_lost_is_found_and_not_made_again(
+    repository: Kept, fault: Fault, says: str
+) -> None:
+    repository.keep(repository.service, storage_service_timeout=0.5, storage_service_look_again=90)
+    repository.service.faults = [fault]
+    job = repository.submitted(1, ADD, {"a": "a"})
+    assert refused(repository, job, FailureKind.TRANSIENT, says).retry_after == 90
+
+    assert repository.process(job) == f"stored as version 1 of {ARK}, 9 files new"
+    assert len(repository.service.changes) == len(repository.service.objects[HERE]) == 1
+
+
+def test_a_service_that_is_busy_is_asked_again(repository: Kept) -> None:
+    repository.service.faults = [Fault(503, b"busy")]
+    repository.service.unread = 2
+
+    repository.process(repository.submitted(1, ADD, {"a": "a"}))
+
+    assert len(repository.service.objects[HERE]) == 1
+
+
+def test_a_service_that_is_away_is_a_passing_fault(repository: Kept) -> None:
+    repository.keep(repository.service, storage_service_url="http://me:hidden@127.0.0.1:1/store")
+
+    failure = refused(
+        repository, repository.submitted(1, ADD, {"a": "a"}), FailureKind.TRANSIENT, "cannot be reached"
+    )
+
+    assert "hidden" not in failure.message
+
+
+def test_damage_in_storage_is_found_when_a_version_is_read_back(repository: Kept) -> None:
+    repository.process(repository.submitted(1, ADD, {"a": "a"}))
+    version = repository.version(1)
+    repository.kept.verify(version)
+    files = repository.service.objects[HERE][0]
+
+    files["producer/a"] = dataclasses.replace(files["producer/a"], data=b"b")
+
+    with pytest.raises(StepFailed, match=f"lists another 'producer/a' of {ARK}"):
+        repository.kept.verify(version)
+
+
+def test_bytes_that_are_not_those_in_the_manifest_are_found(repository: Kept) -> None:
+    repository.process(repository.submitted(1, ADD, {"a": "a"}))
+    version = repository.version(1)
+    repository.service.handed["producer/a"] = b"b"
+
+    with pytest.raises(
+        StepFailed, match=f"hands over 'producer/a' of {ARK} version 1 with 1 bytes"
+    ) as failed:
+        repository.kept.verify(version)
+
+    assert failed.value.kind is FailureKind.SYSTEM
+
+
+def test_a_manifest_that_is_none_is_the_operators_to_look_at(repository: Kept, template: Path) -> None:
+    with HttpSource() as web:
+        web.put("/manifest/7777/ark%3A%2F99999%2Fgiven", b"<!DOCTYPE x><x/>")
+        repository.keep(repository.service, storage_service_url=web.url(""))
+
+        refused(
+            repository,
+            repository.submitted(1, ADD, {"a": "a"}),
+            FailureKind.SYSTEM,
+            "has a manifest of ark:/99999/given that cannot be used: it has a declaration",
+        )
+
+
+def test_a_job_that_is_interrupted_anywhere_is_stored_once(repository: Kept) -> None:
+    for last in range(1, 40):
+        calls = iter(range(1, 1000))
+        job = repository.job(last, primary_id=f"ark:/99999/x{last}")
+
+        def alive(calls: Iterator[int] = calls, last: int = last) -> None:
+            if next(calls) == last:
+                raise AttemptOver("the lock is lost")
+
+        interrupted = False
+        try:
+            repository.process(job, alive)
+        except AttemptOver:
+            interrupted = True
+        repository.process(job)
+
+        assert len(repository.service.objects["7777", f"ark:/99999/x{last}"]) == 1
+        if not interrupted:
+            break
+    assert last > 6

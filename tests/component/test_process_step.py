@@ -1,0 +1,234 @@
+from collections.abc import Callable
+
+import pytest
+from ocfl import StorageRoot
+
+from pipeline.files import StoredVersion
+from pipeline.identifiers import noid
+from pipeline.outcome import AttemptOver, StepFailed
+from pipeline.records import Identifiers, Job, PayloadType, SubmissionMode
+from pipeline.states import FailureKind
+from pipeline.steps import process
+from pipeline.working_storage.workspace import Workspace
+from tests.support.repository import OWNER, Repository
+from tests.support.schemas import assert_valid
+
+UPDATE = SubmissionMode.UPDATE
+
+
+def refused(repository: Repository, job: Job, kind: FailureKind, says: str) -> None:
+    with pytest.raises(StepFailed, match=says) as failed:
+        process.work(job, repository.services())
+    assert failed.value.kind is kind
+
+
+def paths(stored: StoredVersion) -> set[str]:
+    return {file.path for file in stored.files}
+
+
+def test_new_content_becomes_the_first_version_of_a_new_object(repository: Repository) -> None:
+    job = repository.job(1, {"a name.txt": "a", "sub/b.txt": ""}, erc_who="Tracy", submitter="t@example.edu")
+
+    stored = repository.work(job)
+
+    assert stored.number == 1
+    assert noid.is_valid(stored.ark)
+    assert repository.identifiers(job) == Identifiers(primary_id=stored.ark, assigned=True)
+    assert paths(stored) == {
+        "producer/a name.txt",
+        "producer/sub/b.txt",
+        "system/mrt-dc.xml",
+        "system/mrt-erc.txt",
+        "system/mrt-ingest.txt",
+        "system/mrt-manifest.txt",
+        "system/mrt-membership.txt",
+        "system/mrt-mom.txt",
+        "system/mrt-owner.txt",
+        "system/mrt-premis.xml",
+    }
+    assert f"who: Tracy\nwhat: (:unas)\nwhen: (:unas)\nwhere: {stored.ark}\n" in repository.text(
+        stored, "system/mrt-erc.txt"
+    )
+    root = StorageRoot(root=str(repository.settings.storage))
+    assert root.validate()
+    assert (root.errors, root.good_objects) == ([], 1)
+
+
+def test_the_storage_manifest_lists_every_other_file(repository: Repository) -> None:
+    stored = repository.work(repository.job(1))
+
+    rows = repository.text(stored, "system/mrt-manifest.txt").splitlines()[5:-1]
+
+    assert {row.split(" | ")[5] for row in rows} == paths(stored) - {"system/mrt-manifest.txt"}
+
+
+def test_the_manifest_that_was_submitted_is_kept(repository: Repository) -> None:
+    job = repository.job(1)
+    Workspace.of(job).manifest.write_text("#%checkm_0.7\n")
+
+    assert repository.text(repository.work(job), "system/mrt-submission-manifest.txt") == "#%checkm_0.7\n"
+
+
+def test_the_outcome_says_what_was_stored_where(repository: Repository) -> None:
+    done = process.work(repository.job(1, primary_id="ark:/99999/given"), repository.services())
+
+    assert done.message == "stored as version 1 of ark:/99999/given, 9 files new"
+
+
+def test_content_without_a_file_is_refused_before_anything_is_minted(repository: Repository) -> None:
+    refused(repository, repository.job(1, {}), FailureKind.CONTENT, "no file to store")
+    assert not repository.ledger.counters
+
+
+def test_a_profile_that_is_gone_is_the_operators_to_mend(repository: Repository) -> None:
+    (repository.settings.profiles / "demo.yaml").unlink()
+    refused(repository, repository.job(1), FailureKind.SYSTEM, "no profile 'demo'")
+
+
+def test_a_description_that_cannot_be_read_stops_the_job_before_it_is_named(repository: Repository) -> None:
+    refused(
+        repository,
+        repository.job(1, {"mrt-dc.xml": "<dc>"}),
+        FailureKind.CONTENT,
+        "mrt-dc.xml is not well-formed",
+    )
+    assert not repository.ledger.writes
+
+
+def test_an_update_keeps_other_files_and_takes_out_what_is_listed(repository: Repository) -> None:
+    files = {"a.txt": "a", "b c.txt": "b", "c.txt": "c"}
+    ark = repository.work(repository.job(1, files)).ark
+    update = {"c.txt": "new", "mrt-delete.txt": "\nb c.txt\r\n"}
+
+    stored = repository.work(repository.job(2, update, primary_id=ark, submission_mode=UPDATE))
+
+    producer = {path for path in paths(stored) if path.startswith("producer/")}
+    assert producer == {"producer/a.txt", "producer/c.txt"}
+    assert repository.text(stored, "producer/c.txt") == "new"
+    assert repository.text(stored, "system/mrt-delete.txt") == "\nb c.txt\n"
+
+
+def test_an_update_may_only_take_out(repository: Repository) -> None:
+    ark = repository.work(repository.job(1, {"a.txt": "a", "b.txt": "b"})).ark
+
+    stored = repository.work(
+        repository.job(2, {"mrt-delete.txt": "b.txt\n"}, primary_id=ark, submission_mode=UPDATE)
+    )
+
+    assert {path for path in paths(stored) if path.startswith("producer/")} == {"producer/a.txt"}
+
+
+def test_a_deletion_outside_the_object_is_refused_with_its_line(repository: Repository) -> None:
+    job = repository.job(1, {"a.txt": "a", "mrt-delete.txt": "a.txt\n../b\n"}, submission_mode=UPDATE)
+
+    refused(repository, job, FailureKind.CONTENT, r"producer/mrt-delete\.txt line 2: file name '\.\./b'")
+
+
+def test_a_list_of_deletions_means_nothing_when_adding(repository: Repository) -> None:
+    stored = repository.work(repository.job(1, {"mrt-delete.txt": "x"}))
+
+    assert "producer/mrt-delete.txt" in paths(stored)
+
+
+def test_a_job_id_that_is_used_again_does_not_pass_for_stored(repository: Repository) -> None:
+    repository.work(repository.job(1, primary_id="ark:/99999/given"))
+    again = repository.job(1, {"b.txt": "other"}, primary_id="ark:/99999/given")
+
+    refused(repository, again, FailureKind.SYSTEM, "the counter of job ids was reset")
+
+
+def over_at(call: int) -> Callable[[], None]:
+    """The attempt is over when it is asked for the `call`th time."""
+    calls = 0
+
+    def alive() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            raise AttemptOver("the lock is lost")
+
+    return alive
+
+
+def test_a_job_that_is_interrupted_anywhere_is_stored_once_by_its_next_attempt(
+    repository: Repository,
+) -> None:
+    interrupted = 0
+    for number in range(1, 40):
+        job = repository.job(number, local_id=(f"loc-{number}",))
+        try:
+            repository.work(job, over_at(number))
+        except AttemptOver:
+            interrupted += 1
+        stored = repository.work(job)
+
+        assert repository.jobs_of(stored.ark) == [job.jid]
+        assert repository.inventory.arks_of(OWNER, (f"loc-{number}",)) == {f"loc-{number}": stored.ark}
+        assert repository.ledger.counters["99999_fk4"] == number
+        if interrupted < number:
+            break
+    assert interrupted > 6
+
+
+def test_an_attempt_that_another_has_taken_over_stores_nothing(repository: Repository) -> None:
+    job = repository.job(1, primary_id="ark:/99999/given")
+    repository.ledger.owner[job.jid] = job.version + 1
+
+    with pytest.raises(AttemptOver):
+        repository.work(job)
+    assert repository.jobs_of("ark:/99999/given") == []
+
+
+def test_the_object_is_held_alone_while_it_is_stored_and_no_longer(repository: Repository) -> None:
+    stored = repository.work(repository.job(1, local_id=("loc-2", "loc-1")))
+
+    assert repository.ledger.taken == [
+        ("localid", f"loc-1_{OWNER}"),
+        ("localid", f"loc-2_{OWNER}"),
+        ("storage", stored.ark),
+    ]
+    assert not repository.ledger.busy
+
+
+def test_the_stored_object_has_its_history_in_premis(repository: Repository) -> None:
+    stored = repository.work(repository.job(1, {"a.txt": "a"}, local_id=("loc-1",)))
+
+    document = repository.text(stored, "system/mrt-premis.xml")
+
+    assert f"{stored.ark}/producer/a.txt" in document
+    assert "local id loc-1" in document
+    assert_valid(document.encode())
+
+
+def test_a_containers_own_manifest_is_corroborated_before_anything_is_minted(repository: Repository) -> None:
+    files = {"a.txt": "a", "mrt-manifest.txt": "not a manifest"}
+    job = repository.job(1, files, payload_type=PayloadType.CONTAINER)
+
+    refused(repository, job, FailureKind.CONTENT, "producer/mrt-manifest.txt")
+    assert not repository.ledger.writes
+
+
+def test_a_manifest_among_files_that_were_listed_one_by_one_is_just_a_file(repository: Repository) -> None:
+    stored = repository.work(repository.job(1, {"mrt-manifest.txt": "x"}))
+
+    assert "producer/mrt-manifest.txt" in paths(stored)
+
+
+def test_a_bag_that_is_not_valid_is_refused(repository: Repository) -> None:
+    files = {"bag/bagit.txt": "BagIt-Version: 1.0\n", "bag/data/a.txt": "a"}
+    job = repository.job(1, files, payload_type=PayloadType.CONTAINER)
+
+    refused(repository, job, FailureKind.CONTENT, "'bag/bagit.txt' has no line 'Tag-File")
+
+
+def test_an_embargo_is_kept_and_told_in_the_objects_history(repository: Repository) -> None:
+    stored = repository.work(repository.job(1, {"a": "a", "mrt-embargo.txt": "embargoEndDate: 2030-01-31\n"}))
+
+    assert "producer/mrt-embargo.txt" in paths(stored)
+    assert "embargo until 2030-01-31" in repository.text(stored, "system/mrt-premis.xml")
+
+
+def test_an_embargo_that_cannot_be_read_is_refused(repository: Repository) -> None:
+    job = repository.job(1, {"a": "a", "mrt-embargo.txt": "embargoEndDate: soon\n"})
+
+    refused(repository, job, FailureKind.CONTENT, "'soon' is not a date")

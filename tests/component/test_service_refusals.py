@@ -1,0 +1,194 @@
+"""What the operator is told of EZID or the storage service when it cannot even be asked, or breaks off."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.identifiers.ezid import EzidMinter
+from pipeline.outcome import StepFailed
+from pipeline.profiles.profile import Profile
+from pipeline.states import FailureKind, JobState
+from pipeline.storage.merritt.http import MerrittHttp
+from tests.servers.ezid import PASSWORD, USER, Ezid, Fault, ezid
+from tests.servers.http_source import HttpSource
+from tests.support.job_record import MemoryLedger
+from tests.support.records import a_job
+from tests.support.repository import OWNER
+from tests.support.step_context import local_settings
+
+PROFILE = Profile(name="demo", owner=OWNER, collections=("ark:/99999/collection",))
+SYSTEM, TRANSIENT = FailureKind.SYSTEM, FailureKind.TRANSIENT
+
+Ask = Callable[[MerrittHttp], object]
+
+
+def get(service: MerrittHttp) -> object:
+    return service.get("manifest", 1, "ark:/99999/a")
+
+
+def post(service: MerrittHttp) -> object:
+    return service.post("jid0000000001", {"manifest": ""}, "add", 1, "ark:/99999/a")
+
+
+def pieces(service: MerrittHttp) -> object:
+    return list(service.pieces("content", "a"))
+
+
+@pytest.fixture
+def silent() -> Iterator[socket.socket]:
+    """It listens, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listening:
+        yield listening
+
+
+@pytest.fixture
+def source() -> Iterator[HttpSource]:
+    with HttpSource() as opened:
+        yield opened
+
+
+def nobody() -> str:
+    """An address at which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        return f"http://127.0.0.1:{closed.getsockname()[1]}"
+
+
+def told(url: str, ask: Ask, home: Path) -> StepFailed:
+    settings = local_settings(
+        home,
+        storage_service_url=url,
+        storage_service_timeout=0.2,
+        read_timeout=0.2,
+        connect_timeout=0.2,
+    )
+    with pytest.raises(StepFailed) as failed:
+        ask(MerrittHttp(settings, pause=0.01))
+    return failed.value
+
+
+@pytest.mark.parametrize(
+    ("ask", "says"), [(get, "cannot be reached, or broke off"), (post, "refuses the connection")]
+)
+def test_a_storage_service_that_is_not_there_is_a_passing_fault(ask: Ask, says: str, tmp_path: Path) -> None:
+    failure = told(nobody(), ask, tmp_path)
+
+    assert failure.kind is TRANSIENT
+    assert failure.message.startswith("the storage service http://127.0.0.1:")
+    assert says in failure.message
+
+
+def test_a_storage_service_that_says_nothing_is_a_passing_fault(
+    silent: socket.socket, tmp_path: Path
+) -> None:
+    failure = told(f"http://127.0.0.1:{silent.getsockname()[1]}", get, tmp_path)
+
+    assert failure.kind is TRANSIENT
+    assert "did not answer in time" in failure.message
+
+
+def test_a_change_is_not_begun_at_a_service_that_takes_no_connection(
+    silent: socket.socket, tmp_path: Path
+) -> None:
+    address = silent.getsockname()
+    waiting = []
+    while True:
+        client = socket.socket()
+        client.settimeout(0.2)
+        waiting.append(client)
+        try:
+            client.connect(address)
+        except TimeoutError:
+            break
+    failure = told(f"http://127.0.0.1:{address[1]}", post, tmp_path)
+    for client in waiting:
+        client.close()
+
+    assert failure.kind is TRANSIENT
+    assert "does not take a connection" in failure.message
+
+
+@pytest.mark.parametrize("ask", [get, post])
+def test_a_storage_service_without_tls_is_the_operators_to_mend(
+    ask: Ask, source: HttpSource, tmp_path: Path
+) -> None:
+    failure = told(source.url("").replace("http:", "https:"), ask, tmp_path)
+
+    assert failure.kind is SYSTEM
+    assert "or does not speak TLS: check ARKLINE_STORAGE_SERVICE_URL" in failure.message
+
+
+@pytest.mark.parametrize("ask", [get, post])
+def test_an_address_that_is_none_is_the_operators_to_mend(ask: Ask, tmp_path: Path) -> None:
+    failure = told("nowhere", ask, tmp_path)
+
+    assert failure.kind is SYSTEM
+    assert "cannot be asked (MissingSchema): check ARKLINE_STORAGE_SERVICE_URL" in failure.message
+
+
+def test_a_refusal_without_a_word_is_told_as_one(silent: socket.socket, tmp_path: Path) -> None:
+    def refuse() -> None:
+        connection, _ = silent.accept()
+        with connection:
+            connection.recv(10_000)
+            connection.sendall(b"HTTP/1.1 400 \r\nContent-Length: 0\r\n\r\n")
+
+    answering = threading.Thread(target=refuse)
+    answering.start()
+    failure = told(f"http://127.0.0.1:{silent.getsockname()[1]}", get, tmp_path)
+    answering.join()
+
+    assert "answered 400 (no reason given): check ARKLINE_STORAGE_SERVICE_URL" in failure.message
+
+
+def test_bytes_that_break_off_are_a_passing_fault(source: HttpSource, tmp_path: Path) -> None:
+    source.put("/content/a", b"x" * 5000, cut_after=1000)
+    failure = told(source.url(""), pieces, tmp_path)
+
+    assert failure.kind is TRANSIENT
+    assert "did not hand a over: " in failure.message
+
+
+@pytest.mark.parametrize(
+    ("scheme", "says"),
+    [
+        ("https://", "or does not speak TLS: check ARKLINE_EZID_URL"),
+        ("", "cannot be asked (InvalidSchema): check ARKLINE_EZID_URL"),
+    ],
+)
+def test_an_ezid_that_cannot_be_asked_is_the_operators_to_mend(
+    scheme: str, says: str, source: HttpSource, tmp_path: Path
+) -> None:
+    settings = local_settings(tmp_path, ezid_url=source.url("").replace("http://", scheme))
+    with pytest.raises(StepFailed) as failed:
+        EzidMinter(settings).mint(a_job(1, JobState.PROCESSING, primary_id=None), PROFILE, MemoryLedger())
+
+    assert failed.value.kind is SYSTEM
+    assert says in failed.value.message
+
+
+def refused_by(service: Ezid, faults: list[Fault], ask: Callable[[], object]) -> str:
+    service.faults = faults
+    with pytest.raises(StepFailed) as failed:
+        ask()
+    assert failed.value.kind is SYSTEM
+    return failed.value.message
+
+
+def test_what_ezid_refuses_after_the_first_request_is_told_too(tmp_path: Path) -> None:
+    ledger = MemoryLedger()
+    job = a_job(1, JobState.PROCESSING, primary_id=None)
+    refusal = Fault(400, b"error: bad request - invalid metadata")
+    with ezid() as service:
+        settings = local_settings(tmp_path, ezid_url=service.url, ezid_user=USER, ezid_password=PASSWORD)
+        minter = EzidMinter(settings, pause=0.01)
+        ark = minter.mint(job, PROFILE, ledger)
+        exists = Fault(400, b"error: bad request - identifier already exists")
+
+        minted = refused_by(service, [exists, refusal], lambda: minter.mint(job, PROFILE, ledger))
+        announced = refused_by(service, [Fault(), refusal], lambda: minter.announce(ark, PROFILE, ()))
+
+    assert minted.endswith(f"refuses {ark}: bad request - invalid metadata")
+    assert announced == minted

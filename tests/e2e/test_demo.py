@@ -1,0 +1,67 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from entrypoints.stack.home import holder, read_note
+
+DEV = (sys.executable, "-m", "tools.dev")
+
+
+def dev(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*DEV, *arguments], capture_output=True, text=True, check=False, timeout=100)
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.usefixtures("zookeeper", "redis_server")  # skipped where these cannot run
+def test_the_demo_completes_every_batch_and_says_where_things_are(tmp_path: Path) -> None:
+    done = dev("demo", "--json", f"--home={tmp_path / 'demo'}")
+
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert said["status"] == "completed"
+    assert [batch["status"] for batch in said["batches"]] == ["completed", "completed"]
+    assert said["jobs"] == {"completed": 5, "failed": 0}
+    assert said["files"] == 14
+    assert Path(said["storage_root"], "0=ocfl_1.1").is_file()
+    assert Path(said["inventory_url"].removeprefix("sqlite:///")).is_file()
+    assert len(list(Path(said["outbox"]).glob("*report*"))) == 2
+    assert holder(tmp_path / "demo") is None
+
+
+def test_the_demo_empties_no_other_folder(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+
+    done = dev("demo", f"--home={tmp_path}")
+
+    assert done.returncode == 2
+    assert "is not a demo's folder" in done.stderr
+    assert (tmp_path / "thesis.txt").exists()
+
+
+@pytest.mark.usefixtures("zookeeper", "redis_server")
+def test_a_detached_stack_is_found_by_its_note_and_stopped_by_down(tmp_path: Path) -> None:
+    home = f"--home={tmp_path}"
+    started = dev("up", "--detach", "--workers=1", "--concurrency=1", home)
+    assert started.returncode == 0, started.stderr
+    note = read_note(tmp_path)
+    assert note is not None
+    pids = [service["pid"] for service in note.services.values()]
+
+    refused = dev("up", home)
+    stopped = dev("down", home)
+
+    assert "runs in" in refused.stderr
+    assert stopped.returncode == 0, stopped.stderr
+    assert holder(tmp_path) is None
+    assert not any(alive(pid) for pid in pids)

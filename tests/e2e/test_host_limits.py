@@ -1,0 +1,52 @@
+"""A job that has to wait for its source's host, even to ask for a size, is handed back; that is no try."""
+
+import pytest
+
+from pipeline.records import SubmissionType
+from pipeline.settings import Settings
+from pipeline.states import BatchState, JobState
+from tests.e2e.collection import submit
+from tests.servers.http_source import HttpSource
+from tests.support.fleet import Fleet, batch_ended, job_reaches, quiet, wait_for
+from zkstate import batches, jobs, paths
+from zkstate.hosts import FleetCourtesy
+from zkstate.session import Session
+
+PEACE = 25.0
+"""Seconds; more than a worker waits."""
+
+
+@pytest.mark.timeout(240)
+def test_a_job_waits_for_its_turn_without_being_tried(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource
+) -> None:
+    settings = settings.model_copy(update={"max_tries": 1})
+    fleet.settings = settings
+    fleet.worker()
+    fleet.beat()
+    FleetCourtesy(session, lambda: 4).spare(source.host, PEACE)
+    bid = submit(session, settings, source.put("/a.txt", b"a"), SubmissionType.FILE)
+    wait_for(
+        session,
+        paths.batch_status(bid),
+        lambda: bool(batches.all_jobs(session, bid)),
+        60,
+        lambda: "no job was made",
+    )
+    (jid,) = batches.all_jobs(session, bid)
+    job_reaches(session, jid, JobState.ESTIMATING)
+
+    wait_for(
+        session,
+        paths.job_status(jid),
+        lambda: jobs.load(session, jid).status.delay > 0,
+        30,
+        lambda: str(jobs.load(session, jid).status),
+    )
+    waiting = jobs.load(session, jid).status
+    assert (waiting.tries, waiting.status) == (0, JobState.ESTIMATING)
+    assert "asked to be left alone" in waiting.message
+
+    assert batch_ended(session, bid, timeout=90).status.status is BatchState.COMPLETED
+    quiet(session)
+    assert source.count("/a.txt", "GET") == 1

@@ -1,0 +1,191 @@
+"""The whole fleet has no more connections to a host than allowed, and leaves one alone that asks for it."""
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from operations.why import why
+from pipeline.outcome import NotYet, StepFailed
+from pipeline.profiles.profile import Profiles
+from pipeline.settings import Settings
+from pipeline.sources.fetch import Download, HttpFetcher
+from pipeline.states import JobState
+from tasks.profiles import host_limit
+from tests.servers.http_source import HttpSource
+from tests.support import planting
+from zkstate import hosts, jobs
+from zkstate.hosts import FleetCourtesy
+from zkstate.session import Session, connect
+
+HOST = "x.edu"
+
+
+def alive() -> None:
+    """Always."""
+
+
+@pytest.fixture
+def other(settings: Settings, session: Session) -> Iterator[Session]:
+    """Another process's session."""
+    with connect(settings) as opened:
+        yield opened
+
+
+@pytest.fixture
+def source() -> Iterator[HttpSource]:
+    with HttpSource() as opened:
+        yield opened
+
+
+def test_the_fleet_never_has_more_connections_than_allowed(session: Session, other: Session) -> None:
+    fleet = [FleetCourtesy(each, lambda: 3) for each in (session, session, other, other)]
+    most, now = 0, 0
+    mutex = threading.Lock()
+
+    def fetch(courtesy: FleetCourtesy) -> None:
+        nonlocal most, now
+        with courtesy.turn(HOST, alive):
+            with mutex:
+                now += 1
+                most = max(most, now)
+            assert hosts.in_use(session, HOST) <= 3
+            with mutex:
+                now -= 1
+        courtesy.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(fetch, fleet * 10))
+
+    assert 1 <= most <= 3
+    assert hosts.in_use(session, HOST) == 0
+
+
+def test_who_gets_no_connection_in_time_is_told_which_limit_it_waits_for(
+    session: Session, other: Session
+) -> None:
+    first, second = FleetCourtesy(session, lambda: 1), FleetCourtesy(other, lambda: 1, patience=0.1)
+
+    with first.turn(HOST, alive):
+        with (
+            pytest.raises(NotYet, match=r"all 1 connections .* to x\.edu are in use \(ARKLINE_HOST_LIMIT"),
+            second.turn(HOST, alive),
+        ):
+            pass
+        with second.turn("y.edu", alive):
+            pass
+    first.close()
+    with second.turn(HOST, alive):
+        assert hosts.in_use(session, HOST) == 1
+    second.close()
+
+
+def test_a_connection_is_kept_from_file_to_file_and_given_back_at_the_end(session: Session) -> None:
+    courtesy = FleetCourtesy(session, lambda: 4)
+
+    for _ in range(3):
+        with courtesy.turn(HOST, alive):
+            assert hosts.in_use(session, HOST) == 1
+    assert hosts.in_use(session, HOST) == 1
+    courtesy.close()
+
+    assert hosts.in_use(session, HOST) == 0
+
+
+def test_a_session_that_ends_gives_its_connections_back(session: Session, settings: Settings) -> None:
+    with connect(settings) as doomed:
+        taken = FleetCourtesy(doomed, lambda: 1).turn(HOST, alive)
+        taken.__enter__()
+        assert hosts.in_use(session, HOST) == 1
+
+    with FleetCourtesy(session, lambda: 1).turn(HOST, alive):
+        assert hosts.in_use(session, HOST) == 1
+    del taken
+
+
+def test_a_host_that_asks_for_peace_has_it_from_everybody(session: Session, other: Session) -> None:
+    FleetCourtesy(session, lambda: 4).spare(HOST, 60)
+    courtesy = FleetCourtesy(other, lambda: 4)
+
+    with (
+        pytest.raises(NotYet, match=r"x\.edu asked to be left alone, for \d\d seconds more") as turn,
+        courtesy.turn(HOST, alive),
+    ):
+        pass
+    assert 50 < turn.value.wait <= 60
+    with courtesy.turn("y.edu", alive):
+        pass
+    courtesy.close()
+
+
+def test_a_short_peace_is_waited_for_and_a_shorter_one_does_not_end_a_longer(session: Session) -> None:
+    courtesy = FleetCourtesy(session, lambda: 0)
+    courtesy.spare(HOST, 0.3)
+    looks: list[int] = []
+
+    with courtesy.turn(HOST, lambda: looks.append(1)):
+        assert len(looks) >= 2
+    courtesy.spare(HOST, 100)
+    courtesy.spare(HOST, 1)
+    with pytest.raises(NotYet), courtesy.turn(HOST, alive):
+        pass
+    courtesy.close()
+
+
+def test_a_peace_that_begins_between_two_files_is_kept(session: Session, other: Session) -> None:
+    courtesy = FleetCourtesy(session, lambda: 4)
+    with courtesy.turn(HOST, alive):
+        FleetCourtesy(other, lambda: 4).spare(HOST, 60)
+
+    def next_file() -> None:
+        deadline = time.monotonic() + 10  # the news of it takes a moment
+        while time.monotonic() < deadline:
+            with courtesy.turn(HOST, alive):
+                pass
+
+    with pytest.raises(NotYet):
+        next_file()
+    courtesy.close()
+
+
+def test_a_source_that_answers_429_is_left_alone_by_the_whole_fleet(
+    session: Session, other: Session, settings: Settings, source: HttpSource, tmp_path: Path
+) -> None:
+    url = source.put("/a", b"a", status=429, status_times=1, retry_after="90")
+    wanted = Download(url, tmp_path / "a", tmp_path / "part")
+    with HttpFetcher(settings) as fetcher:
+        here, there = FleetCourtesy(session, lambda: 4), FleetCourtesy(other, lambda: 4)
+
+        with pytest.raises(StepFailed, match="429 Too Many Requests"):
+            fetcher.courteous(here).download(wanted, alive)
+        with pytest.raises(NotYet, match="asked to be left alone"):
+            fetcher.courteous(there).download(wanted, alive)
+        here.close()
+        there.close()
+
+    assert source.count("/a") == 1
+
+
+def test_a_collection_may_have_a_limit_of_its_own(settings: Settings, tmp_path: Path) -> None:
+    settings = settings.model_copy(update={"profiles": tmp_path / "profiles"})
+    settings.profiles.mkdir()
+    (settings.profiles / "shy.yaml").write_text(
+        "owner: ark:/99999/fk4o\ncollections: ark:/99999/fk4c\nlimits: {host_connections: 2}\n"
+    )
+    profiles = Profiles(settings.profiles)
+
+    assert host_limit(7, lambda: profiles.get("shy")) == 2
+    assert host_limit(7, lambda: profiles.get("unknown")) == 7
+
+
+def test_why_says_for_which_turn_a_job_waits(session: Session, settings: Settings) -> None:
+    job = planting.job_in(session, JobState.DOWNLOADING)
+    held = planting.acquire(session, job)
+    jobs.hand_back(session, held, "worker", message="x.edu asked to be left alone", delay=90)
+
+    text = why(session, settings, job.jid).text
+
+    assert "Nothing failed, but it waits for its turn: x.edu asked to be left alone. It asks again in" in text

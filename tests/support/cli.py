@@ -1,0 +1,95 @@
+"""Running the command line in a test: as a process of its own, as people and scripts do."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.settings import Settings
+from tests.support.fleet import PROJECT, environment
+
+_BYTECODE = tempfile.TemporaryDirectory(prefix="arkline-bytecode-")
+"""Commands are started often: compiled once in a test run, they take a third of the time."""
+
+COMMAND = (sys.executable, "-c", "from entrypoints.cli.main import main; main()")
+
+
+@dataclass(frozen=True)
+class Finished:
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+def variables(settings: Settings, **more: str) -> dict[str, str]:
+    bytecode = {"PYTHONPYCACHEPREFIX": _BYTECODE.name, "PYTHONDONTWRITEBYTECODE": ""}
+    return {**os.environ, **bytecode, **environment(settings), "PYTHONPATH": str(PROJECT), **more}
+
+
+@contextmanager
+def start(settings: Settings, *arguments: str, **more: str) -> Iterator[subprocess.Popen[str]]:
+    """The command, running; it ends with the block at the latest."""
+    with subprocess.Popen(
+        [*COMMAND, *arguments],
+        env=variables(settings, **more),
+        cwd=_folder(settings),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # a shell's background jobs, and so their children, ignore Ctrl-C unless told otherwise
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def run(settings: Settings, *arguments: str, **more: str) -> Finished:
+    """Run `arkline ARGUMENTS` with these settings; `more`: further environment variables."""
+    with start(settings, *arguments, **more) as process:
+        out, err = process.communicate(timeout=60)
+    return Finished(process.returncode, out, err)
+
+
+_IN_ONE_PROCESS = """
+import contextlib, io, json, sys
+from entrypoints.cli.main import app
+done = []
+for command in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = app(command, standalone_mode=False)
+    done.append((code or 0, out.getvalue(), err.getvalue()))
+json.dump(done, sys.stdout)
+"""
+
+
+def run_all(settings: Settings, commands: Sequence[Sequence[str]], *more: str) -> list[Finished]:
+    """Run many commands, each with `more` at its end, one after another in one process."""
+    words = [[*command, *more] for command in commands]
+    done = subprocess.run(
+        [sys.executable, "-c", _IN_ONE_PROCESS, json.dumps(words)],
+        env=variables(settings),
+        cwd=_folder(settings),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return [Finished(*each) for each in json.loads(done.stdout)]
+
+
+def _folder(settings: Settings) -> Path:
+    settings.home.mkdir(parents=True, exist_ok=True)
+    return settings.home

@@ -1,0 +1,65 @@
+"""What the tests of downloads share: a body of several pieces, an attempt that is over in time."""
+
+import hashlib
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pipeline.fixity import Digest
+from pipeline.outcome import AttemptOver
+from pipeline.settings import Settings
+from pipeline.sources.fetch import Download, HttpFetcher
+
+BODY = bytes(range(256)) * 20_000  # 5 MB: several pieces
+
+
+def sha256(data: bytes) -> Digest:
+    return Digest(algorithm="sha256", value=hashlib.sha256(data).hexdigest())
+
+
+class Wanted:
+    """Makes downloads into this test's own folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.target = folder / "producer" / "a.bin"
+        self.part = folder / "attempt" / "a.bin.part"
+
+    def __call__(self, url: str, digest: Digest | None = None, size: int | None = None) -> Download:
+        return Download(url, self.target, self.part, digest, size)
+
+
+def alive() -> None:
+    """This attempt is never over."""
+
+
+class Grown:
+    """Set once a part has so many bytes."""
+
+    def __init__(self, part: Path, size: int) -> None:
+        self.part, self.size = part, size
+
+    def is_set(self) -> bool:
+        return self.part.exists() and self.part.stat().st_size >= self.size
+
+
+def over_after(over: threading.Event | Grown) -> Callable[[], None]:
+    """The attempt is over once `over` is set."""
+
+    def alive() -> None:
+        if over.is_set():
+            raise AttemptOver("the lock is lost")
+
+    return alive
+
+
+def assert_landed(wanted: Wanted, body: bytes = BODY) -> None:
+    assert wanted.target.read_bytes() == body
+    assert not list(wanted.part.parent.iterdir())
+
+
+def impatient(**overrides: Any) -> HttpFetcher:
+    """A fetcher that may use loopback and hardly waits between two tries."""
+    chosen = {"allow_networks": "127.0.0.0/8", "fetch_tries": 3, **overrides}
+    return HttpFetcher(Settings(**chosen), first_pause=0.01)

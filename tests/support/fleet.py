@@ -1,0 +1,161 @@
+"""Real workers and beats as child processes of a test, and waiting for what ZooKeeper says of them."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from entrypoints.stack.child import Command, Process
+from pipeline.records import Batch, Job
+from pipeline.settings import Settings
+from pipeline.states import BATCH, BatchState, JobState
+from zkstate import batches, jobs, paths
+from zkstate.session import Session
+
+PROJECT = Path(__file__).parents[2]
+START = 60.0
+"""Seconds that a process may take to be ready on a busy machine."""
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    """The variables that give another process these settings."""
+    variables = {}
+    for name in settings.model_fields_set:
+        value = getattr(settings, name)
+        text = ",".join(str(part) for part in value) if isinstance(value, tuple) else str(value)
+        variables[f"ARKLINE_{name.upper()}"] = text
+    return variables
+
+
+@dataclass
+class Fleet:
+    settings: Settings
+    folder: Path
+    running: list[Process] = field(default_factory=list)
+    extra: dict[str, str] = field(default_factory=dict)
+    """Further variables of the processes that are started from now on."""
+
+    def start(self, name: str, *arguments: str, wait: bool = True) -> Process:
+        ready = self.folder / f"{name}.ready"
+        ready.unlink(missing_ok=True)
+        command = Command(
+            name=name,
+            argv=(sys.executable, "-W", "ignore", *arguments),
+            log=self.folder / f"{name}.log",
+            environment={
+                **environment(self.settings),
+                **self.extra,
+                "ARKLINE_READY_FILE": str(ready),
+                "PYTHONPATH": str(PROJECT),
+            },
+            folder=PROJECT,
+            stop_seconds=20,
+        )
+        process = Process(command)
+        process.start()
+        self.running.append(process)
+        if wait:
+            self.wait_ready(process)
+        return process
+
+    def wait_ready(self, process: Process) -> None:
+        ready = self.folder / f"{process.name}.ready"
+        deadline = time.monotonic() + START
+        while not ready.exists():
+            if process.wait(0.05) is not None or time.monotonic() > deadline:
+                raise process.obituary()
+
+    def worker(self, name: str = "worker", concurrency: int = 2, *, wait: bool = True) -> Process:
+        celery = ("-m", "celery", "-A", "tasks.app", "worker", "-c", str(concurrency))
+        return self.start(
+            name, *celery, "-n", f"{name}@%h", "--without-mingle", "--without-gossip", wait=wait
+        )
+
+    def beat(self, name: str = "beat", *, wait: bool = True) -> Process:
+        return self.start(name, "-m", "tasks.beat_leader", wait=wait)
+
+    def stop(self) -> None:
+        for process in self.running:
+            if process.running:
+                process.terminate()
+        for process in self.running:
+            process.stop(5)
+
+    def logs(self) -> str:
+        return "\n".join(f"--- {p.name}\n{p.last_lines(60)}" for p in self.running)
+
+
+@contextmanager
+def fleet(settings: Settings) -> Iterator[Fleet]:
+    found = Fleet(settings, settings.home / "fleet")
+    try:
+        yield found
+    except BaseException:
+        sys.stderr.write(found.logs())
+        raise
+    finally:
+        found.stop()
+
+
+def wait_for(
+    session: Session,
+    path: str | Sequence[str],
+    reached: Callable[[], bool],
+    timeout: float,
+    what: Callable[[], str],
+) -> None:
+    """Wait until `reached`, looking again each time that the node at `path`, or one of several, changes."""
+    deadline = time.monotonic() + timeout
+    while True:
+        changed = threading.Event()
+        for each in (path,) if isinstance(path, str) else path:
+            session.ask(session.zk.exists_async, each, watch=lambda _, seen=changed: seen.set())
+        if reached():
+            return
+        if not changed.wait(max(0.0, deadline - time.monotonic())):
+            raise AssertionError(f"not within {timeout} s: {what()}")
+
+
+def batch_ended(session: Session, bid: str, timeout: float = 60) -> Batch:
+    """The batch once it is completed, failed or held."""
+
+    def ended() -> bool:
+        return batches.load(session, bid).status.status not in BATCH.working()
+
+    def what() -> str:
+        members = [jobs.load(session, jid).status for jid in batches.all_jobs(session, bid)]
+        return f"{batches.load(session, bid).status} {members}"
+
+    wait_for(session, paths.batch_status(bid), ended, timeout, what)
+    return batches.load(session, bid)
+
+
+def job_reaches(session: Session, jid: str, *states: JobState, timeout: float = 60) -> Job:
+    def there() -> bool:
+        return jobs.load(session, jid).status.status in states
+
+    wait_for(session, paths.job_status(jid), there, timeout, lambda: str(jobs.load(session, jid)))
+    return jobs.load(session, jid)
+
+
+def quiet(session: Session, timeout: float = 30) -> None:
+    """Wait until completed jobs are cleaned up, which follows their batch's report or runs beside it."""
+    path = paths.queue(JobState.COMPLETED)
+
+    def empty() -> bool:
+        stat = session.exists(path)
+        return stat is not None and stat.numChildren == 0
+
+    deadline = time.monotonic() + timeout
+    while not empty():
+        changed = threading.Event()
+        session.ask(session.zk.get_children_async, path, watch=lambda _, seen=changed: seen.set())
+        if not empty() and not changed.wait(max(0.0, deadline - time.monotonic())):
+            raise AssertionError(f"not cleaned up within {timeout} s: {session.children(path)}")
+
+
+def is_completed(batch: Batch) -> bool:
+    return batch.status.status is BatchState.COMPLETED

@@ -1,0 +1,78 @@
+"""A record in memory that keeps the promises of `pipeline.steps.context.Ledger`, for tests of the steps."""
+
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from pipeline.outcome import AttemptOver, Promised, transient
+from pipeline.records import Identifiers, Job
+
+
+class MemoryLedger:
+    """Writes are fenced as in ZooKeeper: by the version of the job's status that the attempt holds."""
+
+    def __init__(self, wait: float = 10) -> None:
+        self.wait = wait
+        """Seconds that `exclusive` waits at most."""
+        self.kept: dict[str, Identifiers] = {}
+        self.writes: list[tuple[str, Identifiers]] = []
+        self.counters: Counter[str] = Counter()
+        self.owner: dict[str, int] = {}
+        """Job id -> the status version that may write; a job that is not in it may be written by anybody."""
+        self.held: set[str] = set()
+        self.space = Promised(bytes=0, version=0)
+        self.busy: set[tuple[str, str]] = set()
+        self.taken: list[tuple[str, str]] = []
+        """Every (kind, name) that was ever held, in order."""
+        self._transaction = threading.RLock()
+        self._locks: defaultdict[tuple[str, str], threading.Lock] = defaultdict(threading.Lock)
+
+    def identifiers(self, job: Job) -> Identifiers:
+        with self._transaction:
+            return self.kept.get(job.jid, job.identifiers)
+
+    def write_identifiers(self, job: Job, identifiers: Identifiers) -> None:
+        with self._transaction:
+            self._fence(job)
+            self.kept[job.jid] = identifiers
+            self.writes.append((job.jid, identifiers))
+
+    def mint(self, job: Job, counter: str, spell: Callable[[int], str]) -> str:
+        with self._transaction:
+            self._fence(job)
+            current = self.identifiers(job)
+            if current.primary_id is not None:
+                return current.primary_id
+            self.counters[counter] += 1
+            ark = spell(self.counters[counter])
+            self.write_identifiers(job, current.model_copy(update={"primary_id": ark}))
+            return ark
+
+    @contextmanager
+    def exclusive(self, kind: str, name: str) -> Iterator[None]:
+        with self._transaction:
+            lock = self._locks[kind, name]
+        if not lock.acquire(timeout=self.wait):
+            raise transient(f"{kind} {name} is in use by another job")
+        self.busy.add((kind, name))
+        self.taken.append((kind, name))
+        try:
+            yield
+        finally:
+            self.busy.remove((kind, name))
+            lock.release()
+
+    def fence(self, job: Job) -> None:
+        with self._transaction:
+            self._fence(job)
+
+    def collection_held(self, profile_name: str) -> bool:
+        return profile_name in self.held
+
+    def promised(self) -> Promised:
+        return self.space
+
+    def _fence(self, job: Job) -> None:
+        if self.owner.get(job.jid, job.version) != job.version:
+            raise AttemptOver(f"job {job.jid} has another attempt")

@@ -1,0 +1,49 @@
+"""A repository whose objects the Merritt storage service keeps."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from pipeline.files import StoredVersion
+from pipeline.records import Job, SubmissionMode
+from pipeline.steps import process
+from pipeline.storage.merritt.storage import MerrittStorage
+from tests.servers.merritt import Merritt
+from tests.support.records import jid
+from tests.support.repository import Repository
+
+ARK = "ark:/99999/given"
+HERE = ("7777", ARK)
+
+
+class Kept(Repository):
+    """A repository whose objects the storage service keeps; it shares the disk."""
+
+    service: Merritt
+
+    def keep(self, service: Merritt, **settings: Any) -> None:
+        self.service = service
+        given = {"storage_service_url": service.url, "storage_service_node": 7777, "read_timeout": 5}
+        self.settings = self.settings.model_copy(update={**given, **settings})
+        self.kept = MerrittStorage(self.settings, pause=0.01)
+
+    def process(self, job: Job, alive: Callable[[], None] = lambda: None) -> str | None:
+        return process.work(job, dataclasses.replace(self.services(alive), storage=self.kept)).message
+
+    def submitted(self, number: int, mode: SubmissionMode, files: dict[str, str], **facts: Any) -> Job:
+        return self.job(number, files, **{"primary_id": ARK, "submission_mode": mode, **facts})
+
+    def version(self, number: int) -> StoredVersion:
+        """The version that a job made."""
+        found = self.kept.version_of(ARK, jid(number))
+        assert found is not None
+        return found
+
+    def producer(self, version: int, where: tuple[str, str] = HERE) -> dict[str, bytes]:
+        """The depositor's files of a version, as the service has them."""
+        files = self.service.objects[where][version - 1]
+        return {
+            path.removeprefix("producer/"): held.data
+            for path, held in files.items()
+            if path.startswith("producer/")
+        }

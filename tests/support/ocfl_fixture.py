@@ -1,0 +1,118 @@
+"""An OCFL storage root and a folder to hand files over from, for tests of what stores."""
+
+import hashlib
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ocfl import StorageRoot
+
+from pipeline.files import ContentFile, StoredVersion
+from pipeline.records import SubmissionMode
+from pipeline.storage.base import StoreRequest
+from pipeline.storage.ocfl import objects
+from pipeline.storage.ocfl.storage import OcflStorage
+
+ARK = "ark:/99999/fk4000000011"
+
+
+@contextmanager
+def memory(otherwise: Path) -> Iterator[Path]:
+    """A folder in memory where the system has such, for tests that sync much and care only for the order."""
+    shared = Path("/dev/shm")
+    if not os.access(shared, os.W_OK):
+        yield otherwise
+        return
+    with tempfile.TemporaryDirectory(dir=shared) as name:
+        yield Path(name)
+
+
+def fork() -> int:
+    """A child that goes on here; it has no use for what other threads of the test run hold."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns if there are such threads
+        return os.fork()
+
+
+class Depot:
+    def __init__(self, folder: Path, patience: float = 0.2) -> None:
+        self.folder = folder / "ocfl"
+        self.sources = folder / "working"
+        self.storage = OcflStorage(self.folder, patience)
+
+    def request(
+        self,
+        jid: str,
+        files: dict[str, str],
+        mode: SubmissionMode = SubmissionMode.ADD,
+        delete: tuple[str, ...] = (),
+        ark: str = ARK,
+    ) -> StoreRequest:
+        """Hand over `files`, path -> text."""
+        return StoreRequest(
+            ark=ark,
+            jid=jid,
+            mode=mode,
+            files=tuple(self.handed(jid, path, text) for path, text in files.items()),
+            delete=delete,
+            message="as submitted",
+            user="depositor@example.edu",
+        )
+
+    def handed(self, jid: str, path: str, text: str) -> ContentFile:
+        source = self.sources / jid / path
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_text(text)
+        data = text.encode()
+        return ContentFile(path, source, len(data), hashlib.sha512(data).hexdigest())
+
+    def store(
+        self,
+        jid: str,
+        files: dict[str, str],
+        mode: SubmissionMode = SubmissionMode.ADD,
+        delete: tuple[str, ...] = (),
+        ark: str = ARK,
+    ) -> StoredVersion:
+        return self.storage.store(self.request(jid, files, mode, delete, ark), lambda: None)
+
+    def object(self, ark: str = ARK) -> Path:
+        return self.folder / objects.object_path(ark)
+
+    def head(self, ark: str = ARK) -> objects.Inventory | None:
+        return objects.read_head(self.object(ark))
+
+    def names(self, number: int, ark: str = ARK) -> set[str]:
+        """Logical paths of a version."""
+        inventory = self.head(ark)
+        assert inventory is not None
+        return set(inventory.versions[f"v{number}"].digests())
+
+    def jobs(self, ark: str = ARK) -> list[str | None]:
+        """The job of each version, in order."""
+        inventory = self.head(ark)
+        return [version.jid for version in inventory.versions.values()] if inventory else []
+
+    def content(self) -> set[str]:
+        """Stored files of the object, by their path in it."""
+        folder = self.object()
+        return {
+            path.relative_to(folder).as_posix()
+            for path in folder.rglob("*")
+            if path.is_file() and "content" in path.parts
+        }
+
+    def leftovers(self) -> list[Path]:
+        """What writers left behind outside the objects."""
+        return list(self.folder.glob("extensions/arkline/*/*"))
+
+
+def assert_valid(depot: Depot, objects: int = 1) -> None:
+    """What an independent validator says of the root and of every object in it."""
+    root = StorageRoot(root=str(depot.folder))
+    assert root.validate(), root.log.status_str()
+    assert root.errors == []
+    assert (root.num_objects, root.good_objects) == (objects, objects)

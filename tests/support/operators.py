@@ -1,0 +1,36 @@
+"""An operator for a test, and a job that there is something to free of."""
+
+from pathlib import Path
+
+from operations.operator import Operator
+from pipeline.inventory.sql import open_inventory
+from pipeline.outcome import Done, Reservation
+from pipeline.records import Job
+from pipeline.settings import Settings
+from pipeline.states import Event
+from tests.support import planting
+from zkstate import batches, creation, jobs, space
+from zkstate.session import Session
+
+
+def ann(session: Session, settings: Settings) -> Operator:
+    return Operator(
+        session, settings, lambda: open_inventory(settings.inventory), by="ann@desk", reason="because"
+    )
+
+
+def landed_job(session: Session, settings: Settings) -> Job:
+    """A job in downloading that holds a promise of space and has a working directory."""
+    batch = planting.acquired_batch(session)
+    batch = creation.create_jobs(session, batch, planting.plan(1), settings.working, "test", lambda: None)
+    creation.finish_split(session, batch)
+    job = jobs.load(session, batches.all_jobs(session, batch.bid)[0])
+    job = planting.fire(session, job, Event.ACQUIRE)
+    job = jobs.move(session, planting.acquire(session, job), Event.SUCCEED, "w", done=Done(space_needed=700))
+    seen = space.promised(session)
+    granted = Done(reservation=Reservation(700, seen))
+    job = jobs.move(session, planting.acquire(session, job), Event.SUCCEED, "w", done=granted)
+    folder = Path(job.configuration.working_dir)
+    folder.mkdir(parents=True)
+    (folder / "a.txt").write_text("a")
+    return job

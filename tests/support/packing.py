@@ -1,0 +1,106 @@
+"""Containers made in memory, good and bad, and what became of them."""
+
+import io
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.containers.unpack import Limits, UnpackedFile, unpack
+from pipeline.outcome import StepFailed
+from pipeline.states import FailureKind
+
+LIMITS = Limits(entries=1000, bytes=1 << 30, ratio=200)
+FILES = {
+    "a.txt": b"one",
+    "folder/b.txt": b"two",
+    "folder/deeper/c.bin": bytes(range(256)) * 3000,
+    "empty": b"",
+}
+
+
+def zipped(files: dict[str, bytes] | list[tuple[str, bytes]], **options: int) -> bytes:
+    pairs = files.items() if isinstance(files, dict) else files
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", options.get("method", zipfile.ZIP_DEFLATED)) as archive:
+        for name, content in pairs:
+            archive.writestr(zipfile.ZipInfo(name), content, archive.compression)
+    return data.getvalue()
+
+
+def entry(name: str, content: bytes = b"", **fields: object) -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    info.size = len(content)
+    for key, value in fields.items():
+        setattr(info, key, value)
+    return info, content
+
+
+def tarred(
+    files: dict[str, bytes] | list[tuple[tarfile.TarInfo, bytes]],
+    kind: str = "",
+    form: int = tarfile.PAX_FORMAT,
+) -> bytes:
+    pairs = [entry(*pair) for pair in files.items()] if isinstance(files, dict) else files
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode=f"w:{kind}", format=form) as archive:  # type: ignore[call-overload]
+        for info, content in pairs:
+            archive.addfile(info, io.BytesIO(content))
+    return data.getvalue()
+
+
+def on_disk(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
+
+
+PACKED = {
+    "a.zip": zipped(FILES),
+    "stored.zip": zipped(FILES, method=zipfile.ZIP_STORED),
+    "bzip2.zip": zipped(FILES, method=zipfile.ZIP_BZIP2),
+    "a.tar": tarred(FILES),
+    "gnu.tar": tarred(FILES, form=tarfile.GNU_FORMAT),
+    "ustar.tar": tarred(FILES, form=tarfile.USTAR_FORMAT),
+    "a.tar.gz": tarred(FILES, "gz"),
+    "a.tgz": tarred(FILES, "gz"),
+    "a.tar.bz2": tarred(FILES, "bz2"),
+}
+
+_FEW = {"a.txt": b"one", "folder/b.txt": b"two" * 50}
+SMALL = {
+    "a.zip": zipped(_FEW),
+    "bzip2.zip": zipped(_FEW, method=zipfile.ZIP_BZIP2),
+    "a.tar": tarred(_FEW),
+    "gnu.tar": tarred({"long" * 40: b"1", **_FEW}, form=tarfile.GNU_FORMAT),
+    "a.tar.gz": tarred(_FEW, "gz"),
+    "a.tar.bz2": tarred(_FEW, "bz2"),
+}
+
+
+class Unpack:
+    """Unpack bytes into `target`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.archive = folder / "archive"
+        self.target = folder / "target"
+
+    def __call__(
+        self,
+        data: bytes,
+        name: str = "a.zip",
+        limits: Limits = LIMITS,
+        alive: Callable[[], None] = lambda: None,
+    ) -> tuple[UnpackedFile, ...]:
+        self.archive.write_bytes(data)
+        return unpack(self.archive, name, self.target, limits, alive)
+
+    def refusal(self, data: bytes, name: str = "a.zip", limits: Limits = LIMITS) -> str:
+        """What the depositor is told."""
+        with pytest.raises(StepFailed) as caught:
+            self(data, name, limits)
+        assert caught.value.kind is FailureKind.CONTENT
+        assert name in caught.value.message
+        return caught.value.message

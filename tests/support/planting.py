@@ -1,0 +1,172 @@
+"""Batches and jobs planted in ZooKeeper, led to any state along the tables; and the tree as a dict."""
+
+import itertools
+from collections import deque
+from pathlib import Path
+
+from pipeline.manifests.split import Plan, PlannedJob
+from pipeline.outcome import Done
+from pipeline.records import Batch, Job, PayloadType, StatusReport, Submission, SubmissionType, Ticket
+from pipeline.states import BATCH, JOB, BatchState, Bucket, Event, FailureKind, JobState, Raiser, Transition
+from zkstate import batches, creation, deletion, jobs
+from zkstate.jobs import Lock
+from zkstate.session import Session
+
+WORKING = Path("/nowhere/working")
+_numbers = itertools.count()
+
+
+def submission(**changes: object) -> Submission:
+    given = {
+        "profile_name": "demo",
+        "payload_url": "http://example.org/a.txt",
+        "payload_type": SubmissionType.FILE,
+        **changes,
+    }
+    return Submission.model_validate(given)
+
+
+def planned(number: int, **changes: object) -> PlannedJob:
+    given = {
+        "payload_url": f"http://example.org/{number}.txt",
+        "payload_type": PayloadType.FILE,
+        "payload_name": f"{number}.txt",
+        "priority": 5,
+        **changes,
+    }
+    return PlannedJob.model_validate(given)
+
+
+def plan(count: int, **changes: object) -> Plan:
+    return Plan(jobs=tuple(planned(n, **changes) for n in range(count)), sha256=f"plan-{count}")
+
+
+def acquired_batch(session: Session, **changes: object) -> Batch:
+    """A batch in processing, locked, with no job yet."""
+    bid = batches.submit(session, submission(**changes))
+    batch = batches.acquire(session, batches.ticket(batches.load(session, bid)), "test")
+    return batches.move(session, batch, Event.ACQUIRE)
+
+
+def split_batch(
+    session: Session, count: int, working: Path = WORKING, **changes: object
+) -> tuple[str, list[str]]:
+    """A batch with `count` pending jobs."""
+    batch = acquired_batch(session)
+    batch = creation.create_jobs(session, batch, plan(count, **changes), working, "test", lambda: None)
+    creation.finish_split(session, batch)
+    return batch.bid, batches.all_jobs(session, batch.bid)
+
+
+def one_job(session: Session, **changes: object) -> Job:
+    return jobs.load(session, split_batch(session, 1, **changes)[1][0])
+
+
+def acquire(session: Session, job: Job) -> Job:
+    return jobs.acquire(session, jobs.ticket(job), f"test {next(_numbers)}")
+
+
+def fire(session: Session, job: Job, event: Event, kind: FailureKind = FailureKind.SYSTEM) -> Job:
+    """Raise one event the way whoever raises it does."""
+    if event is Event.CLEAN_UP:
+        jobs.clean_up(session, job)
+        return jobs.load(session, job.jid)
+    if event is Event.DELETE:
+        deletion.delete_job(session, job)
+        return job
+    failure = kind if event is Event.FAIL else None
+    if Raiser.WORKER in JOB.rows(job.status.status, event)[0].by:
+        held = acquire(session, job)
+        return jobs.move(session, held, event, "worker", done=Done(), message="said so", kind=failure)
+    return jobs.move(session, job, event, "operator", message="said so", kind=failure, lock=Lock.FREE)
+
+
+def complete(session: Session, job: Job) -> Job:
+    """Lead a failed job, or one on its way, to completion."""
+    while job.status.status is not JobState.COMPLETED:
+        possible = JOB.events(job.status.status)
+        event = next(e for e in (Event.RESUME, Event.ACQUIRE, Event.SUCCEED) if e in possible)
+        job = fire(session, job, event)
+    return job
+
+
+def way_to(state: JobState, last: JobState | None) -> tuple[Transition[JobState], ...]:
+    """The shortest legal path from pending to `state` with `last` as the last success."""
+    start: tuple[JobState, JobState | None] = (JobState.PENDING, None)
+    ways: dict[tuple[JobState, JobState | None], tuple[Transition[JobState], ...]] = {start: ()}
+    ahead = deque([start])
+    while ahead:
+        here = ahead.popleft()
+        for row in JOB.table:
+            if row.source is not here[0] or row.event in (Event.RESUME, Event.CLEAN_UP):
+                continue
+            after = row.source if row.event is Event.SUCCEED else here[1]
+            if (row.target, after) not in ways:
+                ways[row.target, after] = (*ways[here], row)
+                ahead.append((row.target, after))
+    return next(way for (s, la), way in ways.items() if s is state and la is last)
+
+
+def any_way_to(state: JobState) -> tuple[Transition[JobState], ...]:
+    for last in (None, *JOB.working()):
+        try:
+            return way_to(state, last)
+        except StopIteration:
+            continue
+    raise AssertionError(f"no way leads to {state}")
+
+
+def job_in(session: Session, state: JobState, last: JobState | str | None = "any") -> Job:
+    way = any_way_to(state) if last == "any" else way_to(state, last)  # type: ignore[arg-type]
+    job = one_job(session)
+    for row in way:
+        job = fire(session, job, row.event)
+    return job
+
+
+def batch_in(session: Session, state: BatchState) -> Batch:
+    """A batch led to `state` along the rows, with one job where it has any."""
+    if state is BatchState.PENDING:
+        return batches.load(session, batches.submit(session, submission()))
+    if state is BatchState.HELD:
+        return fire_batch(session, batch_in(session, BatchState.PENDING), Event.HOLD)
+    if state is BatchState.PROCESSING:
+        return batches.load(session, split_batch(session, 1)[0])
+    if state is BatchState.REPORTING:
+        batch = batch_in(session, BatchState.PROCESSING)
+        job = jobs.load(session, batches.all_jobs(session, batch.bid)[0])
+        fire(session, job, Event.FAIL)
+        finished = batches.finish_if_ended(session, batch.bid)
+        assert finished is not None
+        return finished
+    if state is BatchState.DELETED:
+        return fire_batch(session, batch_in(session, BatchState.FAILED), Event.DELETE)
+    row = next(r for r in BATCH.table if r.target is state)
+    return fire_batch(session, batch_in(session, row.source), row.event)
+
+
+def fire_batch(session: Session, batch: Batch, event: Event) -> Batch:
+    rows = BATCH.rows(batch.status.status, event)
+    by_worker = bool(rows) and Raiser.WORKER in rows[0].by
+    told = event in (Event.SUCCEED, Event.FAIL) and batch.status.status is not BatchState.PROCESSING
+    report = StatusReport(failed_jobs=(), successful_jobs=()) if told else None
+    if told and event is Event.SUCCEED:
+        for jid in batches.jobs_in(session, batch.bid, Bucket.FAILED):
+            complete(session, jobs.load(session, jid))
+    if by_worker:
+        batch = batches.acquire(session, batches.ticket(batch), "test")
+        return batches.move(session, batch, event, report=report)
+    return batches.move(session, batch, event, lock=Lock.FREE)
+
+
+def tree(session: Session, path: str = "/") -> dict[str, bytes]:
+    """Everything below `path`: path -> data."""
+    found = {} if path == "/" else {path: session.get(path)[0]}
+    for name in session.children(path):
+        found |= tree(session, f"{path.rstrip('/')}/{name}")
+    return found
+
+
+def void(ticket: Ticket) -> Ticket:
+    """The same ticket in an epoch that is over."""
+    return ticket.model_copy(update={"epoch": ticket.epoch - 1})

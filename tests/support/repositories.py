@@ -1,0 +1,42 @@
+"""Repositories in a folder of their own, real but for the record."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers.merritt import Merritt, merritt
+from tests.support.merritt_fixture import Kept
+from tests.support.ocfl_fixture import memory
+from tests.support.repository import Repository, empty_inventory
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An inventory without an entry."""
+    return empty_inventory(tmp_path_factory.mktemp("inventory"))
+
+
+@pytest.fixture
+def repository(tmp_path: Path, template: Path) -> Iterator[Repository]:
+    """With an OCFL root as its storage."""
+    with memory(tmp_path) as home:
+        made = Repository(home, template)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def storage_service() -> Iterator[Merritt]:
+    with merritt() as running:
+        yield running
+
+
+@pytest.fixture
+def kept(tmp_path: Path, template: Path, storage_service: Merritt) -> Iterator[Kept]:
+    """With the Merritt storage service as its storage."""
+    with memory(tmp_path) as home:
+        made = Kept(home, template)
+        made.keep(storage_service)
+        yield made
+        made.close()

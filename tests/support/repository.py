@@ -1,0 +1,108 @@
+"""Storage, inventory and profiles in one folder, and jobs whose files have landed."""
+
+import dataclasses
+import shutil
+from collections.abc import Callable
+from hashlib import sha512
+from pathlib import Path
+from typing import Any
+
+from pipeline.files import StoredVersion
+from pipeline.identifiers.minter import LocalMinter
+from pipeline.inventory.base import InventoryObject
+from pipeline.inventory.sql import open_inventory
+from pipeline.records import Identifiers, Job
+from pipeline.states import JobState
+from pipeline.steps import process, record
+from pipeline.steps.context import Services
+from pipeline.storage.ocfl import objects
+from pipeline.storage.ocfl.storage import OcflStorage
+from pipeline.working_storage.workspace import LandedFile, Workspace, read_stored
+from tests.support.job_record import MemoryLedger
+from tests.support.records import a_job, jid
+from tests.support.step_context import local_settings, services
+
+OWNER = "ark:/99999/owner"
+
+
+def empty_inventory(folder: Path) -> Path:
+    """An inventory with its tables; a copy of it is quicker than making them."""
+    path = folder / "inventory.sqlite"
+    inventory = open_inventory(f"sqlite:///{path}")
+    inventory.arks_of(OWNER, ("none",))
+    inventory.database.close()
+    return path
+
+
+class Repository:
+    """Everything that processing works on, real but for the record: that is in memory."""
+
+    def __init__(self, home: Path, empty_inventory: Path) -> None:
+        shutil.copy(empty_inventory, home / "inventory.sqlite")
+        (home / "profiles").mkdir()
+        (home / "profiles" / "demo.yaml").write_text(f"owner: {OWNER}\ncollections: ark:/99999/collection\n")
+        self.settings = local_settings(home, profiles=home / "profiles")
+        self.ledger = MemoryLedger()
+        self.storage = OcflStorage(self.settings.storage)
+        self.inventory = open_inventory(self.settings.inventory)
+
+    def services(self, alive: Callable[[], None] = lambda: None) -> Services:
+        return dataclasses.replace(
+            services(self.settings, self.ledger, alive=alive),
+            minter=LocalMinter(),
+            storage=self.storage,
+            inventory=self.inventory,
+        )
+
+    def job(self, number: int, files: dict[str, str] | None = None, **facts: Any) -> Job:
+        """A job whose files have landed."""
+        given = {
+            "op": "attempt-1",
+            "primary_id": None,
+            "working_dir": str(self.settings.working / jid(number)),
+        }
+        job = a_job(number, JobState.PROCESSING, **{**given, **facts})
+        workspace = Workspace.of(job)
+        landed = []
+        for path, text in ({"a.txt": f"of job {number}"} if files is None else files).items():
+            target = workspace.producer / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text)
+            digest = sha512(text.encode()).hexdigest()
+            landed.append(LandedFile(path=path, size=len(text.encode()), sha512=digest, declared_by=""))
+        workspace.write_landing(tuple(landed))
+        return job
+
+    def work(self, job: Job, alive: Callable[[], None] = lambda: None) -> StoredVersion:
+        process.work(job, self.services(alive))
+        stored = read_stored(Workspace.of(job))
+        assert stored is not None
+        return stored
+
+    def recorded(self, job: Job) -> StoredVersion:
+        """The version that a landed job becomes, entered in the inventory."""
+        stored = self.work(job)
+        record.work(job.model_copy(update={"identifiers": self.identifiers(job)}), self.services())
+        return stored
+
+    def described(self, ark: str) -> InventoryObject:
+        found = self.inventory.describe_object(ark)
+        assert found is not None
+        return found
+
+    def identifiers(self, job: Job) -> Identifiers:
+        return self.ledger.identifiers(job)
+
+    def jobs_of(self, ark: str) -> list[str | None]:
+        head = objects.read_head(self.storage.root.object(ark))
+        return [version.jid for version in head.versions.values()] if head else []
+
+    def text(self, stored: StoredVersion, path: str) -> str:
+        folder = self.storage.root.object(stored.ark)
+        head = objects.read_head(folder)
+        assert head is not None
+        digest = head.versions[f"v{stored.number}"].digests()[path]
+        return (folder / head.manifest[digest][0]).read_text()
+
+    def close(self) -> None:
+        self.inventory.database.close()

@@ -1,0 +1,21 @@
+"""A worker that stops asking Redis for messages once it is ready: `-m tests.support.stalled_worker`.
+
+It is alive, connected and answers pings, as workers were after the faults that tasks.watchdog tells of.
+"""
+
+import sys
+from typing import Any
+
+from celery.signals import worker_ready
+from kombu.transport.redis import Channel
+
+from tasks.app import app
+
+
+@worker_ready.connect(weak=False)
+def _go_deaf(**_: Any) -> None:
+    Channel._brpop_start = lambda self, timeout=None: None
+
+
+if __name__ == "__main__":
+    app.worker_main(sys.argv[1:])

@@ -1,0 +1,83 @@
+"""What a step is given in the tests: real clients where it uses them, and nothing where it must not."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Never
+
+from pipeline.profiles.profile import Profiles
+from pipeline.records import Job, PayloadType
+from pipeline.settings import Settings
+from pipeline.sources.fetch import Fetcher, HttpFetcher
+from pipeline.states import JobState
+from pipeline.steps.context import Services
+from tests.support.job_record import MemoryLedger
+from tests.support.records import a_job
+
+
+class _Unused:
+    """An outside system that the step under test has no business with."""
+
+    def __getattr__(self, name: str) -> Never:
+        raise AssertionError(f"a step that should not used {name}")
+
+
+UNUSED: Any = _Unused()
+
+
+def local_settings(home: Path, **changes: Any) -> Settings:
+    """Settings of a test's own folder that allow sources on loopback and give up soon."""
+    given = {
+        "home": home,
+        "profiles": home / "profiles",
+        "allow_networks": "127.0.0.0/8",
+        "fetch_tries": 2,
+        "read_timeout": 5,
+        **changes,
+    }
+    return Settings(**given)
+
+
+def services(
+    settings: Settings,
+    ledger: MemoryLedger | None = None,
+    fetcher: Fetcher | None = None,
+    alive: Callable[[], None] = lambda: None,
+) -> Services:
+    return Services(
+        settings=settings,
+        profile_of=lambda: Profiles(settings.profiles).get("demo"),
+        ledger=ledger or MemoryLedger(),
+        fetcher=fetcher or HttpFetcher(settings, first_pause=0.01),
+        minter=UNUSED,
+        storage=UNUSED,
+        inventory=UNUSED,
+        callback=UNUSED,
+        mailer=UNUSED,
+        alive=alive,
+    )
+
+
+def collection(settings: Settings, **rules: Any) -> None:
+    """Have the collection of the tests' jobs follow these rules."""
+    settings.profiles.mkdir(parents=True, exist_ok=True)
+    profile = {"name": "demo", "owner": "ark:/99999/fk4a", "collections": ["ark:/99999/fk4b"], **rules}
+    (settings.profiles / "demo.yaml").write_text(json.dumps(profile))
+
+
+def working_job(
+    settings: Settings, state: JobState, payload_type: PayloadType, payload_url: str, **facts: Any
+) -> Job:
+    """A job with a working directory in the settings' working storage; `op` names its attempt."""
+    if not settings.profiles.exists():
+        collection(settings)
+    given = {
+        "payload_type": payload_type,
+        "payload_url": payload_url,
+        "payload_name": payload_url.rpartition("/")[2],
+        "working_dir": str(settings.working / "jid0000000001"),
+        "op": "attempt-1",
+        "primary_id": None,
+        **facts,
+    }
+    return a_job(1, state, **given)

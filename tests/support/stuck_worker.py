@@ -1,0 +1,36 @@
+"""A worker that takes a job in some state and stays there: `python -m tests.support.stuck_worker JID STATE`.
+
+It is the real task with the real lock and session; only the step never ends, so that it can be killed.
+"""
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+from pipeline.outcome import Done
+from pipeline.records import Job, Ticket
+from pipeline.states import JobState
+from pipeline.steps.context import Services
+from tasks import job as path_of_a_job
+from tasks.worker_context import PROCESS
+from zkstate import jobs
+
+
+def _stuck(_job: Job, _services: Services) -> Done:
+    Path(os.environ["ARKLINE_READY_FILE"]).touch()
+    threading.Event().wait()
+    raise AssertionError("nobody sets that event")
+
+
+def main() -> None:
+    """Do the real work of the states before STATE, then get stuck in it."""
+    jid, state = sys.argv[1], JobState(sys.argv[2])
+    path_of_a_job.STEPS[state] = _stuck
+    ticket: Ticket | None = jobs.ticket(jobs.load(PROCESS.session(), jid))
+    while ticket is not None:
+        ticket = path_of_a_job.run(ticket)
+
+
+if __name__ == "__main__":
+    main()

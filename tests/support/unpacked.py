@@ -1,0 +1,38 @@
+"""A container's files as they have landed, and what a check says of them."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from pipeline.containers.declared import Arrived
+from pipeline.outcome import StepFailed
+from pipeline.states import FailureKind
+from pipeline.working_storage.workspace import LandedFile
+
+
+def landed(folder: Path, files: Mapping[str, bytes]) -> Arrived:
+    """`files` written below `folder`."""
+    for path, data in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(data)
+    return arrived(folder)
+
+
+def arrived(folder: Path) -> Arrived:
+    """Everything below `folder`."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            name, data = path.relative_to(folder).as_posix(), path.read_bytes()
+            found[name] = LandedFile(path=name, size=len(data), sha512=hashlib.sha512(data).hexdigest())
+    return Arrived(folder, found, lambda: None)
+
+
+def refusal(check: Callable[[], object]) -> str:
+    """What the depositor is told by a check that refuses."""
+    with pytest.raises(StepFailed) as caught:
+        check()
+    assert caught.value.kind is FailureKind.CONTENT
+    return caught.value.message

@@ -1,0 +1,47 @@
+"""A seed always gives the same run."""
+
+from tests.servers.http_source import HttpSource
+from tools.chaos.deposits import PLANTED, Depositor
+from tools.chaos.run import BEGIN
+from tools.chaos.schedule import Kind, draw
+
+
+def test_a_seed_always_gives_the_same_schedule_and_another_seed_another() -> None:
+    assert draw(3, 50, 100) == draw(3, 50, 100)
+    assert draw(3, 50, 100) != draw(4, 50, 100)
+
+
+def test_a_long_schedule_has_every_kind_and_a_short_one_no_kind_twice() -> None:
+    assert {fault.kind for fault in draw(1, 100, 300)} == set(Kind)
+    short = [fault.kind for fault in draw(1, 8, 25)]
+    assert len(set(short)) == len(short) == 8
+
+
+def test_every_kind_can_be_done() -> None:
+    assert BEGIN.keys() == set(Kind)
+
+
+def test_faults_come_in_order_and_within_the_time() -> None:
+    moments = [fault.at for fault in draw(5, 40, 120)]
+    assert moments == sorted(moments)
+    assert moments[0] >= 4
+    assert moments[-1] <= 120
+
+
+def test_what_the_machine_cannot_do_is_left_out() -> None:
+    assert Kind.WORKING_FULL not in {
+        fault.kind for fault in draw(1, 100, 300, set(Kind) - {Kind.WORKING_FULL})
+    }
+
+
+def test_a_seed_always_gives_the_same_deposits() -> None:
+    with HttpSource() as first, HttpSource() as second:
+        one, two = (Depositor(9, source).make(60, 50.0) for source in (first, second))
+
+    assert one == two
+    things = [thing for deposit in one.deposits for thing in deposit.things]
+    assert len(things) == 60
+    assert sum(bool(thing.planted) for thing in things) == round(60 * PLANTED)
+    assert len({thing.path for thing in things}) == 60
+    local_ids = [thing.local_id for thing in things if thing.local_id]
+    assert len(set(local_ids)) < len(local_ids), "some objects come twice"

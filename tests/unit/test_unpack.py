@@ -1,0 +1,105 @@
+import hashlib
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.packing import FILES, PACKED, Unpack, entry, on_disk, tarred, zipped
+
+
+@pytest.fixture
+def unpacked(tmp_path: Path) -> Unpack:
+    return Unpack(tmp_path)
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_everything_in_a_container_arrives(name: str, unpacked: Unpack, tmp_path: Path) -> None:
+    files = unpacked(PACKED[name], name)
+
+    assert on_disk(unpacked.target) == FILES
+    assert {file.path: (file.size, file.sha512) for file in files} == {
+        path: (len(content), hashlib.sha512(content).hexdigest()) for path, content in FILES.items()
+    }
+
+
+def test_the_content_tells_the_format_not_the_name(unpacked: Unpack) -> None:
+    assert len(unpacked(PACKED["a.tar.gz"], "misnamed.zip")) == len(FILES)
+
+
+def test_a_zip_with_a_program_in_front_is_unpacked(unpacked: Unpack) -> None:
+    assert len(unpacked(b"#!/bin/sh\nexit\n" + PACKED["a.zip"], "self-extracting.zip")) == len(FILES)
+
+
+def test_a_single_top_folder_is_kept(unpacked: Unpack) -> None:
+    assert [file.path for file in unpacked(zipped({"top/a": b"1", "top/b": b"2"}))] == ["top/a", "top/b"]
+
+
+def test_what_a_system_adds_is_kept_too(unpacked: Unpack) -> None:
+    names = ["__MACOSX/._a", ".DS_Store", "Thumbs.db"]
+
+    assert [file.path for file in unpacked(zipped(dict.fromkeys(names, b"x")))] == names
+
+
+def test_folders_without_files_leave_nothing(unpacked: Unpack, tmp_path: Path) -> None:
+    unpacked(zipped({"empty/": b"", "a": b"1"}))
+
+    assert [path.name for path in (unpacked.target).iterdir()] == ["a"]
+
+
+def test_a_tar_of_the_folder_it_stood_in_is_unpacked(unpacked: Unpack) -> None:
+    files = [entry(".", type=tarfile.DIRTYPE), entry("./a", b"1"), entry("./b/c", b"2")]
+
+    assert [file.path for file in unpacked(tarred(files), "a.tar")] == ["a", "b/c"]
+
+
+def test_long_tar_names_are_read_whole(unpacked: Unpack) -> None:
+    name = "/".join(["a-rather-long-folder-name"] * 20)
+
+    for form in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT):
+        assert unpacked(tarred({f"{form}/{name}": b"1"}, form=form), "a.tar")[0].path == f"{form}/{name}"
+
+
+def test_a_sparse_tar_entry_gets_its_zeros(unpacked: Unpack, tmp_path: Path) -> None:
+    """The old GNU form: data at 1 MiB, after a hole."""
+    header = bytearray(tarfile.TarInfo("sparse").tobuf(tarfile.GNU_FORMAT))
+    header[124:136] = b"%011o\0" % 512
+    header[156:157] = tarfile.GNUTYPE_SPARSE
+    header[386:410] = b"%011o\0" % (1 << 20) + b"%011o\0" % 512
+    header[483:495] = b"%011o\0" % ((1 << 20) + 512)
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    unpacked(bytes(header) + b"x" * 512 + bytes(1024), "a.tar")
+
+    assert (unpacked.target / "sparse").read_bytes() == bytes(1 << 20) + b"x" * 512
+
+
+def raw_named(raw: bytes) -> bytes:
+    """A zip whose one name is these bytes, with no word on their encoding."""
+    return zipped({"x" * len(raw): b"1"}).replace(b"x" * len(raw), raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "name"),
+    [
+        ("caf\u00e9".encode(), "caf\u00e9"),
+        ("caf\u00e9".encode("cp437"), "caf\u00e9"),
+        (b"plain", "plain"),
+    ],
+)
+def test_a_zip_name_is_utf8_if_it_can_be_and_code_page_437_otherwise(
+    raw: bytes, name: str, unpacked: Unpack
+) -> None:
+    assert unpacked(raw_named(raw))[0].path == name
+
+
+def test_a_zip_name_that_says_utf8_is_read_so(unpacked: Unpack) -> None:
+    assert unpacked(zipped({"caf\u00e9": b"1"}))[0].path == "caf\u00e9"
+
+
+def test_a_tar_name_that_is_not_utf8_is_read_as_iso_8859_1(unpacked: Unpack) -> None:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w", format=tarfile.USTAR_FORMAT, encoding="iso-8859-1") as archive:
+        archive.addfile(entry("caf\u00e9")[0])
+
+    assert unpacked(data.getvalue(), "a.tar")[0].path == "caf\u00e9"

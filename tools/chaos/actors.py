@@ -1,0 +1,107 @@
+"""Processes that are started again when they die, as a machine's supervisor would, and what is below them."""
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from entrypoints.stack.child import Process
+from entrypoints.stack.supervisor import Service
+from pipeline.errors import ServiceUnreachable
+
+PAUSE = 0.5
+"""Seconds between a death and the next start."""
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def send(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+class Actor:
+    """One process of the repository; call `tend` several times a second from the main thread."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.process = Process(service.command)
+        self.starts = 0
+        self._due: float | None = None
+        self._until: float | None = None
+        """When a process that was asked to stop is killed."""
+
+    @property
+    def name(self) -> str:
+        return self.process.name
+
+    @property
+    def running(self) -> bool:
+        return self.process.running
+
+    @property
+    def pids(self) -> list[int]:
+        """The process and its children."""
+        return [self.process.pid, *children(self.process.pid)] if self.running else []
+
+    @property
+    def pool(self) -> list[int]:
+        return self.pids[1:]
+
+    def start(self) -> None:
+        if self.service.ready_file is not None:
+            self.service.ready_file.parent.mkdir(parents=True, exist_ok=True)
+            self.service.ready_file.unlink(missing_ok=True)
+        self._due = self._until = None
+        self.starts += 1
+        self.process.start()
+
+    def ready(self) -> bool:
+        return self.running and self.service.is_ready()
+
+    def await_ready(self) -> None:
+        deadline = time.monotonic() + self.service.ready_seconds
+        while not self.service.is_ready():
+            if not self.running:
+                raise self.process.obituary()
+            if time.monotonic() > deadline:
+                raise ServiceUnreachable(f"{self.name} is not ready; see {self.service.command.log}")
+            time.sleep(0.05)
+
+    def kill(self, pause: float = PAUSE) -> None:
+        """SIGKILL to the whole group; started again after `pause` seconds."""
+        self.process.kill()
+        self._due = time.monotonic() + pause
+
+    def ask_to_stop(self, seconds: float) -> None:
+        """SIGTERM, and SIGKILL if it is still there after `seconds`."""
+        if self.running:
+            self.process.terminate()
+            self._until = time.monotonic() + seconds
+
+    def freeze(self) -> list[int]:
+        """Stop it and its children; the pids, to be thawed."""
+        pids = self.pids
+        for pid in pids:
+            send(pid, signal.SIGSTOP)
+        return pids
+
+    def tend(self) -> None:
+        now = time.monotonic()
+        if self.running:
+            if self._until is not None and now > self._until:
+                self.kill()
+        elif self._due is None:
+            self._due = now + PAUSE
+        elif now >= self._due:
+            self.start()
+
+    def thaw(self) -> None:
+        for pid in self.pids:
+            send(pid, signal.SIGCONT)

@@ -1,0 +1,110 @@
+"""What this process does to the repository beside its faults: deposits, and the timed work a second time."""
+
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from pipeline.errors import ArklineError
+from pipeline.records import Submission, SubmissionType
+from pipeline.settings import Settings
+from tools.chaos.cluster import PROFILE
+from tools.chaos.deposits import Deposit
+from zkstate import batches
+from zkstate.session import Session, connect
+
+
+class Submitter:
+    """Submits each deposit at its time; again under the same key until ZooKeeper has confirmed it."""
+
+    def __init__(self, settings: Settings, deposits: list[Deposit], url: Callable[[str], str]) -> None:
+        self._settings = settings
+        self._deposits = deposits
+        self._url = url
+        self.bids: dict[str, str] = {}
+        """Key of the deposit -> its batch."""
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="submitter")
+
+    @property
+    def done(self) -> bool:
+        return len(self.bids) == len(self._deposits)
+
+    @property
+    def broken(self) -> bool:
+        """It ended by an error that a depositor should never see."""
+        return not self.done and not self._thread.is_alive()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join(60)
+
+    def _run(self) -> None:
+        from tasks.dispatch import dispatch_batch
+
+        began = time.monotonic()
+        waiting = list(self._deposits)
+        while waiting and not self._over.is_set():
+            try:
+                with connect(self._settings) as session:
+                    while waiting:
+                        if self._over.wait(max(0.0, began + waiting[0].at - time.monotonic())):
+                            return
+                        bid = self._submit(session, waiting[0])
+                        self.bids[waiting[0].key] = bid
+                        waiting.pop(0)
+                        dispatch_batch(batches.ticket(batches.load(session, bid)))
+            except ArklineError:
+                self._over.wait(0.5)
+
+    def _submit(self, session: Session, deposit: Deposit) -> str:
+        thing = deposit.things[0]
+        single = deposit.kind is not SubmissionType.BATCH_MANIFEST
+        submission = Submission(
+            profile_name=PROFILE,
+            submitter="chaos",
+            payload_url=self._url(deposit.path),
+            payload_type=deposit.kind,
+            payload_name=deposit.path[1:],
+            local_id=(thing.local_id,) if single and thing.local_id else (),
+            idempotency_key=deposit.key,
+        )
+        return batches.submit(session, submission)
+
+
+class SecondBeat:
+    """Runs timed work beside the elected beat's, without the lock that keeps the two apart."""
+
+    def __init__(self) -> None:
+        self._wishes: SimpleQueue[str | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="second-beat")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._wishes.put(None)
+        self._thread.join(60)
+
+    def ask(self, *names: str) -> None:
+        for name in names:
+            self._wishes.put(name)
+
+    def _run(self) -> None:
+        from tasks.beat import WORK
+        from tasks.worker_context import PROCESS
+        from zkstate.locks import single_flight
+
+        while (name := self._wishes.get()) is not None:
+            try:
+                session = PROCESS.session()
+                # a lock of another name, only to read the server's clock
+                with single_flight(session, "chaos") as clock:
+                    if clock is not None:
+                        WORK[name](session, clock)
+            except ArklineError:
+                PROCESS.drop_session()
+        PROCESS.drop_session()

@@ -1,0 +1,167 @@
+"""What is deposited in a run, and what must become of it: the same seed always gives the same deposits."""
+
+import hashlib
+import random
+from dataclasses import dataclass, field
+
+from pipeline.records import SubmissionType
+from tests.e2e.collection import manifest
+from tests.servers.http_source import HttpSource
+from tests.support.packing import zipped
+
+PLANTED = 0.03
+"""Part of the objects that are wrong in themselves: these, and no others, must fail."""
+
+AGAIN = 0.08
+"""Part of the objects that come under a local id of an earlier one: a second version of the same object."""
+
+_PROFILES = "http://uc3.cdlib.org/registry/ingest/manifest/mrt-"
+_OBJECT, _BATCH = f"{_PROFILES}ingest-manifest", f"{_PROFILES}batch-manifest"
+
+
+@dataclass(frozen=True)
+class Thing:
+    """One object of a batch, found again by its payload's path."""
+
+    path: str
+    files: dict[str, frozenset[str]]
+    """Name below producer/ -> the sha512 that it may have."""
+    local_id: str = ""
+    planted: str = ""
+    """What is wrong with it; empty if it must be stored."""
+
+
+@dataclass(frozen=True)
+class Deposit:
+    """One submission, made `at` seconds after the start."""
+
+    at: float
+    key: str
+    kind: SubmissionType
+    path: str
+    things: tuple[Thing, ...]
+
+
+@dataclass
+class Collection:
+    """All deposits of a run, served by `source`."""
+
+    deposits: list[Deposit] = field(default_factory=list)
+    second_bodies: dict[str, bytes] = field(default_factory=dict)
+    """Path of a file without a declared digest -> what its source gives after it was changed."""
+
+
+class Depositor:
+    """Makes the deposits of one seed and puts their pages on the source."""
+
+    def __init__(self, seed: int, source: HttpSource) -> None:
+        self._chance = random.Random(f"deposits {seed}")
+        self._source = source
+        self._collection = Collection()
+        self._known: list[str] = []
+        self._objects = 0
+
+    def make(self, jobs: int, length: float) -> Collection:
+        """`jobs` objects in batches of many sizes, submitted over `length` seconds."""
+        planted = {
+            number: ("digest", "missing", "manifest")[number % 3]
+            for number in self._chance.sample(range(jobs), max(1, round(jobs * PLANTED)))
+        }
+        sizes = self._sizes(jobs)
+        moments = sorted(self._chance.uniform(0, length) for _ in sizes)
+        moments[0] = 0.0
+        for number, (size, at) in enumerate(zip(sizes, moments, strict=True)):
+            self._deposit(f"d{number}", size, round(at, 2), planted)
+        return self._collection
+
+    def _sizes(self, jobs: int) -> list[int]:
+        sizes: list[int] = []
+        while (left := jobs - sum(sizes)) > 0:
+            single = self._chance.random() < 0.35
+            sizes.append(1 if single else min(left, self._chance.randint(2, 14)))
+        return sizes
+
+    def _deposit(self, name: str, size: int, at: float, planted: dict[int, str]) -> None:
+        first = self._objects
+        self._objects += size
+        if size == 1 and first not in planted:
+            kind, thing = self._single(name)
+            path = thing.path
+            things: tuple[Thing, ...] = (thing,)
+        else:
+            kind = SubmissionType.BATCH_MANIFEST
+            used: set[str] = set()
+            things = tuple(self._object(f"{name}-{n}", planted.get(first + n, ""), used) for n in range(size))
+            path = f"/{name}.checkm"
+            rows = [
+                f"{self._source.url(thing.path)} |  |  |  |  | {thing.path[1:]} |  | {thing.local_id}"
+                f" | A. Maker | Object {n} | 2020"
+                for n, thing in enumerate(things)
+            ]
+            self._source.put(path, manifest(_BATCH, rows))
+            # only what was deposited before may be deposited again, or the order would decide who mints
+            self._known += [t.local_id for t in things if not t.planted]
+        self._collection.deposits.append(Deposit(at, name, kind, path, things))
+
+    def _single(self, name: str) -> tuple[SubmissionType, Thing]:
+        form = self._chance.choice(("file", "file", "container", "object"))
+        if form == "object":
+            return SubmissionType.OBJECT_MANIFEST, self._object(f"{name}-0", "", set(), local=False)
+        if form == "container":
+            files = {f"c{n}.bin": self._body() for n in range(3)}
+            path = f"/{name}.zip"
+            self._source.put(path, zipped(files), **self._fault())
+            return SubmissionType.CONTAINER, Thing(path, {n: _digests(b) for n, b in files.items()})
+        body = self._body()
+        path = f"/{name}.bin"
+        self._collection.second_bodies[path] = body[: len(body) * 2 // 3] + b"changed"
+        self._source.put(path, body, **self._fault())
+        digests = _digests(body, self._collection.second_bodies[path])
+        return SubmissionType.FILE, Thing(path, {f"{name}.bin": digests})
+
+    def _object(self, name: str, planted: str, used: set[str], *, local: bool = True) -> Thing:
+        bodies = {f"f{n}.bin": self._body() for n in range(self._chance.randint(1, 3))}
+        rows = []
+        for number, (file, body) in enumerate(bodies.items()):
+            path = f"/{name}/{file}"
+            missing = planted == "missing" and number == 0
+            url = self._source.url(path) if missing else self._source.put(path, body, **self._fault())
+            wrong = planted == "digest" and number == 0
+            digest = "0" * 64 if wrong else hashlib.sha256(body).hexdigest()
+            rows.append(f"{url} | sha256 | {digest} | {len(body)} |  | {file} |")
+        text = b"#%checkm_0.7\nno manifest" if planted == "manifest" else manifest(_OBJECT, rows)
+        path = f"/{name}.checkm"
+        self._source.put(path, text, **self._fault(small=True))
+        files = {file: _digests(body) for file, body in bodies.items()}
+        return Thing(path, files, self._local_id(name, planted, used) if local else "", planted)
+
+    def _local_id(self, name: str, planted: str, used: set[str]) -> str:
+        free = [each for each in self._known if each not in used]
+        again = not planted and free and self._chance.random() < AGAIN
+        local_id = self._chance.choice(free) if again else name
+        used.add(local_id)
+        return local_id
+
+    def _body(self) -> bytes:
+        large = self._chance.random() < 0.03
+        size = self._chance.randint(1_000_000, 2_500_000) if large else self._chance.randint(200, 60_000)
+        return self._chance.randbytes(size)
+
+    def _fault(self, *, small: bool = False) -> dict[str, object]:
+        """How a page is served: most of them well, some slowly, some badly at first."""
+        chance = self._chance.random()
+        if chance < 0.06:
+            return {"status": 503, "status_times": 1, "retry_after": "1"}
+        if chance < 0.10:
+            return {"status": 429, "status_times": 1, "retry_after": "1"}
+        if small:
+            return {}
+        if chance < 0.18:
+            return {"cut_after": 150, "cuts": 1}
+        if chance < 0.60:
+            return {"pause": 0.2, "piece": 8192}
+        return {}
+
+
+def _digests(*bodies: bytes) -> frozenset[str]:
+    return frozenset(hashlib.sha512(body).hexdigest() for body in bodies)

@@ -1,0 +1,201 @@
+"""Everything that a run leaves behind, read once, with as little of the repository's own code as may be."""
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from hashlib import sha256
+from pathlib import Path
+
+from ocfl import StorageRoot
+from sqlalchemy import create_engine, text
+
+from pipeline.records import Batch, Job
+from pipeline.states import Bucket, JobState
+from tools.chaos.cluster import SESSION, Arena
+from zkstate import batches, jobs, paths
+from zkstate.audit import audit
+from zkstate.session import Session, connect
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One version, as OCFL or as the inventory has it."""
+
+    ark: str
+    number: int
+    jid: str
+    files: dict[str, str]
+    """Logical path -> sha512."""
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A mail as it was delivered: which report of which batch, and how jobs stood in it."""
+
+    name: str
+    digest: str
+    completed: frozenset[str]
+    failed: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A callback as it was delivered."""
+
+    name: str
+    jid: str
+    status: str
+
+
+@dataclass
+class Remains:
+    jobs: dict[str, Job] = field(default_factory=dict)
+    batches: dict[str, Batch] = field(default_factory=dict)
+    queued: dict[str, list[JobState]] = field(default_factory=lambda: defaultdict(list))
+    buckets: dict[str, dict[Bucket, set[str]]] = field(default_factory=dict)
+    versions: list[Stored] = field(default_factory=list)
+    invalid: list[str] = field(default_factory=list)
+    """What an independent validator has to say of the storage root."""
+    entries: list[Stored] = field(default_factory=list)
+    local_ids: dict[str, str] = field(default_factory=dict)
+    letters: list[Letter] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+    """Folders in working storage, as BID or BID/JID."""
+    leftovers: list[str] = field(default_factory=list)
+    """What lies in the storage root outside the objects."""
+    held: list[str] = field(default_factory=list)
+    """Locks that nobody is left to release."""
+    promised: int = 0
+    reservations: dict[str, int] = field(default_factory=dict)
+    numbers: int = 0
+    """Numbers taken for minted ARKs."""
+    findings: list[str] = field(default_factory=list)
+
+
+def read(stage: Arena) -> Remains:
+    """Called when all workers are gone."""
+    found = Remains()
+    with connect(stage.settings) as session:
+        _await_release(session)
+        _record(session, found)
+        found.findings = [str(each) for each in audit(session)]
+    _storage(stage.settings.storage, found)
+    _inventory(stage.settings.inventory, found)
+    found.letters = [_letter(each) for each in stage.outside.postbox.letters()]
+    found.calls = [_call(told.headers, told.raw) for told in list(stage.outside.receiver.told)]
+    working = stage.settings.working
+    for batch in sorted(each for each in working.iterdir() if each.is_dir()):
+        below = sorted(batch.iterdir())
+        found.folders += [f"{batch.name}/{each.name}" for each in below] or [batch.name]
+    return found
+
+
+def _record(session: Session, found: Remains) -> None:
+    for bid in session.children(paths.BATCHES):
+        found.batches[bid] = batches.load(session, bid)
+        found.buckets[bid] = {name: set(batches.jobs_in(session, bid, name)) for name in Bucket}
+    for jid in session.children(paths.JOBS):
+        if jid != "states":
+            found.jobs[jid] = jobs.load(session, jid)
+    for state in set(JobState) - {JobState.DELETED}:
+        for name in session.children(paths.queue(state)):
+            found.queued[paths.read_queue_entry(name)[1]].append(state)
+    _shared(session, found)
+
+
+def _shared(session: Session, found: Remains) -> None:
+    """What belongs to no single job: locks, promised space, counters."""
+    found.held = list(_held(session))
+    found.promised = int(session.get(paths.SPACE)[0] or b"0")
+    for jid in session.children(paths.SPACE):
+        found.reservations[jid] = int(session.get(paths.reservation(jid))[0])
+    for name in session.children("/ids"):
+        if name.startswith("ark-"):
+            found.numbers += int(session.get(f"/ids/{name}")[0] or b"0")
+
+
+def _await_release(session: Session) -> None:
+    """A killed worker's locks go with its session, and not before."""
+    deadline = time.monotonic() + SESSION + 5
+    while time.monotonic() < deadline and any(_held(session)):
+        time.sleep(0.2)
+
+
+def _held(session: Session) -> Iterator[str]:
+    yield from _ephemerals(session, "/locks")
+    locks = [paths.batch_lock(bid) for bid in session.children(paths.BATCHES)]
+    locks += [paths.job_lock(jid) for jid in session.children(paths.JOBS) if jid != "states"]
+    for path, stat in zip(locks, session.exists_many(locks), strict=True):
+        if stat is not None:
+            yield path
+
+
+def _ephemerals(session: Session, path: str) -> Iterator[str]:
+    stat = session.exists(path)
+    if stat is not None and stat.ephemeralOwner:
+        yield path
+    for name in session.children(path):
+        yield from _ephemerals(session, f"{path}/{name}")
+
+
+def _storage(root: Path, found: Remains) -> None:
+    if not root.exists():
+        return
+    validator = StorageRoot(root=str(root))
+    if not validator.validate():
+        found.invalid.append(validator.log.status_str() or "the root is not valid")
+    found.invalid += [str(error) for error in validator.errors]
+    for declaration in root.rglob("0=ocfl_object_1.1"):
+        inventory = json.loads((declaration.parent / "inventory.json").read_text())
+        for name, version in inventory["versions"].items():
+            files = {path: sha512 for sha512, logical in version["state"].items() for path in logical}
+            jid = version.get("message", "").rpartition("jid=")[2]
+            found.versions.append(Stored(inventory["id"], int(name[1:]), jid, files))
+    found.leftovers = [
+        str(each.relative_to(root))
+        for place in ("staging", "aside")
+        for each in (root / "extensions" / "arkline").glob(f"{place}/*")
+    ]
+
+
+_ENTRIES = """
+select v.id, v.ark, v.number, i.job_id from inv_versions v left join inv_ingests i on i.inv_version_id = v.id
+"""
+_FILES = "select inv_version_id, pathname, digest_value from inv_files"
+_LOCAL_IDS = "select local_id, inv_object_ark from inv_localids"
+
+
+def _inventory(url: str, found: Remains) -> None:
+    engine = create_engine(url)
+    files: dict[int, dict[str, str]] = defaultdict(dict)
+    try:
+        with engine.connect() as connection:
+            for version, path, digest in connection.execute(text(_FILES)):
+                files[version][path] = digest
+            for version, ark, number, jid in connection.execute(text(_ENTRIES)):
+                found.entries.append(Stored(ark, number, jid or "", files[version]))
+            found.local_ids = {row[0]: row[1] for row in connection.execute(text(_LOCAL_IDS))}
+    finally:
+        engine.dispose()
+
+
+def _letter(message: EmailMessage) -> Letter:
+    told: dict[str, frozenset[str]] = {}
+    for part in message.iter_attachments():
+        (listed,) = json.loads(part.get_content()).values()
+        told[str(part.get_filename()).partition(".")[0]] = frozenset(job["jid"] for job in listed)
+    return Letter(
+        name=str(message["Message-ID"]).strip("<>"),
+        digest=sha256(message.as_bytes()).hexdigest(),
+        completed=told.get("completed", frozenset()),
+        failed=told.get("failed", frozenset()),
+    )
+
+
+def _call(headers: dict[str, str], raw: bytes) -> Call:
+    told = json.loads(raw)["job:jobState"]
+    return Call(headers["Arkline-Delivery"], told["job:jobID"], told["job:jobStatus"])

@@ -1,0 +1,95 @@
+"""The outside systems of a run, each behind a proxy that can refuse, hang or lose answers."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import SMTP, Envelope, Session
+
+from entrypoints.stack.ports import HOST, free_ports
+from tests.servers.http_source import HttpSource, Page
+from tests.servers.proxy import Proxy
+from tests.servers.receiver import Receiver, receiving
+
+logging.getLogger("mail.log").setLevel(logging.ERROR)  # aiosmtpd tells of every word
+
+
+@dataclass
+class Postbox:
+    """A mail server that keeps what it takes; `busy`: it answers that it cannot take mail now."""
+
+    taken: list[bytes] = field(default_factory=list)
+    busy: bool = False
+
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
+        if self.busy:
+            return "451 try again later"
+        content = envelope.content or b""
+        self.taken.append(content.encode() if isinstance(content, str) else content)
+        return "250 OK"
+
+    def letters(self) -> list[EmailMessage]:
+        return [message_from_bytes(each, policy=policy.default) for each in self.taken]
+
+
+class ProxiedSource(HttpSource):
+    """A content source whose URLs lead through a proxy, and which can be busy as a whole."""
+
+    front: Proxy
+    _calm: dict[str, Page] | None = None
+
+    def url(self, path: str) -> str:
+        return f"http://{self.front.hosts}{path}"
+
+    def busy(self, status: int) -> None:
+        """Answer `status` at every page until `calm`."""
+        self.calm()
+        self._calm = dict(self._site.pages)
+        for path in self._calm:
+            self.change(path, status=status, status_times=None, retry_after="2")
+
+    def calm(self) -> None:
+        if self._calm is not None:
+            self._site.pages.update(self._calm)
+            self._calm = None
+
+
+@dataclass(frozen=True)
+class Outside:
+    source: ProxiedSource
+    source_proxy: Proxy
+    postbox: Postbox
+    mail_proxy: Proxy
+    receiver: Receiver
+    callback_proxy: Proxy
+
+    def heal(self) -> None:
+        self.postbox.busy = False
+        self.source.calm()
+        for proxy in (self.source_proxy, self.mail_proxy, self.callback_proxy):
+            proxy.accept()
+            proxy.cut()
+
+
+@contextmanager
+def outside() -> Iterator[Outside]:
+    postbox = Postbox()
+    controller = Controller(postbox, hostname=HOST, port=free_ports(1)[0])
+    controller.start()
+    source = ProxiedSource()
+    try:
+        with (
+            receiving() as receiver,
+            source,
+            Proxy(source.port) as source_proxy,
+            Proxy(controller.port) as mail_proxy,
+            Proxy(receiver.port) as callback_proxy,
+        ):
+            source.front = source_proxy
+            yield Outside(source, source_proxy, postbox, mail_proxy, receiver, callback_proxy)
+    finally:
+        controller.stop()

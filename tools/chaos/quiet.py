@@ -1,0 +1,96 @@
+"""Waits until everything has ended, and does once what an operator would: resume what may pass."""
+
+import threading
+
+from pipeline.errors import ArklineError
+from pipeline.records import Batch, Job
+from pipeline.settings import Settings
+from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind, JobState
+from tools.chaos.background import SecondBeat, Submitter
+from zkstate import batches, jobs, paths
+from zkstate.jobs import Lock
+from zkstate.session import Session, connect
+
+LOOK = 0.5
+"""Seconds between two looks."""
+
+
+class Quiet:
+    """A thread with a session of its own; `reached` is set when nothing is left to wait for."""
+
+    def __init__(self, settings: Settings, submitter: Submitter, beat: SecondBeat) -> None:
+        self._settings = settings
+        self._submitter = submitter
+        self._beat = beat
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="quiet")
+        self._asked_again: set[str] = set()
+        self.reached = threading.Event()
+        self.resumed: list[str] = []
+        self.state = "nothing was looked at"
+        """What is being waited for, in words."""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join(40)
+
+    def _run(self) -> None:
+        while not self._over.is_set() and not self.reached.is_set():
+            try:
+                with connect(self._settings) as session:
+                    while not self._over.wait(LOOK):
+                        if self._look(session):
+                            self.reached.set()
+                            return
+            except ArklineError as error:
+                self.state = str(error)
+
+    def _look(self, session: Session) -> bool:
+        if not self._submitter.done:
+            self.state = "not everything is submitted"
+            return False
+        found = [batches.load(session, bid) for bid in sorted(self._submitter.bids.values())]
+        busy = [batch.bid for batch in found if batch.status.status in BATCH.working()]
+        if busy:
+            self.state = f"{len(busy)} batches are at work: {', '.join(busy[:5])}"
+            return False
+        waiting = [batch for batch in found if not self._is_over(session, batch)]
+        if waiting:
+            self.state = f"{len(waiting)} failed batches wait for their resumed jobs"
+            return False
+        left = session.exists(paths.queue(JobState.COMPLETED))
+        if left is not None and left.numChildren:
+            self.state = f"{left.numChildren} completed jobs are not cleaned up"
+            self._beat.ask("clean_up_jobs")
+            return False
+        if owed := session.children(paths.CALLBACKS):
+            self.state = f"{len(owed)} failures have still to be told"
+            self._beat.ask("sweep")
+            return False
+        return True
+
+    def _is_over(self, session: Session, batch: Batch) -> bool:
+        """Resume a failed batch's jobs once; when they have ended, have the depositor told what changed."""
+        if batch.status.status is not BatchState.FAILED:
+            return True
+        if batch.bid not in self._asked_again:
+            failed = [jobs.load(session, jid) for jid in batches.jobs_in(session, batch.bid, Bucket.FAILED)]
+            mended = [job for job in failed if job.status.kind is not FailureKind.CONTENT]
+            for job in mended:
+                self._resume(session, job)
+            self._asked_again.add(batch.bid)
+            return not mended
+        if batches.counts(session, batch.bid)[Bucket.PROCESSING]:
+            return False
+        told = set(batch.report.failed_jobs) if batch.report else set()
+        if told == set(batches.jobs_in(session, batch.bid, Bucket.FAILED)):
+            return True
+        batches.move(session, batch, Event.UPDATE_REPORT, lock=Lock.FREE)
+        return False
+
+    def _resume(self, session: Session, job: Job) -> None:
+        jobs.move(session, job, Event.RESUME, "operator", message="the faults are over", lock=Lock.FREE)
+        self.resumed.append(job.jid)

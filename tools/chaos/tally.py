@@ -1,0 +1,54 @@
+"""The tables of docs/reliability.md, from many results: `python -m tools.chaos.tally RESULT.json...`."""
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tools.chaos.problem import Sort
+from tools.chaos.schedule import Kind
+
+_COLUMNS = (
+    "seed",
+    "jobs",
+    "faults",
+    "completed",
+    "failed",
+    "planted",
+    *(sort.value for sort in Sort),
+    "resumed",
+    "tries_again",
+    "attempts",
+    "mails_repeated",
+    "callbacks_repeated",
+    "seconds",
+)
+
+
+def runs(results: list[dict[str, Any]]) -> str:
+    """One line a run, and their sums."""
+    lines = ["| " + " | ".join(name.replace("_", " ") for name in _COLUMNS) + " |"]
+    lines.append("|" + "---|" * len(_COLUMNS))
+    for each in results:
+        lines.append("| " + " | ".join(str(each[name]) for name in _COLUMNS) + " |")
+    sums = ["all", *(f"{sum(each[name] for each in results):g}" for name in _COLUMNS[1:])]
+    lines.append("| " + " | ".join(sums) + " |")
+    return "\n".join(lines)
+
+
+def kinds(results: list[dict[str, Any]]) -> str:
+    """How often each kind of fault struck, in how many runs, and in how many of these anything was wrong."""
+    lines = ["| fault | times | runs | runs with a problem |", "|---|---|---|---|"]
+    struck: Counter[str] = Counter()
+    for kind in Kind:
+        those = [each for each in results if kind.label in each["kinds"]]
+        struck[kind.label] = sum(each["kinds"][kind.label] for each in those)
+        wrong = sum(any(each[sort.value] for sort in Sort) for each in those)
+        lines.append(f"| {kind.label} | {struck[kind.label]} | {len(those)} | {wrong} |")
+    return "\n".join([*lines, f"| **all** | **{struck.total()}** | {len(results)} | |"])
+
+
+if __name__ == "__main__":
+    found = [json.loads(Path(name).read_text()) for name in sys.argv[1:]]
+    sys.stdout.write(f"{runs(found)}\n\n{kinds(found)}\n")

@@ -1,0 +1,134 @@
+"""The subcommands of `./dev`; exit codes: 0 done, 1 failed, 2 asked wrongly, 3 something is missing."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from entrypoints.stack.java import PROJECT
+from pipeline.errors import ArklineError
+from tools.dev import benches, checks, lock, stacks
+
+app = typer.Typer(
+    name="./dev",
+    help="Start, try, test and check arkline in this checkout. One command; what is missing is installed.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+console = Console(stderr=True, highlight=False, soft_wrap=True)
+
+MOST_AT_ONCE = 4
+
+Home = Annotated[Path, typer.Option(help="The folder that the stack keeps everything in.")]
+
+
+@app.command(epilog="Example: ./dev demo --json | tail -n 1")
+def demo(
+    json: Annotated[
+        bool, typer.Option("--json", help="End with one JSON object on standard output.")
+    ] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the stack running afterwards, until Ctrl-C.")
+    ] = False,
+    home: Home = PROJECT / "var" / "demo",
+) -> None:
+    """Run real batches through the real stack: ZooKeeper, Redis, workers, beats and Flower."""
+    from tools.demo.run import demonstrate
+
+    raise typer.Exit(demonstrate(home, as_json=json, keep=keep))
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    epilog="Example: ./dev test tests/unit -k manifest",
+)
+def test(context: typer.Context) -> None:
+    """Run the tests, several at a time; arguments go to pytest (-n 0: one after the other)."""
+    os.chdir(PROJECT)
+    spread = spread_over(os.cpu_count() or 1, context.args)
+    os.execv(sys.executable, [sys.executable, "-m", "pytest", *spread, *context.args])  # noqa: S606 - no shell
+
+
+def spread_over(cores: int, arguments: Sequence[str]) -> tuple[str, ...]:
+    """Pytest's options for several processes; none if the arguments say how many, or need one.
+
+    Each starts servers of its own, and whole workers, which mostly wait: two keep two cores busy.
+    """
+    if any(each.startswith(("-n", "--numprocesses", "--pdb", "--collect-only")) for each in arguments):
+        return ()
+    return ("-n", str(max(2, min(cores, MOST_AT_ONCE))), "--dist", "worksteal")
+
+
+@app.command(epilog="Example: ./dev up --detach && . var/run/environment && arkline status")
+def up(
+    detach: Annotated[bool, typer.Option("--detach", help="Return when everything is ready.")] = False,
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes of Celery.")] = 2,
+    concurrency: Annotated[int, typer.Option(min=1, help="Jobs that each of them runs at a time.")] = 2,
+    home: Home = PROJECT / "var",
+) -> None:
+    """Start ZooKeeper, Redis, workers, beats and Flower, and print where they are. Ctrl-C stops them."""
+    raise typer.Exit(stacks.up(home, workers, concurrency, detach, console))
+
+
+@app.command(epilog="Example: ./dev down")
+def down(home: Home = PROJECT / "var") -> None:
+    """Stop the stack that runs in this checkout, in order; running steps are finished or handed back."""
+    raise typer.Exit(stacks.down(home, console))
+
+
+@app.command(epilog="Example: ./dev check --fix")
+def check(
+    fix: Annotated[bool, typer.Option("--fix", help="Format and repair what can be repaired.")] = False,
+) -> None:
+    """Format, lint, types, imports, the compose file and the lock file."""
+    raise typer.Exit(checks.check(fix, console))
+
+
+@app.command(epilog="Example: ./dev bench moves --json")
+def bench(
+    name: Annotated[str, typer.Argument(help="One of benchmarks/NAME.py; all of them if left out.")] = "",
+    json: Annotated[bool, typer.Option("--json", help="Numbers as JSON, one line a benchmark.")] = False,
+) -> None:
+    """Measure on this machine."""
+    raise typer.Exit(benches.bench(name, json, console))
+
+
+@app.command(epilog="Example: ./dev chaos --seed 7 --jobs 300 --faults 100 --json")
+def chaos(
+    seed: Annotated[int, typer.Option(help="Chooses the faults and the deposits.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Objects that are deposited.")] = 100,
+    faults: Annotated[int, typer.Option(min=0, help="Faults that strike.")] = 40,
+    minutes: Annotated[float, typer.Option(min=0, help="How long they strike; 0: 3.4 seconds for each.")] = 0,
+    json: Annotated[
+        bool, typer.Option("--json", help="End with one JSON object on standard output.")
+    ] = False,
+    keep: Annotated[
+        Path | None, typer.Option(help="A new folder to run in, which is kept with all logs.")
+    ] = None,
+) -> None:
+    """Strike a whole repository with faults, and check that nothing is lost and nothing done twice."""
+    asked = [f"--seed={seed}", f"--jobs={jobs}", f"--faults={faults}", f"--minutes={minutes}"]
+    asked += ["--json"] if json else []
+    asked += [f"--keep={keep.absolute()}"] if keep else []
+    os.chdir(PROJECT)
+    os.execv(sys.executable, [sys.executable, "-W", "ignore", "-m", "tools.chaos", *asked])  # noqa: S606 - no shell
+
+
+@app.command("lock", epilog="Example: ./dev lock")
+def lock_() -> None:
+    """Write requirements.lock anew from pyproject.toml."""
+    raise typer.Exit(lock.lock(console))
+
+
+def main() -> None:
+    try:
+        app(prog_name="./dev")
+    except ArklineError as error:
+        console.print(f"[bold red]error:[/] {error}", markup=True)
+        sys.exit(error.exit_code)

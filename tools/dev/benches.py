@@ -1,0 +1,31 @@
+"""`./dev bench`: run the programs in benchmarks/."""
+
+import subprocess
+import sys
+
+from rich.console import Console
+
+from entrypoints.stack.java import PROJECT
+from pipeline.errors import UsageRefused
+
+FOLDER = PROJECT / "benchmarks"
+
+
+def names() -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.py") if not path.stem.startswith("_")))
+
+
+def bench(name: str, as_json: bool, console: Console) -> int:
+    """Run one benchmark or all; the worst of their exit codes."""
+    if name and name not in names():
+        raise UsageRefused(f"there is no benchmark '{name}'; there are: {', '.join(names()) or 'none yet'}")
+    worst = 0
+    for each in [name] if name else names():
+        if not as_json:
+            console.rule(each)
+        arguments = ("--json",) if as_json else ()
+        done = subprocess.run(
+            [sys.executable, "-m", f"benchmarks.{each}", *arguments], cwd=PROJECT, check=False
+        )
+        worst = max(worst, done.returncode)
+    return worst

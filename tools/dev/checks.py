@@ -1,0 +1,86 @@
+"""`./dev check`: everything that can be said about the tree without running it."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from entrypoints.stack.java import PROJECT
+
+BIN = Path(sys.executable).parent
+CHECKED = (
+    "benchmarks",
+    "celeryconfig.py",
+    "entrypoints",
+    "operations",
+    "pipeline",
+    "tasks",
+    "tests",
+    "tools",
+    "zkstate",
+)
+LOCK_FILES = ("requirements.lock", "tools/installer.lock", "tools/java.lock")
+
+
+@dataclass(frozen=True)
+class Check:
+    name: str
+    run: Callable[[], str]
+    """Complaints, empty if there are none."""
+
+
+def check(fix: bool, console: Console) -> int:
+    """Run them all, also after one has complained; 1 if any has."""
+    failed = 0
+    for each in _checks(fix):
+        began = time.monotonic()
+        complaints = each.run()
+        mark = ("failed", "bold red") if complaints else ("ok", "green")
+        console.print(Text.assemble(f"{each.name:<14}", mark, f"  {time.monotonic() - began:.1f} s"))
+        if complaints:
+            failed += 1
+            console.print(Text(complaints))
+    return 1 if failed else 0
+
+
+def _checks(fix: bool) -> list[Check]:
+    paths = tuple(path for path in CHECKED if (PROJECT / path).exists())
+    compose = PROJECT / "docker-compose.yml"
+    checks = [
+        Check("format", _command("ruff", "format", *(() if fix else ("--check",)), *paths)),
+        Check("lint", _command("ruff", "check", "--quiet", *(("--fix",) if fix else ()), *paths)),
+        Check("types", _command("mypy")),
+        Check("imports", _command("lint-imports")),
+        Check("lock files", _locks),
+    ]
+    if compose.exists():
+        schema = ("--builtin-schema", "vendor.compose-spec")
+        checks.append(Check("compose file", _command("check-jsonschema", *schema, str(compose))))
+    return checks
+
+
+def _command(program: str, *arguments: str) -> Callable[[], str]:
+    def run() -> str:
+        done = subprocess.run(
+            [str(BIN / program), *arguments], cwd=PROJECT, capture_output=True, text=True, check=False
+        )
+        return (done.stdout + done.stderr).strip() or f"code {done.returncode}" if done.returncode else ""
+
+    return run
+
+
+def _locks() -> str:
+    return "\n".join(filter(None, (lock_complaints(PROJECT / name) for name in LOCK_FILES)))
+
+
+def lock_complaints(path: Path) -> str:
+    """A lock file names packages and digests; an address in it would bind everybody to one server."""
+    lines = enumerate(path.read_text().splitlines(), start=1)
+    return "\n".join(
+        f"{path.name}:{number}: has an address: {line}" for number, line in lines if "://" in line
+    )

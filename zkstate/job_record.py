@@ -1,0 +1,83 @@
+"""What a step may ask of the record while it works: pipeline.steps.context.Ledger on ZooKeeper."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from pipeline.outcome import AttemptOver, Promised
+from pipeline.records import Identifiers, Job
+from zkstate import codec, counters, holds, locks, paths, space
+from zkstate.errors import Ambiguous, Refused
+from zkstate.session import Session
+from zkstate.transaction import Check, Operation, Put, commit
+
+
+class ZooKeeperLedger:
+    """Fenced by the version that the job's status got when this attempt acquired it."""
+
+    def __init__(self, session: Session, alive: Callable[[], None]) -> None:
+        self._session = session
+        self._alive = alive
+
+    def identifiers(self, job: Job) -> Identifiers:
+        path = paths.identifiers(job.jid)
+        return codec.decode(Identifiers, self._session.get(path)[0], path)
+
+    def write_identifiers(self, job: Job, identifiers: Identifiers) -> None:
+        put = Put(paths.identifiers(job.jid), codec.encode(identifiers))
+        while True:
+            try:
+                self._commit(job, put)
+            except Ambiguous:
+                self._alive()
+                if self.identifiers(job) == identifiers:
+                    return
+            else:
+                return
+
+    def mint(self, job: Job, counter: str, spell: Callable[[int], str]) -> str:
+        """One transaction takes the number and writes the identifier: neither is ever lost or given twice."""
+        path = paths.counter(f"ark-{counter}")
+        counters.plant(self._session, path, codec.encode_int(0))
+        while True:
+            self._alive()
+            known = self.identifiers(job)
+            if known.primary_id:
+                return known.primary_id
+            data, stat = self._session.get(path)
+            number = codec.decode_int(data, path) + 1
+            minted = known.model_copy(update={"primary_id": spell(number)})
+            try:
+                self._commit(
+                    job,
+                    Put(path, codec.encode_int(number), stat.version),
+                    Put(paths.identifiers(job.jid), codec.encode(minted)),
+                )
+            except Refused as refusal:
+                if refusal.path != path:
+                    raise
+            except Ambiguous:
+                continue
+
+    def _commit(self, job: Job, *operations: Operation) -> None:
+        fence = Check(paths.job_status(job.jid), job.version)
+        try:
+            commit(self._session, (fence, *operations))
+        except Refused as refusal:
+            if refusal.path == fence.path:
+                raise AttemptOver(f"{job.jid} has been taken over by another attempt") from refusal
+            raise
+
+    def exclusive(self, kind: str, name: str) -> AbstractContextManager[None]:
+        return locks.exclusive(self._session, kind, name, self._alive)
+
+    def collection_held(self, profile_name: str) -> bool:
+        return holds.collection_hold(self._session, profile_name) is not None
+
+    def promised(self) -> Promised:
+        return space.promised(self._session)
+
+    def fence(self, job: Job) -> None:
+        """Raise AttemptOver unless the leader still has this attempt as the job's owner."""
+        self._alive()
+        if self._session.get_synced(paths.job_status(job.jid))[1].version != job.version:
+            raise AttemptOver(f"{job.jid} has been taken over by another attempt")
