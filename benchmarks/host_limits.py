@@ -19,7 +19,7 @@ from entrypoints.stack import zookeeper
 from pipeline.settings import Settings
 from pipeline.sources.fetch import Download, HttpFetcher
 from tests.servers.http_source import HttpSource
-from zkstate.hosts import FleetCourtesy
+from zkstate.hosts import FleetHostLimiter
 from zkstate.session import Session, connect
 
 FILES = 50
@@ -31,8 +31,8 @@ Fetch = Callable[[Download], object]
 
 @contextmanager
 def in_line(fetcher: HttpFetcher, session: Session) -> Iterator[HttpFetcher]:
-    with closing(FleetCourtesy(session, lambda: 32, "benchmark")) as courtesy:
-        yield fetcher.courteous(courtesy)
+    with closing(FleetHostLimiter(session, lambda: 32, "benchmark")) as limiter:
+        yield fetcher.limited_by(limiter)
 
 
 def fetch(fetcher: HttpFetcher, wanted: Download) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from operations.operator import (
     TRIES,
-    Acted,
     Operator,
+    VerbResult,
     check,
     refuse_while_on_hold,
     remove_folder,
@@ -23,7 +23,7 @@ from zkstate.errors import Busy, Missing, Stale
 from zkstate.jobs import Lock
 
 
-def act_on_batch(operator: Operator, bid: str, event: Event) -> Acted:
+def act_on_batch(operator: Operator, bid: str, event: Event) -> VerbResult:
     """Raise `event` on the batch. A deletion that was interrupted is gone on with."""
     for _ in range(TRIES):
         batch = batches.load(operator.session, bid)
@@ -35,12 +35,14 @@ def act_on_batch(operator: Operator, bid: str, event: Event) -> Acted:
     raise Busy(f"{bid} moves faster than it can be changed: try again")
 
 
-def possible(operator: Operator, bid: str, event: Event) -> Acted:
+def possible(operator: Operator, bid: str, event: Event) -> VerbResult:
     """What `act_on_batch` would do, without doing it; raises what it would raise."""
     batch = batches.load(operator.session, bid)
     _check(operator, batch, event)
     state = batch.status.status
-    return Acted(id=bid, was=state, now=state if state is BatchState.DELETED else BATCH.next(state, event))
+    return VerbResult(
+        id=bid, was=state, now=state if state is BatchState.DELETED else BATCH.next(state, event)
+    )
 
 
 def _check(operator: Operator, batch: Batch, event: Event) -> None:
@@ -58,9 +60,9 @@ def _check(operator: Operator, batch: Batch, event: Event) -> None:
         )
 
 
-def _move(operator: Operator, batch: Batch, event: Event) -> Acted:
+def _move(operator: Operator, batch: Batch, event: Event) -> VerbResult:
     moved = batches.move(operator.session, batch, event, lock=Lock.FREE)
-    return Acted(
+    return VerbResult(
         id=batch.bid,
         was=batch.status.status,
         now=moved.status.status,
@@ -68,15 +70,15 @@ def _move(operator: Operator, batch: Batch, event: Event) -> Acted:
     )
 
 
-def _release(operator: Operator, batch: Batch) -> Acted:
+def _release(operator: Operator, batch: Batch) -> VerbResult:
     return _move(operator, batch, Event.RELEASE)
 
 
-def _update_report(operator: Operator, batch: Batch) -> Acted:
+def _update_report(operator: Operator, batch: Batch) -> VerbResult:
     return _move(operator, batch, Event.UPDATE_REPORT)
 
 
-def _delete(operator: Operator, batch: Batch) -> Acted:
+def _delete(operator: Operator, batch: Batch) -> VerbResult:
     """Tombstones first, folders last: after a crash, deleting again or `cleanup` goes on."""
     from pipeline.inventory.archive import tombstone
 
@@ -94,7 +96,7 @@ def _delete(operator: Operator, batch: Batch) -> Acted:
         batch = batches.move(operator.session, batch, Event.DELETE, lock=Lock.FREE)
     deletion.remove_batch(operator.session, batch)
     notes = {remove_folder(operator, Path(job.configuration.working_dir)) for job in members}
-    return Acted(id=batch.bid, was=was, now=BatchState.DELETED, note=min(notes, default=""))
+    return VerbResult(id=batch.bid, was=was, now=BatchState.DELETED, note=min(notes, default=""))
 
 
 def _members(operator: Operator, bid: str) -> list[Job]:
@@ -107,7 +109,7 @@ def _members(operator: Operator, bid: str) -> list[Job]:
     return members
 
 
-_VERBS: dict[Event, Callable[[Operator, Batch], Acted]] = {
+_VERBS: dict[Event, Callable[[Operator, Batch], VerbResult]] = {
     Event.RELEASE: _release,
     Event.UPDATE_REPORT: _update_report,
     Event.DELETE: _delete,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from operations import batch_verbs, job_verbs
 from operations.job_list import JobFilter, find
-from operations.operator import Acted, Operator, feed
+from operations.operator import Operator, VerbResult, feed
 from pipeline.errors import ArklineError, ServiceUnreachable, UsageRefused
 from pipeline.records import Record
 from pipeline.states import BATCH, JOB, Bucket, Event, IllegalTransition, JobState, Raiser
@@ -23,7 +23,7 @@ class Refusal(Record):
 class Outcome(Record):
     verb: str
     dry_run: bool = False
-    done: tuple[Acted, ...] = ()
+    done: tuple[VerbResult, ...] = ()
     refused: tuple[Refusal, ...] = ()
     stopped: str = ""
     """Why the rest was not tried, if a service went away in between."""
@@ -61,7 +61,7 @@ def act_on_one(operator: Operator, event: Event, name: str, *, dry_run: bool = F
     return Outcome(verb=event, dry_run=dry_run, done=(acted,))
 
 
-def _act(operator: Operator, event: Event, name: str, dry_run: bool) -> Acted:
+def _act(operator: Operator, event: Event, name: str, dry_run: bool) -> VerbResult:
     if name.startswith("bid"):
         _check_is_batch_verb(name, event)
         verb = batch_verbs.possible if dry_run else batch_verbs.act_on_batch
@@ -95,7 +95,7 @@ def cancel(operator: Operator, bid: str, *, dry_run: bool = False) -> Outcome:
     if not unended:
         raise IllegalTransition(f"{bid} is {batch.status.status} and has no job that could be stopped")
 
-    def stop(jid: str) -> Acted:
+    def stop(jid: str) -> VerbResult:
         event = _ending(jobs.load(operator.session, jid).status.status)
         if dry_run:
             return job_verbs.possible(operator, jid, event)
@@ -110,9 +110,9 @@ def _ending(state: JobState) -> Event:
 
 
 def _each(
-    operator: Operator, verb: str, names: Iterable[str], act: Callable[[str], Acted], *, dry_run: bool
+    operator: Operator, verb: str, names: Iterable[str], act: Callable[[str], VerbResult], *, dry_run: bool
 ) -> Outcome:
-    done: list[Acted] = []
+    done: list[VerbResult] = []
     refused: list[Refusal] = []
     stopped = ""
     for name in names:

@@ -28,7 +28,7 @@ from pipeline.records import now
 
 if TYPE_CHECKING:
     from pipeline.files import FoundFile
-    from pipeline.inventory.base import Arrival, InventoryFile, InventoryObject, InventoryVersion
+    from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion, Provenance
     from pipeline.storage.base import Storage
 
 
@@ -93,7 +93,7 @@ class _Chain:
 
     def arrival(
         self, version: InventoryVersion, file: InventoryFile
-    ) -> tuple[InventoryVersion, Arrival] | None:
+    ) -> tuple[InventoryVersion, Provenance] | None:
         """With this version, or with the last one before it that these bytes came with."""
         if file.arrival is not None:
             return version, file.arrival
@@ -149,7 +149,7 @@ def _files(
         )
 
 
-def _source(file: InventoryFile, arrival: Arrival | None) -> Source:
+def _source(file: InventoryFile, arrival: Provenance | None) -> Source:
     if arrival is None:
         ours = not file.path.startswith(PRODUCER)
         return Source(Origin.OURS if ours else Origin.UNKNOWN)

@@ -12,7 +12,7 @@ from operations.archive import no_archive
 from operations.download_estimate import Estimate, estimate
 from operations.wording import by_whom, counted
 from pipeline.manifests.split import Plan, plan
-from pipeline.names import shown
+from pipeline.names import quote_name
 from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import Profile, Profiles
 from pipeline.records import Record, Submission
@@ -20,8 +20,8 @@ from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.probe import Prober
 from pipeline.states import JobState
-from pipeline.steps import dry_run as rehearsal
-from pipeline.steps.dry_run import Host, Rehearsed
+from pipeline.steps import dry_run as dry_run
+from pipeline.steps.dry_run import DryRunJob, Host
 from pipeline.working_storage.capacity import in_units, refusal, usage
 from zkstate import batches, holds, queue, space
 
@@ -53,7 +53,7 @@ class HostSeen(Record):
     bytes_per_second: int | None = None
 
 
-class Rehearsal(Record):
+class DryRunResult(Record):
     """What a submission would come to. `failing`, `doubtful`: how many objects; the lists are cut."""
 
     profile: str
@@ -86,17 +86,17 @@ class Rehearsal(Record):
         return not self.failing
 
 
-def rehearse(
+def perform_dry_run(
     session: Session,
     settings: Settings,
     submission: Submission,
     archive: Archive = no_archive,
     most: int = MOST_ASKED,
-) -> Rehearsal:
+) -> DryRunResult:
     """`most`: manifests that are read, and files whose sources are asked, at most."""
     profile = Profiles(settings.profiles).get(submission.profile_name)
     key = submission.idempotency_key
-    opening = Rehearsal(
+    opening = DryRunResult(
         profile=profile.name,
         payload_url=submission.payload_url,
         payload_type=submission.payload_type,
@@ -116,10 +116,10 @@ def rehearse(
         except StepFailed as failure:
             trouble = Trouble(number=0, name=submission.payload_name, message=failure.message)
             return opening.model_copy(update={"failing": 1, "failures": (trouble,)})
-        jobs = rehearsal.read_jobs(planned.jobs, submission, profile, fetcher, settings, most)
-        looked = rehearsal.ask_sources(jobs, prober, settings, most)
-        rehearsal.check_bytes(jobs, profile, _largest(settings))
-        hosts = rehearsal.hosts(jobs, looked, prober)
+        jobs = dry_run.read_jobs(planned.jobs, submission, profile, fetcher, settings, most)
+        looked = dry_run.ask_sources(jobs, prober, settings, most)
+        dry_run.check_bytes(jobs, profile, _largest(settings))
+        hosts = dry_run.hosts(jobs, looked, prober)
     known = _known(profile, planned, archive)
     return opening.model_copy(
         update={
@@ -153,7 +153,7 @@ def _largest(settings: Settings) -> int | None:
     return usage(settings).total * settings.working_threshold // 100
 
 
-def _counts(jobs: list[Rehearsed]) -> dict[str, int]:
+def _counts(jobs: list[DryRunJob]) -> dict[str, int]:
     files = [(job, file) for job in jobs for file in job.files]
     return {
         "jobs": len(jobs),
@@ -165,7 +165,7 @@ def _counts(jobs: list[Rehearsed]) -> dict[str, int]:
     }
 
 
-def _troubles(jobs: list[Rehearsed]) -> dict[str, object]:
+def _troubles(jobs: list[DryRunJob]) -> dict[str, object]:
     failures = [_trouble(job, message) for job in jobs for message in job.failures]
     doubts = [_trouble(job, message) for job in jobs for message in job.doubts]
     return {
@@ -176,7 +176,7 @@ def _troubles(jobs: list[Rehearsed]) -> dict[str, object]:
     }
 
 
-def _trouble(job: Rehearsed, message: str) -> Trouble:
+def _trouble(job: DryRunJob, message: str) -> Trouble:
     return Trouble(number=job.number, name=job.planned.payload_name, message=message)
 
 
@@ -187,8 +187,8 @@ def _known(profile: Profile, planned: Plan, archive: Archive) -> dict[str, str]:
     return inventory.arks_of(profile.owner, wanted) if inventory is not None else {}
 
 
-def _doubled(jobs: list[Rehearsed]) -> tuple[str, ...]:
-    told = list(rehearsal.repeated(jobs))
+def _doubled(jobs: list[DryRunJob]) -> tuple[str, ...]:
+    told = list(dry_run.repeated(jobs))
     more = (f"and {len(told) - NAMED:,} more of the kind",) if len(told) > NAMED else ()
     return (*told[:NAMED], *more)
 
@@ -200,12 +200,12 @@ def _versions(planned: Plan, known: dict[str, str]) -> Iterator[str]:
         named = arks | ({job.primary_id} if job.primary_id else set())
         if len(named) > 1:
             yield (
-                f"object {number}, {shown(job.payload_name)}: its identifiers name different objects "
+                f"object {number}, {quote_name(job.payload_name)}: its identifiers name different objects "
                 f"({', '.join(sorted(named))})"
             )
 
 
-def _space(session: Session, settings: Settings, jobs: list[Rehearsed]) -> str:
+def _space(session: Session, settings: Settings, jobs: list[DryRunJob]) -> str:
     needed = sum(job.needed for job in jobs)
     largest = max((job.needed for job in jobs), default=0)
     need = f"{in_units(needed)} of working storage in all, {in_units(largest)} for the largest object"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from operations.operator import (
     TRIES,
-    Acted,
     Operator,
+    VerbResult,
     check,
     feed,
     finish_batch,
@@ -23,7 +23,7 @@ from zkstate.errors import Busy, Stale
 from zkstate.jobs import Lock
 
 
-def act_on_job(operator: Operator, jid: str, event: Event, *, feeding: bool = True) -> Acted:
+def act_on_job(operator: Operator, jid: str, event: Event, *, feeding: bool = True) -> VerbResult:
     """Raise `event` on the job, and let follow what follows from it.
 
     A job may move while it is looked at: then it is looked at again. Without `feeding` the caller hands
@@ -46,14 +46,14 @@ def act_on_job(operator: Operator, jid: str, event: Event, *, feeding: bool = Tr
     raise Busy(f"{jid} moves faster than it can be changed: try again")
 
 
-def possible(operator: Operator, jid: str, event: Event) -> Acted:
+def possible(operator: Operator, jid: str, event: Event) -> VerbResult:
     """What `act_on_job` would do, without doing it; raises what it would raise."""
     job = jobs.load(operator.session, jid)
     check(job, event)
     status = job.status
     _refuse(operator, job, event)
     target = JOB.next(status.status, event, status.last_successful_status, status.kind)
-    return Acted(id=jid, was=status.status, now=target)
+    return VerbResult(id=jid, was=status.status, now=target)
 
 
 def _refuse(operator: Operator, job: Job, event: Event) -> None:
@@ -72,20 +72,20 @@ def _move(operator: Operator, job: Job, event: Event, **changes: object) -> Job:
     return jobs.move(operator.session, job, event, operator.by, **options)  # type: ignore[arg-type]
 
 
-def _acted(job: Job, moved: Job, note: str = "") -> Acted:
-    return Acted(id=job.jid, was=job.status.status, now=moved.status.status, note=note)
+def _acted(job: Job, moved: Job, note: str = "") -> VerbResult:
+    return VerbResult(id=job.jid, was=job.status.status, now=moved.status.status, note=note)
 
 
-def _hold(operator: Operator, job: Job) -> Acted:
+def _hold(operator: Operator, job: Job) -> VerbResult:
     return _acted(job, _move(operator, job, Event.HOLD))
 
 
-def _release(operator: Operator, job: Job) -> Acted:
+def _release(operator: Operator, job: Job) -> VerbResult:
     _refuse(operator, job, Event.RELEASE)
     return _acted(job, _move(operator, job, Event.RELEASE))
 
 
-def _resume(operator: Operator, job: Job) -> Acted:
+def _resume(operator: Operator, job: Job) -> VerbResult:
     _refuse(operator, job, Event.RESUME)
     moved = _move(operator, job, Event.RESUME)
     if moved.status.status is JobState.PENDING:
@@ -93,7 +93,7 @@ def _resume(operator: Operator, job: Job) -> Acted:
     return _acted(job, moved, send_job(operator.settings, moved))
 
 
-def _fail(operator: Operator, job: Job) -> Acted:
+def _fail(operator: Operator, job: Job) -> VerbResult:
     """Whoever works on it loses its lock, and with it the right to any further effect."""
     reason = operator.because or ", who gave no reason"
     moved = _move(
@@ -109,7 +109,7 @@ def _fail(operator: Operator, job: Job) -> Acted:
     return _acted(job, moved)
 
 
-def _delete(operator: Operator, job: Job) -> Acted:
+def _delete(operator: Operator, job: Job) -> VerbResult:
     """The tombstone first, the folder last: a crash leaves at most a folder, which `cleanup` finds."""
     from pipeline.inventory.archive import tombstone
 
@@ -117,10 +117,10 @@ def _delete(operator: Operator, job: Job) -> Acted:
     deletion.delete_job(operator.session, job)
     note = remove_folder(operator, Path(job.configuration.working_dir))
     finish_batch(operator, job.bid)
-    return Acted(id=job.jid, was=job.status.status, now=JobState.DELETED, note=note)
+    return VerbResult(id=job.jid, was=job.status.status, now=JobState.DELETED, note=note)
 
 
-_VERBS: dict[Event, Callable[[Operator, Job], Acted]] = {
+_VERBS: dict[Event, Callable[[Operator, Job], VerbResult]] = {
     Event.HOLD: _hold,
     Event.RELEASE: _release,
     Event.RESUME: _resume,

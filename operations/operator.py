@@ -38,7 +38,7 @@ class Operator:
         return f": {self.reason}" if self.reason else ""
 
 
-class Acted(Record):
+class VerbResult(Record):
     """What a verb did to a job or a batch."""
 
     id: str

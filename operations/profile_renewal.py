@@ -28,7 +28,7 @@ def renew(operator: Operator, bid: str, *, dry_run: bool = False) -> Renewed:
         batch = batches.load(operator.session, bid)
         _check(batch)
         current = Profiles(operator.settings.profiles).get(batch.submission.profile_name)
-        found = changes(batches.kept_profile(operator.session, bid), current)
+        found = changes(batches.profile_snapshot(operator.session, bid), current)
         if found and not dry_run:
             try:
                 kept = keep(current, by=operator.by, reason=operator.reason)

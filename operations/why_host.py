@@ -47,7 +47,7 @@ def batch_waits(session: Session, settings: Settings, batch: Batch) -> str:
 
 def _waits(session: Session, limit: int, name: str, wanted: Iterable[str]) -> str:
     for host in filter(None, wanted):
-        if (left := hosts.peace_left(session, host)) > 0:
+        if (left := hosts.back_off_left(session, host)) > 0:
             return f"It waits for {host}, which asked to be left alone, for {duration(left)} more."
         taken = hosts.holders(session, host)
         if name not in taken and len(taken) >= limit:

@@ -131,7 +131,7 @@ def _by_which_profile(session: Session, settings: Settings, job: Job) -> str:
     from pipeline.profiles.snapshot import changes
     from zkstate import batches
 
-    kept = batches.kept_profile(session, job.bid)
+    kept = batches.profile_snapshot(session, job.bid)
     if kept is None or Event.RESUME not in operator_verbs(job):
         return ""
     name = job.configuration.profile_name

@@ -128,14 +128,14 @@ def _old_batches(operator: Operator, retention: float) -> tuple[str, ...]:
 
 def _remove_batches(operator: Operator, retention: float) -> tuple[tuple[str, ...], bool]:
     """The batches that are gone now; True if beat was removing some at the same moment."""
-    from pipeline.steps.clients import open_kit
+    from pipeline.steps.clients import open_clients
     from tasks.retention import remove_old_batches
 
     session = operator.session
-    kit = open_kit(operator.settings.model_copy(update={"retention": retention}))
+    clients = open_clients(operator.settings.model_copy(update={"retention": retention}))
     before = set(session.children(paths.BATCHES))
     with locks.single_flight(session, "clean_up_batches") as clock:
         if clock is None:
             return (), True
-        remove_old_batches(session, clock, kit)
+        remove_old_batches(session, clock, clients)
     return tuple(sorted(before - set(session.children(paths.BATCHES)))), False

@@ -8,7 +8,7 @@ from pipeline.outcome import Promised
 from pipeline.records import Identifiers, Job
 
 
-class Ledger(Protocol):
+class JobRecord(Protocol):
     """What a step may ask of the record while it works; every write is fenced by the job's attempt."""
 
     def identifiers(self, job: Job) -> Identifiers:

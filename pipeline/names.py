@@ -77,11 +77,11 @@ def safe_name(name: str, within: str = "") -> str:
     """
     reason = _unsafe(name) or _too_long(within + name)
     if reason:
-        raise UnsafeName(f"file name {shown(name)} {reason}")
+        raise UnsafeName(f"file name {quote_name(name)} {reason}")
     return name
 
 
-def shown(name: str, limit: int = 200) -> str:
+def quote_name(name: str, limit: int = 200) -> str:
     """The name in quotes with unprintable characters escaped, cut so that a message stays readable."""
     text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in name[:limit])
     return f"'{text}{'...' if len(name) > limit else ''}'"
@@ -161,11 +161,11 @@ class Taken:
             return Clash(first, index, _likeness(self._names[first], name))
         if key in self._folders:
             first = self._folders[key]
-            return Clash(first, index, f"{shown(name)} is a file and also the folder of another")
+            return Clash(first, index, f"{quote_name(name)} is a file and also the folder of another")
         first = next((self._files[folder] for folder in folders if folder in self._files), -1)
         if first >= 0:
             return Clash(
-                first, index, f"{shown(self._names[first])} is a file and also the folder of another"
+                first, index, f"{quote_name(self._names[first])} is a file and also the folder of another"
             )
         return None
 
@@ -177,10 +177,10 @@ def _folders(name: str) -> Iterable[str]:
 
 def _likeness(first: str, second: str) -> str:
     if first == second:
-        return f"the name {shown(second)} is given twice"
+        return f"the name {quote_name(second)} is given twice"
     if unicodedata.normalize("NFC", first) == unicodedata.normalize("NFC", second):
-        return f"{shown(second)} is given twice, once composed and once decomposed (Unicode NFC and NFD)"
-    return f"{shown(first)} and {shown(second)} differ only in upper and lower case"
+        return f"{quote_name(second)} is given twice, once composed and once decomposed (Unicode NFC and NFD)"
+    return f"{quote_name(first)} and {quote_name(second)} differ only in upper and lower case"
 
 
 def duplicates(names: Iterable[str], case_fold: bool = True) -> tuple[Clash, ...]:

@@ -51,7 +51,7 @@ class StepFailed(ArklineError):
         """Seconds that the other side asked us to wait, if it did."""
 
 
-class NotYet(StepFailed):
+class RateLimited(StepFailed):
     """Nothing failed: the job has to wait for its turn, and is not counted as tried."""
 
     def __init__(self, message: str, wait: float) -> None:

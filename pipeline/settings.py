@@ -58,7 +58,7 @@ class Settings(BaseSettings):
     )
     backoff: Seconds = Field(5, description="Seconds before the second try; doubles with each further one.")
     backoff_limit: Seconds = Field(600, description="Seconds between two tries at most.")
-    deaf_after: Seconds = Field(
+    stalled_after: Seconds = Field(
         60,
         description="Seconds in which a worker with a free process takes none of the waiting messages, "
         "before it ends itself.",

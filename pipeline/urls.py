@@ -11,7 +11,7 @@ _SECRET = re.compile(r"(?i)sig|token|secret|pass|credential|key|auth")
 _UNPRINTABLE = re.compile(r"[\x00-\x20\x7f]")
 
 
-def shown(url: str) -> str:
+def redact_url(url: str) -> str:
     """The URL as people may see it: without user, password, and values of the query that look secret."""
     try:
         parts = urlsplit(url)
@@ -39,10 +39,12 @@ def check_url(url: str) -> None:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise content(f"'{shown(url)}' is not a URL: {error}") from error
+        raise content(f"'{redact_url(url)}' is not a URL: {error}") from error
     if parts.scheme.lower() not in ("http", "https"):
-        raise content(f"'{shown(url)}': content is fetched by http and https only; give such a URL")
+        raise content(f"'{redact_url(url)}': content is fetched by http and https only; give such a URL")
     if not host:
-        raise content(f"'{shown(url)}' names no host")
+        raise content(f"'{redact_url(url)}' names no host")
     if _UNPRINTABLE.search(url):
-        raise content(f"'{shown(url)}' holds a space or a control character: write it as %20 and the like")
+        raise content(
+            f"'{redact_url(url)}' holds a space or a control character: write it as %20 and the like"
+        )

@@ -32,7 +32,7 @@ def after_move(session: Session, job: Job) -> None:
 
 def feed(session: Session) -> int:
     """Take up as many pending jobs as there is room for; how many."""
-    settings = PROCESS.kit().settings
+    settings = PROCESS.clients().settings
     tickets = queue.feed(session, settings.in_flight, quota_in(settings.profiles))
     dispatch_jobs((ticket, 0) for ticket in tickets)
     return len(tickets)

@@ -48,6 +48,8 @@ def _watch(sender: Any, **_: Any) -> None:
     from tasks import watchdog
 
     settings, concurrency = Settings(), sender.controller.concurrency
-    dog = watchdog.Watchdog(lambda: watchdog.look(settings, concurrency), watchdog.end, settings.deaf_after)
+    dog = watchdog.Watchdog(
+        lambda: watchdog.look(settings, concurrency), watchdog.end, settings.stalled_after
+    )
     worker_shutting_down.connect(lambda **_: dog.stop(), weak=False)
     dog.start()

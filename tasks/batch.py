@@ -12,9 +12,9 @@ from pipeline.errors import UsageRefused
 from pipeline.inventory.archive import find_job
 from pipeline.manifests.split import plan
 from pipeline.notify import report as reports
-from pipeline.outcome import AttemptOver, NotYet, StepFailed, Stopping, system
+from pipeline.outcome import AttemptOver, RateLimited, StepFailed, Stopping, system
 from pipeline.profiles.profile import Profile, ProfileError
-from pipeline.profiles.snapshot import KeptProfile, keep
+from pipeline.profiles.snapshot import ProfileSnapshot, keep
 from pipeline.records import Batch, Job, Ticket
 from pipeline.states import BatchState, Bucket, Event
 from tasks import after_move as ending
@@ -26,18 +26,18 @@ from tasks.retry_policy import delay_before_retry
 from tasks.worker_context import PROCESS
 from zkstate import batches, creation, holds, jobs
 from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Stale, Unreachable
-from zkstate.hosts import FleetCourtesy
-from zkstate.locks import Latch
+from zkstate.hosts import FleetHostLimiter
+from zkstate.locks import AttemptGuard
 from zkstate.session import Session
 
-Work = Callable[[Session, Latch, Batch], Batch | None]
+Work = Callable[[Session, AttemptGuard, Batch], Batch | None]
 
 
 def run(ticket: Ticket, work: Work) -> None:
     """As tasks.job.run: read, lock, work, move; a void ticket does nothing."""
     try:
         session = PROCESS.session()
-        latch = Latch(session, PROCESS.stopping)
+        guard = AttemptGuard(session, PROCESS.stopping)
         try:
             batch = batches.acquire(session, ticket, PROCESS.name)
         except (Stale, Busy, Missing) as reason:
@@ -47,20 +47,20 @@ def run(ticket: Ticket, work: Work) -> None:
             log().error("cannot be taken up", ticket=ticket.model_dump(), error=str(damage))
             raise Ignore from damage
         with structlog.contextvars.bound_contextvars(bid=batch.bid, state=str(batch.status.status)):
-            _attempt(session, latch, batch, work)
+            _attempt(session, guard, batch, work)
     except (Unreachable, Ambiguous, AttemptOver, Stale) as error:
         log().warning("gave up the attempt", ticket=ticket.model_dump(), error=str(error))
         PROCESS.drop_session()
 
 
-def _attempt(session: Session, latch: Latch, batch: Batch, work: Work) -> None:
+def _attempt(session: Session, guard: AttemptGuard, batch: Batch, work: Work) -> None:
     try:
-        dispatch_moved(work(session, latch, batch))
+        dispatch_moved(work(session, guard, batch))
     except Stopping as reason:
         batches.hand_back(session, batches.load(session, batch.bid), message=str(reason))
     except Corrupt as damage:
         log().error("cannot go on", error=str(damage))
-        again = PROCESS.kit().settings.backoff_limit
+        again = PROCESS.clients().settings.backoff_limit
         batches.hand_back(session, batches.load(session, batch.bid), message=str(damage), delay=again)
     except (SystemExit, KeyboardInterrupt):
         with suppress(Stale):
@@ -75,7 +75,7 @@ def _attempt(session: Session, latch: Latch, batch: Batch, work: Work) -> None:
 
 def _again(session: Session, batch: Batch, failure: StepFailed) -> bool:
     """Hand the batch back for another try, if the fault may pass and tries are left."""
-    delay = delay_before_retry(failure, batch.status.tries, PROCESS.kit().settings)
+    delay = delay_before_retry(failure, batch.status.tries, PROCESS.clients().settings)
     if delay is None:
         return False
     batches.hand_back(session, batch, message=failure.message, delay=delay, tried=True)
@@ -83,7 +83,7 @@ def _again(session: Session, batch: Batch, failure: StepFailed) -> bool:
     return True
 
 
-def split(session: Session, latch: Latch, batch: Batch) -> Batch | None:
+def split(session: Session, guard: AttemptGuard, batch: Batch) -> Batch | None:
     """Make one job for each object of the payload; a payload that cannot be split is reported as such."""
     if batch.status.status is BatchState.PENDING:
         if hold := holds.collection_hold(session, batch.submission.profile_name):
@@ -93,8 +93,8 @@ def split(session: Session, latch: Latch, batch: Batch) -> Batch | None:
         batch = batches.move(session, batch, Event.ACQUIRE, profile=_to_keep(batch))
     message = ""
     try:
-        batch = _create(session, latch, batch)
-    except NotYet as turn:
+        batch = _create(session, guard, batch)
+    except RateLimited as turn:
         batch = batches.load(session, batch.bid)
         batches.hand_back(session, batch, message=turn.message, delay=turn.wait, in_line=True)
         return None
@@ -113,52 +113,52 @@ def split(session: Session, latch: Latch, batch: Batch) -> Batch | None:
     return batches.finish_if_ended(session, batch.bid)
 
 
-def _create(session: Session, latch: Latch, batch: Batch) -> Batch:
-    kit = PROCESS.kit()
-    settings = kit.settings
+def _create(session: Session, guard: AttemptGuard, batch: Batch) -> Batch:
+    clients = PROCESS.clients()
+    settings = clients.settings
     profile = _profile(session, batch)
     limit = partial(host_limit, settings.host_limit, lambda: profile)
-    with closing(FleetCourtesy(session, limit, batch.bid)) as courtesy:
+    with closing(FleetHostLimiter(session, limit, batch.bid)) as limiter:
         parts = plan(
             batch.submission,
-            partial(kit.fetcher.courteous(courtesy).read, alive=latch.alive),
+            partial(clients.fetcher.limited_by(limiter).read, alive=guard.alive),
             settings.manifest_limit,
             profile_priority=profile.priority,
             most_jobs=profile.limits.batch_jobs,
         )
-    return creation.create_jobs(session, batch, parts, settings.working, PROCESS.name, latch.alive)
+    return creation.create_jobs(session, batch, parts, settings.working, PROCESS.name, guard.alive)
 
 
-def _to_keep(batch: Batch) -> KeptProfile | None:
+def _to_keep(batch: Batch) -> ProfileSnapshot | None:
     try:
-        return keep(PROCESS.kit().profiles.get(batch.submission.profile_name))
+        return keep(PROCESS.clients().profiles.get(batch.submission.profile_name))
     except ProfileError:
         return None  # the split, which comes next, meets the same fault and tells it
 
 
 def _profile(session: Session, batch: Batch) -> Profile:
-    return profile_of(session, PROCESS.kit().profiles, batch.bid, batch.submission.profile_name)
+    return profile_of(session, PROCESS.clients().profiles, batch.bid, batch.submission.profile_name)
 
 
 def _confirm(session: Session, batch: Batch) -> None:
     """A courtesy: a mail server that is down must not stop the batch."""
-    kit = PROCESS.kit()
+    clients = PROCESS.clients()
     profile = _profile(session, batch)
     if not profile.confirmation_mail:
         return
     try:
-        kit.mailer.send(
+        clients.mailer.send(
             reports.confirmation_mail(
-                batch.bid, batch.submission, profile, batch.status.created, kit.settings.mail_from
+                batch.bid, batch.submission, profile, batch.status.created, clients.settings.mail_from
             )
         )
     except StepFailed as failure:
         log().warning("no confirmation mail", message=failure.message)
 
 
-def report(session: Session, latch: Latch, batch: Batch) -> Batch | None:
+def report(session: Session, guard: AttemptGuard, batch: Batch) -> Batch | None:
     """Tell the depositor how every job ended; on an update, only what changed since the last time."""
-    kit = PROCESS.kit()
+    clients = PROCESS.clients()
     members = _jobs(session, batch.bid)
     deleted = {jid: _why(jid) for jid in batches.jobs_in(session, batch.bid, Bucket.DELETED)}
     whole = reports.compose_report(batch, members, deleted)
@@ -166,10 +166,10 @@ def report(session: Session, latch: Latch, batch: Batch) -> Batch | None:
     message = whole.message
     try:
         profile = _profile(session, batch)
-        letter = reports.report_letter(batch, members, deleted, since, profile, kit.settings.mail_from)
-        latch.alive()
+        letter = reports.report_letter(batch, members, deleted, since, profile, clients.settings.mail_from)
+        guard.alive()
         if letter is not None:
-            kit.mailer.send(letter)
+            clients.mailer.send(letter)
     except (StepFailed, UsageRefused) as error:
         failure = error if isinstance(error, StepFailed) else system(str(error))
         if _again(session, batch, failure):
@@ -182,7 +182,7 @@ def report(session: Session, latch: Latch, batch: Batch) -> Batch | None:
 
 def _why(jid: str) -> str:
     """The reason that a deleted job's tombstone gives."""
-    tombstone = find_job(PROCESS.kit().inventory, jid)
+    tombstone = find_job(PROCESS.clients().inventory, jid)
     return tombstone.disposition.why if tombstone else ""
 
 

@@ -37,7 +37,7 @@ def _feed(session: Session, _: ServerClock) -> None:
 
 def _recheck_provisioning(session: Session, _: ServerClock) -> None:
     """Look at every job that waits for space, most urgent first; one that does not fit stops no other."""
-    settings = PROCESS.kit().settings
+    settings = PROCESS.clients().settings
     promised = space.promised(session).bytes
     for jid, needed in queue.waiting_for_space(session):
         if working_space.refusal(needed, promised, settings) is not None:
@@ -56,7 +56,7 @@ def _recheck_provisioning(session: Session, _: ServerClock) -> None:
 
 def _sweep(session: Session, clock: ServerClock) -> None:
     """Give a fresh ticket to everything that neither a worker nor a message cares for."""
-    settings = PROCESS.kit().settings
+    settings = PROCESS.clients().settings
     try:
         live = live_tickets(settings)
     except OperationalError as error:
@@ -109,12 +109,12 @@ def _clean_up_jobs(session: Session, _: ServerClock) -> None:
 
 
 def _clean_up_batches(session: Session, clock: ServerClock) -> None:
-    kit = PROCESS.kit()
-    retention.remove_old_batches(session, clock, kit)
-    for folder in orphans(session, kit.settings.working):
+    clients = PROCESS.clients()
+    retention.remove_old_batches(session, clock, clients)
+    for folder in orphans(session, clients.settings.working):
         ending.remove_folder(folder)
         log().warning("removed an orphan", folder=str(folder))
-    for jid in kit.storage.tidy(ended_jobs(session)):
+    for jid in clients.storage.tidy(ended_jobs(session)):
         log().warning("removed what was prepared for storage", jid=jid)
 
 

@@ -5,7 +5,7 @@ from celery.exceptions import Ignore
 from pipeline.errors import UsageRefused
 from pipeline.outcome import StepFailed, system
 from pipeline.states import JobState
-from pipeline.steps.clients import Kit
+from pipeline.steps.clients import Clients
 from tasks.app import app
 from tasks.logs import log
 from tasks.profiles import profile_of
@@ -24,7 +24,7 @@ def tell_failed(jid: str, epoch: int) -> None:
         session = PROCESS.session()
         with single_flight(session, f"callback-{jid}") as alone:
             if alone is not None and (owed := callbacks.owed(session, jid, epoch)):
-                tell(session, PROCESS.kit(), owed, PROCESS.name)
+                tell(session, PROCESS.clients(), owed, PROCESS.name)
     except (Unreachable, Ambiguous) as error:
         log().warning("left to the sweep", jid=jid, error=str(error))
         PROCESS.drop_session()
@@ -34,7 +34,7 @@ def tell_failed(jid: str, epoch: int) -> None:
         raise Ignore from damage
 
 
-def tell(session: Session, kit: Kit, owed: Owed, by: str) -> None:
+def tell(session: Session, clients: Clients, owed: Owed, by: str) -> None:
     """Make the callback, and settle or put off what is owed."""
     try:
         job = jobs.load(session, owed.jid)
@@ -45,15 +45,15 @@ def tell(session: Session, kit: Kit, owed: Owed, by: str) -> None:
         callbacks.drop(session, owed)
         return
     try:
-        profile = profile_of(session, kit.profiles, job.bid, job.configuration.profile_name)
+        profile = profile_of(session, clients.profiles, job.bid, job.configuration.profile_name)
         if profile.callback_url is None:
             callbacks.drop(session, owed)
             return
-        kit.callback.tell(job, profile, None)
+        clients.callback.tell(job, profile, None)
         outcome = f"told {profile.callback_url.host} of the failure"
     except (StepFailed, UsageRefused) as error:
         failure = error if isinstance(error, StepFailed) else system(str(error))
-        delay = delay_before_retry(failure, owed.record.tries, kit.settings)
+        delay = delay_before_retry(failure, owed.record.tries, clients.settings)
         if delay is not None:
             callbacks.put_off(session, owed, delay)
             log().warning("will be told again", jid=job.jid, message=failure.message, seconds=delay)

@@ -12,11 +12,11 @@ from typing import Any
 import structlog
 from celery.exceptions import Ignore
 
-from pipeline.outcome import AttemptOver, Done, NotYet, StepFailed, Stopping, Wait, system
+from pipeline.outcome import AttemptOver, Done, RateLimited, StepFailed, Stopping, Wait, system
 from pipeline.records import Job, Ticket
 from pipeline.states import Event, JobState
 from pipeline.steps import download, estimate, notify, pending, process, provision, record
-from pipeline.steps.context import Services
+from pipeline.steps.context import StepContext
 from tasks import after_move as ending
 from tasks.app import app
 from tasks.dispatch import task_name
@@ -26,12 +26,12 @@ from tasks.retry_policy import delay_before_retry
 from tasks.worker_context import PROCESS
 from zkstate import jobs, paths
 from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Refused, Stale, Unreachable
-from zkstate.hosts import FleetCourtesy
-from zkstate.job_record import ZooKeeperLedger
-from zkstate.locks import Latch
+from zkstate.hosts import FleetHostLimiter
+from zkstate.job_record import ZooKeeperJobRecord
+from zkstate.locks import AttemptGuard
 from zkstate.session import Session
 
-Step = Callable[[Job, Services], Done | Wait]
+Step = Callable[[Job, StepContext], Done | Wait]
 
 STEPS: dict[JobState, Step] = {
     JobState.PENDING: pending.work,
@@ -48,7 +48,7 @@ def run(ticket: Ticket) -> Ticket | None:
     """Do the work of the ticket's state; the next state's ticket, or None if there is nothing to chain."""
     try:
         session = PROCESS.session()
-        latch = Latch(session, PROCESS.stopping)
+        guard = AttemptGuard(session, PROCESS.stopping)
         try:
             job = jobs.acquire(session, ticket, PROCESS.name)
         except (Stale, Busy, Missing) as reason:
@@ -57,19 +57,19 @@ def run(ticket: Ticket) -> Ticket | None:
         except Corrupt as damage:
             log().error("cannot be taken up", ticket=ticket.model_dump(), error=str(damage))
             return None
-        latch.follow(paths.job_lock(job.jid))
-        return _attempt(session, latch, job)
+        guard.follow(paths.job_lock(job.jid))
+        return _attempt(session, guard, job)
     except (Unreachable, Ambiguous) as error:
         log().warning("gave up the attempt", ticket=ticket.model_dump(), error=str(error))
         PROCESS.drop_session()
         return None
 
 
-def _attempt(session: Session, latch: Latch, job: Job) -> Ticket | None:
+def _attempt(session: Session, guard: AttemptGuard, job: Job) -> Ticket | None:
     facts = {"bid": job.bid, "jid": job.jid, "state": str(job.status.status), "attempt": job.status.attempt}
     with structlog.contextvars.bound_contextvars(**facts):
         try:
-            moved = _work_and_move(session, latch, job)
+            moved = _work_and_move(session, guard, job)
         except Stopping as reason:
             _give_back(session, job, str(reason))
             return None
@@ -100,18 +100,18 @@ def _give_back(session: Session, job: Job, reason: str) -> None:
         log().warning("attempt is over", reason=str(overtaken))
 
 
-def _work_and_move(session: Session, latch: Latch, job: Job) -> Job | None:
+def _work_and_move(session: Session, guard: AttemptGuard, job: Job) -> Job | None:
     """The moved job; None if it stays where it is, unlocked."""
-    ledger = ZooKeeperLedger(session, latch.alive)
-    kit = PROCESS.kit()
-    profile = cache(partial(profile_of, session, kit.profiles, job.bid, job.configuration.profile_name))
-    courtesy = FleetCourtesy(session, partial(host_limit, kit.settings.host_limit, profile), job.jid)
-    services = kit.services(ledger, latch.alive, courtesy, profile)
+    job_record = ZooKeeperJobRecord(session, guard.alive)
+    clients = PROCESS.clients()
+    profile = cache(partial(profile_of, session, clients.profiles, job.bid, job.configuration.profile_name))
+    limiter = FleetHostLimiter(session, partial(host_limit, clients.settings.host_limit, profile), job.jid)
+    services = clients.step_context(job_record, guard.alive, limiter, profile)
     while True:
         try:
-            with closing(courtesy):
+            with closing(limiter):
                 outcome = _step(job, services)
-        except NotYet as turn:
+        except RateLimited as turn:
             jobs.hand_back(session, job, PROCESS.name, message=turn.message, delay=turn.wait)
             return None
         except StepFailed as failure:
@@ -119,7 +119,7 @@ def _work_and_move(session: Session, latch: Latch, job: Job) -> Job | None:
         if isinstance(outcome, Wait):
             jobs.hand_back(session, job, PROCESS.name, message=outcome.reason)
             return None
-        latch.alive()
+        guard.alive()
         try:
             return jobs.move(session, job, outcome.event, PROCESS.name, done=outcome)
         except Refused as refusal:
@@ -127,7 +127,7 @@ def _work_and_move(session: Session, latch: Latch, job: Job) -> Job | None:
                 raise
 
 
-def _step(job: Job, services: Services) -> Done | Wait:
+def _step(job: Job, services: StepContext) -> Done | Wait:
     try:
         return STEPS[job.status.status](job, services)
     except (StepFailed, AttemptOver, Unreachable, Ambiguous):
@@ -139,7 +139,7 @@ def _step(job: Job, services: Services) -> Done | Wait:
 
 def _failed(session: Session, job: Job, failure: StepFailed) -> Job | None:
     """Try again later, in ZooKeeper's time, while the fault may pass; else the job fails."""
-    delay = delay_before_retry(failure, job.status.tries, PROCESS.kit().settings)
+    delay = delay_before_retry(failure, job.status.tries, PROCESS.clients().settings)
     if delay is not None:
         jobs.hand_back(session, job, PROCESS.name, message=failure.message, delay=delay, tried=True)
         log().warning("will try again", message=failure.message, seconds=delay)

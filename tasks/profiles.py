@@ -10,7 +10,7 @@ from zkstate.session import Session
 
 def profile_of(session: Session, profiles: Profiles, bid: str, name: str) -> Profile:
     """ProfileError if the batch has kept none, as before it starts, and the file is no good either."""
-    kept = batches.kept_profile(session, bid)
+    kept = batches.profile_snapshot(session, bid)
     return profiles.get(name) if kept is None else restore(kept, profiles)
 
 

@@ -5,7 +5,7 @@ from pipeline.notify.report import compose_report
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.records import Batch
 from pipeline.states import BatchState, Bucket, Event
-from pipeline.steps.clients import Kit
+from pipeline.steps.clients import Clients
 from tasks.logs import log
 from zkstate import batches, deletion, jobs, paths
 from zkstate.errors import Busy, Corrupt, Missing, Stale
@@ -14,16 +14,16 @@ from zkstate.locks import ServerClock
 from zkstate.session import Session
 
 
-def remove_old_batches(session: Session, clock: ServerClock, kit: Kit) -> None:
+def remove_old_batches(session: Session, clock: ServerClock, clients: Clients) -> None:
     """Archive and remove completed batches older than the retention time; finish interrupted removals."""
     for bid in sorted(session.children(paths.BATCHES)):
         try:
             batch = batches.load(session, bid)
             stat = session.exists(paths.batch_status(bid))
             age = (clock.now_ms() - stat.mtime) / 1000 if stat else 0.0
-            stays = retention_of(batch.submission.profile_name, kit.profiles, kit.settings.retention)
+            stays = retention_of(batch.submission.profile_name, clients.profiles, clients.settings.retention)
             if batch.status.status is BatchState.COMPLETED and age > stays:
-                archive(session, batch, kit, by="retention", reason="retention time is over")
+                archive(session, batch, clients, by="retention", reason="retention time is over")
                 batch = batches.move(session, batch, Event.DELETE, lock=Lock.FREE)
             if batch.status.status is BatchState.DELETED:
                 deletion.remove_batch(session, batch)
@@ -43,9 +43,11 @@ def retention_of(profile_name: str, profiles: Profiles, default: float) -> float
     return default if days is None else days * 86400.0
 
 
-def archive(session: Session, batch: Batch, kit: Kit, *, by: str, reason: str) -> None:
+def archive(session: Session, batch: Batch, clients: Clients, *, by: str, reason: str) -> None:
     """Keep the batch, its report and every job's timeline in SQL."""
     kept = (bucket for bucket in Bucket if bucket is not Bucket.DELETED)
     members = [jobs.load(session, j) for b in kept for j in batches.jobs_in(session, batch.bid, b)]
     report = compose_report(batch, members, number=max(batch.status.reports, 1))
-    archive_batch(kit.inventory, batch, members, by=by, reason=reason, report=report.model_dump(mode="json"))
+    archive_batch(
+        clients.inventory, batch, members, by=by, reason=reason, report=report.model_dump(mode="json")
+    )

@@ -17,12 +17,12 @@ from tasks.app import app
 from tasks.broker import waiting_messages
 from tasks.logs import log
 
-EXIT_DEAF = 75
+EXIT_STALLED = 75
 """EX_TEMPFAIL of sysexits.h: start me again."""
 
 
 @dataclass(frozen=True)
-class Signs:
+class Sample:
     """What the worker and its queues look like at one moment."""
 
     waiting: int
@@ -36,7 +36,7 @@ class Signs:
 class Watchdog:
     """Looks at the signs a few times while `patience` (seconds) lasts; calls `end` when nothing moved."""
 
-    def __init__(self, look: Callable[[], Signs], end: Callable[[], None], patience: float) -> None:
+    def __init__(self, look: Callable[[], Sample], end: Callable[[], None], patience: float) -> None:
         self._look = look
         self._end = end
         self._pause = patience / LOOKS
@@ -65,14 +65,14 @@ class Watchdog:
 LOOKS = 4
 
 
-def look(settings: Settings, concurrency: int) -> Signs:
+def look(settings: Settings, concurrency: int) -> Sample:
     try:
         waiting = waiting_messages(settings, app.amqp.queues.consume_from)
     except redis.RedisError:
         waiting = 0
-    return Signs(waiting, sum(state.total_count.values()), len(state.active_requests) < concurrency)
+    return Sample(waiting, sum(state.total_count.values()), len(state.active_requests) < concurrency)
 
 
 def end() -> None:
     log().critical("takes no messages though some are waiting: ends, to be started again")
-    os._exit(EXIT_DEAF)
+    os._exit(EXIT_STALLED)

@@ -14,7 +14,7 @@ from pipeline.settings import Settings
 from zkstate.session import Session, connect
 
 if TYPE_CHECKING:
-    from pipeline.steps.clients import Kit
+    from pipeline.steps.clients import Clients
 
 
 class Process:
@@ -23,7 +23,7 @@ class Process:
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._session: Session | None = None
-        self._kit: Kit | None = None
+        self._kit: Clients | None = None
         self._pid = 0
         self._stop = mmap.mmap(-1, 1)
         """One byte that is shared with the processes forked from this one."""
@@ -42,14 +42,14 @@ class Process:
                 self._session = connect(Settings())
             return self._session
 
-    def kit(self) -> "Kit":
+    def clients(self) -> "Clients":
         # imported here, since the command line, beat and Flower load this module and use no client
-        from pipeline.steps.clients import open_kit
+        from pipeline.steps.clients import open_clients
 
         with self._mutex:
             self._forget_parents()
             if self._kit is None:
-                self._kit = open_kit(Settings())
+                self._kit = open_clients(Settings())
             return self._kit
 
     def drop_session(self) -> None:

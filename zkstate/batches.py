@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pipeline.errors import UsageRefused
-from pipeline.profiles.snapshot import KeptProfile
+from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.records import Batch, BatchStatus, StatusReport, Submission, Ticket, now
 from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind
 from zkstate import codec, counters, paths
@@ -96,16 +96,16 @@ def acquire(session: Session, ticket: Ticket, by: str) -> Batch:
     return write(session, batch, status, (lock,))
 
 
-def kept_profile(session: Session, bid: str) -> KeptProfile | None:
+def profile_snapshot(session: Session, bid: str) -> ProfileSnapshot | None:
     """The profile that the batch started with; None if it has not started, or an older release started it."""
-    path = paths.kept_profile(bid)
+    path = paths.profile_snapshot(bid)
     found = session.get_many([path])[0]
-    return codec.decode(KeptProfile, found[0], path) if found else None
+    return codec.decode(ProfileSnapshot, found[0], path) if found else None
 
 
-def renew_profile(session: Session, batch: Batch, profile: KeptProfile) -> None:
+def renew_profile(session: Session, batch: Batch, profile: ProfileSnapshot) -> None:
     """Have the batch go on with another profile; Stale if it moved meanwhile."""
-    path = paths.kept_profile(batch.bid)
+    path = paths.profile_snapshot(batch.bid)
     write_it = Create if session.exists(path) is None else Put
     try:
         commit(
@@ -124,7 +124,7 @@ def move(  # noqa: PLR0913 - a move is told everything it commits
     message: str = "",
     kind: FailureKind | None = None,
     report: StatusReport | None = None,
-    profile: KeptProfile | None = None,
+    profile: ProfileSnapshot | None = None,
     lock: Lock = Lock.MINE,
 ) -> Batch:
     """Take the batch where `event` leads, with its lock, buckets, report and place among the open ones."""
@@ -150,7 +150,7 @@ def move(  # noqa: PLR0913 - a move is told everything it commits
         operations.append(Create(paths.buckets(batch.bid)))
         operations += [Create(paths.bucket(batch.bid, name)) for name in Bucket]
         if profile is not None:
-            operations.append(Create(paths.kept_profile(batch.bid), codec.encode(profile)))
+            operations.append(Create(paths.profile_snapshot(batch.bid), codec.encode(profile)))
     elif lock is Lock.MINE:
         operations.append(Delete(paths.batch_lock(batch.bid)))
     else:

@@ -17,10 +17,10 @@ def next_number(session: Session, name: str) -> int:
         try:
             return int(session.ask(session.zk.set_async, path, b"").version)
         except NoNodeError:
-            plant(session, path)
+            ensure_node(session, path)
 
 
-def plant(session: Session, path: str, data: bytes = b"") -> None:
+def ensure_node(session: Session, path: str, data: bytes = b"") -> None:
     """Create a node unless it is there already."""
     try:
         session.ask(session.zk.create_async, path, data, makepath=True)

@@ -65,7 +65,7 @@ def _create_chunk(session: Session, batch: Batch, plan: Plan, working: Path, by:
     status = batch.status.model_copy(
         update={"created": start + len(chunk), "plan_sha256": plan.sha256, "op": token()}
     )
-    counters.plant(session, _COUNTER, codec.encode_int(0))
+    counters.ensure_node(session, _COUNTER, codec.encode_int(0))
     while True:
         data, stat = session.get(_COUNTER)
         last = codec.decode_int(data, _COUNTER)

@@ -20,7 +20,7 @@ class Hold(Record):
 
 
 def hold_collection(session: Session, profile_name: str, hold: Hold) -> None:
-    counters.plant(session, paths.hold(profile_name), codec.encode(hold))
+    counters.ensure_node(session, paths.hold(profile_name), codec.encode(hold))
 
 
 def release_collection(session: Session, profile_name: str) -> bool:
@@ -39,7 +39,7 @@ def held_collections(session: Session) -> dict[str, Hold]:
 
 
 def pause(session: Session, hold: Hold) -> None:
-    counters.plant(session, paths.PAUSE, codec.encode(hold))
+    counters.ensure_node(session, paths.PAUSE, codec.encode(hold))
 
 
 def unpause(session: Session) -> bool:

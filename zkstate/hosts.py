@@ -16,7 +16,7 @@ from functools import cached_property
 
 from kazoo.exceptions import NoNodeError
 
-from pipeline.outcome import NotYet
+from pipeline.outcome import RateLimited
 from pipeline.records import Record
 from zkstate import codec, counters, locks, paths
 from zkstate.errors import Unreachable
@@ -32,14 +32,14 @@ AGAIN = 5.0
 LEASE = 5.0
 """Seconds after which a connection is given back between two files, so that other jobs get theirs."""
 
-MOST_PEACE = 3600.0
+MAX_BACK_OFF = 3600.0
 """Seconds that a host is left alone at most, whatever it asks for; then it may ask again."""
 
 ANY_NUMBER = 1 << 20
 """Connections where there is no limit: only peace is kept then."""
 
 
-class Peace(Record):
+class BackOff(Record):
     """`/locks/hosts/HOST`: seconds from the node's last change in which nobody asks the host."""
 
     seconds: float = 0
@@ -53,7 +53,7 @@ class _Place:
     clock: ServerClock
 
 
-class FleetCourtesy:
+class FleetHostLimiter:
     """One attempt's dealings with hosts; its threads share it, and `close` gives everything back."""
 
     def __init__(
@@ -65,15 +65,15 @@ class FleetCourtesy:
         self._limit_of = limit
         self._patience = patience
         self._free: defaultdict[str, list[_Place]] = defaultdict(list)
-        self._calm: dict[str, threading.Event] = {}
+        self._clear: dict[str, threading.Event] = {}
         """Hosts that wanted no peace when they were looked at; set once somebody has written there since."""
         self._mutex = threading.Lock()
 
     @contextmanager
-    def turn(self, host: str, alive: Callable[[], None]) -> Iterator[None]:
+    def connection(self, host: str, alive: Callable[[], None]) -> Iterator[None]:
         place = self._again(host) or self._wait_for_place(host, alive)
         try:
-            self._keep_peace(host, place, alive)
+            self._await_back_off(host, place, alive)
             yield
         finally:
             if time.monotonic() - place.since > LEASE:
@@ -82,14 +82,14 @@ class FleetCourtesy:
                 with self._mutex:
                     self._free[host].append(place)
 
-    def spare(self, host: str, seconds: float) -> None:
+    def back_off(self, host: str, seconds: float) -> None:
         path = paths.host(host)
-        counters.plant(self._session, path)
-        asked = min(seconds, MOST_PEACE)
+        counters.ensure_node(self._session, path)
+        asked = min(seconds, MAX_BACK_OFF)
         with locks.single_flight(self._session, f"peace-{host}") as clock:
             # whoever is at it already was asked at the same moment
-            if clock is not None and _peace_left(self._session, host, clock) < asked:
-                self._session.ask(self._session.zk.set_async, path, codec.encode(Peace(seconds=asked)))
+            if clock is not None and _back_off_left(self._session, host, clock) < asked:
+                self._session.ask(self._session.zk.set_async, path, codec.encode(BackOff(seconds=asked)))
 
     @cached_property
     def _limit(self) -> int:
@@ -118,7 +118,7 @@ class FleetCourtesy:
                 if place := self._take(host, taken):
                     return place
             elif time.monotonic() > deadline:
-                raise NotYet(
+                raise RateLimited(
                     f"all {self._limit} connections that the fleet may have open to {host} are in use "
                     "(ARKLINE_HOST_LIMIT, or limits.host_connections in the profile)",
                     AGAIN,
@@ -137,19 +137,19 @@ class FleetCourtesy:
         now = time.monotonic()
         return _Place(path, mark, now, ServerClock(stat.ctime, now))
 
-    def _keep_peace(self, host: str, place: _Place, alive: Callable[[], None]) -> None:
-        seen = self._calm.get(host)
+    def _await_back_off(self, host: str, place: _Place, alive: Callable[[], None]) -> None:
+        seen = self._clear.get(host)
         if seen is not None and not seen.is_set():
             return
         deadline = time.monotonic() + self._patience
         while True:
             changed = threading.Event()
-            left = _peace_left(self._session, host, place.clock, changed)
+            left = _back_off_left(self._session, host, place.clock, changed)
             if left <= 0:
-                self._calm[host] = changed
+                self._clear[host] = changed
                 return
             if time.monotonic() + left > deadline:
-                raise NotYet(f"{host} asked to be left alone, for {left:.0f} seconds more", left)
+                raise RateLimited(f"{host} asked to be left alone, for {left:.0f} seconds more", left)
             alive()
             changed.wait(min(left, 0.2))
 
@@ -169,12 +169,12 @@ def holders(session: Session, host: str) -> tuple[str, ...]:
     return tuple(node[0].decode(errors="replace").partition(" ")[2] for node in found if node)
 
 
-def peace_left(session: Session, host: str) -> float:
+def back_off_left(session: Session, host: str) -> float:
     """Seconds until the host may be asked again, by this machine's clock, which is for people only."""
-    return _peace_left(session, host, ServerClock(int(time.time() * 1000), time.monotonic()))
+    return _back_off_left(session, host, ServerClock(int(time.time() * 1000), time.monotonic()))
 
 
-def _peace_left(
+def _back_off_left(
     session: Session, host: str, clock: ServerClock, changed: threading.Event | None = None
 ) -> float:
     """Seconds until the host may be asked again, 0 if it may; `changed` is set when its node is written."""
@@ -186,7 +186,7 @@ def _peace_left(
         return 0
     if not data:
         return 0
-    peace = codec.decode(Peace, data, path)
+    peace = codec.decode(BackOff, data, path)
     return max(0.0, float(stat.mtime - clock.now_ms()) / 1000 + peace.seconds)
 
 
@@ -197,4 +197,4 @@ def _places(session: Session, host: str, changed: threading.Event) -> set[str]:
         try:
             return set(session.ask(session.zk.get_children_async, path, watch=lambda _: changed.set()))
         except NoNodeError:
-            counters.plant(session, path)
+            counters.ensure_node(session, path)

@@ -1,4 +1,4 @@
-"""What a step may ask of the record while it works: pipeline.steps.context.Ledger on ZooKeeper."""
+"""What a step may ask of the record while it works: pipeline.job_record.JobRecord on ZooKeeper."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -11,7 +11,7 @@ from zkstate.session import Session
 from zkstate.transaction import Check, Operation, Put, commit
 
 
-class ZooKeeperLedger:
+class ZooKeeperJobRecord:
     """Fenced by the version that the job's status got when this attempt acquired it."""
 
     def __init__(self, session: Session, alive: Callable[[], None]) -> None:
@@ -37,7 +37,7 @@ class ZooKeeperLedger:
     def mint(self, job: Job, counter: str, spell: Callable[[int], str]) -> str:
         """One transaction takes the number and writes the identifier: neither is ever lost or given twice."""
         path = paths.counter(f"ark-{counter}")
-        counters.plant(self._session, path, codec.encode_int(0))
+        counters.ensure_node(self._session, path, codec.encode_int(0))
         while True:
             self._alive()
             known = self.identifiers(job)

@@ -15,13 +15,13 @@ from zkstate.errors import Unreachable
 from zkstate.jobs import token
 from zkstate.session import ANSWER_TIMEOUT, BROKEN, Session
 
-__all__ = ["Latch", "ServerClock", "drop", "exclusive", "single_flight", "take", "token"]
+__all__ = ["AttemptGuard", "ServerClock", "drop", "exclusive", "single_flight", "take", "token"]
 
 PATIENCE = 300.0
 """Seconds to wait for another holder of the same object before the step is tried again later."""
 
 
-class Latch:
+class AttemptGuard:
     """Made before a lock is taken; once the session that holds the lock is in doubt, it stays shut."""
 
     def __init__(self, session: Session, stopping: Callable[[], bool] = lambda: False) -> None:
@@ -115,7 +115,7 @@ def take(session: Session, path: str, mark: str) -> bool:
         except NodeExistsError:
             return _is_mine(session, path, mark)
         except NoNodeError:
-            counters.plant(session, path.rpartition("/")[0])
+            counters.ensure_node(session, path.rpartition("/")[0])
         except BROKEN as error:
             if not session.wait_connected(time.monotonic() + ANSWER_TIMEOUT):
                 raise session.unreachable() from error

@@ -54,7 +54,7 @@ def submission(bid: str) -> str:
     return f"{BATCHES}/{bid}/submission"
 
 
-def kept_profile(bid: str) -> str:
+def profile_snapshot(bid: str) -> str:
     return f"{BATCHES}/{bid}/profile"
 
 

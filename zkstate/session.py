@@ -202,7 +202,7 @@ def connect(settings: Settings, patience: float = 15.0) -> Session:
     session = Session(settings, client)
     try:
         client.start(timeout=patience)
-        _plant(client, settings.zk_root)
+        _create_skeleton(client, settings.zk_root)
     except (*BROKEN, client.handler.timeout_exception) as error:
         session.close()
         raise Unreachable(
@@ -216,7 +216,7 @@ def connect(settings: Settings, patience: float = 15.0) -> Session:
     return session
 
 
-def _plant(client: KazooClient, root: str) -> None:
+def _create_skeleton(client: KazooClient, root: str) -> None:
     root = root.rstrip("/")
     if root:
         client.ensure_path_async(root).get(timeout=ANSWER_TIMEOUT)

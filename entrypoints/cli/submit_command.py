@@ -198,11 +198,11 @@ _OPTIONS = {
 
 def _rehearse(submission: Submission, most: int, *, as_json: bool) -> NoReturn:
     from entrypoints.cli.render import dry_run as drawn_dry_run
-    from operations.dry_run import rehearse
+    from operations.dry_run import perform_dry_run
 
     settings = opened.settings()
     with opened.session(settings) as session:
-        found = rehearse(session, settings, submission, opened.archive(settings), most)
+        found = perform_dry_run(session, settings, submission, opened.archive(settings), most)
     screen.emit(found) if as_json else drawn_dry_run.rehearsal(found)
     raise typer.Exit(int(not found.good))
 

@@ -11,11 +11,11 @@ from typing import NoReturn
 
 from pydantic import ValidationError
 
-from pipeline.containers.declared import Arrived, Declared, refuse
+from pipeline.containers.declared import Declared, UnpackedContainer, refuse
 from pipeline.fixity import Digest, UnknownAlgorithm, algorithm
-from pipeline.names import shown
+from pipeline.names import quote_name
 from pipeline.outcome import content
-from pipeline.working_storage.workspace import LandedFile
+from pipeline.working_storage.workspace import DownloadedFile
 
 DECLARATION = "bagit.txt"
 _BEGIN = b"BagIt-Version:"
@@ -31,9 +31,9 @@ _ESCAPES = {"%0A": "\n", "%0D": "\r"}
 class _Bag:
     folder: str
     """With its slash; empty if the container is the bag."""
-    files: Mapping[str, LandedFile]
+    files: Mapping[str, DownloadedFile]
     """By their path in the bag."""
-    arrived: Arrived
+    arrived: UnpackedContainer
     version: tuple[int, int] = (0, 0)
     encoding: str = "utf-8"
 
@@ -47,7 +47,7 @@ class _Bag:
         return [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
 
     def refuse(self, name: str, reason: str) -> NoReturn:
-        raise content(f"bag file {shown(self.folder + name)} {reason}")
+        raise content(f"bag file {quote_name(self.folder + name)} {reason}")
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class _Manifest:
     """Path in the bag -> line, value."""
 
 
-def check_bags(arrived: Arrived) -> tuple[str, ...]:
+def check_bags(arrived: UnpackedContainer) -> tuple[str, ...]:
     """A sentence for each bag that is valid; StepFailed(content), naming the file, if one is not."""
     folders = [
         path.removesuffix(DECLARATION)
@@ -73,7 +73,7 @@ def check_bags(arrived: Arrived) -> tuple[str, ...]:
     )
 
 
-def _check(arrived: Arrived, folder: str) -> str:
+def _check(arrived: UnpackedContainer, folder: str) -> str:
     files = {
         path.removeprefix(folder): file for path, file in arrived.files.items() if path.startswith(folder)
     }
@@ -82,7 +82,7 @@ def _check(arrived: Arrived, folder: str) -> str:
     usable = [each for each in manifests if each.algorithm]
     if not any(not each.of_tags for each in usable):
         bag.refuse(DECLARATION, "declares a bag, but there is no manifest-ALGORITHM.txt of a known algorithm")
-    what = f"the bag in {shown(folder)}" if folder else "the bag"
+    what = f"the bag in {quote_name(folder)}" if folder else "the bag"
     refuse(what, _problems(bag, usable))
     payload = sum(name.startswith("data/") for name in files)
     used = ", ".join(sorted({each.algorithm for each in usable}))
@@ -120,10 +120,10 @@ def _manifest(bag: _Bag, match: re.Match[str]) -> _Manifest:
             bag.refuse(match[0], f"line {number} is not a digest and a path")
         path = _path(bag, found[2])
         if path in entries:
-            bag.refuse(match[0], f"line {number}: {shown(path)} is listed twice")
+            bag.refuse(match[0], f"line {number}: {quote_name(path)} is listed twice")
         if path.startswith("data/") == bool(match[1]):
             place = "outside data/" if match[1] is None else "in data/"
-            bag.refuse(match[0], f"line {number}: {shown(path)} is {place}")
+            bag.refuse(match[0], f"line {number}: {quote_name(path)} is {place}")
         entries[path] = (number, found[1])
     return _Manifest(match[0], name, bool(match[1]), entries)
 
@@ -140,11 +140,11 @@ def _problems(bag: _Bag, manifests: list[_Manifest]) -> Iterator[str]:
     digests: defaultdict[str, list[tuple[str, Digest]]] = defaultdict(list)
     for manifest in manifests:
         for path, (number, value) in manifest.entries.items():
-            where = f"{shown(bag.folder + manifest.name)} line {number}"
+            where = f"{quote_name(bag.folder + manifest.name)} line {number}"
             try:
                 digests[path].append((where, Digest(algorithm=manifest.algorithm, value=value)))
             except ValidationError:
-                yield f"{where}: {shown(value)} is not a value of {manifest.algorithm}"
+                yield f"{where}: {quote_name(value)} is not a value of {manifest.algorithm}"
     yield from bag.arrived.problems(
         Declared(" and ".join(where for where, _ in found), bag.folder + path, tuple(d for _, d in found))
         for path, found in digests.items()
@@ -161,7 +161,8 @@ def _oxum(bag: _Bag) -> Iterator[str]:
             said = _OXUM.fullmatch(value)
             if said is None or (int(said[1]), int(said[2])) != (sum(sizes), len(sizes)):
                 found = f"{sum(sizes)}.{len(sizes)}"
-                yield f"{shown(bag.folder + 'bag-info.txt')}: Payload-Oxum is {shown(value)}, not {found}"
+                place = quote_name(bag.folder + "bag-info.txt")
+                yield f"{place}: Payload-Oxum is {quote_name(value)}, not {found}"
 
 
 def _unlisted(bag: _Bag, manifests: list[_Manifest]) -> Iterator[str]:
@@ -172,8 +173,9 @@ def _unlisted(bag: _Bag, manifests: list[_Manifest]) -> Iterator[str]:
         for manifest in lists:
             for name in payload:
                 if name not in manifest.entries:
-                    yield f"{shown(bag.folder + name)} is not in {shown(bag.folder + manifest.name)}"
+                    listing = quote_name(bag.folder + manifest.name)
+                    yield f"{quote_name(bag.folder + name)} is not in {listing}"
         return
     for name in payload:
         if not any(name in manifest.entries for manifest in lists):
-            yield f"{shown(bag.folder + name)} is in no manifest of the bag"
+            yield f"{quote_name(bag.folder + name)} is in no manifest of the bag"

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.fixity import OF_RECORD, PIECE, Digest, Digester, DigestMismatch
-from pipeline.names import shown
+from pipeline.names import quote_name
 from pipeline.outcome import StepFailed, content
-from pipeline.working_storage.workspace import LandedFile
+from pipeline.working_storage.workspace import DownloadedFile
 
 PROBLEMS_TOLD = 20
 """Problems after which no others are looked for: enough for the depositor to see a pattern."""
@@ -29,11 +29,11 @@ class Declared:
 
 
 @dataclass(frozen=True)
-class Arrived:
+class UnpackedContainer:
     """The depositor's files, by their path below `producer/`."""
 
     producer: Path
-    files: Mapping[str, LandedFile]
+    files: Mapping[str, DownloadedFile]
     alive: Callable[[], None]
     agreed: dict[str, Declared] = field(default_factory=dict)
     """Path -> what was declared of it with a digest, and was found to be true."""
@@ -47,20 +47,20 @@ class Arrived:
             self.alive()
             file = self.files.get(each.path)
             if file is None:
-                yield f"{each.where}: {shown(each.path)} is not in the container"
+                yield f"{each.where}: {quote_name(each.path)} is not in the container"
             elif each.size not in (None, file.size):
-                yield f"{each.where}: {shown(each.path)} has {file.size:,} bytes, not {each.size:,}"
+                yield f"{each.where}: {quote_name(each.path)} has {file.size:,} bytes, not {each.size:,}"
             else:
                 differing = tuple(self._differing(each, file))
                 yield from differing
                 if each.digests and not differing:
                     self.agreed[each.path] = each
 
-    def landed(self) -> tuple[LandedFile, ...]:
+    def landed(self) -> tuple[DownloadedFile, ...]:
         """The files, each with the longest digest that the content itself declares of it, if it does."""
         return tuple(self._with_declared(file) for file in self.files.values())
 
-    def _with_declared(self, file: LandedFile) -> LandedFile:
+    def _with_declared(self, file: DownloadedFile) -> DownloadedFile:
         found = self.agreed.get(file.path)
         if found is None:
             return file
@@ -68,22 +68,23 @@ class Arrived:
         place = found.by or found.where
         return file.model_copy(update={"digest": longest, "declared_by": place, "container": ""})
 
-    def _differing(self, declared: Declared, file: LandedFile) -> Iterator[str]:
+    def _differing(self, declared: Declared, file: DownloadedFile) -> Iterator[str]:
         others = {digest.algorithm for digest in declared.digests} - {OF_RECORD}
         digester = self._read(file, others) if others else Digester(())
         for digest in declared.digests:
             try:
                 if digest.algorithm != OF_RECORD:
-                    digester.check(digest, shown(file.path))
+                    digester.check(digest, quote_name(file.path))
                 elif digest.value != file.sha512:
                     yield (
-                        f"{declared.where}: {shown(file.path)}: the {OF_RECORD} digest is {file.sha512}, "
+                        f"{declared.where}: {quote_name(file.path)}: the {OF_RECORD} digest is "
+                        f"{file.sha512}, "
                         f"but {digest.value} was declared"
                     )
             except DigestMismatch as mismatch:
                 yield f"{declared.where}: {mismatch}"
 
-    def _read(self, file: LandedFile, algorithms: Iterable[str]) -> Digester:
+    def _read(self, file: DownloadedFile, algorithms: Iterable[str]) -> Digester:
         digester = Digester(algorithms)
         with (self.producer / file.path).open("rb") as stream:
             while piece := stream.read(PIECE):

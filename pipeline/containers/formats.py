@@ -18,7 +18,7 @@ from typing import IO, Protocol
 
 from pipeline.containers.entry import Entry
 from pipeline.fixity import PIECE
-from pipeline.names import CONTAINER_SUFFIXES, shown
+from pipeline.names import CONTAINER_SUFFIXES, quote_name
 from pipeline.outcome import StepFailed, content
 
 _BLOCK = tarfile.BLOCKSIZE
@@ -73,7 +73,7 @@ def _with_tar(plain: gzip.GzipFile | bz2.BZ2File, name: str) -> "_Readable":
         if name.lower().endswith(_TARS):
             raise tarfile.ReadError("what comes out is no tar")
         raise content(
-            f"container {shown(name)} is a compressed file with no tar in it: submit the file as type "
+            f"container {quote_name(name)} is a compressed file with no tar in it: submit the file as type "
             "file, or pack it as .zip or .tar.gz"
         )
     return plain
@@ -82,7 +82,7 @@ def _with_tar(plain: gzip.GzipFile | bz2.BZ2File, name: str) -> "_Readable":
 def _unknown(head: bytes, name: str) -> StepFailed:
     what = next((what for magic, what in _FOREIGN.items() if head.startswith(magic)), "no archive we know")
     return content(
-        f"container {shown(name)} is {what}: pack it as {' '.join(CONTAINER_SUFFIXES)}, "
+        f"container {quote_name(name)} is {what}: pack it as {' '.join(CONTAINER_SUFFIXES)}, "
         "or submit it as type file to have it kept as it is"
     )
 
@@ -114,7 +114,7 @@ class _ZipFile(io.FileIO):
     def read(self, size: int | None = -1, /) -> bytes:
         data = super().read(-1 if size is None else size) or b""
         if len(data) > PIECE and data.count(_CENTRAL_ENTRY) > self._most:
-            raise content(f"container {shown(self._name)} has more than {self._most} entries: divide it")
+            raise content(f"container {quote_name(self._name)} has more than {self._most} entries: divide it")
         return data
 
     def seek(self, position: int, whence: int = io.SEEK_SET, /) -> int:
@@ -186,7 +186,7 @@ class _Forward(io.RawIOBase):
         self._position += len(piece)
         if self._position > self._most:
             raise content(
-                f"container {shown(self._name)} unpacks to more than {self._most} bytes: divide it, "
+                f"container {quote_name(self._name)} unpacks to more than {self._most} bytes: divide it, "
                 "or ask the operator for a higher limit"
             )
         return piece
@@ -209,7 +209,7 @@ def _tar(plain: _Readable, name: str, most: int, room: int) -> Iterator[Entry]:
     )
     last = ""
     while info := _next(opened, stream):
-        last = shown(info.name)
+        last = quote_name(info.name)
         yield Entry(
             name=_tar_name(info.name),
             is_folder=info.isdir(),

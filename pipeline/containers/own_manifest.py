@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 
-from pipeline.containers.declared import Arrived, Declared, refuse
+from pipeline.containers.declared import Declared, UnpackedContainer, refuse
 from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row, parse
-from pipeline.names import shown
+from pipeline.names import quote_name
 from pipeline.outcome import content
 
 NAME = "mrt-manifest.txt"
 
 
-def corroborate(arrived: Arrived) -> str | None:
+def corroborate(arrived: UnpackedContainer) -> str | None:
     """What was found to be true; None without such a manifest, StepFailed(content) if it is not true."""
     if NAME not in arrived.files:
         return None
@@ -23,7 +23,7 @@ def corroborate(arrived: Arrived) -> str | None:
     return f"producer/{NAME} lists the container's {len(rows):,} other files, with their sizes and digests"
 
 
-def _problems(arrived: Arrived, rows: tuple[Row, ...]) -> Iterator[str]:
+def _problems(arrived: UnpackedContainer, rows: tuple[Row, ...]) -> Iterator[str]:
     yield from arrived.problems(
         Declared(
             f"line {row.line}",
@@ -37,4 +37,4 @@ def _problems(arrived: Arrived, rows: tuple[Row, ...]) -> Iterator[str]:
     listed = {row.name for row in rows} | {NAME}
     for path in sorted(arrived.files):
         if path not in listed:
-            yield f"{shown(path)} is in the container, but not in the manifest"
+            yield f"{quote_name(path)} is in the container, but not in the manifest"

@@ -16,7 +16,7 @@ from pathlib import Path
 from pipeline.containers.entry import Entry
 from pipeline.containers.formats import entries
 from pipeline.fixity import OF_RECORD, Digester
-from pipeline.names import PRODUCER, Taken, UnsafeName, safe_name, shown
+from pipeline.names import PRODUCER, Taken, UnsafeName, quote_name, safe_name
 from pipeline.outcome import StepFailed, content, system, transient
 
 RATIO_FLOOR = 64 << 20
@@ -77,7 +77,7 @@ def unpack(
     except OSError as error:
         raise _fault(name, error) from error
     if not files:
-        raise content(f"container {shown(name)} has no files in it")
+        raise content(f"container {quote_name(name)} has no files in it")
     return files
 
 
@@ -97,10 +97,11 @@ def _write_all(
             continue
         _check(entry, container)
         if not entry.is_folder and (clash := taken.add(entry.name)):
-            raise content(f"container {shown(container)}: {clash.reason}; rename it and pack again")
+            raise content(f"container {quote_name(container)}: {clash.reason}; rename it and pack again")
         if max(count, taken.count) > limits.entries:
             raise content(
-                f"container {shown(container)} has more than {limits.entries} files and folders: divide it"
+                f"container {quote_name(container)} has more than {limits.entries} files and "
+                f"folders: divide it"
             )
         if not entry.is_folder:
             files.append(_write(entry, container, target, room, alive))
@@ -112,9 +113,9 @@ def _check(entry: Entry, container: str) -> None:
     try:
         safe_name(entry.name, PRODUCER)
     except UnsafeName as error:
-        raise content(f"container {shown(container)}: {error}; rename it and pack again") from error
+        raise content(f"container {quote_name(container)}: {error}; rename it and pack again") from error
     if entry.refused:
-        raise content(f"container {shown(container)}: {shown(entry.name)} {entry.refused}")
+        raise content(f"container {quote_name(container)}: {quote_name(entry.name)} {entry.refused}")
 
 
 def _write(entry: Entry, container: str, target: Path, room: int, alive: Callable[[], None]) -> UnpackedFile:
@@ -127,8 +128,8 @@ def _write(entry: Entry, container: str, target: Path, room: int, alive: Callabl
             digester.update(piece)
             if digester.size > room:
                 raise content(
-                    f"container {shown(container)} unpacks to more than its limit allows, at "
-                    f"{shown(entry.name)}: divide it, or ask the operator for a higher limit"
+                    f"container {quote_name(container)} unpacks to more than its limit allows, at "
+                    f"{quote_name(entry.name)}: divide it, or ask the operator for a higher limit"
                 )
             file.write(piece)
     return UnpackedFile(entry.name, digester.size, digester.value(OF_RECORD))
@@ -136,7 +137,7 @@ def _write(entry: Entry, container: str, target: Path, room: int, alive: Callabl
 
 def _damaged(name: str, error: Exception) -> StepFailed:
     return content(
-        f"container {shown(name)} is damaged, truncated or of an unusual kind ({error}): "
+        f"container {quote_name(name)} is damaged, truncated or of an unusual kind ({error}): "
         "pack it again and submit it again"
     )
 
@@ -145,8 +146,8 @@ def _fault(name: str, error: OSError) -> StepFailed:
     if error.errno is None:  # the decompressors' own way to say that the bytes make no sense
         return _damaged(name, error)
     if error.errno in _NO_SPACE:
-        return transient(f"working storage is full while unpacking {shown(name)}")
+        return transient(f"working storage is full while unpacking {quote_name(name)}")
     return system(
-        f"container {shown(name)} could not be unpacked ({error}): look after working storage, "
+        f"container {quote_name(name)} could not be unpacked ({error}): look after working storage, "
         "then resume the job"
     )

@@ -23,7 +23,7 @@ from urllib3.util.connection import allowed_gai_family, create_connection
 from pipeline.outcome import StepFailed, content
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
-from pipeline.urls import check_url, shown
+from pipeline.urls import check_url, redact_url
 
 REDIRECTS = 10
 """Redirects followed from one URL; browsers stop at 20, and honest chains have two or three."""
@@ -161,7 +161,7 @@ class ContentSession(requests.Session):
                 return response
             response.close()
             request = self._redirected(request, response)
-        raise content(f"{shown(asked)} redirects more than {REDIRECTS} times: give the URL it leads to")
+        raise content(f"{redact_url(asked)} redirects more than {REDIRECTS} times: give the URL it leads to")
 
     def _redirected(
         self, request: requests.PreparedRequest, response: requests.Response

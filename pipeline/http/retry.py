@@ -26,7 +26,7 @@ class Passing(Exception):
         """Seconds that the service asked us to wait, if it did."""
 
 
-def persist(ask: Callable[[], Answer], service: str, pause: float = FIRST_PAUSE) -> Answer:
+def retry_request(ask: Callable[[], Answer], service: str, pause: float = FIRST_PAUSE) -> Answer:
     """What `ask` answers in one of TRIES tries; StepFailed(transient), naming the service, if none does."""
     for tries_left in reversed(range(TRIES)):
         try:

@@ -5,23 +5,20 @@ answer and comes out the same, so that a job costs one ARK (docs/decisions/0017)
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import requests
 from requests.auth import HTTPBasicAuth
 
 from pipeline.description import anvl
-from pipeline.http.retry import FIRST_PAUSE, PASSING, Passing, persist, retry_after
+from pipeline.http.retry import FIRST_PAUSE, PASSING, Passing, retry_after, retry_request
 from pipeline.identifiers.minter import Chosen, Claim, LocalMinter, nothing
+from pipeline.job_record import JobRecord
 from pipeline.outcome import StepFailed, system
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job
 from pipeline.settings import Settings
-from pipeline.urls import shown
-
-if TYPE_CHECKING:
-    from pipeline.job_record import Ledger
+from pipeline.urls import redact_url
 
 MARK = "arkline.job"
 """The element that says which job an identifier was registered for."""
@@ -47,9 +44,9 @@ class EzidMinter:
         self._pause = pause
         self._name = LocalMinter()
 
-    def mint(self, job: Job, profile: Profile, ledger: "Ledger", claim: Claim = nothing) -> str:
+    def mint(self, job: Job, profile: Profile, job_record: JobRecord, claim: Claim = nothing) -> str:
         """The name is in the record before EZID hears of it; it is reserved there until it is announced."""
-        ark = self._name.mint(job, profile, ledger, claim)
+        ark = self._name.mint(job, profile, job_record, claim)
         try:
             self._ask("PUT", ark, {**_registration(job, profile), "_status": "reserved"})
         except _Refused as refusal:
@@ -110,11 +107,13 @@ class EzidMinter:
     def _ask(self, method: str, ark: str, metadata: Mapping[str, str] | None = None) -> dict[str, str]:
         """EZID's answer without its first line; _Refused if it says no."""
         body = None if metadata is None else _written(metadata)
-        answer = persist(lambda: self._send(method, ark, body), f"EZID ({shown(self._url)})", self._pause)
+        answer = retry_request(
+            lambda: self._send(method, ark, body), f"EZID ({redact_url(self._url)})", self._pause
+        )
         name = answer.pop("success").split(" ")[0]
         if name != ark:
             raise system(
-                f"EZID ({shown(self._url)}) answered for {name} when it was asked about {ark}: "
+                f"EZID ({redact_url(self._url)}) answered for {name} when it was asked about {ark}: "
                 "check ARKLINE_EZID_URL"
             )
         return answer
@@ -135,7 +134,7 @@ class EzidMinter:
             )
         except requests.exceptions.SSLError as error:
             raise system(
-                f"EZID ({shown(self._url)}) has no certificate that is trusted, or does not speak TLS: "
+                f"EZID ({redact_url(self._url)}) has no certificate that is trusted, or does not speak TLS: "
                 "check ARKLINE_EZID_URL"
             ) from error
         except requests.Timeout as error:
@@ -144,14 +143,15 @@ class EzidMinter:
             raise Passing("cannot be reached, or broke off") from error
         except (requests.RequestException, UnicodeError) as error:
             raise system(
-                f"EZID ({shown(self._url)}) cannot be asked ({type(error).__name__}): check ARKLINE_EZID_URL"
+                f"EZID ({redact_url(self._url)}) cannot be asked ({type(error).__name__}): check "
+                f"ARKLINE_EZID_URL"
             ) from error
         return self._judge(response)
 
     def _judge(self, response: requests.Response) -> dict[str, str]:
         status = response.status_code
         if status in (401, 403):
-            raise system(f"EZID ({shown(self._url)}) refuses the login ({status}): {_LOGIN}")
+            raise system(f"EZID ({redact_url(self._url)}) refuses the login ({status}): {_LOGIN}")
         if status >= 500 or status in PASSING:
             raise Passing(f"answered {status}", retry_after(response.headers.get("Retry-After")))
         try:
@@ -162,13 +162,13 @@ class EzidMinter:
         if word == "error":
             raise _of_error(" ".join(said.split()))
         if status >= 300:
-            raise system(f"EZID ({shown(self._url)}) answered {status}: check ARKLINE_EZID_URL")
+            raise system(f"EZID ({redact_url(self._url)}) answered {status}: check ARKLINE_EZID_URL")
         if word != "success":
             raise Passing("answered something that is not EZID's: another service may stand in for it")
         return {**dict(pairs[1:]), "success": said}
 
     def _failure(self, ark: str, refusal: _Refused) -> StepFailed:
-        return system(f"EZID ({shown(self._url)}) refuses {ark}: {refusal}")
+        return system(f"EZID ({redact_url(self._url)}) refuses {ark}: {refusal}")
 
 
 def _mark(job: Job) -> str:

@@ -3,16 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pipeline.description import anvl
 from pipeline.identifiers import noid
+from pipeline.job_record import JobRecord
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job
-
-if TYPE_CHECKING:
-    from pipeline.job_record import Ledger
-
 
 Claim = Callable[[str], None]
 
@@ -30,7 +27,7 @@ class Chosen:
 
 
 class Minter(Protocol):
-    def mint(self, job: Job, profile: Profile, ledger: "Ledger", claim: Claim = nothing) -> str:
+    def mint(self, job: Job, profile: Profile, job_record: JobRecord, claim: Claim = nothing) -> str:
         """An ARK for the job, already written to its identifiers; the same one however often it is asked.
 
         `claim(ark)` is done between that and whatever the world is told of it.
@@ -47,9 +44,9 @@ class Minter(Protocol):
 class LocalMinter:
     """Numbers from the record's own counter, one per shoulder, spelled as NOIDs."""
 
-    def mint(self, job: Job, profile: Profile, ledger: "Ledger", claim: Claim = nothing) -> str:
+    def mint(self, job: Job, profile: Profile, job_record: JobRecord, claim: Claim = nothing) -> str:
         counter = f"{profile.naan}_{profile.shoulder}"
-        ark = ledger.mint(job, counter, partial(noid.spell, profile.naan, profile.shoulder))
+        ark = job_record.mint(job, counter, partial(noid.spell, profile.naan, profile.shoulder))
         claim(ark)
         return ark
 

@@ -1,17 +1,13 @@
 """The minter that a profile chooses, or the settings if it does not."""
 
-from typing import TYPE_CHECKING
-
 from pipeline.description import anvl
 from pipeline.identifiers.ezid import EzidMinter
 from pipeline.identifiers.minter import Chosen, Claim, LocalMinter, Minter, nothing
+from pipeline.job_record import JobRecord
 from pipeline.outcome import system
 from pipeline.profiles.profile import MinterName, Profile
 from pipeline.records import Job
 from pipeline.settings import Settings
-
-if TYPE_CHECKING:
-    from pipeline.job_record import Ledger
 
 
 class ChosenMinter:
@@ -19,8 +15,8 @@ class ChosenMinter:
         self._local = LocalMinter()
         self._ezid = EzidMinter(settings) if settings.ezid_url else None
 
-    def mint(self, job: Job, profile: Profile, ledger: "Ledger", claim: Claim = nothing) -> str:
-        return self.of(profile).mint(job, profile, ledger, claim)
+    def mint(self, job: Job, profile: Profile, job_record: JobRecord, claim: Claim = nothing) -> str:
+        return self.of(profile).mint(job, profile, job_record, claim)
 
     def announce(self, ark: str, profile: Profile, erc: anvl.Pairs, chosen: Chosen | None = None) -> None:
         self.of(profile).announce(ark, profile, erc, chosen)

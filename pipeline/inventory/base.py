@@ -9,7 +9,7 @@ from pipeline.files import StoredVersion
 
 
 @dataclass(frozen=True)
-class Arrival:
+class Provenance:
     """How a file of the depositor arrived."""
 
     sha512: str
@@ -46,7 +46,7 @@ class Recording:
     ingest_type: str
     submitted: datetime
     note: str = ""
-    arrivals: Mapping[str, Arrival] = field(default_factory=dict)
+    arrivals: Mapping[str, Provenance] = field(default_factory=dict)
     """Logical path -> how that file arrived with this job."""
     landed: datetime | None = None
     """When all of them had; None if that is no longer known, nor then how."""
@@ -81,7 +81,7 @@ class InventoryFile:
     mime_type: str
     digest: str
     """algorithm:value."""
-    arrival: Arrival | None = None
+    arrival: Provenance | None = None
     """None if it did not arrive with this version, or that was not recorded."""
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, select
 
 from pipeline.inventory import localids
-from pipeline.inventory.base import Arrival, InventoryFile, InventoryObject, InventoryVersion
+from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion, Provenance
 from pipeline.inventory.tables import (
     collections,
     dublin_kernels,
@@ -118,10 +118,10 @@ def _files(connection: Connection, object_id: int) -> defaultdict[int, list[Inve
     return found
 
 
-def _arrival(row: Row[Any]) -> Arrival | None:
+def _arrival(row: Row[Any]) -> Provenance | None:
     if row.landed_digest is None:
         return None
-    return Arrival(
+    return Provenance(
         sha512=row.landed_digest,
         digest=row.source_digest,
         declared_by=row.source_declared_by or "",

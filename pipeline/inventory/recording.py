@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, select, update
 
 from pipeline.inventory import localids
-from pipeline.inventory.base import Arrival, Recording
+from pipeline.inventory.base import Provenance, Recording
 from pipeline.inventory.statements import insert, insert_new, portions
 from pipeline.inventory.tables import (
     collections,
@@ -136,7 +136,7 @@ def _files(recording: Recording, own: dict[str, int]) -> Iterator[dict[str, Any]
         }
 
 
-def _arrival(arrival: Arrival | None) -> dict[str, str | None]:
+def _arrival(arrival: Provenance | None) -> dict[str, str | None]:
     """The same columns in every row, as one executemany needs them."""
     return {
         "landed_digest": arrival.sha512 if arrival else None,

@@ -15,7 +15,7 @@ from pipeline.manifests import checkm_lines, checkm_row
 from pipeline.manifests.checkm_lines import Line
 from pipeline.manifests.checkm_problems import PROBLEMS_KEPT, Enough, Findings, Problem, Severity
 from pipeline.manifests.checkm_row import ManifestProfile, Row
-from pipeline.names import duplicates, shown
+from pipeline.names import duplicates, quote_name
 
 __all__ = [
     "PROBLEMS_KEPT",
@@ -104,7 +104,7 @@ def write(profile: ManifestProfile, rows: Iterable[Row]) -> bytes:
     if back != numbered:
         wrong = next((a for a, b in zip(numbered, back, strict=False) if a != b), numbered[-1])
         message = (
-            f"the row of {shown(wrong.name)} would not read back as it is: "
+            f"the row of {quote_name(wrong.name)} would not read back as it is: "
             "write a blank for %20 and a bar for %7c"
         )
         raise ManifestError("to be written", [Problem(wrong.line, message)])
@@ -139,7 +139,7 @@ def _profile(headers: list[Line], expected: ManifestProfile | None, findings: Fi
         findings.stop(0, f"it has no line '#%profile | URI'; the URI is {known}")
     for line, uri in named:
         if uri not in _PROFILES:
-            findings.stop(line.number, f"profile {shown(uri)} is not known; it is {known}")
+            findings.stop(line.number, f"profile {quote_name(uri)} is not known; it is {known}")
         if _PROFILES[uri] is not _PROFILES[named[0][1]]:
             findings.stop(line.number, "a second #%profile says something else than the first")
     line, uri = named[0]

@@ -20,8 +20,8 @@ from pipeline.names import (
     is_ark,
     is_container,
     name_in,
+    quote_name,
     safe_name,
-    shown,
 )
 from pipeline.records import SubmissionType
 from pipeline.states import Documented
@@ -124,10 +124,10 @@ def of_cells(
         error(fault)
     primary = cell.get("mrt:primaryIdentifier") or None
     if primary is not None and not is_ark(primary):
-        error(f"primary identifier {shown(primary)} is not an ARK such as ark:/99999/fk4abc")
+        error(f"primary identifier {quote_name(primary)} is not an ARK such as ark:/99999/fk4abc")
     mime_type = cell.get("mrt:mimeType", "")
     if mime_type and not _MIME_TYPE.fullmatch(mime_type):
-        warn(f"{shown(mime_type)} is not a MIME type such as image/jpeg")
+        warn(f"{quote_name(mime_type)} is not a MIME type such as image/jpeg")
     name = ""
     if cell["nfo:fileName"] or not fault:
         name = _name(cell["nfo:fileName"] or name_in(url), error)
@@ -216,7 +216,7 @@ def _digest(name: str, value: str, error: Report) -> Digest | None:
     if not name and not value:
         return None
     if not value:
-        error(f"digest algorithm {shown(name)} is given without a value")
+        error(f"digest algorithm {quote_name(name)} is given without a value")
         return None
     if not name:
         error("a digest value is given without its algorithm")
@@ -226,7 +226,7 @@ def _digest(name: str, value: str, error: Report) -> Digest | None:
     except UnknownAlgorithm as unknown:
         error(str(unknown))
     except ValidationError:
-        error(f"{shown(value)} is not a value of {algorithm(name)}")
+        error(f"{quote_name(value)} is not a value of {algorithm(name)}")
     return None
 
 
@@ -234,7 +234,7 @@ def _size(text: str, error: Report) -> int | None:
     if not text:
         return None
     if not _SIZE.fullmatch(text):
-        error(f"file size {shown(text)} is not a number of bytes")
+        error(f"file size {quote_name(text)} is not a number of bytes")
         return None
     return int(text)
 
@@ -243,10 +243,12 @@ def _check_kind(profile: ManifestProfile, name: str, error: Report, warn: Report
     is_manifest = name.lower().endswith(".checkm")
     match profile:
         case ManifestProfile.CONTAINER_BATCH if not is_container(name):
-            error(f"{shown(name)} is not a container; its name must end in {' '.join(CONTAINER_SUFFIXES)}")
+            error(
+                f"{quote_name(name)} is not a container; its name must end in {' '.join(CONTAINER_SUFFIXES)}"
+            )
         case ManifestProfile.BATCH if not is_manifest:
-            warn(f"{shown(name)} is read as an object manifest, though its name does not end in .checkm")
+            warn(f"{quote_name(name)} is read as an object manifest, though its name does not end in .checkm")
         case ManifestProfile.FILE_BATCH if is_manifest or is_container(name):
-            warn(f"{shown(name)} is kept as one file, as it is; it is not unpacked or followed")
+            warn(f"{quote_name(name)} is kept as one file, as it is; it is not unpacked or followed")
         case _:
             pass

@@ -14,7 +14,7 @@ from functools import partial
 
 from pipeline.manifests import checkm, checkm_row
 from pipeline.manifests.checkm import ManifestProfile, Problem, Row, Severity
-from pipeline.names import shown
+from pipeline.names import quote_name
 
 CELL_LIMIT = 1 << 17
 """Characters of one cell: more than any column may have, so that the column's own limit is told."""
@@ -136,7 +136,7 @@ def _columns(
         if title and not column:
             near = difflib.get_close_matches(_plain(title), known, 1)
             meant = f"; did you mean {_title(known[near[0]])}?" if near else f"; there are {_titles(profile)}"
-            findings.error(line, f"{shown(title)} is no column of {_a(profile.submission_type)}{meant}")
+            findings.error(line, f"{quote_name(title)} is no column of {_a(profile.submission_type)}{meant}")
         if column and column in columns:
             findings.error(line, f"there are two columns {_title(column)}")
         columns.append(column)

@@ -20,8 +20,8 @@ from pipeline.names import (
     is_ark,
     is_container,
     name_in,
+    quote_name,
     safe_name,
-    shown,
 )
 from pipeline.outcome import content
 from pipeline.records import PayloadType, Priority, Record, Submission, SubmissionType, Text
@@ -111,12 +111,12 @@ def _single(submission: Submission) -> PlannedJob:
         raise content(f"the payload's {error}: submit it under another name") from error
     if submission.payload_type is SubmissionType.CONTAINER and not is_container(name):
         raise content(
-            f"{shown(name)} is not a container: its name must end in {' '.join(CONTAINER_SUFFIXES)}; "
+            f"{quote_name(name)} is not a container: its name must end in {' '.join(CONTAINER_SUFFIXES)}; "
             "to have it kept as it is, submit it as type file"
         )
     if submission.primary_id and not is_ark(submission.primary_id):
         raise content(
-            f"primary identifier {shown(submission.primary_id)} is not an ARK such as ark:/99999/fk4abc"
+            f"primary identifier {quote_name(submission.primary_id)} is not an ARK such as ark:/99999/fk4abc"
         )
     return PlannedJob(
         payload_url=submission.payload_url,
@@ -136,17 +136,19 @@ def _manifest(submission: Submission, read: Callable[[str, int], bytes], limit: 
     name = _name(submission)
     data = read(submission.payload_url, limit)
     if len(data) > limit:
-        raise content(f"manifest {shown(name)} is larger than {limit} bytes: divide it into several batches")
+        raise content(
+            f"manifest {quote_name(name)} is larger than {limit} bytes: divide it into several batches"
+        )
     if submission.size is not None and submission.size != len(data):
         raise content(
-            f"manifest {shown(name)} has {len(data)} bytes, but {submission.size} were declared: "
+            f"manifest {quote_name(name)} has {len(data)} bytes, but {submission.size} were declared: "
             "submit it again with the right size"
         )
     if submission.digest is not None:
         digester = Digester((submission.digest.algorithm,))
         digester.update(data)
         try:
-            digester.check(submission.digest, f"manifest {shown(name)}")
+            digester.check(submission.digest, f"manifest {quote_name(name)}")
         except DigestMismatch as error:
             raise content(f"{error}: submit it again with the right digest") from error
     return data
@@ -155,11 +157,12 @@ def _manifest(submission: Submission, read: Callable[[str, int], bytes], limit: 
 def _from_rows(submission: Submission, profile: ManifestProfile, data: bytes) -> tuple[PlannedJob, ...]:
     if submission.primary_id:
         raise content(
-            f"primary identifier {shown(submission.primary_id)} was given for a whole batch, but each object "
+            f"primary identifier {quote_name(submission.primary_id)} was given for a whole "
+            f"batch, but each object "
             "has its own: give it in the manifest's column mrt:primaryIdentifier"
         )
     try:
-        manifest = checkm.parse(data, shown(_name(submission)), profile)
+        manifest = checkm.parse(data, quote_name(_name(submission)), profile)
     except ManifestError as error:
         raise content(str(error)) from error
     return tuple(_from_row(submission, profile, row) for row in manifest.rows)

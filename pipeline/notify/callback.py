@@ -5,14 +5,14 @@ from typing import Protocol
 import requests
 
 from pipeline.http.address import AddressRefused, session_for
-from pipeline.http.retry import FIRST_PAUSE, PASSING, Passing, persist, retry_after
+from pipeline.http.retry import FIRST_PAUSE, PASSING, Passing, retry_after, retry_request
 from pipeline.notify.callback_payload import facts_of, render, wanted_form
 from pipeline.notify.signature import SIGNATURE, secret_of, signature
 from pipeline.outcome import system
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job
 from pipeline.settings import Settings
-from pipeline.urls import shown
+from pipeline.urls import redact_url
 
 DELIVERY = "Arkline-Delivery"
 """Header with JID-RETRIES: the same for each repetition, so that a receiver can tell one from news."""
@@ -36,7 +36,9 @@ class HttpCallback:
         headers = {"Content-Type": told.media_type, DELIVERY: f"{job.jid}-{job.status.retry_count}"}
         if (secret := secret_of(self._settings, profile.name)) is not None:
             headers[SIGNATURE] = signature(told.body, secret)
-        persist(lambda: self._post(url, told.body, headers), f"the callback {shown(url)}", self._pause)
+        retry_request(
+            lambda: self._post(url, told.body, headers), f"the callback {redact_url(url)}", self._pause
+        )
 
     def _post(self, url: str, body: bytes, headers: dict[str, str]) -> None:
         timeouts = (self._settings.connect_timeout, self._settings.callback_timeout)
@@ -49,17 +51,17 @@ class HttpCallback:
                 _judge(url, response)
         except AddressRefused as error:
             raise system(
-                f"the callback {shown(url)} is at an address that is not public: "
+                f"the callback {redact_url(url)} is at an address that is not public: "
                 "an operator may allow its network by the setting ARKLINE_ALLOW_NETWORKS"
             ) from error
         except requests.exceptions.SSLError as error:
-            raise system(f"the callback {shown(url)} has no certificate that is trusted") from error
+            raise system(f"the callback {redact_url(url)} has no certificate that is trusted") from error
         except requests.Timeout as error:
             raise Passing("did not answer in time") from error
         except requests.ConnectionError as error:
             raise Passing("cannot be connected to") from error
         except requests.RequestException as error:
-            raise system(f"the callback {shown(url)} cannot be told: {type(error).__name__}") from error
+            raise system(f"the callback {redact_url(url)} cannot be told: {type(error).__name__}") from error
 
 
 def _judge(url: str, response: requests.Response) -> None:
@@ -72,4 +74,4 @@ def _judge(url: str, response: requests.Response) -> None:
         remedy = "write the URL that it redirects to in the profile"
     else:
         remedy = "check the URL in the profile and what its receiver expects"
-    raise system(f"the callback {shown(url)} answered {status}: {remedy}")
+    raise system(f"the callback {redact_url(url)} answered {status}: {remedy}")

@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from pipeline.errors import UsageRefused
-from pipeline.names import ARK_PATTERN, shown
+from pipeline.names import ARK_PATTERN, quote_name
 from pipeline.profiles import merritt_text as profile_text
 from pipeline.records import Priority, ResponseType
 
@@ -200,7 +200,7 @@ class Profiles:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
             rest = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known) or 'none'}"
-            raise UnknownProfile(f"there is no profile {shown(name, 128)} in {self.folder}; {rest}")
+            raise UnknownProfile(f"there is no profile {quote_name(name, 128)} in {self.folder}; {rest}")
         suffixes = (*_SUFFIXES, "") if "." not in name else _SUFFIXES
         found = [path for suffix in suffixes if (path := self.folder / f"{name}{suffix}").is_file()]
         if len(found) != 1:

@@ -13,7 +13,7 @@ from pipeline.profiles.profile import Profile, ProfileError, Profiles
 from pipeline.records import Record, now
 
 
-class KeptProfile(Record):
+class ProfileSnapshot(Record):
     """`/batches/BID/profile`."""
 
     since: datetime = Field(default_factory=now)
@@ -23,11 +23,11 @@ class KeptProfile(Record):
     """Field for field as `Profile`, without the secrets."""
 
 
-def keep(profile: Profile, by: str = "", reason: str = "") -> KeptProfile:
-    return KeptProfile(profile=profile.public(), by=by, reason=reason)
+def keep(profile: Profile, by: str = "", reason: str = "") -> ProfileSnapshot:
+    return ProfileSnapshot(profile=profile.public(), by=by, reason=reason)
 
 
-def restore(kept: KeptProfile, profiles: Profiles) -> Profile:
+def restore(kept: ProfileSnapshot, profiles: Profiles) -> Profile:
     """The profile that was kept, with the secrets of today; a newer release's fields are ignored."""
     profile = Profile.model_validate(kept.profile, extra="ignore")
     if profile.callback_url is None:
@@ -41,7 +41,7 @@ def restore(kept: KeptProfile, profiles: Profiles) -> Profile:
     return profile.model_copy(update={"callback_url": current.callback_url})
 
 
-def changes(kept: KeptProfile | None, current: Profile) -> dict[str, tuple[Any, Any]]:
+def changes(kept: ProfileSnapshot | None, current: Profile) -> dict[str, tuple[Any, Any]]:
     """Field -> what was kept and what the file says by now, where the two differ."""
     before = {} if kept is None else kept.profile
     return {

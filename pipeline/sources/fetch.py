@@ -13,20 +13,20 @@ import requests
 
 from pipeline.fixity import OF_RECORD, Digest, DigestMismatch
 from pipeline.http.address import session_for
-from pipeline.outcome import NotYet, StepFailed, content, transient
+from pipeline.outcome import RateLimited, StepFailed, content, transient
 from pipeline.settings import Settings
-from pipeline.sources.host_limits import Alone, Courtesy
+from pipeline.sources.host_limits import HostLimiter, NoLimit
 from pipeline.sources.part import Part, arriving, origin
 from pipeline.sources.response import (
     Interrupted,
     ask,
+    back_off_requested,
     expect,
     length,
-    peace_wanted,
     pieces,
     refuse_packed,
 )
-from pipeline.urls import host_of, shown
+from pipeline.urls import host_of, redact_url
 
 FIRST_PAUSE = 0.5
 """Seconds before the second try of a request; doubles with each further one, and varies by up to a half."""
@@ -64,7 +64,7 @@ class Download:
 
 
 @dataclass(frozen=True)
-class Landed:
+class Downloaded:
     """A file that arrived whole: its size and its digest of record (sha512), computed while it streamed."""
 
     path: Path
@@ -84,7 +84,7 @@ class Fetcher(Protocol):
     def read(self, url: str, limit: int, alive: Callable[[], None] = always) -> bytes:
         """A small document, at most `limit` bytes."""
 
-    def download(self, wanted: Download, alive: Callable[[], None]) -> Landed:
+    def download(self, wanted: Download, alive: Callable[[], None]) -> Downloaded:
         """Fetch one file with retries and Range resume; digest and size are checked before it appears."""
 
 
@@ -96,14 +96,14 @@ class HttpFetcher:
         self._timeouts = (settings.connect_timeout, settings.read_timeout)
         self._tries = settings.fetch_tries
         self._first_pause = first_pause
-        self._courtesy: Courtesy = Alone()
+        self._courtesy: HostLimiter = NoLimit()
         self._silent: set[str] = set()
         """Hosts that answered a question for a size with a wish for peace."""
 
-    def courteous(self, courtesy: Courtesy) -> "HttpFetcher":
+    def limited_by(self, limiter: HostLimiter) -> "HttpFetcher":
         """The same fetcher for one attempt, which takes its turn with others at every request."""
         fetcher = copy(self)
-        fetcher._courtesy = courtesy
+        fetcher._courtesy = limiter
         fetcher._silent = set()
         return fetcher
 
@@ -123,13 +123,13 @@ class HttpFetcher:
                 return None
             try:
                 with (
-                    self._courtesy.turn(host, alive),
+                    self._courtesy.connection(host, alive),
                     ask(self._session, method, url, self._timeouts) as response,
                 ):
                     if response.status_code == 200 and (size := length(response)) is not None:
                         return size
-                    asked = peace_wanted(response)
-            except NotYet:
+                    asked = back_off_requested(response)
+            except RateLimited:
                 if host in self._silent:
                     return None
                 raise
@@ -138,7 +138,7 @@ class HttpFetcher:
             if asked:
                 # asking again after the peace would go on for ever with a host that answers so every time
                 self._silent.add(host)
-                self._courtesy.spare(host, asked)
+                self._courtesy.back_off(host, asked)
         return None
 
     def read(self, url: str, limit: int, alive: Callable[[], None] = always) -> bytes:
@@ -150,20 +150,22 @@ class HttpFetcher:
             expect(response, url, 200)
             refuse_packed(response, url)
             if (size := length(response)) is not None and size > limit:
-                raise content(f"{shown(url)} has {size:,} bytes, but at most {limit:,} are taken; {DIVIDE}")
+                raise content(
+                    f"{redact_url(url)} has {size:,} bytes, but at most {limit:,} are taken; {DIVIDE}"
+                )
             document = bytearray()
             for piece in pieces(response):
                 document += piece
                 if len(document) > limit:
                     raise content(
-                        f"{shown(url)} has more than {len(document) - 1:,} bytes, "
+                        f"{redact_url(url)} has more than {len(document) - 1:,} bytes, "
                         f"but at most {limit:,} are taken; {DIVIDE}"
                     )
                 if time.monotonic() > deadline:
                     raise Interrupted(f"only {len(document):,} bytes in {DOCUMENT_TIME:.0f} seconds")
             return bytes(document)
 
-    def download(self, wanted: Download, alive: Callable[[], None]) -> Landed:
+    def download(self, wanted: Download, alive: Callable[[], None]) -> Downloaded:
         algorithms = {OF_RECORD, wanted.digest.algorithm if wanted.digest else OF_RECORD}
         with arriving(wanted.part, algorithms) as part:
             part.continue_from(wanted.url, alive)
@@ -181,7 +183,7 @@ class HttpFetcher:
                         raise content(str(error)) from error
             alive()
             part.publish(wanted.target)
-            return Landed(wanted.target, part.size, part.digests.value())
+            return Downloaded(wanted.target, part.size, part.digests.value())
 
     def _stream(self, wanted: Download, part: Part, alive: Callable[[], None]) -> None:
         """Add to the part what one answer of the source brings; Interrupted if that is not all."""
@@ -218,16 +220,16 @@ class HttpFetcher:
         while True:
             alive()
             try:
-                with self._courtesy.turn(host_of(url), alive):
+                with self._courtesy.connection(host_of(url), alive):
                     return attempt()
             except Interrupted as fault:
                 further = reached() > best
                 best, tries = max(best, reached()), 0 if further else tries + 1
                 asked = fault.retry_after
                 if asked:
-                    self._courtesy.spare(host_of(url), asked)
+                    self._courtesy.back_off(host_of(url), asked)
                 if tries >= self._tries or (asked or 0) > LONGEST_PAUSE:
-                    raise transient(f"{shown(url)}: {fault} (try {tries})", asked) from fault
+                    raise transient(f"{redact_url(url)}: {fault} (try {tries})", asked) from fault
                 own = min(LONGEST_PAUSE, self._first_pause * 2 ** max(0, tries - 1)) * random.uniform(0.5, 1)  # noqa: S311 - spreads requests, guards nothing
             _pause(max(own, asked or 0), alive)
 
@@ -252,7 +254,7 @@ def _begin(wanted: Download, part: Part, response: requests.Response) -> None:
 
 
 def _verify(wanted: Download, part: Part) -> None:
-    name = f"{wanted.target.name} ({shown(wanted.url)})"
+    name = f"{wanted.target.name} ({redact_url(wanted.url)})"
     if wanted.size is not None and part.size != wanted.size:
         raise DigestMismatch(_size_differs(wanted, f"{part.size:,}"))
     if wanted.digest is not None:
@@ -262,14 +264,14 @@ def _verify(wanted: Download, part: Part) -> None:
 def _refuse_too_large(wanted: Download, size: int) -> None:
     if wanted.limit is not None and size > wanted.limit:
         raise content(
-            f"{wanted.target.name} ({shown(wanted.url)}) has more than the {wanted.limit:,} bytes "
+            f"{wanted.target.name} ({redact_url(wanted.url)}) has more than the {wanted.limit:,} bytes "
             "that are taken"
         )
 
 
 def _size_differs(wanted: Download, found: str) -> str:
     return (
-        f"{wanted.target.name} ({shown(wanted.url)}): the source has {found} bytes, "
+        f"{wanted.target.name} ({redact_url(wanted.url)}): the source has {found} bytes, "
         f"but {wanted.size:,} were declared"
     )
 

@@ -5,20 +5,20 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 
-class Courtesy(Protocol):
-    def turn(self, host: str, alive: Callable[[], None]) -> AbstractContextManager[None]:
+class HostLimiter(Protocol):
+    def connection(self, host: str, alive: Callable[[], None]) -> AbstractContextManager[None]:
         """One connection to `host`, for the block; waits for it a while, then raises NotYet."""
 
-    def spare(self, host: str, seconds: float) -> None:
+    def back_off(self, host: str, seconds: float) -> None:
         """The host asked to be left alone for so long: nobody in the fleet asks it again before."""
 
 
-class Alone:
+class NoLimit:
     """Of a process that knows of no other: it has every host for itself."""
 
-    def turn(self, host: str, alive: Callable[[], None]) -> AbstractContextManager[None]:
+    def connection(self, host: str, alive: Callable[[], None]) -> AbstractContextManager[None]:
         del host, alive
         return nullcontext()
 
-    def spare(self, host: str, seconds: float) -> None:
+    def back_off(self, host: str, seconds: float) -> None:
         """The fetcher that was asked to wait does so."""

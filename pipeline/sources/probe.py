@@ -8,7 +8,7 @@ from pipeline.http.address import session_for
 from pipeline.outcome import StepFailed
 from pipeline.settings import Settings
 from pipeline.sources.response import Interrupted, ask, expect, length, pieces
-from pipeline.urls import check_url, shown
+from pipeline.urls import check_url, redact_url
 
 SAMPLE_BYTES = 8 << 20
 """Bytes of a file that are read at most to tell how fast its source is."""
@@ -18,7 +18,7 @@ SAMPLE_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
-class Looked:
+class ProbeResult:
     """What one URL answered: its size if it told one, or why it would not be had."""
 
     url: str
@@ -50,18 +50,18 @@ class Prober:
     def __exit__(self, *_: object) -> None:
         self._session.close()
 
-    def look(self, url: str) -> Looked:
+    def look(self, url: str) -> ProbeResult:
         """Ask by HEAD, and by GET where HEAD is refused or tells no size."""
         began = time.monotonic()
         try:
             check_url(url)
             size = self._size(url)
         except StepFailed as failure:
-            return Looked(url, time.monotonic() - began, failure=failure.message)
+            return ProbeResult(url, time.monotonic() - began, failure=failure.message)
         except Interrupted as fault:
-            told = f"{shown(url)}: {fault}"
-            return Looked(url, time.monotonic() - began, failure=told, passing=True)
-        return Looked(url, time.monotonic() - began, size)
+            told = f"{redact_url(url)}: {fault}"
+            return ProbeResult(url, time.monotonic() - began, failure=told, passing=True)
+        return ProbeResult(url, time.monotonic() - began, size)
 
     def _size(self, url: str) -> int | None:
         with ask(self._session, "HEAD", url, self._timeouts) as response:

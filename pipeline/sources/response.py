@@ -15,7 +15,7 @@ import urllib3.exceptions as faults
 from pipeline.fixity import PIECE
 from pipeline.http.retry import PASSING, retry_after
 from pipeline.outcome import content
-from pipeline.urls import shown
+from pipeline.urls import redact_url
 
 IDENTITY = {"Accept-Encoding": "identity"}
 """Bytes are wanted as they are kept, not packed for the way."""
@@ -50,7 +50,7 @@ def ask(
             method, url, headers={**IDENTITY, **(headers or {})}, stream=True, timeout=timeouts
         )
     except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema, UnicodeError) as error:
-        raise content(f"{shown(url)} is not a URL that can be fetched: {error}") from error
+        raise content(f"{redact_url(url)} is not a URL that can be fetched: {error}") from error
     except (requests.RequestException, faults.HTTPError) as error:
         raise _failure(url, error) from error
     with response:
@@ -65,11 +65,11 @@ def expect(response: requests.Response, url: str, *statuses: int) -> None:
     phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else response.reason
     answered = f"the source answered {status} {phrase}".rstrip()
     if _may_pass(status):
-        raise Interrupted(answered, peace_wanted(response))
-    raise content(f"{shown(url)}: {answered}; check the URL and that it may be read from here")
+        raise Interrupted(answered, back_off_requested(response))
+    raise content(f"{redact_url(url)}: {answered}; check the URL and that it may be read from here")
 
 
-def peace_wanted(response: requests.Response) -> float | None:
+def back_off_requested(response: requests.Response) -> float | None:
     """Seconds in which a source that does not answer now wants to be left alone, if it says so."""
     return retry_after(response.headers.get("Retry-After")) if _may_pass(response.status_code) else None
 
@@ -84,7 +84,7 @@ def refuse_packed(response: requests.Response, url: str) -> None:
     if coding in ("", "identity") or urlsplit(url).path.lower().endswith(PACKED):
         return
     raise content(
-        f"{shown(url)}: the source sends it packed (Content-Encoding: {coding}) although asked not to; "
+        f"{redact_url(url)}: the source sends it packed (Content-Encoding: {coding}) although asked not to; "
         "declare the digest of the bytes that are sent, or have the source send it as it is"
     )
 
@@ -116,11 +116,13 @@ def _failure(url: str, error: Exception) -> Exception:
     """What a fault of the connection means."""
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return content(f"{shown(url)}: the source's certificate is not valid: {cause.verify_message}")
+            return content(
+                f"{redact_url(url)}: the source's certificate is not valid: {cause.verify_message}"
+            )
         if isinstance(cause, LineTooLong) or (type(cause) is HTTPException and "headers" in str(cause)):
-            return content(f"{shown(url)}: the source sends headers that are too large ({cause})")
+            return content(f"{redact_url(url)}: the source sends headers that are too large ({cause})")
         if isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_NONAME:
-            return content(f"{shown(url)}: there is no such host; check the URL")
+            return content(f"{redact_url(url)}: there is no such host; check the URL")
     return Interrupted(_reason(error))
 
 

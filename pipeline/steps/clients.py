@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from pipeline.identifiers.minter import Minter
 from pipeline.identifiers.minter_router import ChosenMinter
 from pipeline.inventory.sql import SqlInventory, open_inventory
-from pipeline.job_record import Ledger
+from pipeline.job_record import JobRecord
 from pipeline.notify.callback import Callback, HttpCallback
 from pipeline.notify.mail import Mailer, mailer_of
 from pipeline.profiles.profile import Profile, Profiles
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
-from pipeline.sources.host_limits import Courtesy
-from pipeline.steps.context import Services
+from pipeline.sources.host_limits import HostLimiter
+from pipeline.steps.context import StepContext
 from pipeline.storage.base import Storage
 from pipeline.storage.factory import open_storage
 
 
 @dataclass(frozen=True)
-class Kit:
+class Clients:
     settings: Settings
     profiles: Profiles
     fetcher: HttpFetcher
@@ -29,15 +29,19 @@ class Kit:
     callback: Callback
     mailer: Mailer
 
-    def services(
-        self, ledger: Ledger, alive: Callable[[], None], courtesy: Courtesy, profile_of: Callable[[], Profile]
-    ) -> Services:
+    def step_context(
+        self,
+        job_record: JobRecord,
+        alive: Callable[[], None],
+        limiter: HostLimiter,
+        profile_of: Callable[[], Profile],
+    ) -> StepContext:
         """What the steps of one attempt may use."""
-        return Services(
+        return StepContext(
             settings=self.settings,
             profile_of=profile_of,
-            ledger=ledger,
-            fetcher=self.fetcher.courteous(courtesy),
+            job_record=job_record,
+            fetcher=self.fetcher.limited_by(limiter),
             minter=self.minter,
             storage=self.storage,
             inventory=self.inventory,
@@ -47,8 +51,8 @@ class Kit:
         )
 
 
-def open_kit(settings: Settings) -> Kit:
-    return Kit(
+def open_clients(settings: Settings) -> Clients:
+    return Clients(
         settings=settings,
         profiles=Profiles(settings.profiles),
         fetcher=HttpFetcher(settings),

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from pipeline.outcome import StepFailed, content
-from pipeline.steps.context import Services
+from pipeline.steps.context import StepContext
 from pipeline.working_storage.capacity import in_units
 
 
 @dataclass(frozen=True)
-class Allowed:
+class CollectionLimits:
     """What one object of the collection may be; None: no limit of the collection's own."""
 
     collection: str
@@ -35,10 +35,10 @@ class Allowed:
         )
 
 
-def allowed(services: Services) -> Allowed:
+def allowed(context: StepContext) -> CollectionLimits:
     """The rules of the job's collection."""
-    profile = services.profile
-    return Allowed(
+    profile = context.profile
+    return CollectionLimits(
         collection=profile.name,
         files=profile.limits.object_files,
         bytes=profile.limits.object_bytes,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pipeline.identifiers.minter import Minter
 from pipeline.inventory.base import Inventory
-from pipeline.job_record import Ledger
+from pipeline.job_record import JobRecord
 from pipeline.notify.callback import Callback
 from pipeline.notify.mail import Mailer
 from pipeline.outcome import system
@@ -16,13 +16,13 @@ from pipeline.storage.base import Storage
 
 
 @dataclass(frozen=True)
-class Services:
+class StepContext:
     """Everything outside the job; made anew for each attempt."""
 
     settings: Settings
     profile_of: Callable[[], Profile]
     """The profile that the job's batch started with."""
-    ledger: Ledger
+    job_record: JobRecord
     fetcher: Fetcher
     minter: Minter
     storage: Storage

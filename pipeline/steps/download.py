@@ -19,11 +19,11 @@ from pipeline.settings import Settings
 from pipeline.sources.fetch import Download
 from pipeline.states import FailureKind
 from pipeline.steps import resume as earlier
-from pipeline.steps.collection_limits import Allowed, allowed
-from pipeline.steps.context import Services
-from pipeline.steps.expected_files import Wanted, wanted
+from pipeline.steps.collection_limits import CollectionLimits, allowed
+from pipeline.steps.context import StepContext
+from pipeline.steps.expected_files import FileSpec, wanted
 from pipeline.working_storage.capacity import full_is_transient, in_units
-from pipeline.working_storage.workspace import LandedFile, Workspace
+from pipeline.working_storage.workspace import DownloadedFile, Workspace
 
 FAILURES_TOLD = 20
 """Files that cannot be had after which no others are tried: enough for the depositor to see a pattern."""
@@ -35,19 +35,19 @@ ARCHIVE = "container"
 """The container's name in the attempt's folder; its own name may be anything."""
 
 
-def work(job: Job, services: Services) -> Done | Wait:
+def work(job: Job, context: StepContext) -> Done | Wait:
     workspace = Workspace.of(job)
     files = wanted(job)
-    rules = allowed(services)
+    rules = allowed(context)
     rules.check_bytes(sum(file.size or 0 for file in files))
     with full_is_transient("downloading"):
         if job.configuration.payload_type is PayloadType.CONTAINER:
-            landed = _container(files[0], workspace, services, rules)
+            landed = _container(files[0], workspace, context, rules)
         else:
-            landed = _files(files, workspace, services, rules, _is_manifest(job))
+            landed = _files(files, workspace, context, rules, _is_manifest(job))
         landed = _declared(job, files, landed)
-        services.alive()
-        workspace.write_landing(landed)
+        context.alive()
+        workspace.write_downloaded(landed)
         _make_durable(workspace.landing)
     earlier.remove_attempts(workspace)
     size = sum(file.size for file in landed)
@@ -63,12 +63,14 @@ def _is_manifest(job: Job) -> bool:
     return job.configuration.payload_type is PayloadType.OBJECT_MANIFEST
 
 
-def _declared(job: Job, files: tuple[Wanted, ...], landed: tuple[LandedFile, ...]) -> tuple[LandedFile, ...]:
+def _declared(
+    job: Job, files: tuple[FileSpec, ...], landed: tuple[DownloadedFile, ...]
+) -> tuple[DownloadedFile, ...]:
     """With the digest that was declared of each file; of a container's files, that of the container."""
     name = job.configuration.payload_name or "manifest"
     container = files[0].name if job.configuration.payload_type is PayloadType.CONTAINER else ""
 
-    def declared(file: LandedFile, wanted: Wanted) -> LandedFile:
+    def declared(file: DownloadedFile, wanted: FileSpec) -> DownloadedFile:
         place = f"{name} line {wanted.line}" if _is_manifest(job) else "submission"
         known = {"declared_by": place, "container": container} if wanted.digest else {"declared_by": ""}
         # of a container, processing may have noted before what the content itself declares: it does so again
@@ -95,21 +97,21 @@ def _make_durable(path: Path) -> None:
 
 
 def _files(
-    files: tuple[Wanted, ...],
+    files: tuple[FileSpec, ...],
     workspace: Workspace,
-    services: Services,
-    rules: Allowed,
+    context: StepContext,
+    rules: CollectionLimits,
     in_manifest: bool,
-) -> tuple[LandedFile, ...]:
+) -> tuple[DownloadedFile, ...]:
     noted = earlier.notes(workspace)
 
-    def land(file: Wanted, alive: Callable[[], None]) -> LandedFile:
-        return _land(file, workspace, services, noted, rules, alive)
+    def land(file: FileSpec, alive: Callable[[], None]) -> DownloadedFile:
+        return _land(file, workspace, context, noted, rules, alive)
 
-    landed: dict[int, LandedFile] = {}
+    landed: dict[int, DownloadedFile] = {}
     size = 0
     failures: dict[int, str] = {}
-    outcomes = in_parallel(land, files, services.settings.download_threads, services.alive)
+    outcomes = in_parallel(land, files, context.settings.download_threads, context.alive)
     with closing(outcomes):
         for file, future in outcomes:
             try:
@@ -129,19 +131,19 @@ def _files(
     if failures:
         raise content(_told(failures, len(files), in_manifest=in_manifest))
     result = tuple(landed[file.line] for file in files)
-    services.alive()
+    context.alive()
     earlier.remove_strays(workspace, result)
     return result
 
 
 def _land(
-    file: Wanted,
+    file: FileSpec,
     workspace: Workspace,
-    services: Services,
+    context: StepContext,
     noted: earlier.Notes,
-    rules: Allowed,
+    rules: CollectionLimits,
     alive: Callable[[], None],
-) -> LandedFile:
+) -> DownloadedFile:
     """The file in `producer/`: as an earlier attempt left it, or fetched."""
     target = workspace.producer / file.name
     kept = earlier.reusable(target, file, noted.get(file.name, []), alive)
@@ -150,56 +152,58 @@ def _land(
     part = f"parts/{file.line}"
     earlier.adopt_part(workspace, part, file, alive)
     wanted_file = Download(file.url, target, workspace.attempt / part, file.digest, file.size, rules.bytes)
-    arrived = services.fetcher.download(wanted_file, alive)
-    return LandedFile(path=file.name, size=arrived.size, sha512=arrived.sha512, url=file.url)
+    arrived = context.fetcher.download(wanted_file, alive)
+    return DownloadedFile(path=file.name, size=arrived.size, sha512=arrived.sha512, url=file.url)
 
 
 def _container(
-    file: Wanted, workspace: Workspace, services: Services, rules: Allowed
-) -> tuple[LandedFile, ...]:
+    file: FileSpec, workspace: Workspace, context: StepContext, rules: CollectionLimits
+) -> tuple[DownloadedFile, ...]:
     """The container's files in `producer/`, which is replaced as a whole: it is never half of each."""
-    landed = earlier.landing(workspace, services.alive)
+    landed = earlier.landing(workspace, context.alive)
     if landed is not None:
         return landed
     archive = workspace.attempt / ARCHIVE
-    _fetch_container(file, workspace, services, rules)
+    _fetch_container(file, workspace, context, rules)
     unpacked = workspace.attempt / "unpacked"
     shutil.rmtree(unpacked, ignore_errors=True)
-    files = unpack(archive, file.name, unpacked, _limits(services.settings, rules), services.alive)
+    files = unpack(archive, file.name, unpacked, _limits(context.settings, rules), context.alive)
     for each in files:
-        services.alive()
+        context.alive()
         _make_durable(unpacked / each.path)
     rules.check_files(len(files))
-    services.alive()
+    context.alive()
     if workspace.producer.exists():
         shutil.rmtree(workspace.attempt / "replaced", ignore_errors=True)
         workspace.producer.rename(workspace.attempt / "replaced")
     unpacked.rename(workspace.producer)
     return tuple(
-        LandedFile(path=each.path, size=each.size, sha512=each.sha512, url=file.url) for each in files
+        DownloadedFile(path=each.path, size=each.size, sha512=each.sha512, url=file.url) for each in files
     )
 
 
-def _fetch_container(file: Wanted, workspace: Workspace, services: Services, rules: Allowed) -> None:
+def _fetch_container(
+    file: FileSpec, workspace: Workspace, context: StepContext, rules: CollectionLimits
+) -> None:
     """The container in the attempt's folder, from an earlier attempt or from its source."""
     archive = workspace.attempt / ARCHIVE
     earlier.adopt_whole(workspace, ARCHIVE)
     noted = earlier.notes(workspace).get(file.name, [])
-    if earlier.reusable(archive, file, noted, services.alive) is not None:
+    if earlier.reusable(archive, file, noted, context.alive) is not None:
         return
     archive.unlink(missing_ok=True)
     part = f"parts/{file.line}"
-    earlier.adopt_part(workspace, part, file, services.alive)
-    arrived = services.fetcher.download(
+    earlier.adopt_part(workspace, part, file, context.alive)
+    arrived = context.fetcher.download(
         Download(file.url, archive, workspace.attempt / part, file.digest, file.size, rules.bytes),
-        services.alive,
+        context.alive,
     )
     earlier.note(
-        workspace, LandedFile(path=file.name, size=arrived.size, sha512=arrived.sha512, url=file.url)
+        workspace, DownloadedFile(path=file.name, size=arrived.size, sha512=arrived.sha512, url=file.url)
     )
 
 
-def _limits(settings: Settings, rules: Allowed) -> Limits:
+def _limits(settings: Settings, rules: CollectionLimits) -> Limits:
     return Limits(
         entries=settings.container_entries,
         bytes=min(settings.container_bytes, rules.bytes or settings.container_bytes),

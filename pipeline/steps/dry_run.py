@@ -10,29 +10,29 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from pipeline.manifests.split import PlannedJob
-from pipeline.names import shown as quoted
+from pipeline.names import quote_name as quoted
 from pipeline.outcome import StepFailed
 from pipeline.parallel import in_parallel
 from pipeline.profiles.profile import Profile
 from pipeline.records import JobConfiguration, PayloadType, Submission
 from pipeline.settings import Settings
 from pipeline.sources.fetch import Fetcher
-from pipeline.sources.probe import Looked, Prober, Sample
+from pipeline.sources.probe import Prober, ProbeResult, Sample
 from pipeline.states import FailureKind
 from pipeline.steps.estimate import CONTAINER_FACTOR
-from pipeline.steps.expected_files import Wanted, payload, read_manifest
+from pipeline.steps.expected_files import FileSpec, payload, read_manifest
 from pipeline.urls import host_of
 from pipeline.working_storage.capacity import in_units
 
 
 @dataclass
-class Rehearsed:
+class DryRunJob:
     """One job: the files that it would fetch, and what would make it fail."""
 
     planned: PlannedJob
     number: int
     """Its place in the batch, from 1."""
-    files: tuple[Wanted, ...] = ()
+    files: tuple[FileSpec, ...] = ()
     failures: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     """What may pass until the job is really done."""
@@ -49,7 +49,7 @@ class Rehearsed:
         known = sum(self.size(file) or 0 for file in self.files)
         return known * (CONTAINER_FACTOR if self.planned.payload_type is PayloadType.CONTAINER else 1)
 
-    def size(self, file: Wanted) -> int | None:
+    def size(self, file: FileSpec) -> int | None:
         return file.size if file.size is not None else self.sizes.get(file.url)
 
 
@@ -72,12 +72,12 @@ def read_jobs(
     fetcher: Fetcher,
     settings: Settings,
     most: int,
-) -> list[Rehearsed]:
+) -> list[DryRunJob]:
     """Each job with its files; object manifests are read, `most` of them at most."""
-    rehearsed = [Rehearsed(planned, number) for number, planned in enumerate(jobs, 1)]
+    rehearsed = [DryRunJob(planned, number) for number, planned in enumerate(jobs, 1)]
     left_out = {each.number for each in [job for job in rehearsed if job.by_manifest][most:]}
 
-    def read(job: Rehearsed, _: Callable[[], None]) -> None:
+    def read(job: DryRunJob, _: Callable[[], None]) -> None:
         _read(job, submission, profile, fetcher, settings)
 
     wanted = [each for each in rehearsed if each.number not in left_out]
@@ -87,7 +87,7 @@ def read_jobs(
 
 
 def _read(
-    job: Rehearsed, submission: Submission, profile: Profile, fetcher: Fetcher, settings: Settings
+    job: DryRunJob, submission: Submission, profile: Profile, fetcher: Fetcher, settings: Settings
 ) -> None:
     configuration = _configuration(job.planned, submission)
     case_fold = not profile.case_sensitive_names
@@ -95,7 +95,7 @@ def _read(
         if job.by_manifest:
             data = fetcher.read(job.planned.payload_url, settings.object_manifest_limit)
             rows = read_manifest(data, configuration, case_fold=case_fold, most=settings.object_files).rows
-            job.files = tuple(Wanted(row.line, row.url, row.name, row.digest, row.size) for row in rows)
+            job.files = tuple(FileSpec(row.line, row.url, row.name, row.digest, row.size) for row in rows)
         else:
             job.files = (payload(configuration),)
     except StepFailed as failure:
@@ -122,16 +122,18 @@ def _configuration(planned: PlannedJob, submission: Submission) -> JobConfigurat
     )
 
 
-def ask_sources(jobs: list[Rehearsed], prober: Prober, settings: Settings, most: int) -> dict[str, Looked]:
+def ask_sources(
+    jobs: list[DryRunJob], prober: Prober, settings: Settings, most: int
+) -> dict[str, ProbeResult]:
     """What the URLs answered, `most` of them at most: first one of each host, then those without a size."""
     files = [(job, file) for job in jobs for file in job.files]
-    first: dict[str, tuple[Rehearsed, Wanted]] = {}
+    first: dict[str, tuple[DryRunJob, FileSpec]] = {}
     for job, file in files:
         first.setdefault(host_of(file.url), (job, file))
     unsized = (each for each in files if each[1].size is None)
     urls = list(dict.fromkeys(file.url for _, file in chain(first.values(), unsized, files)))[:most]
 
-    def look(url: str, _: Callable[[], None]) -> Looked:
+    def look(url: str, _: Callable[[], None]) -> ProbeResult:
         return prober.look(url)
 
     answers = in_parallel(look, urls, settings.download_threads, lambda: None)
@@ -142,7 +144,7 @@ def ask_sources(jobs: list[Rehearsed], prober: Prober, settings: Settings, most:
     return looked
 
 
-def _judge(job: Rehearsed, file: Wanted, answer: Looked) -> None:
+def _judge(job: DryRunJob, file: FileSpec, answer: ProbeResult) -> None:
     where = f"line {file.line}: " if len(job.files) > 1 else ""
     if answer.failure:
         (job.doubts if answer.passing else job.failures).append(f"{where}{answer.failure}")
@@ -155,7 +157,7 @@ def _judge(job: Rehearsed, file: Wanted, answer: Looked) -> None:
             )
 
 
-def check_bytes(jobs: Iterable[Rehearsed], profile: Profile, largest: int | None) -> None:
+def check_bytes(jobs: Iterable[DryRunJob], profile: Profile, largest: int | None) -> None:
     """Mark the jobs that are larger than the collection takes, or than `largest` bytes can ever hold."""
     for job in jobs:
         most = profile.limits.object_bytes
@@ -168,9 +170,9 @@ def check_bytes(jobs: Iterable[Rehearsed], profile: Profile, largest: int | None
             )
 
 
-def hosts(jobs: Iterable[Rehearsed], looked: dict[str, Looked], prober: Prober) -> tuple[Host, ...]:
+def hosts(jobs: Iterable[DryRunJob], looked: dict[str, ProbeResult], prober: Prober) -> tuple[Host, ...]:
     """Each host with what it would be asked for; a sample is taken of its largest file that answered."""
-    named: dict[str, list[tuple[Wanted, int | None]]] = {}
+    named: dict[str, list[tuple[FileSpec, int | None]]] = {}
     for job in jobs:
         for file in job.files:
             named.setdefault(host_of(file.url), []).append((file, job.size(file)))
@@ -178,7 +180,7 @@ def hosts(jobs: Iterable[Rehearsed], looked: dict[str, Looked], prober: Prober) 
 
 
 def _host(
-    name: str, files: list[tuple[Wanted, int | None]], looked: dict[str, Looked], prober: Prober
+    name: str, files: list[tuple[FileSpec, int | None]], looked: dict[str, ProbeResult], prober: Prober
 ) -> Host:
     answers = [looked[file.url] for file, _ in files if file.url in looked]
     good = {answer.url for answer in answers if not answer.failure}
@@ -194,7 +196,7 @@ def _host(
     )
 
 
-def repeated(jobs: Iterable[Rehearsed]) -> Iterator[str]:
+def repeated(jobs: Iterable[DryRunJob]) -> Iterator[str]:
     """What several jobs of the batch share, which may not be meant."""
     planned = [job.planned for job in jobs]
     shared = (

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 
-from pipeline.outcome import Done, NotYet, StepFailed, Wait
+from pipeline.outcome import Done, RateLimited, StepFailed, Wait
 from pipeline.parallel import in_parallel
 from pipeline.records import Job, PayloadType
-from pipeline.steps.context import Services
-from pipeline.steps.expected_files import Wanted, wanted
+from pipeline.steps.context import StepContext
+from pipeline.steps.expected_files import FileSpec, wanted
 from pipeline.working_storage.capacity import in_units
 
 PENALTY = 10
@@ -36,13 +36,13 @@ PATIENCE = 300.0
 """Seconds spent on asking for sizes; what is not known by then stays unknown."""
 
 
-def work(job: Job, services: Services) -> Done | Wait:
+def work(job: Job, context: StepContext) -> Done | Wait:
     try:
         files = wanted(job)
     except StepFailed as failure:
         # Downloading reads the same and can fail; here, not knowing is the answer.
         return Done(space_needed=0, priority=_later(job, 0, 0), message=f"size unknown: {failure.message}")
-    sizes = _sizes(files, services)
+    sizes = _sizes(files, context)
     known = [size for size in sizes if size is not None]
     needed = sum(known)
     if job.configuration.payload_type is PayloadType.CONTAINER:
@@ -70,22 +70,22 @@ def _told(needed: int, known: int, files: int) -> str:
     return f"about {in_units(needed)}"
 
 
-def _sizes(files: tuple[Wanted, ...], services: Services) -> list[int | None]:
+def _sizes(files: tuple[FileSpec, ...], context: StepContext) -> list[int | None]:
     """The declared size of each file, or what its source says."""
     deadline = time.monotonic() + PATIENCE
 
-    def ask(file: Wanted, alive: Callable[[], None]) -> int | None:
+    def ask(file: FileSpec, alive: Callable[[], None]) -> int | None:
         alive()
-        return services.fetcher.size(file.url, alive) if time.monotonic() < deadline else None
+        return context.fetcher.size(file.url, alive) if time.monotonic() < deadline else None
 
     unsized = [file for file in files if file.size is None]
     asked: list[int | None] = []
-    threads = services.settings.download_threads
-    with closing(in_parallel(ask, unsized, threads, services.alive)) as outcomes:
+    threads = context.settings.download_threads
+    with closing(in_parallel(ask, unsized, threads, context.alive)) as outcomes:
         try:
             for _, future in outcomes:
                 asked.append(future.result())
-        except NotYet:
+        except RateLimited:
             if not asked:
                 raise
     asked += [None] * (len(unsized) - len(asked))

@@ -7,12 +7,12 @@ from pipeline.manifests.checkm import Manifest, ManifestError, ManifestProfile, 
 from pipeline.names import PRODUCER, UnsafeName, name_in, safe_name
 from pipeline.outcome import content, system
 from pipeline.records import Job, JobConfiguration, PayloadType
-from pipeline.urls import shown
+from pipeline.urls import redact_url
 from pipeline.working_storage.workspace import Workspace
 
 
 @dataclass(frozen=True)
-class Wanted:
+class FileSpec:
     """One file to be fetched; `line` is its place in the manifest, 1 for a payload that is no manifest."""
 
     line: int
@@ -22,7 +22,7 @@ class Wanted:
     size: int | None = None
 
 
-def wanted(job: Job) -> tuple[Wanted, ...]:
+def wanted(job: Job) -> tuple[FileSpec, ...]:
     """The files of the job's object; for a container, the container."""
     if job.configuration.payload_type is not PayloadType.OBJECT_MANIFEST:
         return (payload(job.configuration),)
@@ -36,18 +36,18 @@ def wanted(job: Job) -> tuple[Wanted, ...]:
         ) from error
     # What the names may be was judged when the job was pending.
     rows = read_manifest(data, job.configuration, case_fold=False).rows
-    return tuple(Wanted(row.line, row.url, row.name, row.digest, row.size) for row in rows)
+    return tuple(FileSpec(row.line, row.url, row.name, row.digest, row.size) for row in rows)
 
 
-def payload(configuration: JobConfiguration) -> Wanted:
+def payload(configuration: JobConfiguration) -> FileSpec:
     """The payload as one file; a content failure if it has no usable name."""
     try:
         name = safe_name(configuration.payload_name or name_in(configuration.payload_url), PRODUCER)
     except UnsafeName as error:
         raise content(
-            f"{shown(configuration.payload_url)}: {error}; submit it with a file name of its own"
+            f"{redact_url(configuration.payload_url)}: {error}; submit it with a file name of its own"
         ) from error
-    return Wanted(1, configuration.payload_url, name, configuration.digest, configuration.size)
+    return FileSpec(1, configuration.payload_url, name, configuration.digest, configuration.size)
 
 
 def read_manifest(
@@ -57,7 +57,7 @@ def read_manifest(
 
     The rows, `most` of them, bound the memory: 100,000 take some 120 MB beside the manifest's own bytes.
     """
-    name = configuration.payload_name or shown(configuration.payload_url)
+    name = configuration.payload_name or redact_url(configuration.payload_url)
     if configuration.size not in (None, len(data)):
         raise content(
             f"manifest {name} has {len(data):,} bytes, but {configuration.size:,} were declared: "

@@ -12,7 +12,7 @@ from pipeline.identifiers import noid
 from pipeline.outcome import content
 from pipeline.profiles.profile import Profile
 from pipeline.records import Identifiers, Job, SubmissionMode
-from pipeline.steps.context import Services
+from pipeline.steps.context import StepContext
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Identity:
     """True if the ARK was minted here and nothing else can name the object yet."""
 
 
-def identify(job: Job, profile: Profile, services: Services, local_id: tuple[str, ...]) -> Identity:
+def identify(job: Job, profile: Profile, context: StepContext, local_id: tuple[str, ...]) -> Identity:
     """The job's ARK, written to its identifiers together with all its local ids, and kept in the inventory.
 
     Whatever an attempt that ended early has done of this, the next one arrives at one ARK: a minted ARK
@@ -33,27 +33,27 @@ def identify(job: Job, profile: Profile, services: Services, local_id: tuple[str
     with ExitStack() as held:
         # In one order, so that two jobs with several ids cannot wait for each other.
         for each in sorted(local_id):
-            held.enter_context(services.ledger.exclusive("localid", f"{each}_{profile.owner}"))
-        known = services.ledger.identifiers(job)
-        named = services.inventory.arks_of(profile.owner, local_id)
+            held.enter_context(context.job_record.exclusive("localid", f"{each}_{profile.owner}"))
+        known = context.job_record.identifiers(job)
+        named = context.inventory.arks_of(profile.owner, local_id)
         if known.primary_id is not None and not known.assigned:
-            identity = _accept(job, services, known.primary_id, known, local_id, named)
+            identity = _accept(job, context, known.primary_id, known, local_id, named)
         elif named:
-            identity = _follow(job, services, known, local_id, named)
+            identity = _follow(job, context, known, local_id, named)
         else:
-            return _mint(job, profile, services, known, local_id)
-        _reserve(profile, services, local_id, identity.ark)
+            return _mint(job, profile, context, known, local_id)
+        _reserve(profile, context, local_id, identity.ark)
         return identity
 
 
-def _reserve(profile: Profile, services: Services, local_id: tuple[str, ...], ark: str) -> None:
-    services.alive()
-    services.inventory.reserve_local_ids(profile.owner, ark, local_id)
+def _reserve(profile: Profile, context: StepContext, local_id: tuple[str, ...], ark: str) -> None:
+    context.alive()
+    context.inventory.reserve_local_ids(profile.owner, ark, local_id)
 
 
 def _accept(
     job: Job,
-    services: Services,
+    context: StepContext,
     given: str,
     known: Identifiers,
     local_id: tuple[str, ...],
@@ -70,12 +70,12 @@ def _accept(
                 f"the local id '{each}' names {other}, but the primary identifier given is {ark}: "
                 "submit again with the one that is meant"
             )
-    identifiers = _write(job, services, known, Identifiers(primary_id=ark, local_id=local_id))
+    identifiers = _write(job, context, known, Identifiers(primary_id=ark, local_id=local_id))
     return Identity(ark, identifiers, new=False)
 
 
 def _follow(
-    job: Job, services: Services, known: Identifiers, local_id: tuple[str, ...], named: dict[str, str]
+    job: Job, context: StepContext, known: Identifiers, local_id: tuple[str, ...], named: dict[str, str]
 ) -> Identity:
     """The ARK that the local ids name."""
     arks = sorted(set(named.values()))
@@ -83,11 +83,11 @@ def _follow(
         pairs = ", ".join(f"'{each}' names {ark}" for each, ark in sorted(named.items()))
         raise content(f"the local ids are those of several objects ({pairs}): submit each object by itself")
     identifiers = Identifiers(primary_id=arks[0], local_id=local_id, assigned=True)
-    return Identity(arks[0], _write(job, services, known, identifiers), new=False)
+    return Identity(arks[0], _write(job, context, known, identifiers), new=False)
 
 
 def _mint(
-    job: Job, profile: Profile, services: Services, known: Identifiers, local_id: tuple[str, ...]
+    job: Job, profile: Profile, context: StepContext, known: Identifiers, local_id: tuple[str, ...]
 ) -> Identity:
     """A new ARK. The inventory knows of it before anybody else does: if that one is away then, the next job
     with these local ids takes this ARK and none of its own.
@@ -99,15 +99,15 @@ def _mint(
         )
     # Before the ARK is there, so that a crash after it cannot make it look as if it had been given.
     wanted = Identifiers(primary_id=known.primary_id, local_id=local_id, assigned=True)
-    _write(job, services, known, wanted)
-    services.alive()
-    reserve = partial(_reserve, profile, services, local_id)
-    ark = services.minter.mint(job, profile, services.ledger, reserve)
-    return Identity(ark, services.ledger.identifiers(job), new=not local_id)
+    _write(job, context, known, wanted)
+    context.alive()
+    reserve = partial(_reserve, profile, context, local_id)
+    ark = context.minter.mint(job, profile, context.job_record, reserve)
+    return Identity(ark, context.job_record.identifiers(job), new=not local_id)
 
 
-def _write(job: Job, services: Services, known: Identifiers, wanted: Identifiers) -> Identifiers:
+def _write(job: Job, context: StepContext, known: Identifiers, wanted: Identifiers) -> Identifiers:
     if known != wanted:
-        services.alive()
-        services.ledger.write_identifiers(job, wanted)
+        context.alive()
+        context.job_record.write_identifiers(job, wanted)
     return wanted

@@ -7,16 +7,16 @@ from pipeline.outcome import Done, StepFailed, Wait
 from pipeline.records import Job, PayloadType
 from pipeline.states import Event
 from pipeline.steps.collection_limits import allowed
-from pipeline.steps.context import Services
+from pipeline.steps.context import StepContext
 from pipeline.steps.expected_files import payload, read_manifest
 from pipeline.urls import check_url
 from pipeline.working_storage.capacity import full_is_transient
 from pipeline.working_storage.workspace import Workspace
 
 
-def work(job: Job, services: Services) -> Done | Wait:
+def work(job: Job, context: StepContext) -> Done | Wait:
     configuration = job.configuration
-    if services.ledger.collection_held(configuration.profile_name):
+    if context.job_record.collection_held(configuration.profile_name):
         return Done(
             event=Event.HOLD,
             message=f"collection {configuration.profile_name} is on hold; once the hold is lifted, "
@@ -26,13 +26,13 @@ def work(job: Job, services: Services) -> Done | Wait:
     if configuration.payload_type is not PayloadType.OBJECT_MANIFEST:
         payload(configuration)
         return Done(event=Event.ACQUIRE)
-    rules = allowed(services)
-    files = _keep_manifest(job, services, rules.case_fold)
+    rules = allowed(context)
+    files = _keep_manifest(job, context, rules.case_fold)
     rules.check_files(files)
     return Done(event=Event.ACQUIRE, message=f"the manifest lists {files:,} file{'s'[: files != 1]}")
 
 
-def _keep_manifest(job: Job, services: Services, case_fold: bool) -> int:
+def _keep_manifest(job: Job, context: StepContext, case_fold: bool) -> int:
     """Put the manifest into the working directory, checked; the number of its files.
 
     One that an earlier attempt left is used only if it has the declared digest. Without one, nothing tells
@@ -45,12 +45,10 @@ def _keep_manifest(job: Job, services: Services, case_fold: bool) -> int:
             return len(read_manifest(kept, job.configuration, case_fold=case_fold).rows)
         except (FileNotFoundError, StepFailed):
             pass  # not there, or not the declared one: what the source gives decides
-    settings = services.settings
-    data = services.fetcher.read(
-        job.configuration.payload_url, settings.object_manifest_limit, services.alive
-    )
+    settings = context.settings
+    data = context.fetcher.read(job.configuration.payload_url, settings.object_manifest_limit, context.alive)
     manifest = read_manifest(data, job.configuration, case_fold=case_fold, most=settings.object_files)
-    services.alive()
+    context.alive()
     with full_is_transient("keeping the manifest"):
         workspace.publish(workspace.manifest, data)
     return len(manifest.rows)

@@ -14,7 +14,7 @@ from pathlib import Path
 from pipeline import names
 from pipeline.containers import bag
 from pipeline.containers import own_manifest as corroboration
-from pipeline.containers.declared import Arrived
+from pipeline.containers.declared import UnpackedContainer
 from pipeline.description import embargo, metadata, premis, storage_manifest
 from pipeline.files import ContentFile, StoredVersion
 from pipeline.identifiers.minter import Chosen
@@ -22,11 +22,11 @@ from pipeline.names import PRODUCER
 from pipeline.outcome import Done, content, system
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, PayloadType, SubmissionMode, now
-from pipeline.steps.context import Services
+from pipeline.steps.context import StepContext
 from pipeline.steps.identity import Identity, identify
 from pipeline.storage.base import StoreRequest
 from pipeline.working_storage.capacity import full_is_transient
-from pipeline.working_storage.workspace import LandedFile, Workspace, write_stored
+from pipeline.working_storage.workspace import DownloadedFile, Workspace, write_stored
 
 DELETIONS = "mrt-delete.txt"
 """A depositor's list of files that an update takes out, one path a line, relative to `producer/`."""
@@ -34,58 +34,58 @@ DELETIONS = "mrt-delete.txt"
 SUBMITTED_MANIFEST = "mrt-submission-manifest.txt"
 
 
-def work(job: Job, services: Services) -> Done:
+def work(job: Job, context: StepContext) -> Done:
     workspace = Workspace.of(job)
-    profile = services.profile
-    landed = workspace.read_landing()
+    profile = context.profile
+    landed = workspace.read_downloaded()
     delete = _deletions(job, workspace, landed)
     handed = _producer_files(job, workspace, landed)
     if not handed and not delete:
         raise content(f"{job.configuration.payload_name or 'the payload'} has no file to store")
-    checks, landed = _checks(job, workspace, landed, services)
+    checks, landed = _checks(job, workspace, landed, context)
     said = metadata.told(workspace.producer)
-    local_id = metadata.all_local_ids(services.ledger.identifiers(job).local_id, said)
+    local_id = metadata.all_local_ids(context.job_record.identifiers(job).local_id, said)
 
-    identity = identify(job, profile, services, local_id)
+    identity = identify(job, profile, context, local_id)
     known = job.model_copy(update={"identifiers": identity.identifiers})
 
     def is_first() -> bool:
         path = f"system/{metadata.ERC}"
-        return services.storage.read(identity.ark, path, node=profile.storage_node) is None
+        return context.storage.read(identity.ark, path, node=profile.storage_node) is None
 
     def make() -> StoredVersion:
-        before = _before(job, profile, services, identity.ark)
+        before = _before(job, profile, context, identity.ark)
         described = metadata.describe(known, profile, identity.ark, workspace.producer, before)
         with full_is_transient("describing the object"):
             declared = {f"{PRODUCER}{f.path}": f.digest for f in landed if f.digest and not f.container}
             events = premis.write(known, identity.ark, handed, checks, described.local_id, declared)
             texts = {**described.files, premis.NAME: events}
-            files = (*handed, *_system_files(job, services, workspace, texts, handed))
+            files = (*handed, *_system_files(job, context, workspace, texts, handed))
         request = _request(job, profile, identity, files, delete)
-        services.storage.check(request, services.alive)
+        context.storage.check(request, context.alive)
         chosen = Chosen(known, is_first) if known.identifiers.assigned else None
-        services.minter.announce(identity.ark, profile, described.erc, chosen)
-        return services.storage.store(request, lambda: _fence(job, services))
+        context.minter.announce(identity.ark, profile, described.erc, chosen)
+        return context.storage.store(request, lambda: _fence(job, context))
 
-    stored = _stored(job, profile, services, identity.ark, make)
+    stored = _stored(job, profile, context, identity.ark, make)
     _check_ours(job, handed, stored)
-    services.storage.verify(stored, services.alive)
-    services.alive()
+    context.storage.verify(stored, context.alive)
+    context.alive()
     with full_is_transient("noting what was stored"):
-        workspace.write_landing(landed)
+        workspace.write_downloaded(landed)
         write_stored(workspace, replace(stored, verified=now()))
     new = sum(file.added for file in stored.files)
     return Done(message=f"stored as version {stored.number} of {stored.ark}, {new:,} files new")
 
 
 def _checks(
-    job: Job, workspace: Workspace, landed: tuple[LandedFile, ...], services: Services
-) -> tuple[tuple[str, ...], tuple[LandedFile, ...]]:
+    job: Job, workspace: Workspace, landed: tuple[DownloadedFile, ...], context: StepContext
+) -> tuple[tuple[str, ...], tuple[DownloadedFile, ...]]:
     """What the content says of itself and was found to be true; StepFailed(content) if it is not.
 
     With it the files, and the digests that the content declares of them.
     """
-    arrived = Arrived(workspace.producer, {file.path: file for file in landed}, services.alive)
+    arrived = UnpackedContainer(workspace.producer, {file.path: file for file in landed}, context.alive)
     found: list[str | None] = []
     if job.configuration.payload_type is PayloadType.CONTAINER:
         found += [corroboration.corroborate(arrived), *bag.check_bags(arrived)]
@@ -94,16 +94,16 @@ def _checks(
     return tuple(each for each in found if each), arrived.landed()
 
 
-def _before(job: Job, profile: Profile, services: Services, ark: str) -> metadata.Before:
+def _before(job: Job, profile: Profile, context: StepContext, ark: str) -> metadata.Before:
     """What an update starts from: read in storage, since the version before may not be recorded yet."""
     if job.configuration.submission_mode is not SubmissionMode.UPDATE:
         return metadata.NOTHING
 
     def read(path: str) -> bytes | None:
-        services.alive()
-        return services.storage.read(ark, path, node=profile.storage_node)
+        context.alive()
+        return context.storage.read(ark, path, node=profile.storage_node)
 
-    return metadata.Before(metadata.told_before(ark, read), services.inventory.local_ids_of(ark))
+    return metadata.Before(metadata.told_before(ark, read), context.inventory.local_ids_of(ark))
 
 
 def _is_deletion_list(job: Job, path: str) -> bool:
@@ -111,7 +111,7 @@ def _is_deletion_list(job: Job, path: str) -> bool:
 
 
 def _producer_files(
-    job: Job, workspace: Workspace, landed: tuple[LandedFile, ...]
+    job: Job, workspace: Workspace, landed: tuple[DownloadedFile, ...]
 ) -> tuple[ContentFile, ...]:
     return tuple(
         ContentFile(
@@ -126,7 +126,7 @@ def _producer_files(
     )
 
 
-def _deletions(job: Job, workspace: Workspace, landed: tuple[LandedFile, ...]) -> tuple[str, ...]:
+def _deletions(job: Job, workspace: Workspace, landed: tuple[DownloadedFile, ...]) -> tuple[str, ...]:
     """Logical paths that the update takes out."""
     if not any(_is_deletion_list(job, file.path) for file in landed):
         return ()
@@ -147,7 +147,7 @@ def _deletions(job: Job, workspace: Workspace, landed: tuple[LandedFile, ...]) -
 
 def _system_files(
     job: Job,
-    services: Services,
+    context: StepContext,
     workspace: Workspace,
     texts: dict[str, bytes],
     handed: tuple[ContentFile, ...],
@@ -158,7 +158,7 @@ def _system_files(
         texts |= _text(DELETIONS, workspace.producer / DELETIONS)
     files = tuple(_system_file(workspace, name, text) for name, text in texts.items())
     manifest = storage_manifest.write((*handed, *files))
-    services.alive()
+    context.alive()
     for name, text in (*texts.items(), (storage_manifest.NAME, manifest)):
         workspace.publish(workspace.system / name, text)
     return (*files, _system_file(workspace, storage_manifest.NAME, manifest))
@@ -199,21 +199,21 @@ def _request(
 
 
 def _stored(
-    job: Job, profile: Profile, services: Services, ark: str, make: Callable[[], StoredVersion]
+    job: Job, profile: Profile, context: StepContext, ark: str, make: Callable[[], StoredVersion]
 ) -> StoredVersion:
     """The object's version. Its name is announced before, so that no object is kept under a name unknown,
     and after storage was asked whether it will take it, so that no name is told of what is refused.
 
     A job that was stored already announces nothing: a later version may have done so since.
     """
-    with services.ledger.exclusive("storage", ark):
-        _fence(job, services)
-        return services.storage.version_of(ark, job.jid, profile.storage_node) or make()
+    with context.job_record.exclusive("storage", ark):
+        _fence(job, context)
+        return context.storage.version_of(ark, job.jid, profile.storage_node) or make()
 
 
-def _fence(job: Job, services: Services) -> None:
-    services.alive()
-    services.ledger.fence(job)
+def _fence(job: Job, context: StepContext) -> None:
+    context.alive()
+    context.job_record.fence(job)
 
 
 def _check_ours(job: Job, handed: tuple[ContentFile, ...], stored: StoredVersion) -> None:
@@ -223,6 +223,7 @@ def _check_ours(job: Job, handed: tuple[ContentFile, ...], stored: StoredVersion
         if held.get(file.path) != file.sha512:
             raise system(
                 f"version {stored.number} of {stored.ark} carries {job.jid} but holds another "
-                f"{names.shown(file.path)}: the counter of job ids was reset; set it beyond the last job "
+                f"{names.quote_name(file.path)}: the counter of job ids was reset; set it beyond "
+                f"the last job "
                 "in storage, then submit again"
             )

@@ -6,13 +6,13 @@ since they were counted. What does not fit waits here and keeps no smaller job f
 
 from pipeline.outcome import Done, Reservation, Wait
 from pipeline.records import Job
-from pipeline.steps.context import Services
+from pipeline.steps.context import StepContext
 from pipeline.working_storage.capacity import in_units, refusal
 
 
-def work(job: Job, services: Services) -> Done | Wait:
-    promised = services.ledger.promised()
-    reason = refusal(job.space_needed, promised.bytes, services.settings)
+def work(job: Job, context: StepContext) -> Done | Wait:
+    promised = context.job_record.promised()
+    reason = refusal(job.space_needed, promised.bytes, context.settings)
     if reason is not None:
         return Wait(reason)
     return Done(

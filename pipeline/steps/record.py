@@ -8,32 +8,32 @@ from pipeline.description import anvl
 from pipeline.description.metadata import ERC
 from pipeline.description.storage_manifest import mime_type
 from pipeline.files import StoredVersion
-from pipeline.inventory.base import Arrival, Recording
+from pipeline.inventory.base import Provenance, Recording
 from pipeline.names import PRODUCER
 from pipeline.outcome import Done, StepFailed, system
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, now
 from pipeline.states import Event, JobState
-from pipeline.steps.context import Services
-from pipeline.urls import shown
-from pipeline.working_storage.workspace import LandedFile, Workspace, read_stored
+from pipeline.steps.context import StepContext
+from pipeline.urls import redact_url
+from pipeline.working_storage.workspace import DownloadedFile, Workspace, read_stored
 
 _ERC = f"system/{ERC}"
 
 
-def work(job: Job, services: Services) -> Done:
-    profile = services.profile
-    version = _stored(job, profile, services)
-    recording = _recording(job, version, profile, services)
-    services.alive()
-    services.inventory.record(recording)
+def work(job: Job, context: StepContext) -> Done:
+    profile = context.profile
+    version = _stored(job, profile, context)
+    recording = _recording(job, version, profile, context)
+    context.alive()
+    context.inventory.record(recording)
     brought = sum(file.size for file in version.files if file.added)
     lost = "" if recording.landed else "; how its files landed went with working storage"
     told = f"{version.ark} version {version.number}: {len(version.files)} files, {brought} new bytes"
     return Done(message=told + lost)
 
 
-def _stored(job: Job, profile: Profile, services: Services) -> StoredVersion:
+def _stored(job: Job, profile: Profile, context: StepContext) -> StoredVersion:
     """What storage answered to this job; storage itself is asked if the note of it is lost."""
     ark = job.identifiers.primary_id
     if ark is None:
@@ -41,16 +41,16 @@ def _stored(job: Job, profile: Profile, services: Services) -> StoredVersion:
     noted = read_stored(Workspace.of(job))
     if noted is not None and (noted.ark, noted.jid) == (ark, job.jid):
         return noted
-    found = services.storage.version_of(ark, job.jid, profile.storage_node)
+    found = context.storage.version_of(ark, job.jid, profile.storage_node)
     if found is None:
         raise system(
             f"storage has no version of {ark} from {job.jid}: compare the job's timeline with storage"
         )
-    services.storage.verify(found, services.alive)
+    context.storage.verify(found, context.alive)
     return replace(found, verified=now())
 
 
-def _recording(job: Job, version: StoredVersion, profile: Profile, services: Services) -> Recording:
+def _recording(job: Job, version: StoredVersion, profile: Profile, context: StepContext) -> Recording:
     configuration = job.configuration
     landed = _landed(job)
     return Recording(
@@ -59,7 +59,7 @@ def _recording(job: Job, version: StoredVersion, profile: Profile, services: Ser
         owner=profile.owner,
         collections=profile.collections,
         local_id=job.identifiers.local_id,
-        erc=_described(job, version, profile, services),
+        erc=_described(job, version, profile, context),
         object_type=profile.object_type,
         object_role=profile.object_role,
         aggregate_role=profile.aggregate_role,
@@ -76,18 +76,18 @@ def _recording(job: Job, version: StoredVersion, profile: Profile, services: Ser
     )
 
 
-def _landed(job: Job) -> tuple[LandedFile, ...] | None:
+def _landed(job: Job) -> tuple[DownloadedFile, ...] | None:
     """What arrived; None if the list of it is gone or damaged: what is stored is recorded all the same."""
     workspace = Workspace.of(job)
     try:
-        return workspace.read_landing() if workspace.landing.exists() else None
+        return workspace.read_downloaded() if workspace.landing.exists() else None
     except StepFailed:
         return None
 
 
-def _arrival(file: LandedFile) -> Arrival:
+def _arrival(file: DownloadedFile) -> Provenance:
     declared = None if file.declared_by is None else str(file.digest or "")
-    return Arrival(file.sha512, declared, file.declared_by or "", file.container, shown(file.url))
+    return Provenance(file.sha512, declared, file.declared_by or "", file.container, redact_url(file.url))
 
 
 def _landed_at(job: Job) -> datetime:
@@ -97,9 +97,9 @@ def _landed_at(job: Job) -> datetime:
     return max(left, default=job.configuration.submitted_at)
 
 
-def _described(job: Job, version: StoredVersion, profile: Profile, services: Services) -> anvl.Pairs:
+def _described(job: Job, version: StoredVersion, profile: Profile, context: StepContext) -> anvl.Pairs:
     """The kernel metadata as it is stored with the object; as submitted if it has none."""
-    data = _stored_erc(job, version, profile, services)
+    data = _stored_erc(job, version, profile, context)
     if data is not None:
         pairs = anvl.parse(data, _ERC)
     else:
@@ -110,7 +110,7 @@ def _described(job: Job, version: StoredVersion, profile: Profile, services: Ser
     return tuple((e, value) for e, value in known if e in anvl.ELEMENTS and value not in ("", anvl.UNKNOWN))
 
 
-def _stored_erc(job: Job, version: StoredVersion, profile: Profile, services: Services) -> bytes | None:
+def _stored_erc(job: Job, version: StoredVersion, profile: Profile, context: StepContext) -> bytes | None:
     """The file in working storage if it is the one that was stored: a later attempt may have written it."""
     digest = next((file.sha512 for file in version.files if file.path == _ERC), None)
     if digest is None:
@@ -121,4 +121,4 @@ def _stored_erc(job: Job, version: StoredVersion, profile: Profile, services: Se
         data = b""
     if sha512(data).hexdigest() == digest:
         return data
-    return services.storage.read(version.ark, _ERC, version.number, profile.storage_node)
+    return context.storage.read(version.ark, _ERC, version.number, profile.storage_node)

@@ -18,17 +18,17 @@ from pydantic import ValidationError
 from pipeline.fixity import OF_RECORD, PIECE, Digester
 from pipeline.outcome import StepFailed
 from pipeline.sources.part import beside
-from pipeline.steps.expected_files import Wanted
-from pipeline.working_storage.workspace import LandedFile, Workspace
+from pipeline.steps.expected_files import FileSpec
+from pipeline.working_storage.workspace import DownloadedFile, Workspace
 
 JOURNAL = "landed.jsonl"
 """In an attempt's folder: a line for each file that landed in it, written once the file is in place."""
 
-Notes = dict[str, list[LandedFile]]
+Notes = dict[str, list[DownloadedFile]]
 """Path -> what was noted when a file landed there."""
 
 
-def note(workspace: Workspace, file: LandedFile) -> None:
+def note(workspace: Workspace, file: DownloadedFile) -> None:
     """Remember how a file landed, for the attempt after this one."""
     workspace.attempt.mkdir(parents=True, exist_ok=True)
     with (workspace.attempt / JOURNAL).open("a", encoding="utf-8") as journal:
@@ -43,7 +43,7 @@ def notes(workspace: Workspace) -> Notes:
     return found
 
 
-def landing(workspace: Workspace, alive: Callable[[], None]) -> tuple[LandedFile, ...] | None:
+def landing(workspace: Workspace, alive: Callable[[], None]) -> tuple[DownloadedFile, ...] | None:
     """The files of a landing that an earlier attempt completed, if every one of them is still as it was."""
     files = _landing(workspace)
     for file in files:
@@ -54,8 +54,8 @@ def landing(workspace: Workspace, alive: Callable[[], None]) -> tuple[LandedFile
 
 
 def reusable(
-    path: Path, file: Wanted, noted: list[LandedFile], alive: Callable[[], None]
-) -> LandedFile | None:
+    path: Path, file: FileSpec, noted: list[DownloadedFile], alive: Callable[[], None]
+) -> DownloadedFile | None:
     """The file at `path` if it is the wanted one; else None, and it has to be fetched.
 
     Without a declared digest and without a note the file might be one that was cut off by a power failure,
@@ -67,13 +67,13 @@ def reusable(
     digester = _read(path, {OF_RECORD, file.digest.algorithm if file.digest else OF_RECORD}, alive)
     if digester is None or file.size not in (None, digester.size):
         return None
-    found = LandedFile(path=file.name, size=digester.size, sha512=digester.value(), url=file.url)
+    found = DownloadedFile(path=file.name, size=digester.size, sha512=digester.value(), url=file.url)
     if file.digest is not None:
         return found if digester.value(file.digest.algorithm) == file.digest.value else None
     return found if any((each.size, each.sha512) == (found.size, found.sha512) for each in noted) else None
 
 
-def adopt_part(workspace: Workspace, name: str, file: Wanted, alive: Callable[[], None]) -> None:
+def adopt_part(workspace: Workspace, name: str, file: FileSpec, alive: Callable[[], None]) -> None:
     """Copy the longest beginning of `file` that an earlier attempt fetched to this attempt's `name`.
 
     The earlier ones are removed, so that a job that is interrupted often takes no more room each time. Who
@@ -114,7 +114,7 @@ def adopt_whole(workspace: Workspace, name: str) -> None:
             os.link(each / name, own)
 
 
-def remove_strays(workspace: Workspace, files: tuple[LandedFile, ...]) -> None:
+def remove_strays(workspace: Workspace, files: tuple[DownloadedFile, ...]) -> None:
     """Leave in `producer/` exactly `files`."""
     kept = {file.path for file in files}
     for folder, folders, names in os.walk(workspace.producer, topdown=False):
@@ -140,16 +140,16 @@ def _others(workspace: Workspace) -> list[Path]:
     return sorted(each for each in attempts.iterdir() if each != workspace.attempt)
 
 
-def _landing(workspace: Workspace) -> tuple[LandedFile, ...]:
+def _landing(workspace: Workspace) -> tuple[DownloadedFile, ...]:
     if not workspace.landing.exists():
         return ()
     try:
-        return workspace.read_landing()
+        return workspace.read_downloaded()
     except StepFailed:
         return ()  # damaged: what it lists is fetched or checked anew
 
 
-def _journals(workspace: Workspace) -> Iterator[LandedFile]:
+def _journals(workspace: Workspace) -> Iterator[DownloadedFile]:
     for attempt in (*_others(workspace), workspace.attempt):
         try:
             lines = (attempt / JOURNAL).read_bytes().splitlines()
@@ -157,7 +157,7 @@ def _journals(workspace: Workspace) -> Iterator[LandedFile]:
             continue
         for line in lines:
             with suppress(ValidationError):  # a crash cut the last line
-                yield LandedFile.model_validate_json(line)
+                yield DownloadedFile.model_validate_json(line)
 
 
 def _read(path: Path, algorithms: set[str] | tuple[str, ...], alive: Callable[[], None]) -> Digester | None:

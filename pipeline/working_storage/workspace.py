@@ -15,7 +15,7 @@ from pipeline.outcome import system
 from pipeline.records import Job, Record
 
 
-class LandedFile(Record):
+class DownloadedFile(Record):
     """One file under `producer/`: its path there, size in bytes, and digest of record."""
 
     path: str
@@ -30,7 +30,7 @@ class LandedFile(Record):
     """The container that the digest is of; empty if it is the file's own."""
 
 
-_FILES = TypeAdapter(tuple[LandedFile, ...])
+_FILES = TypeAdapter(tuple[DownloadedFile, ...])
 _STORED = TypeAdapter(StoredVersion)
 
 
@@ -58,10 +58,10 @@ class Workspace:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft.replace(path)
 
-    def write_landing(self, files: tuple[LandedFile, ...]) -> None:
+    def write_downloaded(self, files: tuple[DownloadedFile, ...]) -> None:
         self.publish(self.landing, _FILES.dump_json(files, indent=1))
 
-    def read_landing(self) -> tuple[LandedFile, ...]:
+    def read_downloaded(self) -> tuple[DownloadedFile, ...]:
         try:
             return _FILES.validate_json(self.landing.read_bytes())
         except (OSError, ValueError) as error:

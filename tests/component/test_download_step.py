@@ -50,7 +50,7 @@ def test_the_files_of_a_manifest_land_in_its_order(settings: Settings, source: H
 
     size = sum(map(len, FILES.values()))
     assert outcome == Done(space_needed=size, message="4 files, 2.6 MB")
-    assert [file.path for file in Workspace.of(job).read_landing()] == list(FILES)
+    assert [file.path for file in Workspace.of(job).read_downloaded()] == list(FILES)
     assert_landed(job, FILES)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pipeline.manifests.checkm import ManifestProfile, Row, write
-from pipeline.outcome import AttemptOver, Done, NotYet
+from pipeline.outcome import AttemptOver, Done, RateLimited
 from pipeline.records import Job, PayloadType
 from pipeline.settings import Settings
 from pipeline.states import JobState
@@ -143,7 +143,7 @@ class Turns:
 
     def size(self, url: str, alive: Callable[[], None]) -> int:
         if not self.turns:
-            raise NotYet("all 4 connections to example.org are in use", 5)
+            raise RateLimited("all 4 connections to example.org are in use", 5)
         self.turns -= 1
         return 100
 
@@ -151,7 +151,7 @@ class Turns:
 def test_a_job_waits_for_its_turn_before_the_first_question(settings: Settings) -> None:
     job = job_of_manifest(settings, ("http://example.org/a", None), ("http://example.org/b", None))
 
-    with pytest.raises(NotYet, match=r"connections to example\.org"):
+    with pytest.raises(RateLimited, match=r"connections to example\.org"):
         estimated(job, settings, Turns(0))
 
 

@@ -11,9 +11,9 @@ from pipeline.profiles.profile import MinterName, Profile
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import FailureKind, JobState
-from pipeline.steps.clients import open_kit
+from pipeline.steps.clients import open_clients
 from tests.servers.ezid import PASSWORD, USER, Ezid, Fault, ezid
-from tests.support.job_record import MemoryLedger
+from tests.support.job_record import MemoryJobRecord
 from tests.support.records import a_job, jid
 from tests.support.repository import OWNER
 from tests.support.step_context import local_settings
@@ -30,8 +30,8 @@ def service() -> Iterator[Ezid]:
 
 
 @pytest.fixture
-def ledger() -> MemoryLedger:
-    return MemoryLedger()
+def job_record() -> MemoryJobRecord:
+    return MemoryJobRecord()
 
 
 def with_ezid(service: Ezid, home: Path, **changes: Any) -> Settings:
@@ -50,22 +50,22 @@ def a_new_job(number: int = 1) -> Job:
 
 
 def test_an_ark_is_named_by_our_counter_and_reserved_at_ezid(
-    minter: EzidMinter, service: Ezid, ledger: MemoryLedger
+    minter: EzidMinter, service: Ezid, job_record: MemoryJobRecord
 ) -> None:
     job = a_new_job()
 
-    ark = minter.mint(job, PROFILE, ledger)
+    ark = minter.mint(job, PROFILE, job_record)
 
-    assert ledger.identifiers(job).primary_id == ark
+    assert job_record.identifiers(job).primary_id == ark
     assert set(service.identifiers) == {ark}
     assert service.identifiers[ark]["_status"] == "reserved"
     assert service.identifiers[ark][MARK].startswith(f"{job.bid}/{job.jid} ")
 
 
 def test_an_announced_ark_is_public_with_its_metadata_and_target(
-    minter: EzidMinter, service: Ezid, ledger: MemoryLedger
+    minter: EzidMinter, service: Ezid, job_record: MemoryJobRecord
 ) -> None:
-    ark = minter.mint(a_new_job(), PROFILE, ledger)
+    ark = minter.mint(a_new_job(), PROFILE, job_record)
 
     minter.announce(ark, PROFILE, ERC)
 
@@ -76,16 +76,18 @@ def test_an_announced_ark_is_public_with_its_metadata_and_target(
     assert kept["_target"] == f"https://keep.example/m/ark%3A%2F99999%2F{ark.rpartition('/')[2]}"
 
 
-def test_the_profiles_co_owner_owns_the_ark(minter: EzidMinter, service: Ezid, ledger: MemoryLedger) -> None:
-    ark = minter.mint(a_new_job(), PROFILE.model_copy(update={"ezid_co_owner": "library"}), ledger)
+def test_the_profiles_co_owner_owns_the_ark(
+    minter: EzidMinter, service: Ezid, job_record: MemoryJobRecord
+) -> None:
+    ark = minter.mint(a_new_job(), PROFILE.model_copy(update={"ezid_co_owner": "library"}), job_record)
 
     assert service.identifiers[ark]["_owner"] == "library"
 
 
 def test_a_withdrawn_ark_is_told_of_the_new_version_and_stays_withdrawn(
-    minter: EzidMinter, service: Ezid, ledger: MemoryLedger
+    minter: EzidMinter, service: Ezid, job_record: MemoryJobRecord
 ) -> None:
-    ark = minter.mint(a_new_job(), PROFILE, ledger)
+    ark = minter.mint(a_new_job(), PROFILE, job_record)
     service.identifiers[ark]["_status"] = "unavailable | withdrawn"
 
     minter.announce(ark, PROFILE, ERC)
@@ -95,9 +97,9 @@ def test_a_withdrawn_ark_is_told_of_the_new_version_and_stays_withdrawn(
 
 
 def test_metadata_that_looks_like_a_refusal_is_none(
-    minter: EzidMinter, service: Ezid, ledger: MemoryLedger
+    minter: EzidMinter, service: Ezid, job_record: MemoryJobRecord
 ) -> None:
-    ark = minter.mint(a_new_job(), PROFILE, ledger)
+    ark = minter.mint(a_new_job(), PROFILE, job_record)
     service.identifiers[ark] |= {"error": "bad request", "success": "ark:/99999/fk4other"}
 
     minter.announce(ark, PROFILE, ERC)
@@ -132,14 +134,14 @@ def test_ezid_is_not_asked_about_an_ark_below_another_shoulder(minter: EzidMinte
     ids=["502", "503", "429", "internal error", "no ANVL", "no UTF-8", "empty", "cut"],
 )
 def test_a_passing_fault_costs_a_second_try_and_no_second_ark(
-    minter: EzidMinter, service: Ezid, ledger: MemoryLedger, fault: Fault
+    minter: EzidMinter, service: Ezid, job_record: MemoryJobRecord, fault: Fault
 ) -> None:
     service.faults = [fault]
 
-    ark = minter.mint(a_new_job(), PROFILE, ledger)
+    ark = minter.mint(a_new_job(), PROFILE, job_record)
 
     assert set(service.identifiers) == {ark}
-    assert ledger.counters.total() == 1
+    assert job_record.counters.total() == 1
 
 
 @pytest.mark.parametrize(
@@ -152,42 +154,42 @@ def test_a_passing_fault_costs_a_second_try_and_no_second_ark(
     ],
 )
 def test_an_outage_fails_the_try_and_the_next_one_uses_the_same_ark(
-    minter: EzidMinter, service: Ezid, ledger: MemoryLedger, fault: Fault, says: str
+    minter: EzidMinter, service: Ezid, job_record: MemoryJobRecord, fault: Fault, says: str
 ) -> None:
     service.faults = [fault] * 3
     job = a_new_job()
 
     with pytest.raises(StepFailed, match=says) as failed:
-        minter.mint(job, PROFILE, ledger)
+        minter.mint(job, PROFILE, job_record)
 
     assert failed.value.kind is FailureKind.TRANSIENT
     assert service.url in failed.value.message
-    assert minter.mint(job, PROFILE, ledger) == ledger.identifiers(job).primary_id
-    assert len(service.identifiers) == ledger.counters.total() == 1
+    assert minter.mint(job, PROFILE, job_record) == job_record.identifiers(job).primary_id
+    assert len(service.identifiers) == job_record.counters.total() == 1
 
 
 def test_a_slow_answer_is_not_waited_for_longer_than_the_setting_says(
-    service: Ezid, ledger: MemoryLedger, tmp_path: Path
+    service: Ezid, job_record: MemoryJobRecord, tmp_path: Path
 ) -> None:
     minter = EzidMinter(with_ezid(service, tmp_path, ezid_timeout=0.2), pause=0.01)
     service.faults = [Fault(hold=True)] * 3
     job = a_new_job()
 
     with pytest.raises(StepFailed, match="did not answer in time") as failed:
-        minter.mint(job, PROFILE, ledger)
+        minter.mint(job, PROFILE, job_record)
 
     assert failed.value.kind is FailureKind.TRANSIENT
-    assert minter.mint(job, PROFILE, ledger) in service.identifiers
+    assert minter.mint(job, PROFILE, job_record) in service.identifiers
 
 
 def test_a_server_that_is_away_is_named_and_its_password_is_not(
-    service: Ezid, ledger: MemoryLedger, tmp_path: Path
+    service: Ezid, job_record: MemoryJobRecord, tmp_path: Path
 ) -> None:
     url = f"http://me:hidden@127.0.0.1:{service.port}"
     service.faults = [Fault(502, b"")] * 3
 
     with pytest.raises(StepFailed) as failed:
-        EzidMinter(with_ezid(service, tmp_path, ezid_url=url), 0.01).mint(a_new_job(), PROFILE, ledger)
+        EzidMinter(with_ezid(service, tmp_path, ezid_url=url), 0.01).mint(a_new_job(), PROFILE, job_record)
 
     assert f"EZID (http://127.0.0.1:{service.port})" in failed.value.message
     assert "hidden" not in failed.value.message
@@ -195,12 +197,12 @@ def test_a_server_that_is_away_is_named_and_its_password_is_not(
 
 
 def test_a_long_wait_that_ezid_asks_for_is_left_to_the_jobs_next_try(
-    minter: EzidMinter, service: Ezid, ledger: MemoryLedger
+    minter: EzidMinter, service: Ezid, job_record: MemoryJobRecord
 ) -> None:
     service.faults = [Fault(503, b"", (("Retry-After", "3600"),))]
 
     with pytest.raises(StepFailed, match="answered 503") as failed:
-        minter.mint(a_new_job(), PROFILE, ledger)
+        minter.mint(a_new_job(), PROFILE, job_record)
 
     assert failed.value.retry_after == 3600
     assert len(service.asked) == 1
@@ -218,46 +220,48 @@ def test_a_long_wait_that_ezid_asks_for_is_left_to_the_jobs_next_try(
     ],
 )
 def test_a_refusal_is_the_operators_and_is_not_repeated(
-    minter: EzidMinter, service: Ezid, ledger: MemoryLedger, fault: Fault, says: str
+    minter: EzidMinter, service: Ezid, job_record: MemoryJobRecord, fault: Fault, says: str
 ) -> None:
     service.faults = [fault]
 
     with pytest.raises(StepFailed, match=says) as failed:
-        minter.mint(a_new_job(), PROFILE, ledger)
+        minter.mint(a_new_job(), PROFILE, job_record)
 
     assert failed.value.kind is FailureKind.SYSTEM
     assert len(service.asked) == 1
 
 
-def test_a_wrong_password_is_told_and_not_shown(service: Ezid, ledger: MemoryLedger, tmp_path: Path) -> None:
+def test_a_wrong_password_is_told_and_not_shown(
+    service: Ezid, job_record: MemoryJobRecord, tmp_path: Path
+) -> None:
     minter = EzidMinter(with_ezid(service, tmp_path, ezid_password="wrong"))
 
     with pytest.raises(StepFailed, match="refuses the login") as failed:
-        minter.mint(a_new_job(), PROFILE, ledger)
+        minter.mint(a_new_job(), PROFILE, job_record)
 
     assert "wrong" not in failed.value.message
 
 
 def test_a_name_that_somebody_else_registered_is_not_taken(
-    minter: EzidMinter, service: Ezid, ledger: MemoryLedger
+    minter: EzidMinter, service: Ezid, job_record: MemoryJobRecord
 ) -> None:
-    ark = minter.mint(a_new_job(1), PROFILE, ledger)
-    ledger.counters.clear()
+    ark = minter.mint(a_new_job(1), PROFILE, job_record)
+    job_record.counters.clear()
 
     with pytest.raises(StepFailed, match=f"{ark} was just minted, but EZID has it already") as failed:
-        minter.mint(a_new_job(2), PROFILE, ledger)
+        minter.mint(a_new_job(2), PROFILE, job_record)
 
     assert failed.value.kind is FailureKind.SYSTEM
     assert service.identifiers[ark][MARK].startswith(f"{a_new_job(1).bid}/{jid(1)} ")
 
 
 def test_ezid_is_used_if_the_settings_name_it(service: Ezid, tmp_path: Path) -> None:
-    kit = open_kit(with_ezid(service, tmp_path))
+    clients = open_clients(with_ezid(service, tmp_path))
 
-    kit.minter.announce(kit.minter.mint(a_new_job(1), PROFILE, MemoryLedger()), PROFILE, ())
+    clients.minter.announce(clients.minter.mint(a_new_job(1), PROFILE, MemoryJobRecord()), PROFILE, ())
 
     assert len(service.identifiers) == 1
-    kit.inventory.database.close()
+    clients.inventory.database.close()
 
 
 def test_a_profile_may_have_its_arks_from_the_local_minter_all_the_same(
@@ -266,7 +270,7 @@ def test_a_profile_may_have_its_arks_from_the_local_minter_all_the_same(
     minter = ChosenMinter(with_ezid(service, tmp_path))
     local = PROFILE.model_copy(update={"minter": MinterName.LOCAL})
 
-    minter.announce(minter.mint(a_new_job(1), local, MemoryLedger()), local, ())
+    minter.announce(minter.mint(a_new_job(1), local, MemoryJobRecord()), local, ())
 
     assert service.identifiers == {}
 
@@ -275,6 +279,6 @@ def test_a_profile_that_wants_ezid_gets_no_ark_without_it() -> None:
     wants = PROFILE.model_copy(update={"minter": MinterName.EZID})
 
     with pytest.raises(StepFailed, match="ARKLINE_EZID_URL is not set") as refused:
-        ChosenMinter(Settings()).mint(a_new_job(1), wants, MemoryLedger())
+        ChosenMinter(Settings()).mint(a_new_job(1), wants, MemoryJobRecord())
 
     assert refused.value.kind is FailureKind.SYSTEM

@@ -60,7 +60,7 @@ def test_a_job_whose_answer_was_lost_at_every_request_ends_with_one_ark(
     service.faults = [Fault(cut=True)] * 9
     job = repository.job(1)
     tries = 0
-    while not repository.ledger.identifiers(job).primary_id or service.faults:
+    while not repository.job_record.identifiers(job).primary_id or service.faults:
         tries += 1
         with pytest.raises(StepFailed, match="broke off"):
             process.work(job, dataclasses.replace(repository.services(), minter=minter))

@@ -26,7 +26,7 @@ def test_an_ark_that_was_given_is_used_in_its_one_spelling(repository: Repositor
 
     assert repository.work(job).ark == "ark:/99999/given"
     assert repository.identifiers(job).primary_id == "ark:/99999/given"
-    assert not repository.ledger.counters
+    assert not repository.job_record.counters
 
 
 def test_a_known_local_id_makes_a_new_version_of_its_object(repository: Repository) -> None:
@@ -81,7 +81,7 @@ def test_what_is_no_ark_is_refused(repository: Repository) -> None:
 
 def test_an_ark_that_is_minted_again_does_not_reach_the_object_it_named(repository: Repository) -> None:
     ark = repository.work(repository.job(1)).ark
-    repository.ledger.counters.clear()
+    repository.job_record.counters.clear()
 
     refused(repository, repository.job(2), FailureKind.SYSTEM, "counter of minted identifiers was reset")
     assert repository.jobs_of(ark) == [jid(1)]
@@ -100,13 +100,15 @@ def test_two_jobs_with_one_new_local_id_are_two_versions_of_one_object(repositor
 
     assert len({version.ark for version in stored}) == 1
     assert sorted(version.number for version in stored) == [1, 2, 3, 4, 5, 6]
-    assert repository.ledger.counters.total() == 1
+    assert repository.job_record.counters.total() == 1
 
 
 def test_a_job_overtaken_between_its_ark_and_its_local_id_takes_the_other_ark(repository: Repository) -> None:
     job = repository.job(1, local_id=("loc-1",))
-    ark = LocalMinter().mint(job, Profiles(repository.settings.profiles).get("demo"), repository.ledger)
-    repository.ledger.write_identifiers(job, Identifiers(primary_id=ark, local_id=("loc-1",), assigned=True))
+    ark = LocalMinter().mint(job, Profiles(repository.settings.profiles).get("demo"), repository.job_record)
+    repository.job_record.write_identifiers(
+        job, Identifiers(primary_id=ark, local_id=("loc-1",), assigned=True)
+    )
     other = repository.work(repository.job(2, local_id=("loc-1",)))
 
     stored = repository.work(job)

@@ -6,7 +6,7 @@ from pipeline.outcome import StepFailed
 from pipeline.records import Job, SubmissionMode
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
-from pipeline.steps.clients import open_kit
+from pipeline.steps.clients import open_clients
 from pipeline.storage.merritt.storage import MerrittStorage
 from tests.servers.http_source import HttpSource
 from tests.servers.merritt import Fault, Held
@@ -147,19 +147,19 @@ def test_a_file_kept_by_another_digest_is_not_carried_on_unproved(repository: Ke
         repository,
         repository.submitted(1, UPDATE, {"a": "a"}),
         FailureKind.SYSTEM,
-        "'producer/old' of ark:/99999/given is kept with sha256 and not sha512",
+        "'producer/old' of ark:/99999/given has sha256 not sha512",
     )
 
 
 def test_an_ark_that_is_minted_again_does_not_reach_the_object_it_named(repository: Kept) -> None:
     repository.process(repository.job(1))
-    repository.ledger.counters.clear()
+    repository.job_record.counters.clear()
 
     refused(repository, repository.job(2), FailureKind.SYSTEM, "counter of minted identifiers was reset")
 
 
 def test_the_service_is_used_if_the_settings_name_it(repository: Kept) -> None:
-    kit = open_kit(Settings(**repository.settings.model_dump(exclude={"allow_networks"})))
+    clients = open_clients(Settings(**repository.settings.model_dump(exclude={"allow_networks"})))
 
-    assert isinstance(kit.storage, MerrittStorage)
-    kit.inventory.database.close()
+    assert isinstance(clients.storage, MerrittStorage)
+    clients.inventory.database.close()

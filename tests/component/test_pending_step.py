@@ -14,7 +14,7 @@ from pipeline.states import Event, FailureKind, JobState
 from pipeline.steps import pending
 from pipeline.working_storage.workspace import Workspace
 from tests.servers.http_source import HttpSource
-from tests.support.job_record import MemoryLedger
+from tests.support.job_record import MemoryJobRecord
 from tests.support.step_context import UNUSED, collection, local_settings, services, working_job
 
 ROWS = tuple(Row(line=0, url=f"http://example.org/{name}", name=name) for name in ("a.txt", "b.txt"))
@@ -42,11 +42,11 @@ def pending_job(settings: Settings, url: str, **facts: Any) -> Job:
 
 
 def test_a_job_of_a_collection_on_hold_is_held_before_its_payload_is_looked_at(settings: Settings) -> None:
-    ledger = MemoryLedger()
-    ledger.held.add("demo")
+    job_record = MemoryJobRecord()
+    job_record.held.add("demo")
 
     outcome = pending.work(
-        pending_job(settings, "http://example.org/m.checkm"), services(settings, ledger, UNUSED)
+        pending_job(settings, "http://example.org/m.checkm"), services(settings, job_record, UNUSED)
     )
 
     assert isinstance(outcome, Done)

@@ -103,7 +103,7 @@ def test_nothing_is_minted_for_a_reset_that_names_no_object(repository: Reposito
     job = submitted(repository, 1, RESET, {"a": "a"})
 
     refused(repository, job, "is to be reset, but nothing names it")
-    assert not repository.ledger.counters
+    assert not repository.job_record.counters
 
 
 def test_a_reset_of_an_ark_without_an_object_is_refused(repository: Repository) -> None:

@@ -77,7 +77,7 @@ def test_the_outcome_says_what_was_stored_where(repository: Repository) -> None:
 
 def test_content_without_a_file_is_refused_before_anything_is_minted(repository: Repository) -> None:
     refused(repository, repository.job(1, {}), FailureKind.CONTENT, "no file to store")
-    assert not repository.ledger.counters
+    assert not repository.job_record.counters
 
 
 def test_a_profile_that_is_gone_is_the_operators_to_mend(repository: Repository) -> None:
@@ -92,7 +92,7 @@ def test_a_description_that_cannot_be_read_stops_the_job_before_it_is_named(repo
         FailureKind.CONTENT,
         "mrt-dc.xml is not well-formed",
     )
-    assert not repository.ledger.writes
+    assert not repository.job_record.writes
 
 
 def test_an_update_keeps_other_files_and_takes_out_what_is_listed(repository: Repository) -> None:
@@ -164,7 +164,7 @@ def test_a_job_that_is_interrupted_anywhere_is_stored_once_by_its_next_attempt(
 
         assert repository.jobs_of(stored.ark) == [job.jid]
         assert repository.inventory.arks_of(OWNER, (f"loc-{number}",)) == {f"loc-{number}": stored.ark}
-        assert repository.ledger.counters["99999_fk4"] == number
+        assert repository.job_record.counters["99999_fk4"] == number
         if interrupted < number:
             break
     assert interrupted > 6
@@ -172,7 +172,7 @@ def test_a_job_that_is_interrupted_anywhere_is_stored_once_by_its_next_attempt(
 
 def test_an_attempt_that_another_has_taken_over_stores_nothing(repository: Repository) -> None:
     job = repository.job(1, primary_id="ark:/99999/given")
-    repository.ledger.owner[job.jid] = job.version + 1
+    repository.job_record.owner[job.jid] = job.version + 1
 
     with pytest.raises(AttemptOver):
         repository.work(job)
@@ -182,12 +182,12 @@ def test_an_attempt_that_another_has_taken_over_stores_nothing(repository: Repos
 def test_the_object_is_held_alone_while_it_is_stored_and_no_longer(repository: Repository) -> None:
     stored = repository.work(repository.job(1, local_id=("loc-2", "loc-1")))
 
-    assert repository.ledger.taken == [
+    assert repository.job_record.taken == [
         ("localid", f"loc-1_{OWNER}"),
         ("localid", f"loc-2_{OWNER}"),
         ("storage", stored.ark),
     ]
-    assert not repository.ledger.busy
+    assert not repository.job_record.busy
 
 
 def test_the_stored_object_has_its_history_in_premis(repository: Repository) -> None:
@@ -205,7 +205,7 @@ def test_a_containers_own_manifest_is_corroborated_before_anything_is_minted(rep
     job = repository.job(1, files, payload_type=PayloadType.CONTAINER)
 
     refused(repository, job, FailureKind.CONTENT, "producer/mrt-manifest.txt")
-    assert not repository.ledger.writes
+    assert not repository.job_record.writes
 
 
 def test_a_manifest_among_files_that_were_listed_one_by_one_is_just_a_file(repository: Repository) -> None:

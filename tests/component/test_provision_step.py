@@ -8,7 +8,7 @@ from pipeline.records import Job, PayloadType
 from pipeline.settings import Settings
 from pipeline.states import JobState
 from pipeline.steps import provision
-from tests.support.job_record import MemoryLedger
+from tests.support.job_record import MemoryJobRecord
 from tests.support.step_context import UNUSED, local_settings, services, working_job
 
 
@@ -24,9 +24,9 @@ def job_that_needs(settings: Settings, need: int) -> Job:
 
 
 def provisioned(settings: Settings, need: int, promised: int = 0) -> Done | Wait:
-    ledger = MemoryLedger()
-    ledger.space = Promised(bytes=promised, version=7)
-    return provision.work(job_that_needs(settings, need), services(settings, ledger, UNUSED))
+    job_record = MemoryJobRecord()
+    job_record.space = Promised(bytes=promised, version=7)
+    return provision.work(job_that_needs(settings, need), services(settings, job_record, UNUSED))
 
 
 def use(settings: Settings, count: int) -> None:

@@ -16,11 +16,11 @@ from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import Job, PayloadType, SubmissionMode
 from pipeline.states import FailureKind, JobState
 from pipeline.steps import notify, record
-from pipeline.steps.context import Services
-from pipeline.working_storage.workspace import LandedFile, Workspace, write_stored
+from pipeline.steps.context import StepContext
+from pipeline.working_storage.workspace import DownloadedFile, Workspace, write_stored
 from tests.servers.receiver import Receiver, receiving
-from tests.support.job_record import MemoryLedger
-from tests.support.ocfl_fixture import ARK, Depot
+from tests.support.job_record import MemoryJobRecord
+from tests.support.ocfl_fixture import ARK, OcflFixture
 from tests.support.records import jid
 from tests.support.step_context import local_settings, services, working_job
 
@@ -41,8 +41,8 @@ class Site:
     """A repository on one disk, with a stored version to record."""
 
     home: Path
-    depot: Depot
-    services: Services
+    depot: OcflFixture
+    services: StepContext
     inventory: SqlInventory
 
     def job(self, state: JobState = JobState.RECORDING, **facts: object) -> Job:
@@ -64,7 +64,7 @@ class Site:
 def site(tmp_path: Path) -> Site:
     settings = local_settings(tmp_path, profiles=tmp_path / "profiles")
     (tmp_path / "profiles").mkdir()
-    depot = Depot(tmp_path)
+    depot = OcflFixture(tmp_path)
     inventory = open_inventory(settings.inventory)
     given = replace(
         services(settings),
@@ -87,7 +87,7 @@ def test_a_stored_version_is_recorded_with_what_the_profile_and_the_job_say(site
     job = site.job(submitter="ann/Ann", note="the photographs", payload_name="a.jpg")
     version = site.depot.store(job.jid, {"producer/a.jpg": "pixels", "system/mrt-erc.txt": "erc:"})
     write_stored(Workspace.of(job), version)
-    Workspace.of(job).write_landing((LandedFile(path="a.jpg", size=6, sha512="ab"),))
+    Workspace.of(job).write_downloaded((DownloadedFile(path="a.jpg", size=6, sha512="ab"),))
     done = record.work(job, site.services)
 
     found = site.described()
@@ -268,11 +268,11 @@ def test_the_depositors_system_is_told_the_ark_and_the_version(site: Site, recei
 def test_nobody_is_told_by_an_attempt_that_another_has_followed(site: Site, receiver: Receiver) -> None:
     site.profile(f"{PROFILE}callback_url: {receiver.url()}\n")
     job = site.job(JobState.NOTIFY)
-    ledger = MemoryLedger()
-    ledger.owner[job.jid] = job.version + 1
+    job_record = MemoryJobRecord()
+    job_record.owner[job.jid] = job.version + 1
 
     with pytest.raises(AttemptOver):
-        notify.work(job, replace(site.services, ledger=ledger))
+        notify.work(job, replace(site.services, job_record=job_record))
     assert receiver.told == []
 
 

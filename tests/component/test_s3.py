@@ -15,8 +15,8 @@ from pipeline.steps import process, record
 from pipeline.storage.factory import open_storage
 from pipeline.storage.s3.storage import S3Storage
 from pipeline.working_storage.workspace import Workspace, read_stored
-from tests.servers.s3 import BucketDepot, Server
-from tests.support.ocfl_fixture import ARK, Depot, assert_valid, memory
+from tests.servers.s3 import S3Fixture, Server
+from tests.support.ocfl_fixture import ARK, OcflFixture, assert_valid, memory
 from tests.support.repository import Repository, empty_inventory
 
 ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.RESET
@@ -39,12 +39,12 @@ HISTORY = (
 
 
 @pytest.fixture
-def depot(s3_server: Server, tmp_path: Path) -> Iterator[BucketDepot]:
+def depot(s3_server: Server, tmp_path: Path) -> Iterator[S3Fixture]:
     with memory(tmp_path) as folder:
-        yield BucketDepot(s3_server.settings(), s3_server.client, folder)
+        yield S3Fixture(s3_server.settings(), s3_server.client, folder)
 
 
-def replayed(depot: Depot) -> tuple[StoredVersion, ...]:
+def replayed(depot: OcflFixture) -> tuple[StoredVersion, ...]:
     return tuple(
         depot.storage.store(
             dataclasses.replace(
@@ -64,9 +64,9 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_history_makes_the_same_root_byte_for_byte_in_a_bucket_and_on_a_disk(
-    depot: BucketDepot, tmp_path: Path
+    depot: S3Fixture, tmp_path: Path
 ) -> None:
-    disk = Depot(tmp_path)
+    disk = OcflFixture(tmp_path)
 
     told, expected = replayed(depot), replayed(disk)
 
@@ -92,8 +92,8 @@ def alike(found: FoundFile) -> tuple[object, ...]:
     return found.number, found.path, found.size, found.sha512, found.problem
 
 
-def test_a_root_that_was_copied_from_a_disk_goes_on_in_a_bucket(depot: BucketDepot, tmp_path: Path) -> None:
-    disk = Depot(tmp_path)
+def test_a_root_that_was_copied_from_a_disk_goes_on_in_a_bucket(depot: S3Fixture, tmp_path: Path) -> None:
+    disk = OcflFixture(tmp_path)
     replayed(disk)
     for key, data in tree(disk.folder).items():
         depot.client.put_object(Bucket=depot.bucket, Key=f"{depot.prefix}/{key}", Body=data)
@@ -105,7 +105,7 @@ def test_a_root_that_was_copied_from_a_disk_goes_on_in_a_bucket(depot: BucketDep
     assert_valid(depot)
 
 
-def test_a_job_that_has_its_version_gets_it_again_and_nothing_is_sent(depot: BucketDepot) -> None:
+def test_a_job_that_has_its_version_gets_it_again_and_nothing_is_sent(depot: S3Fixture) -> None:
     first = depot.store("jid1", {"producer/a.txt": "a"})
     depot.store("jid2", {"producer/b.txt": "b"})
     before = depot.listed()
@@ -117,7 +117,7 @@ def test_a_job_that_has_its_version_gets_it_again_and_nothing_is_sent(depot: Buc
     assert (depot.listed(), changes) == (before, [])
 
 
-def test_what_the_object_cannot_take_is_refused_before_anything_is_sent(depot: BucketDepot) -> None:
+def test_what_the_object_cannot_take_is_refused_before_anything_is_sent(depot: S3Fixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a"})
     before = depot.listed()
     request = depot.request("jid2", {"producer/b.txt": "b"}, UPDATE, ("producer/x.txt",))
@@ -130,7 +130,7 @@ def test_what_the_object_cannot_take_is_refused_before_anything_is_sent(depot: B
     assert depot.listed() == before
 
 
-def test_an_attempt_that_is_over_makes_no_version(depot: BucketDepot) -> None:
+def test_an_attempt_that_is_over_makes_no_version(depot: S3Fixture) -> None:
     asked: list[bool] = []
 
     def over() -> None:
@@ -146,7 +146,7 @@ def test_an_attempt_that_is_over_makes_no_version(depot: BucketDepot) -> None:
     assert depot.storage.version_of(ARK, "jid1") is None
 
 
-def test_a_name_too_long_for_a_key_is_kept_in_the_inventory_alone(depot: BucketDepot) -> None:
+def test_a_name_too_long_for_a_key_is_kept_in_the_inventory_alone(depot: S3Fixture) -> None:
     name = "producer/" + "/".join(["x" * 200] * 5)
     stored = depot.store("jid1", {name: "a", "producer/b.txt": "b"})
 
@@ -156,7 +156,7 @@ def test_a_name_too_long_for_a_key_is_kept_in_the_inventory_alone(depot: BucketD
     assert_valid(depot)
 
 
-def test_a_file_that_changed_since_it_landed_is_not_stored(depot: BucketDepot) -> None:
+def test_a_file_that_changed_since_it_landed_is_not_stored(depot: S3Fixture) -> None:
     request = depot.request("jid1", {"producer/a.txt": "aaa", "producer/b.txt": "b"})
     request.files[0].source.write_text("aab")
 
@@ -175,9 +175,7 @@ def test_a_file_that_changed_since_it_landed_is_not_stored(depot: BucketDepot) -
         ("inventory.json", b"{", "damaged"),
     ],
 )
-def test_damage_is_named_by_whoever_reads(
-    depot: BucketDepot, path: str, data: bytes | None, says: str
-) -> None:
+def test_damage_is_named_by_whoever_reads(depot: S3Fixture, path: str, data: bytes | None, says: str) -> None:
     stored = depot.store("jid1", {"producer/a.txt": "a"})
     depot.put(path, data)
 
@@ -192,7 +190,7 @@ def test_damage_is_named_by_whoever_reads(
         assert ("missing" in found.problem) == (says == "missing")
 
 
-def test_an_inventory_that_was_lost_or_put_back_is_not_written_over(depot: BucketDepot) -> None:
+def test_an_inventory_that_was_lost_or_put_back_is_not_written_over(depot: S3Fixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a"})
     first = (depot.object() / "inventory.json").read_bytes()
     depot.store("jid2", {"producer/b.txt": "b"})
@@ -205,7 +203,7 @@ def test_an_inventory_that_was_lost_or_put_back_is_not_written_over(depot: Bucke
             depot.store("jid3", {"producer/c.txt": "c"})
 
 
-def test_damage_of_the_inventory_is_not_taken_for_a_writer_that_stopped(depot: BucketDepot) -> None:
+def test_damage_of_the_inventory_is_not_taken_for_a_writer_that_stopped(depot: S3Fixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a"})
     data = (depot.object() / "inventory.json").read_bytes()
     depot.put("inventory.json.sha512", b"0  inventory.json\n")
@@ -222,7 +220,7 @@ def test_a_job_is_processed_and_recorded_from_a_bucket(s3_server: Server, tmp_pa
     with memory(tmp_path) as home:
         repository = Repository(home, empty_inventory(tmp_path))
         given = s3_server.settings()
-        depot = BucketDepot(given, s3_server.client, home)
+        depot = S3Fixture(given, s3_server.client, home)
         chosen = repository.settings.model_copy(
             update={"s3_root": given.s3_root, "s3_endpoint": given.s3_endpoint}
         )

@@ -11,7 +11,7 @@ from pipeline.outcome import StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.storage.ocfl.objects import OBJECT_DECLARATION
 from pipeline.storage.s3.storage import S3Storage
-from tests.servers.s3 import BucketDepot, Server
+from tests.servers.s3 import S3Fixture, Server
 from tests.support.ocfl_fixture import ARK, assert_valid, memory
 
 FILES = {"producer/a.txt": "two"}
@@ -23,19 +23,19 @@ class Died(BaseException):
 
 
 @pytest.fixture
-def depot(s3_server: Server, tmp_path: Path) -> Iterator[BucketDepot]:
+def depot(s3_server: Server, tmp_path: Path) -> Iterator[S3Fixture]:
     """A storage root that is there, with nothing in it."""
     with memory(tmp_path) as folder:
-        found = BucketDepot(s3_server.settings(), s3_server.client, folder)
+        found = S3Fixture(s3_server.settings(), s3_server.client, folder)
         found.storage.root.open()
         yield found
 
 
-def one_version(depot: BucketDepot, ark: str = ARK) -> None:
+def one_version(depot: S3Fixture, ark: str = ARK) -> None:
     depot.store("jid1", {"producer/a.txt": "one"}, ark=ark)
 
 
-def dying(depot: BucketDepot, change: int) -> S3Storage:
+def dying(depot: S3Fixture, change: int) -> S3Storage:
     """The storage of a process that dies before one of its changes; a dead process makes no other."""
     dead = threading.Event()
 
@@ -50,24 +50,22 @@ def dying(depot: BucketDepot, change: int) -> S3Storage:
     return storage
 
 
-def another_job_stores(depot: BucketDepot, ark: str) -> None:
+def another_job_stores(depot: S3Fixture, ark: str) -> None:
     depot.store("jid3", {"producer/a.txt": "three"}, SubmissionMode.UPDATE, ark=ark)
 
 
-def another_job_stores_and_then_this(depot: BucketDepot, ark: str) -> None:
+def another_job_stores_and_then_this(depot: S3Fixture, ark: str) -> None:
     another_job_stores(depot, ark)
     depot.store("jid2", FILES, ark=ark)
 
 
-def another_job_dies_before_its_version_is_there(depot: BucketDepot, ark: str) -> None:
+def another_job_dies_before_its_version_is_there(depot: S3Fixture, ark: str) -> None:
     with pytest.raises(Died):
         dying(depot, 2).store(depot.request("jid3", {"producer/a.txt": "three"}, ark=ark), lambda: None)
     assert depot.storage.version_of(ark, "jid3") is None
 
 
-def woken_up_at(
-    depot: BucketDepot, change: int, ark: str, meanwhile: Callable[[BucketDepot, str], None]
-) -> bool:
+def woken_up_at(depot: S3Fixture, change: int, ark: str, meanwhile: Callable[[S3Fixture, str], None]) -> bool:
     """Stop a writer before one of its changes, let it go on after others; False if it made fewer."""
     stopped = threading.Event()
 
@@ -83,7 +81,7 @@ def woken_up_at(
     return stopped.is_set()
 
 
-def each_death(depot: BucketDepot, prepare: Callable[[str], None]) -> Iterator[str]:
+def each_death(depot: S3Fixture, prepare: Callable[[str], None]) -> Iterator[str]:
     """An object for each change that storing jid2 makes, whose writer died before that change."""
     for change in range(1, MOST_CHANGES):
         ark = f"ark:/99999/dies-{change}"
@@ -99,7 +97,7 @@ def each_death(depot: BucketDepot, prepare: Callable[[str], None]) -> Iterator[s
 
 @pytest.mark.parametrize("before", [[], ["jid1"]])
 def test_a_writer_that_dies_before_any_change_is_made_good_by_the_next(
-    depot: BucketDepot, before: list[str]
+    depot: S3Fixture, before: list[str]
 ) -> None:
     objects = 0
     for objects, ark in enumerate(each_death(depot, lambda ark: before and one_version(depot, ark)), 1):
@@ -125,7 +123,7 @@ def test_a_writer_that_dies_before_any_change_is_made_good_by_the_next(
     ],
 )
 def test_a_stopped_writer_that_wakes_up_late_harms_no_version(
-    depot: BucketDepot, before: list[str], meanwhile: Callable[[BucketDepot, str], None], changes: int
+    depot: S3Fixture, before: list[str], meanwhile: Callable[[S3Fixture, str], None], changes: int
 ) -> None:
     """Not even one that no question would stop any more: it had asked before it was stopped."""
     for change in range(1, changes + 1):

@@ -18,32 +18,32 @@ from pipeline.states import FailureKind
 from pipeline.storage.s3.bucket import PART, S3Bucket, open_bucket
 from pipeline.storage.s3.storage import S3Storage
 from tests.servers.proxy import Proxy
-from tests.servers.s3 import BucketDepot, Server
+from tests.servers.s3 import S3Fixture, Server
 from tests.support.ocfl_fixture import ARK, assert_valid, memory
 
 FILES = {"producer/a.txt": "a"}
 
 
 @pytest.fixture
-def depot(s3_server: Server, tmp_path: Path) -> Iterator[BucketDepot]:
+def depot(s3_server: Server, tmp_path: Path) -> Iterator[S3Fixture]:
     with memory(tmp_path) as folder:
-        yield BucketDepot(s3_server.settings(), s3_server.client, folder)
+        yield S3Fixture(s3_server.settings(), s3_server.client, folder)
 
 
-def behind(depot: BucketDepot, url: str, tries: int = 1, **given: Any) -> S3Storage:
+def behind(depot: S3Fixture, url: str, tries: int = 1, **given: Any) -> S3Storage:
     """The depot's storage as somebody has it who reaches it at this URL."""
     settings = depot.settings.model_copy(update={"s3_endpoint": url, **given})
     return S3Storage(lambda: open_bucket(settings, tries))
 
 
-def refused(storage: S3Storage, depot: BucketDepot, kind: FailureKind, says: str) -> None:
+def refused(storage: S3Storage, depot: S3Fixture, kind: FailureKind, says: str) -> None:
     with pytest.raises(StepFailed, match=says) as failed:
         storage.store(depot.request("jid1", FILES), lambda: None)
     assert failed.value.kind is kind
     assert depot.bucket in failed.value.message
 
 
-def test_a_version_whose_answer_was_lost_is_not_made_twice(depot: BucketDepot, s3_server: Server) -> None:
+def test_a_version_whose_answer_was_lost_is_not_made_twice(depot: S3Fixture, s3_server: Server) -> None:
     with Proxy(s3_server.port) as proxy, ThreadPoolExecutor(1) as thread:
         storage = behind(depot, f"http://{proxy.hosts}", tries=3)
         storage.root.open()
@@ -59,7 +59,7 @@ def test_a_version_whose_answer_was_lost_is_not_made_twice(depot: BucketDepot, s
     assert_valid(depot)
 
 
-def test_a_server_that_is_away_is_waited_for(depot: BucketDepot, s3_server: Server) -> None:
+def test_a_server_that_is_away_is_waited_for(depot: S3Fixture, s3_server: Server) -> None:
     with Proxy(s3_server.port) as proxy:
         storage = behind(depot, f"http://{proxy.hosts}")
         proxy.refuse()
@@ -70,7 +70,7 @@ def test_a_server_that_is_away_is_waited_for(depot: BucketDepot, s3_server: Serv
     assert_valid(depot)
 
 
-def test_a_server_that_does_not_answer_keeps_nobody_for_long(depot: BucketDepot, s3_server: Server) -> None:
+def test_a_server_that_does_not_answer_keeps_nobody_for_long(depot: S3Fixture, s3_server: Server) -> None:
     storage = behind(depot, s3_server.url, read_timeout=0.2)
     s3_server.process.suspend()
     try:
@@ -79,7 +79,7 @@ def test_a_server_that_does_not_answer_keeps_nobody_for_long(depot: BucketDepot,
         s3_server.process.resume()
 
 
-def test_a_bucket_that_is_not_there_is_the_operators_to_make(depot: BucketDepot, s3_server: Server) -> None:
+def test_a_bucket_that_is_not_there_is_the_operators_to_make(depot: S3Fixture, s3_server: Server) -> None:
     depot.bucket = "nowhere"
     storage = behind(depot, s3_server.url, s3_root="s3://nowhere")
 
@@ -87,7 +87,7 @@ def test_a_bucket_that_is_not_there_is_the_operators_to_make(depot: BucketDepot,
 
 
 def test_credentials_that_are_missing_unknown_or_too_weak_are_told_apart(
-    depot: BucketDepot, s3_server: Server, monkeypatch: pytest.MonkeyPatch
+    depot: S3Fixture, s3_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     people = boto3.client("iam", endpoint_url=s3_server.url)
     people.create_user(UserName="weak")
@@ -123,18 +123,18 @@ class Careless:
 
         return call
 
-    def storage(self, depot: BucketDepot) -> S3Storage:
+    def storage(self, depot: S3Fixture) -> S3Storage:
         return S3Storage(lambda: S3Bucket(self, depot.bucket, depot.prefix, depot.bucket))
 
 
 @pytest.mark.parametrize("ignored", ["IfNoneMatch", "IfMatch"])
-def test_a_server_that_does_not_keep_writers_apart_is_not_used(depot: BucketDepot, ignored: str) -> None:
+def test_a_server_that_does_not_keep_writers_apart_is_not_used(depot: S3Fixture, ignored: str) -> None:
     storage = Careless(depot.client, ignored).storage(depot)
 
     refused(storage, depot, FailureKind.SYSTEM, "does not keep writers apart")
 
 
-def test_what_a_server_does_not_confirm_is_read_back_before_it_becomes_a_version(depot: BucketDepot) -> None:
+def test_what_a_server_does_not_confirm_is_read_back_before_it_becomes_a_version(depot: S3Fixture) -> None:
     request = depot.request("jid1", {"producer/a.bin": "x" * (PART + 1)})
     damaging = Careless(depot.client, "Checksum", lambda data: data.replace(b"xxx", b"xyx"))
 
@@ -147,18 +147,18 @@ def test_what_a_server_does_not_confirm_is_read_back_before_it_becomes_a_version
     assert_valid(depot)
 
 
-def test_a_server_of_something_else_is_not_taken_for_a_bucket(depot: BucketDepot, s3_server: Server) -> None:
+def test_a_server_of_something_else_is_not_taken_for_a_bucket(depot: S3Fixture, s3_server: Server) -> None:
     refused(behind(depot, f"{s3_server.url}/moto-api"), depot, FailureKind.SYSTEM, "check ARKLINE_S3_ROOT")
 
 
-def test_a_bucket_with_other_things_in_it_does_not_become_a_storage_root(depot: BucketDepot) -> None:
+def test_a_bucket_with_other_things_in_it_does_not_become_a_storage_root(depot: S3Fixture) -> None:
     depot.client.put_object(Bucket=depot.bucket, Key=f"{depot.prefix}/thesis.doc")
 
     with pytest.raises(StepFailed, match=r"s3://.* not empty \(it has 'thesis\.doc'\): let ARKLINE_S3_ROOT"):
         depot.store("jid1", FILES)
 
 
-def test_an_upload_in_parts_ends_with_its_attempt_and_leaves_nothing(depot: BucketDepot) -> None:
+def test_an_upload_in_parts_ends_with_its_attempt_and_leaves_nothing(depot: S3Fixture) -> None:
     source = depot.home / "large.bin"
     source.write_bytes(bytes(2 * PART))
     looks = iter(range(2))
@@ -174,7 +174,7 @@ def test_an_upload_in_parts_ends_with_its_attempt_and_leaves_nothing(depot: Buck
     assert depot.listed() == {}
 
 
-def test_what_a_dead_upload_in_parts_left_goes_when_the_file_is_sent_again(depot: BucketDepot) -> None:
+def test_what_a_dead_upload_in_parts_left_goes_when_the_file_is_sent_again(depot: S3Fixture) -> None:
     dead = threading.Event()
 
     def die(number: int) -> None:

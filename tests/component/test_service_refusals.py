@@ -14,7 +14,7 @@ from pipeline.states import FailureKind, JobState
 from pipeline.storage.merritt.http import MerrittHttp
 from tests.servers.ezid import PASSWORD, USER, Ezid, Fault, ezid
 from tests.servers.http_source import HttpSource
-from tests.support.job_record import MemoryLedger
+from tests.support.job_record import MemoryJobRecord
 from tests.support.records import a_job
 from tests.support.repository import OWNER
 from tests.support.step_context import local_settings
@@ -163,7 +163,7 @@ def test_an_ezid_that_cannot_be_asked_is_the_operators_to_mend(
 ) -> None:
     settings = local_settings(tmp_path, ezid_url=source.url("").replace("http://", scheme))
     with pytest.raises(StepFailed) as failed:
-        EzidMinter(settings).mint(a_job(1, JobState.PROCESSING, primary_id=None), PROFILE, MemoryLedger())
+        EzidMinter(settings).mint(a_job(1, JobState.PROCESSING, primary_id=None), PROFILE, MemoryJobRecord())
 
     assert failed.value.kind is SYSTEM
     assert says in failed.value.message
@@ -178,16 +178,16 @@ def refused_by(service: Ezid, faults: list[Fault], ask: Callable[[], object]) ->
 
 
 def test_what_ezid_refuses_after_the_first_request_is_told_too(tmp_path: Path) -> None:
-    ledger = MemoryLedger()
+    job_record = MemoryJobRecord()
     job = a_job(1, JobState.PROCESSING, primary_id=None)
     refusal = Fault(400, b"error: bad request - invalid metadata")
     with ezid() as service:
         settings = local_settings(tmp_path, ezid_url=service.url, ezid_user=USER, ezid_password=PASSWORD)
         minter = EzidMinter(settings, pause=0.01)
-        ark = minter.mint(job, PROFILE, ledger)
+        ark = minter.mint(job, PROFILE, job_record)
         exists = Fault(400, b"error: bad request - identifier already exists")
 
-        minted = refused_by(service, [exists, refusal], lambda: minter.mint(job, PROFILE, ledger))
+        minted = refused_by(service, [exists, refusal], lambda: minter.mint(job, PROFILE, job_record))
         announced = refused_by(service, [Fault(), refusal], lambda: minter.announce(ark, PROFILE, ()))
 
     assert minted.endswith(f"refuses {ark}: bad request - invalid metadata")

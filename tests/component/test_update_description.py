@@ -13,6 +13,7 @@ from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
 from pipeline.steps import process, record
+from pipeline.steps.context import StepContext
 from pipeline.working_storage.workspace import Workspace
 from tests.servers.ezid import PASSWORD, USER, Ezid, ezid
 from tests.support.repository import Repository
@@ -248,6 +249,6 @@ def test_ezid_is_told_nothing_of_an_update_that_storage_refuses(
     assert (service.identifiers, len(service.asked)) == (before, asked)
 
 
-def ezid_services(repository: Repository, service: Ezid, folder: Path) -> process.Services:
+def ezid_services(repository: Repository, service: Ezid, folder: Path) -> StepContext:
     settings = local_settings(folder, ezid_url=service.url, ezid_user=USER, ezid_password=PASSWORD)
     return dataclasses.replace(repository.services(), minter=EzidMinter(settings, pause=0.01))

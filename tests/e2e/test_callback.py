@@ -108,4 +108,4 @@ def test_a_running_batch_keeps_the_profile_that_it_started_with(
     )
     assert dict(owners) == {before: "ark:/99999/fk4o", after: "ark:/99999/fk4changed"}
     assert {told.path for told in receiver.await_told(2)} == {"/callback?token=second"}
-    assert b"first" not in session.get(paths.kept_profile(before))[0]
+    assert b"first" not in session.get(paths.profile_snapshot(before))[0]

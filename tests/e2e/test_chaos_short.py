@@ -12,7 +12,7 @@ from entrypoints.stack import java
 from entrypoints.stack.redis import find_program
 from entrypoints.stack.zookeeper import ServerMissing
 from tests.conftest import unavailable
-from tools.chaos.problem import Sort
+from tools.chaos.problem import Category
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -42,4 +42,4 @@ def test_eight_faults_lose_nothing_and_do_nothing_twice() -> None:
     assert result["jobs"] == result["completed"] + result["failed"] == 20
     assert result["failed"] == result["planted"]
     assert result["faults"] == 8
-    assert {sort: result[sort] for sort in Sort} == dict.fromkeys(Sort, 0)
+    assert {sort: result[sort] for sort in Category} == dict.fromkeys(Category, 0)

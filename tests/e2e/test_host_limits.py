@@ -9,7 +9,7 @@ from tests.e2e.collection import submit
 from tests.servers.http_source import HttpSource
 from tests.support.fleet import Fleet, batch_ended, job_reaches, quiet, wait_for
 from zkstate import batches, jobs, paths
-from zkstate.hosts import FleetCourtesy
+from zkstate.hosts import FleetHostLimiter
 from zkstate.session import Session
 
 PEACE = 25.0
@@ -24,7 +24,7 @@ def test_a_job_waits_for_its_turn_without_being_tried(
     fleet.settings = settings
     fleet.worker()
     fleet.beat()
-    FleetCourtesy(session, lambda: 4).spare(source.host, PEACE)
+    FleetHostLimiter(session, lambda: 4).back_off(source.host, PEACE)
     bid = submit(session, settings, source.put("/a.txt", b"a"), SubmissionType.FILE)
     wait_for(
         session,

@@ -30,7 +30,7 @@ JOBS, OBJECTS = 6, 4
 
 
 @dataclass(frozen=True)
-class Services:
+class StepContext:
     names: Killable
     store: Killable
     depositor: Killable
@@ -54,9 +54,9 @@ def settings(settings: Settings, postgresql_server: Server, tmp_path: Path) -> I
 
 
 @pytest.fixture
-def services(fleet: Fleet, settings: Settings) -> Services:
+def services(fleet: Fleet, settings: Settings) -> StepContext:
     kinds = ("ezid", "storage", "callback", "mail")
-    found = Services(*(Killable(fleet, kind) for kind in kinds))
+    found = StepContext(*(Killable(fleet, kind) for kind in kinds))
     settings.profiles.mkdir()
     (settings.profiles / "demo.yaml").write_text(
         "owner: ark:/99999/fk4o\ncollections: ark:/99999/fk4c\nnotification: depositor@example.org\n"
@@ -132,7 +132,7 @@ def test_services_killed_in_the_middle_lose_nothing_and_mint_nothing_twice(
     session: Session,
     settings: Settings,
     fleet: Fleet,
-    services: Services,
+    services: StepContext,
     source: HttpSource,
     postgresql_server: Server,
 ) -> None:

@@ -10,7 +10,7 @@ from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, Event, JobState
 from tasks.dispatch import dispatch_job
-from tasks.watchdog import EXIT_DEAF
+from tasks.watchdog import EXIT_STALLED
 from tests.e2e.collection import body_of, broker, put_collection, submit
 from tests.e2e.test_pipeline import rows
 from tests.servers.http_source import HttpSource
@@ -138,7 +138,7 @@ def test_a_worker_that_takes_no_messages_ends_itself_and_its_successor_does_the_
     url = source.put("/a.txt", body_of("a"))
     bids = [submit(session, settings, url, SubmissionType.FILE) for _ in range(3)]
 
-    assert deaf.wait(60) == EXIT_DEAF
+    assert deaf.wait(60) == EXIT_STALLED
     fleet.worker()
     fleet.beat()
 

@@ -16,8 +16,8 @@ from tests.servers.proxy import Proxy
 from tests.support import planting
 from zkstate import batches, counters, creation, holds, jobs, paths
 from zkstate.errors import Stale
-from zkstate.job_record import ZooKeeperLedger
-from zkstate.locks import Latch
+from zkstate.job_record import ZooKeeperJobRecord
+from zkstate.locks import AttemptGuard
 from zkstate.session import Session, connect
 
 
@@ -108,7 +108,7 @@ def test_a_number_whose_answer_was_lost_is_taken_again_and_leaves_a_gap(
 def test_a_node_whose_planting_was_not_confirmed_is_planted(
     session: Session, shaky: Session, zookeeper_proxy: Proxy
 ) -> None:
-    without_answer(zookeeper_proxy, b"/ids/new", lambda: counters.plant(shaky, "/ids/new", b"7"))
+    without_answer(zookeeper_proxy, b"/ids/new", lambda: counters.ensure_node(shaky, "/ids/new", b"7"))
 
     assert session.get("/ids/new")[0] == b"7"
 
@@ -127,17 +127,17 @@ def test_an_ark_whose_minting_was_not_confirmed_is_the_only_one(
     session: Session, shaky: Session, zookeeper_proxy: Proxy
 ) -> None:
     held = planting.acquire(shaky, planting.one_job(session))
-    ledger = ZooKeeperLedger(shaky, lambda: None)
+    job_record = ZooKeeperJobRecord(shaky, lambda: None)
 
     ark = without_answer(
         zookeeper_proxy,
         b"ark:/99999/",
-        lambda: ledger.mint(held, "99999_fk4", lambda number: f"ark:/99999/fk4{number}"),
+        lambda: job_record.mint(held, "99999_fk4", lambda number: f"ark:/99999/fk4{number}"),
     )
 
     assert ark == "ark:/99999/fk41"
-    assert ledger.identifiers(held).primary_id == ark
-    assert ledger.mint(held, "99999_fk4", lambda number: f"ark:/99999/fk4{number}") == ark
+    assert job_record.identifiers(held).primary_id == ark
+    assert job_record.mint(held, "99999_fk4", lambda number: f"ark:/99999/fk4{number}") == ark
     jobs.hand_back(shaky, held, "test")
 
 
@@ -195,21 +195,21 @@ def test_a_zombie_whose_session_expired_is_told_and_fenced(
     settings: Settings, session: Session, zookeeper: Server
 ) -> None:
     with connect(settings) as doomed:
-        latch = Latch(doomed)
+        guard = AttemptGuard(doomed)
         held = planting.acquire(doomed, planting.job_in(session, JobState.DOWNLOADING))
-        latch.alive()
+        guard.alive()
 
         expire(doomed, zookeeper.hosts)
 
         with pytest.raises(AttemptOver, match="session was lost"):
-            latch.alive()
+            guard.alive()
         with pytest.raises(Stale):
             jobs.move(doomed, held, Event.SUCCEED, "zombie")
         successor = jobs.acquire(session, jobs.ticket(held), "successor")
         with pytest.raises(Stale):
             jobs.move(doomed, held, Event.SUCCEED, "zombie")
         with pytest.raises(AttemptOver):
-            ZooKeeperLedger(doomed, lambda: None).write_identifiers(held, Identifiers(primary_id="x"))
+            ZooKeeperJobRecord(doomed, lambda: None).write_identifiers(held, Identifiers(primary_id="x"))
         jobs.move(session, successor, Event.SUCCEED, "successor")
 
     assert jobs.load(session, held.jid).status.status is JobState.PROCESSING
@@ -218,17 +218,17 @@ def test_a_zombie_whose_session_expired_is_told_and_fenced(
 def test_a_latch_stays_shut_when_the_connection_comes_back(
     shaky: Session, settings: Settings, zookeeper_proxy: Proxy
 ) -> None:
-    latch = Latch(shaky)
+    guard = AttemptGuard(shaky)
     zookeeper_proxy.refuse()
     away = threading.Event()
 
     while not away.wait(0.1):
         try:
-            latch.alive()
+            guard.alive()
         except AttemptOver:
             away.set()
     zookeeper_proxy.accept()
     shaky.get(paths.BATCHES)
 
     with pytest.raises(AttemptOver):
-        latch.alive()
+        guard.alive()

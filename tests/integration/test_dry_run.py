@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from operations.dry_run import Rehearsal, rehearse
+from operations.dry_run import DryRunResult, perform_dry_run
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
@@ -46,14 +46,14 @@ def batch_of_objects(source: HttpSource, *objects: tuple[str, ...]) -> str:
     return source.put("/batch.checkm", manifest(*lines, profile=BATCH))
 
 
-def told(session: Session, settings: Settings, url: str, **more: Any) -> Rehearsal:
+def told(session: Session, settings: Settings, url: str, **more: Any) -> DryRunResult:
     submission = planting.submission(
         **{"payload_url": url, "payload_type": SubmissionType.BATCH_MANIFEST, **more}
     )
-    return rehearse(session, settings, submission, lambda: open_inventory(settings.inventory))
+    return perform_dry_run(session, settings, submission, lambda: open_inventory(settings.inventory))
 
 
-def messages(found: Rehearsal) -> list[tuple[int, str]]:
+def messages(found: DryRunResult) -> list[tuple[int, str]]:
     return [(trouble.number, trouble.message) for trouble in found.failures]
 
 
@@ -211,7 +211,7 @@ def test_only_so_much_is_asked_as_is_allowed(
     url = batch_of_objects(source, (source.put("/a", b"a"),), (source.put("/b", b"b"),))
     submission = planting.submission(payload_url=url, payload_type=SubmissionType.BATCH_MANIFEST)
 
-    found = rehearse(session, settings, submission, most=1)
+    found = perform_dry_run(session, settings, submission, most=1)
 
     assert (found.jobs, found.unread, found.files, found.asked) == (2, 1, 1, 1)
     assert source.count("/b") == 0

@@ -12,7 +12,7 @@ from pipeline.notify.callback import HttpCallback
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
-from pipeline.steps.clients import Kit, open_kit
+from pipeline.steps.clients import Clients, open_clients
 from tasks.callback import tell
 from tests.servers.receiver import Receiver, receiving
 from tests.support import planting
@@ -34,12 +34,12 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def kit(settings: Settings, tmp_path: Path, receiver: Receiver) -> Iterator[Kit]:
+def clients(settings: Settings, tmp_path: Path, receiver: Receiver) -> Iterator[Clients]:
     given = settings.model_copy(update={"profiles": tmp_path / "profiles", "max_tries": 2, "backoff": 30})
     collection(given, callback_url=receiver.url())
-    kit = replace(open_kit(given), callback=HttpCallback(given, pause=0.01))
-    yield kit
-    kit.inventory.database.close()
+    clients = replace(open_clients(given), callback=HttpCallback(given, pause=0.01))
+    yield clients
+    clients.inventory.database.close()
 
 
 def failed(session: Session) -> Job:
@@ -51,10 +51,10 @@ def owed(session: Session, job: Job) -> Owed | None:
     return callbacks.owed(session, job.jid, job.status.epoch)
 
 
-def try_once(session: Session, kit: Kit, job: Job) -> None:
+def try_once(session: Session, clients: Clients, job: Job) -> None:
     found = owed(session, job)
     assert found is not None
-    tell(session, kit, found, "worker")
+    tell(session, clients, found, "worker")
 
 
 def clock(session: Session, *, ahead: float = 0) -> ServerClock:
@@ -63,33 +63,33 @@ def clock(session: Session, *, ahead: float = 0) -> ServerClock:
     return ServerClock(newest + int(ahead * 1000), time.monotonic())
 
 
-def test_a_failure_is_told_and_noted(session: Session, kit: Kit, receiver: Receiver) -> None:
+def test_a_failure_is_told_and_noted(session: Session, clients: Clients, receiver: Receiver) -> None:
     job = failed(session)
 
-    try_once(session, kit, job)
+    try_once(session, clients, job)
 
     assert len(receiver.told) == 1
     assert owed(session, job) is None
     noted = jobs.load(session, job.jid)
     assert noted.history[-1].message == "told 127.0.0.1 of the failure"
-    assert "It failed while processing" in why(session, kit.settings, job.jid).text
+    assert "It failed while processing" in why(session, clients.settings, job.jid).text
     assert audit(session) == ()
 
 
 def test_a_deaf_receiver_is_told_again_later_and_so_often_and_no_more(
-    session: Session, kit: Kit, receiver: Receiver
+    session: Session, clients: Clients, receiver: Receiver
 ) -> None:
     job = failed(session)
     receiver.answers += DEAF + DEAF
 
-    try_once(session, kit, job)
+    try_once(session, clients, job)
     waiting = owed(session, job)
     assert waiting is not None
     assert (waiting.record.tries, waiting.record.delay) == (1, 30)
     assert callbacks.due(session, clock(session, ahead=29)) == []
     (due,) = callbacks.due(session, clock(session, ahead=31))
 
-    tell(session, kit, due, "worker")
+    tell(session, clients, due, "worker")
     assert owed(session, job) is None
     assert len(receiver.told) == 6
     last = jobs.load(session, job.jid).history[-1]
@@ -99,7 +99,7 @@ def test_a_deaf_receiver_is_told_again_later_and_so_often_and_no_more(
 
 
 def test_a_callback_that_its_worker_never_made_is_given_out_again(
-    session: Session, kit: Kit, receiver: Receiver
+    session: Session, clients: Clients, receiver: Receiver
 ) -> None:
     job = failed(session)
     assert callbacks.due(session, clock(session)) == []
@@ -109,12 +109,12 @@ def test_a_callback_that_its_worker_never_made_is_given_out_again(
     assert not callbacks.give_out(session, due)
     assert callbacks.due(session, clock(session, ahead=59)) == []
 
-    try_once(session, kit, job)
+    try_once(session, clients, job)
     assert len(receiver.told) == 1
 
 
 def test_a_callback_whose_node_cannot_be_read_keeps_no_other_from_being_given_out(
-    session: Session, kit: Kit
+    session: Session, clients: Clients
 ) -> None:
     damaged, sound = failed(session), failed(session)
     session.zk.set(paths.owed_callback(damaged.jid, damaged.status.epoch), b"{")
@@ -126,7 +126,7 @@ def test_a_callback_whose_node_cannot_be_read_keeps_no_other_from_being_given_ou
 
 @pytest.mark.parametrize("event", [Event.RESUME, Event.DELETE])
 def test_a_failure_that_is_overcome_is_not_told(
-    session: Session, kit: Kit, receiver: Receiver, event: Event
+    session: Session, clients: Clients, receiver: Receiver, event: Event
 ) -> None:
     job = failed(session)
     found = owed(session, job)
@@ -136,14 +136,14 @@ def test_a_failure_that_is_overcome_is_not_told(
     else:
         jobs.move(session, job, event, "ann", lock=jobs.Lock.FREE)
 
-    tell(session, kit, found, "worker")
+    tell(session, clients, found, "worker")
 
     assert owed(session, job) is None
     assert receiver.told == []
 
 
 def test_a_job_that_moves_on_while_its_failure_is_told_keeps_its_own_history(
-    session: Session, kit: Kit, receiver: Receiver
+    session: Session, clients: Clients, receiver: Receiver
 ) -> None:
     job = failed(session)
     found = owed(session, job)
@@ -157,12 +157,12 @@ def test_a_job_that_moves_on_while_its_failure_is_told_keeps_its_own_history(
 
 
 def test_without_a_callback_in_the_profile_nobody_is_told(
-    session: Session, kit: Kit, receiver: Receiver
+    session: Session, clients: Clients, receiver: Receiver
 ) -> None:
-    collection(kit.settings)
+    collection(clients.settings)
     job = failed(session)
 
-    try_once(session, kit, job)
+    try_once(session, clients, job)
 
     assert owed(session, job) is None
     assert jobs.load(session, job.jid).history == job.history
@@ -176,13 +176,13 @@ def test_a_job_that_failed_by_its_callback_owes_none(session: Session) -> None:
     assert session.children(paths.CALLBACKS) == []
 
 
-def test_each_failure_is_told_by_itself(session: Session, kit: Kit, receiver: Receiver) -> None:
+def test_each_failure_is_told_by_itself(session: Session, clients: Clients, receiver: Receiver) -> None:
     first = failed(session)
     again = jobs.move(session, first, Event.RESUME, "ann", lock=jobs.Lock.FREE)
     second = planting.fire(session, again, Event.FAIL, FailureKind.SYSTEM)
 
-    try_once(session, kit, second)
-    try_once(session, kit, first)
+    try_once(session, clients, second)
+    try_once(session, clients, first)
 
     assert len(receiver.told) == 1
     assert session.children(paths.CALLBACKS) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from operations.why import why
-from pipeline.outcome import NotYet, StepFailed
+from pipeline.outcome import RateLimited, StepFailed
 from pipeline.profiles.profile import Profiles
 from pipeline.settings import Settings
 from pipeline.sources.fetch import Download, HttpFetcher
@@ -18,7 +18,7 @@ from tasks.profiles import host_limit
 from tests.servers.http_source import HttpSource
 from tests.support import planting
 from zkstate import hosts, jobs
-from zkstate.hosts import FleetCourtesy
+from zkstate.hosts import FleetHostLimiter
 from zkstate.session import Session, connect
 
 HOST = "x.edu"
@@ -42,20 +42,20 @@ def source() -> Iterator[HttpSource]:
 
 
 def test_the_fleet_never_has_more_connections_than_allowed(session: Session, other: Session) -> None:
-    fleet = [FleetCourtesy(each, lambda: 3) for each in (session, session, other, other)]
+    fleet = [FleetHostLimiter(each, lambda: 3) for each in (session, session, other, other)]
     most, now = 0, 0
     mutex = threading.Lock()
 
-    def fetch(courtesy: FleetCourtesy) -> None:
+    def fetch(limiter: FleetHostLimiter) -> None:
         nonlocal most, now
-        with courtesy.turn(HOST, alive):
+        with limiter.connection(HOST, alive):
             with mutex:
                 now += 1
                 most = max(most, now)
             assert hosts.in_use(session, HOST) <= 3
             with mutex:
                 now -= 1
-        courtesy.close()
+        limiter.close()
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(fetch, fleet * 10))
@@ -67,88 +67,90 @@ def test_the_fleet_never_has_more_connections_than_allowed(session: Session, oth
 def test_who_gets_no_connection_in_time_is_told_which_limit_it_waits_for(
     session: Session, other: Session
 ) -> None:
-    first, second = FleetCourtesy(session, lambda: 1), FleetCourtesy(other, lambda: 1, patience=0.1)
+    first, second = FleetHostLimiter(session, lambda: 1), FleetHostLimiter(other, lambda: 1, patience=0.1)
 
-    with first.turn(HOST, alive):
+    with first.connection(HOST, alive):
         with (
-            pytest.raises(NotYet, match=r"all 1 connections .* to x\.edu are in use \(ARKLINE_HOST_LIMIT"),
-            second.turn(HOST, alive),
+            pytest.raises(
+                RateLimited, match=r"all 1 connections .* to x\.edu are in use \(ARKLINE_HOST_LIMIT"
+            ),
+            second.connection(HOST, alive),
         ):
             pass
-        with second.turn("y.edu", alive):
+        with second.connection("y.edu", alive):
             pass
     first.close()
-    with second.turn(HOST, alive):
+    with second.connection(HOST, alive):
         assert hosts.in_use(session, HOST) == 1
     second.close()
 
 
 def test_a_connection_is_kept_from_file_to_file_and_given_back_at_the_end(session: Session) -> None:
-    courtesy = FleetCourtesy(session, lambda: 4)
+    limiter = FleetHostLimiter(session, lambda: 4)
 
     for _ in range(3):
-        with courtesy.turn(HOST, alive):
+        with limiter.connection(HOST, alive):
             assert hosts.in_use(session, HOST) == 1
     assert hosts.in_use(session, HOST) == 1
-    courtesy.close()
+    limiter.close()
 
     assert hosts.in_use(session, HOST) == 0
 
 
 def test_a_session_that_ends_gives_its_connections_back(session: Session, settings: Settings) -> None:
     with connect(settings) as doomed:
-        taken = FleetCourtesy(doomed, lambda: 1).turn(HOST, alive)
+        taken = FleetHostLimiter(doomed, lambda: 1).connection(HOST, alive)
         taken.__enter__()
         assert hosts.in_use(session, HOST) == 1
 
-    with FleetCourtesy(session, lambda: 1).turn(HOST, alive):
+    with FleetHostLimiter(session, lambda: 1).connection(HOST, alive):
         assert hosts.in_use(session, HOST) == 1
     del taken
 
 
 def test_a_host_that_asks_for_peace_has_it_from_everybody(session: Session, other: Session) -> None:
-    FleetCourtesy(session, lambda: 4).spare(HOST, 60)
-    courtesy = FleetCourtesy(other, lambda: 4)
+    FleetHostLimiter(session, lambda: 4).back_off(HOST, 60)
+    limiter = FleetHostLimiter(other, lambda: 4)
 
     with (
-        pytest.raises(NotYet, match=r"x\.edu asked to be left alone, for \d\d seconds more") as turn,
-        courtesy.turn(HOST, alive),
+        pytest.raises(RateLimited, match=r"x\.edu asked to be left alone, for \d\d seconds more") as turn,
+        limiter.connection(HOST, alive),
     ):
         pass
     assert 50 < turn.value.wait <= 60
-    with courtesy.turn("y.edu", alive):
+    with limiter.connection("y.edu", alive):
         pass
-    courtesy.close()
+    limiter.close()
 
 
 def test_a_short_peace_is_waited_for_and_a_shorter_one_does_not_end_a_longer(session: Session) -> None:
-    courtesy = FleetCourtesy(session, lambda: 0)
-    courtesy.spare(HOST, 0.3)
+    limiter = FleetHostLimiter(session, lambda: 0)
+    limiter.back_off(HOST, 0.3)
     looks: list[int] = []
 
-    with courtesy.turn(HOST, lambda: looks.append(1)):
+    with limiter.connection(HOST, lambda: looks.append(1)):
         assert len(looks) >= 2
-    courtesy.spare(HOST, 100)
-    courtesy.spare(HOST, 1)
-    with pytest.raises(NotYet), courtesy.turn(HOST, alive):
+    limiter.back_off(HOST, 100)
+    limiter.back_off(HOST, 1)
+    with pytest.raises(RateLimited), limiter.connection(HOST, alive):
         pass
-    courtesy.close()
+    limiter.close()
 
 
 def test_a_peace_that_begins_between_two_files_is_kept(session: Session, other: Session) -> None:
-    courtesy = FleetCourtesy(session, lambda: 4)
-    with courtesy.turn(HOST, alive):
-        FleetCourtesy(other, lambda: 4).spare(HOST, 60)
+    limiter = FleetHostLimiter(session, lambda: 4)
+    with limiter.connection(HOST, alive):
+        FleetHostLimiter(other, lambda: 4).back_off(HOST, 60)
 
     def next_file() -> None:
         deadline = time.monotonic() + 10  # the news of it takes a moment
         while time.monotonic() < deadline:
-            with courtesy.turn(HOST, alive):
+            with limiter.connection(HOST, alive):
                 pass
 
-    with pytest.raises(NotYet):
+    with pytest.raises(RateLimited):
         next_file()
-    courtesy.close()
+    limiter.close()
 
 
 def test_a_source_that_answers_429_is_left_alone_by_the_whole_fleet(
@@ -157,12 +159,12 @@ def test_a_source_that_answers_429_is_left_alone_by_the_whole_fleet(
     url = source.put("/a", b"a", status=429, status_times=1, retry_after="90")
     wanted = Download(url, tmp_path / "a", tmp_path / "part")
     with HttpFetcher(settings) as fetcher:
-        here, there = FleetCourtesy(session, lambda: 4), FleetCourtesy(other, lambda: 4)
+        here, there = FleetHostLimiter(session, lambda: 4), FleetHostLimiter(other, lambda: 4)
 
         with pytest.raises(StepFailed, match="429 Too Many Requests"):
-            fetcher.courteous(here).download(wanted, alive)
-        with pytest.raises(NotYet, match="asked to be left alone"):
-            fetcher.courteous(there).download(wanted, alive)
+            fetcher.limited_by(here).download(wanted, alive)
+        with pytest.raises(RateLimited, match="asked to be left alone"):
+            fetcher.limited_by(there).download(wanted, alive)
         here.close()
         there.close()
 

@@ -55,7 +55,7 @@ def test_a_renewed_batch_goes_on_by_the_file_and_says_who_changed_it(
     assert renew(operator, batch.bid).changes == {"priority": (7, 9)}
     assert renew(operator, batch.bid).changes == {}
 
-    kept = batches.kept_profile(session, batch.bid)
+    kept = batches.profile_snapshot(session, batch.bid)
     assert kept is not None
     assert (kept.profile["priority"], kept.by, kept.reason) == (9, "ann@desk", "because")
 
@@ -67,7 +67,7 @@ def test_a_batch_that_an_older_release_started_can_be_given_a_profile(
     batch = planting.acquired_batch(session)
 
     assert renew(operator, batch.bid).changes["owner"] == (None, "ark:/99999/fk4o")
-    assert batches.kept_profile(session, batch.bid) is not None
+    assert batches.profile_snapshot(session, batch.bid) is not None
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_batch_with_nothing_to_renew_is_left_as_it_is(
     with pytest.raises(IllegalTransition, match=because):
         renew(operator, batch.bid)
 
-    assert session.exists(paths.kept_profile(batch.bid)) is None
+    assert session.exists(paths.profile_snapshot(batch.bid)) is None
 
 
 def test_a_profile_that_is_no_good_replaces_nothing(

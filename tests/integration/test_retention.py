@@ -5,7 +5,7 @@ import time
 from pipeline.inventory.archive import find_batch, find_job
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, JobState
-from pipeline.steps.clients import open_kit
+from pipeline.steps.clients import open_clients
 from pipeline.storage.ocfl.storage import OcflStorage
 from tasks import retention
 from tasks.orphan_folders import ended_jobs, orphans
@@ -36,43 +36,43 @@ def completed_batch(session: Session, count: int) -> tuple[str, list[str]]:
 def test_a_completed_batch_is_archived_and_removed_after_its_time(
     session: Session, settings: Settings
 ) -> None:
-    kit = open_kit(settings)
+    clients = open_clients(settings)
     bid, jids = completed_batch(session, 3)
 
-    retention.remove_old_batches(session, later(session, settings.retention - 60), kit)
+    retention.remove_old_batches(session, later(session, settings.retention - 60), clients)
     assert session.exists(paths.batch(bid)) is not None
-    retention.remove_old_batches(session, later(session, settings.retention + 60), kit)
+    retention.remove_old_batches(session, later(session, settings.retention + 60), clients)
 
     assert session.children(paths.BATCHES) == []
     assert session.children(paths.JOBS) == ["states"]
     assert session.children(paths.OPEN_BATCHES) == []
-    archived = find_batch(kit.inventory, bid)
+    archived = find_batch(clients.inventory, bid)
     assert archived is not None
     assert archived.report is not None
     assert archived.report["counts"]["completed"] == 3
-    job = find_job(kit.inventory, jids[0])
+    job = find_job(clients.inventory, jids[0])
     assert job is not None
     assert [entry.state for entry in job.history][-1] is JobState.COMPLETED
 
 
 def test_a_removal_that_was_interrupted_is_finished(session: Session, settings: Settings) -> None:
-    kit = open_kit(settings)
+    clients = open_clients(settings)
     bid, jids = completed_batch(session, 2)
     batch = batches.load(session, bid)
-    retention.archive(session, batch, kit, by="test", reason="")
+    retention.archive(session, batch, clients, by="test", reason="")
     batches.move(session, batch, Event.DELETE, lock=Lock.FREE)
     for path in (paths.job_lock, paths.history, paths.priority):
         if session.exists(path(jids[0])) is not None:
             session.zk.delete(path(jids[0]))
 
-    retention.remove_old_batches(session, later(session, 1), kit)
+    retention.remove_old_batches(session, later(session, 1), clients)
 
     assert session.children(paths.BATCHES) == []
     assert session.children(paths.JOBS) == ["states"]
 
 
 def test_a_batch_with_a_deleted_job_is_archived_too(session: Session, settings: Settings) -> None:
-    kit = open_kit(settings)
+    clients = open_clients(settings)
     bid, jids = planting.split_batch(session, 2)
     deletion.delete_job(session, planting.fire(session, jobs.load(session, jids[0]), Event.FAIL))
     jobs.clean_up(session, planting.complete(session, jobs.load(session, jids[1])))
@@ -81,7 +81,7 @@ def test_a_batch_with_a_deleted_job_is_archived_too(session: Session, settings: 
     done = planting.fire_batch(session, reporting, Event.SUCCEED)
     assert done.status.status is BatchState.COMPLETED
 
-    retention.remove_old_batches(session, later(session, settings.retention + 60), kit)
+    retention.remove_old_batches(session, later(session, settings.retention + 60), clients)
 
     assert session.children(paths.BATCHES) == []
 

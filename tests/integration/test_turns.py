@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from operations.why import why
-from pipeline.outcome import NotYet
+from pipeline.outcome import RateLimited
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
@@ -17,7 +17,7 @@ from tests.servers.http_source import HttpSource
 from tests.support import planting
 from tests.support.fleet import environment
 from zkstate import batches, hosts
-from zkstate.hosts import FleetCourtesy
+from zkstate.hosts import FleetHostLimiter
 from zkstate.session import Session
 
 SPLIT = "import json, sys; from tasks.batch import split_batch; split_batch(json.loads(sys.argv[1]))"
@@ -39,8 +39,8 @@ def fetcher(settings: Settings) -> Iterator[HttpFetcher]:
         yield opened
 
 
-def one_connection(session: Session, who: str) -> FleetCourtesy:
-    return FleetCourtesy(session, lambda: 1, who, patience=0.1)
+def one_connection(session: Session, who: str) -> FleetHostLimiter:
+    return FleetHostLimiter(session, lambda: 1, who, patience=0.1)
 
 
 def test_a_question_for_a_size_takes_a_connection(
@@ -49,12 +49,12 @@ def test_a_question_for_a_size_takes_a_connection(
     url = source.put("/a", b"abc")
     first, second = one_connection(session, "jid1"), one_connection(session, "jid2")
 
-    assert fetcher.courteous(first).size(url) == 3
+    assert fetcher.limited_by(first).size(url) == 3
     assert hosts.holders(session, source.host) == ("jid1",)
-    with pytest.raises(NotYet, match="all 1 connections"):
-        fetcher.courteous(second).size(url)
+    with pytest.raises(RateLimited, match="all 1 connections"):
+        fetcher.limited_by(second).size(url)
     first.close()
-    assert fetcher.courteous(second).size(url) == 3
+    assert fetcher.limited_by(second).size(url) == 3
     second.close()
 
 
@@ -62,33 +62,33 @@ def test_a_question_for_a_size_leaves_a_host_alone_that_asked_for_peace(
     session: Session, fetcher: HttpFetcher, source: HttpSource
 ) -> None:
     url = source.put("/a", b"abc")
-    courtesy = one_connection(session, "jid1")
-    courtesy.spare(source.host, 60)
+    limiter = one_connection(session, "jid1")
+    limiter.back_off(source.host, 60)
 
-    with pytest.raises(NotYet, match="asked to be left alone"):
-        fetcher.courteous(courtesy).size(url)
+    with pytest.raises(RateLimited, match="asked to be left alone"):
+        fetcher.limited_by(limiter).size(url)
     assert source.count() == 0
-    courtesy.close()
+    limiter.close()
 
 
 def test_a_host_that_wants_peace_when_it_is_asked_for_a_size_has_it_and_is_not_waited_for(
     session: Session, fetcher: HttpFetcher, source: HttpSource
 ) -> None:
     urls = [source.put(path, b"abc", status=429, retry_after="60") for path in ("/a", "/b")]
-    courtesy = one_connection(session, "jid1")
-    polite = fetcher.courteous(courtesy)
+    limiter = one_connection(session, "jid1")
+    polite = fetcher.limited_by(limiter)
 
     assert [polite.size(url) for url in urls] == [None, None]
     assert source.count() == 1
-    assert 50 < hosts.peace_left(session, source.host) <= 60
-    courtesy.close()
+    assert 50 < hosts.back_off_left(session, source.host) <= 60
+    limiter.close()
 
 
 def test_a_batch_waits_for_its_turn_and_that_is_no_try(
     session: Session, settings: Settings, source: HttpSource
 ) -> None:
     url = source.put("/batch.checkm", b"")
-    FleetCourtesy(session, lambda: 1).spare(source.host, 60)
+    FleetHostLimiter(session, lambda: 1).back_off(source.host, 60)
     given = planting.submission(payload_url=url, payload_type=SubmissionType.BATCH_MANIFEST)
     bid = batches.submit(session, given)
     ticket = batches.ticket(batches.load(session, bid)).model_dump_json()
@@ -118,10 +118,10 @@ def test_why_says_who_has_the_connections_that_a_worker_waits_for(
     job = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
     other, own = one_connection(session, "jid0000000099"), one_connection(session, job.jid)
 
-    with other.turn("example.org", alive):
+    with other.connection("example.org", alive):
         waiting = why(session, settings, job.jid).text
     other.close()
-    with own.turn("example.org", alive):
+    with own.connection("example.org", alive):
         working = why(session, settings, job.jid).text
     own.close()
 
@@ -134,7 +134,7 @@ def test_why_says_that_a_worker_waits_for_a_host_that_asked_for_peace(
     session: Session, settings: Settings
 ) -> None:
     job = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
-    FleetCourtesy(session, lambda: 1).spare("example.org", 90)
+    FleetHostLimiter(session, lambda: 1).back_off("example.org", 90)
 
     assert (
         "It waits for example.org, which asked to be left alone, for 1 minute more."
@@ -144,7 +144,7 @@ def test_why_says_that_a_worker_waits_for_a_host_that_asked_for_peace(
 
 def test_why_says_that_the_worker_of_a_batch_waits_for_a_host(session: Session, settings: Settings) -> None:
     batch = planting.acquired_batch(session)
-    FleetCourtesy(session, lambda: 1).spare("example.org", 90)
+    FleetHostLimiter(session, lambda: 1).back_off("example.org", 90)
 
     told = why(session, settings, batch.bid).text
 

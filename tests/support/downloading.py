@@ -77,7 +77,7 @@ def content_of(job: Job) -> dict[str, bytes]:
 
 def assert_landed(job: Job, files: dict[str, bytes]) -> None:
     workspace = Workspace.of(job)
-    landed = {file.path: (file.size, file.sha512) for file in workspace.read_landing()}
+    landed = {file.path: (file.size, file.sha512) for file in workspace.read_downloaded()}
     assert content_of(job) == files
     assert landed == {name: (len(body), hashlib.sha512(body).hexdigest()) for name, body in files.items()}
     assert not workspace.attempt.parent.exists()

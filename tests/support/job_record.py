@@ -1,4 +1,4 @@
-"""A record in memory that keeps the promises of `pipeline.steps.context.Ledger`, for tests of the steps."""
+"""A record in memory that keeps the promises of `pipeline.job_record.JobRecord`, for tests of the steps."""
 
 import threading
 from collections import Counter, defaultdict
@@ -9,7 +9,7 @@ from pipeline.outcome import AttemptOver, Promised, transient
 from pipeline.records import Identifiers, Job
 
 
-class MemoryLedger:
+class MemoryJobRecord:
     """Writes are fenced as in ZooKeeper: by the version of the job's status that the attempt holds."""
 
     def __init__(self, wait: float = 10) -> None:

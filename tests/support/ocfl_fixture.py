@@ -37,7 +37,7 @@ def fork() -> int:
         return os.fork()
 
 
-class Depot:
+class OcflFixture:
     def __init__(self, folder: Path, patience: float = 0.2) -> None:
         self.folder = folder / "ocfl"
         self.sources = folder / "working"
@@ -110,7 +110,7 @@ class Depot:
         return list(self.folder.glob("extensions/arkline/*/*"))
 
 
-def assert_valid(depot: Depot, objects: int = 1) -> None:
+def assert_valid(depot: OcflFixture, objects: int = 1) -> None:
     """What an independent validator says of the root and of every object in it."""
     root = StorageRoot(root=str(depot.folder))
     assert root.validate(), root.log.status_str()

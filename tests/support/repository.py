@@ -14,11 +14,11 @@ from pipeline.inventory.sql import open_inventory
 from pipeline.records import Identifiers, Job
 from pipeline.states import JobState
 from pipeline.steps import process, record
-from pipeline.steps.context import Services
+from pipeline.steps.context import StepContext
 from pipeline.storage.ocfl import objects
 from pipeline.storage.ocfl.storage import OcflStorage
-from pipeline.working_storage.workspace import LandedFile, Workspace, read_stored
-from tests.support.job_record import MemoryLedger
+from pipeline.working_storage.workspace import DownloadedFile, Workspace, read_stored
+from tests.support.job_record import MemoryJobRecord
 from tests.support.records import a_job, jid
 from tests.support.step_context import local_settings, services
 
@@ -42,13 +42,13 @@ class Repository:
         (home / "profiles").mkdir()
         (home / "profiles" / "demo.yaml").write_text(f"owner: {OWNER}\ncollections: ark:/99999/collection\n")
         self.settings = local_settings(home, profiles=home / "profiles")
-        self.ledger = MemoryLedger()
+        self.job_record = MemoryJobRecord()
         self.storage = OcflStorage(self.settings.storage)
         self.inventory = open_inventory(self.settings.inventory)
 
-    def services(self, alive: Callable[[], None] = lambda: None) -> Services:
+    def services(self, alive: Callable[[], None] = lambda: None) -> StepContext:
         return dataclasses.replace(
-            services(self.settings, self.ledger, alive=alive),
+            services(self.settings, self.job_record, alive=alive),
             minter=LocalMinter(),
             storage=self.storage,
             inventory=self.inventory,
@@ -69,8 +69,8 @@ class Repository:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text)
             digest = sha512(text.encode()).hexdigest()
-            landed.append(LandedFile(path=path, size=len(text.encode()), sha512=digest, declared_by=""))
-        workspace.write_landing(tuple(landed))
+            landed.append(DownloadedFile(path=path, size=len(text.encode()), sha512=digest, declared_by=""))
+        workspace.write_downloaded(tuple(landed))
         return job
 
     def work(self, job: Job, alive: Callable[[], None] = lambda: None) -> StoredVersion:
@@ -91,7 +91,7 @@ class Repository:
         return found
 
     def identifiers(self, job: Job) -> Identifiers:
-        return self.ledger.identifiers(job)
+        return self.job_record.identifiers(job)
 
     def jobs_of(self, ark: str) -> list[str | None]:
         head = objects.read_head(self.storage.root.object(ark))

@@ -10,8 +10,8 @@ from pipeline.records import Job, PayloadType
 from pipeline.settings import Settings
 from pipeline.sources.fetch import Fetcher, HttpFetcher
 from pipeline.states import JobState
-from pipeline.steps.context import Services
-from tests.support.job_record import MemoryLedger
+from pipeline.steps.context import StepContext
+from tests.support.job_record import MemoryJobRecord
 from tests.support.records import a_job
 
 
@@ -40,14 +40,14 @@ def local_settings(home: Path, **changes: Any) -> Settings:
 
 def services(
     settings: Settings,
-    ledger: MemoryLedger | None = None,
+    job_record: MemoryJobRecord | None = None,
     fetcher: Fetcher | None = None,
     alive: Callable[[], None] = lambda: None,
-) -> Services:
-    return Services(
+) -> StepContext:
+    return StepContext(
         settings=settings,
         profile_of=lambda: Profiles(settings.profiles).get("demo"),
-        ledger=ledger or MemoryLedger(),
+        job_record=job_record or MemoryJobRecord(),
         fetcher=fetcher or HttpFetcher(settings, first_pause=0.01),
         minter=UNUSED,
         storage=UNUSED,

@@ -11,13 +11,13 @@ from pathlib import Path
 from pipeline.outcome import Done
 from pipeline.records import Job, Ticket
 from pipeline.states import JobState
-from pipeline.steps.context import Services
+from pipeline.steps.context import StepContext
 from tasks import job as path_of_a_job
 from tasks.worker_context import PROCESS
 from zkstate import jobs
 
 
-def _stuck(_job: Job, _services: Services) -> Done:
+def _stuck(_job: Job, _services: StepContext) -> Done:
     Path(os.environ["ARKLINE_READY_FILE"]).touch()
     threading.Event().wait()
     raise AssertionError("nobody sets that event")

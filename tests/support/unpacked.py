@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.containers.declared import Arrived
+from pipeline.containers.declared import UnpackedContainer
 from pipeline.outcome import StepFailed
 from pipeline.states import FailureKind
-from pipeline.working_storage.workspace import LandedFile
+from pipeline.working_storage.workspace import DownloadedFile
 
 
-def landed(folder: Path, files: Mapping[str, bytes]) -> Arrived:
+def landed(folder: Path, files: Mapping[str, bytes]) -> UnpackedContainer:
     """`files` written below `folder`."""
     for path, data in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -20,14 +20,14 @@ def landed(folder: Path, files: Mapping[str, bytes]) -> Arrived:
     return arrived(folder)
 
 
-def arrived(folder: Path) -> Arrived:
+def arrived(folder: Path) -> UnpackedContainer:
     """Everything below `folder`."""
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             name, data = path.relative_to(folder).as_posix(), path.read_bytes()
-            found[name] = LandedFile(path=name, size=len(data), sha512=hashlib.sha512(data).hexdigest())
-    return Arrived(folder, found, lambda: None)
+            found[name] = DownloadedFile(path=name, size=len(data), sha512=hashlib.sha512(data).hexdigest())
+    return UnpackedContainer(folder, found, lambda: None)
 
 
 def refusal(check: Callable[[], object]) -> str:

@@ -7,7 +7,7 @@ from pipeline.http.address import REDIRECTS, AddressRefused, permitted, session_
 from pipeline.outcome import StepFailed
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
-from pipeline.urls import check_url, shown
+from pipeline.urls import check_url, redact_url
 from tests.servers.http_source import HttpSource
 
 
@@ -172,4 +172,4 @@ def test_a_url_that_cannot_be_fetched_is_refused(url: str, complaint: str) -> No
 def test_a_url_is_shown_without_its_secrets() -> None:
     url = "https://user:word@example.org/a?id=7&X-Amz-Signature=abc#top"
 
-    assert shown(url) == "https://example.org/a?id=7&X-Amz-Signature=..."
+    assert redact_url(url) == "https://example.org/a?id=7&X-Amz-Signature=..."

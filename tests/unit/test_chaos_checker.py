@@ -9,15 +9,15 @@ from pipeline.records import HistoryEntry, Job, StatusReport, SubmissionType
 from pipeline.states import JOB, BatchState, Bucket, Event, FailureKind, JobState
 from tests.support import records
 from tools.chaos.checker import judge
-from tools.chaos.deposits import Deposit, Thing
-from tools.chaos.final_state import Call, Letter, Remains, Stored
-from tools.chaos.problem import Problem, Sort
+from tools.chaos.deposits import Deposit, DepositedObject
+from tools.chaos.final_state import Call, FinalState, Letter, Stored
+from tools.chaos.problem import Category, Problem
 
 A, B = records.jid(1), records.jid(2)
 BID = records.BID
 ARK = "ark:/99999/fk41"
-GOOD = Thing("/a.checkm", {"f.bin": frozenset({"digest"})}, local_id="mine")
-BAD = Thing("/b.checkm", {"f.bin": frozenset({"digest"})}, planted="digest")
+GOOD = DepositedObject("/a.checkm", {"f.bin": frozenset({"digest"})}, local_id="mine")
+BAD = DepositedObject("/b.checkm", {"f.bin": frozenset({"digest"})}, planted="digest")
 DEPOSITS = [Deposit(0.0, "d0", SubmissionType.BATCH_MANIFEST, "/batch.checkm", (GOOD, BAD))]
 VERSION = Stored(ARK, 1, A, {"producer/f.bin": "digest", "system/mrt-erc.txt": "other"})
 LETTER = Letter(f"{BID}.report-1@arkline", "same", frozenset({A}), frozenset({B}))
@@ -36,13 +36,13 @@ def job(number: int, state: JobState, path: str, entries: tuple[HistoryEntry, ..
     return made.model_copy(update={"history": entries})
 
 
-def clean() -> Remains:
+def clean() -> FinalState:
     """One object stored and one refused, as it should be."""
     whole = history(*JOB.working()[1:], JobState.COMPLETED)
     broken = history(JobState.ESTIMATING, JobState.PROVISIONING, JobState.DOWNLOADING, JobState.FAILED)
     report = StatusReport(failed_jobs=(B,), successful_jobs=(A,))
     batch = records.a_batch(BatchState.FAILED, report)
-    return Remains(
+    return FinalState(
         jobs={
             A: job(1, JobState.COMPLETED, GOOD.path, whole, primary_id=ARK),
             B: job(2, JobState.FAILED, BAD.path, broken, kind=FailureKind.CONTENT, primary_id=None),
@@ -62,16 +62,16 @@ def clean() -> Remains:
     )
 
 
-def found(remains: Remains) -> tuple[Problem, ...]:
+def found(remains: FinalState) -> tuple[Problem, ...]:
     return judge(DEPOSITS, {"d0": BID}, remains).problems
 
 
-def with_job(remains: Remains, jid: str, **changes: object) -> Remains:
+def with_job(remains: FinalState, jid: str, **changes: object) -> FinalState:
     remains.jobs[jid] = remains.jobs[jid].model_copy(update=changes)
     return remains
 
 
-def with_state(remains: Remains, jid: str, **changes: object) -> Remains:
+def with_state(remains: FinalState, jid: str, **changes: object) -> FinalState:
     return with_job(remains, jid, status=remains.jobs[jid].status.model_copy(update=changes))
 
 
@@ -90,70 +90,79 @@ def test_repetitions_with_one_identifier_are_counted_and_are_no_fault() -> None:
     assert (judgement.repeated.mails, judgement.repeated.callbacks) == (1, 1)
 
 
-DAMAGES: dict[str, tuple[Sort, Callable[[Remains], object]]] = {
-    "a batch that is gone": (Sort.LOST, lambda r: r.batches.clear()),
-    "a batch that nobody submitted": (Sort.DUPLICATED, lambda r: r.batches.update(other=r.batches[BID])),
-    "an object without a job": (Sort.LOST, lambda r: r.buckets[BID][Bucket.FAILED].clear()),
-    "a job that did not end": (Sort.LOST, lambda r: with_state(r, A, status=JobState.NOTIFY)),
-    "a good object that failed": (Sort.LOST, lambda r: with_state(r, A, status=JobState.FAILED)),
-    "a bad object that completed": (Sort.ILLEGAL, lambda r: with_state(r, B, status=JobState.COMPLETED)),
-    "a bad object blamed on a machine": (Sort.ILLEGAL, lambda r: with_state(r, B, kind=FailureKind.SYSTEM)),
-    "two queue entries": (Sort.DUPLICATED, lambda r: r.queued[B].append(JobState.NOTIFY)),
-    "a queue entry of a completed job": (Sort.LEAK, lambda r: r.queued.update({A: [JobState.COMPLETED]})),
-    "two buckets": (Sort.DUPLICATED, lambda r: r.buckets[BID][Bucket.FAILED].add(A)),
+DAMAGES: dict[str, tuple[Category, Callable[[FinalState], object]]] = {
+    "a batch that is gone": (Category.LOST, lambda r: r.batches.clear()),
+    "a batch that nobody submitted": (Category.DUPLICATED, lambda r: r.batches.update(other=r.batches[BID])),
+    "an object without a job": (Category.LOST, lambda r: r.buckets[BID][Bucket.FAILED].clear()),
+    "a job that did not end": (Category.LOST, lambda r: with_state(r, A, status=JobState.NOTIFY)),
+    "a good object that failed": (Category.LOST, lambda r: with_state(r, A, status=JobState.FAILED)),
+    "a bad object that completed": (Category.ILLEGAL, lambda r: with_state(r, B, status=JobState.COMPLETED)),
+    "a bad object blamed on a machine": (
+        Category.ILLEGAL,
+        lambda r: with_state(r, B, kind=FailureKind.SYSTEM),
+    ),
+    "two queue entries": (Category.DUPLICATED, lambda r: r.queued[B].append(JobState.NOTIFY)),
+    "a queue entry of a completed job": (Category.LEAK, lambda r: r.queued.update({A: [JobState.COMPLETED]})),
+    "two buckets": (Category.DUPLICATED, lambda r: r.buckets[BID][Bucket.FAILED].add(A)),
     "a state that was left out": (
-        Sort.ILLEGAL,
+        Category.ILLEGAL,
         lambda r: with_job(r, A, history=r.jobs[A].history[:3] + r.jobs[A].history[4:]),
     ),
-    "a history of another end": (Sort.ILLEGAL, lambda r: with_job(r, A, history=r.jobs[A].history[:-1])),
-    "an invalid store": (Sort.ILLEGAL, lambda r: r.invalid.append("E092")),
-    "no stored version": (Sort.LOST, lambda r: r.versions.clear()),
-    "two stored versions": (Sort.DUPLICATED, lambda r: r.versions.append(replace(VERSION, number=2))),
-    "no inventory entry": (Sort.LOST, lambda r: r.entries.clear()),
-    "two inventory entries": (Sort.DUPLICATED, lambda r: r.entries.append(replace(VERSION, number=2))),
+    "a history of another end": (Category.ILLEGAL, lambda r: with_job(r, A, history=r.jobs[A].history[:-1])),
+    "an invalid store": (Category.ILLEGAL, lambda r: r.invalid.append("E092")),
+    "no stored version": (Category.LOST, lambda r: r.versions.clear()),
+    "two stored versions": (Category.DUPLICATED, lambda r: r.versions.append(replace(VERSION, number=2))),
+    "no inventory entry": (Category.LOST, lambda r: r.entries.clear()),
+    "two inventory entries": (Category.DUPLICATED, lambda r: r.entries.append(replace(VERSION, number=2))),
     "a version of a failed job": (
-        Sort.ILLEGAL,
+        Category.ILLEGAL,
         lambda r: r.versions.append(replace(VERSION, jid=B, number=2)),
     ),
-    "a gap between versions": (Sort.LOST, lambda r: r.versions.append(replace(VERSION, jid=B, number=3))),
-    "other bytes": (Sort.LOST, lambda r: r.versions[0].files.update({"producer/f.bin": "wrong"})),
-    "a file that was not deposited": (Sort.LOST, lambda r: _more_files(r)),
-    "another ARK in storage": (Sort.ILLEGAL, lambda r: _as(r, ark="ark:/99999/fk42")),
-    "a local id that names another": (Sort.LOST, lambda r: r.local_ids.update(mine="ark:/99999/fk42")),
-    "a report that was not sent": (Sort.LOST, lambda r: r.letters.clear()),
+    "a gap between versions": (Category.LOST, lambda r: r.versions.append(replace(VERSION, jid=B, number=3))),
+    "other bytes": (Category.LOST, lambda r: r.versions[0].files.update({"producer/f.bin": "wrong"})),
+    "a file that was not deposited": (Category.LOST, lambda r: _more_files(r)),
+    "another ARK in storage": (Category.ILLEGAL, lambda r: _as(r, ark="ark:/99999/fk42")),
+    "a local id that names another": (Category.LOST, lambda r: r.local_ids.update(mine="ark:/99999/fk42")),
+    "a report that was not sent": (Category.LOST, lambda r: r.letters.clear()),
     "a report that was not made": (
-        Sort.DUPLICATED,
+        Category.DUPLICATED,
         lambda r: r.letters.append(replace(LETTER, name=f"{BID}.report-2@arkline")),
     ),
     "one report with two contents": (
-        Sort.DUPLICATED,
+        Category.DUPLICATED,
         lambda r: r.letters.append(replace(LETTER, digest="x")),
     ),
     "a report that tells a lie": (
-        Sort.LOST,
+        Category.LOST,
         lambda r: r.letters.__setitem__(0, replace(LETTER, completed=frozenset({A, B}), failed=frozenset())),
     ),
-    "no callback": (Sort.LOST, lambda r: r.calls.pop(0)),
-    "no callback of a failure": (Sort.LOST, lambda r: r.calls.pop()),
-    "a callback of a failed job": (Sort.ILLEGAL, lambda r: r.calls.append(Call(f"{B}-0", B, "COMPLETED"))),
-    "callbacks under two names": (Sort.DUPLICATED, lambda r: r.calls.append(Call(f"{A}-1", A, "COMPLETED"))),
-    "a lock": (Sort.LEAK, lambda r: r.held.append("/jobs/x/lock")),
-    "a working directory": (Sort.LEAK, lambda r: r.folders.append(f"{BID}/{A}")),
-    "an empty batch directory": (Sort.LEAK, lambda r: r.folders.append("bid0000000009")),
-    "a promise": (Sort.LEAK, lambda r: r.reservations.update({A: 0})),
-    "a sum that does not add up": (Sort.LEAK, lambda r: setattr(r, "promised", 11)),
-    "an unfinished version": (Sort.LEAK, lambda r: r.leftovers.append("extensions/arkline/staging/x")),
-    "a finding of the auditor": (Sort.AUDIT, lambda r: r.findings.append("/jobs/x: odd")),
+    "no callback": (Category.LOST, lambda r: r.calls.pop(0)),
+    "no callback of a failure": (Category.LOST, lambda r: r.calls.pop()),
+    "a callback of a failed job": (
+        Category.ILLEGAL,
+        lambda r: r.calls.append(Call(f"{B}-0", B, "COMPLETED")),
+    ),
+    "callbacks under two names": (
+        Category.DUPLICATED,
+        lambda r: r.calls.append(Call(f"{A}-1", A, "COMPLETED")),
+    ),
+    "a lock": (Category.LEAK, lambda r: r.held.append("/jobs/x/lock")),
+    "a working directory": (Category.LEAK, lambda r: r.folders.append(f"{BID}/{A}")),
+    "an empty batch directory": (Category.LEAK, lambda r: r.folders.append("bid0000000009")),
+    "a promise": (Category.LEAK, lambda r: r.reservations.update({A: 0})),
+    "a sum that does not add up": (Category.LEAK, lambda r: setattr(r, "promised", 11)),
+    "an unfinished version": (Category.LEAK, lambda r: r.leftovers.append("extensions/arkline/staging/x")),
+    "a finding of the auditor": (Category.AUDIT, lambda r: r.findings.append("/jobs/x: odd")),
 }
 
 
-def _more_files(remains: Remains) -> Remains:
+def _more_files(remains: FinalState) -> FinalState:
     more = replace(VERSION, files={**VERSION.files, "producer/g.bin": "digest"})
     remains.versions[:], remains.entries[:] = [more], [more]
     return remains
 
 
-def _as(remains: Remains, **changes: str) -> Remains:
+def _as(remains: FinalState, **changes: str) -> FinalState:
     remains.versions[:] = [replace(VERSION, **changes)]  # type: ignore[arg-type]
     return remains
 
@@ -199,7 +208,7 @@ def test_two_jobs_of_one_local_id_are_two_versions_of_one_object() -> None:
             )
         }
     )
-    assert Sort.DUPLICATED in {each.sort for each in judge(deposits, bids, remains).problems}
+    assert Category.DUPLICATED in {each.sort for each in judge(deposits, bids, remains).problems}
 
 
 def test_the_table_itself_decides_which_history_is_legal() -> None:
@@ -211,4 +220,4 @@ def test_the_table_itself_decides_which_history_is_legal() -> None:
     )
     with_job(remains, A, history=resumed)
 
-    assert [each for each in found(remains) if each.sort is Sort.ILLEGAL] == []
+    assert [each for each in found(remains) if each.sort is Category.ILLEGAL] == []

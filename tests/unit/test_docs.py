@@ -19,7 +19,7 @@ from typer.main import get_group
 
 from entrypoints.cli import main as cli
 from pipeline import records, states
-from pipeline.profiles.snapshot import KeptProfile
+from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.settings import Settings
 from pipeline.states import Bucket, JobState
 from tools.dev import app as dev
@@ -54,7 +54,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
 
 STORED = (
     records.Submission,
-    KeptProfile,
+    ProfileSnapshot,
     records.BatchStatus,
     records.StatusReport,
     records.JobConfiguration,
@@ -63,7 +63,7 @@ STORED = (
     records.HistoryEntry,
     records.OwedCallback,
     holds.Hold,
-    hosts.Peace,
+    hosts.BackOff,
 )
 """The records that are kept in znodes."""
 

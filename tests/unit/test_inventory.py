@@ -17,7 +17,7 @@ from sqlalchemy import text
 
 from pipeline.errors import UsageRefused
 from pipeline.files import StoredFile
-from pipeline.inventory.base import Arrival
+from pipeline.inventory.base import Provenance
 from pipeline.inventory.database import Database
 from pipeline.inventory.schema import HEAD, revision
 from pipeline.inventory.sql import SqlInventory, open_inventory
@@ -65,16 +65,16 @@ def test_a_recorded_version_can_be_read_back(inventory: SqlInventory) -> None:
 
 
 def test_how_a_file_arrived_is_kept_with_the_version_that_it_arrived_with(inventory: SqlInventory) -> None:
-    came = Arrival("ab" * 64, "md5:" + "cd" * 16, "submission", "box.zip", "http://source.example/box.zip")
+    came = Provenance("ab" * 64, "md5:" + "cd" * 16, "submission", "box.zip", "http://source.example/box.zip")
     inventory.record(recording(arrivals={"producer/a.jpg": came}, landed=FIRST_DAY))
-    bare = recording(number=2, jid="jid0000000002", arrivals={"producer/a.jpg": Arrival("ab" * 64)})
+    bare = recording(number=2, jid="jid0000000002", arrivals={"producer/a.jpg": Provenance("ab" * 64)})
     inventory.record(replace(bare, version=replace(bare.version, verified=FIRST_DAY)))
 
     found = inventory.describe_object(ARK)
     assert found is not None
     first, second = found.versions
     assert [file.arrival for file in first.files] == [came, None]
-    assert [file.arrival for file in second.files] == [Arrival("ab" * 64), None]
+    assert [file.arrival for file in second.files] == [Provenance("ab" * 64), None]
     assert [(version.landed, version.verified) for version in found.versions] == [
         (FIRST_DAY, None),
         (None, FIRST_DAY),

@@ -8,7 +8,7 @@ from pipeline.outcome import AttemptOver
 from pipeline.profiles.profile import Profile
 from pipeline.records import Identifiers, Job, JobConfiguration, JobStatus, PayloadType
 from pipeline.states import JobState
-from tests.support.job_record import MemoryLedger
+from tests.support.job_record import MemoryJobRecord
 
 
 def profile(shoulder: str = "fk4") -> Profile:
@@ -37,52 +37,54 @@ def job(jid: str, ark: str | None = None, version: int = 0) -> Job:
 
 
 def test_a_minted_ark_stands_in_the_record_at_once() -> None:
-    ledger = MemoryLedger()
+    job_record = MemoryJobRecord()
 
-    ark = LocalMinter().mint(job("jid1"), profile(), ledger)
+    ark = LocalMinter().mint(job("jid1"), profile(), job_record)
 
     assert ark.startswith("ark:/99999/fk4")
     assert noid.is_valid(ark)
-    assert ledger.identifiers(job("jid1")).primary_id == ark
+    assert job_record.identifiers(job("jid1")).primary_id == ark
 
 
 def test_asking_again_gives_the_same_ark() -> None:
-    ledger = MemoryLedger()
+    job_record = MemoryJobRecord()
     minter = LocalMinter()
 
-    assert minter.mint(job("jid1"), profile(), ledger) == minter.mint(job("jid1"), profile(), ledger)
-    assert ledger.counters == {"99999_fk4": 1}
+    assert minter.mint(job("jid1"), profile(), job_record) == minter.mint(job("jid1"), profile(), job_record)
+    assert job_record.counters == {"99999_fk4": 1}
 
 
 def test_a_job_with_an_ark_keeps_it() -> None:
-    ledger = MemoryLedger()
+    job_record = MemoryJobRecord()
 
-    assert LocalMinter().mint(job("jid1", ark="ark:/12345/own"), profile(), ledger) == "ark:/12345/own"
-    assert not ledger.counters
+    assert LocalMinter().mint(job("jid1", ark="ark:/12345/own"), profile(), job_record) == "ark:/12345/own"
+    assert not job_record.counters
 
 
 def test_each_shoulder_counts_for_itself() -> None:
-    ledger = MemoryLedger()
+    job_record = MemoryJobRecord()
 
-    LocalMinter().mint(job("jid1"), profile("fk4"), ledger)
-    LocalMinter().mint(job("jid2"), profile("m5"), ledger)
+    LocalMinter().mint(job("jid1"), profile("fk4"), job_record)
+    LocalMinter().mint(job("jid2"), profile("m5"), job_record)
 
-    assert ledger.counters == {"99999_fk4": 1, "99999_m5": 1}
+    assert job_record.counters == {"99999_fk4": 1, "99999_m5": 1}
 
 
 def test_many_jobs_at_once_get_different_arks() -> None:
-    ledger = MemoryLedger()
+    job_record = MemoryJobRecord()
     with ThreadPoolExecutor(16) as threads:
-        arks = list(threads.map(lambda n: LocalMinter().mint(job(f"jid{n}"), profile(), ledger), range(200)))
+        arks = list(
+            threads.map(lambda n: LocalMinter().mint(job(f"jid{n}"), profile(), job_record), range(200))
+        )
 
     assert len(set(arks)) == 200
 
 
 def test_an_attempt_that_is_over_mints_nothing() -> None:
-    ledger = MemoryLedger()
-    ledger.owner["jid1"] = 7
+    job_record = MemoryJobRecord()
+    job_record.owner["jid1"] = 7
 
     with pytest.raises(AttemptOver):
-        LocalMinter().mint(job("jid1", version=6), profile(), ledger)
+        LocalMinter().mint(job("jid1", version=6), profile(), job_record)
 
-    assert not ledger.counters
+    assert not job_record.counters

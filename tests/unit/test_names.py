@@ -14,8 +14,8 @@ from pipeline.names import (
     is_ark,
     is_container,
     name_in,
+    quote_name,
     safe_name,
-    shown,
 )
 
 SAFE = [
@@ -100,8 +100,8 @@ def test_a_name_that_passes_stays_below_its_folder(name: str) -> None:
 
 
 def test_a_name_is_shown_on_one_line_and_not_for_ever() -> None:
-    assert shown("a\nb\ud800") == "'a\\u000ab\\ud800'"
-    assert shown("x" * 500) == f"'{'x' * 200}...'"
+    assert quote_name("a\nb\ud800") == "'a\\u000ab\\ud800'"
+    assert quote_name("x" * 500) == f"'{'x' * 200}...'"
 
 
 def test_names_that_stand_side_by_side_do_not_clash() -> None:

@@ -14,23 +14,23 @@ from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
 from pipeline.storage.base import StoreRequest
 from pipeline.storage.ocfl import objects
-from tests.support.ocfl_fixture import ARK, Depot, assert_valid, memory
+from tests.support.ocfl_fixture import ARK, OcflFixture, assert_valid, memory
 
 ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.RESET
 
 
 @pytest.fixture
-def depot(tmp_path: Path) -> Iterator[Depot]:
+def depot(tmp_path: Path) -> Iterator[OcflFixture]:
     with memory(tmp_path) as folder:
-        yield Depot(folder)
+        yield OcflFixture(folder)
 
 
-def assert_sound(depot: Depot) -> None:
+def assert_sound(depot: OcflFixture) -> None:
     assert_valid(depot)
     assert depot.leftovers() == []
 
 
-def test_a_new_object_is_its_files_and_what_ocfl_wants(depot: Depot) -> None:
+def test_a_new_object_is_its_files_and_what_ocfl_wants(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a", "system/mrt-erc.txt": "erc:"})
 
     found = {path.relative_to(depot.object()).as_posix() for path in depot.object().rglob("*")}
@@ -50,7 +50,7 @@ def test_a_new_object_is_its_files_and_what_ocfl_wants(depot: Depot) -> None:
     assert_sound(depot)
 
 
-def test_an_object_has_no_warning_either(depot: Depot) -> None:
+def test_an_object_has_no_warning_either(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a"})
     depot.store("jid2", {"producer/b.txt": "b"}, UPDATE, delete=("producer/a.txt",))
 
@@ -75,7 +75,7 @@ def test_the_folder_is_the_one_that_the_layout_extension_gives(identifier: str) 
     assert objects.object_path(identifier).as_posix() == layout.identifier_to_path(identifier)
 
 
-def test_the_answer_says_what_the_version_holds(depot: Depot) -> None:
+def test_the_answer_says_what_the_version_holds(depot: OcflFixture) -> None:
     created = datetime(2026, 8, 1, 10, tzinfo=UTC)
     request = depot.request("jid1", {"producer/a.txt": "aaa"})
 
@@ -88,7 +88,7 @@ def test_the_answer_says_what_the_version_holds(depot: Depot) -> None:
     assert stored.url == (depot.object() / "v1").as_uri()
 
 
-def test_the_version_names_the_job_and_the_depositor(depot: Depot) -> None:
+def test_the_version_names_the_job_and_the_depositor(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a"})
 
     version = json.loads((depot.object() / "inventory.json").read_text())["versions"]["v1"]
@@ -96,7 +96,7 @@ def test_the_version_names_the_job_and_the_depositor(depot: Depot) -> None:
     assert version["user"] == {"name": "depositor@example.edu", "address": "mailto:depositor@example.edu"}
 
 
-def test_a_note_that_names_another_job_does_not_become_its_version(depot: Depot) -> None:
+def test_a_note_that_names_another_job_does_not_become_its_version(depot: OcflFixture) -> None:
     files = depot.request("jid1", {"producer/a.txt": "a"}).files
     depot.storage.store(StoreRequest(ARK, "jid1", ADD, files, message="jid=jid7"), lambda: None)
 
@@ -104,7 +104,7 @@ def test_a_note_that_names_another_job_does_not_become_its_version(depot: Depot)
     assert depot.storage.version_of(ARK, "jid1") is not None
 
 
-def test_adding_leaves_exactly_the_files_handed_over(depot: Depot) -> None:
+def test_adding_leaves_exactly_the_files_handed_over(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a", "producer/b.txt": "b"})
     depot.store("jid2", {"producer/c.txt": "c"}, ADD)
 
@@ -112,7 +112,7 @@ def test_adding_leaves_exactly_the_files_handed_over(depot: Depot) -> None:
     assert_sound(depot)
 
 
-def test_a_reset_leaves_exactly_the_files_handed_over_and_keeps_history(depot: Depot) -> None:
+def test_a_reset_leaves_exactly_the_files_handed_over_and_keeps_history(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a"})
     depot.store("jid2", {"producer/c.txt": "c"}, RESET)
 
@@ -120,7 +120,7 @@ def test_a_reset_leaves_exactly_the_files_handed_over_and_keeps_history(depot: D
     assert_sound(depot)
 
 
-def test_what_is_not_there_cannot_be_reset(depot: Depot) -> None:
+def test_what_is_not_there_cannot_be_reset(depot: OcflFixture) -> None:
     with pytest.raises(StepFailed, match="there is no such object: submit it with mode add") as failed:
         depot.store("jid1", {"producer/a.txt": "a"}, RESET)
 
@@ -128,14 +128,14 @@ def test_what_is_not_there_cannot_be_reset(depot: Depot) -> None:
     assert depot.jobs() == []
 
 
-def test_an_update_carries_no_description_of_an_earlier_version(depot: Depot) -> None:
+def test_an_update_carries_no_description_of_an_earlier_version(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a", "system/old.txt": "1", "system/both.txt": "1"})
     depot.store("jid2", {"system/both.txt": "2"}, UPDATE)
 
     assert depot.names(2) == {"producer/a.txt", "system/both.txt"}
 
 
-def test_an_update_keeps_what_it_does_not_name(depot: Depot) -> None:
+def test_an_update_keeps_what_it_does_not_name(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a", "producer/b.txt": "b", "producer/c.txt": "c"})
     depot.store("jid2", {"producer/b.txt": "new", "producer/d.txt": "d"}, UPDATE, ("producer/c.txt",))
 
@@ -143,13 +143,13 @@ def test_an_update_keeps_what_it_does_not_name(depot: Depot) -> None:
     assert_sound(depot)
 
 
-def test_an_update_of_an_object_that_is_not_there_makes_it(depot: Depot) -> None:
+def test_an_update_of_an_object_that_is_not_there_makes_it(depot: OcflFixture) -> None:
     assert depot.store("jid1", {"producer/a.txt": "a"}, UPDATE).number == 1
     assert_sound(depot)
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_deleting_what_is_not_there_is_the_depositors_error(depot: Depot, known: bool) -> None:
+def test_deleting_what_is_not_there_is_the_depositors_error(depot: OcflFixture, known: bool) -> None:
     if known:
         depot.store("jid1", {"producer/a.txt": "a"})
 
@@ -158,7 +158,7 @@ def test_deleting_what_is_not_there_is_the_depositors_error(depot: Depot, known:
     assert failed.value.kind is FailureKind.CONTENT
 
 
-def test_bytes_that_the_object_has_are_not_stored_again(depot: Depot) -> None:
+def test_bytes_that_the_object_has_are_not_stored_again(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a.txt": "same"})
     stored = depot.store("jid2", {"producer/renamed.txt": "same", "producer/new.txt": "new"})
 
@@ -170,7 +170,7 @@ def test_bytes_that_the_object_has_are_not_stored_again(depot: Depot) -> None:
     assert_sound(depot)
 
 
-def test_equal_files_of_one_version_are_stored_once(depot: Depot) -> None:
+def test_equal_files_of_one_version_are_stored_once(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/b.txt": "same", "producer/a.txt": "same"})
 
     assert depot.content() == {"v1/content/producer/a.txt"}
@@ -178,7 +178,7 @@ def test_equal_files_of_one_version_are_stored_once(depot: Depot) -> None:
     assert_sound(depot)
 
 
-def test_a_version_that_brings_no_bytes_has_no_content_folder(depot: Depot) -> None:
+def test_a_version_that_brings_no_bytes_has_no_content_folder(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a", "producer/b.txt": "b"})
     depot.store("jid2", {"producer/a.txt": "a"})
 
@@ -186,7 +186,7 @@ def test_a_version_that_brings_no_bytes_has_no_content_folder(depot: Depot) -> N
     assert_sound(depot)
 
 
-def test_names_with_spaces_and_other_scripts_and_empty_files_are_kept(depot: Depot) -> None:
+def test_names_with_spaces_and_other_scripts_and_empty_files_are_kept(depot: OcflFixture) -> None:
     names = {"producer/a name.txt", "producer/größe/日本.txt", "producer/.hidden", "producer/%20"}
     depot.store("jid1", {name: name for name in names} | {"producer/empty": "", "producer/empty2": ""})
 
@@ -194,7 +194,7 @@ def test_names_with_spaces_and_other_scripts_and_empty_files_are_kept(depot: Dep
     assert_sound(depot)
 
 
-def test_a_job_that_has_its_version_gets_it_again(depot: Depot) -> None:
+def test_a_job_that_has_its_version_gets_it_again(depot: OcflFixture) -> None:
     first = depot.store("jid1", {"producer/a.txt": "a"})
     depot.store("jid2", {"producer/b.txt": "b"})
     calls: list[None] = []
@@ -205,13 +205,13 @@ def test_a_job_that_has_its_version_gets_it_again(depot: Depot) -> None:
     assert sorted(path.name for path in depot.object().glob("v*")) == ["v1", "v2"]
 
 
-def test_there_is_no_version_of_a_job_that_stored_nothing(depot: Depot) -> None:
+def test_there_is_no_version_of_a_job_that_stored_nothing(depot: OcflFixture) -> None:
     assert depot.storage.version_of(ARK, "jid1") is None
     depot.store("jid1", {"producer/a.txt": "a"})
     assert depot.storage.version_of(ARK, "jid10") is None
 
 
-def test_no_files_are_refused(depot: Depot) -> None:
+def test_no_files_are_refused(depot: OcflFixture) -> None:
     with pytest.raises(StepFailed, match="at least one") as failed:
         depot.store("jid1", {})
     assert failed.value.kind is FailureKind.CONTENT
@@ -219,7 +219,7 @@ def test_no_files_are_refused(depot: Depot) -> None:
 
 
 @pytest.mark.parametrize("path", ["../up", "/absolute", "producer//a", "producer/./a"])
-def test_a_path_that_leaves_the_object_is_refused(depot: Depot, path: str) -> None:
+def test_a_path_that_leaves_the_object_is_refused(depot: OcflFixture, path: str) -> None:
     file = depot.handed("jid1", "a", "a")
     file = ContentFile(path, file.source, file.size, file.sha512)
 
@@ -228,7 +228,7 @@ def test_a_path_that_leaves_the_object_is_refused(depot: Depot, path: str) -> No
     assert failed.value.kind is FailureKind.CONTENT
 
 
-def test_a_file_cannot_take_the_place_of_a_folder_of_the_object(depot: Depot) -> None:
+def test_a_file_cannot_take_the_place_of_a_folder_of_the_object(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a/b.txt": "b"})
 
     with pytest.raises(StepFailed, match="also the folder") as failed:
@@ -237,7 +237,7 @@ def test_a_file_cannot_take_the_place_of_a_folder_of_the_object(depot: Depot) ->
     assert_sound(depot)
 
 
-def test_an_ark_just_minted_must_be_free(depot: Depot) -> None:
+def test_an_ark_just_minted_must_be_free(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a"})
     files = depot.request("jid2", {"producer/b.txt": "b"}).files
 
@@ -246,7 +246,7 @@ def test_an_ark_just_minted_must_be_free(depot: Depot) -> None:
     assert failed.value.kind is FailureKind.SYSTEM
 
 
-def test_a_file_that_changed_since_it_landed_is_not_stored(depot: Depot) -> None:
+def test_a_file_that_changed_since_it_landed_is_not_stored(depot: OcflFixture) -> None:
     request = depot.request("jid1", {"producer/a.txt": "aaa", "producer/b.txt": "b"})
     request.files[0].source.write_text("aab")
 
@@ -257,7 +257,7 @@ def test_a_file_that_changed_since_it_landed_is_not_stored(depot: Depot) -> None
     assert depot.leftovers() == []
 
 
-def test_a_file_that_is_a_link_is_not_stored(depot: Depot) -> None:
+def test_a_file_that_is_a_link_is_not_stored(depot: OcflFixture) -> None:
     request = depot.request("jid1", {"producer/a.txt": "a"})
     request.files[0].source.rename(depot.sources / "elsewhere")
     request.files[0].source.symlink_to(depot.sources / "elsewhere")
@@ -266,7 +266,7 @@ def test_a_file_that_is_a_link_is_not_stored(depot: Depot) -> None:
         depot.storage.store(request, lambda: None)
 
 
-def test_what_is_stored_is_not_the_working_copy(depot: Depot) -> None:
+def test_what_is_stored_is_not_the_working_copy(depot: OcflFixture) -> None:
     request = depot.request("jid1", {"producer/a.txt": "a"})
     depot.storage.store(request, lambda: None)
     request.files[0].source.write_text("changed")
@@ -275,7 +275,7 @@ def test_what_is_stored_is_not_the_working_copy(depot: Depot) -> None:
     assert_sound(depot)
 
 
-def test_an_attempt_that_is_over_stores_nothing(depot: Depot) -> None:
+def test_an_attempt_that_is_over_stores_nothing(depot: OcflFixture) -> None:
     def over() -> None:
         raise AttemptOver("the lock is lost")
 

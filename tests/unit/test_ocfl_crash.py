@@ -12,7 +12,7 @@ import pytest
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
-from tests.support.ocfl_fixture import Depot, assert_valid, fork, memory
+from tests.support.ocfl_fixture import OcflFixture, assert_valid, fork, memory
 
 EFFECTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "fcntl.flock"}
 """Audit events of what a writer does to the file system."""
@@ -27,11 +27,13 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def depot(folder: Path) -> Depot:
-    return Depot(folder, patience=20)
+def depot(folder: Path) -> OcflFixture:
+    return OcflFixture(folder, patience=20)
 
 
-def writer(depot: Depot, jid: str, text: str, before_effect: Callable[[int], None], mode: str = "add") -> int:
+def writer(
+    depot: OcflFixture, jid: str, text: str, before_effect: Callable[[int], None], mode: str = "add"
+) -> int:
     """Fork a process that stores, and that calls `before_effect` with the number of each effect."""
     request = depot.request(jid, {"producer/a.txt": text, "producer/kept.txt": "kept"}, SubmissionMode(mode))
     child = fork()
@@ -86,9 +88,9 @@ def stopped(child: int) -> bool:
     return os.WIFSTOPPED(status)
 
 
-def each_moment(folder: Path, prepare: Callable[[Depot], None]) -> Iterator[tuple[Depot, int]]:
+def each_moment(folder: Path, prepare: Callable[[OcflFixture], None]) -> Iterator[tuple[OcflFixture, int]]:
     """A depot for every effect of storing jid2 in it, in the order of the effects."""
-    rehearsal = Depot(folder / "rehearsal")
+    rehearsal = OcflFixture(folder / "rehearsal")
     prepare(rehearsal)
     reader, pipe = os.pipe()
 
@@ -101,22 +103,22 @@ def each_moment(folder: Path, prepare: Callable[[Depot], None]) -> Iterator[tupl
         effects = len(stream.read())
     assert effects > 10
     for effect in range(1, effects + 1):
-        depot = Depot(folder / str(effect), patience=20)
+        depot = OcflFixture(folder / str(effect), patience=20)
         prepare(depot)
         yield depot, effect
 
 
-def nothing(depot: Depot) -> None:
+def nothing(depot: OcflFixture) -> None:
     del depot
 
 
-def one_version(depot: Depot) -> None:
+def one_version(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a.txt": "one", "producer/kept.txt": "kept"})
 
 
 @pytest.mark.parametrize("prepare", [nothing, one_version])
 def test_a_writer_that_dies_at_any_moment_is_made_good_by_its_next_attempt(
-    folder: Path, prepare: Callable[[Depot], None]
+    folder: Path, prepare: Callable[[OcflFixture], None]
 ) -> None:
     before = ["jid1"] if prepare is one_version else []
     for depot, effect in each_moment(folder, prepare):
@@ -132,7 +134,7 @@ def test_a_writer_that_dies_at_any_moment_is_made_good_by_its_next_attempt(
 
 @pytest.mark.parametrize("prepare", [nothing, one_version])
 def test_a_writer_that_dies_at_any_moment_does_not_harm_the_next_job(
-    folder: Path, prepare: Callable[[Depot], None]
+    folder: Path, prepare: Callable[[OcflFixture], None]
 ) -> None:
     before = ["jid1"] if prepare is one_version else []
     for depot, effect in each_moment(folder, prepare):
@@ -151,11 +153,11 @@ def test_a_new_object_is_whole_or_absent_whenever_its_writer_dies(folder: Path) 
         assert_valid(depot, objects=2 if depot.object().exists() else 1)
 
 
-def one_other(depot: Depot) -> None:
+def one_other(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a.txt": "one"}, ark="ark:/99999/other")
 
 
-def root_drafts(depot: Depot) -> list[Path]:
+def root_drafts(depot: OcflFixture) -> list[Path]:
     """Left by a writer that died while it made the storage root itself; that happens once in its life."""
     return list(depot.folder.glob("extensions/arkline/staging/root-*"))
 
@@ -190,7 +192,7 @@ def test_a_stopped_writer_that_wakes_up_late_changes_nothing(folder: Path) -> No
     assert all("is being written by another process" in failed.message for failed in waited)
 
 
-def test_a_stopped_writer_keeps_the_object_until_it_is_killed(depot: Depot) -> None:
+def test_a_stopped_writer_keeps_the_object_until_it_is_killed(depot: OcflFixture) -> None:
     one_version(depot)
     locked = False
 

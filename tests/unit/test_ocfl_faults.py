@@ -16,24 +16,24 @@ from ocfl import StorageRoot
 from pipeline.outcome import StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
-from tests.support.ocfl_fixture import Depot, assert_valid, fork, memory
+from tests.support.ocfl_fixture import OcflFixture, assert_valid, fork, memory
 from tests.support.requirements import unavailable
 
 
 @pytest.fixture
-def depot(tmp_path: Path) -> Iterator[Depot]:
+def depot(tmp_path: Path) -> Iterator[OcflFixture]:
     with memory(tmp_path) as folder:
-        yield Depot(folder, patience=20)
+        yield OcflFixture(folder, patience=20)
 
 
-def test_what_was_stored_verifies(depot: Depot) -> None:
+def test_what_was_stored_verifies(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a", "producer/empty": ""})
 
     depot.storage.verify(depot.store("jid2", {"producer/b.txt": "b"}, SubmissionMode.UPDATE))
 
 
 @pytest.mark.parametrize(("damage", "says"), [("c", "sha512"), ("cc", "2 bytes, not 1"), (None, "No such")])
-def test_verifying_names_the_file_that_is_damaged(depot: Depot, damage: str | None, says: str) -> None:
+def test_verifying_names_the_file_that_is_damaged(depot: OcflFixture, damage: str | None, says: str) -> None:
     stored = depot.store("jid1", {"producer/a.txt": "a", "producer/b.txt": "b"})
     path = depot.object() / "v1/content/producer/b.txt"
     path.unlink()
@@ -45,7 +45,7 @@ def test_verifying_names_the_file_that_is_damaged(depot: Depot, damage: str | No
     assert failed.value.kind is FailureKind.SYSTEM
 
 
-def test_a_damaged_earlier_copy_is_not_trusted_with_the_bytes(depot: Depot) -> None:
+def test_a_damaged_earlier_copy_is_not_trusted_with_the_bytes(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a"})
     path = depot.object() / "v1/content/producer/a.txt"
     path.unlink()
@@ -56,7 +56,7 @@ def test_a_damaged_earlier_copy_is_not_trusted_with_the_bytes(depot: Depot) -> N
     assert not (depot.object() / "v2").exists()
 
 
-def test_a_damaged_inventory_is_reported_with_the_remedy(depot: Depot) -> None:
+def test_a_damaged_inventory_is_reported_with_the_remedy(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a"})
     (depot.object() / "inventory.json").write_text("{")
 
@@ -64,7 +64,7 @@ def test_a_damaged_inventory_is_reported_with_the_remedy(depot: Depot) -> None:
         depot.store("jid2", {"producer/b.txt": "b"})
 
 
-def test_a_folder_with_other_things_in_it_does_not_become_a_storage_root(depot: Depot) -> None:
+def test_a_folder_with_other_things_in_it_does_not_become_a_storage_root(depot: OcflFixture) -> None:
     depot.folder.mkdir()
     (depot.folder / "thesis.doc").touch()
 
@@ -72,7 +72,7 @@ def test_a_folder_with_other_things_in_it_does_not_become_a_storage_root(depot: 
         depot.store("jid1", {"producer/a.txt": "a"})
 
 
-def test_a_root_with_another_layout_is_refused(depot: Depot) -> None:
+def test_a_root_with_another_layout_is_refused(depot: OcflFixture) -> None:
     StorageRoot(root=str(depot.folder), layout_name="0002-flat-direct-storage-layout").initialize(
         spec_version="1.1"
     )
@@ -81,7 +81,7 @@ def test_a_root_with_another_layout_is_refused(depot: Depot) -> None:
         depot.store("jid1", {"producer/a.txt": "a"})
 
 
-def test_twenty_jobs_at_once_make_twenty_versions(depot: Depot) -> None:
+def test_twenty_jobs_at_once_make_twenty_versions(depot: OcflFixture) -> None:
     ready = threading.Barrier(20)
 
     def store(number: int) -> int:
@@ -98,7 +98,7 @@ def test_twenty_jobs_at_once_make_twenty_versions(depot: Depot) -> None:
     assert depot.leftovers() == []
 
 
-def test_many_new_objects_at_once_share_the_folders_above_them(depot: Depot) -> None:
+def test_many_new_objects_at_once_share_the_folders_above_them(depot: OcflFixture) -> None:
     ready = threading.Barrier(16)
 
     def store(number: int) -> None:
@@ -113,7 +113,7 @@ def test_many_new_objects_at_once_share_the_folders_above_them(depot: Depot) -> 
     assert depot.leftovers() == []
 
 
-def test_a_version_that_nobody_can_vouch_for_is_moved_aside(depot: Depot) -> None:
+def test_a_version_that_nobody_can_vouch_for_is_moved_aside(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a"})
     (depot.object() / "v2" / "content").mkdir(parents=True)
     (depot.object() / "v2" / "content" / "stray").write_text("?")
@@ -126,7 +126,7 @@ def test_a_version_that_nobody_can_vouch_for_is_moved_aside(depot: Depot) -> Non
 
 
 @pytest.mark.parametrize("name", ["inventory.json", "inventory.json.sha512"])
-def test_damage_is_not_taken_for_a_writer_that_stopped(depot: Depot, name: str) -> None:
+def test_damage_is_not_taken_for_a_writer_that_stopped(depot: OcflFixture, name: str) -> None:
     depot.store("jid1", {"producer/a.txt": "a"})
     depot.store("jid2", {"producer/b.txt": "b"})
     path = depot.object() / name
@@ -139,7 +139,7 @@ def test_damage_is_not_taken_for_a_writer_that_stopped(depot: Depot, name: str) 
         assert_valid(depot)
 
 
-def test_a_write_that_fails_leaves_nothing(depot: Depot) -> None:
+def test_a_write_that_fails_leaves_nothing(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a"})
     request = depot.request("jid2", {"producer/large.bin": "x" * 300_000})
     child = fork()
@@ -162,8 +162,8 @@ def test_a_write_that_fails_leaves_nothing(depot: Depot) -> None:
 FULL = """
 import sys, pathlib
 from pipeline.outcome import StepFailed
-from tests.support.ocfl_fixture import Depot
-depot = Depot(pathlib.Path(sys.argv[1]))
+from tests.support.ocfl_fixture import OcflFixture
+depot = OcflFixture(pathlib.Path(sys.argv[1]))
 depot.storage = type(depot.storage)(pathlib.Path(sys.argv[2]))
 depot.store("jid1", {"producer/a.txt": "one"})
 try:

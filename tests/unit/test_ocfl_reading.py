@@ -15,37 +15,37 @@ from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
 from pipeline.storage.ocfl import disk
-from tests.support.ocfl_fixture import ARK, Depot, assert_valid, memory
+from tests.support.ocfl_fixture import ARK, OcflFixture, assert_valid, memory
 
 ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.RESET
 
 
 @pytest.fixture
-def depot(tmp_path: Path) -> Iterator[Depot]:
+def depot(tmp_path: Path) -> Iterator[OcflFixture]:
     with memory(tmp_path) as folder:
-        yield Depot(folder)
+        yield OcflFixture(folder)
 
 
 def sha512(text: str) -> str:
     return hashlib.sha512(text.encode()).hexdigest()
 
 
-def url(depot: Depot) -> str:
+def url(depot: OcflFixture) -> str:
     return (depot.object() / "v1").as_uri()
 
 
-def read_back(depot: Depot, *numbers: int) -> list[FoundFile]:
+def read_back(depot: OcflFixture, *numbers: int) -> list[FoundFile]:
     return list(depot.storage.read_back(ARK, url(depot), numbers))
 
 
-def stop_between_its_renames(depot: Depot) -> None:
+def stop_between_its_renames(depot: OcflFixture) -> None:
     """Leave the object as a writer does that dies before the root inventory follows its version."""
     folder = depot.object()
     for name in ("inventory.json", "inventory.json.sha512"):
         shutil.copyfile(folder / "v1" / name, folder / name)
 
 
-def test_every_file_of_every_version_is_read(depot: Depot) -> None:
+def test_every_file_of_every_version_is_read(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a": "alpha", "producer/b": "beta"})
     depot.store("jid2", {"producer/b": "new"}, UPDATE)
 
@@ -61,7 +61,7 @@ def test_every_file_of_every_version_is_read(depot: Depot) -> None:
     assert found[2].place == str(depot.object() / "v1/content/producer/a")
 
 
-def test_only_the_versions_asked_for_are_read(depot: Depot) -> None:
+def test_only_the_versions_asked_for_are_read(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a": "alpha"})
     depot.store("jid2", {"producer/b": "beta"})
     (depot.object() / "v1/content/producer/a").unlink()
@@ -69,7 +69,7 @@ def test_only_the_versions_asked_for_are_read(depot: Depot) -> None:
     assert [(each.number, each.problem) for each in read_back(depot, 2)] == [(2, "")]
 
 
-def test_bytes_that_files_and_versions_share_are_read_once(depot: Depot) -> None:
+def test_bytes_that_files_and_versions_share_are_read_once(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a": "alpha", "producer/same": "alpha"})
     depot.store("jid2", {"producer/b": "beta"}, UPDATE)
     seen: list[int] = []
@@ -78,7 +78,7 @@ def test_bytes_that_files_and_versions_share_are_read_once(depot: Depot) -> None
     assert sum(seen) == len("alpha") + len("beta")
 
 
-def test_of_a_large_file_it_is_told_while_it_is_read(depot: Depot) -> None:
+def test_of_a_large_file_it_is_told_while_it_is_read(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a": "x" * (disk.PIECE + 1)})
     seen: list[int] = []
 
@@ -87,7 +87,7 @@ def test_of_a_large_file_it_is_told_while_it_is_read(depot: Depot) -> None:
     assert seen == [disk.PIECE, 1]
 
 
-def test_what_cannot_be_read_comes_with_its_reason_and_the_rest_is_read(depot: Depot) -> None:
+def test_what_cannot_be_read_comes_with_its_reason_and_the_rest_is_read(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a": "alpha", "producer/b": "beta", "producer/c": "gamma"})
     folder = depot.object() / "v1/content/producer"
     (folder / "a").unlink()
@@ -101,7 +101,7 @@ def test_what_cannot_be_read_comes_with_its_reason_and_the_rest_is_read(depot: D
     assert (sound.sha512, sound.problem) == (sha512("gamma"), "")
 
 
-def test_an_inventory_that_does_not_say_where_bytes_are_is_no_crash(depot: Depot) -> None:
+def test_an_inventory_that_does_not_say_where_bytes_are_is_no_crash(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a": "alpha"})
     inventory = depot.object() / "inventory.json"
     inventory.write_text(json.dumps({**json.loads(inventory.read_text()), "manifest": {}}))
@@ -109,13 +109,13 @@ def test_an_inventory_that_does_not_say_where_bytes_are_is_no_crash(depot: Depot
     assert [each.problem for each in read_back(depot)] == ["inventory.json does not say where its bytes are"]
 
 
-def test_nothing_comes_of_an_object_that_is_not_there(depot: Depot) -> None:
+def test_nothing_comes_of_an_object_that_is_not_there(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a": "alpha"}, ark="ark:/99999/other")
 
     assert read_back(depot) == []
 
 
-def test_a_root_that_is_not_there_is_no_proof_that_an_object_is_lost(depot: Depot) -> None:
+def test_a_root_that_is_not_there_is_no_proof_that_an_object_is_lost(depot: OcflFixture) -> None:
     with pytest.raises(StepFailed, match="is no OCFL storage root: is its disk mounted here") as failed:
         read_back(depot)
     assert failed.value.kind is FailureKind.TRANSIENT
@@ -123,7 +123,7 @@ def test_a_root_that_is_not_there_is_no_proof_that_an_object_is_lost(depot: Depo
         list(depot.storage.read_back(ARK, "http://store.example/manifest/7777/x"))
 
 
-def test_one_file_is_read_of_the_latest_version_or_of_another(depot: Depot) -> None:
+def test_one_file_is_read_of_the_latest_version_or_of_another(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a": "alpha", "system/x": "old"})
     depot.store("jid2", {"producer/a": "alpha", "system/x": "new"})
 
@@ -134,7 +134,7 @@ def test_one_file_is_read_of_the_latest_version_or_of_another(depot: Depot) -> N
     assert read("ark:/99999/none", "system/x") is None
 
 
-def test_a_damaged_file_is_not_handed_over(depot: Depot) -> None:
+def test_a_damaged_file_is_not_handed_over(depot: OcflFixture) -> None:
     depot.store("jid1", {"system/x": "old"})
     place = depot.object() / "v1/content/system/x"
     place.chmod(0o644)
@@ -145,7 +145,7 @@ def test_a_damaged_file_is_not_handed_over(depot: Depot) -> None:
     assert failed.value.kind is FailureKind.SYSTEM
 
 
-def test_the_version_that_a_stopped_writer_left_is_the_latest(depot: Depot) -> None:
+def test_the_version_that_a_stopped_writer_left_is_the_latest(depot: OcflFixture) -> None:
     depot.store("jid1", {"system/x": "old"})
     depot.store("jid2", {"system/x": "new"})
     stop_between_its_renames(depot)
@@ -155,7 +155,7 @@ def test_the_version_that_a_stopped_writer_left_is_the_latest(depot: Depot) -> N
     assert depot.jobs() == ["jid1", "jid2"]
 
 
-def test_what_storage_would_refuse_is_refused_beforehand(depot: Depot) -> None:
+def test_what_storage_would_refuse_is_refused_beforehand(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a": "alpha"})
     check = depot.storage.check
     gone = depot.request("jid2", {"producer/b": "b"}, UPDATE, delete=("producer/gone",))
@@ -176,7 +176,7 @@ def test_what_storage_would_refuse_is_refused_beforehand(depot: Depot) -> None:
     assert depot.jobs() == ["jid1"]
 
 
-def test_asking_beforehand_changes_nothing(depot: Depot) -> None:
+def test_asking_beforehand_changes_nothing(depot: OcflFixture) -> None:
     depot.storage.check(depot.request("jid1", {"producer/a": "alpha"}))
     depot.store("jid1", {"producer/a": "alpha"})
 
@@ -187,7 +187,7 @@ def test_asking_beforehand_changes_nothing(depot: Depot) -> None:
     assert_valid(depot)
 
 
-def test_a_version_that_is_stored_already_is_not_refused(depot: Depot) -> None:
+def test_a_version_that_is_stored_already_is_not_refused(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a": "alpha"})
     request = depot.request("jid2", {"producer/b": "b"}, UPDATE, delete=("producer/a",))
     depot.storage.store(request, lambda: None)
@@ -195,7 +195,7 @@ def test_a_version_that_is_stored_already_is_not_refused(depot: Depot) -> None:
     depot.storage.check(request)
 
 
-def test_an_attempt_that_is_over_learns_it_when_it_asks(depot: Depot) -> None:
+def test_an_attempt_that_is_over_learns_it_when_it_asks(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a": "alpha"})
     depot.store("jid2", {"producer/b": "b"})
     stop_between_its_renames(depot)

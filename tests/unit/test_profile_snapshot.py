@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.profiles.profile import Profile, Profiles
-from pipeline.profiles.snapshot import KeptProfile, changes, keep, restore
+from pipeline.profiles.snapshot import ProfileSnapshot, changes, keep, restore
 
 PROFILE = "owner: ark:/99999/fk4o\ncollections: ark:/99999/fk4c\nlimits: {object_files: 3}\n"
 CALLBACK = "callback_url: https://ann:first@example.org/told?token=second\n"
@@ -21,9 +21,9 @@ def written(profiles: Profiles, text: str) -> Profile:
     return profiles.get("demo")
 
 
-def kept(profile: Profile) -> KeptProfile:
+def kept(profile: Profile) -> ProfileSnapshot:
     """As it comes back from its znode."""
-    return KeptProfile.model_validate_json(keep(profile).model_dump_json(exclude_none=True))
+    return ProfileSnapshot.model_validate_json(keep(profile).model_dump_json(exclude_none=True))
 
 
 def test_what_was_kept_comes_back_whatever_the_file_says_by_now(profiles: Profiles) -> None:

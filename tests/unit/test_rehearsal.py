@@ -13,7 +13,7 @@ from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.probe import Prober
 from pipeline.steps import dry_run as rehearsal
-from pipeline.steps.dry_run import Rehearsed
+from pipeline.steps.dry_run import DryRunJob
 from tests.servers.http_source import HttpSource
 from tests.support.manifests import OBJECT, manifest
 from tests.support.planting import planned, submission
@@ -42,7 +42,7 @@ def profile(**limits: int) -> Profile:
     )
 
 
-def read(settings: Settings, source: HttpSource, rows: list[str], **limits: int) -> Rehearsed:
+def read(settings: Settings, source: HttpSource, rows: list[str], **limits: int) -> DryRunJob:
     """A job whose manifest has these rows."""
     url = source.put("/m.checkm", manifest(*rows, profile=OBJECT))
     job = planned(1, payload_url=url, payload_type=MANIFEST, payload_name="m.checkm")
@@ -51,7 +51,7 @@ def read(settings: Settings, source: HttpSource, rows: list[str], **limits: int)
     return found
 
 
-def asked(settings: Settings, job: Rehearsed) -> Rehearsed:
+def asked(settings: Settings, job: DryRunJob) -> DryRunJob:
     with Prober(settings) as prober:
         rehearsal.ask_sources([job], prober, settings, 100)
     return job
@@ -110,7 +110,7 @@ def test_more_bytes_than_the_collection_takes_would_fail(settings: Settings, sou
     ],
 )
 def test_what_two_jobs_of_a_batch_share_is_told(shared: dict[str, Any], says: str) -> None:
-    jobs = [Rehearsed(planned(number, **shared), number) for number in (1, 2)]
+    jobs = [DryRunJob(planned(number, **shared), number) for number in (1, 2)]
     (told,) = rehearsal.repeated(jobs)
 
     assert told.startswith(says)

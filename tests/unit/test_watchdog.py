@@ -5,20 +5,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasks.watchdog import LOOKS, Signs, Watchdog
+from tasks.watchdog import LOOKS, Sample, Watchdog
 
 
-def ended(signs: list[Signs]) -> bool:
+def ended(signs: list[Sample]) -> bool:
     """Whether a watchdog that sees these one after another ends its worker."""
     over, seen = threading.Event(), threading.Event()
-    moments: Iterator[Signs] = iter(signs)
+    moments: Iterator[Sample] = iter(signs)
 
-    def look() -> Signs:
+    def look() -> Sample:
         try:
             return next(moments)
         except StopIteration:
             seen.set()
-            return Signs(waiting=0, taken=0, idle=True)
+            return Sample(waiting=0, taken=0, idle=True)
 
     dog = Watchdog(look, over.set, patience=0.04)
     dog.start()
@@ -29,19 +29,19 @@ def ended(signs: list[Signs]) -> bool:
 
 
 def test_a_worker_that_leaves_messages_alone_is_ended() -> None:
-    assert ended([Signs(waiting=1, taken=7, idle=True)] * (LOOKS + 1))
+    assert ended([Sample(waiting=1, taken=7, idle=True)] * (LOOKS + 1))
 
 
 @pytest.mark.parametrize(
     "moment",
     [
-        Signs(waiting=0, taken=7, idle=True),
-        Signs(waiting=1, taken=8, idle=True),
-        Signs(waiting=1, taken=7, idle=False),
+        Sample(waiting=0, taken=7, idle=True),
+        Sample(waiting=1, taken=8, idle=True),
+        Sample(waiting=1, taken=7, idle=False),
     ],
     ids=["nothing is waiting", "it took one", "it has no process free"],
 )
-def test_a_worker_that_has_a_reason_is_left_alone(moment: Signs) -> None:
-    deaf = Signs(waiting=1, taken=7, idle=True)
+def test_a_worker_that_has_a_reason_is_left_alone(moment: Sample) -> None:
+    deaf = Sample(waiting=1, taken=7, idle=True)
 
     assert not ended([*[deaf] * LOOKS, moment, *[deaf] * LOOKS])

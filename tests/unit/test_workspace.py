@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from pipeline.working_storage.workspace import LandedFile, Workspace, read_stored
+from pipeline.working_storage.workspace import DownloadedFile, Workspace, read_stored
 
 OLDER = """[{"path": "a.txt", "size": 5, "sha512": "ab", "url": "http://source.example/a.txt"}]"""
 
@@ -13,8 +13,8 @@ def test_a_list_that_an_earlier_release_wrote_is_read(tmp_path: Path) -> None:
     workspace.landing.write_text(OLDER)
     workspace.stored.write_text(OLDER_STORED)
 
-    assert workspace.read_landing() == (
-        LandedFile(path="a.txt", size=5, sha512="ab", url="http://source.example/a.txt"),
+    assert workspace.read_downloaded() == (
+        DownloadedFile(path="a.txt", size=5, sha512="ab", url="http://source.example/a.txt"),
     )
     stored = read_stored(workspace)
     assert stored is not None

@@ -23,7 +23,7 @@ from tests.servers.http_source import HttpSource
 from tests.support import planting
 from tests.support.fleet import fleet
 from zkstate import batches, jobs, paths
-from zkstate.counters import plant
+from zkstate.counters import ensure_node
 from zkstate.session import Session, connect
 
 FOLDER = Path(__file__).parent
@@ -122,7 +122,7 @@ def restore(version: str, session: Session, settings: Settings, source: HttpSour
 
     for path, text in json.loads((FOLDER / version / "znodes.json").read_text()).items():
         data = special(text.encode())
-        plant(session, path, data)
+        ensure_node(session, path, data)
         if session.get(path)[0] != data:
             session.zk.set(path, data)
     with tarfile.open(FOLDER / version / "home.tar.gz") as archive:

@@ -20,7 +20,7 @@ _OBJECT, _BATCH = f"{_PROFILES}ingest-manifest", f"{_PROFILES}batch-manifest"
 
 
 @dataclass(frozen=True)
-class Thing:
+class DepositedObject:
     """One object of a batch, found again by its payload's path."""
 
     path: str
@@ -39,7 +39,7 @@ class Deposit:
     key: str
     kind: SubmissionType
     path: str
-    things: tuple[Thing, ...]
+    things: tuple[DepositedObject, ...]
 
 
 @dataclass
@@ -87,7 +87,7 @@ class Depositor:
         if size == 1 and first not in planted:
             kind, thing = self._single(name)
             path = thing.path
-            things: tuple[Thing, ...] = (thing,)
+            things: tuple[DepositedObject, ...] = (thing,)
         else:
             kind = SubmissionType.BATCH_MANIFEST
             used: set[str] = set()
@@ -103,7 +103,7 @@ class Depositor:
             self._known += [t.local_id for t in things if not t.planted]
         self._collection.deposits.append(Deposit(at, name, kind, path, things))
 
-    def _single(self, name: str) -> tuple[SubmissionType, Thing]:
+    def _single(self, name: str) -> tuple[SubmissionType, DepositedObject]:
         form = self._chance.choice(("file", "file", "container", "object"))
         if form == "object":
             return SubmissionType.OBJECT_MANIFEST, self._object(f"{name}-0", "", set(), local=False)
@@ -111,15 +111,15 @@ class Depositor:
             files = {f"c{n}.bin": self._body() for n in range(3)}
             path = f"/{name}.zip"
             self._source.put(path, zipped(files), **self._fault())
-            return SubmissionType.CONTAINER, Thing(path, {n: _digests(b) for n, b in files.items()})
+            return SubmissionType.CONTAINER, DepositedObject(path, {n: _digests(b) for n, b in files.items()})
         body = self._body()
         path = f"/{name}.bin"
         self._collection.second_bodies[path] = body[: len(body) * 2 // 3] + b"changed"
         self._source.put(path, body, **self._fault())
         digests = _digests(body, self._collection.second_bodies[path])
-        return SubmissionType.FILE, Thing(path, {f"{name}.bin": digests})
+        return SubmissionType.FILE, DepositedObject(path, {f"{name}.bin": digests})
 
-    def _object(self, name: str, planted: str, used: set[str], *, local: bool = True) -> Thing:
+    def _object(self, name: str, planted: str, used: set[str], *, local: bool = True) -> DepositedObject:
         bodies = {f"f{n}.bin": self._body() for n in range(self._chance.randint(1, 3))}
         rows = []
         for number, (file, body) in enumerate(bodies.items()):
@@ -133,7 +133,7 @@ class Depositor:
         path = f"/{name}.checkm"
         self._source.put(path, text, **self._fault(small=True))
         files = {file: _digests(body) for file, body in bodies.items()}
-        return Thing(path, files, self._local_id(name, planted, used) if local else "", planted)
+        return DepositedObject(path, files, self._local_id(name, planted, used) if local else "", planted)
 
     def _local_id(self, name: str, planted: str, used: set[str]) -> str:
         free = [each for each in self._known if each not in used]

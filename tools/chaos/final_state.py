@@ -51,7 +51,7 @@ class Call:
 
 
 @dataclass
-class Remains:
+class FinalState:
     jobs: dict[str, Job] = field(default_factory=dict)
     batches: dict[str, Batch] = field(default_factory=dict)
     queued: dict[str, list[JobState]] = field(default_factory=lambda: defaultdict(list))
@@ -76,9 +76,9 @@ class Remains:
     findings: list[str] = field(default_factory=list)
 
 
-def read(stage: Arena) -> Remains:
+def read(stage: Arena) -> FinalState:
     """Called when all workers are gone."""
-    found = Remains()
+    found = FinalState()
     with connect(stage.settings) as session:
         _await_release(session)
         _record(session, found)
@@ -94,7 +94,7 @@ def read(stage: Arena) -> Remains:
     return found
 
 
-def _record(session: Session, found: Remains) -> None:
+def _record(session: Session, found: FinalState) -> None:
     for bid in session.children(paths.BATCHES):
         found.batches[bid] = batches.load(session, bid)
         found.buckets[bid] = {name: set(batches.jobs_in(session, bid, name)) for name in Bucket}
@@ -107,7 +107,7 @@ def _record(session: Session, found: Remains) -> None:
     _shared(session, found)
 
 
-def _shared(session: Session, found: Remains) -> None:
+def _shared(session: Session, found: FinalState) -> None:
     """What belongs to no single job: locks, promised space, counters."""
     found.held = list(_held(session))
     found.promised = int(session.get(paths.SPACE)[0] or b"0")
@@ -142,7 +142,7 @@ def _ephemerals(session: Session, path: str) -> Iterator[str]:
         yield from _ephemerals(session, f"{path}/{name}")
 
 
-def _storage(root: Path, found: Remains) -> None:
+def _storage(root: Path, found: FinalState) -> None:
     if not root.exists():
         return
     validator = StorageRoot(root=str(root))
@@ -169,7 +169,7 @@ _FILES = "select inv_version_id, pathname, digest_value from inv_files"
 _LOCAL_IDS = "select local_id, inv_object_ark from inv_localids"
 
 
-def _inventory(url: str, found: Remains) -> None:
+def _inventory(url: str, found: FinalState) -> None:
     engine = create_engine(url)
     files: dict[int, dict[str, str]] = defaultdict(dict)
     try:

@@ -40,7 +40,7 @@ class ProxiedSource(HttpSource):
     """A content source whose URLs lead through a proxy, and which can be busy as a whole."""
 
     front: Proxy
-    _calm: dict[str, Page] | None = None
+    _clear: dict[str, Page] | None = None
 
     def url(self, path: str) -> str:
         return f"http://{self.front.hosts}{path}"
@@ -48,14 +48,14 @@ class ProxiedSource(HttpSource):
     def busy(self, status: int) -> None:
         """Answer `status` at every page until `calm`."""
         self.calm()
-        self._calm = dict(self._site.pages)
-        for path in self._calm:
+        self._clear = dict(self._site.pages)
+        for path in self._clear:
             self.change(path, status=status, status_times=None, retry_after="2")
 
     def calm(self) -> None:
-        if self._calm is not None:
-            self._site.pages.update(self._calm)
-            self._calm = None
+        if self._clear is not None:
+            self._site.pages.update(self._clear)
+            self._clear = None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Sort(StrEnum):
+class Category(StrEnum):
     LOST = "lost"
     DUPLICATED = "duplicated"
     ILLEGAL = "illegal"
@@ -16,7 +16,7 @@ class Sort(StrEnum):
 class Problem:
     """One thing that must not be; `about` is the job or batch whose timeline shows it, or empty."""
 
-    sort: Sort
+    sort: Category
     about: str
     text: str
 

@@ -5,8 +5,8 @@ from collections import Counter
 from datetime import datetime
 
 from tools.chaos.cluster import Arena
-from tools.chaos.final_state import Remains
-from tools.chaos.problem import Problem, Sort
+from tools.chaos.final_state import FinalState
+from tools.chaos.problem import Category, Problem
 from tools.chaos.result import Result
 from tools.chaos.run import Course
 from tools.chaos.schedule import Kind
@@ -22,7 +22,7 @@ def table(course: Course, result: Result) -> str:
     kinds = Counter(each.fault.kind.label for each in course.struck)
     told = result.as_json(course)
     lines = [f"  {name:<32}{count:>5}" for name, count in sorted(kinds.items())]
-    sorts = ", ".join(f"{sort} {result.count(sort)}" for sort in Sort)
+    sorts = ", ".join(f"{sort} {result.count(sort)}" for sort in Category)
     quiet = "never" if course.quiet_after is None else f"after {course.quiet_after:.0f} s"
     lines += [
         f"{len(course.struck)} faults, {result.jobs} jobs: {result.completed} completed, "
@@ -48,7 +48,7 @@ def _again(course: Course) -> str:
     )
 
 
-def shortest(stage: Arena, course: Course, problems: tuple[Problem, ...], remains: Remains) -> str:
+def shortest(stage: Arena, course: Course, problems: tuple[Problem, ...], remains: FinalState) -> str:
     """The problems, and the timeline of the first one that is about a single job or batch."""
     lines = [f"{each.sort}: {each.about} {each.text}" for each in problems[:SHOWN]]
     if len(problems) > SHOWN:
@@ -60,7 +60,7 @@ def shortest(stage: Arena, course: Course, problems: tuple[Problem, ...], remain
     return "\n".join(lines)
 
 
-def _moments(stage: Arena, course: Course, remains: Remains, name: str) -> list[str]:
+def _moments(stage: Arena, course: Course, remains: FinalState, name: str) -> list[str]:
     """The history, the logs' lines and the faults of the time between, in one order."""
     own = [*_history(remains, name), *_logged(stage, name)]
     if not own:
@@ -71,7 +71,7 @@ def _moments(stage: Arena, course: Course, remains: Remains, name: str) -> list[
     return [f"{moment - begin:7.2f}  {line}" for moment, line in sorted([*own, *faults])]
 
 
-def _history(remains: Remains, name: str) -> list[tuple[float, str]]:
+def _history(remains: FinalState, name: str) -> list[tuple[float, str]]:
     job = remains.jobs.get(name)
     if job is None:
         return []

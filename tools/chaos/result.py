@@ -6,8 +6,8 @@ from statistics import quantiles
 from typing import Any
 
 from pipeline.states import JobState
-from tools.chaos.final_state import Remains
-from tools.chaos.problem import Judgement, Problem, Repeated, Sort
+from tools.chaos.final_state import FinalState
+from tools.chaos.problem import Category, Judgement, Problem, Repeated
 from tools.chaos.run import Course, Stroke
 from tools.chaos.schedule import MACHINERY
 from tools.chaos.witness import Recovery
@@ -36,7 +36,7 @@ class Result:
     def clean(self) -> bool:
         return not self.problems
 
-    def count(self, sort: Sort) -> int:
+    def count(self, sort: Category) -> int:
         return sum(each.sort is sort for each in self.problems)
 
     def as_json(self, course: Course) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class Result:
             "failed": self.failed,
             "planted": self.planted,
             "faults": len(course.struck),
-            **{sort.value: self.count(sort) for sort in Sort},
+            **{sort.value: self.count(sort) for sort in Category},
             "recovery_p95_s": p95(measured),
             "recovery_max_s": max((round(each.seconds or 0, 1) for each in measured), default=None),
             "recoveries": len(measured),
@@ -72,7 +72,7 @@ class Result:
         }
 
 
-def result_of(course: Course, remains: Remains, judgement: Judgement) -> Result:
+def result_of(course: Course, remains: FinalState, judgement: Judgement) -> Result:
     states = Counter(job.status.status for job in remains.jobs.values())
     return Result(
         jobs=sum(len(deposit.things) for deposit in course.collection.deposits),

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tools.chaos.problem import Sort
+from tools.chaos.problem import Category
 from tools.chaos.schedule import Kind
 
 _COLUMNS = (
@@ -16,7 +16,7 @@ _COLUMNS = (
     "completed",
     "failed",
     "planted",
-    *(sort.value for sort in Sort),
+    *(sort.value for sort in Category),
     "resumed",
     "tries_again",
     "attempts",
@@ -44,7 +44,7 @@ def kinds(results: list[dict[str, Any]]) -> str:
     for kind in Kind:
         those = [each for each in results if kind.label in each["kinds"]]
         struck[kind.label] = sum(each["kinds"][kind.label] for each in those)
-        wrong = sum(any(each[sort.value] for sort in Sort) for each in those)
+        wrong = sum(any(each[sort.value] for sort in Category) for each in those)
         lines.append(f"| {kind.label} | {struck[kind.label]} | {len(those)} | {wrong} |")
     return "\n".join([*lines, f"| **all** | **{struck.total()}** | {len(results)} | |"])
 

@@ -10,10 +10,10 @@ from operations.wording import counted, duration
 
 if TYPE_CHECKING:
     from operations.download_estimate import Estimate
-    from operations.dry_run import Rehearsal
+    from operations.dry_run import DryRunResult
 
 
-def rehearsal(found: Rehearsal) -> None:
+def rehearsal(found: DryRunResult) -> None:
     from pipeline.working_storage.capacity import in_units
 
     screen.facts(
@@ -58,28 +58,28 @@ def rehearsal(found: Rehearsal) -> None:
     _troubles(found)
 
 
-def _objects(found: Rehearsal) -> str:
+def _objects(found: DryRunResult) -> str:
     unread = f"; {found.unread:,} of their manifests were not read" if found.unread else ""
     return f"{found.jobs:,}, of which {found.failing:,} would fail{unread}"
 
 
-def _unsized(found: Rehearsal) -> str:
+def _unsized(found: DryRunResult) -> str:
     return f" and {counted(found.unsized, 'file')} of unknown size" if found.unsized else ""
 
 
-def _digests(found: Rehearsal) -> str:
+def _digests(found: DryRunResult) -> str:
     if not found.without_digest:
         return "every file has one"
     return f"{counted(found.without_digest, 'file')} without: damage on the way would go unseen"
 
 
-def _queue(found: Rehearsal) -> str:
+def _queue(found: DryRunResult) -> str:
     if found.priority is None:
         return ""
     return f"priority {found.priority:02d}; {counted(found.ahead, 'job')} wait now"
 
 
-def _known(found: Rehearsal) -> str:
+def _known(found: DryRunResult) -> str:
     listed = ", ".join(f"{local_id} is {ark}" for local_id, ark in found.known.items())
     more = (
         f" and {found.known_count - len(found.known):,} more" if found.known_count > len(found.known) else ""
@@ -94,7 +94,7 @@ def _time(found: Estimate | None) -> str:
     return least if least == most else f"{least} to {most}"
 
 
-def _troubles(found: Rehearsal) -> None:
+def _troubles(found: DryRunResult) -> None:
     for trouble in found.failures:
         where = f"object {trouble.number}, {trouble.name}: " if trouble.number else ""
         screen.note(f"would fail: {where}{trouble.message}", "red")

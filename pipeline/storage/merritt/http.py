@@ -9,11 +9,11 @@ import requests
 import urllib3.exceptions as faults
 
 from pipeline.fixity import PIECE
-from pipeline.http.retry import FIRST_PAUSE, PASSING, Passing, persist, retry_after
+from pipeline.http.retry import FIRST_PAUSE, PASSING, Passing, retry_after, retry_request
 from pipeline.outcome import StepFailed, system, transient
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
-from pipeline.urls import shown
+from pipeline.urls import redact_url
 
 _SHOWN = 300
 """Characters of the service's own words in a message."""
@@ -33,14 +33,14 @@ class MerrittHttp:
         self._settings = settings
         self._base = settings.storage_service_url.rstrip("/")
         self._pause = pause
-        self.name = f"the storage service {shown(self._base)}"
+        self.name = f"the storage service {redact_url(self._base)}"
 
     def url(self, *parts: str | int) -> str:
         return "/".join([self._base, *(quote(str(part), safe="") for part in parts)])
 
     def shown_url(self, *parts: str | int) -> str:
         """As it may be kept and shown."""
-        return shown(self.url(*parts))
+        return redact_url(self.url(*parts))
 
     def get(self, *parts: str | int) -> bytes | None:
         """The body; None if there is no such thing."""
@@ -52,7 +52,7 @@ class MerrittHttp:
                 self._judge(response)
                 return response.content
 
-        return persist(lambda: self._translated(once), self.name, self._pause)
+        return retry_request(lambda: self._translated(once), self.name, self._pause)
 
     def pieces(self, *parts: str | int) -> Iterator[bytes]:
         """The body as it arrives; a passing fault in the middle is transient."""
@@ -93,7 +93,7 @@ class MerrittHttp:
             except requests.Timeout as error:
                 raise self._unknown("did not answer in time") from error
 
-        return persist(lambda: self._translated(judged), self.name, self._pause)
+        return retry_request(lambda: self._translated(judged), self.name, self._pause)
 
     def _asked(
         self,

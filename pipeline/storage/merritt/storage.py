@@ -15,7 +15,7 @@ from pipeline.description import anvl, storage_manifest
 from pipeline.errors import UsageRefused
 from pipeline.files import ContentFile, FoundFile, StoredFile, StoredVersion
 from pipeline.http.retry import FIRST_PAUSE
-from pipeline.names import PRODUCER, shown
+from pipeline.names import PRODUCER, quote_name
 from pipeline.outcome import StepFailed, content, system
 from pipeline.records import SubmissionMode, now
 from pipeline.settings import Settings
@@ -75,7 +75,9 @@ class MerrittStorage:
             return None
         data = self._http.get("content", there, ark, version.number, path)
         if data is not None and file.sha512 not in (None, hashlib.sha512(data).hexdigest()):
-            raise system(f"{self._http.name} hands over a damaged {shown(path)} of {ark}: restore it there")
+            raise system(
+                f"{self._http.name} hands over a damaged {quote_name(path)} of {ark}: restore it there"
+            )
         return data
 
     def verify(self, version: StoredVersion, alive: Callable[[], None] = lambda: None) -> None:
@@ -92,7 +94,7 @@ class MerrittStorage:
             kept = there.files.get(file.path)
             if kept is None or (kept.size, kept.sha512) != (file.size, file.sha512):
                 raise system(
-                    f"{self._http.name} lists another {shown(file.path)} of {version.ark} than it got"
+                    f"{self._http.name} lists another {quote_name(file.path)} of {version.ark} than it got"
                 )
             if file.added:
                 self._read_back(version, file, node, alive)
@@ -144,7 +146,8 @@ class MerrittStorage:
         size, sha512 = self._read((node, version.ark, version.number, file.path), lambda _: alive())
         if (size, sha512) != (file.size, file.sha512):
             raise system(
-                f"{self._http.name} hands over {shown(file.path)} of {version.ark} version {version.number} "
+                f"{self._http.name} hands over {quote_name(file.path)} of {version.ark} version "
+                f"{version.number} "
                 f"with {size} bytes and the sha512 {sha512}; stored were {file.size} bytes and {file.sha512}"
             )
 
@@ -214,7 +217,7 @@ class MerrittStorage:
             if kept is None or (kept.size, kept.sha512) != (file.size, file.sha512):
                 found = "nothing" if kept is None else f"{kept.size} bytes, {kept.algorithm} {kept.digest}"
                 raise system(
-                    f"{self._http.name} has {found} for {shown(file.path)} in version {number} of "
+                    f"{self._http.name} has {found} for {quote_name(file.path)} in version {number} of "
                     f"{request.ark}, not {file.size} bytes, sha512 {file.sha512}"
                 )
         return self._describe(held, made, request.jid, node)
@@ -257,7 +260,7 @@ def _check(request: StoreRequest, held: HeldObject | None) -> None:
     for file in request.files:
         if _CHANGED.search(file.path):
             raise content(
-                f"file name {shown(file.path)} has '%20' or '%7c' in it, which the storage service takes "
+                f"file name {quote_name(file.path)} has '%20' or '%7c' in it, which storage reads "
                 "for a blank or a bar: rename the file"
             )
     if request.new and held:
@@ -274,7 +277,7 @@ def _check(request: StoreRequest, held: HeldObject | None) -> None:
 def _check_update(request: StoreRequest, head: dict[str, HeldFile]) -> None:
     for path in request.delete:
         if path not in head:
-            raise content(f"{shown(path)} is to be deleted, but it is not in {request.ark}")
+            raise content(f"{quote_name(path)} is to be deleted, but it is not in {request.ark}")
     carried = {path for path in head if path.startswith(PRODUCER)} - set(request.delete)
     if not any(path.startswith(PRODUCER) for path in (*carried, *(file.path for file in request.files))):
         raise content(f"{request.ark} would have no file: an object needs at least one")
@@ -282,6 +285,6 @@ def _check_update(request: StoreRequest, head: dict[str, HeldFile]) -> None:
     foreign = sorted(path for path in carried - given if head[path].sha512 is None)
     if foreign:
         raise system(
-            f"{shown(foreign[0])} of {request.ark} is kept with {head[foreign[0]].algorithm} and not sha512: "
+            f"{quote_name(foreign[0])} of {request.ark} has {head[foreign[0]].algorithm} not sha512: "
             "it cannot be carried into a version of ours; submit the whole object with mode add"
         )

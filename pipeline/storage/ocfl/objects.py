@@ -235,7 +235,7 @@ def _state(head: Inventory | None, change: Change) -> dict[str, str]:
         for path in change.delete:
             if digests.pop(path, None) is None:
                 where = f"version {head.number} of {change.ark}" if head else f"{change.ark}, which is new"
-                raise content(f"{names.shown(path)} is to be deleted, but it is not in {where}")
+                raise content(f"{names.quote_name(path)} is to be deleted, but it is not in {where}")
     digests |= change.files
     if not digests or (change.delete and not any(path.startswith(names.PRODUCER) for path in digests)):
         raise content(f"{change.ark} would have no file: an object needs at least one")

@@ -22,7 +22,7 @@ from pipeline.outcome import StepFailed, system, transient
 from pipeline.settings import Settings
 from pipeline.storage.ocfl.bucket import AT_ONCE, Conflict, Got, Held, Unlike
 from pipeline.storage.s3.faults import Absent, Refused, translated
-from pipeline.urls import shown
+from pipeline.urls import redact_url
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def open_bucket(settings: Settings, tries: int = TRIES) -> "S3Bucket":
     """The bucket of the settings; it is not asked for anything yet."""
     found = re.fullmatch(r"s3://([^/]+)/?(.*?)/*", settings.s3_root)
     assert found is not None
-    name = f"the bucket {found[1]} at {shown(settings.s3_endpoint) or 'S3'}"
+    name = f"the bucket {found[1]} at {redact_url(settings.s3_endpoint) or 'S3'}"
     config = Config(
         connect_timeout=settings.connect_timeout,
         read_timeout=settings.read_timeout,

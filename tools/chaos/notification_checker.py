@@ -1,0 +1,60 @@
+"""Judges what a run's depositors were told: each report has one content, each end was told by a callback."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from pipeline.records import Job
+from pipeline.states import JobState
+from tools.chaos.final_state import FinalState
+from tools.chaos.problem import Category, Problem
+
+
+def told(remains: FinalState) -> Iterator[Problem]:
+    """A report has one content however often it is delivered; callbacks tell of each completed job."""
+    contents: dict[str, set[str]] = defaultdict(set)
+    for letter in remains.letters:
+        contents[letter.name].add(letter.digest)
+    for name, several in contents.items():
+        if len(several) > 1:
+            yield Problem(
+                Category.DUPLICATED, name.partition(".")[0], f"{name} was sent with different contents"
+            )
+    yield from _called(remains)
+
+
+def _called(remains: FinalState) -> Iterator[Problem]:
+    called: dict[str, set[str]] = defaultdict(set)
+    failures = {call.jid for call in remains.calls if call.status == "FAILED"}
+    for call in remains.calls:
+        if call.status == "COMPLETED":
+            called[call.jid].add(call.name)
+        if call.status not in _may_be_told(remains.jobs.get(call.jid)):
+            yield Problem(Category.ILLEGAL, call.jid, f"a callback said {call.status} of it")
+    for jid, names in called.items():
+        resumed = remains.jobs[jid].status.retry_count if jid in remains.jobs else 0
+        if len(names) > 1 + resumed:
+            yield Problem(Category.DUPLICATED, jid, f"callbacks were made as {sorted(names)}")
+    for jid, job in remains.jobs.items():
+        if job.status.status is JobState.COMPLETED and jid not in called:
+            yield Problem(Category.LOST, jid, "no callback told of it")
+        if _is_owed(job) and jid not in failures:
+            yield Problem(Category.LOST, jid, "no callback told of its failure, and nothing says why")
+
+
+def _is_owed(job: Job) -> bool:
+    """A failure is told of, unless it is the callback's own or is noted as not told after finite tries."""
+    status, last = job.status, job.history[-1]
+    noted = last.event is None and "was not told" in last.message
+    return (
+        status.status is JobState.FAILED
+        and status.last_successful_status is not JobState.RECORDING
+        and not noted
+    )
+
+
+def _may_be_told(job: Job | None) -> Iterator[str]:
+    """A failure may have been told before the job was resumed."""
+    if job is not None and job.status.status is JobState.COMPLETED:
+        yield "COMPLETED"
+    if job is not None and any(entry.state is JobState.FAILED for entry in job.history):
+        yield "FAILED"
