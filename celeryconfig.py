@@ -1,4 +1,4 @@
-"""Celery's settings: data only. docs/decisions/ and docs/operations.md say why each is as it is."""
+"""Celery's settings: data only. docs/decisions/ and docs/operators/ say why each is as it is."""
 
 from kombu import Queue
 

@@ -1,6 +1,6 @@
 """The pages follow the code: what can be derived is compared, what can be listed is looked for.
 
-`python -m tests.unit.test_docs` writes the table of settings for docs/operations.md.
+`python -m tests.unit.test_docs` writes the table of settings for docs/operators/settings.md.
 """
 
 import inspect
@@ -126,8 +126,8 @@ def test_the_state_diagram_is_that_of_the_tables() -> None:
     assert page.read_text() == states.markdown(), "run: python -m pipeline.states > docs/states.md"
 
 
-def test_every_setting_is_in_the_operations_page_as_its_field_describes_it() -> None:
-    page = (DOCS / "operations.md").read_text()
+def test_every_setting_is_in_the_settings_page_as_its_field_describes_it() -> None:
+    page = (DOCS / "operators" / "settings.md").read_text()
 
     assert settings_table() in page, "paste what `python -m tests.unit.test_docs` writes"
 
@@ -174,6 +174,17 @@ def test_a_page_names_only_commands_and_options_that_exist(page: Path) -> None:
         passes_on = command.context_settings.get("ignore_unknown_options", False)
         unknown = {word.split("=")[0] for word in rest if word.startswith("--")} - known
         assert passes_on or not unknown, f"{page.name}: {program} {said}"
+
+
+def test_every_test_that_a_guarantee_names_exists() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (DOCS / "reliability.md").read_text()))
+    defined = {
+        name
+        for path in (PROJECT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^ *def (test_\w+)", path.read_text(), re.MULTILINE)
+    }
+
+    assert named - defined == set()
 
 
 def test_every_decision_is_in_the_list_of_decisions() -> None:
