@@ -7,10 +7,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from operations.archive import archived_batch, no_archive
-from operations.job_list import rows
 from pipeline.records import Batch, Record, StatusReport, SubmissionType
 from pipeline.states import BATCH, BatchState, Bucket, FailureKind, JobState
-from zkstate import batches
+from zkstate import batches, views
 from zkstate.errors import Missing
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ def batch_view(
 
 def _states(session: Session, bid: str, counts: dict[Bucket, int]) -> dict[JobState, int]:
     unended = batches.jobs_in(session, bid, Bucket.PROCESSING) if counts[Bucket.PROCESSING] else []
-    found = Counter(row.state for row in rows(session, unended))
+    found = Counter(row.state for row in views.readable(views.job_rows(session, unended)))
     found[JobState.COMPLETED] += counts[Bucket.COMPLETED]
     found[JobState.FAILED] += counts[Bucket.FAILED]
     found[JobState.DELETED] += counts[Bucket.DELETED]
@@ -129,7 +128,7 @@ def _failed(session: Session, bid: str) -> tuple[FailedJob, ...]:
     failed = batches.jobs_in(session, bid, Bucket.FAILED)[:FAILURES]
     return tuple(
         FailedJob(jid=row.jid, name=row.name, kind=row.kind, message=row.message)
-        for row in rows(session, failed)
+        for row in views.readable(views.job_rows(session, failed))
     )
 
 

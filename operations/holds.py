@@ -5,17 +5,13 @@ from __future__ import annotations
 from operations.bulk import Outcome, act_on_many
 from operations.job_list import JobFilter, find
 from operations.operator import Operator, feed
-from operations.overview import batch_rows
 from operations.wording import by_whom
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Record
 from pipeline.states import BatchState, Event, JobState
-from zkstate import holds, paths
+from zkstate import holds, views
 from zkstate.holds import Hold
 from zkstate.session import Session
-
-FLIGHT = 500
-"""Batches read at a time."""
 
 
 class Stopped(Record):
@@ -57,11 +53,9 @@ def held_jobs(session: Session, name: str) -> list[str]:
 
 
 def held_batches(session: Session, name: str) -> list[str]:
-    bids = sorted(session.children(paths.BATCHES))
     return [
         row.bid
-        for start in range(0, len(bids), FLIGHT)
-        for row in batch_rows(session, bids[start : start + FLIGHT])
+        for row in views.readable(views.batch_rows(session, views.all_batches(session)))
         if row.status is BatchState.HELD and row.profile == name
     ]
 

@@ -1,33 +1,13 @@
 """Many jobs at a glance, read in few flights."""
 
-from collections.abc import Iterator, Sequence
-from datetime import datetime
+from collections.abc import Iterator
 
 from operations.wording import age
-from pipeline.records import Identifiers, JobConfiguration, JobStatus, Record
-from pipeline.states import FailureKind, JobState
-from zkstate import batches, codec, paths, queue
+from pipeline.records import Record
+from pipeline.states import JobState
+from zkstate import batches, queue, views
 from zkstate.session import Session
-
-FLIGHT = 200
-"""Jobs read at a time, three nodes each: the requests of one flight fill some 60 kB."""
-
-
-class JobRow(Record):
-    """One line of a list of jobs."""
-
-    jid: str
-    bid: str
-    profile: str
-    name: str
-    state: JobState
-    since: datetime
-    priority: int
-    kind: FailureKind | None = None
-    message: str = ""
-    ark: str = ""
-    local_id: tuple[str, ...] = ()
-    retry_count: int = 0
+from zkstate.views import JobRow
 
 
 class JobFilter(Record):
@@ -55,39 +35,6 @@ class JobList(Record):
     total: int
 
 
-def rows(session: Session, jids: Sequence[str]) -> Iterator[JobRow]:
-    """The jobs of these ids, in their order; one that is gone by now, or not whole, is left out."""
-    for start in range(0, len(jids), FLIGHT):
-        part = jids[start : start + FLIGHT]
-        wanted = [
-            path(jid) for jid in part for path in (paths.job_status, paths.configuration, paths.identifiers)
-        ]
-        found = iter(session.get_many(wanted))
-        for jid, nodes in zip(part, zip(found, found, found, strict=True), strict=True):
-            if all(node is not None for node in nodes):
-                yield _row(jid, [node[0] for node in nodes if node is not None])
-
-
-def _row(jid: str, data: Sequence[bytes]) -> JobRow:
-    status = codec.decode(JobStatus, data[0], paths.job_status(jid))
-    configuration = codec.decode(JobConfiguration, data[1], paths.configuration(jid))
-    identifiers = codec.decode(Identifiers, data[2], paths.identifiers(jid))
-    return JobRow(
-        jid=jid,
-        bid=configuration.batch_id,
-        profile=configuration.profile_name,
-        name=configuration.payload_name or configuration.payload_url.rpartition("/")[2],
-        state=status.status,
-        since=status.last_modification_date,
-        priority=status.priority,
-        kind=status.kind,
-        message=status.message,
-        ark=identifiers.primary_id or "",
-        local_id=identifiers.local_id,
-        retry_count=status.retry_count,
-    )
-
-
 def candidates(session: Session, wanted: JobFilter) -> list[str]:
     """The ids among which the wanted jobs are: those of a batch, of a queue, or all, newest first."""
     if wanted.bid is not None:
@@ -95,18 +42,21 @@ def candidates(session: Session, wanted: JobFilter) -> list[str]:
         return batches.all_jobs(session, wanted.bid)
     if wanted.state is not None and wanted.state is not JobState.COMPLETED:
         return queue.queued(session, wanted.state)
-    nodes = session.children(paths.JOBS)
-    return sorted((name for name in nodes if paths.job(name) != paths.QUEUES), reverse=True)
+    return views.all_jobs(session)
 
 
 def find(session: Session, wanted: JobFilter) -> Iterator[JobRow]:
-    return (row for row in rows(session, candidates(session, wanted)) if wanted.admits(row))
+    return (
+        row
+        for row in views.readable(views.job_rows(session, candidates(session, wanted)))
+        if wanted.admits(row)
+    )
 
 
 def list_jobs(session: Session, wanted: JobFilter, limit: int) -> JobList:
     """At most `limit` jobs; `total` counts all, without reading them where that is possible."""
     if wanted == JobFilter():
         jids = candidates(session, wanted)
-        return JobList(jobs=tuple(rows(session, jids[:limit])), total=len(jids))
+        return JobList(jobs=tuple(views.readable(views.job_rows(session, jids[:limit]))), total=len(jids))
     found = tuple(find(session, wanted))
     return JobList(jobs=found[:limit], total=len(found))

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING
 
-from operations.why_waiting import beat_runs
-from pipeline.records import BatchStatus, Record, Submission
-from pipeline.states import BatchState, JobState
-from zkstate import codec, holds, paths, queue, space
+from pipeline.records import Record
+from pipeline.states import JobState
+from zkstate import holds, queue, space, views
 from zkstate.holds import Hold
+from zkstate.views import BatchRow
 
 if TYPE_CHECKING:
     from zkstate.session import Session
 
 LATEST = 10
 """Batches that an overview names."""
-
-
-class BatchRow(Record):
-    """One line of a list of batches."""
-
-    bid: str
-    profile: str
-    name: str
-    status: BatchState
-    since: datetime
-    total: int | None = None
-    message: str = ""
 
 
 class Overview(Record):
@@ -44,38 +31,14 @@ class Overview(Record):
 
 
 def overview(session: Session) -> Overview:
-    bids = sorted(session.children(paths.BATCHES), reverse=True)
-    unfinished = session.exists(paths.OPEN_BATCHES)
+    bids = views.all_batches(session)
     return Overview(
         jobs=queue.counts(session),
-        batches=batch_rows(session, bids[:LATEST]),
+        batches=tuple(views.readable(views.batch_rows(session, bids[: -LATEST - 1 : -1]))),
         batches_in_all=len(bids),
-        open_batches=unfinished.numChildren if unfinished else 0,
+        open_batches=views.open_batches(session),
         paused=holds.paused(session),
         held_collections=holds.held_collections(session),
         promised=space.promised(session).bytes,
-        beat=beat_runs(session),
+        beat=views.beat_runs(session),
     )
-
-
-def batch_rows(session: Session, bids: list[str]) -> tuple[BatchRow, ...]:
-    wanted = [path(bid) for bid in bids for path in (paths.submission, paths.batch_status)]
-    found = iter(session.get_many(wanted))
-    rows = []
-    for bid, (submitted, state) in zip(bids, zip(found, found, strict=True), strict=True):
-        if submitted is None or state is None:
-            continue
-        submission = codec.decode(Submission, submitted[0], paths.submission(bid))
-        status = codec.decode(BatchStatus, state[0], paths.batch_status(bid))
-        rows.append(
-            BatchRow(
-                bid=bid,
-                profile=submission.profile_name,
-                name=submission.payload_name or submission.payload_url.rpartition("/")[2],
-                status=status.status,
-                since=status.last_modified,
-                total=status.total,
-                message=status.message,
-            )
-        )
-    return tuple(rows)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from operations.archive import no_archive
 from operations.batch_view import BatchView, batch_view
-from zkstate import paths
+from zkstate import views
 from zkstate.errors import Unreachable
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def follow(session: Session, bid: str, archive: Archive = no_archive) -> Iterato
         try:
             if not watching:
                 moved.clear()
-                session.ask(session.zk.exists_async, paths.batch_status(bid), watch=lambda _: moved.set())
+                views.watch_batch(session, bid, moved.set)
                 watching = True
             view = batch_view(session, bid, archive, counts_only=True)
             if view.ended:
@@ -58,17 +58,13 @@ def outages_told(session: Session, tell: Callable[[bool], None]) -> Iterator[Non
     """
     away = threading.Event()
 
-    def change(state: str) -> None:
-        gone = state != "CONNECTED"
-        if gone != away.is_set():
-            if gone:
-                away.set()
-            else:
+    def change(connected: bool) -> None:
+        if connected is away.is_set():
+            if connected:
                 away.clear()
-            tell(gone)
+            else:
+                away.set()
+            tell(not connected)
 
-    session.zk.add_listener(change)
-    try:
+    with views.connection_watched(session, change):
         yield
-    finally:
-        session.zk.remove_listener(change)

@@ -12,7 +12,7 @@ from operations.why_job import why_job
 from operations.wording import by_whom, counted, duration, listed, standing
 from pipeline.records import Batch
 from pipeline.states import BATCH, BatchState, Bucket, Event
-from zkstate import batches, holds, jobs, paths
+from zkstate import batches, holds, jobs, views
 
 if TYPE_CHECKING:
     from pipeline.settings import Settings
@@ -73,17 +73,17 @@ def _jobs_at_work(session: Session, settings: Settings, batch: Batch) -> str:
 
 def _at_work(session: Session, settings: Settings, batch: Batch) -> str:
     status = batch.status
-    lock, node = session.get_many([paths.batch_lock(batch.bid), paths.batch_status(batch.bid)])
+    activity = views.batch_activity(session, batch.bid)
     doing = _DOES[status.status]
-    if lock is not None:
-        holder = lock[0].decode(errors="replace").partition(" ")[2] or "an unnamed worker"
-        spent = duration(max(0.0, time.time() - lock[1].ctime / 1000))
+    if activity.holder is not None:
+        holder = activity.holder.name
+        spent = duration(max(0.0, time.time() - activity.holder.since))
         made = f" ({counted(status.created, 'job')} so far)" if status.created else ""
         waits = why_host.batch_waits(session, settings, batch)
         rest = waits or "There is nothing to do."
         return f"The {holder} has been {doing}{made} for {spent}. {rest}"
-    if status.delay and node is not None:
-        left = node[1].mtime / 1000 + status.delay - time.time()
+    if status.delay and activity.status_written is not None:
+        left = activity.status_written + status.delay - time.time()
         when = f"in {duration(left)}" if left > 0 else "any moment now, by the sweep"
         if status.in_line:
             return (

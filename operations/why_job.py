@@ -10,7 +10,7 @@ from operations.job_view import operator_verbs
 from operations.wording import by_whom, counted, duration, standing
 from pipeline.records import Job
 from pipeline.states import JOB, Bucket, Event, JobState, bucket
-from zkstate import holds, paths
+from zkstate import holds, views
 
 if TYPE_CHECKING:
     from pipeline.settings import Settings
@@ -32,12 +32,11 @@ def why_job(session: Session, settings: Settings, job: Job) -> str:
 
 
 def _at_work(session: Session, settings: Settings, job: Job) -> str:
-    lock, status = session.get_many([paths.job_lock(job.jid), paths.job_status(job.jid)])
-    if lock is not None:
-        holder = lock[0].decode(errors="replace").partition(" ")[2] or "an unnamed worker"
-        told = _held_by(job, holder, time.time() - lock[1].ctime / 1000)
+    activity = views.job_activity(session, job.jid)
+    if activity.holder is not None:
+        told = _held_by(job, activity.holder.name, time.time() - activity.holder.since)
         return " ".join(filter(None, (told, why_host.job_waits(session, settings, job))))
-    wait = _delay_left(job, status[1].mtime) if status else 0.0
+    wait = _delay_left(job, activity.status_written) if activity.status_written else 0.0
     if job.status.delay and job.status.message != job.history[-1].message:
         return (
             f"Nothing failed, but it waits for its turn: {job.status.message.rstrip('.')}. It asks again "
@@ -65,8 +64,8 @@ def _held_by(job: Job, holder: str, seconds: float) -> str:
     )
 
 
-def _delay_left(job: Job, mtime: int) -> float:
-    return mtime / 1000 + job.status.delay - time.time()
+def _delay_left(job: Job, written: float) -> float:
+    return written + job.status.delay - time.time()
 
 
 def _when(wait: float) -> str:

@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING
 from operations.wording import age, by_whom, counted, duration
 from pipeline.records import BatchStatus, Job, JobStatus
 from pipeline.states import JOB, JobState
-from zkstate import fairness, holds, paths, queue, recovery, space
+from zkstate import fairness, holds, queue, recovery, space
+from zkstate.views import beat_runs
 
 if TYPE_CHECKING:
     from pipeline.settings import Settings
     from zkstate.session import Session
 
 NO_BEAT = "No beat is running, so that nothing gets a new message: start one (python -m tasks.beat_leader)."
-
-
-def beat_runs(session: Session) -> bool:
-    return bool(session.children(paths.LEADER))
 
 
 def in_line(session: Session, settings: Settings, job: Job) -> str:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from operations.job_list import rows
 from operations.operator import Operator
-from operations.overview import batch_rows
 from operations.wording import age
 from pipeline.errors import UsageRefused
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Record
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
-from zkstate import locks, paths, queue, space
+from zkstate import locks, queue, space, views
 from zkstate.session import Session
 
 
@@ -56,7 +54,7 @@ def space_view(session: Session, settings: Settings) -> SpaceView:
     from pipeline.working_storage.capacity import usage
 
     held = space.reservations(session)
-    known = {row.jid: row for row in rows(session, list(held))}
+    known = {row.jid: row for row in views.readable(views.job_rows(session, list(held)))}
     disk = usage(settings) if settings.working.is_dir() else None
     promises = sorted(
         (
@@ -114,7 +112,7 @@ def _old_batches(operator: Operator, retention: float) -> tuple[str, ...]:
     from tasks.retention import retention_of
 
     profiles = Profiles(operator.settings.profiles)
-    found = batch_rows(operator.session, sorted(operator.session.children(paths.BATCHES)))
+    found = views.readable(views.batch_rows(operator.session, views.all_batches(operator.session)))
     return tuple(
         row.bid
         for row in found
@@ -133,9 +131,9 @@ def _remove_batches(operator: Operator, retention: float) -> tuple[tuple[str, ..
 
     session = operator.session
     clients = open_clients(operator.settings.model_copy(update={"retention": retention}))
-    before = set(session.children(paths.BATCHES))
+    before = set(views.all_batches(session))
     with locks.single_flight(session, "clean_up_batches") as clock:
         if clock is None:
             return (), True
         remove_old_batches(session, clock, clients)
-    return tuple(sorted(before - set(session.children(paths.BATCHES)))), False
+    return tuple(sorted(before - set(views.all_batches(session)))), False

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from pipeline.states import JobState
-from zkstate import creation, jobs, paths
+from zkstate import creation, jobs, queue, views
 from zkstate.errors import Corrupt, Missing
 from zkstate.session import Session
 
@@ -45,8 +45,7 @@ def _is_orphan(session: Session, last: int, jid: str) -> bool:
     try:
         job = jobs.load(session, jid)
     except Missing:
-        return session.exists(paths.job(jid)) is None
+        return not views.job_exists(session, jid)
     except Corrupt:
         return False
-    entry = paths.queue_entry(job.status.status, job.status.priority, jid)
-    return job.status.status is JobState.COMPLETED and session.exists(entry) is None
+    return job.status.status is JobState.COMPLETED and not queue.has_entry(session, job)

@@ -7,7 +7,7 @@ from pipeline.records import Batch
 from pipeline.states import BatchState, Bucket, Event
 from pipeline.steps.clients import Clients
 from tasks.logs import log
-from zkstate import batches, deletion, jobs, paths
+from zkstate import batches, deletion, jobs, views
 from zkstate.errors import Busy, Corrupt, Missing, Stale
 from zkstate.jobs import Lock
 from zkstate.locks import ServerClock
@@ -16,11 +16,11 @@ from zkstate.session import Session
 
 def remove_old_batches(session: Session, clock: ServerClock, clients: Clients) -> None:
     """Archive and remove completed batches older than the retention time; finish interrupted removals."""
-    for bid in sorted(session.children(paths.BATCHES)):
+    for bid in views.all_batches(session):
         try:
             batch = batches.load(session, bid)
-            stat = session.exists(paths.batch_status(bid))
-            age = (clock.now_ms() - stat.mtime) / 1000 if stat else 0.0
+            written = views.batch_activity(session, bid).status_written
+            age = clock.now_ms() / 1000 - written if written else 0.0
             stays = retention_of(batch.submission.profile_name, clients.profiles, clients.settings.retention)
             if batch.status.status is BatchState.COMPLETED and age > stays:
                 archive(session, batch, clients, by="retention", reason="retention time is over")

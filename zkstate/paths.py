@@ -86,6 +86,11 @@ def open_batch(bid: str) -> str:
     return f"{OPEN_BATCHES}/{bid}"
 
 
+def is_job(name: str) -> bool:
+    """Whether this child of /jobs is a job; the queue is its only other child."""
+    return f"{JOBS}/{name}" != QUEUES
+
+
 def job(jid: str) -> str:
     return f"{JOBS}/{jid}"
 

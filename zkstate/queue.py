@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
 
-from pipeline.records import JobStatus, Ticket
+from pipeline.records import Job, JobStatus, Ticket
 from pipeline.states import JOB, JobState
 from zkstate import codec, fairness, holds, jobs, paths
 from zkstate.errors import Busy, Corrupt, Missing, Stale
@@ -27,6 +27,12 @@ def counts(session: Session) -> dict[JobState, int]:
     states = [state for state in JobState if state is not JobState.DELETED]
     found = session.exists_many([paths.queue(state) for state in states])
     return {s: stat.numChildren if stat else 0 for s, stat in zip(states, found, strict=True)}
+
+
+def has_entry(session: Session, job: Job) -> bool:
+    """False for a completed job that has been cleaned up."""
+    entry = paths.queue_entry(job.status.status, job.status.priority, job.jid)
+    return session.exists(entry) is not None
 
 
 def queued(session: Session, state: JobState) -> list[str]:

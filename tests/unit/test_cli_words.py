@@ -6,10 +6,11 @@ import typer
 from entrypoints.cli import options
 from operations import submission as submitting
 from operations import why, wording
-from operations.job_list import JobFilter, JobRow
+from operations.job_list import JobFilter
 from pipeline.errors import UsageRefused
 from pipeline.records import SubmissionType
 from pipeline.states import JobState
+from zkstate.views import JobRow
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,221 @@
+"""What lists and pages show of many jobs and batches.
+
+Rule: a node that cannot be read spoils no list; its id and the fault stand beside the rows.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import islice
+from typing import TypeVar
+
+from kazoo.protocol.states import KazooState
+
+from pipeline.records import (
+    BatchStatus,
+    Identifiers,
+    JobConfiguration,
+    JobStatus,
+    Record,
+    Submission,
+)
+from pipeline.states import BatchState, FailureKind, JobState
+from zkstate import codec, paths
+from zkstate.errors import Corrupt
+from zkstate.session import Session
+
+READ_PAGE = 200
+"""Jobs read at a time, three nodes each: the requests of one page are some 60 kB."""
+
+
+class JobRow(Record):
+    """One line of a list of jobs."""
+
+    jid: str
+    bid: str
+    profile: str
+    name: str
+    state: JobState
+    since: datetime
+    priority: int
+    kind: FailureKind | None = None
+    message: str = ""
+    ark: str = ""
+    local_id: tuple[str, ...] = ()
+    retry_count: int = 0
+
+
+class BatchRow(Record):
+    """One line of a list of batches."""
+
+    bid: str
+    profile: str
+    name: str
+    status: BatchState
+    since: datetime
+    total: int | None = None
+    message: str = ""
+
+
+class Unreadable(Record):
+    """A job or a batch whose record is damaged or incomplete."""
+
+    id: str
+    problem: str
+
+
+class Holder(Record):
+    """Who has the lock of a job or a batch; `since` in seconds since the epoch, by the server's clock."""
+
+    name: str
+    since: float
+
+
+class Activity(Record):
+    """Who works on a job or a batch, and when its status was last written, in seconds since the epoch."""
+
+    holder: Holder | None = None
+    status_written: float | None = None
+
+
+Row = TypeVar("Row", JobRow, BatchRow)
+
+
+def all_jobs(session: Session) -> list[str]:
+    """The ids of all jobs, newest first."""
+    return sorted((name for name in session.children(paths.JOBS) if paths.is_job(name)), reverse=True)
+
+
+def all_batches(session: Session) -> list[str]:
+    """The ids of all batches, oldest first."""
+    return sorted(session.children(paths.BATCHES))
+
+
+def open_batches(session: Session) -> int:
+    """How many batches have work left."""
+    stat = session.exists(paths.OPEN_BATCHES)
+    return stat.numChildren if stat else 0
+
+
+def job_exists(session: Session, jid: str) -> bool:
+    return session.exists(paths.job(jid)) is not None
+
+
+def beat_runs(session: Session) -> bool:
+    """True if a beat leads, so that timed work is done."""
+    return bool(session.children(paths.LEADER))
+
+
+def job_activity(session: Session, jid: str) -> Activity:
+    return _activity(session, paths.job_lock(jid), paths.job_status(jid))
+
+
+def batch_activity(session: Session, bid: str) -> Activity:
+    return _activity(session, paths.batch_lock(bid), paths.batch_status(bid))
+
+
+def _activity(session: Session, lock_path: str, status_path: str) -> Activity:
+    lock, status = session.get_many([lock_path, status_path])
+    holder = None
+    if lock is not None:
+        # a lock holds the token of the attempt and then the worker's name
+        name = lock[0].decode(errors="replace").partition(" ")[2]
+        holder = Holder(name=name or "an unnamed worker", since=lock[1].ctime / 1000)
+    return Activity(holder=holder, status_written=status[1].mtime / 1000 if status else None)
+
+
+def watch_batch(session: Session, bid: str, on_change: Callable[[], None]) -> None:
+    """Have `on_change` called once, on the connection's thread, when the batch's status changes."""
+    session.ask(session.zk.exists_async, paths.batch_status(bid), watch=lambda _: on_change())
+
+
+@contextmanager
+def connection_watched(session: Session, on_change: Callable[[bool], None]) -> Iterator[None]:
+    """Within this block `on_change(connected)` is called, on the connection's thread, with every change."""
+
+    def listener(state: str) -> None:
+        on_change(state == KazooState.CONNECTED)
+
+    session.zk.add_listener(listener)
+    try:
+        yield
+    finally:
+        session.zk.remove_listener(listener)
+
+
+def job_rows(session: Session, jids: Sequence[str]) -> Iterator[JobRow | Unreadable]:
+    """The jobs of these ids, in their order; a job that has been removed meanwhile is left out."""
+    return _rows(session, jids, (paths.job_status, paths.configuration, paths.identifiers), _job_row)
+
+
+def batch_rows(session: Session, bids: Sequence[str]) -> Iterator[BatchRow | Unreadable]:
+    """The batches of these ids, in their order; a batch that has been removed meanwhile is left out."""
+    return _rows(session, bids, (paths.submission, paths.batch_status), _batch_row)
+
+
+def readable(rows: Iterator[Row | Unreadable]) -> Iterator[Row]:
+    return (row for row in rows if not isinstance(row, Unreadable))
+
+
+def _rows(
+    session: Session,
+    names: Sequence[str],
+    parts: Sequence[Callable[[str], str]],
+    build: Callable[[str, Sequence[bytes]], Row],
+) -> Iterator[Row | Unreadable]:
+    for start in range(0, len(names), READ_PAGE):
+        page = names[start : start + READ_PAGE]
+        nodes = iter(session.get_many([path(name) for name in page for path in parts]))
+        for name in page:
+            data = [node and node[0] for node in islice(nodes, len(parts))]
+            if all(content is None for content in data):
+                continue
+            try:
+                yield build(name, _complete(name, data, parts))
+            except Corrupt as damage:
+                yield Unreadable(id=name, problem=str(damage))
+
+
+def _complete(
+    name: str, data: Sequence[bytes | None], parts: Sequence[Callable[[str], str]]
+) -> Sequence[bytes]:
+    contents = []
+    for content, path in zip(data, parts, strict=True):
+        if content is None:
+            raise Corrupt(f"{name} is incomplete: znode {path(name)} is missing")
+        contents.append(content)
+    return contents
+
+
+def _job_row(jid: str, data: Sequence[bytes]) -> JobRow:
+    status = codec.decode(JobStatus, data[0], paths.job_status(jid))
+    configuration = codec.decode(JobConfiguration, data[1], paths.configuration(jid))
+    identifiers = codec.decode(Identifiers, data[2], paths.identifiers(jid))
+    return JobRow(
+        jid=jid,
+        bid=configuration.batch_id,
+        profile=configuration.profile_name,
+        name=configuration.payload_name or configuration.payload_url.rpartition("/")[2],
+        state=status.status,
+        since=status.last_modification_date,
+        priority=status.priority,
+        kind=status.kind,
+        message=status.message,
+        ark=identifiers.primary_id or "",
+        local_id=identifiers.local_id,
+        retry_count=status.retry_count,
+    )
+
+
+def _batch_row(bid: str, data: Sequence[bytes]) -> BatchRow:
+    submission = codec.decode(Submission, data[0], paths.submission(bid))
+    status = codec.decode(BatchStatus, data[1], paths.batch_status(bid))
+    return BatchRow(
+        bid=bid,
+        profile=submission.profile_name,
+        name=submission.payload_name or submission.payload_url.rpartition("/")[2],
+        status=status.status,
+        since=status.last_modified,
+        total=status.total,
+        message=status.message,
+    )
