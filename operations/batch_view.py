@@ -67,10 +67,6 @@ class BatchView(Record):
     def ended_jobs(self) -> int:
         return sum(number for bucket, number in self.buckets.items() if bucket is not Bucket.PROCESSING)
 
-    @property
-    def exit_code(self) -> int:
-        return int(self.status in (BatchState.FAILED, BatchState.DELETED))
-
 
 def batch_view(
     session: Session, bid: str, archive: Archive = no_archive, *, counts_only: bool = False

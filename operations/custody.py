@@ -9,12 +9,6 @@ from pipeline.fixity import OF_RECORD
 SHA512 = f"{OF_RECORD}:"
 """How a digest of record begins."""
 
-BROKEN = 4
-"""Exit code: a file is missing, or digests disagree."""
-
-INTERRUPTED = 130
-"""Exit code: Ctrl-C came before all was read; what was read agrees."""
-
 
 class Origin(StrEnum):
     """What is known of a file's digest at its source."""
@@ -108,9 +102,3 @@ class Custody:
     agrees: bool
     """No file has a problem, as far as was looked."""
     files: tuple[FileCustody, ...]
-
-    @property
-    def exit_code(self) -> int:
-        if not self.agrees:
-            return BROKEN
-        return INTERRUPTED if self.read and not self.complete else 0

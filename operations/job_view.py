@@ -47,10 +47,6 @@ class JobView(Record):
     """What an operator may do with it now."""
     archived: Gone | None = None
 
-    @property
-    def exit_code(self) -> int:
-        return int(self.state in (JobState.FAILED, JobState.DELETED))
-
 
 class Step(Record):
     """One entry of the history, and the seconds until the next (or, for a job at work, until now)."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
-from pipeline.errors import ArklineError
+from pipeline.errors import ArklineError, ErrorKind
 
 OF_RECORD = "sha512"
 """The digest arkline computes for every file and keeps: OCFL 1.1 recommends it for content."""
@@ -28,7 +28,7 @@ HEX_LENGTH = {
 
 
 class UnknownAlgorithm(ArklineError):
-    exit_code = 2
+    error_kind = ErrorKind.REFUSED
 
 
 class DigestMismatch(ArklineError):

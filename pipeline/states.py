@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Generic, Literal, Self, TypeVar
 
-from pipeline.errors import ArklineError
+from pipeline.errors import ArklineError, ErrorKind
 
 
 class Documented(StrEnum):
@@ -103,7 +103,7 @@ ANY: Literal[Whatever.ANY] = Whatever.ANY
 class IllegalTransition(ArklineError):
     """The table has no row for this state and event, or the row's condition is not met."""
 
-    exit_code = 2
+    error_kind = ErrorKind.REFUSED
 
 
 @dataclass(frozen=True)

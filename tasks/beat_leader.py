@@ -41,7 +41,7 @@ def main() -> int:
             lead(session, f"beat {os.uname().nodename}:{os.getpid()}", _tick)
     except ArklineError as error:
         logs.log().error("beat stops", error=str(error))
-        return error.exit_code
+        return 1
     return 0
 
 

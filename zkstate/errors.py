@@ -1,6 +1,6 @@
 """What can go wrong with the record, as errors that say what to do."""
 
-from pipeline.errors import ArklineError, ServiceUnreachable
+from pipeline.errors import ArklineError, ErrorKind, ServiceUnreachable
 
 
 class Unreachable(ServiceUnreachable):
@@ -14,7 +14,7 @@ class Corrupt(ArklineError):
 class Missing(ArklineError):
     """There is no such batch or job."""
 
-    exit_code = 2
+    error_kind = ErrorKind.REFUSED
 
 
 class Stale(ArklineError):

@@ -8,6 +8,7 @@ import typer
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
+from entrypoints.cli import exit_codes
 from entrypoints.cli.options import Batch, Id, Jid, Json, OlderThan, OptionalId, Profile, State
 from entrypoints.cli.render import views as drawn
 
@@ -39,12 +40,12 @@ def status(name: OptionalId = None, json: Json = False) -> None:
 
             batch = batch_view(session, name, archive)
             screen.emit(batch) if json else drawn.batch(batch)
-            raise typer.Exit(batch.exit_code)
+            raise typer.Exit(exit_codes.of_state(batch.status))
         from operations.job_view import job_view
 
         job = job_view(session, name, archive)
         screen.emit(job) if json else drawn.job(job)
-        raise typer.Exit(job.exit_code)
+        raise typer.Exit(exit_codes.of_state(job.state))
 
 
 def jobs(

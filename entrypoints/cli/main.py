@@ -14,24 +14,15 @@ from typer.exceptions import TyperException
 
 from entrypoints.cli import check_commands as checking
 from entrypoints.cli import console as screen
+from entrypoints.cli import exit_codes
 from entrypoints.cli import inspect_commands as looking
 from entrypoints.cli import object_command as proving
 from entrypoints.cli import queue_commands as operating
 from entrypoints.cli import submit_command as submitting
 from entrypoints.cli import verb_commands as verbs
 from entrypoints.cli import watch_command as watching
+from entrypoints.cli.render.remedies import hints
 from pipeline.errors import ArklineError
-
-UNREACHABLE = 3
-
-
-def _exit_code(error: ArklineError) -> int:
-    from pipeline.outcome import StepFailed
-    from pipeline.states import FailureKind
-
-    if isinstance(error, StepFailed) and error.kind is FailureKind.TRANSIENT:
-        return UNREACHABLE
-    return error.exit_code
 
 
 class Guarded(TyperGroup):
@@ -44,7 +35,9 @@ class Guarded(TyperGroup):
             return super().invoke(context)
         except ArklineError as error:
             _show(error, str(error), debug)
-            raise typer.Exit(_exit_code(error)) from error
+            for hint in hints(error.remedies):
+                screen.note(f"try: {hint}")
+            raise typer.Exit(exit_codes.of_error(error)) from error
         except (typer.Exit, typer.Abort, TyperException, BrokenPipeError):
             raise
         except Exception as error:

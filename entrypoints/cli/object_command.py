@@ -11,6 +11,7 @@ import typer
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
+from entrypoints.cli import exit_codes
 from entrypoints.cli.options import Json
 from entrypoints.cli.render import object as drawn_object
 from pipeline.errors import UsageRefused
@@ -53,7 +54,7 @@ def object_(
     with _progress(size_of(found, numbers) if verify else 0) as seen:
         view = object_view(found, numbers, storage, seen)
     screen.emit(view) if json else drawn_object.described(view)
-    raise typer.Exit(view.custody.exit_code)
+    raise typer.Exit(exit_codes.of_custody(view.custody))
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import typer
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
+from entrypoints.cli import exit_codes
 from entrypoints.cli.options import Json, OptionalBid
 from entrypoints.cli.render import views as drawn
 from pipeline.states import Bucket
@@ -61,7 +62,7 @@ def wait_for(session: Session, settings: Settings, bid: str, *, as_json: bool) -
         screen.emit(last)
     else:
         drawn.batch(last)
-    return last.exit_code
+    return exit_codes.of_state(last.status)
 
 
 def _tell_outage(away: bool) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from entrypoints.stack.child import Command, Process
 from entrypoints.stack.signals import StopSignals
-from pipeline.errors import ArklineError, ServiceUnreachable
+from pipeline.errors import ArklineError, ErrorKind, ServiceUnreachable
 
 TICK = 0.1
 """Seconds between two looks at a process that one waits for."""
@@ -26,7 +26,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
 class StopWished(ArklineError):
     """Somebody asked the stack to stop while it was starting or at work."""
 
-    exit_code = 130
+    error_kind = ErrorKind.INTERRUPTED
 
 
 @dataclass(frozen=True)

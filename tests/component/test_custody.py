@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from entrypoints.cli import exit_codes
 from entrypoints.cli.main import app
 from entrypoints.cli.render import object as drawn_object
 from operations.objects import known_object, object_view
@@ -382,7 +383,7 @@ def test_ctrl_c_ends_the_reading_and_what_was_read_is_told(
     drawn_object.described(view)
 
     assert [file.verdict for file in view.custody.files][:3] == ["agrees", "agrees", "not read"]
-    assert view.custody.exit_code == 130
+    assert exit_codes.of_custody(view.custody) == 130
     assert "Interrupted: 8 of 10 files not read." in capsys.readouterr().out
 
 

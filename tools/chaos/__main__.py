@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from entrypoints.cli import exit_codes
 from entrypoints.stack.signals import listening
 from pipeline.errors import ArklineError, UsageRefused
 from tools.chaos import report as story
@@ -87,4 +88,4 @@ if __name__ == "__main__":
         sys.exit(main(sys.argv[1:]))
     except ArklineError as error:
         sys.stderr.write(f"error: {error}\n")
-        sys.exit(error.exit_code)
+        sys.exit(exit_codes.of_error(error))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from entrypoints.cli import exit_codes
 from entrypoints.stack import stack as whole
 from entrypoints.stack.home import StackRunning, holder
 from entrypoints.stack.java import PROJECT
@@ -84,7 +85,7 @@ def demonstrate(home: Path, as_json: bool, keep: bool) -> int:
                 if keep:
                     _until_stopped(stack, console)
         except StopWished as wish:
-            return wish.exit_code
+            return exit_codes.of_error(wish)
     return 0 if outcome.completed else 1
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from entrypoints.cli import exit_codes
 from entrypoints.stack.java import PROJECT
 from pipeline.errors import ArklineError
 from tools.dev import benches, checks, lock, stacks
@@ -131,4 +132,4 @@ def main() -> None:
         app(prog_name="./dev")
     except ArklineError as error:
         console.print(f"[bold red]error:[/] {error}", markup=True)
-        sys.exit(error.exit_code)
+        sys.exit(exit_codes.of_error(error))

@@ -1,0 +1,46 @@
+"""The command that carries out a remedy; the only place that spells one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pipeline.remedies import Action, Remedy
+
+_COMMANDS: dict[Action, str] = {
+    Action.UNPAUSE: "arkline unpause",
+    Action.RELEASE: "arkline release {}",
+    Action.RELEASE_COLLECTION: "arkline release --collection {} --jobs",
+    Action.HOLD_COLLECTION: "arkline hold --collection {}",
+    Action.RESUME: "arkline resume {}",
+    Action.RESUME_BATCH: "arkline resume --batch {} --state failed",
+    Action.FAIL: "arkline fail {}",
+    Action.CANCEL: "arkline cancel {}",
+    Action.DELETE: "arkline delete {}",
+    Action.UPDATE_REPORT: "arkline update-report {}",
+    Action.SHOW_REPORT: "arkline report {}",
+    Action.RENEW_PROFILE: "arkline profile renew {}",
+    Action.UNDO_DRAIN: "arkline drain --undo {}",
+    Action.SHOW_STATUS: "arkline status {}",
+    Action.SHOW_WHY: "arkline why {}",
+    Action.SHOW_JOBS: "arkline jobs",
+    Action.SHOW_SPACE: "arkline space",
+    Action.CLEAN_UP: "arkline cleanup",
+    Action.AUDIT: "arkline audit",
+    Action.SUBMIT_AGAIN: "arkline submit",
+    Action.START_WORKER: "celery -A tasks.app worker",
+    Action.START_BEAT: "python -m tasks.beat_leader",
+}
+"""An action without a command is something that is done outside arkline."""
+
+
+def command(remedy: Remedy) -> str:
+    """A line for a shell; empty if there is no such command."""
+    return _COMMANDS.get(remedy.action, "").format(remedy.target).strip()
+
+
+def hints(remedies: Iterable[Remedy]) -> Iterable[str]:
+    """One line for each remedy: `arkline unpause: start new jobs again`."""
+    for remedy in remedies:
+        spelled = command(remedy)
+        doc = remedy.action.doc[:1].lower() + remedy.action.doc[1:].rstrip(".")
+        yield f"{spelled}: {doc}" if spelled else doc

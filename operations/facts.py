@@ -1,0 +1,118 @@
+"""Why a job or a batch is where it is, and how healthy the fleet is, as facts with stable codes.
+
+No sentence and no command stands here: `entrypoints/cli/render` spells them, a page draws buttons, an API
+returns the values as they are.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from pipeline.records import Record
+from pipeline.remedies import Remedy
+from pipeline.states import Documented, FailureKind
+
+
+class Reason(Documented):
+    """Codes are stable: scripts, pages and alerts read them."""
+
+    # waiting before the first step
+    QUEUE_PAUSED = "queue-paused", "An operator paused the queue: no new job starts."
+    COLLECTION_ON_HOLD = "collection-on-hold", "An operator put the collection on hold."
+    HOLD_ENDED = "hold-ended", "It is held although its collection is not on hold any more."
+    COLLECTION_AT_QUOTA = (
+        "collection-at-quota",
+        "The collection has as many active jobs as its profile allows.",
+    )
+    WAITING_FOR_TURN = "waiting-for-turn", "Other jobs come first, or every place in the fleet is taken."
+    STARTING = "starting", "Its turn has come: it starts within seconds."
+    # waiting in a working state
+    BEING_DISPATCHED = "being-dispatched", "It was handed to the workers a moment ago."
+    BEING_WORKED_ON = "being-worked-on", "A worker has it."
+    WAITING_FOR_HOST = "waiting-for-host", "Every connection that may be open to the source is in use."
+    HOST_BACKING_OFF = "host-backing-off", "The source asked not to be contacted for a while."
+    WAITING_FOR_SPACE = "waiting-for-space", "It does not fit into working storage now."
+    EXCEEDS_SPACE = "exceeds-space", "It is larger than working storage may ever hold."
+    BETWEEN_TRIES = "between-tries", "A step met a transient fault and is tried again."
+    RECORD_DAMAGED = "record-damaged", "A znode that it needs cannot be read."
+    WORKERS_BUSY = "workers-busy", "Every worker of its queue is busy."
+    LOST_WORKER = "lost-worker", "Its worker or its message was lost; the scheduler dispatches it again."
+    # the fleet cannot carry it on
+    NO_WORKER = "no-worker-for-queue", "No worker consumes its queue."
+    BROKER_UNREACHABLE = "broker-unreachable", "Redis does not answer."
+    NO_BEAT = "no-beat", "No beat is running, so scheduled work has stopped."
+    # a batch
+    BEING_SPLIT = "being-split", "A worker reads its payload and creates its jobs."
+    WAITING_FOR_JOBS = "waiting-for-jobs", "Jobs of the batch have not ended."
+    REPORTING = "reporting", "A worker writes and sends the report."
+    BEING_REMOVED = "being-removed", "It was deleted and is being removed from ZooKeeper."
+    JOBS_RESUMED = "jobs-resumed", "Jobs that failed were resumed after the report and have not ended."
+    REPORT_OUTDATED = "report-outdated", "Jobs ended otherwise than the last report says."
+    # ended
+    FAILED_CONTENT = "failed-content", "The submitted content is wrong."
+    FAILED_SYSTEM = "failed-system", "A service or a machine is at fault."
+    FAILED_TRANSIENT = "failed-transient", "A transient fault outlasted its retries."
+    JOBS_FAILED = "jobs-failed", "Jobs of the batch failed."
+    REPORT_NOT_SENT = "report-not-sent", "The report could not be mailed to the depositor."
+    COMPLETED = "completed", "Done."
+    ARCHIVED = "archived", "It left ZooKeeper; the archive has what is known."
+
+
+class Explanation(Record):
+    """Where a job or a batch is, what it waits for and what helps.
+
+    Which of the optional facts are given depends on `reason`; `why` of the command line shows them all.
+    """
+
+    id: str
+    kind: str
+    """`job` or `batch`."""
+    name: str
+    """The payload's name, or its URL."""
+    bid: str = ""
+    """The batch of a job."""
+    profile: str
+    state: str
+    since: datetime
+    reason: Reason
+    message: str = ""
+    """What the record says of the last fault."""
+    waits_for: str = ""
+    """A collection, a host, a queue, a server, ... : what `reason` is about."""
+    holder: str = ""
+    """The worker that has it, or the person who put it on hold."""
+    holder_since: datetime | None = None
+    hold_reason: str = ""
+    limit: int | None = None
+    """Of places, jobs, connections, bytes or tries, according to `reason`."""
+    taken: int | None = None
+    """How much of `limit` is in use."""
+    ahead: int | None = None
+    """Jobs before it in the queue."""
+    moves_itself: bool = False
+    """True if nobody has to do anything for it to move on."""
+    when: datetime | None = None
+    """The earliest moment of the next attempt."""
+    failed_in: str = ""
+    """The state in which it failed."""
+    failure: FailureKind | None = None
+    resumes_in: str = ""
+    """The state that a resume leads to."""
+    attempt: int = 0
+    tries: int = 0
+    """Attempts that met a transient fault, in this state."""
+    redispatches: int = 0
+    jobs: dict[str, int] = Field(default_factory=dict)
+    """Jobs of a batch, by state or by kind of failure."""
+    total: int | None = None
+    users: dict[str, int] = Field(default_factory=dict)
+    """Jobs and batches that have what it waits for: id -> how many connections."""
+    changed_fields: tuple[str, ...] = ()
+    """Fields of the profile that were changed after the batch started."""
+    ark: str = ""
+    remedies: tuple[Remedy, ...] = ()
+    """In the order in which they are to be applied."""
+    first: Explanation | None = None
+    """Of a batch: one of the jobs that it waits for."""
