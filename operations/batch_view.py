@@ -168,6 +168,6 @@ def _archived_failures(jobs: tuple[ArchivedJob, ...]) -> list[FailedJob]:
 def _told(report: dict[str, Any] | None) -> StatusReport | None:
     if report is None:
         return None
-    from pipeline.notify.report.compose import BatchReport, told_by
+    from pipeline.notify.report.compose import BatchReport, status_report_of
 
-    return told_by(BatchReport.model_validate(report))
+    return status_report_of(BatchReport.model_validate(report))

@@ -9,7 +9,7 @@ from operations.submission import check_url
 from pipeline.errors import UsageRefused
 from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestProfile, Severity
-from pipeline.notify.signature import SHORTEST, SUFFIX
+from pipeline.notify.signature import MIN_SECRET_BYTES, SUFFIX
 from pipeline.profiles import profile
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.records import Record
@@ -99,8 +99,8 @@ def _doubts_of_secret(path: Path) -> Iterator[str]:
         return
     except OSError as error:
         raise ProfileError(f"the callback's secret {path.name} cannot be read: {error.strerror}") from error
-    if len(secret) < SHORTEST:
-        raise ProfileError(f"the callback's secret {path.name} is shorter than {SHORTEST} bytes")
+    if len(secret) < MIN_SECRET_BYTES:
+        raise ProfileError(f"the callback's secret {path.name} is shorter than {MIN_SECRET_BYTES} bytes")
     if mode & 0o007:
         yield f"the callback's secret {path.name} may be read by everybody here: chmod o= {path.name}"
 

@@ -166,7 +166,7 @@ def report(session: Session, guard: AttemptGuard, batch: Batch) -> Batch | None:
     message = whole.message
     try:
         profile = _profile(session, batch)
-        letter = reports.report_letter(batch, members, deleted, since, profile, clients.settings.mail_from)
+        letter = reports.next_report_mail(batch, members, deleted, since, profile, clients.settings.mail_from)
         guard.alive()
         if letter is not None:
             clients.mailer.send(letter)
@@ -177,7 +177,7 @@ def report(session: Session, guard: AttemptGuard, batch: Batch) -> Batch | None:
         message = f"the report could not be mailed: {failure.message}"
         log().error("report not mailed", message=failure.message)
     event = Event.SUCCEED if whole.status is BatchState.COMPLETED else Event.FAIL
-    return batches.move(session, batch, event, message=message, report=reports.told_by(whole))
+    return batches.move(session, batch, event, message=message, report=reports.status_report_of(whole))
 
 
 def _why(jid: str) -> str:

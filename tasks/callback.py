@@ -49,8 +49,8 @@ def tell(session: Session, clients: Clients, owed: Owed, by: str) -> None:
         if profile.callback_url is None:
             callbacks.drop(session, owed)
             return
-        clients.callback.tell(job, profile, None)
-        outcome = f"told {profile.callback_url.host} of the failure"
+        clients.callback.deliver(job, profile, None)
+        outcome = f"failure callback delivered to {profile.callback_url.host}"
     except (StepFailed, UsageRefused) as error:
         failure = error if isinstance(error, StepFailed) else system(str(error))
         delay = delay_before_retry(failure, owed.record.tries, clients.settings)

@@ -1,1 +1,1 @@
-"""What depositors and their systems are told: callbacks, mail, reports."""
+"""Notifications of depositors and their systems: callbacks, mail, reports."""

@@ -1,4 +1,4 @@
-"""The depositor's own system, told of each job by HTTP."""
+"""Callbacks: an HTTP POST to the depositor's system when a job completes or fails."""
 
 from typing import Protocol
 
@@ -6,8 +6,8 @@ import requests
 
 from pipeline.http.address import AddressRefused, session_for
 from pipeline.http.retry import FIRST_PAUSE, PASSING, Passing, retry_after, retry_request
-from pipeline.notify.callback_payload import facts_of, render, wanted_form
-from pipeline.notify.signature import SIGNATURE, secret_of, signature
+from pipeline.notify.callback_payload import callback_facts, render, response_format
+from pipeline.notify.signature import SIGNATURE, callback_secret_of, signature
 from pipeline.outcome import system
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job
@@ -15,12 +15,12 @@ from pipeline.settings import Settings
 from pipeline.urls import redact_url
 
 DELIVERY = "Arkline-Delivery"
-"""Header with JID-RETRIES: the same for each repetition, so that a receiver can tell one from news."""
+"""Header with JID-RETRIES, the same for every repetition: a receiver can ignore what it has seen."""
 
 
 class Callback(Protocol):
-    def tell(self, job: Job, profile: Profile, version: int | None) -> None:
-        """POST the job's state to the profile's callback URL; nothing if the profile has none."""
+    def deliver(self, job: Job, profile: Profile, version: int | None) -> None:
+        """POST the job's state to the profile's callback URL; do nothing if the profile has none."""
 
 
 class HttpCallback:
@@ -28,16 +28,16 @@ class HttpCallback:
         self._settings = settings
         self._pause = pause
 
-    def tell(self, job: Job, profile: Profile, version: int | None) -> None:
+    def deliver(self, job: Job, profile: Profile, version: int | None) -> None:
         if profile.callback_url is None:
             return
         url = str(profile.callback_url)
-        told = render(facts_of(job, version), wanted_form(job, profile))
-        headers = {"Content-Type": told.media_type, DELIVERY: f"{job.jid}-{job.status.retry_count}"}
-        if (secret := secret_of(self._settings, profile.name)) is not None:
-            headers[SIGNATURE] = signature(told.body, secret)
+        payload = render(callback_facts(job, version), response_format(job, profile))
+        headers = {"Content-Type": payload.media_type, DELIVERY: f"{job.jid}-{job.status.retry_count}"}
+        if (secret := callback_secret_of(self._settings, profile.name)) is not None:
+            headers[SIGNATURE] = signature(payload.body, secret)
         retry_request(
-            lambda: self._post(url, told.body, headers), f"the callback {redact_url(url)}", self._pause
+            lambda: self._post(url, payload.body, headers), f"the callback {redact_url(url)}", self._pause
         )
 
     def _post(self, url: str, body: bytes, headers: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""A job's state as a depositor's system is told it, in the names that Merritt's receivers know."""
+"""The body of a callback: a job's state under the names that receivers of Merritt's callbacks know."""
 
 import json
 import re
@@ -13,20 +13,23 @@ from pipeline.states import JobState
 NAMESPACE = "http://uc3.cdlib.org/ontology/mrt/ingest/job"
 RESOLVER = "https://n2t.net/"
 
-# XML 1.0, production 2: what no document may hold, not even escaped
+# the complement of XML 1.0 production 2: characters that no document may contain, even escaped
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 Facts = Mapping[str, str | int]
 
 
 @dataclass(frozen=True)
-class Rendered:
+class Payload:
     body: bytes
     media_type: str
 
 
-def facts_of(job: Job, version: int | None) -> Facts:
-    """What is told, less what there is none of. A job that is told of is completed, unless it failed."""
+def callback_facts(job: Job, version: int | None) -> Facts:
+    """The facts of a callback; facts without a value are left out.
+
+    A callback is sent only for a job that is complete or has failed.
+    """
     configuration, status = job.configuration, job.status
     failed = status.status is JobState.FAILED
     ark = job.identifiers.primary_id
@@ -44,33 +47,33 @@ def facts_of(job: Job, version: int | None) -> Facts:
         "objectDate": configuration.erc_when,
         "note": configuration.note,
         "submissionDate": configuration.submitted_at.isoformat(),
-        # when the job came into this state: a repetition says the same
+        # when the job entered this state: a repeated callback has the same date
         "completionDate": status.last_modification_date.isoformat(),
         "persistentURL": f"{RESOLVER}{ark}" if ark else None,
     }
     return {name: value for name, value in facts.items() if value is not None and value != ""}
 
 
-def wanted_form(job: Job, profile: Profile) -> ResponseType:
-    """What the submission asked for, if it asked; else what its collection does; else JSON."""
+def response_format(job: Job, profile: Profile) -> ResponseType:
+    """The format that the submission asks for, else the collection's, else JSON."""
     if job.configuration.response_type is not ResponseType.JSON:
         return job.configuration.response_type
     return profile.notification_format or ResponseType.JSON
 
 
-def render(facts: Facts, form: ResponseType) -> Rendered:
-    match form:
+def render(facts: Facts, response_type: ResponseType) -> Payload:
+    match response_type:
         case ResponseType.JSON:
-            return Rendered(_json(facts), "application/json")
+            return Payload(_json(facts), "application/json")
         case ResponseType.XML:
-            return Rendered(_xml(facts), "application/xml")
+            return Payload(_xml(facts), "application/xml")
         case ResponseType.TURTLE:
-            return Rendered(_turtle(facts), "text/turtle")
+            return Payload(_turtle(facts), "text/turtle")
 
 
 def _json(facts: Facts) -> bytes:
-    told = {f"job:{name}": value for name, value in facts.items()}
-    return json.dumps({"job:jobState": {"xmlns:job": NAMESPACE, **told}}, ensure_ascii=False).encode()
+    fields = {f"job:{name}": value for name, value in facts.items()}
+    return json.dumps({"job:jobState": {"xmlns:job": NAMESPACE, **fields}}, ensure_ascii=False).encode()
 
 
 def _xml(facts: Facts) -> bytes:
@@ -78,11 +81,11 @@ def _xml(facts: Facts) -> bytes:
     for name, value in facts.items():
         ET.SubElement(root, f"job:{name}").text = _NOT_IN_XML.sub("\ufffd", str(value))
     document: bytes = ET.tostring(root, "utf-8", xml_declaration=True)
-    return document.replace(b"\r", b"&#13;")  # a bare one would be read as the end of a line
+    return document.replace(b"\r", b"&#13;")  # an unescaped CR would be read as a line end
 
 
 def _turtle(facts: Facts) -> bytes:
     # JSON's escapes are a subset of Turtle's as long as no character beyond U+FFFF is escaped
-    told = [f"    job:{name} {json.dumps(value, ensure_ascii=False)}" for name, value in facts.items()]
+    fields = [f"    job:{name} {json.dumps(value, ensure_ascii=False)}" for name, value in facts.items()]
     head = f"@prefix job: <{NAMESPACE}#> .\n\n[] a job:jobState ;\n"
-    return (head + " ;\n".join(told) + " .\n").encode()
+    return (head + " ;\n".join(fields) + " .\n").encode()

@@ -28,13 +28,13 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._@-]")
 
 class Mailer(Protocol):
     def send(self, message: EmailMessage) -> None:
-        """Deliver it; a message with the same Message-ID delivered twice to an outbox is one file."""
+        """Deliver the message. In an outbox, a message delivered twice (same Message-ID) is one file."""
 
 
 class OutboxMailer:
-    """Writes each message to a file that any mail program opens; a message to nobody too.
+    """Writes every message to an .eml file, which mail programs can open; also a message without recipients.
 
-    The outbox is where a repository without a mail server looks up what was reported.
+    A repository without a mail server reads its reports in the outbox.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -62,23 +62,23 @@ def _file_name(message: EmailMessage) -> str:
     safe = _UNSAFE.sub("_", name).lstrip(".")[:150]
     if safe == name and safe:
         return safe
-    # what was replaced or cut may have been all that told two messages apart
+    # two messages may differ only in what was replaced or cut
     return f"{safe}-{hashlib.sha256(name.encode() or message.as_bytes()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True)
 class SmtpMailer:
-    """Hands each message to one mail server; a message without recipients is not sent."""
+    """Sends messages through one mail server; a message without recipients is not sent."""
 
     host: str
     port: int
     user: str = ""
     password: SecretStr = field(default_factory=lambda: SecretStr(""))
     tls: bool = False
-    """Encrypted from the first byte on; `starttls` has no meaning then."""
+    """Encrypt from the first byte; `starttls` is then ignored."""
     starttls: bool = False
     trust: ssl.SSLContext | None = None
-    """Default: the machine's certificate authorities."""
+    """Default: the certificate authorities of this host."""
     timeout: float = SMTP_TIMEOUT
 
     @property
@@ -93,7 +93,7 @@ class SmtpMailer:
         except (OSError, smtplib.SMTPException) as error:
             raise self._failure(error) from error
         if refused:
-            # Failing now would send it once more to those who got it.
+            # A failure would send the message again to those who received it.
             _log.warning("%s refused some recipients: %s", self._server, _recipients(refused))
 
     def _deliver(self, message: EmailMessage) -> dict[str, tuple[int, bytes]]:
@@ -116,24 +116,24 @@ class SmtpMailer:
         make: Callable[[str], StepFailed] = system
         match error:
             case ssl.SSLCertVerificationError():
-                told = f"has a certificate that is not trusted: {error.verify_message}"
+                problem = f"has a certificate that is not trusted: {error.verify_message}"
             case smtplib.SMTPAuthenticationError():
-                told = f"refused the login of '{self.user}' ({error.smtp_code})"
+                problem = f"refused the login of '{self.user}' ({error.smtp_code})"
             case smtplib.SMTPNotSupportedError():
-                told = f"cannot do what the settings ask for: {error}"
+                problem = f"does not support what the settings require: {error}"
             case smtplib.SMTPRecipientsRefused():
                 make = _by_code(min(code for code, _ in error.recipients.values()))
-                told = f"refused every recipient: {_recipients(error.recipients)}"
+                problem = f"refused every recipient: {_recipients(error.recipients)}"
             case smtplib.SMTPSenderRefused():
                 make = _by_code(error.smtp_code)
-                told = f"refused the sender {error.sender}: {_said(error)}"
+                problem = f"refused the sender {error.sender}: {_reply(error)}"
             case smtplib.SMTPResponseException():
                 make = _by_code(error.smtp_code)
-                told = f"refused the message: {_said(error)}"
+                problem = f"refused the message: {_reply(error)}"
             case _:
                 make = transient
-                told = f"does not answer: {error}"
-        return make(f"{self._server} {told}")
+                problem = f"does not answer: {error}"
+        return make(f"{self._server} {problem}")
 
 
 def _by_code(code: int) -> Callable[[str], StepFailed]:
@@ -141,21 +141,21 @@ def _by_code(code: int) -> Callable[[str], StepFailed]:
     return system if code >= 500 else transient
 
 
-def _said(error: smtplib.SMTPResponseException) -> str:
-    return f"{error.smtp_code} {_plain(error.smtp_error)}"
+def _reply(error: smtplib.SMTPResponseException) -> str:
+    return f"{error.smtp_code} {_one_line(error.smtp_error)}"
 
 
 def _recipients(refused: dict[str, tuple[int, bytes]]) -> str:
-    return ", ".join(f"{address} ({code} {_plain(text)})" for address, (code, text) in refused.items())
+    return ", ".join(f"{address} ({code} {_one_line(text)})" for address, (code, text) in refused.items())
 
 
-def _plain(text: bytes | str) -> str:
+def _one_line(text: bytes | str) -> str:
     plain = text.decode("ascii", "replace") if isinstance(text, bytes) else text
     return " ".join(plain.split())[:200]
 
 
-def mailer_of(settings: Settings) -> Mailer:
-    """SMTP if a server is set, else the outbox."""
+def open_mailer(settings: Settings) -> Mailer:
+    """The SMTP mailer if the settings name a mail server, else the outbox."""
     if not settings.smtp_host:
         return OutboxMailer(settings.outbox_folder)
     return SmtpMailer(

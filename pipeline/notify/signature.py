@@ -1,7 +1,7 @@
-"""By what a receiver of a callback knows that it is ours: a signature with a secret that both know.
+"""HMAC signatures of callbacks: a receiver that knows the secret can verify the sender.
 
-The secret of one collection is in NAME.secret beside its profile; there or in the setting, never in a
-profile, which is shown.
+A collection's secret is in the file NAME.secret beside its profile; the setting is the default. A secret is
+never in a profile, because profiles are shown to people.
 """
 
 import hashlib
@@ -11,17 +11,17 @@ from pipeline.outcome import system
 from pipeline.settings import Settings
 
 SIGNATURE = "Arkline-Signature"
-"""Header with `sha256=` and the HMAC-SHA256 of the body in hexadecimal, in small letters."""
+"""Header: `sha256=` and the HMAC-SHA256 of the body in lower-case hexadecimal."""
 
 SUFFIX = ".secret"
-"""Ending of the file with a collection's secret."""
+"""Suffix of the file with a collection's secret."""
 
-SHORTEST = 16
-"""Bytes of a secret at least; shorter ones can be found by trying."""
+MIN_SECRET_BYTES = 16
+"""Minimum length of a secret in bytes; a shorter one can be guessed."""
 
 
-def secret_of(settings: Settings, profile_name: str) -> bytes | None:
-    """The collection's secret, or else everybody's; None if nothing is to be signed."""
+def callback_secret_of(settings: Settings, profile_name: str) -> bytes | None:
+    """The collection's secret, else the default secret; None if callbacks are not signed."""
     path = settings.profiles / f"{profile_name}{SUFFIX}"
     try:
         secret, source = path.read_bytes().strip(), str(path)
@@ -32,9 +32,9 @@ def secret_of(settings: Settings, profile_name: str) -> bytes | None:
             return None
     except OSError as error:
         raise system(f"the callback's secret {path} cannot be read: {error.strerror}") from error
-    if len(secret) < SHORTEST:
+    if len(secret) < MIN_SECRET_BYTES:
         raise system(
-            f"the callback's secret in {source} is shorter than {SHORTEST} bytes: write a longer one"
+            f"the callback's secret in {source} is shorter than {MIN_SECRET_BYTES} bytes: write a longer one"
         )
     return secret
 

@@ -8,7 +8,7 @@ from pipeline.identifiers.minter_router import ChosenMinter
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.job_record import JobRecord
 from pipeline.notify.callback import Callback, HttpCallback
-from pipeline.notify.mail import Mailer, mailer_of
+from pipeline.notify.mail import Mailer, open_mailer
 from pipeline.profiles.profile import Profile, Profiles
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
@@ -60,5 +60,5 @@ def open_clients(settings: Settings) -> Clients:
         storage=open_storage(settings),
         inventory=open_inventory(settings.inventory),
         callback=HttpCallback(settings),
-        mailer=mailer_of(settings),
+        mailer=open_mailer(settings),
     )

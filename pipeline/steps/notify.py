@@ -1,4 +1,4 @@
-"""Notify: the depositor's own system is told that the job is complete, if the profile names one."""
+"""Notify: deliver the callback that says that the job is complete, if the profile has a callback URL."""
 
 from pipeline.outcome import Done
 from pipeline.profiles.profile import Profile
@@ -10,19 +10,19 @@ from pipeline.working_storage.workspace import Workspace, read_stored
 def work(job: Job, context: StepContext) -> Done:
     profile = context.profile
     if profile.callback_url is None:
-        return Done(message="no callback in the profile")
+        return Done(message="the collection has no callback")
     number = _version_number(job, profile, context)
     context.alive()
-    # what was said cannot be taken back
+    # a callback cannot be withdrawn
     context.job_record.fence(job)
-    context.callback.tell(job, profile, number)
-    return Done(message=f"told {profile.callback_url.host}")
+    context.callback.deliver(job, profile, number)
+    return Done(message=f"callback delivered to {profile.callback_url.host}")
 
 
 def _version_number(job: Job, profile: Profile, context: StepContext) -> int | None:
-    noted = read_stored(Workspace.of(job))
-    if noted is not None and noted.jid == job.jid:
-        return noted.number
+    stored = read_stored(Workspace.of(job))
+    if stored is not None and stored.jid == job.jid:
+        return stored.number
     ark = job.identifiers.primary_id
-    found = context.storage.version_of(ark, job.jid, profile.storage_node) if ark else None
-    return found.number if found else None
+    stored = context.storage.version_of(ark, job.jid, profile.storage_node) if ark else None
+    return stored.number if stored else None

@@ -249,7 +249,7 @@ def test_a_profile_that_is_gone_needs_an_operator(site: Site) -> None:
 
 
 def test_a_profile_without_a_callback_is_soon_done_with(site: Site) -> None:
-    assert notify.work(site.job(JobState.NOTIFY), site.services).message == "no callback in the profile"
+    assert notify.work(site.job(JobState.NOTIFY), site.services).message == "the collection has no callback"
 
 
 def test_the_depositors_system_is_told_the_ark_and_the_version(site: Site, receiver: Receiver) -> None:
@@ -259,10 +259,10 @@ def test_the_depositors_system_is_told_the_ark_and_the_version(site: Site, recei
     site.depot.store(job.jid, {"producer/b.jpg": "pixels too"})
     done = notify.work(job, site.services)
 
-    (told,) = receiver.told
-    assert b"<job:versionID>2</job:versionID>" in told.raw
-    assert f"<job:primaryID>{ARK}</job:primaryID>".encode() in told.raw
-    assert done.message == "told 127.0.0.1"
+    (request,) = receiver.received
+    assert b"<job:versionID>2</job:versionID>" in request.raw
+    assert f"<job:primaryID>{ARK}</job:primaryID>".encode() in request.raw
+    assert done.message == "callback delivered to 127.0.0.1"
 
 
 def test_nobody_is_told_by_an_attempt_that_another_has_followed(site: Site, receiver: Receiver) -> None:
@@ -273,7 +273,7 @@ def test_nobody_is_told_by_an_attempt_that_another_has_followed(site: Site, rece
 
     with pytest.raises(AttemptOver):
         notify.work(job, replace(site.services, job_record=job_record))
-    assert receiver.told == []
+    assert receiver.received == []
 
 
 def test_a_callback_that_fails_fails_the_step(site: Site, receiver: Receiver) -> None:

@@ -217,7 +217,7 @@ def test_a_certificate_that_nobody_vouches_for_needs_an_operator(serve: Serve, c
 def test_a_server_without_encryption_gets_nothing_when_encryption_is_asked_for(serve: Serve) -> None:
     postbox, port = serve()
 
-    with pytest.raises(StepFailed, match="cannot do what the settings ask for: STARTTLS") as failure:
+    with pytest.raises(StepFailed, match="does not support what the settings require: STARTTLS") as failure:
         SmtpMailer("127.0.0.1", port, starttls=True).send(a_message("a@example.org"))
     assert failure.value.kind is FailureKind.SYSTEM
     assert postbox.taken == []

@@ -1,4 +1,4 @@
-"""Completed and failed jobs are told to the depositor's system, signed, as the batch's own profile says."""
+"""Callbacks report completed and failed jobs to the depositor's system as the batch's profile says."""
 
 import hashlib
 import hmac
@@ -15,7 +15,7 @@ from pipeline.states import BatchState, FailureKind, JobState
 from tests.e2e.collection import submit
 from tests.e2e.test_pipeline import rows
 from tests.servers.http_source import HttpSource
-from tests.servers.receiver import Receiver, Told, receiving
+from tests.servers.receiver import CallbackRequest, Receiver, receiving
 from tests.support.fleet import Fleet, batch_ended, quiet, wait_for
 from zkstate import batches, jobs, paths
 from zkstate.session import Session
@@ -43,10 +43,10 @@ def settings(settings: Settings, receiver: Receiver, tmp_path: Path) -> Settings
     return settings.model_copy(update={"profiles": folder})
 
 
-def status_told(told: Told) -> tuple[str, str]:
-    signed = hmac.digest(SECRET.encode(), told.raw, hashlib.sha256).hex()
-    assert told.headers["Arkline-Signature"] == f"sha256={signed}"
-    state = json.loads(told.raw)["job:jobState"]
+def reported_status(request: CallbackRequest) -> tuple[str, str]:
+    signed = hmac.digest(SECRET.encode(), request.raw, hashlib.sha256).hex()
+    assert request.headers["Arkline-Signature"] == f"sha256={signed}"
+    state = json.loads(request.raw)["job:jobState"]
     return state["job:jobStatus"], state.get("job:jobStatusMessage", "")
 
 
@@ -63,11 +63,11 @@ def test_completed_and_failed_jobs_are_told_however_long_the_receiver_is_deaf(
     bad = submit(session, settings, source.url("/missing.txt"), SubmissionType.FILE)
     assert batch_ended(session, bad).status.status is BatchState.FAILED
 
-    completed, *failed = receiver.await_told(1 + CALLS_IN_A_TRY + 2)
-    assert status_told(completed) == ("COMPLETED", "")
-    assert len({told.headers["Arkline-Delivery"] for told in failed}) == 1
-    for told in failed:
-        status, message = status_told(told)
+    completed, *failed = receiver.wait_for_requests(1 + CALLS_IN_A_TRY + 2)
+    assert reported_status(completed) == ("COMPLETED", "")
+    assert len({request.headers["Arkline-Delivery"] for request in failed}) == 1
+    for request in failed:
+        status, message = reported_status(request)
         assert status == "FAILED"
         assert "404" in message
     (jid,) = batches.all_jobs(session, bad)
@@ -79,7 +79,7 @@ def test_completed_and_failed_jobs_are_told_however_long_the_receiver_is_deaf(
     assert (noted.state, noted.event, noted.message) == (
         JobState.FAILED,
         None,
-        "told 127.0.0.1 of the failure",
+        "failure callback delivered to 127.0.0.1",
     )
 
 
@@ -107,5 +107,5 @@ def test_a_running_batch_keeps_the_profile_that_it_started_with(
         "join inv_owners w on w.id = o.inv_owner_id",
     )
     assert dict(owners) == {before: "ark:/99999/fk4o", after: "ark:/99999/fk4changed"}
-    assert {told.path for told in receiver.await_told(2)} == {"/callback?token=second"}
+    assert {request.path for request in receiver.wait_for_requests(2)} == {"/callback?token=second"}
     assert b"first" not in session.get(paths.profile_snapshot(before))[0]

@@ -68,10 +68,10 @@ def test_a_failure_is_told_and_noted(session: Session, clients: Clients, receive
 
     try_once(session, clients, job)
 
-    assert len(receiver.told) == 1
+    assert len(receiver.received) == 1
     assert owed(session, job) is None
     noted = jobs.load(session, job.jid)
-    assert noted.history[-1].message == "told 127.0.0.1 of the failure"
+    assert noted.history[-1].message == "failure callback delivered to 127.0.0.1"
     assert "It failed while processing" in why(session, clients.settings, job.jid).text
     assert audit(session) == ()
 
@@ -91,7 +91,7 @@ def test_a_deaf_receiver_is_told_again_later_and_so_often_and_no_more(
 
     tell(session, clients, due, "worker")
     assert owed(session, job) is None
-    assert len(receiver.told) == 6
+    assert len(receiver.received) == 6
     last = jobs.load(session, job.jid).history[-1]
     assert last.event is None
     assert last.message.startswith("the depositor's system was not told of the failure: the callback http://")
@@ -110,7 +110,7 @@ def test_a_callback_that_its_worker_never_made_is_given_out_again(
     assert callbacks.due(session, clock(session, ahead=59)) == []
 
     try_once(session, clients, job)
-    assert len(receiver.told) == 1
+    assert len(receiver.received) == 1
 
 
 def test_a_callback_whose_node_cannot_be_read_keeps_no_other_from_being_given_out(
@@ -139,7 +139,7 @@ def test_a_failure_that_is_overcome_is_not_told(
     tell(session, clients, found, "worker")
 
     assert owed(session, job) is None
-    assert receiver.told == []
+    assert receiver.received == []
 
 
 def test_a_job_that_moves_on_while_its_failure_is_told_keeps_its_own_history(
@@ -184,5 +184,5 @@ def test_each_failure_is_told_by_itself(session: Session, clients: Clients, rece
     try_once(session, clients, second)
     try_once(session, clients, first)
 
-    assert len(receiver.told) == 1
+    assert len(receiver.received) == 1
     assert session.children(paths.CALLBACKS) == []

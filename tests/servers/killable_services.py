@@ -22,7 +22,7 @@ from entrypoints.stack.child import Process
 from entrypoints.stack.ports import HOST, free_ports
 from tests.servers.ezid import Elements, Ezid, ezid
 from tests.servers.merritt import Change, Merritt, merritt
-from tests.servers.receiver import Receiver, Told, receiving
+from tests.servers.receiver import CallbackRequest, Receiver, receiving
 from tests.support.fleet import Fleet
 
 T = TypeVar("T")
@@ -121,8 +121,8 @@ class KeptMerritt(Merritt):
 class KeptReceiver(Receiver):
     life: Life = field(kw_only=True)
 
-    def hear(self, told: Told) -> None:
-        self.life.through(lambda: super(KeptReceiver, self).hear(told), lambda: self.told)
+    def record(self, request: CallbackRequest) -> None:
+        self.life.through(lambda: super(KeptReceiver, self).record(request), lambda: self.received)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""A depositor's system on loopback: keeps what it is told, and answers as it was asked to."""
+"""A depositor's system on loopback: keeps the callbacks it receives, gives the answers that a test sets."""
 
 import threading
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @dataclass(frozen=True)
-class Told:
+class CallbackRequest:
     path: str
     headers: dict[str, str]
     raw: bytes
@@ -17,31 +17,31 @@ class Told:
 @dataclass
 class Receiver:
     port: int = 0
-    told: list[Told] = field(default_factory=list)
+    received: list[CallbackRequest] = field(default_factory=list)
     answers: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     """Status and headers of the next answers; afterwards 200."""
     hold: threading.Event | None = None
-    """No answer before it is set."""
-    news: threading.Condition = field(default_factory=threading.Condition)
+    """If set: answers wait for this event."""
+    changed: threading.Condition = field(default_factory=threading.Condition)
 
     def url(self, path: str = "/callback", login: str = "") -> str:
         return f"http://{login}127.0.0.1:{self.port}{path}"
 
-    def hear(self, told: Told) -> None:
-        self.told.append(told)
+    def record(self, request: CallbackRequest) -> None:
+        self.received.append(request)
 
-    def await_told(self, times: int, timeout: float = 30) -> list[Told]:
-        """What it was told, once it was told something so many times."""
-        with self.news:
-            if not self.news.wait_for(lambda: len(self.told) >= times, timeout):
-                raise TimeoutError(f"told {len(self.told)} times, not {times}")
-            return list(self.told)
+    def wait_for_requests(self, times: int, timeout: float = 30) -> list[CallbackRequest]:
+        """The requests so far, once there are `times` of them."""
+        with self.changed:
+            if not self.changed.wait_for(lambda: len(self.received) >= times, timeout):
+                raise TimeoutError(f"{len(self.received)} requests arrived, not {times}")
+            return list(self.received)
 
 
 @contextmanager
-def receiving(kept: Receiver | None = None) -> Iterator[Receiver]:
-    """The system; `kept` is one that ended, which comes back at its address with all that it was told."""
-    receiver = kept or Receiver()
+def receiving(previous: Receiver | None = None) -> Iterator[Receiver]:
+    """The running system; `previous` was stopped, and comes back at the same address with its requests."""
+    receiver = previous or Receiver()
 
     class Answer(BaseHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
@@ -49,9 +49,9 @@ def receiving(kept: Receiver | None = None) -> Iterator[Receiver]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            with receiver.news:
-                receiver.hear(Told(self.path, dict(self.headers.items()), body))
-                receiver.news.notify_all()
+            with receiver.changed:
+                receiver.record(CallbackRequest(self.path, dict(self.headers.items()), body))
+                receiver.changed.notify_all()
             if receiver.hold is not None:
                 receiver.hold.wait(10)
             status, headers = receiver.answers.pop(0) if receiver.answers else (200, {})

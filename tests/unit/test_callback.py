@@ -9,7 +9,7 @@ from xml.etree.ElementTree import fromstring
 import pytest
 
 from pipeline.notify.callback import HttpCallback
-from pipeline.notify.callback_payload import NAMESPACE, facts_of
+from pipeline.notify.callback_payload import NAMESPACE, callback_facts
 from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import Profile
 from pipeline.records import ResponseType
@@ -39,7 +39,7 @@ def a_profile(url: str | None, **more: Any) -> Profile:
     )
 
 
-def test_the_state_of_a_completed_job_is_told(receiver: Receiver) -> None:
+def test_a_callback_has_the_state_of_a_completed_job(receiver: Receiver) -> None:
     job = a_job(
         1,
         JobState.NOTIFY,
@@ -49,11 +49,11 @@ def test_the_state_of_a_completed_job_is_told(receiver: Receiver) -> None:
         erc_when="2009",
         message="version 2 was recorded",
     )
-    a_callback().tell(job, a_profile(receiver.url()), 2)
+    a_callback().deliver(job, a_profile(receiver.url()), 2)
 
-    (told,) = receiver.told
-    assert (told.path, told.headers["Content-Type"]) == ("/callback", "application/json")
-    assert json.loads(told.raw) == {
+    (request,) = receiver.received
+    assert (request.path, request.headers["Content-Type"]) == ("/callback", "application/json")
+    assert json.loads(request.raw) == {
         "job:jobState": {
             "xmlns:job": "http://uc3.cdlib.org/ontology/mrt/ingest/job",
             "job:jobID": "jid0000000001",
@@ -73,31 +73,31 @@ def test_the_state_of_a_completed_job_is_told(receiver: Receiver) -> None:
     }
 
 
-def test_a_failed_job_is_told_with_its_message() -> None:
-    facts = facts_of(a_job(1, JobState.FAILED, message="a.jpg: 404", primary_id=None), None)
+def test_the_callback_of_a_failed_job_has_its_message() -> None:
+    facts = callback_facts(a_job(1, JobState.FAILED, message="a.jpg: 404", primary_id=None), None)
 
     assert (facts["jobStatus"], facts["jobStatusMessage"]) == ("FAILED", "a.jpg: 404")
     assert not {"primaryID", "versionID", "persistentURL"} & facts.keys()
 
 
-def test_a_submission_that_asks_for_xml_is_told_in_xml(receiver: Receiver) -> None:
+def test_a_submission_can_ask_for_an_xml_callback(receiver: Receiver) -> None:
     job = a_job(1, JobState.NOTIFY, response_type=ResponseType.XML, erc_what="Größe & <Gewicht>\x1b")
-    a_callback().tell(job, a_profile(receiver.url()), 1)
+    a_callback().deliver(job, a_profile(receiver.url()), 1)
 
-    (told,) = receiver.told
-    assert told.headers["Content-Type"] == "application/xml"
-    root = fromstring(told.raw)
+    (request,) = receiver.received
+    assert request.headers["Content-Type"] == "application/xml"
+    root = fromstring(request.raw)
     assert root.tag == f"{{{NAMESPACE}}}jobState"
     assert root.findtext(f"{{{NAMESPACE}}}objectTitle") == "Größe & <Gewicht>\ufffd"
 
 
-def test_a_collection_that_asks_for_turtle_is_told_in_turtle(receiver: Receiver) -> None:
+def test_a_collection_can_ask_for_turtle_callbacks(receiver: Receiver) -> None:
     profile = a_profile(receiver.url(), notification_format="turtle")
-    a_callback().tell(a_job(1, JobState.NOTIFY, erc_what='"q"\n\\ 🗻'), profile, 1)
+    a_callback().deliver(a_job(1, JobState.NOTIFY, erc_what='"q"\n\\ 🗻'), profile, 1)
 
-    (told,) = receiver.told
-    assert told.headers["Content-Type"] == "text/turtle"
-    lines = told.raw.decode().splitlines()
+    (request,) = receiver.received
+    assert request.headers["Content-Type"] == "text/turtle"
+    lines = request.raw.decode().splitlines()
     assert lines[:4] == [
         f"@prefix job: <{NAMESPACE}#> .",
         "",
@@ -108,24 +108,24 @@ def test_a_collection_that_asks_for_turtle_is_told_in_turtle(receiver: Receiver)
     assert '    job:objectTitle "\\"q\\"\\n\\\\ 🗻" ;' in lines
 
 
-def test_a_profile_without_a_callback_tells_nobody() -> None:
-    a_callback().tell(a_job(), a_profile(None), 1)
+def test_a_profile_without_a_callback_sends_nothing() -> None:
+    a_callback().deliver(a_job(), a_profile(None), 1)
 
 
 def test_user_and_password_of_the_url_become_basic_authentication(receiver: Receiver) -> None:
-    a_callback().tell(a_job(), a_profile(receiver.url(login="ann:s%40cret@")), 1)
+    a_callback().deliver(a_job(), a_profile(receiver.url(login="ann:s%40cret@")), 1)
 
-    (told,) = receiver.told
-    assert told.headers["Authorization"] == "Basic " + base64.b64encode(b"ann:s@cret").decode()
-    assert "ann" not in told.headers["Host"]
+    (request,) = receiver.received
+    assert request.headers["Authorization"] == "Basic " + base64.b64encode(b"ann:s@cret").decode()
+    assert "ann" not in request.headers["Host"]
 
 
-def test_each_repetition_has_the_same_delivery_and_a_resumed_job_a_new_one(receiver: Receiver) -> None:
+def test_repetitions_share_a_delivery_id_and_a_resumed_job_has_a_new_one(receiver: Receiver) -> None:
     receiver.answers += [(503, {}), (200, {})]
-    a_callback().tell(a_job(), a_profile(receiver.url()), 1)
-    a_callback().tell(a_job(retry_count=1), a_profile(receiver.url()), 1)
+    a_callback().deliver(a_job(), a_profile(receiver.url()), 1)
+    a_callback().deliver(a_job(retry_count=1), a_profile(receiver.url()), 1)
 
-    assert [told.headers["Arkline-Delivery"] for told in receiver.told] == [
+    assert [request.headers["Arkline-Delivery"] for request in receiver.received] == [
         "jid0000000001-0",
         "jid0000000001-0",
         "jid0000000001-1",
@@ -133,40 +133,40 @@ def test_each_repetition_has_the_same_delivery_and_a_resumed_job_a_new_one(recei
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 408])
-def test_a_fault_that_may_pass_is_tried_again(receiver: Receiver, status: int) -> None:
+def test_a_transient_fault_is_retried(receiver: Receiver, status: int) -> None:
     receiver.answers += [(status, {}), (status, {})]
-    a_callback().tell(a_job(), a_profile(receiver.url()), 1)
+    a_callback().deliver(a_job(), a_profile(receiver.url()), 1)
 
-    assert len(receiver.told) == 3
+    assert len(receiver.received) == 3
 
 
-def test_a_fault_that_does_not_pass_is_transient_and_shows_no_secret(receiver: Receiver) -> None:
+def test_a_fault_that_outlasts_the_retries_is_transient_and_shows_no_secret(receiver: Receiver) -> None:
     receiver.answers += [(503, {})] * 3
     url = receiver.url("/callback?token=secret", login="ann:secret@")
 
     with pytest.raises(
         StepFailed, match=f"http://127.0.0.1:{receiver.port}/callback.* answered 503"
     ) as failure:
-        a_callback().tell(a_job(), a_profile(url), 1)
+        a_callback().deliver(a_job(), a_profile(url), 1)
     assert failure.value.kind is FailureKind.TRANSIENT
     assert "secret" not in failure.value.message
     assert "ann" not in failure.value.message
 
 
-def test_a_short_wait_that_the_receiver_asks_for_is_kept(receiver: Receiver) -> None:
+def test_a_short_retry_after_is_waited_for(receiver: Receiver) -> None:
     receiver.answers += [(429, {"Retry-After": "0"})]
-    a_callback().tell(a_job(), a_profile(receiver.url()), 1)
+    a_callback().deliver(a_job(), a_profile(receiver.url()), 1)
 
-    assert len(receiver.told) == 2
+    assert len(receiver.received) == 2
 
 
-def test_a_long_wait_that_the_receiver_asks_for_is_handed_on(receiver: Receiver) -> None:
+def test_a_long_retry_after_is_left_to_the_job(receiver: Receiver) -> None:
     receiver.answers += [(429, {"Retry-After": "120"})]
 
     with pytest.raises(StepFailed, match="answered 429") as failure:
-        a_callback().tell(a_job(), a_profile(receiver.url()), 1)
+        a_callback().deliver(a_job(), a_profile(receiver.url()), 1)
     assert (failure.value.kind, failure.value.retry_after) == (FailureKind.TRANSIENT, 120)
-    assert len(receiver.told) == 1
+    assert len(receiver.received) == 1
 
 
 @pytest.mark.parametrize(
@@ -176,32 +176,32 @@ def test_a_refusal_needs_an_operator(receiver: Receiver, status: int, remedy: st
     receiver.answers += [(status, {"Location": receiver.url("/elsewhere")})]
 
     with pytest.raises(StepFailed, match=f"/callback answered {status}: .*{remedy}") as failure:
-        a_callback().tell(a_job(), a_profile(receiver.url(login="ann:secret@")), 1)
+        a_callback().deliver(a_job(), a_profile(receiver.url(login="ann:secret@")), 1)
     assert failure.value.kind is FailureKind.SYSTEM
     assert "secret" not in failure.value.message
-    assert len(receiver.told) == 1
+    assert len(receiver.received) == 1
 
 
-def test_a_receiver_that_is_not_there_is_a_passing_fault() -> None:
+def test_an_unreachable_receiver_is_a_transient_fault() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
 
     with pytest.raises(StepFailed, match=f"127.0.0.1:{port}/c cannot be connected to") as failure:
-        a_callback().tell(a_job(), a_profile(f"http://ann:secret@127.0.0.1:{port}/c"), 1)
+        a_callback().deliver(a_job(), a_profile(f"http://ann:secret@127.0.0.1:{port}/c"), 1)
     assert failure.value.kind is FailureKind.TRANSIENT
     assert "secret" not in failure.value.message
 
 
-def test_a_receiver_that_does_not_answer_is_given_up(receiver: Receiver) -> None:
+def test_a_receiver_that_does_not_answer_times_out(receiver: Receiver) -> None:
     receiver.hold = threading.Event()
 
     with pytest.raises(StepFailed, match="did not answer in time") as failure:
-        a_callback(callback_timeout=0.1).tell(a_job(), a_profile(receiver.url()), 1)
+        a_callback(callback_timeout=0.1).deliver(a_job(), a_profile(receiver.url()), 1)
     assert failure.value.kind is FailureKind.TRANSIENT
 
 
-def test_a_receiver_on_a_private_network_is_not_told_unless_that_is_allowed(receiver: Receiver) -> None:
+def test_a_receiver_on_a_private_network_needs_permission(receiver: Receiver) -> None:
     with pytest.raises(StepFailed, match=r"not public: .*ARKLINE_ALLOW_NETWORKS") as failure:
-        a_callback(allow_networks="").tell(a_job(), a_profile(receiver.url()), 1)
+        a_callback(allow_networks="").deliver(a_job(), a_profile(receiver.url()), 1)
     assert failure.value.kind is FailureKind.SYSTEM
-    assert receiver.told == []
+    assert receiver.received == []

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.notify.mail import OutboxMailer, SmtpMailer, mailer_of
+from pipeline.notify.mail import OutboxMailer, SmtpMailer, open_mailer
 from pipeline.outcome import StepFailed
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
@@ -75,14 +75,14 @@ def test_a_message_that_cannot_be_written_leaves_no_draft(tmp_path: Path) -> Non
 
 
 def test_without_a_mail_server_mail_goes_to_the_outbox(tmp_path: Path) -> None:
-    mailer = mailer_of(Settings(home=tmp_path))
+    mailer = open_mailer(Settings(home=tmp_path))
 
     assert isinstance(mailer, OutboxMailer)
     assert mailer.folder == tmp_path / "outbox"
 
 
 def test_with_a_mail_server_mail_is_sent_and_no_password_is_shown() -> None:
-    mailer = mailer_of(Settings(smtp_host="mail.example.org", smtp_user="ann", smtp_password="secret"))
+    mailer = open_mailer(Settings(smtp_host="mail.example.org", smtp_user="ann", smtp_password="secret"))
 
     assert isinstance(mailer, SmtpMailer)
     assert mailer.password.get_secret_value() == "secret"
@@ -92,4 +92,4 @@ def test_with_a_mail_server_mail_is_sent_and_no_password_is_shown() -> None:
 def test_the_mail_server_is_reached_as_the_settings_say(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, smtp_host="mail.example.org", smtp_port=465, smtp_tls=True)
 
-    assert mailer_of(settings) == SmtpMailer("mail.example.org", 465, tls=True)
+    assert open_mailer(settings) == SmtpMailer("mail.example.org", 465, tls=True)

@@ -12,10 +12,10 @@ from pipeline.notify.report import (
     compose_report,
     compose_update,
     confirmation_mail,
+    next_report_mail,
     recipients,
-    report_letter,
     report_mail,
-    told_by,
+    status_report_of,
 )
 from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import Profile, Suppression
@@ -36,7 +36,7 @@ def a_profile(*notification: str) -> Profile:
     )
 
 
-def a_letter(
+def a_mail(
     jobs: list[JobState], recipients: tuple[str, ...] = ("ann@example.org",), **submission: object
 ) -> EmailMessage:
     batch = a_batch(**submission)
@@ -44,12 +44,12 @@ def a_letter(
     return report_mail(report, a_profile(*recipients), batch.submission, SENDER)
 
 
-def attachments(letter: EmailMessage) -> dict[str, bytes]:
-    return {str(part.get_filename()): part.get_payload(decode=True) for part in letter.iter_attachments()}
+def attachments(mail: EmailMessage) -> dict[str, bytes]:
+    return {str(part.get_filename()): part.get_payload(decode=True) for part in mail.iter_attachments()}
 
 
-def body(letter: EmailMessage, form: str = "plain") -> str:
-    part = letter.get_body((form,))
+def body(mail: EmailMessage, form: str = "plain") -> str:
+    part = mail.get_body((form,))
     assert part is not None
     return str(part.get_content())
 
@@ -73,7 +73,7 @@ def test_a_deleted_job_does_not_make_the_batch_failed() -> None:
     assert (report.counts.total, report.counts.deleted) == (2, 1)
 
 
-def test_a_batch_of_which_nothing_was_kept_is_failed() -> None:
+def test_a_batch_with_only_deleted_jobs_is_failed() -> None:
     assert compose_report(a_batch(), [], {jid(1): ""}).status is BatchState.FAILED
 
 
@@ -83,12 +83,12 @@ def test_a_batch_that_could_not_be_split_is_failed_and_says_why() -> None:
 
     assert report.status is BatchState.FAILED
     text = as_text(report)
-    assert "no object could be made of this submission" in text
+    assert "no objects could be created from this submission" in text
     assert "line 7: no URL" in text
-    assert "submit the batch again" in text
+    assert "submit the batch again" in " ".join(text.split())
 
 
-def test_a_failed_job_is_told_with_its_message_and_what_to_do() -> None:
+def test_a_failed_job_is_reported_with_its_message_and_what_to_do() -> None:
     failed = a_job(
         3,
         F,
@@ -101,7 +101,7 @@ def test_a_failed_job_is_told_with_its_message_and_what_to_do() -> None:
     text = as_text(compose_report(a_batch(note="second try"), [a_job(1), failed], at=AT))
 
     assert text == (
-        "bid0000000001: 1 of 2 completed, 1 failed.\n"
+        "bid0000000001: 1 of 2 objects completed, 1 failed.\n"
         "\n"
         "Collection: demo\n"
         "Submitted:  2026-09-01 12:00 UTC by me/Me\n"
@@ -113,8 +113,8 @@ def test_a_failed_job_is_told_with_its_message_and_what_to_do() -> None:
         "\n"
         "  jid0000000003  bigHunt.checkm  ark:/99999/fk43  (local id loc-3; hunt)\n"
         "      what happened: http://source.example/bigHunt.jpg: 404 Not Found\n"
-        "      what to do:    Correct what the message names. If the fault was at the\n"
-        "                     source and is corrected there, an operator can resume the\n"
+        "      what to do:    Correct the problem described in the message. If you\n"
+        "                     corrected it at the source, ask our staff to resume the\n"
         "                     job; otherwise correct the submission and submit this\n"
         "                     object again.\n"
         "\n"
@@ -127,10 +127,10 @@ def test_a_failed_job_is_told_with_its_message_and_what_to_do() -> None:
     ("kind", "last", "advice"),
     [
         (FailureKind.CONTENT, None, "cannot be resumed"),
-        (FailureKind.CONTENT, JobState.PROVISIONING, "an operator can resume"),
-        (FailureKind.SYSTEM, None, "Do not submit it again"),
-        (FailureKind.TRANSIENT, None, "Do not submit it again"),
-        (None, None, "Ask the repository's operator"),
+        (FailureKind.CONTENT, JobState.PROVISIONING, "ask our staff to resume the job"),
+        (FailureKind.SYSTEM, None, "do not submit the object again"),
+        (FailureKind.TRANSIENT, None, "do not submit the object again"),
+        (None, None, "Contact the repository's staff"),
     ],
 )
 def test_the_advice_says_who_has_to_act(kind: FailureKind | None, last: JobState | None, advice: str) -> None:
@@ -139,20 +139,20 @@ def test_the_advice_says_who_has_to_act(kind: FailureKind | None, last: JobState
     assert advice in compose_report(a_batch(), [job]).failed[0].advice
 
 
-def test_the_kind_of_a_failure_that_is_over_is_not_told() -> None:
+def test_a_failure_that_is_over_is_not_reported() -> None:
     job = a_job(1, C, kind=FailureKind.SYSTEM, message="the disk was full")
 
     assert "disk" not in as_text(compose_report(a_batch(), [job]))
 
 
-def test_names_of_files_cannot_draw_on_the_page() -> None:
+def test_file_names_cannot_inject_control_characters() -> None:
     text = as_text(compose_report(a_batch(), [a_job(1, payload_name="a\x1b[2J\r\nFailed: 99.jpg")]))
 
     assert "\x1b" not in text
     assert "\nFailed" not in text
 
 
-def test_a_payload_without_a_name_is_told_by_the_last_part_of_its_url() -> None:
+def test_a_payload_without_a_name_is_named_by_the_last_part_of_its_url() -> None:
     url = "https://ann:secret@source.example/in/big%20hunt.zip?token=secret"
     text = as_text(compose_report(a_batch(payload_url=url, payload_name=""), [a_job(1, payload_url=url)]))
 
@@ -167,13 +167,13 @@ def test_a_long_list_is_cut_in_the_text_and_whole_in_the_json() -> None:
     assert len(json.loads(as_json(report))["completed"]) == 250
 
 
-def test_a_job_deleted_from_the_record_is_told_with_the_reason_of_its_tombstone() -> None:
+def test_a_deleted_job_is_reported_with_the_reason_in_its_tombstone() -> None:
     text = as_text(compose_report(a_batch(), [a_job(1)], {jid(2): "submitted twice"}))
 
-    assert "Taken out by an operator: 1\n  jid0000000002: submitted twice\n" in text
+    assert "Deleted by our staff: 1\n  jid0000000002: submitted twice\n" in text
 
 
-def test_an_update_tells_only_what_changed() -> None:
+def test_an_update_has_only_the_changes() -> None:
     first = compose_report(a_batch(), [a_job(1), a_job(2, F), a_job(3, F), a_job(4, F)], at=AT)
     later = compose_report(
         a_batch(),
@@ -182,106 +182,106 @@ def test_an_update_tells_only_what_changed() -> None:
         number=2,
         at=AT + timedelta(days=1),
     )
-    update = compose_update(later, told_by(first))
+    update = compose_update(later, status_report_of(first))
 
     assert update is not None
     assert [job.jid for job in update.completed] == [jid(2)]
     assert [job.jid for job in update.deleted] == [jid(4)]
     assert update.failed == ()
     assert (update.counts.completed, update.counts.failed) == (2, 1)
-    assert "What changed since 2026-09-01 12:00 UTC:" in " ".join(as_text(update).split())
+    assert "Changes since 2026-09-01 12:00 UTC:" in " ".join(as_text(update).split())
 
 
-def test_an_update_without_any_change_is_no_report() -> None:
+def test_an_update_without_changes_is_not_a_report() -> None:
     first = compose_report(a_batch(), [a_job(1), a_job(2, F)], {jid(3): ""}, at=AT)
 
-    assert compose_update(first, told_by(first)) is None
+    assert compose_update(first, status_report_of(first)) is None
 
 
-def test_a_job_that_failed_again_is_no_news() -> None:
+def test_a_job_that_failed_again_is_not_a_change() -> None:
     first = compose_report(a_batch(), [a_job(1, F, message="404")])
     second = compose_report(a_batch(), [a_job(1, F, message="503", retry_count=1)])
 
-    assert compose_update(second, told_by(first)) is None
+    assert compose_update(second, status_report_of(first)) is None
 
 
-def test_a_second_update_tells_what_changed_since_the_first() -> None:
+def test_a_second_update_has_the_changes_since_the_first() -> None:
     first = compose_report(a_batch(), [a_job(1, F), a_job(2, F)])
     second = compose_report(a_batch(), [a_job(1), a_job(2, F)])
     third = compose_report(a_batch(), [a_job(1), a_job(2)])
-    update = compose_update(third, told_by(second))
+    update = compose_update(third, status_report_of(second))
 
-    assert compose_update(second, told_by(first)) is not None
+    assert compose_update(second, status_report_of(first)) is not None
     assert update is not None
     assert [job.jid for job in update.completed] == [jid(2)]
 
 
-def test_a_job_still_at_work_when_it_was_reported_is_news_when_it_completes() -> None:
+def test_a_job_that_completes_after_it_was_reported_in_progress_is_a_change() -> None:
     first = compose_report(a_batch(), [a_job(1, JobState.PROCESSING)])
-    update = compose_update(compose_report(a_batch(), [a_job(1)]), told_by(first))
+    update = compose_update(compose_report(a_batch(), [a_job(1)]), status_report_of(first))
 
     assert update is not None
     assert [job.jid for job in update.completed] == [jid(1)]
 
 
-def test_the_letter_of_an_update_without_any_change_is_none() -> None:
-    told = StatusReport(failed_jobs=(jid(2),), successful_jobs=(jid(1),))
+def test_an_update_without_changes_sends_no_mail() -> None:
+    previous = StatusReport(failed_jobs=(jid(2),), successful_jobs=(jid(1),))
     jobs = [a_job(1), a_job(2, F)]
 
-    assert report_letter(a_batch(), jobs, {}, told, a_profile("ann@example.org"), SENDER) is None
-    assert report_letter(a_batch(), jobs, {}, None, a_profile("ann@example.org"), SENDER) is not None
+    assert next_report_mail(a_batch(), jobs, {}, previous, a_profile("ann@example.org"), SENDER) is None
+    assert next_report_mail(a_batch(), jobs, {}, None, a_profile("ann@example.org"), SENDER) is not None
 
 
-def test_a_collection_that_wants_no_mail_gets_no_letter() -> None:
+def test_a_collection_with_mail_suppressed_gets_no_mail() -> None:
     profile = a_profile("ann@example.org").model_copy(update={"notification_suppression": Suppression.FULL})
 
-    assert report_letter(a_batch(), [a_job(1)], {}, None, profile, SENDER) is None
+    assert next_report_mail(a_batch(), [a_job(1)], {}, None, profile, SENDER) is None
 
 
-def test_the_subject_tells_the_outcome() -> None:
-    assert a_letter([C])["Subject"] == f"Ingest: OK -- Submission Processed: {BID}"
-    assert a_letter([C, F])["Subject"] == f"Ingest: FAIL -- Submission Processed: {BID}"
+def test_the_subject_has_the_outcome() -> None:
+    assert a_mail([C])["Subject"] == f"Ingest: OK -- Submission Processed: {BID}"
+    assert a_mail([C, F])["Subject"] == f"Ingest: FAIL -- Submission Processed: {BID}"
 
 
-def test_each_report_of_a_batch_has_a_message_id_of_its_own_and_the_same_one_when_repeated() -> None:
-    def letter(reports: int) -> EmailMessage:
+def test_every_report_of_a_batch_has_one_message_id_that_repetitions_share() -> None:
+    def mail(reports: int) -> EmailMessage:
         batch = a_batch(BatchState.UPDATE_REPORTING)
         batch = batch.model_copy(update={"status": batch.status.model_copy(update={"reports": reports})})
-        told = StatusReport(failed_jobs=(jid(1),)) if reports else None
-        made = report_letter(batch, [a_job(1)], {}, told, a_profile("ann@example.org"), SENDER)
-        assert made is not None
-        return made
+        previous = StatusReport(failed_jobs=(jid(1),)) if reports else None
+        composed = next_report_mail(batch, [a_job(1)], {}, previous, a_profile("ann@example.org"), SENDER)
+        assert composed is not None
+        return composed
 
-    assert letter(0)["Message-ID"] == f"<{BID}.report-1@arkline>"
-    assert letter(1)["Message-ID"] == f"<{BID}.report-2@arkline>"
-    assert letter(1)["In-Reply-To"] == f"<{BID}.report-1@arkline>"
-    assert letter(1)["Subject"] == f"Ingest: OK -- Submission Updated: {BID}"
-    assert letter(1).as_bytes() == letter(1).as_bytes()
+    assert mail(0)["Message-ID"] == f"<{BID}.report-1@arkline>"
+    assert mail(1)["Message-ID"] == f"<{BID}.report-2@arkline>"
+    assert mail(1)["In-Reply-To"] == f"<{BID}.report-1@arkline>"
+    assert mail(1)["Subject"] == f"Ingest: OK -- Submission Updated: {BID}"
+    assert mail(1).as_bytes() == mail(1).as_bytes()
 
 
 def test_the_lists_are_attached_as_json_unless_they_are_empty() -> None:
-    assert attachments(a_letter([C])).keys() == {"completed.json"}
-    both = attachments(a_letter([C, F]))
+    assert attachments(a_mail([C])).keys() == {"completed.json"}
+    both = attachments(a_mail([C, F]))
     assert json.loads(both["completed.json"])["completedJobs"][0]["ark"] == "ark:/99999/fk41"
     assert json.loads(both["failed.json"])["failedJobs"][0]["jid"] == jid(2)
-    assert "completed.json and failed.json, attached" in body(a_letter([C, F]))
+    assert "attached for use by programs: completed.json and failed.json" in body(a_mail([C, F]))
 
 
 def test_a_list_too_large_for_mail_is_compressed() -> None:
-    letter = a_letter([C] * 20_000)
+    mail = a_mail([C] * 20_000)
 
-    (packed,) = attachments(letter).items()
+    (packed,) = attachments(mail).items()
     assert packed[0] == "completed.json.gz"
     assert len(json.loads(gzip.decompress(packed[1]))["completedJobs"]) == 20_000
-    assert len(letter.as_bytes()) < 1_000_000
+    assert len(mail.as_bytes()) < 1_000_000
 
 
-def test_the_profiles_and_the_submissions_recipients_are_told_each_once() -> None:
-    letter = a_letter(
+def test_recipients_of_profile_and_submission_get_one_mail() -> None:
+    mail = a_mail(
         [C], ("ann@example.org", "bob@example.org"), notification=("ANN@example.org; carl@example.org",)
     )
 
-    assert letter["To"] == "ann@example.org, bob@example.org, carl@example.org"
+    assert mail["To"] == "ann@example.org, bob@example.org, carl@example.org"
 
 
 @pytest.mark.parametrize(
@@ -297,35 +297,35 @@ def test_the_profiles_and_the_submissions_recipients_are_told_each_once() -> Non
         "ann@example.org\x00",
     ],
 )
-def test_what_is_no_address_gets_no_mail_and_the_others_are_told_so(given: str) -> None:
-    letter = a_letter([C], ("ok@example.org",), notification=(given,))
+def test_an_invalid_address_gets_no_mail_and_is_named_to_the_others(given: str) -> None:
+    mail = a_mail([C], ("ok@example.org",), notification=(given,))
 
-    assert letter["To"] == "ok@example.org"
-    read = message_from_bytes(letter.as_bytes(), policy=policy.default)
+    assert mail["To"] == "ok@example.org"
+    read = message_from_bytes(mail.as_bytes(), policy=policy.default)
     assert read["Bcc"] is None
-    assert "these are not mail addresses" in body(read)
+    assert "entries that are not mail addresses" in body(read)
 
 
-def test_a_report_to_nobody_is_addressed_to_nobody() -> None:
-    assert a_letter([C], ())["To"] is None
+def test_a_report_without_recipients_has_no_addressee() -> None:
+    assert a_mail([C], ())["To"] is None
     assert recipients(a_profile(), a_submission()).addresses == ()
 
 
 def test_a_report_in_any_script_survives_the_mail() -> None:
-    letter = a_letter([C], note="Größe: 大きい")
+    mail = a_mail([C], note="Größe: 大きい")
 
-    read = message_from_bytes(letter.as_bytes(), policy=policy.default)
+    read = message_from_bytes(mail.as_bytes(), policy=policy.default)
     assert "Größe: 大きい" in body(read)
 
 
-def test_the_reports_mail_keeps_answering_machines_quiet() -> None:
-    letter = a_letter([C])
+def test_a_report_suppresses_automatic_replies() -> None:
+    mail = a_mail([C])
 
-    assert (letter["From"], letter["Auto-Submitted"]) == (SENDER, "auto-generated")
-    assert letter["Date"] == "Tue, 01 Sep 2026 12:00:00 +0000"
+    assert (mail["From"], mail["Auto-Submitted"]) == (SENDER, "auto-generated")
+    assert mail["Date"] == "Tue, 01 Sep 2026 12:00:00 +0000"
 
 
-def test_a_sender_that_is_none_is_the_operators_to_mend() -> None:
+def test_an_invalid_sender_is_a_system_failure() -> None:
     report = compose_report(a_batch(), [a_job(1)])
 
     with pytest.raises(StepFailed, match="ARKLINE_MAIL_FROM") as failure:
@@ -333,11 +333,11 @@ def test_a_sender_that_is_none_is_the_operators_to_mend() -> None:
     assert failure.value.kind is FailureKind.SYSTEM
 
 
-def test_a_confirmation_tells_how_many_objects_will_be_made() -> None:
+def test_a_confirmation_has_the_number_of_objects() -> None:
     submission = a_submission(note="line\r\nbreak", payload_type=SubmissionType.BATCH_MANIFEST)
-    letter = confirmation_mail(BID, submission, a_profile("ann@example.org"), 3, SENDER)
+    mail = confirmation_mail(BID, submission, a_profile("ann@example.org"), 3, SENDER)
 
-    assert letter["Subject"] == f"Ingest: OK -- Submission Queued: {BID}"
-    assert letter["Message-ID"] == f"<{BID}.confirmation@arkline>"
-    assert "3 objects will be made of it" in body(letter)
-    assert "Payload:    batch.checkm (batch-manifest)" in body(letter)
+    assert mail["Subject"] == f"Ingest: OK -- Submission Queued: {BID}"
+    assert mail["Message-ID"] == f"<{BID}.confirmation@arkline>"
+    assert "We received your submission bid0000000001: 3 objects will be created." in body(mail)
+    assert "Payload:    batch.checkm (batch-manifest)" in body(mail)

@@ -26,66 +26,66 @@ class _Page(HTMLParser):
         super().__init__()
         self.tags: set[str] = set()
         self.attributes: set[str] = set()
-        self.text: list[str] = []
+        self.chunks: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
         self.attributes |= {name for name, _ in attrs}
 
     def handle_data(self, data: str) -> None:
-        self.text.append(data)
+        self.chunks.append(data)
 
 
 def read(page: str) -> tuple[str, _Page]:
     parser = _Page()
     parser.feed(page)
     parser.close()
-    return " ".join(" ".join(parser.text).split()), parser
+    return " ".join(" ".join(parser.chunks).split()), parser
 
 
-def html_of(letter: EmailMessage) -> str:
-    part = letter.get_body(("html",))
+def html_of(mail: EmailMessage) -> str:
+    part = mail.get_body(("html",))
     assert part is not None
     return str(part.get_content())
 
 
-def test_a_page_tells_what_the_text_tells() -> None:
+def test_the_page_has_the_facts_of_the_text() -> None:
     jobs = [
         a_job(1),
         a_job(2, JobState.FAILED, message="a.jpg: 404", kind=FailureKind.CONTENT, local_id=("loc-2",)),
     ]
 
-    told, _ = read(as_html(compose_report(a_batch(), jobs)))
+    text, _ = read(as_html(compose_report(a_batch(), jobs)))
 
-    for fact in ("1 of 2 completed, 1 failed", "Failed: 1", "jid0000000002", "a.jpg: 404", "loc-2"):
-        assert fact in told
-    assert "Correct what the message names" in told
-    assert "ark:/99999/fk41" in told
+    for fact in ("1 of 2 objects completed, 1 failed", "Failed: 1", "jid0000000002", "a.jpg: 404", "loc-2"):
+        assert fact in text
+    assert "Correct the problem described in the message" in text
+    assert "ark:/99999/fk41" in text
 
 
-def test_what_was_submitted_cannot_act_on_a_page() -> None:
+def test_submitted_values_cannot_inject_markup() -> None:
     evil = "<script>alert(1)</script><img src=x onerror=y>\x1b[2J"
     report = compose_report(a_batch(note=evil), [a_job(1, JobState.FAILED, message=evil)])
 
-    told, page = read(as_html(report))
+    text, page = read(as_html(report))
 
     assert not page.tags & {"script", "img", "a", "link", "iframe", "form"}
     assert page.attributes <= {"style", "lang", "charset"}
-    assert told.count("<script>alert(1)</script>") == 2
-    assert "\x1b" not in told
+    assert text.count("<script>alert(1)</script>") == 2
+    assert "\x1b" not in text
 
 
 def test_a_long_list_is_cut() -> None:
-    told, _ = read(as_html(compose_report(a_batch(), [a_job(n) for n in range(1, LISTED + 3)])))
+    text, _ = read(as_html(compose_report(a_batch(), [a_job(n) for n in range(1, LISTED + 3)])))
 
-    assert "and 2 more" in told
+    assert "and 2 more" in text
 
 
 def test_a_mail_has_both_forms_and_its_attachments() -> None:
     report = compose_report(a_batch(), [a_job(1), a_job(2, JobState.FAILED)])
-    letter = report_mail(report, PROFILE, a_batch().submission, SENDER)
+    mail = report_mail(report, PROFILE, a_batch().submission, SENDER)
 
-    read_back = message_from_bytes(letter.as_bytes(), policy=policy.default)
+    read_back = message_from_bytes(mail.as_bytes(), policy=policy.default)
 
     assert [part.get_content_type() for part in read_back.walk()] == [
         "multipart/mixed",
@@ -95,16 +95,16 @@ def test_a_mail_has_both_forms_and_its_attachments() -> None:
         "application/json",
         "application/json",
     ]
-    told, _ = read(html_of(read_back))
-    assert "attached." in told
+    text, _ = read(html_of(read_back))
+    assert "attached for use by programs" in text
 
 
-def test_a_mail_that_is_made_again_is_the_same_byte_for_byte() -> None:
+def test_composing_a_mail_again_gives_the_same_bytes() -> None:
     batch = a_batch()
 
-    def made(*jobs: JobState) -> bytes:
-        each = [a_job(number, state) for number, state in enumerate(jobs, 1)]
-        report = compose_report(batch, each, at=batch.status.last_modified)
+    def made(*states: JobState) -> bytes:
+        jobs = [a_job(number, state) for number, state in enumerate(states, 1)]
+        report = compose_report(batch, jobs, at=batch.status.last_modified)
         return report_mail(report, PROFILE, batch.submission, SENDER).as_bytes()
 
     def confirmed() -> bytes:
@@ -117,7 +117,7 @@ def test_a_mail_that_is_made_again_is_the_same_byte_for_byte() -> None:
 def test_a_confirmation_has_both_forms() -> None:
     batch = a_batch(note="a <b>")
 
-    told, _ = read(html_of(confirmation_mail(batch.bid, batch.submission, PROFILE, 3, SENDER)))
+    text, _ = read(html_of(confirmation_mail(batch.bid, batch.submission, PROFILE, 3, SENDER)))
 
-    assert "3 objects will be made of it" in told
-    assert "a <b>" in told
+    assert "3 objects will be created." in text
+    assert "a <b>" in text

@@ -10,7 +10,7 @@ from xml.etree.ElementTree import fromstring
 import pytest
 
 from pipeline.notify.callback import HttpCallback
-from pipeline.notify.callback_payload import NAMESPACE, facts_of, render
+from pipeline.notify.callback_payload import NAMESPACE, callback_facts, render
 from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import Profile, Profiles
 from pipeline.records import ResponseType
@@ -41,7 +41,7 @@ def tell(settings: Settings, receiver: Receiver, **facts: object) -> None:
         collections=("ark:/99999/m5000000",),
         callback_url=receiver.url(),
     )
-    HttpCallback(settings, pause=0.01).tell(a_job(1, JobState.NOTIFY, **facts), profile, 1)
+    HttpCallback(settings, pause=0.01).deliver(a_job(1, JobState.NOTIFY, **facts), profile, 1)
 
 
 def signed(body: bytes, secret: str) -> str:
@@ -52,7 +52,7 @@ def signed(body: bytes, secret: str) -> str:
 def test_without_a_secret_nothing_is_signed(settings: Settings, receiver: Receiver) -> None:
     tell(settings, receiver)
 
-    assert "Arkline-Signature" not in receiver.told[0].headers
+    assert "Arkline-Signature" not in receiver.received[0].headers
 
 
 @pytest.mark.parametrize("form", ResponseType)
@@ -63,8 +63,8 @@ def test_the_body_is_signed_with_the_collections_secret(
 
     tell(settings.model_copy(update={"callback_secret": OTHER}), receiver, response_type=form)
 
-    (told,) = receiver.told
-    assert told.headers["Arkline-Signature"] == signed(told.raw, SECRET)
+    (request,) = receiver.received
+    assert request.headers["Arkline-Signature"] == signed(request.raw, SECRET)
 
 
 def test_a_collection_without_a_secret_has_that_of_the_setting(receiver: Receiver, tmp_path: Path) -> None:
@@ -73,8 +73,8 @@ def test_a_collection_without_a_secret_has_that_of_the_setting(receiver: Receive
         receiver,
     )
 
-    (told,) = receiver.told
-    assert told.headers["Arkline-Signature"] == signed(told.raw, OTHER)
+    (request,) = receiver.received
+    assert request.headers["Arkline-Signature"] == signed(request.raw, OTHER)
 
 
 def test_a_repetition_has_the_same_signature(settings: Settings, receiver: Receiver) -> None:
@@ -83,7 +83,7 @@ def test_a_repetition_has_the_same_signature(settings: Settings, receiver: Recei
 
     tell(settings, receiver)
 
-    assert len({told.headers["Arkline-Signature"] for told in receiver.told}) == 1
+    assert len({request.headers["Arkline-Signature"] for request in receiver.received}) == 1
 
 
 @pytest.mark.parametrize("secret", ["", "too short"])
@@ -96,7 +96,7 @@ def test_a_secret_that_can_be_guessed_is_refused_without_being_shown(
         tell(settings, receiver)
     assert failure.value.kind is FailureKind.SYSTEM
     assert "too short" not in failure.value.message
-    assert receiver.told == []
+    assert receiver.received == []
 
 
 def test_the_secret_is_in_no_message_profile_or_log(
@@ -118,7 +118,7 @@ def test_the_secret_is_in_no_message_profile_or_log(
 
 def test_xml_and_turtle_say_what_json_says() -> None:
     texts = {"erc_who": 'A "B" \\ C', "erc_what": "Größe & <Gewicht> 🗻", "note": "line\r\nline\ttab"}
-    facts = facts_of(a_job(1, JobState.FAILED, message="a\u0301.jpg: 404", **texts), 3)
+    facts = callback_facts(a_job(1, JobState.FAILED, message="a\u0301.jpg: 404", **texts), 3)
 
     said = json.loads(render(facts, ResponseType.JSON).body)["job:jobState"]
     del said["xmlns:job"]

@@ -86,7 +86,7 @@ def read(stage: Arena) -> FinalState:
     _storage(stage.settings.storage, found)
     _inventory(stage.settings.inventory, found)
     found.letters = [_letter(each) for each in stage.outside.postbox.letters()]
-    found.calls = [_call(told.headers, told.raw) for told in list(stage.outside.receiver.told)]
+    found.calls = [_call(told.headers, told.raw) for told in list(stage.outside.receiver.received)]
     working = stage.settings.working
     for batch in sorted(each for each in working.iterdir() if each.is_dir()):
         below = sorted(batch.iterdir())

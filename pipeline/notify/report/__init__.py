@@ -1,4 +1,4 @@
-"""What a depositor is told of a batch: composed from the record, as text, as JSON and as mail."""
+"""The report that a depositor gets about a batch: composed from the record, as text, JSON and mail."""
 
 from pipeline.notify.report.compose import (
     BatchReport,
@@ -6,14 +6,14 @@ from pipeline.notify.report.compose import (
     ReportedJob,
     compose_report,
     compose_update,
-    told_by,
+    status_report_of,
 )
 from pipeline.notify.report.html import as_html
-from pipeline.notify.report.letters import (
+from pipeline.notify.report.mails import (
     Recipients,
     confirmation_mail,
+    next_report_mail,
     recipients,
-    report_letter,
     report_mail,
 )
 from pipeline.notify.report.text import as_json, as_text
@@ -29,8 +29,8 @@ __all__ = [
     "compose_report",
     "compose_update",
     "confirmation_mail",
+    "next_report_mail",
     "recipients",
-    "report_letter",
     "report_mail",
-    "told_by",
+    "status_report_of",
 ]

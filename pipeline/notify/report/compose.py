@@ -1,6 +1,6 @@
-"""A batch's report as a value, computed from the record each time and never counted up beside it.
+"""The report of a batch as a value. It is always computed from the record, never counted separately.
 
-Rule: the counts always tell how every job stands; the lists of an update hold only what changed.
+Rule: the counts always cover every job of the batch; the lists of an update have only the changes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,23 +16,25 @@ from pipeline.states import BatchState, FailureKind, JobState
 _AGAIN = "submit this object again"
 _ADVICE = {
     FailureKind.CONTENT: (
-        "Correct what the message names. If the fault was at the source and is corrected there, "
-        f"an operator can resume the job; otherwise correct the submission and {_AGAIN}."
+        "Correct the problem described in the message. If you corrected it at the source, ask our staff to "
+        f"resume the job; otherwise correct the submission and {_AGAIN}."
     ),
     FailureKind.SYSTEM: (
-        "Nothing for you: an operator has to act, then resumes the job. Do not submit it again."
+        "No action needed: our staff will fix this and resume the job. Please do not submit the object again."
     ),
     FailureKind.TRANSIENT: (
-        "Nothing for you: a passing fault lasted too long, and an operator resumes the job when it is over. "
-        "Do not submit it again."
+        "No action needed: a temporary fault lasted too long. Our staff will resume the job when it is over. "
+        "Please do not submit the object again."
     ),
 }
-_NEVER_BEGUN = f"Correct what the message names and {_AGAIN}; this job cannot be resumed."
-_UNKNOWN = "Ask the repository's operator, naming the job."
+_CANNOT_RESUME = f"Correct the problem described in the message and {_AGAIN}; this job cannot be resumed."
+_UNKNOWN = "Contact the repository's staff and quote the job's number."
 _NOT_SPLIT = {
-    FailureKind.CONTENT: "Correct what the message names and submit the batch again.",
-    FailureKind.SYSTEM: "An operator has to act; after that, submit the batch again.",
-    FailureKind.TRANSIENT: "A passing fault lasted too long: submit the batch again when it is over.",
+    FailureKind.CONTENT: "Correct the problem described in the message and submit the batch again.",
+    FailureKind.SYSTEM: "Our staff must fix this first. Submit the batch again after that.",
+    FailureKind.TRANSIENT: (
+        "A temporary fault lasted too long. Submit the batch again when the fault is over."
+    ),
 }
 
 
@@ -49,7 +51,7 @@ class ReportedJob(Record):
 
 
 class Counts(Record):
-    """How the jobs of the whole batch stand."""
+    """The jobs of the whole batch by outcome."""
 
     total: int = 0
     completed: int = 0
@@ -67,10 +69,10 @@ class BatchReport(Record):
     note: str
     submitted_at: datetime
     number: int = Field(ge=1)
-    """1 is the first report, the updates count on."""
+    """1 is the first report; updates continue from 2."""
     reported_at: datetime
     since: datetime | None = None
-    """Set in an update: when the depositor was told before."""
+    """Set in an update: the date of the previous report."""
     status: BatchState
     """Completed or failed."""
     message: str = ""
@@ -91,20 +93,20 @@ def compose_report(
     number: int = 1,
     at: datetime | None = None,
 ) -> BatchReport:
-    """How every job of the batch ended.
+    """The outcome of every job of the batch.
 
-    `deleted`: id of each job that was taken out of the batch, with the reason its tombstone gives, or "".
+    `deleted`: the ids of jobs that were deleted from the batch, with the reason in the tombstone, or "".
     """
-    told = sorted((_reported(job) for job in jobs), key=lambda job: job.jid)
-    completed = tuple(job for job in told if job.state is JobState.COMPLETED)
-    failed = tuple(job for job in told if job.state is JobState.FAILED)
-    out = {job.jid: job for job in told if job.state is JobState.DELETED}
+    reported = sorted((_reported(job) for job in jobs), key=lambda job: job.jid)
+    completed = tuple(job for job in reported if job.state is JobState.COMPLETED)
+    failed = tuple(job for job in reported if job.state is JobState.FAILED)
+    removed = {job.jid: job for job in reported if job.state is JobState.DELETED}
     for jid, reason in (deleted or {}).items():
-        out.setdefault(jid, ReportedJob(jid=jid, name="", state=JobState.DELETED, message=reason))
-    ended = {job.jid for job in (*completed, *failed)} | out.keys()
-    unfinished = tuple(job for job in told if job.jid not in ended)
+        removed.setdefault(jid, ReportedJob(jid=jid, name="", state=JobState.DELETED, message=reason))
+    ended = {job.jid for job in (*completed, *failed)} | removed.keys()
+    unfinished = tuple(job for job in reported if job.jid not in ended)
     submission = batch.submission
-    whole = bool(completed) and not failed and not unfinished and batch.status.kind is None
+    all_completed = bool(completed) and not failed and not unfinished and batch.status.kind is None
     return BatchReport(
         bid=batch.bid,
         profile_name=submission.profile_name,
@@ -115,25 +117,25 @@ def compose_report(
         submitted_at=submission.submitted_at,
         number=number,
         reported_at=at or now(),
-        status=BatchState.COMPLETED if whole else BatchState.FAILED,
+        status=BatchState.COMPLETED if all_completed else BatchState.FAILED,
         message=batch.status.message if batch.status.kind else "",
         advice=_NOT_SPLIT[batch.status.kind] if batch.status.kind else "",
         counts=Counts(
-            total=len(completed) + len(failed) + len(unfinished) + len(out),
+            total=len(completed) + len(failed) + len(unfinished) + len(removed),
             completed=len(completed),
             failed=len(failed),
             unfinished=len(unfinished),
-            deleted=len(out),
+            deleted=len(removed),
         ),
         completed=completed,
         failed=failed,
         unfinished=unfinished,
-        deleted=tuple(out[jid] for jid in sorted(out)),
+        deleted=tuple(removed[jid] for jid in sorted(removed)),
     )
 
 
-def told_by(report: BatchReport) -> StatusReport:
-    """What the depositor knows after this report of the whole batch; an update's lists would be too short."""
+def status_report_of(report: BatchReport) -> StatusReport:
+    """The state to record once this report of the whole batch was sent; an update's lists are incomplete."""
     return StatusReport(
         last_modified=report.reported_at,
         failed_jobs=tuple(job.jid for job in (*report.failed, *report.unfinished)),
@@ -142,16 +144,16 @@ def told_by(report: BatchReport) -> StatusReport:
 
 
 def compose_update(report: BatchReport, since: StatusReport) -> BatchReport | None:
-    """The report less what the depositor was told before; None if nothing changed since.
+    """The report without what an earlier report said; None if nothing changed since.
 
-    A job that failed before, was resumed and failed again has not changed for the depositor.
+    For the depositor, a job that failed, was resumed and failed again has not changed.
     """
     failed_before, completed_before = set(since.failed_jobs), set(since.successful_jobs)
-    told_before = failed_before | completed_before
+    reported_before = failed_before | completed_before
     changed = {
         "completed": tuple(job for job in report.completed if job.jid not in completed_before),
         "failed": tuple(job for job in report.failed if job.jid not in failed_before),
-        "unfinished": tuple(job for job in report.unfinished if job.jid not in told_before),
+        "unfinished": tuple(job for job in report.unfinished if job.jid not in reported_before),
         "deleted": tuple(job for job in report.deleted if job.jid in failed_before),
     }
     if not any(changed.values()):
@@ -178,12 +180,12 @@ def _reported(job: Job) -> ReportedJob:
 def _advice(job: Job) -> str:
     kind = job.status.kind
     if kind is FailureKind.CONTENT and job.status.last_successful_status is None:
-        return _NEVER_BEGUN
+        return _CANNOT_RESUME
     return _ADVICE[kind] if kind else _UNKNOWN
 
 
 def _last_part(url: str) -> str:
-    """The file's name in a URL, whose other parts may hold a password."""
+    """The file name in a URL; other parts of a URL may contain a password."""
     try:
         return unquote(PurePosixPath(urlsplit(url).path).name)
     except ValueError:

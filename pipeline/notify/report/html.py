@@ -1,7 +1,7 @@
-"""A report as a page of HTML: the mail's second form, of the same facts as the text.
+"""A report as an HTML page: the second form of the mail, with the same facts as the text.
 
-Rule: nothing is fetched when it is read, and nothing in it can act: no links made of what was submitted,
-no pictures, no scripts.
+Rule: the page is passive. Reading it fetches nothing; it has no links made from submitted values, no images
+and no scripts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,14 +17,14 @@ _HEAD = (
 _CELL = '<td style="padding: 0.2em 1em 0.2em 0; vertical-align: top">{}</td>'
 _COLUMNS = {
     "Failed": ("job", "file", "local ids", "what happened", "what to do"),
-    "Still at work": ("job", "file", "local ids"),
+    "In progress": ("job", "file", "local ids"),
     "Completed": ("job", "file", "local ids", "object"),
-    "Taken out by an operator": ("job", "file", "local ids", "reason"),
+    "Deleted by our staff": ("job", "file", "local ids", "reason"),
 }
 
 
 def as_html(report: BatchReport) -> str:
-    """Failures first, because they are what somebody has to act on."""
+    """Failures come first, because somebody has to act on them."""
     lines = [_HEAD.format(title=_text(report.bid)), f"<h1>{_text(headline(report))}</h1>"]
     lines += _facts(report)
     if report.message:
@@ -32,9 +32,9 @@ def as_html(report: BatchReport) -> str:
         lines.append(f"<p><strong>What to do:</strong> {_text(report.advice)}</p>")
     for title, jobs in (
         ("Failed", report.failed),
-        ("Still at work", report.unfinished),
+        ("In progress", report.unfinished),
         ("Completed", report.completed),
-        ("Taken out by an operator", report.deleted),
+        ("Deleted by our staff", report.deleted),
     ):
         lines += _section(title, jobs)
     return "\n".join([*lines, "</body></html>", ""])
@@ -46,7 +46,7 @@ def text_page(title: str, text: str) -> str:
 
 
 def as_paragraphs(text: str) -> str:
-    """Each paragraph of a text one, each line one."""
+    """The text as HTML paragraphs; line breaks are kept."""
     return "\n".join(f"<p>{_lines(part)}</p>" for part in text.strip().split("\n\n") if part)
 
 
@@ -75,7 +75,7 @@ def _section(title: str, jobs: Sequence[ReportedJob]) -> Iterator[str]:
             "file": job.name,
             "local ids": "; ".join(job.local_id),
             "object": job.ark or "",
-            "what happened": job.message or "no message was left",
+            "what happened": job.message or "no message was recorded",
             "reason": job.message,
             "what to do": job.advice,
         }
@@ -90,5 +90,5 @@ def _row(*cells: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Escaped, and without characters that a page cannot show: a name must not draw on it."""
-    return escape("".join(each if each.isprintable() else " " for each in text))
+    """Escaped, and without control characters: a file name must not change the page."""
+    return escape("".join(c if c.isprintable() else " " for c in text))

@@ -7,7 +7,7 @@ from datetime import datetime
 from pipeline.notify.report.compose import BatchReport, ReportedJob
 
 LISTED = 200
-"""Jobs of one kind that the text names; more make a mail that nobody reads, and all are in the JSON."""
+"""Maximum number of jobs per section of the text; the JSON has all of them."""
 
 WIDTH = 78
 
@@ -17,36 +17,37 @@ def as_json(report: BatchReport) -> str:
 
 
 def as_text(report: BatchReport) -> str:
-    """Failures first, because they are what somebody has to act on."""
+    """Failures come first, because somebody has to act on them."""
     lines = [*_wrapped(headline(report)), "", *_facts(report)]
     if report.message:
         lines += ["", *_labelled("What happened", report.message), *_labelled("What to do", report.advice)]
     lines += _section("Failed", report.failed, _failure)
-    lines += _section("Still at work", report.unfinished, _short)
+    lines += _section("In progress", report.unfinished, _short)
     lines += _section("Completed", report.completed, _short)
-    lines += _section("Taken out by an operator", report.deleted, _removal)
+    lines += _section("Deleted by our staff", report.deleted, _removal)
     return "\n".join(lines) + "\n"
 
 
 def headline(report: BatchReport) -> str:
-    """One sentence: how the batch stands."""
+    """One sentence with the state of the batch."""
     counts = report.counts
     if not counts.total:
-        return f"{report.bid}: no object could be made of this submission."
-    parts = [f"{counts.completed} of {counts.total} completed"]
+        return f"{report.bid}: no objects could be created from this submission."
+    objects = "object" if counts.total == 1 else "objects"
+    parts = [f"{counts.completed:,} of {counts.total:,} {objects} completed"]
     for number, what in (
         (counts.failed, "failed"),
-        (counts.unfinished, "still at work"),
-        (counts.deleted, "taken out"),
+        (counts.unfinished, "in progress"),
+        (counts.deleted, "deleted"),
     ):
         if number:
-            parts.append(f"{number} {what}")
-    changed = f" What changed since {_time(report.since)}:" if report.since else ""
+            parts.append(f"{number:,} {what}")
+    changed = f" Changes since {_time(report.since)}:" if report.since else ""
     return f"{report.bid}: {', '.join(parts)}.{changed}"
 
 
 def facts(report: BatchReport) -> tuple[tuple[str, str], ...]:
-    """What is known of the submission, by name; '' where nothing is."""
+    """The facts of the submission by name; '' where there is none."""
     return (
         ("Collection", report.profile_name),
         ("Submitted", f"{_time(report.submitted_at)}{' by ' if report.submitter else ''}{report.submitter}"),
@@ -63,13 +64,13 @@ def _facts(report: BatchReport) -> Iterator[str]:
 
 
 def _section(
-    title: str, jobs: Sequence[ReportedJob], tell: Callable[[ReportedJob], Iterator[str]]
+    title: str, jobs: Sequence[ReportedJob], describe: Callable[[ReportedJob], Iterator[str]]
 ) -> Iterator[str]:
     if not jobs:
         return
     yield from ("", f"{title}: {len(jobs)}")
     for job in jobs[:LISTED]:
-        yield from tell(job)
+        yield from describe(job)
     if len(jobs) > LISTED:
         yield f"  and {len(jobs) - LISTED} more"
 
@@ -81,7 +82,7 @@ def _short(job: ReportedJob) -> Iterator[str]:
 def _failure(job: ReportedJob) -> Iterator[str]:
     yield ""
     yield from _short(job)
-    yield from _labelled("what happened", job.message or "no message was left", indent="      ")
+    yield from _labelled("what happened", job.message or "no message was recorded", indent="      ")
     yield from _labelled("what to do", job.advice, indent="      ")
 
 
@@ -103,8 +104,8 @@ def _labelled(name: str, value: str, *, indent: str = "", width: int = 15) -> It
 
 
 def _wrapped(text: str, *, indent: str = "", hanging: str | None = None) -> list[str]:
-    """Lines of printable characters only: a file's name must not draw on a terminal or end a line."""
-    plain = "".join(each if each.isprintable() else " " for each in text)
+    """Lines without control characters: a file name must not move the cursor or end a line."""
+    plain = "".join(c if c.isprintable() else " " for c in text)
     return textwrap.wrap(
         plain,
         WIDTH,

@@ -1,4 +1,4 @@
-"""The mails: a report of a batch, and the confirmation that it was taken up."""
+"""The mails to depositors: the report of a batch, and the confirmation that a submission was received."""
 
 import gzip
 import hashlib
@@ -20,7 +20,7 @@ from pipeline.records import Batch, Job, StatusReport, Submission
 from pipeline.states import BatchState
 
 ATTACHED_PLAIN = 2_000_000
-"""Bytes of an attachment; larger ones are compressed, because mail servers refuse mails over 10 to 25 MB."""
+"""Bytes; a larger attachment is compressed, because mail servers refuse messages above 10 to 25 MB."""
 
 # RFC 5321 4.5.3.1 and 5322 3.4.1, without comments, quotes and address literals; plain ASCII
 _ADDRESS = re.compile(
@@ -32,32 +32,33 @@ _ADDRESS = re.compile(
 class Recipients:
     addresses: tuple[str, ...]
     refused: tuple[str, ...]
-    """What was given as an address and is none; the mail says so to the others."""
+    """Entries that are not mail addresses; the mail names them to the other recipients."""
 
 
 def recipients(profile: Profile, submission: Submission) -> Recipients:
-    """The collection's recipients and the submission's own, each once; one entry may hold several."""
+    """The recipients of the collection and of the submission, without repeats; an entry may list several."""
     given = [
         part.strip()
         for entry in (*profile.notification, *submission.notification)
         for part in re.split(r"[,;]", entry)
         if part.strip()
     ]
-    # addresses that differ in case only reach the same person almost everywhere
-    distinct = {each.casefold(): each for each in reversed(given)}
-    kept = [distinct[key] for key in dict.fromkeys(each.casefold() for each in given)]
-    valid = tuple(each for each in kept if _ADDRESS.fullmatch(each))
-    return Recipients(valid, tuple(each for each in kept if each not in valid))
+    # in practice, addresses that differ only in case belong to the same person
+    by_key: dict[str, str] = {}
+    for address in given:
+        by_key.setdefault(address.casefold(), address)
+    valid = tuple(address for address in by_key.values() if _ADDRESS.fullmatch(address))
+    return Recipients(valid, tuple(address for address in by_key.values() if address not in valid))
 
 
 def report_mail(report: BatchReport, profile: Profile, submission: Submission, sender: str) -> EmailMessage:
-    """The report as a mail; made again of the same report it is the same, byte for byte.
+    """The report as a mail; the same report always gives the same bytes.
 
-    Without recipients it is addressed to nobody: an outbox keeps it for the operator, SMTP sends nothing.
+    A mail without recipients is written to an outbox, for the operator, but is not sent by SMTP.
     """
     outcome = "OK" if report.status is BatchState.COMPLETED else "FAIL"
-    told = "Updated" if report.since else "Processed"
-    subject = f"Ingest: {outcome} -- Submission {told}: {report.bid}"
+    action = "Updated" if report.since else "Processed"
+    subject = f"Ingest: {outcome} -- Submission {action}: {report.bid}"
     to = recipients(profile, submission)
     attachments = {
         "completed.json": ("completedJobs", report.completed),
@@ -67,7 +68,7 @@ def report_mail(report: BatchReport, profile: Profile, submission: Submission, s
     more = _attached_line(attached) + _refused_line(to)
     body = as_text(report) + more
     page = as_html(report).replace("</body>", f"{as_paragraphs(more)}</body>")
-    message = _letter(sender, to, subject, report.reported_at, body, page)
+    message = _mail(sender, to, subject, report.reported_at, body, page)
     message["Message-ID"] = _identifier(report.bid, report.number)
     if report.number > 1:
         message["In-Reply-To"] = _identifier(report.bid, 1)
@@ -76,7 +77,7 @@ def report_mail(report: BatchReport, profile: Profile, submission: Submission, s
     return _repeatable(message, body)
 
 
-def report_letter(
+def next_report_mail(
     batch: Batch,
     jobs: Sequence[Job],
     deleted: Mapping[str, str],
@@ -84,9 +85,9 @@ def report_letter(
     profile: Profile,
     sender: str,
 ) -> EmailMessage | None:
-    """The next mail of a batch; None if nothing changed since the last, or its collection wants no mail.
+    """The next report mail of a batch; None if nothing changed, or if the collection gets no mail.
 
-    `deleted`: as in `compose_report`. `since`: set for an update, what the depositor was last told.
+    `deleted`: as in `compose_report`. `since`: for an update, the state that the last report gave.
     """
     if not profile.sends_report:
         return None
@@ -103,12 +104,12 @@ def report_letter(
 def confirmation_mail(
     bid: str, submission: Submission, profile: Profile, jobs: int, sender: str
 ) -> EmailMessage:
-    """Tells that a submission was taken up, and of how many jobs it is made."""
+    """Confirms that a submission was received, with the number of objects in it."""
     to = recipients(profile, submission)
-    objects = "1 object" if jobs == 1 else f"{jobs} objects"
+    objects = "1 object" if jobs == 1 else f"{jobs:,} objects"
     body = (
-        f"{bid}: this submission was taken up; {objects} will be made of it.\n"
-        "You will be told how each of them ended.\n\n"
+        f"We received your submission {bid}: {objects} will be created.\n"
+        "You will get a report when the whole submission has been processed.\n\n"
         f"Collection: {submission.profile_name}\n"
         f"Payload:    {_one_line(submission.payload_name)} ({submission.payload_type})\n"
     )
@@ -116,13 +117,13 @@ def confirmation_mail(
         body += f"Note:       {_one_line(submission.note)}\n"
     subject = f"Ingest: OK -- Submission Queued: {bid}"
     body += _refused_line(to)
-    message = _letter(sender, to, subject, submission.submitted_at, body, text_page(subject, body))
+    message = _mail(sender, to, subject, submission.submitted_at, body, text_page(subject, body))
     message["Message-ID"] = f"<{bid}.confirmation@arkline>"
     return _repeatable(message, body)
 
 
 def _repeatable(message: EmailMessage, body: str) -> EmailMessage:
-    """With boundaries made of the text: the same letter is the same bytes whenever it is made."""
+    """With part boundaries derived from the text: composing a mail again gives the same bytes."""
     digest = hashlib.sha256(body.encode()).hexdigest()
     for number, part in enumerate(message.walk()):
         if part.is_multipart():
@@ -130,12 +131,14 @@ def _repeatable(message: EmailMessage, body: str) -> EmailMessage:
     return message
 
 
-def _letter(sender: str, to: Recipients, subject: str, date: datetime, body: str, page: str) -> EmailMessage:
+def _mail(sender: str, to: Recipients, subject: str, date: datetime, body: str, page: str) -> EmailMessage:
     message = EmailMessage()
     try:
         message["From"] = sender
     except ValueError as error:
-        raise system("the setting ARKLINE_MAIL_FROM is not a sender of mail; write name@host") from error
+        raise system(
+            "the setting ARKLINE_MAIL_FROM is not a valid sender address; write name@host"
+        ) from error
     if to.addresses:
         message["To"] = ", ".join(to.addresses)
     message["Subject"] = subject
@@ -152,19 +155,19 @@ def _identifier(bid: str, number: int) -> str:
 
 
 def _one_line(text: str) -> str:
-    return "".join(each if each.isprintable() else " " for each in text)
+    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def _attached_line(names: Iterable[str]) -> str:
     listed = " and ".join(names)
-    return f"\nAll of them, for programs: {listed}, attached.\n" if listed else ""
+    return f"\nThe complete lists are attached for use by programs: {listed}.\n" if listed else ""
 
 
 def _refused_line(to: Recipients) -> str:
     if not to.refused:
         return ""
-    listed = ", ".join(repr(each) for each in to.refused)
-    return f"\nNot told, because these are not mail addresses: {listed}\n"
+    listed = ", ".join(map(repr, to.refused))
+    return f"\nThis mail was not sent to entries that are not mail addresses: {listed}\n"
 
 
 def _entry(job: ReportedJob) -> dict[str, Any]:
