@@ -16,6 +16,7 @@ from statistics import median
 from benchmarks._output import tell
 from benchmarks.moves import received
 from entrypoints.stack import zookeeper
+from pipeline.attempt import UNATTENDED
 from pipeline.settings import Settings
 from pipeline.sources.fetch import Download, HttpFetcher
 from tests.servers.http_source import HttpSource
@@ -36,7 +37,7 @@ def in_line(fetcher: HttpFetcher, session: Session) -> Iterator[HttpFetcher]:
 
 
 def fetch(fetcher: HttpFetcher, wanted: Download) -> None:
-    fetcher.download(wanted, lambda: None)
+    fetcher.download(wanted, UNATTENDED)
 
 
 def fetch_alone(fetcher: HttpFetcher, session: Session, wanted: Download) -> None:

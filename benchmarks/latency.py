@@ -12,6 +12,7 @@ from statistics import median
 
 from benchmarks._output import tell
 from entrypoints.stack import redis, zookeeper
+from pipeline.attempt import UNATTENDED
 from pipeline.files import ContentFile
 from pipeline.records import SubmissionMode, SubmissionType
 from pipeline.settings import Settings
@@ -40,7 +41,7 @@ def by_hand(settings: Settings, url: str, number: int, folder: Path) -> float:
     start = time.perf_counter()
     target = folder / f"{number}.txt"
     wanted = Download(url=url, target=target, part=folder / f"{number}.part")
-    landed = HttpFetcher(settings).download(wanted, lambda: None)
+    landed = HttpFetcher(settings).download(wanted, UNATTENDED)
     file = ContentFile("producer/a.txt", target, landed.size, landed.sha512)
     request = StoreRequest(f"ark:/99999/b{number}", f"b{number}", SubmissionMode.ADD, (file,))
     OcflStorage(folder / "ocfl").store(request, lambda: None)

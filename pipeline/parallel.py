@@ -6,6 +6,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import TypeVar
 
+from pipeline.attempt import Attempt, CheckedAttempt
 from pipeline.outcome import AttemptOver
 
 GLANCE = 0.2
@@ -16,23 +17,25 @@ R = TypeVar("R")
 
 
 def in_parallel(
-    work: Callable[[T, Callable[[], None]], R],
+    work: Callable[[T, Attempt], R],
     things: Iterable[T],
     threads: int,
-    alive: Callable[[], None],
+    attempt: Attempt,
 ) -> Generator[tuple[T, Future[R]], None, None]:
     """Each thing with its outcome, in the order in which they end.
 
-    `work` gets the thing and an `alive` that also raises once the caller has left the loop, so that the
-    rest stops at its next piece. Leaving the loop waits for them: no thread outlives its step. Few more
-    things are handed out than there are threads, however many there are.
+    `work` gets the thing and an attempt whose check also raises once the caller has left the loop, so
+    that the rest stops at its next piece. Leaving the loop waits for them: no thread outlives its step.
+    Few more things are handed out than there are threads, however many there are.
     """
     left = threading.Event()
 
-    def still_wanted() -> None:
+    def check() -> None:
         if left.is_set():
             raise AttemptOver("the step has ended")
-        alive()
+        attempt.check()
+
+    inside = CheckedAttempt(check, attempt)
 
     with ThreadPoolExecutor(threads) as pool:
         waiting = iter(things)
@@ -40,10 +43,10 @@ def in_parallel(
         try:
             while True:
                 for thing in islice(waiting, 2 * threads - len(running)):
-                    running[pool.submit(work, thing, still_wanted)] = thing
+                    running[pool.submit(work, thing, inside)] = thing
                 if not running:
                     return
-                alive()
+                attempt.check()
                 ended, _ = wait(running, timeout=GLANCE, return_when=FIRST_COMPLETED)
                 for future in ended:
                     yield running.pop(future), future

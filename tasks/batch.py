@@ -121,12 +121,12 @@ def _create(session: Session, guard: AttemptGuard, batch: Batch) -> Batch:
     with closing(FleetHostLimiter(session, limit, batch.bid)) as limiter:
         parts = plan(
             batch.submission,
-            partial(clients.fetcher.limited_by(limiter).read, alive=guard.alive),
+            partial(clients.fetcher.limited_by(limiter).read, attempt=guard),
             settings.manifest_limit,
             profile_priority=profile.priority,
             most_jobs=profile.limits.batch_jobs,
         )
-    return creation.create_jobs(session, batch, parts, settings.working, PROCESS.name, guard.alive)
+    return creation.create_jobs(session, batch, parts, settings.working, PROCESS.name, guard)
 
 
 def _to_keep(batch: Batch) -> ProfileSnapshot | None:
@@ -167,7 +167,7 @@ def report(session: Session, guard: AttemptGuard, batch: Batch) -> Batch | None:
     try:
         profile = _profile(session, batch)
         letter = reports.next_report_mail(batch, members, deleted, since, profile, clients.settings.mail_from)
-        guard.alive()
+        guard.check()
         if letter is not None:
             clients.mailer.send(letter)
     except (StepFailed, UsageRefused) as error:

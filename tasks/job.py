@@ -57,7 +57,7 @@ def run(ticket: Ticket) -> Ticket | None:
         except Corrupt as damage:
             log().error("cannot be taken up", ticket=ticket.model_dump(), error=str(damage))
             return None
-        guard.follow(paths.job_lock(job.jid))
+        guard.watch_lock(paths.job_lock(job.jid))
         return _attempt(session, guard, job)
     except (Unreachable, Ambiguous) as error:
         log().warning("gave up the attempt", ticket=ticket.model_dump(), error=str(error))
@@ -102,11 +102,11 @@ def _give_back(session: Session, job: Job, reason: str) -> None:
 
 def _work_and_move(session: Session, guard: AttemptGuard, job: Job) -> Job | None:
     """The moved job; None if it stays where it is, unlocked."""
-    job_record = ZooKeeperJobRecord(session, guard.alive)
+    job_record = ZooKeeperJobRecord(session, guard)
     clients = PROCESS.clients()
     profile = cache(partial(profile_of, session, clients.profiles, job.bid, job.configuration.profile_name))
     limiter = FleetHostLimiter(session, partial(host_limit, clients.settings.host_limit, profile), job.jid)
-    services = clients.step_context(job_record, guard.alive, limiter, profile)
+    services = clients.step_context(job_record, guard, limiter, profile)
     while True:
         try:
             with closing(limiter):
@@ -119,7 +119,7 @@ def _work_and_move(session: Session, guard: AttemptGuard, job: Job) -> Job | Non
         if isinstance(outcome, Wait):
             jobs.hand_back(session, job, PROCESS.name, message=outcome.reason)
             return None
-        guard.alive()
+        guard.check()
         try:
             return jobs.move(session, job, outcome.event, PROCESS.name, done=outcome)
         except Refused as refusal:

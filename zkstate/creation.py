@@ -4,9 +4,10 @@ A crash between two chunks leaves `created` jobs; the next attempt goes on from 
 is lost and none is made twice.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from pipeline.attempt import Attempt
 from pipeline.manifests.split import Plan, PlannedJob
 from pipeline.outcome import content
 from pipeline.records import (
@@ -31,7 +32,7 @@ _COUNTER = paths.counter("job")
 
 
 def create_jobs(
-    session: Session, batch: Batch, plan: Plan, working: Path, by: str, alive: Callable[[], None]
+    session: Session, batch: Batch, plan: Plan, working: Path, by: str, attempt: Attempt
 ) -> Batch:
     """Make the jobs of `plan` that do not exist yet; the batch as it is when all of them do."""
     if batch.status.plan_sha256 not in (None, plan.sha256):
@@ -40,7 +41,7 @@ def create_jobs(
             f"{batch.status.created} jobs had been made of it: submit the rest as a new batch"
         )
     while batch.status.created < len(plan.jobs):
-        alive()
+        attempt.check()
         batch = _create_chunk(session, batch, plan, working, by)
     return batch
 

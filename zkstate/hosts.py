@@ -16,6 +16,7 @@ from functools import cached_property
 
 from kazoo.exceptions import NoNodeError
 
+from pipeline.attempt import Attempt
 from pipeline.outcome import RateLimited
 from pipeline.records import Record
 from zkstate import codec, counters, locks, paths
@@ -70,10 +71,10 @@ class FleetHostLimiter:
         self._mutex = threading.Lock()
 
     @contextmanager
-    def connection(self, host: str, alive: Callable[[], None]) -> Iterator[None]:
-        place = self._again(host) or self._wait_for_place(host, alive)
+    def connection(self, host: str, attempt: Attempt) -> Iterator[None]:
+        place = self._again(host) or self._wait_for_place(host, attempt)
         try:
-            self._await_back_off(host, place, alive)
+            self._await_back_off(host, place, attempt)
             yield
         finally:
             if time.monotonic() - place.since > LEASE:
@@ -108,10 +109,10 @@ class FleetHostLimiter:
             places = self._free[host]
             return places.pop() if places else None
 
-    def _wait_for_place(self, host: str, alive: Callable[[], None]) -> _Place:
+    def _wait_for_place(self, host: str, attempt: Attempt) -> _Place:
         deadline = time.monotonic() + self._patience
         while True:
-            alive()
+            attempt.check()
             changed = threading.Event()
             taken = _places(self._session, host, changed)
             if len(taken) < self._limit:
@@ -137,7 +138,7 @@ class FleetHostLimiter:
         now = time.monotonic()
         return _Place(path, mark, now, ServerClock(stat.ctime, now))
 
-    def _await_back_off(self, host: str, place: _Place, alive: Callable[[], None]) -> None:
+    def _await_back_off(self, host: str, place: _Place, attempt: Attempt) -> None:
         seen = self._clear.get(host)
         if seen is not None and not seen.is_set():
             return
@@ -150,7 +151,7 @@ class FleetHostLimiter:
                 return
             if time.monotonic() + left > deadline:
                 raise RateLimited(f"{host} asked to be left alone, for {left:.0f} seconds more", left)
-            alive()
+            attempt.check()
             changed.wait(min(left, 0.2))
 
 

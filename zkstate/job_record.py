@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from pipeline.attempt import Attempt
 from pipeline.outcome import AttemptOver, Promised
 from pipeline.records import Identifiers, Job
 from zkstate import codec, counters, holds, locks, paths, space
@@ -14,9 +15,9 @@ from zkstate.transaction import Check, Operation, Put, commit
 class ZooKeeperJobRecord:
     """Fenced by the version that the job's status got when this attempt acquired it."""
 
-    def __init__(self, session: Session, alive: Callable[[], None]) -> None:
+    def __init__(self, session: Session, attempt: Attempt) -> None:
         self._session = session
-        self._alive = alive
+        self._attempt = attempt
 
     def identifiers(self, job: Job) -> Identifiers:
         path = paths.identifiers(job.jid)
@@ -28,7 +29,7 @@ class ZooKeeperJobRecord:
             try:
                 self._commit(job, put)
             except Ambiguous:
-                self._alive()
+                self._attempt.check()
                 if self.identifiers(job) == identifiers:
                     return
             else:
@@ -39,7 +40,7 @@ class ZooKeeperJobRecord:
         path = paths.counter(f"ark-{counter}")
         counters.ensure_node(self._session, path, codec.encode_int(0))
         while True:
-            self._alive()
+            self._attempt.check()
             known = self.identifiers(job)
             if known.primary_id:
                 return known.primary_id
@@ -68,7 +69,7 @@ class ZooKeeperJobRecord:
             raise
 
     def exclusive(self, kind: str, name: str) -> AbstractContextManager[None]:
-        return locks.exclusive(self._session, kind, name, self._alive)
+        return locks.exclusive(self._session, kind, name, self._attempt)
 
     def collection_held(self, profile_name: str) -> bool:
         return holds.collection_hold(self._session, profile_name) is not None
@@ -78,6 +79,6 @@ class ZooKeeperJobRecord:
 
     def fence(self, job: Job) -> None:
         """Raise AttemptOver unless the leader still has this attempt as the job's owner."""
-        self._alive()
+        self._attempt.check()
         if self._session.get_synced(paths.job_status(job.jid))[1].version != job.version:
             raise AttemptOver(f"{job.jid} has been taken over by another attempt")

@@ -9,6 +9,7 @@ from typing import Any
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
+from pipeline.attempt import Attempt, Progress
 from pipeline.outcome import AttemptOver, Stopping, transient
 from zkstate import counters, paths
 from zkstate.errors import Unreachable
@@ -30,20 +31,20 @@ class AttemptGuard:
         self._stopping = stopping
         self._taken_away = threading.Event()
 
-    def follow(self, path: str) -> None:
+    def watch_lock(self, path: str) -> None:
         """Shut when the lock at `path` goes: an operator who fails a job takes its lock away.
 
         Nobody waits for the answer; a lock that is gone by then shuts the latch as well.
         """
         zk = self._session.zk
         answer = zk.exists_async(path, watch=lambda _: self._taken_away.set())
-        answer.rawlink(self._look)
+        answer.rawlink(self._read)
 
-    def _look(self, answer: Any) -> None:
+    def _read(self, answer: Any) -> None:
         if answer.successful() and answer.value is None:
             self._taken_away.set()
 
-    def alive(self) -> None:
+    def check(self) -> None:
         """Raise AttemptOver once the lock may be lost, or the worker is asked to stop."""
         if self._standing is None or self._session.standing() != self._standing:
             self._standing = None
@@ -52,6 +53,9 @@ class AttemptGuard:
             raise AttemptOver("the lock was taken away: an operator, or another worker, goes on with it")
         if self._stopping():
             raise Stopping("the worker is stopping: another worker takes over")
+
+    def report(self, progress: Progress) -> None:
+        del progress
 
 
 @dataclass(frozen=True)
@@ -84,14 +88,14 @@ def single_flight(session: Session, name: str) -> Iterator[ServerClock | None]:
 
 @contextmanager
 def exclusive(
-    session: Session, kind: str, name: str, alive: Callable[[], None], patience: float = PATIENCE
+    session: Session, kind: str, name: str, attempt: Attempt, patience: float = PATIENCE
 ) -> Iterator[None]:
     """Hold (kind, name) alone; waits for its holder, and gives up as a passing fault."""
     path = paths.exclusive(kind, name)
     mark = token()
     deadline = time.monotonic() + patience
     while not take(session, path, mark):
-        _wait_until_gone(session, path, alive, deadline)
+        _wait_until_gone(session, path, attempt, deadline)
         if time.monotonic() > deadline:
             raise transient(f"another job has been working on {kind} {name} for {patience:.0f} s")
     try:
@@ -100,11 +104,11 @@ def exclusive(
         drop(session, path, mark)
 
 
-def _wait_until_gone(session: Session, path: str, alive: Callable[[], None], deadline: float) -> None:
+def _wait_until_gone(session: Session, path: str, attempt: Attempt, deadline: float) -> None:
     gone = threading.Event()
     there = session.ask(session.zk.exists_async, path, watch=lambda _: gone.set())
     while there is not None and not gone.wait(0.5) and time.monotonic() < deadline:
-        alive()
+        attempt.check()
 
 
 def take(session: Session, path: str, mark: str) -> bool:

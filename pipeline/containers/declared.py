@@ -1,9 +1,10 @@
 """What a container declares of its own files, compared with what was in it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pipeline.attempt import Attempt
 from pipeline.fixity import OF_RECORD, PIECE, Digest, Digester, DigestMismatch
 from pipeline.names import quote_name
 from pipeline.outcome import StepFailed, content
@@ -34,7 +35,7 @@ class UnpackedContainer:
 
     producer: Path
     files: Mapping[str, DownloadedFile]
-    alive: Callable[[], None]
+    attempt: Attempt
     agreed: dict[str, Declared] = field(default_factory=dict)
     """Path -> what was declared of it with a digest, and was found to be true."""
 
@@ -44,7 +45,7 @@ class UnpackedContainer:
     def problems(self, declared: Iterable[Declared]) -> Iterator[str]:
         """How the files differ from what is declared of them; each is read once at most."""
         for each in declared:
-            self.alive()
+            self.attempt.check()
             file = self.files.get(each.path)
             if file is None:
                 yield f"{each.where}: {quote_name(each.path)} is not in the container"
@@ -88,7 +89,7 @@ class UnpackedContainer:
         digester = Digester(algorithms)
         with (self.producer / file.path).open("rb") as stream:
             while piece := stream.read(PIECE):
-                self.alive()
+                self.attempt.check()
                 digester.update(piece)
         return digester
 

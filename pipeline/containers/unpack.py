@@ -9,10 +9,11 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.attempt import Attempt
 from pipeline.containers.entry import Entry
 from pipeline.containers.formats import entries
 from pipeline.fixity import OF_RECORD, Digester
@@ -60,18 +61,18 @@ class UnpackedFile:
 
 
 def unpack(
-    archive: Path, name: str, target: Path, limits: Limits, alive: Callable[[], None]
+    archive: Path, name: str, target: Path, limits: Limits, attempt: Attempt
 ) -> tuple[UnpackedFile, ...]:
     """Write the container's files below `target`, which is this attempt's own and holds nothing yet.
 
-    `name` is what the depositor calls it. `alive` is called between pieces and raises if the attempt is
-    over. A refused container is StepFailed(content); files written until then are left to the attempt.
+    `name` is what the depositor calls it. The attempt is checked between pieces.
+    A refused container is StepFailed(content); files written until then are left to the attempt.
     """
     try:
         room = min(limits.bytes, max(RATIO_FLOOR, limits.ratio * archive.stat().st_size))
         target.mkdir(parents=True, exist_ok=True)
         with entries(archive, name, limits.entries, room) as found:
-            files = _write_all(found, name, target, limits, room, alive)
+            files = _write_all(found, name, target, limits, room, attempt)
     except _DAMAGED as error:
         raise _damaged(name, error) from error
     except OSError as error:
@@ -87,12 +88,12 @@ def _write_all(
     target: Path,
     limits: Limits,
     room: int,
-    alive: Callable[[], None],
+    attempt: Attempt,
 ) -> tuple[UnpackedFile, ...]:
     taken = Taken(limits.case_fold)
     files: list[UnpackedFile] = []
     for count, entry in enumerate(found, 1):
-        alive()
+        attempt.check()
         if entry.is_folder and entry.name in ("", "."):
             continue
         _check(entry, container)
@@ -104,7 +105,7 @@ def _write_all(
                 f"folders: divide it"
             )
         if not entry.is_folder:
-            files.append(_write(entry, container, target, room, alive))
+            files.append(_write(entry, container, target, room, attempt))
             room -= files[-1].size
     return tuple(files)
 
@@ -118,13 +119,13 @@ def _check(entry: Entry, container: str) -> None:
         raise content(f"container {quote_name(container)}: {quote_name(entry.name)} {entry.refused}")
 
 
-def _write(entry: Entry, container: str, target: Path, room: int, alive: Callable[[], None]) -> UnpackedFile:
+def _write(entry: Entry, container: str, target: Path, room: int, attempt: Attempt) -> UnpackedFile:
     path = target / entry.name
     path.parent.mkdir(parents=True, exist_ok=True)
     digester = Digester()
     with entry.open() as source, path.open("xb") as file:
         while piece := source.read(entry.piece):
-            alive()
+            attempt.check()
             digester.update(piece)
             if digester.size > room:
                 raise content(

@@ -11,6 +11,7 @@ from typing import Protocol, Self, TypeVar
 
 import requests
 
+from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.fixity import OF_RECORD, Digest, DigestMismatch
 from pipeline.http.address import session_for
 from pipeline.outcome import RateLimited, StepFailed, content, transient
@@ -46,10 +47,6 @@ GLANCE = 0.2
 T = TypeVar("T")
 
 
-def always() -> None:
-    """The `alive` of an attempt that nobody can end."""
-
-
 @dataclass(frozen=True)
 class Download:
     """One file to fetch. `target` appears whole or not at all; unfinished bytes stay in `part`."""
@@ -75,16 +72,16 @@ class Downloaded:
 class Fetcher(Protocol):
     """Errors are StepFailed: `content` when the depositor must act, `transient` when time may heal it."""
 
-    def size(self, url: str, alive: Callable[[], None] = always) -> int | None:
+    def size(self, url: str, attempt: Attempt = UNATTENDED) -> int | None:
         """Bytes at `url`, by HEAD or the headers of a GET; None if the source does not say.
 
         It fails in no other way than by NotYet, if it is not its turn to ask that host.
         """
 
-    def read(self, url: str, limit: int, alive: Callable[[], None] = always) -> bytes:
+    def read(self, url: str, limit: int, attempt: Attempt = UNATTENDED) -> bytes:
         """A small document, at most `limit` bytes."""
 
-    def download(self, wanted: Download, alive: Callable[[], None]) -> Downloaded:
+    def download(self, wanted: Download, attempt: Attempt) -> Downloaded:
         """Fetch one file with retries and Range resume; digest and size are checked before it appears."""
 
 
@@ -116,14 +113,14 @@ class HttpFetcher:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def size(self, url: str, alive: Callable[[], None] = always) -> int | None:
+    def size(self, url: str, attempt: Attempt = UNATTENDED) -> int | None:
         host = host_of(url)
         for method in ("HEAD", "GET"):  # some sources refuse HEAD, or answer it without a length
             if not host or host in self._silent:
                 return None
             try:
                 with (
-                    self._courtesy.connection(host, alive),
+                    self._courtesy.connection(host, attempt),
                     ask(self._session, method, url, self._timeouts) as response,
                 ):
                     if response.status_code == 200 and (size := length(response)) is not None:
@@ -141,8 +138,8 @@ class HttpFetcher:
                 self._courtesy.back_off(host, asked)
         return None
 
-    def read(self, url: str, limit: int, alive: Callable[[], None] = always) -> bytes:
-        return self._patiently(url, lambda: self._read_once(url, limit), lambda: 0, alive)
+    def read(self, url: str, limit: int, attempt: Attempt = UNATTENDED) -> bytes:
+        return self._patiently(url, lambda: self._read_once(url, limit), lambda: 0, attempt)
 
     def _read_once(self, url: str, limit: int) -> bytes:
         deadline = time.monotonic() + DOCUMENT_TIME
@@ -165,13 +162,13 @@ class HttpFetcher:
                     raise Interrupted(f"only {len(document):,} bytes in {DOCUMENT_TIME:.0f} seconds")
             return bytes(document)
 
-    def download(self, wanted: Download, alive: Callable[[], None]) -> Downloaded:
+    def download(self, wanted: Download, attempt: Attempt) -> Downloaded:
         algorithms = {OF_RECORD, wanted.digest.algorithm if wanted.digest else OF_RECORD}
         with arriving(wanted.part, algorithms) as part:
-            part.continue_from(wanted.url, alive)
+            part.continue_from(wanted.url, attempt)
             for last in (False, True):
                 self._patiently(
-                    wanted.url, lambda: self._stream(wanted, part, alive), lambda: part.size, alive
+                    wanted.url, lambda: self._stream(wanted, part, attempt), lambda: part.size, attempt
                 )
                 try:
                     _verify(wanted, part)
@@ -181,11 +178,11 @@ class HttpFetcher:
                     if last:
                         part.discard()
                         raise content(str(error)) from error
-            alive()
+            attempt.check()
             part.publish(wanted.target)
             return Downloaded(wanted.target, part.size, part.digests.value())
 
-    def _stream(self, wanted: Download, part: Part, alive: Callable[[], None]) -> None:
+    def _stream(self, wanted: Download, part: Part, attempt: Attempt) -> None:
         """Add to the part what one answer of the source brings; Interrupted if that is not all."""
         if part.whole:
             return
@@ -200,7 +197,7 @@ class HttpFetcher:
             expect(response, wanted.url, *((200, 206) if rest else (200,)))
             _begin(wanted, part, response)
             for piece in pieces(response):
-                alive()
+                attempt.check()
                 part.append(piece)
                 if wanted.size is not None and part.size > wanted.size:
                     raise content(_size_differs(wanted, f"more than {wanted.size:,}"))
@@ -211,17 +208,17 @@ class HttpFetcher:
     def _patiently(
         self,
         url: str,
-        attempt: Callable[[], T],
+        request: Callable[[], T],
         reached: Callable[[], int],
-        alive: Callable[[], None],
+        attempt: Attempt,
     ) -> T:
-        """The answer of `attempt`, tried until there are settings.fetch_tries that got no further."""
+        """The answer of `request`, tried until there are settings.fetch_tries that got no further."""
         best, tries = reached(), 0
         while True:
-            alive()
+            attempt.check()
             try:
-                with self._courtesy.connection(host_of(url), alive):
-                    return attempt()
+                with self._courtesy.connection(host_of(url), attempt):
+                    return request()
             except Interrupted as fault:
                 further = reached() > best
                 best, tries = max(best, reached()), 0 if further else tries + 1
@@ -231,7 +228,7 @@ class HttpFetcher:
                 if tries >= self._tries or (asked or 0) > LONGEST_PAUSE:
                     raise transient(f"{redact_url(url)}: {fault} (try {tries})", asked) from fault
                 own = min(LONGEST_PAUSE, self._first_pause * 2 ** max(0, tries - 1)) * random.uniform(0.5, 1)  # noqa: S311 - spreads requests, guards nothing
-            _pause(max(own, asked or 0), alive)
+            _pause(max(own, asked or 0), attempt)
 
 
 def _begin(wanted: Download, part: Part, response: requests.Response) -> None:
@@ -276,9 +273,9 @@ def _size_differs(wanted: Download, found: str) -> str:
     )
 
 
-def _pause(seconds: float, alive: Callable[[], None]) -> None:
-    """Wait, but look up often: a job that was taken away or a worker that is to stop does not sit here."""
+def _pause(seconds: float, attempt: Attempt) -> None:
+    """Wait, checking the attempt meanwhile."""
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
-        alive()
+        attempt.check()
         threading.Event().wait(min(GLANCE, left))

@@ -1,12 +1,13 @@
 """Consideration for the hosts that content comes from: a place in a line, and peace when they ask for it."""
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
+from pipeline.attempt import Attempt
+
 
 class HostLimiter(Protocol):
-    def connection(self, host: str, alive: Callable[[], None]) -> AbstractContextManager[None]:
+    def connection(self, host: str, attempt: Attempt) -> AbstractContextManager[None]:
         """One connection to `host`, for the block; waits for it a while, then raises NotYet."""
 
     def back_off(self, host: str, seconds: float) -> None:
@@ -16,8 +17,8 @@ class HostLimiter(Protocol):
 class NoLimit:
     """Of a process that knows of no other: it has every host for itself."""
 
-    def connection(self, host: str, alive: Callable[[], None]) -> AbstractContextManager[None]:
-        del host, alive
+    def connection(self, host: str, attempt: Attempt) -> AbstractContextManager[None]:
+        del host, attempt
         return nullcontext()
 
     def back_off(self, host: str, seconds: float) -> None:

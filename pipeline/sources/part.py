@@ -1,7 +1,7 @@
 """A file that is arriving: its bytes so far, their digests, and from which state of the source they came."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
@@ -11,6 +11,7 @@ from typing import BinaryIO
 import requests
 from pydantic import BaseModel, ConfigDict
 
+from pipeline.attempt import Attempt
 from pipeline.fixity import PIECE, Digester
 from pipeline.sources.response import length
 from pipeline.working_storage.capacity import full_is_transient, is_full
@@ -84,7 +85,7 @@ class Part:
         """True if every byte that the source promised is here."""
         return self.origin is not None and self.origin.total == self.size
 
-    def continue_from(self, url: str, alive: Callable[[], None]) -> None:
+    def continue_from(self, url: str, attempt: Attempt) -> None:
         """Take up the bytes that an earlier try left, if it is known what they are the beginning of."""
         try:
             known = Origin.model_validate_json(beside(self.path).read_bytes()) if self._told else None
@@ -95,7 +96,7 @@ class Part:
             return
         with self.path.open("rb") as earlier:
             while piece := earlier.read(PIECE):
-                alive()
+                attempt.check()
                 self.digests.update(piece)
         self.origin = known
 

@@ -50,7 +50,7 @@ class Prober:
     def __exit__(self, *_: object) -> None:
         self._session.close()
 
-    def look(self, url: str) -> ProbeResult:
+    def probe(self, url: str) -> ProbeResult:
         """Ask by HEAD, and by GET where HEAD is refused or tells no size."""
         began = time.monotonic()
         try:

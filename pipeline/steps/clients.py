@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pipeline.attempt import Attempt
 from pipeline.identifiers.minter import Minter
 from pipeline.identifiers.minter_router import ChosenMinter
 from pipeline.inventory.sql import SqlInventory, open_inventory
@@ -32,7 +33,7 @@ class Clients:
     def step_context(
         self,
         job_record: JobRecord,
-        alive: Callable[[], None],
+        attempt: Attempt,
         limiter: HostLimiter,
         profile_of: Callable[[], Profile],
     ) -> StepContext:
@@ -47,7 +48,7 @@ class Clients:
             inventory=self.inventory,
             callback=self.callback,
             mailer=self.mailer,
-            alive=alive,
+            attempt=attempt,
         )
 
 

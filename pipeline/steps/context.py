@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pipeline.attempt import Attempt
 from pipeline.identifiers.minter import Minter
 from pipeline.inventory.base import Inventory
 from pipeline.job_record import JobRecord
@@ -29,8 +30,8 @@ class StepContext:
     inventory: Inventory
     callback: Callback
     mailer: Mailer
-    alive: Callable[[], None]
-    """Raises AttemptOver once the lock is lost or the worker is to stop; call it before every effect."""
+    attempt: Attempt
+    """Checked before every effect."""
 
     @property
     def profile(self) -> Profile:

@@ -7,10 +7,10 @@ their digest, and fetches the others.
 
 import os
 import shutil
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+from pipeline.attempt import Attempt
 from pipeline.containers.unpack import Limits, unpack
 from pipeline.outcome import Done, StepFailed, Wait, content
 from pipeline.parallel import in_parallel
@@ -46,7 +46,7 @@ def work(job: Job, context: StepContext) -> Done | Wait:
         else:
             landed = _files(files, workspace, context, rules, _is_manifest(job))
         landed = _declared(job, files, landed)
-        context.alive()
+        context.attempt.check()
         workspace.write_downloaded(landed)
         _make_durable(workspace.landing)
     earlier.remove_attempts(workspace)
@@ -105,13 +105,13 @@ def _files(
 ) -> tuple[DownloadedFile, ...]:
     noted = earlier.notes(workspace)
 
-    def land(file: FileSpec, alive: Callable[[], None]) -> DownloadedFile:
-        return _land(file, workspace, context, noted, rules, alive)
+    def land(file: FileSpec, attempt: Attempt) -> DownloadedFile:
+        return _land(file, workspace, context, noted, rules, attempt)
 
     landed: dict[int, DownloadedFile] = {}
     size = 0
     failures: dict[int, str] = {}
-    outcomes = in_parallel(land, files, context.settings.download_threads, context.alive)
+    outcomes = in_parallel(land, files, context.settings.download_threads, context.attempt)
     with closing(outcomes):
         for file, future in outcomes:
             try:
@@ -131,7 +131,7 @@ def _files(
     if failures:
         raise content(_told(failures, len(files), in_manifest=in_manifest))
     result = tuple(landed[file.line] for file in files)
-    context.alive()
+    context.attempt.check()
     earlier.remove_strays(workspace, result)
     return result
 
@@ -142,17 +142,17 @@ def _land(
     context: StepContext,
     noted: earlier.Notes,
     rules: CollectionLimits,
-    alive: Callable[[], None],
+    attempt: Attempt,
 ) -> DownloadedFile:
     """The file in `producer/`: as an earlier attempt left it, or fetched."""
     target = workspace.producer / file.name
-    kept = earlier.reusable(target, file, noted.get(file.name, []), alive)
+    kept = earlier.reusable(target, file, noted.get(file.name, []), attempt)
     if kept is not None:
         return kept
     part = f"parts/{file.line}"
-    earlier.adopt_part(workspace, part, file, alive)
+    earlier.adopt_part(workspace, part, file, attempt)
     wanted_file = Download(file.url, target, workspace.attempt / part, file.digest, file.size, rules.bytes)
-    arrived = context.fetcher.download(wanted_file, alive)
+    arrived = context.fetcher.download(wanted_file, attempt)
     return DownloadedFile(path=file.name, size=arrived.size, sha512=arrived.sha512, url=file.url)
 
 
@@ -160,19 +160,19 @@ def _container(
     file: FileSpec, workspace: Workspace, context: StepContext, rules: CollectionLimits
 ) -> tuple[DownloadedFile, ...]:
     """The container's files in `producer/`, which is replaced as a whole: it is never half of each."""
-    landed = earlier.landing(workspace, context.alive)
+    landed = earlier.landing(workspace, context.attempt)
     if landed is not None:
         return landed
     archive = workspace.attempt / ARCHIVE
     _fetch_container(file, workspace, context, rules)
     unpacked = workspace.attempt / "unpacked"
     shutil.rmtree(unpacked, ignore_errors=True)
-    files = unpack(archive, file.name, unpacked, _limits(context.settings, rules), context.alive)
+    files = unpack(archive, file.name, unpacked, _limits(context.settings, rules), context.attempt)
     for each in files:
-        context.alive()
+        context.attempt.check()
         _make_durable(unpacked / each.path)
     rules.check_files(len(files))
-    context.alive()
+    context.attempt.check()
     if workspace.producer.exists():
         shutil.rmtree(workspace.attempt / "replaced", ignore_errors=True)
         workspace.producer.rename(workspace.attempt / "replaced")
@@ -189,14 +189,14 @@ def _fetch_container(
     archive = workspace.attempt / ARCHIVE
     earlier.adopt_whole(workspace, ARCHIVE)
     noted = earlier.notes(workspace).get(file.name, [])
-    if earlier.reusable(archive, file, noted, context.alive) is not None:
+    if earlier.reusable(archive, file, noted, context.attempt) is not None:
         return
     archive.unlink(missing_ok=True)
     part = f"parts/{file.line}"
-    earlier.adopt_part(workspace, part, file, context.alive)
+    earlier.adopt_part(workspace, part, file, context.attempt)
     arrived = context.fetcher.download(
         Download(file.url, archive, workspace.attempt / part, file.digest, file.size, rules.bytes),
-        context.alive,
+        context.attempt,
     )
     earlier.note(
         workspace, DownloadedFile(path=file.name, size=arrived.size, sha512=arrived.sha512, url=file.url)

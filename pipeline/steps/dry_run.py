@@ -5,10 +5,11 @@ changes meanwhile.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
+from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.manifests.split import PlannedJob
 from pipeline.names import quote_name as quoted
 from pipeline.outcome import StepFailed
@@ -77,11 +78,11 @@ def read_jobs(
     rehearsed = [DryRunJob(planned, number) for number, planned in enumerate(jobs, 1)]
     left_out = {each.number for each in [job for job in rehearsed if job.by_manifest][most:]}
 
-    def read(job: DryRunJob, _: Callable[[], None]) -> None:
+    def read(job: DryRunJob, _: Attempt) -> None:
         _read(job, submission, profile, fetcher, settings)
 
     wanted = [each for each in rehearsed if each.number not in left_out]
-    for _, future in in_parallel(read, wanted, settings.download_threads, lambda: None):
+    for _, future in in_parallel(read, wanted, settings.download_threads, UNATTENDED):
         future.result()
     return rehearsed
 
@@ -133,10 +134,10 @@ def ask_sources(
     unsized = (each for each in files if each[1].size is None)
     urls = list(dict.fromkeys(file.url for _, file in chain(first.values(), unsized, files)))[:most]
 
-    def look(url: str, _: Callable[[], None]) -> ProbeResult:
-        return prober.look(url)
+    def probe(url: str, _: Attempt) -> ProbeResult:
+        return prober.probe(url)
 
-    answers = in_parallel(look, urls, settings.download_threads, lambda: None)
+    answers = in_parallel(probe, urls, settings.download_threads, UNATTENDED)
     looked = {url: future.result() for url, future in answers}
     for job, file in files:
         if file.url in looked:

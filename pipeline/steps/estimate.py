@@ -9,9 +9,9 @@ state, to which no event leads back, so doing the step again after a crash adds 
 """
 
 import time
-from collections.abc import Callable
 from contextlib import closing
 
+from pipeline.attempt import Attempt
 from pipeline.outcome import Done, RateLimited, StepFailed, Wait
 from pipeline.parallel import in_parallel
 from pipeline.records import Job, PayloadType
@@ -74,14 +74,14 @@ def _sizes(files: tuple[FileSpec, ...], context: StepContext) -> list[int | None
     """The declared size of each file, or what its source says."""
     deadline = time.monotonic() + PATIENCE
 
-    def ask(file: FileSpec, alive: Callable[[], None]) -> int | None:
-        alive()
-        return context.fetcher.size(file.url, alive) if time.monotonic() < deadline else None
+    def ask(file: FileSpec, attempt: Attempt) -> int | None:
+        attempt.check()
+        return context.fetcher.size(file.url, attempt) if time.monotonic() < deadline else None
 
     unsized = [file for file in files if file.size is None]
     asked: list[int | None] = []
     threads = context.settings.download_threads
-    with closing(in_parallel(ask, unsized, threads, context.alive)) as outcomes:
+    with closing(in_parallel(ask, unsized, threads, context.attempt)) as outcomes:
         try:
             for _, future in outcomes:
                 asked.append(future.result())

@@ -47,7 +47,7 @@ def identify(job: Job, profile: Profile, context: StepContext, local_id: tuple[s
 
 
 def _reserve(profile: Profile, context: StepContext, local_id: tuple[str, ...], ark: str) -> None:
-    context.alive()
+    context.attempt.check()
     context.inventory.reserve_local_ids(profile.owner, ark, local_id)
 
 
@@ -100,7 +100,7 @@ def _mint(
     # Before the ARK is there, so that a crash after it cannot make it look as if it had been given.
     wanted = Identifiers(primary_id=known.primary_id, local_id=local_id, assigned=True)
     _write(job, context, known, wanted)
-    context.alive()
+    context.attempt.check()
     reserve = partial(_reserve, profile, context, local_id)
     ark = context.minter.mint(job, profile, context.job_record, reserve)
     return Identity(ark, context.job_record.identifiers(job), new=not local_id)
@@ -108,6 +108,6 @@ def _mint(
 
 def _write(job: Job, context: StepContext, known: Identifiers, wanted: Identifiers) -> Identifiers:
     if known != wanted:
-        context.alive()
+        context.attempt.check()
         context.job_record.write_identifiers(job, wanted)
     return wanted

@@ -12,7 +12,7 @@ def work(job: Job, context: StepContext) -> Done:
     if profile.callback_url is None:
         return Done(message="the collection has no callback")
     number = _version_number(job, profile, context)
-    context.alive()
+    context.attempt.check()
     # a callback cannot be withdrawn
     context.job_record.fence(job)
     context.callback.deliver(job, profile, number)

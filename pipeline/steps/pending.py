@@ -46,9 +46,11 @@ def _keep_manifest(job: Job, context: StepContext, case_fold: bool) -> int:
         except (FileNotFoundError, StepFailed):
             pass  # not there, or not the declared one: what the source gives decides
     settings = context.settings
-    data = context.fetcher.read(job.configuration.payload_url, settings.object_manifest_limit, context.alive)
+    data = context.fetcher.read(
+        job.configuration.payload_url, settings.object_manifest_limit, context.attempt
+    )
     manifest = read_manifest(data, job.configuration, case_fold=case_fold, most=settings.object_files)
-    context.alive()
+    context.attempt.check()
     with full_is_transient("keeping the manifest"):
         workspace.publish(workspace.manifest, data)
     return len(manifest.rows)

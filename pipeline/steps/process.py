@@ -62,15 +62,15 @@ def work(job: Job, context: StepContext) -> Done:
             texts = {**described.files, premis.NAME: events}
             files = (*handed, *_system_files(job, context, workspace, texts, handed))
         request = _request(job, profile, identity, files, delete)
-        context.storage.check(request, context.alive)
+        context.storage.check(request, context.attempt)
         chosen = Chosen(known, is_first) if known.identifiers.assigned else None
         context.minter.announce(identity.ark, profile, described.erc, chosen)
         return context.storage.store(request, lambda: _fence(job, context))
 
     stored = _stored(job, profile, context, identity.ark, make)
     _check_ours(job, handed, stored)
-    context.storage.verify(stored, context.alive)
-    context.alive()
+    context.storage.verify(stored, context.attempt)
+    context.attempt.check()
     with full_is_transient("noting what was stored"):
         workspace.write_downloaded(landed)
         write_stored(workspace, replace(stored, verified=now()))
@@ -85,7 +85,7 @@ def _checks(
 
     With it the files, and the digests that the content declares of them.
     """
-    arrived = UnpackedContainer(workspace.producer, {file.path: file for file in landed}, context.alive)
+    arrived = UnpackedContainer(workspace.producer, {file.path: file for file in landed}, context.attempt)
     found: list[str | None] = []
     if job.configuration.payload_type is PayloadType.CONTAINER:
         found += [corroboration.corroborate(arrived), *bag.check_bags(arrived)]
@@ -100,7 +100,7 @@ def _before(job: Job, profile: Profile, context: StepContext, ark: str) -> metad
         return metadata.NOTHING
 
     def read(path: str) -> bytes | None:
-        context.alive()
+        context.attempt.check()
         return context.storage.read(ark, path, node=profile.storage_node)
 
     return metadata.Before(metadata.told_before(ark, read), context.inventory.local_ids_of(ark))
@@ -158,7 +158,7 @@ def _system_files(
         texts |= _text(DELETIONS, workspace.producer / DELETIONS)
     files = tuple(_system_file(workspace, name, text) for name, text in texts.items())
     manifest = storage_manifest.write((*handed, *files))
-    context.alive()
+    context.attempt.check()
     for name, text in (*texts.items(), (storage_manifest.NAME, manifest)):
         workspace.publish(workspace.system / name, text)
     return (*files, _system_file(workspace, storage_manifest.NAME, manifest))
@@ -212,7 +212,7 @@ def _stored(
 
 
 def _fence(job: Job, context: StepContext) -> None:
-    context.alive()
+    context.attempt.check()
     context.job_record.fence(job)
 
 

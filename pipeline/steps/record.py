@@ -25,7 +25,7 @@ def work(job: Job, context: StepContext) -> Done:
     profile = context.profile
     version = _stored(job, profile, context)
     recording = _recording(job, version, profile, context)
-    context.alive()
+    context.attempt.check()
     context.inventory.record(recording)
     brought = sum(file.size for file in version.files if file.added)
     lost = "" if recording.landed else "; how its files landed went with working storage"
@@ -46,7 +46,7 @@ def _stored(job: Job, profile: Profile, context: StepContext) -> StoredVersion:
         raise system(
             f"storage has no version of {ark} from {job.jid}: compare the job's timeline with storage"
         )
-    context.storage.verify(found, context.alive)
+    context.storage.verify(found, context.attempt)
     return replace(found, verified=now())
 
 

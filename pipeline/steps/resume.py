@@ -9,12 +9,13 @@ linked, never written to.
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from pipeline.attempt import Attempt
 from pipeline.fixity import OF_RECORD, PIECE, Digester
 from pipeline.outcome import StepFailed
 from pipeline.sources.part import beside
@@ -43,18 +44,18 @@ def notes(workspace: Workspace) -> Notes:
     return found
 
 
-def landing(workspace: Workspace, alive: Callable[[], None]) -> tuple[DownloadedFile, ...] | None:
+def landing(workspace: Workspace, attempt: Attempt) -> tuple[DownloadedFile, ...] | None:
     """The files of a landing that an earlier attempt completed, if every one of them is still as it was."""
     files = _landing(workspace)
     for file in files:
-        digester = _read(workspace.producer / file.path, (OF_RECORD,), alive)
+        digester = _read(workspace.producer / file.path, (OF_RECORD,), attempt)
         if digester is None or (digester.size, digester.value()) != (file.size, file.sha512):
             return None
     return files or None
 
 
 def reusable(
-    path: Path, file: FileSpec, noted: list[DownloadedFile], alive: Callable[[], None]
+    path: Path, file: FileSpec, noted: list[DownloadedFile], attempt: Attempt
 ) -> DownloadedFile | None:
     """The file at `path` if it is the wanted one; else None, and it has to be fetched.
 
@@ -64,7 +65,7 @@ def reusable(
     noted = [each for each in noted if each.url == file.url]
     if file.digest is None and not noted:
         return None
-    digester = _read(path, {OF_RECORD, file.digest.algorithm if file.digest else OF_RECORD}, alive)
+    digester = _read(path, {OF_RECORD, file.digest.algorithm if file.digest else OF_RECORD}, attempt)
     if digester is None or file.size not in (None, digester.size):
         return None
     found = DownloadedFile(path=file.name, size=digester.size, sha512=digester.value(), url=file.url)
@@ -73,7 +74,7 @@ def reusable(
     return found if any((each.size, each.sha512) == (found.size, found.sha512) for each in noted) else None
 
 
-def adopt_part(workspace: Workspace, name: str, file: FileSpec, alive: Callable[[], None]) -> None:
+def adopt_part(workspace: Workspace, name: str, file: FileSpec, attempt: Attempt) -> None:
     """Copy the longest beginning of `file` that an earlier attempt fetched to this attempt's `name`.
 
     The earlier ones are removed, so that a job that is interrupted often takes no more room each time. Who
@@ -82,24 +83,24 @@ def adopt_part(workspace: Workspace, name: str, file: FileSpec, alive: Callable[
     own = workspace.attempt / name
     parts = [each / name for each in _others(workspace)]
     if file.digest is not None and not own.exists():
-        _copy_longest([part for part in parts if beside(part).is_file()], own, alive)
+        _copy_longest([part for part in parts if beside(part).is_file()], own, attempt)
     for part in parts:
         for each in (part, beside(part)):
             with suppress(FileNotFoundError, NotADirectoryError):
                 each.unlink()
 
 
-def _copy_longest(parts: list[Path], own: Path, alive: Callable[[], None]) -> None:
+def _copy_longest(parts: list[Path], own: Path, attempt: Attempt) -> None:
     sizes = {part: part.stat().st_size for part in parts if part.is_file()}
     if not sizes:
         return
     longest = max(sizes, key=sizes.__getitem__)
     own.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(FileNotFoundError):  # its owner may be alive, and just done with it
+    with suppress(FileNotFoundError):  # its owner may be attempt, and just done with it
         beside(own).write_bytes(beside(longest).read_bytes())
         with longest.open("rb") as source, own.open("wb") as copy:
             while piece := source.read(PIECE):
-                alive()
+                attempt.check()
                 copy.write(piece)
 
 
@@ -160,13 +161,13 @@ def _journals(workspace: Workspace) -> Iterator[DownloadedFile]:
                 yield DownloadedFile.model_validate_json(line)
 
 
-def _read(path: Path, algorithms: set[str] | tuple[str, ...], alive: Callable[[], None]) -> Digester | None:
+def _read(path: Path, algorithms: set[str] | tuple[str, ...], attempt: Attempt) -> Digester | None:
     """Digests of the regular file at `path`; None if there is none."""
     if path.is_symlink() or not path.is_file():
         return None
     digester = Digester(algorithms)
     with path.open("rb") as stream:
         while piece := stream.read(PIECE):
-            alive()
+            attempt.check()
             digester.update(piece)
     return digester

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.files import ContentFile, FoundFile, StoredVersion
 from pipeline.records import SubmissionMode
 
@@ -27,7 +28,7 @@ class StoreRequest:
 
 
 class Storage(Protocol):
-    def check(self, request: StoreRequest, alive: Callable[[], None] = lambda: None) -> None:
+    def check(self, request: StoreRequest, attempt: Attempt = UNATTENDED) -> None:
         """StepFailed if `store` would refuse this as the object is now; nothing becomes visible.
 
         To be asked before the world is told of the version. One that is stored already is not refused.
@@ -50,21 +51,25 @@ class Storage(Protocol):
         None if there is no such object, version or file; StepFailed(system) if it is damaged.
         """
 
-    def verify(self, version: StoredVersion, alive: Callable[[], None] = lambda: None) -> None:
+    def verify(self, version: StoredVersion, attempt: Attempt = UNATTENDED) -> None:
         """Read back what the version brought and compare every digest; StepFailed(system) names what differs.
 
         What earlier versions hold has to be there with its size; an audit reads it.
         """
 
     def read_back(
-        self, ark: str, url: str, numbers: Collection[int] = (), seen: Callable[[int], None] = lambda _: None
+        self,
+        ark: str,
+        url: str,
+        numbers: Collection[int] = (),
+        on_read: Callable[[int], None] = lambda _: None,
     ) -> Iterator[FoundFile]:
         """Read every byte of these versions (of none: of all), a file at a time, by version and path.
 
         `url` is what storage answered when a version was stored (StoredVersion.url). What storage itself
-        lists and cannot hand over has a `problem`; what it does not list does not come. `seen` is told how
-        many bytes were read, often. StepFailed if storage as a whole cannot be asked, UsageRefused if the
-        url is of another kind of storage. No lock is taken.
+        lists and cannot hand over has a `problem`; what it does not list does not come. `on_read` gets
+        the bytes of every piece that was read. StepFailed if storage as a whole cannot be asked, UsageRefused
+        if the url is of another kind of storage. No lock is taken.
         """
 
     def tidy(self, ended: Callable[[str], bool]) -> tuple[str, ...]:

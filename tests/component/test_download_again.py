@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.attempt import CheckedAttempt
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
@@ -138,12 +139,12 @@ def interrupted_job(settings: Settings, source: HttpSource, arrived: int = 3_000
     job = job_of_file(settings, source.put("/big", BIG, pause=0.005), **facts)
     part = Workspace.of(job).attempt / "parts" / "1"
 
-    def alive() -> None:
+    def check() -> None:
         if part.exists() and part.stat().st_size > arrived:
             raise AttemptOver("the lock is lost")
 
     with pytest.raises(AttemptOver):
-        downloaded(job, settings, alive)
+        downloaded(job, settings, CheckedAttempt(check))
 
 
 def test_the_part_that_an_earlier_attempt_fetched_is_copied_and_gone_on_with(

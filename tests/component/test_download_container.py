@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.attempt import CheckedAttempt
 from pipeline.fixity import Digest
 from pipeline.outcome import AttemptOver, Done, StepFailed
 from pipeline.records import Job, PayloadType
@@ -103,12 +104,12 @@ def test_a_container_that_was_here_whole_is_not_fetched_again(settings: Settings
     first = job_of(settings, url)
     workspace = Workspace.of(first)
 
-    def alive() -> None:
+    def check() -> None:
         if (workspace.attempt / "unpacked").exists():
             raise AttemptOver("the lock is lost")
 
     with pytest.raises(AttemptOver):
-        downloaded(first, settings, alive)
+        downloaded(first, settings, CheckedAttempt(check))
     second = job_of(settings, url, 2)
     downloaded(second, settings)
 

@@ -1,10 +1,11 @@
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipeline.attempt import Attempt, CheckedAttempt
 from pipeline.manifests.checkm import ManifestProfile, Row, write
 from pipeline.outcome import AttemptOver, Done, RateLimited
 from pipeline.records import Job, PayloadType
@@ -80,7 +81,7 @@ def test_sizes_are_asked_at_the_same_time(settings: Settings, source: HttpSource
     asking = threading.Barrier(settings.download_threads, timeout=10)
 
     class Together:
-        def size(self, url: str, alive: Callable[[], None]) -> int:
+        def size(self, url: str, attempt: Attempt) -> int:
             asking.wait()
             return 1
 
@@ -141,7 +142,7 @@ class Turns:
     def __init__(self, turns: int) -> None:
         self.turns = turns
 
-    def size(self, url: str, alive: Callable[[], None]) -> int:
+    def size(self, url: str, attempt: Attempt) -> int:
         if not self.turns:
             raise RateLimited("all 4 connections to example.org are in use", 5)
         self.turns -= 1
@@ -169,18 +170,18 @@ def test_an_attempt_that_is_over_asks_no_further(settings: Settings) -> None:
     asked = []
 
     class EndsTheAttempt:
-        def size(self, url: str, alive: Callable[[], None]) -> int:
+        def size(self, url: str, attempt: Attempt) -> int:
             asked.append(url)
             over.set()
             return 1
 
-    def alive() -> None:
+    def check() -> None:
         if over.is_set():
             raise AttemptOver("the lock is lost")
 
     job = job_of_manifest(settings, *((f"http://example.org/{number}", None) for number in range(1000)))
     fetcher: Any = EndsTheAttempt()
     with pytest.raises(AttemptOver):
-        estimate.work(job, services(settings, fetcher=fetcher, alive=alive))
+        estimate.work(job, services(settings, fetcher=fetcher, attempt=CheckedAttempt(check)))
 
     assert len(asked) <= settings.download_threads

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.attempt import CheckedAttempt
 from pipeline.identifiers.ezid import EzidMinter
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import Identifiers
@@ -34,13 +35,13 @@ def test_a_job_interrupted_anywhere_has_one_ark_at_ezid_and_it_is_public(
         job = repository.job(number, local_id=(f"loc-{number}",))
         calls = iter(range(1, 1000))
 
-        def alive(calls: Iterator[int] = calls, last: int = number) -> None:
+        def check(calls: Iterator[int] = calls, last: int = number) -> None:
             if next(calls) == last:
                 raise AttemptOver("the lock is lost")
 
         interrupted = False
         try:
-            process.work(job, dataclasses.replace(repository.services(alive), minter=minter))
+            process.work(job, dataclasses.replace(repository.services(CheckedAttempt(check)), minter=minter))
         except AttemptOver:
             interrupted = True
         process.work(job, dataclasses.replace(repository.services(), minter=minter))

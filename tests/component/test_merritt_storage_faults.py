@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.attempt import CheckedAttempt
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import Job, SubmissionMode
 from pipeline.states import FailureKind
@@ -111,13 +112,13 @@ def test_a_job_that_is_interrupted_anywhere_is_stored_once(repository: Kept) -> 
         calls = iter(range(1, 1000))
         job = repository.job(last, primary_id=f"ark:/99999/x{last}")
 
-        def alive(calls: Iterator[int] = calls, last: int = last) -> None:
+        def check(calls: Iterator[int] = calls, last: int = last) -> None:
             if next(calls) == last:
                 raise AttemptOver("the lock is lost")
 
         interrupted = False
         try:
-            repository.process(job, alive)
+            repository.process(job, CheckedAttempt(check))
         except AttemptOver:
             interrupted = True
         repository.process(job)

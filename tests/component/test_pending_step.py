@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.attempt import CheckedAttempt
 from pipeline.fixity import Digest
 from pipeline.manifests.checkm import ManifestProfile, Row, write
 from pipeline.outcome import AttemptOver, Done, StepFailed
@@ -203,11 +204,11 @@ def test_a_kept_manifest_that_was_damaged_is_fetched_again(settings: Settings, s
 def test_an_attempt_that_is_over_keeps_no_manifest(settings: Settings, source: HttpSource) -> None:
     job = pending_job(settings, source.put("/m.checkm", MANIFEST))
 
-    def alive() -> None:
+    def check() -> None:
         raise AttemptOver("the lock is lost")
 
     with pytest.raises(AttemptOver):
-        pending.work(job, services(settings, alive=alive))
+        pending.work(job, services(settings, attempt=CheckedAttempt(check)))
 
     assert not Workspace.of(job).manifest.exists()
 

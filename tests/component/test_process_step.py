@@ -1,8 +1,7 @@
-from collections.abc import Callable
-
 import pytest
 from ocfl import StorageRoot
 
+from pipeline.attempt import Attempt, CheckedAttempt
 from pipeline.files import StoredVersion
 from pipeline.identifiers import noid
 from pipeline.outcome import AttemptOver, StepFailed
@@ -137,17 +136,17 @@ def test_a_job_id_that_is_used_again_does_not_pass_for_stored(repository: Reposi
     refused(repository, again, FailureKind.SYSTEM, "the counter of job ids was reset")
 
 
-def over_at(call: int) -> Callable[[], None]:
+def over_at(call: int) -> Attempt:
     """The attempt is over when it is asked for the `call`th time."""
     calls = 0
 
-    def alive() -> None:
+    def check() -> None:
         nonlocal calls
         calls += 1
         if calls == call:
             raise AttemptOver("the lock is lost")
 
-    return alive
+    return CheckedAttempt(check)
 
 
 def test_a_job_that_is_interrupted_anywhere_is_stored_once_by_its_next_attempt(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.attempt import CheckedAttempt
 from pipeline.description import anvl
 from pipeline.inventory.base import InventoryObject
 from pipeline.inventory.sql import SqlInventory, open_inventory
@@ -221,7 +222,7 @@ def test_an_attempt_that_is_over_records_nothing(site: Site) -> None:
         raise AttemptOver("the lock is lost")
 
     with pytest.raises(AttemptOver):
-        record.work(job, replace(site.services, alive=over))
+        record.work(job, replace(site.services, attempt=CheckedAttempt(over)))
     assert site.inventory.describe_object(ARK) is None
 
 

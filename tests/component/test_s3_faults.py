@@ -12,6 +12,7 @@ import boto3
 import pytest
 import requests
 
+from pipeline.attempt import CheckedAttempt
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
@@ -161,14 +162,14 @@ def test_a_bucket_with_other_things_in_it_does_not_become_a_storage_root(depot: 
 def test_an_upload_in_parts_ends_with_its_attempt_and_leaves_nothing(depot: S3Fixture) -> None:
     source = depot.home / "large.bin"
     source.write_bytes(bytes(2 * PART))
-    looks = iter(range(2))
+    checks = iter(range(2))
 
-    def look() -> None:
-        if next(looks):
+    def check() -> None:
+        if next(checks):
             raise AttemptOver("the lock is lost")
 
     with pytest.raises(AttemptOver):
-        depot.storage.root.bucket.upload("large.bin", source, 2 * PART, "", look)
+        depot.storage.root.bucket.upload("large.bin", source, 2 * PART, "", CheckedAttempt(check))
 
     assert "Uploads" not in depot.client.list_multipart_uploads(Bucket=depot.bucket)
     assert depot.listed() == {}

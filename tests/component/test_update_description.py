@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from pipeline.attempt import CheckedAttempt
 from pipeline.files import StoredVersion
 from pipeline.identifiers.ezid import EzidMinter
 from pipeline.outcome import AttemptOver, StepFailed
@@ -170,13 +171,13 @@ def test_an_update_that_is_interrupted_anywhere_is_described_the_same(repository
         job = repository.job(number, {"b": str(number)}, primary_id=ark, submission_mode=UPDATE)
         calls = iter(range(2, 1000))
 
-        def alive(calls: Iterator[int] = calls, last: int = number) -> None:
+        def check(calls: Iterator[int] = calls, last: int = number) -> None:
             if next(calls) == last:
                 raise AttemptOver("the lock is lost")
 
         interrupted = False
         try:
-            repository.work(job, alive)
+            repository.work(job, CheckedAttempt(check))
         except AttemptOver:
             interrupted = True
         stored = repository.work(job)

@@ -8,6 +8,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from entrypoints.stack.zookeeper import Server
+from pipeline.attempt import UNATTENDED, CheckedAttempt
 from pipeline.outcome import AttemptOver
 from pipeline.records import Identifiers
 from pipeline.settings import Settings
@@ -76,9 +77,7 @@ def test_jobs_whose_creation_was_not_confirmed_are_made_once(
     made = without_answer(
         zookeeper_proxy,
         b"/configuration",
-        lambda: creation.create_jobs(
-            shaky, batch, planting.plan(100), planting.WORKING, "test", lambda: None
-        ),
+        lambda: creation.create_jobs(shaky, batch, planting.plan(100), planting.WORKING, "test", UNATTENDED),
     )
 
     assert len(batches.all_jobs(session, batch.bid)) == 100
@@ -127,7 +126,7 @@ def test_an_ark_whose_minting_was_not_confirmed_is_the_only_one(
     session: Session, shaky: Session, zookeeper_proxy: Proxy
 ) -> None:
     held = planting.acquire(shaky, planting.one_job(session))
-    job_record = ZooKeeperJobRecord(shaky, lambda: None)
+    job_record = ZooKeeperJobRecord(shaky, UNATTENDED)
 
     ark = without_answer(
         zookeeper_proxy,
@@ -146,16 +145,16 @@ def test_an_interrupted_split_goes_on_where_it_stopped(session: Session) -> None
     plan = planting.plan(100)
     steps = iter([None, None])
 
-    def alive() -> None:
+    def check() -> None:
         if next(steps, "over") == "over":
             raise AttemptOver("killed")
 
     with pytest.raises(AttemptOver):
-        creation.create_jobs(session, batch, plan, planting.WORKING, "test", alive)
+        creation.create_jobs(session, batch, plan, planting.WORKING, "test", CheckedAttempt(check))
     halfway = batches.load(session, batch.bid)
     assert halfway.status.created == 2 * creation.CHUNK
 
-    whole = creation.create_jobs(session, halfway, plan, planting.WORKING, "test", lambda: None)
+    whole = creation.create_jobs(session, halfway, plan, planting.WORKING, "test", UNATTENDED)
 
     assert len(batches.all_jobs(session, batch.bid)) == 100
     creation.finish_split(session, whole)
@@ -167,7 +166,7 @@ def test_two_splits_at_once_make_each_job_once(session: Session) -> None:
 
     def split() -> bool:
         try:
-            creation.create_jobs(session, batch, plan, planting.WORKING, "test", lambda: None)
+            creation.create_jobs(session, batch, plan, planting.WORKING, "test", UNATTENDED)
         except Stale:
             return False
         return True
@@ -197,19 +196,19 @@ def test_a_zombie_whose_session_expired_is_told_and_fenced(
     with connect(settings) as doomed:
         guard = AttemptGuard(doomed)
         held = planting.acquire(doomed, planting.job_in(session, JobState.DOWNLOADING))
-        guard.alive()
+        guard.check()
 
         expire(doomed, zookeeper.hosts)
 
         with pytest.raises(AttemptOver, match="session was lost"):
-            guard.alive()
+            guard.check()
         with pytest.raises(Stale):
             jobs.move(doomed, held, Event.SUCCEED, "zombie")
         successor = jobs.acquire(session, jobs.ticket(held), "successor")
         with pytest.raises(Stale):
             jobs.move(doomed, held, Event.SUCCEED, "zombie")
         with pytest.raises(AttemptOver):
-            ZooKeeperJobRecord(doomed, lambda: None).write_identifiers(held, Identifiers(primary_id="x"))
+            ZooKeeperJobRecord(doomed, UNATTENDED).write_identifiers(held, Identifiers(primary_id="x"))
         jobs.move(session, successor, Event.SUCCEED, "successor")
 
     assert jobs.load(session, held.jid).status.status is JobState.PROCESSING
@@ -224,11 +223,11 @@ def test_a_latch_stays_shut_when_the_connection_comes_back(
 
     while not away.wait(0.1):
         try:
-            guard.alive()
+            guard.check()
         except AttemptOver:
             away.set()
     zookeeper_proxy.accept()
     shaky.get(paths.BATCHES)
 
     with pytest.raises(AttemptOver):
-        guard.alive()
+        guard.check()

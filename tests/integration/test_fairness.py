@@ -3,6 +3,7 @@
 from collections import Counter
 
 from operations.why import why
+from pipeline.attempt import UNATTENDED
 from pipeline.records import Ticket
 from pipeline.settings import Settings
 from pipeline.states import Event
@@ -15,7 +16,7 @@ def deposit(session: Session, collection: str, count: int, priority: int = 5) ->
     """The JIDs of a batch that was split."""
     batch = planting.acquired_batch(session, profile_name=collection)
     plan = planting.plan(count, priority=priority)
-    batch = creation.create_jobs(session, batch, plan, planting.WORKING, "test", lambda: None)
+    batch = creation.create_jobs(session, batch, plan, planting.WORKING, "test", UNATTENDED)
     creation.finish_split(session, batch)
     return batches.all_jobs(session, batch.bid)
 

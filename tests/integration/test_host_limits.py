@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from operations.why import why
+from pipeline.attempt import UNATTENDED, CheckedAttempt
 from pipeline.outcome import RateLimited, StepFailed
 from pipeline.profiles.profile import Profiles
 from pipeline.settings import Settings
@@ -22,10 +23,6 @@ from zkstate.hosts import FleetHostLimiter
 from zkstate.session import Session, connect
 
 HOST = "x.edu"
-
-
-def alive() -> None:
-    """Always."""
 
 
 @pytest.fixture
@@ -48,7 +45,7 @@ def test_the_fleet_never_has_more_connections_than_allowed(session: Session, oth
 
     def fetch(limiter: FleetHostLimiter) -> None:
         nonlocal most, now
-        with limiter.connection(HOST, alive):
+        with limiter.connection(HOST, UNATTENDED):
             with mutex:
                 now += 1
                 most = max(most, now)
@@ -69,18 +66,18 @@ def test_who_gets_no_connection_in_time_is_told_which_limit_it_waits_for(
 ) -> None:
     first, second = FleetHostLimiter(session, lambda: 1), FleetHostLimiter(other, lambda: 1, patience=0.1)
 
-    with first.connection(HOST, alive):
+    with first.connection(HOST, UNATTENDED):
         with (
             pytest.raises(
                 RateLimited, match=r"all 1 connections .* to x\.edu are in use \(ARKLINE_HOST_LIMIT"
             ),
-            second.connection(HOST, alive),
+            second.connection(HOST, UNATTENDED),
         ):
             pass
-        with second.connection("y.edu", alive):
+        with second.connection("y.edu", UNATTENDED):
             pass
     first.close()
-    with second.connection(HOST, alive):
+    with second.connection(HOST, UNATTENDED):
         assert hosts.in_use(session, HOST) == 1
     second.close()
 
@@ -89,7 +86,7 @@ def test_a_connection_is_kept_from_file_to_file_and_given_back_at_the_end(sessio
     limiter = FleetHostLimiter(session, lambda: 4)
 
     for _ in range(3):
-        with limiter.connection(HOST, alive):
+        with limiter.connection(HOST, UNATTENDED):
             assert hosts.in_use(session, HOST) == 1
     assert hosts.in_use(session, HOST) == 1
     limiter.close()
@@ -99,11 +96,11 @@ def test_a_connection_is_kept_from_file_to_file_and_given_back_at_the_end(sessio
 
 def test_a_session_that_ends_gives_its_connections_back(session: Session, settings: Settings) -> None:
     with connect(settings) as doomed:
-        taken = FleetHostLimiter(doomed, lambda: 1).connection(HOST, alive)
+        taken = FleetHostLimiter(doomed, lambda: 1).connection(HOST, UNATTENDED)
         taken.__enter__()
         assert hosts.in_use(session, HOST) == 1
 
-    with FleetHostLimiter(session, lambda: 1).connection(HOST, alive):
+    with FleetHostLimiter(session, lambda: 1).connection(HOST, UNATTENDED):
         assert hosts.in_use(session, HOST) == 1
     del taken
 
@@ -114,11 +111,11 @@ def test_a_host_that_asks_for_peace_has_it_from_everybody(session: Session, othe
 
     with (
         pytest.raises(RateLimited, match=r"x\.edu asked to be left alone, for \d\d seconds more") as turn,
-        limiter.connection(HOST, alive),
+        limiter.connection(HOST, UNATTENDED),
     ):
         pass
     assert 50 < turn.value.wait <= 60
-    with limiter.connection("y.edu", alive):
+    with limiter.connection("y.edu", UNATTENDED):
         pass
     limiter.close()
 
@@ -128,24 +125,24 @@ def test_a_short_peace_is_waited_for_and_a_shorter_one_does_not_end_a_longer(ses
     limiter.back_off(HOST, 0.3)
     looks: list[int] = []
 
-    with limiter.connection(HOST, lambda: looks.append(1)):
+    with limiter.connection(HOST, CheckedAttempt(lambda: looks.append(1))):
         assert len(looks) >= 2
     limiter.back_off(HOST, 100)
     limiter.back_off(HOST, 1)
-    with pytest.raises(RateLimited), limiter.connection(HOST, alive):
+    with pytest.raises(RateLimited), limiter.connection(HOST, UNATTENDED):
         pass
     limiter.close()
 
 
 def test_a_peace_that_begins_between_two_files_is_kept(session: Session, other: Session) -> None:
     limiter = FleetHostLimiter(session, lambda: 4)
-    with limiter.connection(HOST, alive):
+    with limiter.connection(HOST, UNATTENDED):
         FleetHostLimiter(other, lambda: 4).back_off(HOST, 60)
 
     def next_file() -> None:
         deadline = time.monotonic() + 10  # the news of it takes a moment
         while time.monotonic() < deadline:
-            with limiter.connection(HOST, alive):
+            with limiter.connection(HOST, UNATTENDED):
                 pass
 
     with pytest.raises(RateLimited):
@@ -162,9 +159,9 @@ def test_a_source_that_answers_429_is_left_alone_by_the_whole_fleet(
         here, there = FleetHostLimiter(session, lambda: 4), FleetHostLimiter(other, lambda: 4)
 
         with pytest.raises(StepFailed, match="429 Too Many Requests"):
-            fetcher.limited_by(here).download(wanted, alive)
+            fetcher.limited_by(here).download(wanted, UNATTENDED)
         with pytest.raises(RateLimited, match="asked to be left alone"):
-            fetcher.limited_by(there).download(wanted, alive)
+            fetcher.limited_by(there).download(wanted, UNATTENDED)
         here.close()
         there.close()
 

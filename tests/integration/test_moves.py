@@ -2,6 +2,7 @@
 
 import pytest
 
+from pipeline.attempt import UNATTENDED
 from pipeline.outcome import Done, Reservation
 from pipeline.records import Ticket
 from pipeline.states import (
@@ -239,7 +240,7 @@ def test_the_batch_goes_to_reporting_once_when_its_last_job_ends(session: Sessio
 
 def test_a_batch_that_is_still_being_split_is_not_finished(session: Session) -> None:
     batch = planting.acquired_batch(session)
-    batch = creation.create_jobs(session, batch, planting.plan(1), planting.WORKING, "test", lambda: None)
+    batch = creation.create_jobs(session, batch, planting.plan(1), planting.WORKING, "test", UNATTENDED)
     job = jobs.load(session, batches.all_jobs(session, batch.bid)[0])
     planting.fire(session, job, Event.FAIL)
 
@@ -261,7 +262,7 @@ def test_jobs_wait_in_the_order_of_their_priority(session: Session) -> None:
     jobs_planned = planting.plan(3).jobs
     urgent = jobs_planned[2].model_copy(update={"priority": 0})
     plan = planting.Plan(jobs=(*jobs_planned[:2], urgent), sha256="x")
-    batch = creation.create_jobs(session, batch, plan, planting.WORKING, "test", lambda: None)
+    batch = creation.create_jobs(session, batch, plan, planting.WORKING, "test", UNATTENDED)
     creation.finish_split(session, batch)
 
     made = batches.all_jobs(session, batch.bid)

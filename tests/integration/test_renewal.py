@@ -8,6 +8,7 @@ import pytest
 from operations.operator import Operator
 from operations.profile_renewal import renew
 from operations.why import why
+from pipeline.attempt import UNATTENDED
 from pipeline.profiles.profile import Profiles, UnknownProfile
 from pipeline.profiles.snapshot import keep
 from pipeline.records import Batch
@@ -124,7 +125,7 @@ def test_why_says_that_a_mended_profile_does_not_count_yet(
 ) -> None:
     write(settings, storage_node=1)
     batch = started(session, settings)
-    batch = creation.create_jobs(session, batch, planting.plan(1), settings.working, "test", lambda: None)
+    batch = creation.create_jobs(session, batch, planting.plan(1), settings.working, "test", UNATTENDED)
     creation.finish_split(session, batch)
     (jid,) = batches.all_jobs(session, batch.bid)
     planting.fire(session, jobs.load(session, jid), Event.FAIL, FailureKind.SYSTEM)

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from pipeline.attempt import UNATTENDED
 from pipeline.records import Ticket
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, JobState
@@ -139,10 +140,10 @@ def test_only_one_in_the_fleet_runs_timed_work(settings: Settings, session: Sess
 def test_an_exclusive_lock_is_passed_on_when_its_holder_leaves(settings: Settings, session: Session) -> None:
     order: list[str] = []
     with connect(settings) as other, ThreadPoolExecutor(1) as pool:
-        with exclusive(session, "storage", "ark:/1/x", lambda: None):
+        with exclusive(session, "storage", "ark:/1/x", UNATTENDED):
 
             def second() -> None:
-                with exclusive(other, "storage", "ark:/1/x", lambda: None):
+                with exclusive(other, "storage", "ark:/1/x", UNATTENDED):
                     order.append("second")
 
             waiting = pool.submit(second)

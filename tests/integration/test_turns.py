@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from operations.why import why
+from pipeline.attempt import UNATTENDED
 from pipeline.outcome import RateLimited
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
@@ -21,10 +22,6 @@ from zkstate.hosts import FleetHostLimiter
 from zkstate.session import Session
 
 SPLIT = "import json, sys; from tasks.batch import split_batch; split_batch(json.loads(sys.argv[1]))"
-
-
-def alive() -> None:
-    """Always."""
 
 
 @pytest.fixture
@@ -118,10 +115,10 @@ def test_why_says_who_has_the_connections_that_a_worker_waits_for(
     job = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
     other, own = one_connection(session, "jid0000000099"), one_connection(session, job.jid)
 
-    with other.connection("example.org", alive):
+    with other.connection("example.org", UNATTENDED):
         waiting = why(session, settings, job.jid).text
     other.close()
-    with own.connection("example.org", alive):
+    with own.connection("example.org", UNATTENDED):
         working = why(session, settings, job.jid).text
     own.close()
 

@@ -2,9 +2,9 @@
 
 import hashlib
 import itertools
-from collections.abc import Callable
 from typing import Any
 
+from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt
 from pipeline.fixity import Digest
 from pipeline.manifests.checkm import ManifestProfile, Row, write
 from pipeline.outcome import AttemptOver, Done
@@ -60,8 +60,8 @@ def rows(source: HttpSource, files: dict[str, bytes] = FILES, *, digests: bool =
     ]
 
 
-def downloaded(job: Job, settings: Settings, alive: Callable[[], None] = lambda: None) -> Done:
-    outcome = download.work(job, services(settings, alive=alive))
+def downloaded(job: Job, settings: Settings, attempt: Attempt = UNATTENDED) -> Done:
+    outcome = download.work(job, services(settings, attempt=attempt))
     assert isinstance(outcome, Done)
     return outcome
 
@@ -83,12 +83,12 @@ def assert_landed(job: Job, files: dict[str, bytes]) -> None:
     assert not workspace.attempt.parent.exists()
 
 
-def ends_after(looks: int) -> Callable[[], None]:
-    """An attempt that is over once it has looked `looks` times."""
+def ends_after(checks: int) -> Attempt:
+    """An attempt that is over once it was checked `checks` times."""
     counter = itertools.count()
 
-    def alive() -> None:
-        if next(counter) >= looks:
+    def check() -> None:
+        if next(counter) >= checks:
             raise AttemptOver("the lock is lost")
 
-    return alive
+    return CheckedAttempt(check)

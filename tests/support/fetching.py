@@ -2,10 +2,10 @@
 
 import hashlib
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pipeline.attempt import Attempt, CheckedAttempt
 from pipeline.fixity import Digest
 from pipeline.outcome import AttemptOver
 from pipeline.settings import Settings
@@ -30,10 +30,6 @@ class Wanted:
         return Download(url, self.target, self.part, digest, size)
 
 
-def alive() -> None:
-    """This attempt is never over."""
-
-
 class Grown:
     """Set once a part has so many bytes."""
 
@@ -44,14 +40,14 @@ class Grown:
         return self.part.exists() and self.part.stat().st_size >= self.size
 
 
-def over_after(over: threading.Event | Grown) -> Callable[[], None]:
+def over_after(over: threading.Event | Grown) -> Attempt:
     """The attempt is over once `over` is set."""
 
-    def alive() -> None:
+    def check() -> None:
         if over.is_set():
             raise AttemptOver("the lock is lost")
 
-    return alive
+    return CheckedAttempt(check)
 
 
 def assert_landed(wanted: Wanted, body: bytes = BODY) -> None:

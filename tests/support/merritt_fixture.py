@@ -1,9 +1,9 @@
 """A repository whose objects the Merritt storage service keeps."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
+from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.files import StoredVersion
 from pipeline.records import Job, SubmissionMode
 from pipeline.steps import process
@@ -27,8 +27,8 @@ class Kept(Repository):
         self.settings = self.settings.model_copy(update={**given, **settings})
         self.kept = MerrittStorage(self.settings, pause=0.01)
 
-    def process(self, job: Job, alive: Callable[[], None] = lambda: None) -> str | None:
-        return process.work(job, dataclasses.replace(self.services(alive), storage=self.kept)).message
+    def process(self, job: Job, attempt: Attempt = UNATTENDED) -> str | None:
+        return process.work(job, dataclasses.replace(self.services(attempt), storage=self.kept)).message
 
     def submitted(self, number: int, mode: SubmissionMode, files: dict[str, str], **facts: Any) -> Job:
         return self.job(number, files, **{"primary_id": ARK, "submission_mode": mode, **facts})

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from operations.operator import Operator
+from pipeline.attempt import UNATTENDED
 from pipeline.inventory.sql import open_inventory
 from pipeline.outcome import Done, Reservation
 from pipeline.records import Job
@@ -22,7 +23,7 @@ def ann(session: Session, settings: Settings) -> Operator:
 def landed_job(session: Session, settings: Settings) -> Job:
     """A job in downloading that holds a promise of space and has a working directory."""
     batch = planting.acquired_batch(session)
-    batch = creation.create_jobs(session, batch, planting.plan(1), settings.working, "test", lambda: None)
+    batch = creation.create_jobs(session, batch, planting.plan(1), settings.working, "test", UNATTENDED)
     creation.finish_split(session, batch)
     job = jobs.load(session, batches.all_jobs(session, batch.bid)[0])
     job = planting.fire(session, job, Event.ACQUIRE)

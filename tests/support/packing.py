@@ -3,11 +3,11 @@
 import io
 import tarfile
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.containers.unpack import Limits, UnpackedFile, unpack
 from pipeline.outcome import StepFailed
 from pipeline.states import FailureKind
@@ -92,10 +92,10 @@ class Unpack:
         data: bytes,
         name: str = "a.zip",
         limits: Limits = LIMITS,
-        alive: Callable[[], None] = lambda: None,
+        attempt: Attempt = UNATTENDED,
     ) -> tuple[UnpackedFile, ...]:
         self.archive.write_bytes(data)
-        return unpack(self.archive, name, self.target, limits, alive)
+        return unpack(self.archive, name, self.target, limits, attempt)
 
     def refusal(self, data: bytes, name: str = "a.zip", limits: Limits = LIMITS) -> str:
         """What the depositor is told."""

@@ -4,6 +4,7 @@ import itertools
 from collections import deque
 from pathlib import Path
 
+from pipeline.attempt import UNATTENDED
 from pipeline.manifests.split import Plan, PlannedJob
 from pipeline.outcome import Done
 from pipeline.records import Batch, Job, PayloadType, StatusReport, Submission, SubmissionType, Ticket
@@ -53,7 +54,7 @@ def split_batch(
 ) -> tuple[str, list[str]]:
     """A batch with `count` pending jobs."""
     batch = acquired_batch(session)
-    batch = creation.create_jobs(session, batch, plan(count, **changes), working, "test", lambda: None)
+    batch = creation.create_jobs(session, batch, plan(count, **changes), working, "test", UNATTENDED)
     creation.finish_split(session, batch)
     return batch.bid, batches.all_jobs(session, batch.bid)
 

@@ -2,11 +2,11 @@
 
 import dataclasses
 import shutil
-from collections.abc import Callable
 from hashlib import sha512
 from pathlib import Path
 from typing import Any
 
+from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.files import StoredVersion
 from pipeline.identifiers.minter import LocalMinter
 from pipeline.inventory.base import InventoryObject
@@ -46,9 +46,9 @@ class Repository:
         self.storage = OcflStorage(self.settings.storage)
         self.inventory = open_inventory(self.settings.inventory)
 
-    def services(self, alive: Callable[[], None] = lambda: None) -> StepContext:
+    def services(self, attempt: Attempt = UNATTENDED) -> StepContext:
         return dataclasses.replace(
-            services(self.settings, self.job_record, alive=alive),
+            services(self.settings, self.job_record, attempt=attempt),
             minter=LocalMinter(),
             storage=self.storage,
             inventory=self.inventory,
@@ -73,8 +73,8 @@ class Repository:
         workspace.write_downloaded(tuple(landed))
         return job
 
-    def work(self, job: Job, alive: Callable[[], None] = lambda: None) -> StoredVersion:
-        process.work(job, self.services(alive))
+    def work(self, job: Job, attempt: Attempt = UNATTENDED) -> StoredVersion:
+        process.work(job, self.services(attempt))
         stored = read_stored(Workspace.of(job))
         assert stored is not None
         return stored

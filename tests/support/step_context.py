@@ -1,10 +1,10 @@
 """What a step is given in the tests: real clients where it uses them, and nothing where it must not."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Never
 
+from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Job, PayloadType
 from pipeline.settings import Settings
@@ -42,7 +42,7 @@ def services(
     settings: Settings,
     job_record: MemoryJobRecord | None = None,
     fetcher: Fetcher | None = None,
-    alive: Callable[[], None] = lambda: None,
+    attempt: Attempt = UNATTENDED,
 ) -> StepContext:
     return StepContext(
         settings=settings,
@@ -54,7 +54,7 @@ def services(
         inventory=UNUSED,
         callback=UNUSED,
         mailer=UNUSED,
-        alive=alive,
+        attempt=attempt,
     )
 
 

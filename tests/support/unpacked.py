@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.attempt import UNATTENDED
 from pipeline.containers.declared import UnpackedContainer
 from pipeline.outcome import StepFailed
 from pipeline.states import FailureKind
@@ -27,7 +28,7 @@ def arrived(folder: Path) -> UnpackedContainer:
         if path.is_file():
             name, data = path.relative_to(folder).as_posix(), path.read_bytes()
             found[name] = DownloadedFile(path=name, size=len(data), sha512=hashlib.sha512(data).hexdigest())
-    return UnpackedContainer(folder, found, lambda: None)
+    return UnpackedContainer(folder, found, UNATTENDED)
 
 
 def refusal(check: Callable[[], object]) -> str:

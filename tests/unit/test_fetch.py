@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.attempt import UNATTENDED
 from pipeline.outcome import StepFailed
 from pipeline.sources.fetch import Download, HttpFetcher
 from pipeline.states import FailureKind
 from tests.servers.http_source import HttpSource
-from tests.support.fetching import BODY, Wanted, alive, assert_landed, impatient, sha256
+from tests.support.fetching import BODY, Wanted, assert_landed, impatient, sha256
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ def test_a_file_arrives_with_its_digest_of_record(
 ) -> None:
     url = source.put("/a", BODY, framing=framing)
 
-    landed = fetcher.download(wanted(url, sha256(BODY), len(BODY)), alive)
+    landed = fetcher.download(wanted(url, sha256(BODY), len(BODY)), UNATTENDED)
 
     assert (landed.path, landed.size) == (wanted.target, len(BODY))
     assert landed.sha512 == hashlib.sha512(BODY).hexdigest()
@@ -100,12 +101,12 @@ def test_a_file_arrives_with_its_digest_of_record(
 
 
 def test_an_empty_file_arrives(fetcher: HttpFetcher, source: HttpSource, wanted: Wanted) -> None:
-    assert fetcher.download(wanted(source.put("/a", b""), sha256(b""), 0), alive).size == 0
+    assert fetcher.download(wanted(source.put("/a", b""), sha256(b""), 0), UNATTENDED).size == 0
     assert_landed(wanted, b"")
 
 
 def test_bytes_are_asked_for_unpacked(fetcher: HttpFetcher, source: HttpSource, wanted: Wanted) -> None:
-    fetcher.download(wanted(source.put("/a", BODY)), alive)
+    fetcher.download(wanted(source.put("/a", BODY)), UNATTENDED)
 
     assert source.seen("/a")[0].headers["Accept-Encoding"] == "identity"
 
@@ -116,16 +117,18 @@ def test_a_file_sent_packed_is_refused_unless_its_digest_is_declared(
     url = source.put("/a.txt", BODY, headers=(("Content-Encoding", "gzip"),))
 
     with pytest.raises(StepFailed, match="Content-Encoding: gzip"):
-        fetcher.download(wanted(url), alive)
+        fetcher.download(wanted(url), UNATTENDED)
 
-    fetcher.download(wanted(url, sha256(BODY)), alive)
+    fetcher.download(wanted(url, sha256(BODY)), UNATTENDED)
     assert_landed(wanted)
 
 
 def test_a_file_that_is_packed_in_itself_is_kept_as_it_is(
     fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
 ) -> None:
-    fetcher.download(wanted(source.put("/a.tar.gz", BODY, headers=(("Content-Encoding", "x-gzip"),))), alive)
+    fetcher.download(
+        wanted(source.put("/a.tar.gz", BODY, headers=(("Content-Encoding", "x-gzip"),))), UNATTENDED
+    )
 
     assert_landed(wanted)
 
@@ -137,7 +140,7 @@ def test_several_threads_share_a_fetcher(fetcher: HttpFetcher, source: HttpSourc
             target=fetcher.download,
             args=(
                 Download(source.put(path, body), tmp_path / path[1:], tmp_path / f"{path[1:]}.part"),
-                alive,
+                UNATTENDED,
             ),
         )
         for path, body in bodies.items()

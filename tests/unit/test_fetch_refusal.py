@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.attempt import UNATTENDED
 from pipeline.http.address import REDIRECTS
 from pipeline.http.retry import retry_after
 from pipeline.outcome import StepFailed
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.states import FailureKind
 from tests.servers.http_source import HttpSource
-from tests.support.fetching import BODY, Wanted, alive, assert_landed, impatient, sha256
+from tests.support.fetching import BODY, Wanted, assert_landed, impatient, sha256
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def test_a_refusal_names_the_url_and_is_not_tried_again(
     url = source.put("/a", status=status)
 
     with pytest.raises(StepFailed, match=f"{url}: the source answered {status}") as failure:
-        fetcher.download(wanted(url), alive)
+        fetcher.download(wanted(url), UNATTENDED)
 
     assert failure.value.kind is FailureKind.CONTENT
     assert source.count("/a") == 1
@@ -49,7 +50,7 @@ def test_a_refusal_names_the_url_and_is_not_tried_again(
 def test_a_passing_refusal_is_tried_again(
     fetcher: HttpFetcher, source: HttpSource, wanted: Wanted, status: int
 ) -> None:
-    fetcher.download(wanted(source.put("/a", BODY, status=status, status_times=2)), alive)
+    fetcher.download(wanted(source.put("/a", BODY, status=status, status_times=2)), UNATTENDED)
 
     assert_landed(wanted)
 
@@ -60,7 +61,7 @@ def test_a_refusal_that_does_not_pass_is_transient(
     url = source.put("/a", status=502)
 
     with pytest.raises(StepFailed, match="502 Bad Gateway") as failure:
-        fetcher.download(wanted(url), alive)
+        fetcher.download(wanted(url), UNATTENDED)
 
     assert failure.value.kind is FailureKind.TRANSIENT
     assert source.count("/a") == 3
@@ -71,7 +72,9 @@ def test_a_source_that_asks_for_little_time_is_given_it(
     fetcher: HttpFetcher, source: HttpSource, wanted: Wanted, status: int
 ) -> None:
     asked = datetime.now(UTC)
-    fetcher.download(wanted(source.put("/a", BODY, status=status, status_times=1, retry_after="1")), alive)
+    fetcher.download(
+        wanted(source.put("/a", BODY, status=status, status_times=1, retry_after="1")), UNATTENDED
+    )
 
     assert datetime.now(UTC) - asked >= timedelta(seconds=1)
     assert_landed(wanted)
@@ -83,7 +86,7 @@ def test_a_source_that_asks_for_much_time_sends_the_job_back_with_it(
     url = source.put("/a", status=429, retry_after="600")
 
     with pytest.raises(StepFailed) as failure:
-        fetcher.download(wanted(url), alive)
+        fetcher.download(wanted(url), UNATTENDED)
 
     assert (failure.value.kind, failure.value.retry_after) == (FailureKind.TRANSIENT, 600)
     assert source.count("/a") == 1
@@ -105,7 +108,7 @@ def test_a_connection_that_is_refused_is_transient(fetcher: HttpFetcher, wanted:
         url = gone.url("/a")
 
     with pytest.raises(StepFailed, match="connection was refused") as failure:
-        fetcher.download(wanted(url), alive)
+        fetcher.download(wanted(url), UNATTENDED)
 
     assert failure.value.kind is FailureKind.TRANSIENT
 
@@ -118,7 +121,7 @@ def test_a_source_that_falls_silent_is_transient(source: HttpSource, wanted: Wan
         impatient(read_timeout=0.2) as fetcher,
         pytest.raises(StepFailed, match="no bytes in time") as failure,
     ):
-        fetcher.download(wanted(url), alive)
+        fetcher.download(wanted(url), UNATTENDED)
 
     hold.set()
     assert failure.value.kind is FailureKind.TRANSIENT
@@ -128,7 +131,7 @@ def test_endless_redirects_are_the_depositors(
     fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
 ) -> None:
     with pytest.raises(StepFailed, match=f"more than {REDIRECTS} times") as failure:
-        fetcher.download(wanted(source.put("/a", redirect="/a")), alive)
+        fetcher.download(wanted(source.put("/a", redirect="/a")), UNATTENDED)
 
     assert failure.value.kind is FailureKind.CONTENT
 
@@ -140,7 +143,7 @@ def test_headers_that_are_too_large_are_the_depositors(
     fetcher: HttpFetcher, source: HttpSource, wanted: Wanted, headers: tuple[tuple[str, str], ...]
 ) -> None:
     with pytest.raises(StepFailed, match="headers that are too large") as failure:
-        fetcher.download(wanted(source.put("/a", BODY, headers=headers)), alive)
+        fetcher.download(wanted(source.put("/a", BODY, headers=headers)), UNATTENDED)
 
     assert failure.value.kind is FailureKind.CONTENT
     assert source.count("/a") == 1
@@ -153,7 +156,7 @@ def test_another_size_than_declared_fails_before_the_bytes_are_fetched(
     url = source.put("/a", BODY, hold=hold)
 
     with pytest.raises(StepFailed, match=r"has 5,120,000 bytes, but 7 were declared") as failure:
-        fetcher.download(wanted(url, size=7), alive)
+        fetcher.download(wanted(url, size=7), UNATTENDED)
 
     hold.set()
     assert failure.value.kind is FailureKind.CONTENT
@@ -164,7 +167,7 @@ def test_another_size_than_declared_fails_though_the_source_does_not_tell_it(
     fetcher: HttpFetcher, source: HttpSource, wanted: Wanted, size: int
 ) -> None:
     with pytest.raises(StepFailed, match=f"{size:,} were declared") as failure:
-        fetcher.download(wanted(source.put("/a", BODY, framing="chunked"), size=size), alive)
+        fetcher.download(wanted(source.put("/a", BODY, framing="chunked"), size=size), UNATTENDED)
 
     assert failure.value.kind is FailureKind.CONTENT
     assert not wanted.target.exists()
@@ -174,7 +177,7 @@ def test_a_body_shorter_than_its_stated_length_is_never_taken_for_whole(
     fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
 ) -> None:
     with pytest.raises(StepFailed) as failure:
-        fetcher.download(wanted(source.put("/a", BODY, stated_length=len(BODY) + 1)), alive)
+        fetcher.download(wanted(source.put("/a", BODY, stated_length=len(BODY) + 1)), UNATTENDED)
 
     assert failure.value.kind is FailureKind.TRANSIENT
     assert not wanted.target.exists()
@@ -186,7 +189,7 @@ def test_a_wrong_digest_is_fetched_once_more_and_then_refused_with_both_values(
     declared = sha256(b"other")
 
     with pytest.raises(StepFailed) as failure:
-        fetcher.download(wanted(source.put("/a", BODY), declared), alive)
+        fetcher.download(wanted(source.put("/a", BODY), declared), UNATTENDED)
 
     message = failure.value.message
     assert failure.value.kind is FailureKind.CONTENT
@@ -210,7 +213,7 @@ def test_bytes_damaged_on_the_way_are_fetched_again(
 
     repairing = threading.Thread(target=repair)
     repairing.start()
-    fetcher.download(wanted(url, sha256(BODY)), alive)
+    fetcher.download(wanted(url, sha256(BODY)), UNATTENDED)
     repairing.join()
 
     assert source.count("/a") == 2
@@ -224,7 +227,7 @@ def test_full_working_storage_is_transient_and_leaves_no_part(
     wanted.part.symlink_to("/dev/full")
 
     with pytest.raises(StepFailed, match="working storage is full") as failure:
-        fetcher.download(wanted(source.put("/a", BODY)), alive)
+        fetcher.download(wanted(source.put("/a", BODY)), UNATTENDED)
 
     assert failure.value.kind is FailureKind.TRANSIENT
     assert not wanted.part.is_symlink()

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.attempt import UNATTENDED
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.states import FailureKind
 from tests.servers.http_source import HttpSource
-from tests.support.fetching import BODY, Grown, Wanted, alive, assert_landed, impatient, over_after, sha256
+from tests.support.fetching import BODY, Grown, Wanted, assert_landed, impatient, over_after, sha256
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_a_broken_download_goes_on_where_it_broke(
 ) -> None:
     url = source.put("/a", BODY, cut_after=1_500_000, cuts=1)
 
-    landed = fetcher.download(wanted(url, sha256(BODY)), alive)
+    landed = fetcher.download(wanted(url, sha256(BODY)), UNATTENDED)
 
     first, second = source.seen("/a")
     assert "Range" not in first.headers
@@ -48,7 +49,7 @@ def test_a_broken_download_goes_on_where_it_broke(
 def test_a_source_without_etag_is_resumed_by_its_date(
     fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
 ) -> None:
-    fetcher.download(wanted(source.put("/a", BODY, cut_after=1_500_000, cuts=1, etag=None)), alive)
+    fetcher.download(wanted(source.put("/a", BODY, cut_after=1_500_000, cuts=1, etag=None)), UNATTENDED)
 
     assert "GMT" in source.seen("/a")[1].headers["If-Range"]
     assert_landed(wanted)
@@ -60,7 +61,7 @@ def test_a_source_that_names_no_version_is_asked_for_the_whole_again(
 ) -> None:
     url = source.put("/a", BODY, cut_after=1_500_000, cuts=1, etag=etag, last_modified=None)
 
-    fetcher.download(wanted(url), alive)
+    fetcher.download(wanted(url), UNATTENDED)
 
     assert "Range" not in source.seen("/a")[1].headers
     assert_landed(wanted)
@@ -69,13 +70,13 @@ def test_a_source_that_names_no_version_is_asked_for_the_whole_again(
 def test_a_source_that_ignores_ranges_is_read_from_the_start(
     fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
 ) -> None:
-    fetcher.download(wanted(source.put("/a", BODY, cut_after=1_500_000, cuts=1, ranges=False)), alive)
+    fetcher.download(wanted(source.put("/a", BODY, cut_after=1_500_000, cuts=1, ranges=False)), UNATTENDED)
 
     assert_landed(wanted)
 
 
 def test_progress_gives_new_tries(fetcher: HttpFetcher, source: HttpSource, wanted: Wanted) -> None:
-    fetcher.download(wanted(source.put("/a", BODY, cut_after=600_000)), alive)
+    fetcher.download(wanted(source.put("/a", BODY, cut_after=600_000)), UNATTENDED)
 
     assert source.count("/a") == 9
     assert_landed(wanted)
@@ -85,7 +86,7 @@ def test_a_source_that_answers_less_than_was_asked_is_asked_for_the_rest(
     fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
 ) -> None:
     fetcher.download(
-        wanted(source.put("/a", BODY, range_limit=2_000_000, cut_after=1_500_000, cuts=1)), alive
+        wanted(source.put("/a", BODY, range_limit=2_000_000, cut_after=1_500_000, cuts=1)), UNATTENDED
     )
 
     assert_landed(wanted)
@@ -97,7 +98,7 @@ def test_a_source_that_always_breaks_at_the_same_place_is_given_up(
     url = source.put("/a", BODY, cut_after=1000, ranges=False)
 
     with pytest.raises(StepFailed, match="ended early") as failure:
-        fetcher.download(wanted(url), alive)
+        fetcher.download(wanted(url), UNATTENDED)
 
     assert failure.value.kind is FailureKind.TRANSIENT
     assert source.count("/a") == 4  # one that got somewhere, then settings.fetch_tries that got no further
@@ -119,7 +120,7 @@ def test_a_file_that_changed_between_two_tries_is_fetched_whole(
     changing = threading.Thread(target=change)
     source.change("/a", cut_after=1_500_001)
     changing.start()
-    fetcher.download(wanted(url), alive)
+    fetcher.download(wanted(url), UNATTENDED)
     changing.join()
 
     assert_landed(wanted, other)
@@ -133,7 +134,7 @@ def test_a_file_that_became_shorter_than_what_is_here_is_fetched_whole(
         fetcher.download(wanted(url), over_after(Grown(wanted.part, 2_000_000)))
     source.put("/a", b"short", etag='"same"')
 
-    fetcher.download(wanted(url), alive)
+    fetcher.download(wanted(url), UNATTENDED)
 
     assert_landed(wanted, b"short")
 
@@ -145,7 +146,7 @@ def test_an_earlier_part_is_gone_on_with(fetcher: HttpFetcher, source: HttpSourc
     left = wanted.part.stat().st_size
     assert 2_000_000 <= left < len(BODY)
 
-    landed = fetcher.download(wanted(url, sha256(BODY)), alive)
+    landed = fetcher.download(wanted(url, sha256(BODY)), UNATTENDED)
 
     assert source.seen("/a")[-1].headers["Range"] == f"bytes={left}-"
     assert landed.sha512 == hashlib.sha512(BODY).hexdigest()
@@ -158,7 +159,7 @@ def test_a_part_of_unknown_origin_is_not_gone_on_with(
     wanted.part.parent.mkdir()
     wanted.part.write_bytes(b"something else")
 
-    fetcher.download(wanted(source.put("/a", BODY)), alive)
+    fetcher.download(wanted(source.put("/a", BODY)), UNATTENDED)
 
     assert_landed(wanted)
 
@@ -169,7 +170,7 @@ def test_a_part_of_another_url_is_not_gone_on_with(
     with pytest.raises(AttemptOver):
         fetcher.download(wanted(source.put("/b", BODY[::-1])), over_after(Grown(wanted.part, 2_000_000)))
 
-    fetcher.download(wanted(source.put("/a", BODY)), alive)
+    fetcher.download(wanted(source.put("/a", BODY)), UNATTENDED)
 
     assert_landed(wanted)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.attempt import UNATTENDED, CheckedAttempt
 from pipeline.errors import UsageRefused
 from pipeline.files import FoundFile
 from pipeline.outcome import AttemptOver, StepFailed
@@ -203,5 +204,5 @@ def test_an_attempt_that_is_over_learns_it_when_it_asks(depot: OcflFixture) -> N
     def over() -> None:
         raise AttemptOver("the lock is lost")
 
-    with disk.locked(depot.storage.root.lock(ARK), ARK, 1, lambda: None), pytest.raises(AttemptOver):
-        depot.storage.check(depot.request("jid3", {"producer/c": "c"}), over)
+    with disk.locked(depot.storage.root.lock(ARK), ARK, 1, UNATTENDED), pytest.raises(AttemptOver):
+        depot.storage.check(depot.request("jid3", {"producer/c": "c"}), CheckedAttempt(over))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pipeline.attempt import UNATTENDED, CheckedAttempt
 from pipeline.containers.unpack import unpack
 from pipeline.fixity import PIECE
 from pipeline.outcome import AttemptOver, StepFailed
@@ -56,7 +57,7 @@ def test_a_truncated_container_is_refused_wherever_it_was_cut(name: str, tmp_pat
     for cut in cuts:
         archive.write_bytes(data[:cut])
         with pytest.raises(StepFailed) as caught:
-            unpack(archive, name, tmp_path / str(cut), LIMITS, lambda: None)
+            unpack(archive, name, tmp_path / str(cut), LIMITS, UNATTENDED)
         assert caught.value.kind is FailureKind.CONTENT
 
 
@@ -100,7 +101,7 @@ def test_an_attempt_that_is_over_stops_at_once(unpacked: Unpack) -> None:
         raise AttemptOver
 
     with pytest.raises(AttemptOver):
-        unpacked(PACKED["a.zip"], alive=over)
+        unpacked(PACKED["a.zip"], attempt=CheckedAttempt(over))
     assert on_disk(unpacked.target) == {}
 
 
@@ -113,7 +114,7 @@ def test_an_attempt_that_is_over_stops_within_a_large_file(unpacked: Unpack) -> 
             raise AttemptOver
 
     with pytest.raises(AttemptOver):
-        unpacked(zipped({"large": bytes(large)}), alive=over_after_a_while)
+        unpacked(zipped({"large": bytes(large)}), attempt=CheckedAttempt(over_after_a_while))
     assert (unpacked.target / "large").stat().st_size < large
 
 
@@ -123,7 +124,7 @@ def test_a_full_disk_is_a_passing_fault(number: int, unpacked: Unpack) -> None:
         raise OSError(number, "No space left on device")
 
     with pytest.raises(StepFailed) as caught:
-        unpacked(PACKED["a.zip"], alive=full)
+        unpacked(PACKED["a.zip"], attempt=CheckedAttempt(full))
 
     assert caught.value.kind is FailureKind.TRANSIENT
     assert "working storage is full" in caught.value.message
@@ -156,7 +157,7 @@ def test_a_damaged_container_is_unpacked_or_refused_and_nothing_else(
     (folder / "archive").write_bytes(data)
     kind = FailureKind.CONTENT
     try:
-        unpack(folder / "archive", name, folder / "target", LIMITS, lambda: None)
+        unpack(folder / "archive", name, folder / "target", LIMITS, UNATTENDED)
     except StepFailed as refused:
         kind = refused.kind
 

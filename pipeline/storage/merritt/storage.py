@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
+from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.description import anvl, storage_manifest
 from pipeline.errors import UsageRefused
 from pipeline.files import ContentFile, FoundFile, StoredFile, StoredVersion
@@ -52,8 +53,8 @@ class MerrittStorage:
             raise system(f"{self._http.name} answered for {state.get('objectID')}, not for {request.ark}")
         return self._checked(request, node, int(state["identifier"]))
 
-    def check(self, request: StoreRequest, alive: Callable[[], None] = lambda: None) -> None:
-        alive()
+    def check(self, request: StoreRequest, attempt: Attempt = UNATTENDED) -> None:
+        attempt.check()
         node = self._node(request.node)
         held = self._held(request.ark, node)
         if self._version_of(held, request.jid, node) is None:
@@ -80,7 +81,7 @@ class MerrittStorage:
             )
         return data
 
-    def verify(self, version: StoredVersion, alive: Callable[[], None] = lambda: None) -> None:
+    def verify(self, version: StoredVersion, attempt: Attempt = UNATTENDED) -> None:
         """Files of earlier versions are looked for in the manifest, those of this version are read."""
         node = _node_in(version.url)
         held = self._held(version.ark, node)
@@ -90,17 +91,21 @@ class MerrittStorage:
         if there is None:
             raise system(f"{self._http.name} has no version {version.number} of {version.ark} any more")
         for file in version.files:
-            alive()
+            attempt.check()
             kept = there.files.get(file.path)
             if kept is None or (kept.size, kept.sha512) != (file.size, file.sha512):
                 raise system(
                     f"{self._http.name} lists another {quote_name(file.path)} of {version.ark} than it got"
                 )
             if file.added:
-                self._read_back(version, file, node, alive)
+                self._read_back(version, file, node, attempt)
 
     def read_back(
-        self, ark: str, url: str, numbers: Collection[int] = (), seen: Callable[[int], None] = lambda _: None
+        self,
+        ark: str,
+        url: str,
+        numbers: Collection[int] = (),
+        on_read: Callable[[int], None] = lambda _: None,
     ) -> Iterator[FoundFile]:
         """The service hands every file over; what it says of their digests is not asked."""
         if _NODE.search(url) is None:
@@ -116,7 +121,7 @@ class MerrittStorage:
                 continue
             for path, file in sorted(version.files.items()):
                 if file.key not in known:
-                    known[file.key] = self._found(ark, version.number, path, node, seen)
+                    known[file.key] = self._found(ark, version.number, path, node, on_read)
                 yield replace(known[file.key], number=version.number, path=path)
 
     def tidy(self, ended: Callable[[str], bool]) -> tuple[str, ...]:
@@ -124,26 +129,26 @@ class MerrittStorage:
         del ended
         return ()
 
-    def _found(self, ark: str, number: int, path: str, node: int, seen: Callable[[int], None]) -> FoundFile:
+    def _found(
+        self, ark: str, number: int, path: str, node: int, on_read: Callable[[int], None]
+    ) -> FoundFile:
         place = self._http.shown_url("content", node, ark, number, path)
         try:
-            size, sha512 = self._read((node, ark, number, path), seen)
+            size, sha512 = self._read((node, ark, number, path), on_read)
         except Absent as absent:
             return FoundFile(number, path, now(), problem=absent.message, place=place)
         return FoundFile(number, path, now(), size, sha512, place=place)
 
-    def _read(self, place: tuple[int, str, int, str], seen: Callable[[int], None]) -> tuple[int, str]:
+    def _read(self, place: tuple[int, str, int, str], on_read: Callable[[int], None]) -> tuple[int, str]:
         digest, size = hashlib.sha512(), 0
         for piece in self._http.pieces("content", *place):
-            seen(len(piece))
+            on_read(len(piece))
             digest.update(piece)
             size += len(piece)
         return size, digest.hexdigest()
 
-    def _read_back(
-        self, version: StoredVersion, file: StoredFile, node: int, alive: Callable[[], None]
-    ) -> None:
-        size, sha512 = self._read((node, version.ark, version.number, file.path), lambda _: alive())
+    def _read_back(self, version: StoredVersion, file: StoredFile, node: int, attempt: Attempt) -> None:
+        size, sha512 = self._read((node, version.ark, version.number, file.path), lambda _: attempt.check())
         if (size, sha512) != (file.size, file.sha512):
             raise system(
                 f"{self._http.name} hands over {quote_name(file.path)} of {version.ark} version "

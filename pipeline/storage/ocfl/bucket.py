@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from pipeline.attempt import Attempt
+
 AT_ONCE = 8
 """Requests at the same time: they wait for the server far longer than they work."""
 
@@ -54,13 +56,13 @@ class Bucket(Protocol):
     def get(self, key: str) -> Got | None:
         """A small file, whole."""
 
-    def digest(self, key: str, look: Callable[[int], None]) -> tuple[int, str] | None:
-        """Size and sha512 of what is read from the key; `look` is told the bytes of each piece."""
+    def digest(self, key: str, on_read: Callable[[int], None]) -> tuple[int, str] | None:
+        """Size and sha512 of what is read from the key; `on_read` gets the bytes of every piece."""
 
     def put(self, key: str, data: bytes, seen: str | None, metadata: Mapping[str, str] = ...) -> None:
         """Write; Conflict unless the key has the entity tag `seen`, or is free if that is None."""
 
-    def upload(self, key: str, source: Path, size: int, sha512: str, look: Callable[[], None]) -> None:
+    def upload(self, key: str, source: Path, size: int, sha512: str, attempt: Attempt) -> None:
         """Write a file of any size to a free key; Unlike if it is not what it should be, Conflict if taken.
 
         When it returns, the server has confirmed the digests of what arrived, or it was read back.

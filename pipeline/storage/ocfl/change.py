@@ -1,7 +1,6 @@
 """What a request means for an OCFL object, and how a version is described; the same wherever objects lie."""
 
 import re
-import time
 from collections.abc import Callable
 
 from pipeline.errors import UsageRefused
@@ -87,16 +86,3 @@ def unlike(file: ContentFile | StoredFile, found: tuple[int, str]) -> str:
     if size != file.size:
         return f"it has {size} bytes, not {file.size}"
     return f"its sha512 is {sha512}, not {file.sha512}"
-
-
-def now_and_then(fence: Callable[[], None]) -> Callable[[], None]:
-    """`fence` at most once a second: it may ask a server, and small files are copied by the thousand."""
-    last = 0.0
-
-    def look() -> None:
-        nonlocal last
-        if time.monotonic() - last >= 1:
-            fence()
-            last = time.monotonic()
-
-    return look

@@ -6,10 +6,11 @@ import fcntl
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pipeline.attempt import Attempt
 from pipeline.outcome import StepFailed, system, transient
 
 PIECE = 32 << 20
@@ -37,7 +38,7 @@ def failure(error: OSError, root: Path) -> StepFailed:
     return system(f"{place}{error.strerror or error}")
 
 
-def copy(source: Path, target: Path, look: Callable[[], None]) -> tuple[int, str]:
+def copy(source: Path, target: Path, attempt: Attempt) -> tuple[int, str]:
     """Copy a file; answers the size and sha512 of the copy, read from the copy itself.
 
     The kernel copies, which costs nothing where the file system can share blocks. Never a hard link: what
@@ -49,10 +50,10 @@ def copy(source: Path, target: Path, look: Callable[[], None]) -> tuple[int, str
         writer = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, READ_ONLY)
         try:
             while _copy_piece(reader, writer):
-                look()
+                attempt.check()
             size = os.fstat(writer).st_size
             os.lseek(writer, 0, os.SEEK_SET)
-            return size, _sha512(writer, look)
+            return size, _sha512(writer, attempt)
         finally:
             os.close(writer)
     finally:
@@ -73,18 +74,18 @@ def _copy_piece(reader: int, writer: int) -> int:
     return len(piece)
 
 
-def digest(path: Path, look: Callable[[], None]) -> tuple[int, str]:
+def digest(path: Path, attempt: Attempt) -> tuple[int, str]:
     """Size and sha512 of a file, read from the disk and not from the memory that just wrote it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        return os.fstat(descriptor).st_size, _sha512(descriptor, look)
+        return os.fstat(descriptor).st_size, _sha512(descriptor, attempt)
     finally:
         os.close(descriptor)
 
 
-def _sha512(descriptor: int, look: Callable[[], None]) -> str:
+def _sha512(descriptor: int, attempt: Attempt) -> str:
     found = hashlib.sha512()
     piece = bytearray(1 << 20)
     view = memoryview(piece)
@@ -93,7 +94,7 @@ def _sha512(descriptor: int, look: Callable[[], None]) -> str:
         found.update(view[:length])
         seen += length
         if seen % PIECE == 0:
-            look()
+            attempt.check()
     return found.hexdigest()
 
 
@@ -141,7 +142,7 @@ def _sync_file_system(folder: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path, what: str, patience: float, look: Callable[[], None]) -> Iterator[None]:
+def locked(path: Path, what: str, patience: float, attempt: Attempt) -> Iterator[None]:
     """The kernel's lock on a file that exists only while somebody holds or wants it.
 
     Unlike a lock in ZooKeeper it does not end with a session: a process that is stopped between its last
@@ -151,7 +152,7 @@ def locked(path: Path, what: str, patience: float, look: Callable[[], None]) -> 
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + patience
     while (descriptor := _try_lock(path)) is None:
-        look()
+        attempt.check()
         if time.monotonic() > deadline:
             raise transient(f"{what} is being written by another process for more than {patience:g} seconds")
         time.sleep(POLL)

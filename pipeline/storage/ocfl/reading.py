@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
+from pipeline.attempt import CheckedAttempt
 from pipeline.outcome import StepFailed, system, transient
 from pipeline.storage.ocfl import disk, objects
 from pipeline.storage.ocfl.writer import Root
@@ -51,7 +52,9 @@ def _latest(root: Root, ark: str) -> objects.Inventory | None:
     return ahead if objects.extends(ahead, head) else head
 
 
-def read_back(root: Root, ark: str, numbers: Collection[int], seen: Callable[[int], None]) -> Iterator[Read]:
+def read_back(
+    root: Root, ark: str, numbers: Collection[int], on_read: Callable[[int], None]
+) -> Iterator[Read]:
     """The files that the object's inventory lists; bytes that several versions share are read once."""
     folder = root.object(ark)
     if not (root.folder / objects.ROOT_DECLARATION[0]).is_file():
@@ -59,7 +62,8 @@ def read_back(root: Root, ark: str, numbers: Collection[int], seen: Callable[[in
             f"{root.folder} is no OCFL storage root: is its disk mounted here, and is ARKLINE_STORAGE_ROOT "
             "what the workers have?"
         )
-    yield from read_versions(objects.read_head(folder), numbers, lambda place: _read(root, ark, place, seen))
+    head = objects.read_head(folder)
+    yield from read_versions(head, numbers, lambda place: _read(root, ark, place, on_read))
 
 
 def read_versions(
@@ -77,20 +81,20 @@ def read_versions(
             yield replace(known[place], number=number, path=path)
 
 
-def _read(root: Root, ark: str, place: str, seen: Callable[[int], None]) -> Read:
+def _read(root: Root, ark: str, place: str, on_read: Callable[[int], None]) -> Read:
     path = root.object(ark) / place
     told = 0
 
-    def look() -> None:
+    def count() -> None:
         nonlocal told
-        seen(disk.PIECE)
+        on_read(disk.PIECE)
         told += disk.PIECE
 
     try:
-        size, sha512 = disk.digest(path, look)
+        size, sha512 = disk.digest(path, CheckedAttempt(count))
     except FileNotFoundError:
         return Read(0, "", problem=f"{path} is missing", place=str(path))
     except OSError as error:
         return Read(0, "", problem=f"{path} cannot be read: {error.strerror or error}", place=str(path))
-    seen(size - told)
+    on_read(size - told)
     return Read(0, "", size, sha512, place=str(path))

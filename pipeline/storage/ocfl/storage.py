@@ -4,13 +4,14 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt, throttled
 from pipeline.files import FoundFile, StoredFile, StoredVersion
 from pipeline.outcome import system
 from pipeline.records import now
 from pipeline.storage.base import StoreRequest
 from pipeline.storage.ocfl import disk, objects, reading
-from pipeline.storage.ocfl.change import check, check_here, check_kept, describe, grown, now_and_then, unlike
-from pipeline.storage.ocfl.writer import Look, Root, forget, leftovers, publish, settle, staged, unsettled
+from pipeline.storage.ocfl.change import check, check_here, check_kept, describe, grown, unlike
+from pipeline.storage.ocfl.writer import Root, forget, leftovers, publish, settle, staged, unsettled
 
 
 class OcflStorage:
@@ -25,11 +26,11 @@ class OcflStorage:
         Each of these may be the last that this process does.
         """
         check(request)
-        look = now_and_then(fence)
+        attempt = throttled(CheckedAttempt(fence))
         try:
             self.root.open()
             with staged(self.root, request.jid) as stage:
-                inventory = self._add(request, stage, look, fence)
+                inventory = self._add(request, stage, attempt, fence)
         except OSError as error:
             raise disk.failure(error, self.root.folder) from error
         number = inventory.number_of(request.jid)
@@ -50,37 +51,41 @@ class OcflStorage:
         except OSError as error:
             raise disk.failure(error, self.root.folder) from error
 
-    def verify(self, version: StoredVersion, alive: Callable[[], None] = lambda: None) -> None:
+    def verify(self, version: StoredVersion, attempt: Attempt = UNATTENDED) -> None:
         """Files of earlier versions are looked for, not read: so the cost is that of what was added."""
-        look = now_and_then(alive)
+        attempt = throttled(attempt)
         folder = self.root.object(version.ark)
         name = f"v{version.number}"
         try:
             inventory = objects.read_version(folder / name)
             check_kept(version, inventory, objects.read_head(folder), str(folder))
             for file in version.files:
-                self._verify(folder / inventory.manifest[file.sha512][0], file, look)
-                look()
+                self._verify(folder / inventory.manifest[file.sha512][0], file, attempt)
+                attempt.check()
         except OSError as error:
             raise disk.failure(error, self.root.folder) from error
 
-    def check(self, request: StoreRequest, alive: Callable[[], None] = lambda: None) -> None:
+    def check(self, request: StoreRequest, attempt: Attempt = UNATTENDED) -> None:
         """What a stopped writer left is settled first: it may hold what is to be deleted."""
         check(request)
         try:
             self.root.open()
             with staged(self.root, request.jid) as stage:
-                head = self._head(request, stage, now_and_then(alive))
+                head = self._head(request, stage, throttled(attempt))
         except OSError as error:
             raise disk.failure(error, self.root.folder) from error
         if not (head and head.number_of(request.jid)):
             grown(request, head)
 
     def read_back(
-        self, ark: str, url: str, numbers: Collection[int] = (), seen: Callable[[int], None] = lambda _: None
+        self,
+        ark: str,
+        url: str,
+        numbers: Collection[int] = (),
+        on_read: Callable[[int], None] = lambda _: None,
     ) -> Iterator[FoundFile]:
         check_here(ark, url, "file:", str(self.root.folder))
-        for each in reading.read_back(self.root, ark, numbers, seen):
+        for each in reading.read_back(self.root, ark, numbers, on_read):
             yield FoundFile(each.number, each.path, now(), each.size, each.sha512, each.problem, each.place)
 
     def tidy(self, ended: Callable[[str], bool]) -> tuple[str, ...]:
@@ -89,14 +94,16 @@ class OcflStorage:
             forget(self.root, jid)
         return left
 
-    def _add(self, request: StoreRequest, stage: Path, look: Look, fence: Look) -> objects.Inventory:
-        head = self._head(request, stage, look)
+    def _add(
+        self, request: StoreRequest, stage: Path, attempt: Attempt, fence: Callable[[], None]
+    ) -> objects.Inventory:
+        head = self._head(request, stage, attempt)
         if head and head.number_of(request.jid):
             return head
         grown(request, head)
-        self._stage(request, head, stage, look)
-        look()
-        with self._lock(request.ark, look):
+        self._stage(request, head, stage, attempt)
+        attempt.check()
+        with self._lock(request.ark, attempt):
             head = settle(self.root, request.ark, stage)
             if head and head.number_of(request.jid):
                 return head
@@ -104,15 +111,17 @@ class OcflStorage:
             publish(self.root, request.ark, inventory, stage, fence)
             return inventory
 
-    def _head(self, request: StoreRequest, stage: Path, look: Look) -> objects.Inventory | None:
+    def _head(self, request: StoreRequest, stage: Path, attempt: Attempt) -> objects.Inventory | None:
         folder = self.root.object(request.ark)
         head = objects.read_head(folder)
         if head and unsettled(folder, head):
-            with self._lock(request.ark, look):
+            with self._lock(request.ark, attempt):
                 head = settle(self.root, request.ark, stage)
         return head
 
-    def _stage(self, request: StoreRequest, head: objects.Inventory | None, stage: Path, look: Look) -> None:
+    def _stage(
+        self, request: StoreRequest, head: objects.Inventory | None, stage: Path, attempt: Attempt
+    ) -> None:
         """Copy what the object does not hold yet; what it holds is read, since ours will be thrown away."""
         folder = self.root.object(request.ark)
         held = head.manifest if head else {}
@@ -120,29 +129,29 @@ class OcflStorage:
         for file in request.files:
             if file.sha512 in held:
                 earlier = folder / held[file.sha512][0]
-                found = disk.digest(earlier, look)
+                found = disk.digest(earlier, attempt)
                 if found != (file.size, file.sha512):
                     raise system(f"{earlier} is damaged: {unlike(file, found)}; restore it, then resume")
             elif kept[file.sha512] == file.path:
-                found = disk.copy(file.source, stage / objects.CONTENT / file.path, look)
+                found = disk.copy(file.source, stage / objects.CONTENT / file.path, attempt)
                 if found != (file.size, file.sha512):
                     raise system(
                         f"{file.source} is not what was downloaded: {unlike(file, found)}; "
                         "delete the job and submit it again"
                     )
-            look()
+            attempt.check()
         if (stage / objects.CONTENT).exists():
             disk.sync_tree(stage)
 
-    def _lock(self, ark: str, look: Look) -> AbstractContextManager[None]:
-        return disk.locked(self.root.lock(ark), ark, self.patience, look)
+    def _lock(self, ark: str, attempt: Attempt) -> AbstractContextManager[None]:
+        return disk.locked(self.root.lock(ark), ark, self.patience, attempt)
 
-    def _verify(self, path: Path, file: StoredFile, look: Look) -> None:
+    def _verify(self, path: Path, file: StoredFile, attempt: Attempt) -> None:
         if not file.added:
             if path.stat().st_size != file.size:
                 raise system(f"{path} is damaged: it has {path.stat().st_size} bytes, not {file.size}")
             return
-        found = disk.digest(path, look)
+        found = disk.digest(path, attempt)
         if found != (file.size, file.sha512):
             raise system(f"{path} is damaged: {unlike(file, found)}")
 

@@ -21,8 +21,6 @@ from pipeline.storage.ocfl import disk, layout, objects
 
 log = logging.getLogger(__name__)
 
-Look = Callable[[], None]
-
 
 class Root:
     """A storage root on disk."""
@@ -139,10 +137,12 @@ def settle(root: Root, ark: str, stage: Path) -> objects.Inventory | None:
     return head
 
 
-def publish(root: Root, ark: str, inventory: objects.Inventory, stage: Path, look: Look) -> None:
+def publish(
+    root: Root, ark: str, inventory: objects.Inventory, stage: Path, fence: Callable[[], None]
+) -> None:
     """Under the object's lock: make the staged content visible as the inventory's head.
 
-    `look` is the last thing asked before the rename; afterwards nothing can fail the job any more.
+    `fence` is the last thing asked before the rename; afterwards nothing can fail the job any more.
     """
     data = inventory.encode()
     version = stage / "version"
@@ -153,17 +153,17 @@ def publish(root: Root, ark: str, inventory: objects.Inventory, stage: Path, loo
         content.rename(version / objects.CONTENT)
     _write_pair(version, data)
     if inventory.number == 1:
-        _publish_object(root, objects.object_path(ark), data, stage, look)
+        _publish_object(root, objects.object_path(ark), data, stage, fence)
         return
     folder = root.object(ark)
     disk.sync(version)
-    look()
+    fence()
     version.rename(folder / inventory.head)
     disk.sync(folder)
     _replace_head(folder, data, stage)
 
 
-def _publish_object(root: Root, path: Path, data: bytes, stage: Path, look: Look) -> None:
+def _publish_object(root: Root, path: Path, data: bytes, stage: Path, fence: Callable[[], None]) -> None:
     """The whole object, with the folders above it that do not exist yet: the root never has an empty one."""
     tree = stage / "tree"
     folder = tree / path
@@ -176,7 +176,7 @@ def _publish_object(root: Root, path: Path, data: bytes, stage: Path, look: Look
         disk.sync(made)
         if made == tree:
             break
-    look()
+    fence()
     for depth in range(1, len(path.parts) + 1):
         part = Path(*path.parts[:depth])
         if depth < len(path.parts) and (root.folder / part).exists():

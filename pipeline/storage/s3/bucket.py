@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Protocol
 import boto3
 from botocore.config import Config
 
+from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.fixity import PIECE
 from pipeline.outcome import StepFailed, system, transient
 from pipeline.settings import Settings
@@ -104,11 +105,11 @@ class S3Bucket:
         except Absent:
             return None
 
-    def digest(self, key: str, look: Callable[[int], None]) -> tuple[int, str] | None:
+    def digest(self, key: str, on_read: Callable[[int], None]) -> tuple[int, str] | None:
         digest, size = hashlib.sha512(), 0
         try:
             for piece in self._pieces(key):
-                look(len(piece))
+                on_read(len(piece))
                 digest.update(piece)
                 size += len(piece)
         except Absent:
@@ -128,12 +129,12 @@ class S3Bucket:
             ChecksumSHA256=checksum,
         )
         if answer.get("ChecksumSHA256") != checksum:
-            self._read_again(key, len(data), hashlib.sha512(data).hexdigest(), lambda: None)
+            self._read_again(key, len(data), hashlib.sha512(data).hexdigest(), UNATTENDED)
 
-    def upload(self, key: str, source: Path, size: int, sha512: str, look: Callable[[], None]) -> None:
+    def upload(self, key: str, source: Path, size: int, sha512: str, attempt: Attempt) -> None:
         with os.fdopen(os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
             if size > PART:
-                self._upload_parts(key, stream, size, sha512, look)
+                self._upload_parts(key, stream, size, sha512, attempt)
                 return
             data = stream.read(size + 1)
             found = (os.fstat(stream.fileno()).st_size, hashlib.sha512(data).hexdigest())
@@ -192,17 +193,15 @@ class S3Bucket:
                 while piece := body.read(PIECE):
                     yield piece
 
-    def _read_again(self, key: str, size: int, sha512: str, look: Callable[[], None]) -> None:
+    def _read_again(self, key: str, size: int, sha512: str, attempt: Attempt) -> None:
         """For servers that do not confirm the digests that they are sent."""
-        found = self.digest(key, lambda _: look())
+        found = self.digest(key, lambda _: attempt.check())
         if found != (size, sha512):
             raise transient(f"{self.name} has something else in {key} than it was sent; it is sent again")
 
-    def _upload_parts(
-        self, key: str, stream: BinaryIO, size: int, sha512: str, look: Callable[[], None]
-    ) -> None:
+    def _upload_parts(self, key: str, stream: BinaryIO, size: int, sha512: str, attempt: Attempt) -> None:
         with self._unfinished(key) as upload:
-            sent = self._send(upload, stream, max(PART, -(-size // MOST_PARTS)), look)
+            sent = self._send(upload, stream, max(PART, -(-size // MOST_PARTS)), attempt)
             if sent.found != (size, sha512):
                 raise Unlike(*sent.found)
             self._change(
@@ -212,7 +211,7 @@ class S3Bucket:
                 IfNoneMatch="*",
             )
         if not sent.confirmed:
-            self._read_again(key, size, sha512, look)
+            self._read_again(key, size, sha512, attempt)
 
     @contextmanager
     def _unfinished(self, key: str) -> Iterator[dict[str, Any]]:
@@ -226,14 +225,12 @@ class S3Bucket:
             self._abort(upload)
             raise
 
-    def _send(
-        self, upload: dict[str, Any], stream: BinaryIO, part_size: int, look: Callable[[], None]
-    ) -> "_Sent":
+    def _send(self, upload: dict[str, Any], stream: BinaryIO, part_size: int, attempt: Attempt) -> "_Sent":
         digest, size = hashlib.sha512(), 0
         parts: list[dict[str, Any]] = []
         confirmed = True
         while data := stream.read(part_size):
-            look()
+            attempt.check()
             digest.update(data)
             size += len(data)
             part: dict[str, Any] = {"PartNumber": len(parts) + 1, "ChecksumSHA256": _sha256(data)}

@@ -7,6 +7,7 @@ from contextlib import closing, suppress
 from functools import cached_property
 from typing import TypeVar
 
+from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt, throttled
 from pipeline.files import ContentFile, FoundFile, StoredFile, StoredVersion
 from pipeline.outcome import StepFailed, system, transient
 from pipeline.parallel import in_parallel
@@ -15,9 +16,8 @@ from pipeline.storage.base import StoreRequest
 from pipeline.storage.ocfl import objects, reading
 from pipeline.storage.ocfl.bucket import AT_ONCE, Bucket, Conflict, Unlike
 from pipeline.storage.ocfl.bucket_root import BucketRoot, Head, Keys
-from pipeline.storage.ocfl.change import check, check_here, check_kept, describe, grown, now_and_then, unlike
+from pipeline.storage.ocfl.change import check, check_here, check_kept, describe, grown, unlike
 
-Look = Callable[[], None]
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -44,11 +44,11 @@ class S3Storage:
         Each of these may be the last that this process does.
         """
         check(request)
-        look = now_and_then(fence)
+        attempt = throttled(CheckedAttempt(fence))
         self.root.open()
         head, keys = self._settled(request.ark)
         if not (head and head.inventory.number_of(request.jid)):
-            inventory = self._send(request, head, keys, look)
+            inventory = self._send(request, head, keys, attempt)
             fence()
             # A conflict may be with this very version: the answer to our first request for it was lost.
             with suppress(Conflict):
@@ -63,9 +63,9 @@ class S3Storage:
             )
         return self._describe(head, keys, number)
 
-    def check(self, request: StoreRequest, alive: Look = lambda: None) -> None:
+    def check(self, request: StoreRequest, attempt: Attempt = UNATTENDED) -> None:
         check(request)
-        alive()
+        attempt.check()
         self.root.open()
         head, _ = self.root.survey(request.ark)
         if not (head and head.inventory.number_of(request.jid)):
@@ -91,7 +91,7 @@ class S3Storage:
             raise self._damaged(ark, place, "its sha512 is another" if got else "it is missing")
         return got.data
 
-    def verify(self, version: StoredVersion, alive: Look = lambda: None) -> None:
+    def verify(self, version: StoredVersion, attempt: Attempt = UNATTENDED) -> None:
         """Files of earlier versions are looked for, not read: so the cost is that of what was added."""
         inventory = self._own_inventory(version.ark, f"v{version.number}")
         head = self.root.head(version.ark)
@@ -100,19 +100,23 @@ class S3Storage:
         )
         keys = self.root.keys(version.ark)
 
-        def compare(file: StoredFile, alive: Look) -> None:
+        def compare(file: StoredFile, attempt: Attempt) -> None:
             place = inventory.manifest[file.sha512][0]
             held = keys.get(place)
             if file.added:
-                self._read_held(version.ark, place, file, alive)
+                self._read_held(version.ark, place, file, attempt)
             elif held is None or held.size != file.size:
                 how = unlike(file, (held.size, "")) if held else "it is missing"
                 raise self._damaged(version.ark, place, how)
 
-        _each(compare, version.files, now_and_then(alive))
+        _each(compare, version.files, throttled(attempt))
 
     def read_back(
-        self, ark: str, url: str, numbers: Collection[int] = (), seen: Callable[[int], None] = lambda _: None
+        self,
+        ark: str,
+        url: str,
+        numbers: Collection[int] = (),
+        on_read: Callable[[int], None] = lambda _: None,
     ) -> Iterator[FoundFile]:
         check_here(ark, url, "s3:", self.root.bucket.url)
         if self.root.bucket.get(objects.ROOT_DECLARATION[0]) is None:
@@ -123,7 +127,7 @@ class S3Storage:
 
         def read(place: str) -> reading.Read:
             where = self.root.url(ark, place)
-            found = self.root.bucket.digest(self.root.place(ark, place), seen)
+            found = self.root.bucket.digest(self.root.place(ark, place), on_read)
             if found is None:
                 return reading.Read(0, "", problem=f"{where} is missing", place=where)
             return reading.Read(0, "", *found, place=where)
@@ -143,7 +147,9 @@ class S3Storage:
             self.root.settle(ark, head, keys)
         return head, keys
 
-    def _send(self, request: StoreRequest, head: Head | None, keys: Keys, look: Look) -> objects.Inventory:
+    def _send(
+        self, request: StoreRequest, head: Head | None, keys: Keys, attempt: Attempt
+    ) -> objects.Inventory:
         """Bring what the object does not hold yet; what it holds is read, since ours will be thrown away.
 
         Answers the inventory of the version that could now be made.
@@ -154,17 +160,17 @@ class S3Storage:
         if any(file.size > LARGE for file in request.files):
             self.root.bucket.drop_uploads(self.root.place(request.ark))
 
-        def send(file: ContentFile, alive: Look) -> tuple[str, str] | None:
+        def send(file: ContentFile, attempt: Attempt) -> tuple[str, str] | None:
             if file.sha512 in held:
-                self._read_held(request.ark, held[file.sha512][0], file, alive)
+                self._read_held(request.ark, held[file.sha512][0], file, attempt)
             elif first[file.sha512] == file.path:
-                return file.sha512, self._bring(request.ark, inventory.head, file, keys, alive)
+                return file.sha512, self._bring(request.ark, inventory.head, file, keys, attempt)
             return None
 
-        brought = {sha512: (place,) for sha512, place in filter(None, _each(send, request.files, look))}
+        brought = {sha512: (place,) for sha512, place in filter(None, _each(send, request.files, attempt))}
         return inventory.model_copy(update={"manifest": {**inventory.manifest, **brought}})
 
-    def _bring(self, ark: str, version: str, file: ContentFile, keys: Keys, alive: Look) -> str:
+    def _bring(self, ark: str, version: str, file: ContentFile, keys: Keys, attempt: Attempt) -> str:
         """Where the file lies now: under its own name, or another one if that is too long or taken.
 
         It is taken by an attempt that did not end. What such a one left is used if it is the same.
@@ -173,18 +179,18 @@ class S3Storage:
         for place in (f"{content}/{file.path}", f"{content}/{secrets.token_hex(16)}"):
             if len(self.root.url(ark, place).encode()) > KEY_LIMIT:
                 continue
-            if place not in keys and self._uploaded(self.root.place(ark, place), file, alive):
+            if place not in keys and self._uploaded(self.root.place(ark, place), file, attempt):
                 return place
-            found = self.root.bucket.digest(self.root.place(ark, place), lambda _: alive())
+            found = self.root.bucket.digest(self.root.place(ark, place), lambda _: attempt.check())
             if found == (file.size, file.sha512):
                 return place
         raise transient(f"{self.root.url(ark, content)} is being written by another process")
 
-    def _uploaded(self, key: str, file: ContentFile, alive: Look) -> bool:
+    def _uploaded(self, key: str, file: ContentFile, attempt: Attempt) -> bool:
         """False if the key is taken."""
-        alive()
+        attempt.check()
         try:
-            self.root.bucket.upload(key, file.source, file.size, file.sha512, alive)
+            self.root.bucket.upload(key, file.source, file.size, file.sha512, attempt)
         except Conflict:
             return False
         except Unlike as other:
@@ -196,8 +202,8 @@ class S3Storage:
             raise system(f"{file.source}: {error.strerror or error}") from error
         return True
 
-    def _read_held(self, ark: str, place: str, file: ContentFile | StoredFile, alive: Look) -> None:
-        found = self.root.bucket.digest(self.root.place(ark, place), lambda _: alive())
+    def _read_held(self, ark: str, place: str, file: ContentFile | StoredFile, attempt: Attempt) -> None:
+        found = self.root.bucket.digest(self.root.place(ark, place), lambda _: attempt.check())
         if found != (file.size, file.sha512):
             raise self._damaged(ark, place, unlike(file, found) if found else "it is missing")
 
@@ -225,7 +231,7 @@ class S3Storage:
         return describe(head.inventory, number, size_of, self.root.url(ark, f"v{number}"))
 
 
-def _each(work: Callable[[T, Look], R], things: Iterable[T], look: Look) -> list[R]:
+def _each(work: Callable[[T, Attempt], R], things: Iterable[T], attempt: Attempt) -> list[R]:
     """What `work` answers for all things; the first failure ends it."""
-    with closing(in_parallel(work, things, AT_ONCE, look)) as outcomes:
+    with closing(in_parallel(work, things, AT_ONCE, attempt)) as outcomes:
         return [outcome.result() for _, outcome in outcomes]
