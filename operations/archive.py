@@ -3,16 +3,12 @@
 `Archive` is called only when something is not in ZooKeeper, because opening a database takes long.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
-    from pipeline.inventory.sql import SqlInventory
+from pipeline.inventory.archive import ArchivedBatch, ArchivedJob, find_batch, find_job, jobs_of
+from pipeline.inventory.sql import SqlInventory
 
-    Archive = Callable[[], SqlInventory | None]
+Archive = Callable[[], SqlInventory | None]
 
 
 def no_archive() -> None:
@@ -23,8 +19,6 @@ def archived_batch(archive: Archive, bid: str) -> tuple[ArchivedBatch, tuple[Arc
     inventory = archive()
     if inventory is None:
         return None
-    from pipeline.inventory.archive import find_batch, jobs_of
-
     found = find_batch(inventory, bid)
     return None if found is None else (found, jobs_of(inventory, bid))
 
@@ -33,6 +27,4 @@ def archived_job(archive: Archive, jid: str) -> ArchivedJob | None:
     inventory = archive()
     if inventory is None:
         return None
-    from pipeline.inventory.archive import find_job
-
     return find_job(inventory, jid)

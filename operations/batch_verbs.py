@@ -1,7 +1,5 @@
 """What an operator does to a whole batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from operations.operator import (
 from operations.reports import compose
 from operations.sending import send_batch
 from operations.wording import counted
+from pipeline.inventory.archive import tombstone
 from pipeline.records import Batch, Job
 from pipeline.states import BATCH, BatchState, Bucket, Event, IllegalTransition
 from zkstate import batches, deletion, jobs
@@ -80,8 +79,6 @@ def _update_report(operator: Operator, batch: Batch) -> VerbResult:
 
 def _delete(operator: Operator, batch: Batch) -> VerbResult:
     """Tombstones first, folders last: after a crash, deleting again or `cleanup` goes on."""
-    from pipeline.inventory.archive import tombstone
-
     was = batch.status.status
     members = _members(operator, batch.bid)
     if was is not BatchState.DELETED:

@@ -1,21 +1,17 @@
 """A batch as people see it: how far it is, what failed and why, what the depositor was told."""
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from operations.archive import archived_batch, no_archive
+from operations.archive import Archive, archived_batch, no_archive
+from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
+from pipeline.notify.report.compose import BatchReport, status_report_of
 from pipeline.records import Batch, Record, StatusReport, SubmissionType
 from pipeline.states import BATCH, BatchState, Bucket, FailureKind, JobState
 from zkstate import batches, views
 from zkstate.errors import Missing
-
-if TYPE_CHECKING:
-    from operations.archive import Archive
-    from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
-    from zkstate.session import Session
+from zkstate.session import Session
 
 FAILURES = 100
 """Failed jobs that a view names; `jobs` counts all of them."""
@@ -168,6 +164,4 @@ def _archived_failures(jobs: tuple[ArchivedJob, ...]) -> list[FailedJob]:
 def _told(report: dict[str, Any] | None) -> StatusReport | None:
     if report is None:
         return None
-    from pipeline.notify.report.compose import BatchReport, status_report_of
-
     return status_report_of(BatchReport.model_validate(report))

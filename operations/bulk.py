@@ -1,7 +1,5 @@
 """One verb for many jobs: a refusal stops none of the others, and everything is summed up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from operations import batch_verbs, job_verbs

@@ -3,11 +3,8 @@
 Nothing is taken for proved that was not read in this call.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING
 
 from operations.custody import (
     SHA512,
@@ -23,13 +20,11 @@ from operations.custody import (
 )
 from operations.custody_problems import problems_of
 from pipeline.description.storage_manifest import NAME as MANIFEST
+from pipeline.files import FoundFile
+from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion, Provenance
 from pipeline.names import PRODUCER
 from pipeline.records import now
-
-if TYPE_CHECKING:
-    from pipeline.files import FoundFile
-    from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion, Provenance
-    from pipeline.storage.base import Storage
+from pipeline.storage.base import Storage
 
 
 def size_of(found: InventoryObject, numbers: Collection[int]) -> int:

@@ -4,16 +4,11 @@ Rule: the inventory is judged as well as storage. Of the digests that should agr
 the others is at fault.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from operations.custody import SHA512, Kept, Landing, Origin, Problem, Source
 from pipeline.description.premis import NAME as PREMIS
-
-if TYPE_CHECKING:
-    from pipeline.files import FoundFile
+from pipeline.files import FoundFile
 
 
 def problems_of(

@@ -1,17 +1,12 @@
 """How long a submission's files would take to arrive, with what that is told from."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from operations.wording import counted
 from pipeline.records import Record
+from pipeline.settings import Settings
+from pipeline.steps.dry_run import Host
 from pipeline.working_storage.capacity import in_units
-
-if TYPE_CHECKING:
-    from pipeline.settings import Settings
-    from pipeline.steps.dry_run import Host
 
 
 class Estimate(Record):

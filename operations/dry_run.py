@@ -1,14 +1,11 @@
 """What would happen if a submission were taken in: read, asked and counted, and nothing changed."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from operations.archive import no_archive
+from operations.archive import Archive, no_archive
 from operations.download_estimate import Estimate, estimate
 from operations.wording import by_whom, counted
 from pipeline.manifests.split import Plan, plan
@@ -24,10 +21,7 @@ from pipeline.steps import dry_run as dry_run
 from pipeline.steps.dry_run import DryRunJob, Host
 from pipeline.working_storage.capacity import in_units, refusal, usage
 from zkstate import batches, holds, queue, space
-
-if TYPE_CHECKING:
-    from operations.archive import Archive
-    from zkstate.session import Session
+from zkstate.session import Session
 
 MOST_ASKED = 1000
 """Manifests that are read, and files whose sources are asked, at most, unless more are asked for."""

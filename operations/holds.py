@@ -1,7 +1,5 @@
 """Stopping and letting go: collections on hold, the queue paused."""
 
-from __future__ import annotations
-
 from operations.bulk import Outcome, act_on_many
 from operations.job_list import JobFilter, find
 from operations.operator import Operator, feed

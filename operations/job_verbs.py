@@ -1,7 +1,5 @@
 """What an operator does to one job: each verb is an event of the job's table, committed as one move."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from operations.operator import (
     remove_folder,
 )
 from operations.sending import send_failed, send_job
+from pipeline.inventory.archive import tombstone
 from pipeline.records import Job
 from pipeline.states import JOB, BatchState, Event, FailureKind, IllegalTransition, JobState
 from zkstate import batches, deletion, jobs
@@ -111,8 +110,6 @@ def _fail(operator: Operator, job: Job) -> VerbResult:
 
 def _delete(operator: Operator, job: Job) -> VerbResult:
     """The tombstone first, the folder last: a crash leaves at most a folder, which `cleanup` finds."""
-    from pipeline.inventory.archive import tombstone
-
     tombstone(operator.inventory(), job, by=operator.by, reason=operator.reason)
     deletion.delete_job(operator.session, job)
     note = remove_folder(operator, Path(job.configuration.working_dir))

@@ -1,20 +1,15 @@
 """An object as the inventory describes it, with the custody of its files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from operations.custody import Custody
 from operations.custody_check import prove
 from pipeline.errors import UsageRefused
 from pipeline.identifiers import noid
 from pipeline.inventory.base import InventoryObject
-
-if TYPE_CHECKING:
-    from pipeline.inventory.sql import SqlInventory
-    from pipeline.storage.base import Storage
+from pipeline.inventory.sql import SqlInventory
+from pipeline.storage.base import Storage
 
 
 @dataclass(frozen=True)

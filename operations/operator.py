@@ -1,23 +1,19 @@
 """The person behind an operator's verb, and what the verbs have in common."""
 
-from __future__ import annotations
-
 import getpass
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from operations.sending import send_batch, send_fed
+from pipeline.inventory.sql import SqlInventory
+from pipeline.profiles.quota import quota_in
 from pipeline.records import Batch, Job, Record
+from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB, Event, IllegalTransition, Machine, Raiser, S
 from zkstate import batches, holds, queue
-
-if TYPE_CHECKING:
-    from pipeline.inventory.sql import SqlInventory
-    from pipeline.settings import Settings
-    from zkstate.session import Session
+from zkstate.session import Session
 
 TRIES = 20
 """Times that a verb looks again when what it acts on has moved meanwhile."""
@@ -83,8 +79,6 @@ def refuse_while_on_hold(session: Session, profile_name: str, name: str) -> None
 
 def feed(operator: Operator) -> None:
     """Hand pending jobs to workers, as far as there is room."""
-    from pipeline.profiles.quota import quota_in
-
     settings = operator.settings
     tickets = queue.feed(operator.session, settings.in_flight, quota_in(settings.profiles))
     if tickets:

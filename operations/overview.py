@@ -1,17 +1,11 @@
 """The whole at a glance: the queue, what stops it, and the latest batches."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from pipeline.records import Record
 from pipeline.states import JobState
 from zkstate import holds, queue, space, views
 from zkstate.holds import Hold
+from zkstate.session import Session
 from zkstate.views import BatchRow
-
-if TYPE_CHECKING:
-    from zkstate.session import Session
 
 LATEST = 10
 """Batches that an overview names."""

@@ -1,7 +1,5 @@
 """A batch's own profile, taken anew from the collection's file: for jobs that failed by what it said."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from operations.operator import TRIES, Operator

@@ -4,21 +4,15 @@ A one-shot watch tells at once that the batch moved. How many of its jobs have e
 second, by counts: a watch on them would have to list every job each time one ends.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from operations.archive import no_archive
+from operations.archive import Archive, no_archive
 from operations.batch_view import BatchView, batch_view
 from zkstate import views
 from zkstate.errors import Unreachable
-
-if TYPE_CHECKING:
-    from operations.archive import Archive
-    from zkstate.session import Session
+from zkstate.session import Session
 
 TICK = 0.5
 """Seconds between two counts of jobs."""

@@ -1,20 +1,14 @@
 """A batch's report, composed of what is true now."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from operations.archive import archived_batch, no_archive
+from operations.archive import Archive, archived_batch, no_archive
 from pipeline.errors import UsageRefused
+from pipeline.inventory.archive import jobs_of
 from pipeline.notify.report.compose import BatchReport, compose_report
+from pipeline.records import Batch
 from pipeline.states import Bucket
 from zkstate import batches, jobs
 from zkstate.errors import Missing
-
-if TYPE_CHECKING:
-    from operations.archive import Archive
-    from pipeline.records import Batch
-    from zkstate.session import Session
+from zkstate.session import Session
 
 
 def report(session: Session, bid: str, archive: Archive = no_archive) -> BatchReport:
@@ -53,7 +47,5 @@ def _with_reasons(deleted: dict[str, str], bid: str, archive: Archive) -> dict[s
     inventory = archive() if deleted else None
     if inventory is None:
         return deleted
-    from pipeline.inventory.archive import jobs_of
-
     reasons = {job.jid: job.disposition.why for job in jobs_of(inventory, bid)}
     return {jid: reasons.get(jid, "") for jid in deleted}

@@ -1,19 +1,16 @@
 """Tickets to the broker of the given settings; one that cannot be sent is left to the sweep."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from celery import Celery
+from celery.app.control import Control
+from kombu import Connection
+
+from pipeline.records import Batch, Job, Ticket
+from pipeline.settings import Settings
 from zkstate import batches, jobs
-
-if TYPE_CHECKING:
-    from celery.app.control import Control
-    from kombu import Connection
-
-    from pipeline.records import Batch, Job, Ticket
-    from pipeline.settings import Settings
 
 NOT_SENT = (
     "Redis does not answer, so that no worker has been told; nothing is lost: "
@@ -24,8 +21,6 @@ NOT_SENT = (
 @contextmanager
 def broker(settings: Settings) -> Iterator[Connection]:
     """A connection to Redis that gives up soon, since there is the sweep."""
-    from kombu import Connection
-
     with Connection(settings.broker_url, transport_options=_options(settings)) as connection:
         yield connection
 
@@ -33,8 +28,6 @@ def broker(settings: Settings) -> Iterator[Connection]:
 @contextmanager
 def remote_control(settings: Settings) -> Iterator[Control]:
     """Orders to running workers. Celery sends them by an application's own pool, so this has one."""
-    from celery import Celery
-
     with Celery("arkline-control", broker=settings.broker_url, set_as_current=False) as app:
         app.conf.broker_transport_options = _options(settings)
         yield app.control

@@ -1,7 +1,5 @@
 """Profiles and manifests, judged before anything is submitted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from pipeline.profiles import profile
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.records import Record
 from pipeline.settings import Settings
+from pipeline.sources.fetch import HttpFetcher
 from pipeline.working_storage.capacity import in_units
 
 
@@ -129,8 +128,6 @@ def check_manifest(
 def fetch(settings: Settings, source: str, profile: ManifestProfile | None) -> bytes:
     """The bytes of a file of this machine, or of a URL as a worker would fetch it."""
     if "://" in source:
-        from pipeline.sources.fetch import HttpFetcher
-
         check_url(source)
         with HttpFetcher(settings) as fetcher:
             return fetcher.read(source, _limit(settings, profile)[0])

@@ -1,26 +1,19 @@
 """Why a job or a batch is where it is: one paragraph, with what it waits for and what to do."""
 
-from __future__ import annotations
-
 from datetime import datetime
-from typing import TYPE_CHECKING
 
-from operations.archive import no_archive
+from operations.archive import Archive, no_archive
 from operations.batch_view import BatchView, batch_view
-from operations.job_view import job_view
+from operations.job_view import JobView, job_view
 from operations.why_batch import why_batch
 from operations.why_job import why_job
 from operations.wording import age, duration
 from pipeline.errors import UsageRefused
 from pipeline.records import Record
+from pipeline.settings import Settings
 from zkstate import batches, jobs
 from zkstate.errors import Missing
-
-if TYPE_CHECKING:
-    from operations.archive import Archive
-    from operations.job_view import JobView
-    from pipeline.settings import Settings
-    from zkstate.session import Session
+from zkstate.session import Session
 
 
 class Explanation(Record):

@@ -1,22 +1,17 @@
 """Why a batch is where it is."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from operations import why_host, why_waiting
 from operations.batch_view import ENDED, BatchView, batch_view
 from operations.why_job import why_job
 from operations.wording import by_whom, counted, duration, listed, standing
 from pipeline.records import Batch
+from pipeline.settings import Settings
 from pipeline.states import BATCH, BatchState, Bucket, Event
 from zkstate import batches, holds, jobs, views
-
-if TYPE_CHECKING:
-    from pipeline.settings import Settings
-    from zkstate.session import Session
+from zkstate.session import Session
 
 _DOES = {
     BatchState.PENDING: "reading its payload",

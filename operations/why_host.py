@@ -1,22 +1,22 @@
 """Whether who has a worker waits with it for a source's host, and who has the connections meanwhile."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 from operations.wording import duration, listed
 from pipeline.outcome import StepFailed
+from pipeline.profiles.profile import Profiles
 from pipeline.records import Batch, Job
+from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
+from pipeline.steps.expected_files import wanted
+from pipeline.urls import host_of
+from pipeline.working_storage.workspace import Workspace
+from tasks.profiles import host_limit, profile_of
 from zkstate import hosts
-
-if TYPE_CHECKING:
-    from pipeline.settings import Settings
-    from zkstate.session import Session
+from zkstate.session import Session
 
 SOON_READ = 1_000_000
 """Bytes of a manifest that is read to answer a question."""
@@ -39,8 +39,6 @@ def job_waits(session: Session, settings: Settings, job: Job) -> str:
 def batch_waits(session: Session, settings: Settings, batch: Batch) -> str:
     if batch.status.status not in _READING:
         return ""
-    from pipeline.urls import host_of
-
     limit = _limit(session, settings, batch.bid, batch.submission.profile_name)
     return _waits(session, limit, batch.bid, [host_of(batch.submission.payload_url)])
 
@@ -61,10 +59,6 @@ def _waits(session: Session, limit: int, name: str, wanted: Iterable[str]) -> st
 
 def _hosts(job: Job) -> list[str]:
     """The payload's; and those of its files, where this machine sees a manifest that is soon read."""
-    from pipeline.steps.expected_files import wanted
-    from pipeline.urls import host_of
-    from pipeline.working_storage.workspace import Workspace
-
     urls = [job.configuration.payload_url]
     with suppress(OSError, StepFailed):
         if Workspace.of(job).manifest.stat().st_size <= SOON_READ:
@@ -73,8 +67,5 @@ def _hosts(job: Job) -> list[str]:
 
 
 def _limit(session: Session, settings: Settings, bid: str, name: str) -> int:
-    from pipeline.profiles.profile import Profiles
-    from tasks.profiles import host_limit, profile_of
-
     profile = partial(profile_of, session, Profiles(settings.profiles), bid, name)
     return host_limit(settings.host_limit, profile) or hosts.ANY_NUMBER

@@ -1,20 +1,17 @@
 """Why a job is where it is."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
 
 from operations import why_host, why_waiting
 from operations.job_view import operator_verbs
 from operations.wording import by_whom, counted, duration, standing
+from pipeline.profiles.profile import ProfileError, Profiles
+from pipeline.profiles.snapshot import changes
 from pipeline.records import Job
+from pipeline.settings import Settings
 from pipeline.states import JOB, Bucket, Event, JobState, bucket
-from zkstate import holds, views
-
-if TYPE_CHECKING:
-    from pipeline.settings import Settings
-    from zkstate.session import Session
+from zkstate import batches, holds, views
+from zkstate.session import Session
 
 
 def why_job(session: Session, settings: Settings, job: Job) -> str:
@@ -126,10 +123,6 @@ def _remedy(job: Job) -> str:
 
 def _by_which_profile(session: Session, settings: Settings, job: Job) -> str:
     """Said of a job that could go on, if the profile's file was changed since its batch started."""
-    from pipeline.profiles.profile import ProfileError, Profiles
-    from pipeline.profiles.snapshot import changes
-    from zkstate import batches
-
     kept = batches.profile_snapshot(session, job.bid)
     if kept is None or Event.RESUME not in operator_verbs(job):
         return ""

@@ -1,18 +1,17 @@
 """What a job or a batch waits for while no worker has it: a place, space, a message, a worker."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from kombu.exceptions import OperationalError
 
 from operations.wording import age, by_whom, counted, duration
+from operations.workers import consumers_of, shown_broker
+from pipeline.profiles.quota import quota_in
 from pipeline.records import BatchStatus, Job, JobStatus
+from pipeline.settings import Settings
 from pipeline.states import JOB, JobState
+from pipeline.working_storage.capacity import refusal
 from zkstate import fairness, holds, queue, recovery, space
+from zkstate.session import Session
 from zkstate.views import beat_runs
-
-if TYPE_CHECKING:
-    from pipeline.settings import Settings
-    from zkstate.session import Session
 
 NO_BEAT = "No beat is running, so that nothing gets a new message: start one (python -m tasks.beat_leader)."
 
@@ -56,8 +55,6 @@ def in_line(session: Session, settings: Settings, job: Job) -> str:
 
 def _at_quota(session: Session, settings: Settings, name: str) -> str:
     """Why the collection's own limit keeps it back, if it does."""
-    from pipeline.profiles.quota import quota_in
-
     most = quota_in(settings.profiles)(name)
     if most is None or (taken := fairness.at_work(session)[name]) < most:
         return ""
@@ -82,8 +79,6 @@ def _refusal(session: Session, settings: Settings, job: Job) -> str:
     """Why it does not fit, if this machine sees the working storage."""
     if not settings.working.is_dir():
         return ""
-    from pipeline.working_storage.capacity import refusal
-
     return refusal(job.space_needed, space.promised(session).bytes, settings) or ""
 
 
@@ -91,9 +86,6 @@ def for_a_worker(
     session: Session, settings: Settings, name: str, status: JobStatus | BatchStatus, task: str
 ) -> str:
     """What was handed to the broker, or should have been."""
-    from kombu.exceptions import OperationalError
-
-    from operations.workers import consumers_of, shown_broker
     from tasks.broker import live_tickets
 
     try:

@@ -1,16 +1,13 @@
 """The Celery workers of the fleet: who takes from which queue, and draining one of them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from kombu.exceptions import OperationalError
 
 from operations.sending import remote_control
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.records import Record
-
-if TYPE_CHECKING:
-    from pipeline.settings import Settings
+from pipeline.settings import Settings
 
 PATIENCE = 1.0
 """Seconds to wait for workers' answers; a worker whose every process is busy answers all the same."""
@@ -31,8 +28,6 @@ def shown_broker(settings: Settings) -> str:
 
 def taking(settings: Settings, worker: str | None = None) -> dict[str, tuple[str, ...]]:
     """Worker -> the queues that it takes from; only the workers that answer in time, or that one."""
-    from kombu.exceptions import OperationalError
-
     asked = None if worker is None else [worker]
     try:
         with remote_control(settings) as control:

@@ -1,7 +1,5 @@
 """Who was promised how much of working storage, and tidying up in it."""
 
-from __future__ import annotations
-
 from operations.operator import Operator
 from operations.wording import age
 from pipeline.errors import UsageRefused
@@ -9,6 +7,10 @@ from pipeline.profiles.profile import Profiles
 from pipeline.records import Record
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
+from pipeline.steps.clients import open_clients
+from pipeline.working_storage.capacity import usage
+from tasks.orphan_folders import orphans
+from tasks.retention import remove_old_batches, retention_of
 from zkstate import locks, queue, space, views
 from zkstate.session import Session
 
@@ -51,8 +53,6 @@ class Tidied(Record):
 
 
 def space_view(session: Session, settings: Settings) -> SpaceView:
-    from pipeline.working_storage.capacity import usage
-
     held = space.reservations(session)
     known = {row.jid: row for row in views.readable(views.job_rows(session, list(held)))}
     disk = usage(settings) if settings.working.is_dir() else None
@@ -90,8 +90,6 @@ def clean_up(operator: Operator, *, older_than: float | None = None, dry_run: bo
         )
     retention = operator.settings.retention if older_than is None else older_than
     unfinished = queue.counts(operator.session)[JobState.COMPLETED]
-    from tasks.orphan_folders import orphans
-
     if dry_run:
         old = _old_batches(operator, retention)
         folders = tuple(str(folder) for folder in orphans(operator.session, working))
@@ -109,8 +107,6 @@ def clean_up(operator: Operator, *, older_than: float | None = None, dry_run: bo
 
 def _old_batches(operator: Operator, retention: float) -> tuple[str, ...]:
     """The batches that would leave ZooKeeper now."""
-    from tasks.retention import retention_of
-
     profiles = Profiles(operator.settings.profiles)
     found = views.readable(views.batch_rows(operator.session, views.all_batches(operator.session)))
     return tuple(
@@ -126,9 +122,6 @@ def _old_batches(operator: Operator, retention: float) -> tuple[str, ...]:
 
 def _remove_batches(operator: Operator, retention: float) -> tuple[tuple[str, ...], bool]:
     """The batches that are gone now; True if beat was removing some at the same moment."""
-    from pipeline.steps.clients import open_clients
-    from tasks.retention import remove_old_batches
-
     session = operator.session
     clients = open_clients(operator.settings.model_copy(update={"retention": retention}))
     before = set(views.all_batches(session))

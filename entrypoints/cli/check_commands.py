@@ -1,11 +1,9 @@
 """Commands that judge profiles and manifests before anything is submitted."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,12 +12,13 @@ from entrypoints.cli import context as opened
 from entrypoints.cli import operator_options as acting
 from entrypoints.cli.operator_options import By, DryRun, Reason
 from entrypoints.cli.options import Bid, Json
+from operations.profile_renewal import renew
+from operations.validation import Checked, check_manifest, check_profiles, read_file, sorted_out
 from operations.wording import counted
 from pipeline.errors import UsageRefused
-
-if TYPE_CHECKING:
-    from operations.validation import Checked
-    from pipeline.manifests.checkm import ManifestProfile
+from pipeline.manifests import from_csv as manifest_csv
+from pipeline.manifests.checkm import ManifestProfile
+from pipeline.profiles.profile import Profiles
 
 _MANIFESTS = "object-manifest, batch-manifest, container-batch-manifest or single-file-batch-manifest"
 
@@ -63,9 +62,6 @@ def profile_check(
 
     Exit 1 if one cannot be used. What has no meaning here is a warning.
     """
-    from operations.validation import check_profiles
-    from pipeline.profiles.profile import Profiles
-
     found = check_profiles(Profiles(opened.settings().profiles), which)
     _show(found, {"profiles": found}, as_json=json)
 
@@ -82,8 +78,6 @@ def profile_renew(
 
     A batch keeps the profile it started with; after a fault in that was mended, renew it, then resume.
     """
-    from operations.profile_renewal import renew
-
     with acting.operator(context, by, reason) as operator:
         renewed = renew(operator, bid, dry_run=dry_run)
     if json:
@@ -108,8 +102,6 @@ def manifest_check(
 
     Exit 1 if a submission of it would be refused. What its rows name is not fetched.
     """
-    from operations.validation import check_manifest
-
     expected = _profile_of(kind) if kind else None
     found = check_manifest(opened.settings(), source, expected, not case_sensitive)
     _show((found,), found, as_json=json)
@@ -136,9 +128,6 @@ def from_csv(
     Exit 1, and no manifest, if anything in the table is wrong; each problem is told with its line. With
     --json the problems go to standard output, and the manifest only to --output.
     """
-    from operations.validation import read_file, sorted_out
-    from pipeline.manifests import from_csv as manifest_csv
-
     profile = _profile_of(kind)
     if template:
         screen.emit({"template": manifest_csv.template(profile)}) if json else sys.stdout.write(
@@ -159,8 +148,6 @@ def from_csv(
 
 
 def _profile_of(kind: str) -> ManifestProfile:
-    from pipeline.manifests.checkm import ManifestProfile
-
     for profile in ManifestProfile:
         if profile.submission_type == kind:
             return profile

@@ -1,24 +1,21 @@
 """What is written where: answers on standard output, everything else on standard error.
 
 Colour is used on a terminal only, and not if NO_COLOR is set; what is piped is not cut to any width.
-Rich is loaded when something is drawn with it, because `--help` and `--json` need none of it.
 """
-
-from __future__ import annotations
 
 import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from pipeline.states import BatchState, FailureKind, JobState
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
 PIPED_WIDTH = 10_000
 """Columns of what is not a terminal: no line of a table is ever cut or folded there."""
@@ -48,8 +45,6 @@ def err() -> Console:
 
 
 def _console(stderr: bool) -> Console:
-    from rich.console import Console
-
     stream = sys.stderr if stderr else sys.stdout
     piped = not stream.isatty() and not os.environ.get("COLUMNS")
     return Console(stderr=stderr, highlight=False, width=PIPED_WIDTH if piped else None)
@@ -57,23 +52,17 @@ def _console(stderr: bool) -> Console:
 
 def emit(value: Any) -> None:
     """Write one JSON document; `value` is a record, or is made of dicts, lists and records."""
-    from pydantic_core import to_jsonable_python
-
     document = json.dumps(to_jsonable_python(value), indent=1, ensure_ascii=False)
     sys.stdout.write(document + "\n")
 
 
 def say(text: str | Text, style: str = "") -> None:
     """One line or paragraph of an answer."""
-    from rich.text import Text
-
     out().print(Text(text, style) if isinstance(text, str) else text)
 
 
 def note(text: str, style: str = "yellow") -> None:
     """What is worth knowing and no part of the answer."""
-    from rich.text import Text
-
     err().print(Text(text, style))
 
 
@@ -83,8 +72,6 @@ def style_of(name: str) -> str:
 
 def state(name: str) -> Text:
     """A state or a kind of failure in its colour."""
-    from rich.text import Text
-
     return Text(name, style_of(name))
 
 
@@ -106,8 +93,6 @@ def facts(pairs: Iterable[tuple[str, str | Text | None]]) -> None:
 
 def facts_grid(pairs: Iterable[tuple[str, str | Text | None]]) -> Table:
     """Name and value, one pair a line; a pair without a value is left out."""
-    from rich.table import Table
-
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -132,8 +117,6 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> No
 
 
 def table_grid(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> Table:
-    from rich.table import Table
-
     wide = out().width >= NARROW
     shown = [at for at, column in enumerate(columns) if wide or not column.wide]
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -151,8 +134,6 @@ def table_grid(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) 
 
 def _cell(value: str | Text) -> Text:
     """Never read as markup: names and messages come from outside, and their control characters stay here."""
-    from rich.text import Text
-
     return value if isinstance(value, Text) else Text(printable(value))
 
 

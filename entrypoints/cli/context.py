@@ -1,21 +1,20 @@
 """What a command opens: its settings, a session, the clients; each only when it is needed."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+import structlog
+from pydantic import ValidationError
+
+from operations.archive import Archive
 from pipeline.errors import UsageRefused
-
-if TYPE_CHECKING:
-    from operations.archive import Archive
-    from pipeline.inventory.sql import SqlInventory
-    from pipeline.settings import Settings
-    from pipeline.storage.base import Storage
-    from zkstate.session import Session
+from pipeline.inventory.sql import SqlInventory, open_inventory
+from pipeline.settings import Settings
+from pipeline.storage.base import Storage
+from pipeline.storage.factory import open_storage
+from zkstate.session import Session, connect
 
 PATIENCE = 5.0
 """Seconds to wait for the first answer of ZooKeeper."""
@@ -23,10 +22,6 @@ PATIENCE = 5.0
 
 def settings() -> Settings:
     """The settings of the environment; UsageRefused names the variable that cannot be read."""
-    from pydantic import ValidationError
-
-    from pipeline.settings import Settings
-
     try:
         return Settings()
     except ValidationError as error:
@@ -39,8 +34,6 @@ def settings() -> Settings:
 
 @contextmanager
 def session(found: Settings) -> Iterator[Session]:
-    from zkstate.session import connect
-
     with connect(found, PATIENCE) as opened:
         yield opened
 
@@ -57,8 +50,6 @@ def archive(found: Settings) -> Archive:
 
 
 def inventory(found: Settings) -> SqlInventory:
-    from pipeline.inventory.sql import open_inventory
-
     return open_inventory(found.inventory)
 
 
@@ -74,15 +65,11 @@ def kept_inventory(found: Settings) -> SqlInventory:
 
 
 def storage(found: Settings) -> Storage:
-    from pipeline.storage.factory import open_storage
-
     return open_storage(found)
 
 
 def quiet_logs(debug: bool) -> None:
     """Keep the log lines of Celery's side off the screen: the command says itself what happened."""
-    import structlog
-
     structlog.configure(
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if debug else logging.CRITICAL),

@@ -1,7 +1,5 @@
 """Commands that look and change nothing: status, jobs, timeline, why, audit."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer
@@ -11,6 +9,13 @@ from entrypoints.cli import context as opened
 from entrypoints.cli import exit_codes
 from entrypoints.cli.options import Batch, Id, Jid, Json, OlderThan, OptionalId, Profile, State
 from entrypoints.cli.render import views as drawn
+from operations.batch_view import batch_view
+from operations.job_list import JobFilter, list_jobs
+from operations.job_view import job_view
+from operations.job_view import timeline as timeline_
+from operations.overview import overview
+from operations.why import why as why_
+from zkstate.audit import audit as audit_
 
 
 def register(app: typer.Typer) -> None:
@@ -29,20 +34,14 @@ def status(name: OptionalId = None, json: Json = False) -> None:
     settings = opened.settings()
     with opened.session(settings) as session:
         if name is None:
-            from operations.overview import overview
-
             whole = overview(session)
             screen.emit(whole) if json else drawn.overview(whole)
             return
         archive = opened.archive(settings)
         if name.startswith("bid"):
-            from operations.batch_view import batch_view
-
             batch = batch_view(session, name, archive)
             screen.emit(batch) if json else drawn.batch(batch)
             raise typer.Exit(exit_codes.of_state(batch.status))
-        from operations.job_view import job_view
-
         job = job_view(session, name, archive)
         screen.emit(job) if json else drawn.job(job)
         raise typer.Exit(exit_codes.of_state(job.state))
@@ -60,8 +59,6 @@ def jobs(
 
     Those of a batch in their order, those of a state in the queue's order, else the newest first.
     """
-    from operations.job_list import JobFilter, list_jobs
-
     wanted = JobFilter(bid=batch, profile=profile, state=state, older_than=older_than)
     with opened.session(opened.settings()) as session:
         found = list_jobs(session, wanted, limit)
@@ -70,8 +67,6 @@ def jobs(
 
 def timeline(jid: Jid, json: Json = False) -> None:
     """Show every step of a job, and how long it took."""
-    from operations.job_view import timeline as timeline_
-
     settings = opened.settings()
     with opened.session(settings) as session:
         found = timeline_(session, jid, opened.archive(settings))
@@ -83,8 +78,6 @@ def why(context: typer.Context, name: Id, json: Json = False) -> None:
 
     One paragraph: where it is, since when, what it waits for, and what to do.
     """
-    from operations.why import why as why_
-
     settings = opened.settings()
     with opened.session(settings) as session:
         opened.quiet_logs(bool(context.obj))
@@ -97,8 +90,6 @@ def audit(json: Json = False) -> None:
 
     Exit 1 if something was found. A finding was seen twice, so that none is a move in progress.
     """
-    from zkstate.audit import audit as audit_
-
     with opened.session(opened.settings()) as session:
         findings = audit_(session)
     if json:

@@ -5,27 +5,22 @@ Exit codes: 0 done, 1 the batch failed or something was found, 2 wrong usage, 3 
 """
 
 import logging
+import os
+import sys
 import traceback
+from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from entrypoints.cli import check_commands as checking
-from entrypoints.cli import console as screen
 from entrypoints.cli import exit_codes
-from entrypoints.cli import inspect_commands as looking
-from entrypoints.cli import object_command as proving
-from entrypoints.cli import queue_commands as operating
-from entrypoints.cli import submit_command as submitting
-from entrypoints.cli import verb_commands as verbs
-from entrypoints.cli import watch_command as watching
+from entrypoints.cli.command_table import LazyGroup
 from entrypoints.cli.render.remedies import hints
 from pipeline.errors import ArklineError
 
 
-class Guarded(TyperGroup):
+class ArklineGroup(LazyGroup):
     """Commands whose errors are shown to people: never a traceback, unless --debug asks for it."""
 
     def invoke(self, context: Any) -> Any:
@@ -36,19 +31,19 @@ class Guarded(TyperGroup):
         except ArklineError as error:
             _show(error, str(error), debug)
             for hint in hints(error.remedies):
-                screen.note(f"try: {hint}")
+                typer.secho(f"try: {hint}", fg="yellow" if _coloured() else None, err=True)
             raise typer.Exit(exit_codes.of_error(error)) from error
         except (typer.Exit, typer.Abort, TyperException, BrokenPipeError):
             raise
         except Exception as error:
-            told = f"{type(error).__name__}: {error}".rstrip(": ")
-            more = "" if debug else "; `arkline --debug ...` shows where"
-            _show(error, f"unexpected {told}{more}", debug)
+            text = f"{type(error).__name__}: {error}".rstrip(": ")
+            remedy = "" if debug else "; `arkline --debug ...` shows where"
+            _show(error, f"unexpected {text}{remedy}", debug)
             raise typer.Exit(1) from error
 
 
 def _quiet(debug: bool) -> None:
-    """The libraries' log lines are for --debug: what matters is in our own messages."""
+    """Hide the libraries' log lines unless --debug is given: our own messages say what matters."""
     if debug:
         logging.basicConfig(level=logging.DEBUG)
         return
@@ -59,15 +54,18 @@ def _quiet(debug: bool) -> None:
 def _show(error: Exception, message: str, debug: bool) -> None:
     if debug:
         traceback.print_exception(error)
-    from rich.text import Text
+    head = typer.style("error:", fg="red", bold=True) if _coloured() else "error:"
+    typer.echo(f"{head} {message}", err=True)
 
-    screen.err().print(Text.assemble(("error: ", "bold red"), message))
+
+def _coloured() -> bool:
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR")
 
 
 app = typer.Typer(
     name="arkline",
-    cls=Guarded,
-    help="Deposits into the repository: submit them, see how they fare, and put right what went wrong.",
+    cls=ArklineGroup,
+    help="Ingest deposits into the repository: submit them, follow their progress, resolve failures.",
     epilog="Exit codes: 0 done, 1 the batch failed or something was found, 2 wrong usage, "
     "3 a service is unreachable, 4 an object's custody is broken. Settings come from ARKLINE_* variables.",
     no_args_is_help=True,
@@ -78,28 +76,23 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
-
-        screen.say(f"arkline {version('arkline')}")
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"arkline {version('arkline')}")
         raise typer.Exit
 
 
 @app.callback()
 def _options(
     context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks and the libraries' logs.")] = False,
 ) -> None:
-    del version
+    del show_version
     context.obj = debug
-
-
-for group in (submitting, checking, looking, proving, watching, verbs, operating):
-    group.register(app)
 
 
 def main() -> None:

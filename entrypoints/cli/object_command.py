@@ -1,20 +1,22 @@
 """`arkline object`: what the repository holds of an object, and the proof that it is what was deposited."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
 import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli import exit_codes
 from entrypoints.cli.options import Json
 from entrypoints.cli.render import object as drawn_object
+from operations.custody_check import size_of
+from operations.objects import known_object, object_view, versions_to_prove
 from pipeline.errors import UsageRefused
+from pipeline.working_storage.capacity import in_units
 
 BETWEEN_LINES = 30.0
 """Seconds between two lines of progress where there is no terminal to draw a bar on."""
@@ -44,9 +46,6 @@ def object_(
     """
     if all_versions and version is not None:
         raise UsageRefused("--version and --all-versions exclude each other")
-    from operations.custody_check import size_of
-    from operations.objects import known_object, object_view, versions_to_prove
-
     settings = opened.settings()
     found = known_object(opened.kept_inventory(settings), ark)
     numbers = versions_to_prove(found, version, every=all_versions)
@@ -64,8 +63,6 @@ def _progress(total: int) -> Iterator[Callable[[int], None]]:
     if not console.is_terminal:
         yield _lines(total)
         return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
     columns = (TextColumn("reading"), BarColumn(bar_width=None), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=total)
@@ -73,8 +70,6 @@ def _progress(total: int) -> Iterator[Callable[[int], None]]:
 
 
 def _lines(total: int) -> Callable[[int], None]:
-    from pipeline.working_storage.capacity import in_units
-
     read, last = 0, time.monotonic()
 
     def seen(size: int) -> None:

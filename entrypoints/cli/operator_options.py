@@ -1,23 +1,20 @@
 """What the operators' commands share: who acts, being asked first, and showing what was done."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli.options import read_id
+from operations.bulk import Outcome
+from operations.job_list import JobFilter
+from operations.operator import Operator, this_user
 from pipeline.errors import UsageRefused
-
-if TYPE_CHECKING:
-    from operations.bulk import Outcome
-    from operations.job_list import JobFilter
-    from operations.operator import Operator
 
 UNREACHABLE = 3
 
@@ -34,8 +31,6 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done
 @contextmanager
 def operator(context: typer.Context, by: str, reason: str) -> Iterator[Operator]:
     """The person at the keyboard, with a session."""
-    from operations.operator import Operator, this_user
-
     settings = opened.settings()
     with opened.session(settings) as session:
         opened.quiet_logs(bool(context.obj))
@@ -60,8 +55,6 @@ def confirm(question: str, yes: bool) -> None:
 
 def named(ids: list[str] | None, wanted: JobFilter) -> bool:
     """True if things are named one by one; UsageRefused unless they are either named or chosen."""
-    from operations.job_list import JobFilter
-
     by_filter = wanted != JobFilter()
     if bool(ids) == by_filter:
         raise UsageRefused(
@@ -78,8 +71,6 @@ def show(outcome: Outcome, *, as_json: bool, single: bool) -> None:
         raise typer.Exit(code)
     would = "would become" if outcome.dry_run else "is now"
     for acted in outcome.done:
-        from rich.text import Text
-
         line = Text.assemble(f"{acted.id} was {acted.was}, {would} ", screen.state(acted.now))
         screen.say(line)
         if acted.note:

@@ -1,7 +1,5 @@
 """What operators do to the whole: pause, unpause, drain, space, cleanup, report."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer
@@ -12,6 +10,13 @@ from entrypoints.cli import operator_options as acting
 from entrypoints.cli.operator_options import By, DryRun, Reason
 from entrypoints.cli.options import Bid, Json, OlderThan
 from entrypoints.cli.render import fleet as drawn_fleet
+from operations.holds import pause as pause_
+from operations.holds import unpause as unpause_
+from operations.reports import report as report_
+from operations.workers import drain as drain_
+from operations.workers import taking
+from operations.working_storage import clean_up, space_view
+from pipeline.notify.report.text import as_text
 
 
 def register(app: typer.Typer) -> None:
@@ -28,9 +33,6 @@ def report(bid: Bid, json: Json = False) -> None:
 
     It says of each failed job why it failed and what to do.
     """
-    from operations.reports import report as report_
-    from pipeline.notify.report.text import as_text
-
     settings = opened.settings()
     with opened.session(settings) as session:
         found = report_(session, bid, opened.archive(settings))
@@ -42,8 +44,6 @@ def pause(context: typer.Context, reason: Reason = "", by: By = "", json: Json =
 
     What is at work goes on, and submissions are still accepted.
     """
-    from operations.holds import pause as pause_
-
     with acting.operator(context, by, reason) as operator:
         stopped = pause_(operator)
     screen.emit(stopped) if json else drawn_fleet.stopped(stopped)
@@ -51,8 +51,6 @@ def pause(context: typer.Context, reason: Reason = "", by: By = "", json: Json =
 
 def unpause(context: typer.Context, by: By = "", json: Json = False) -> None:
     """Let the queue go on."""
-    from operations.holds import unpause as unpause_
-
     with acting.operator(context, by, "") as operator:
         stopped = unpause_(operator)
     screen.emit(stopped) if json else drawn_fleet.stopped(stopped)
@@ -71,9 +69,6 @@ def drain(
 
     It ends what it has, and can then be stopped. Its restart undoes this.
     """
-    from operations.workers import drain as drain_
-    from operations.workers import taking
-
     settings = opened.settings()
     opened.quiet_logs(bool(context.obj))
     if worker is None:
@@ -86,8 +81,6 @@ def drain(
 
 def space(json: Json = False) -> None:
     """Show working storage, and who was promised what."""
-    from operations.working_storage import space_view
-
     settings = opened.settings()
     with opened.session(settings) as session:
         found = space_view(session, settings)
@@ -107,8 +100,6 @@ def cleanup(
     a collection's profile gives is kept in any case. Beat does this by itself from time to time.
     Working directories of jobs that are gone are removed.
     """
-    from operations.working_storage import clean_up
-
     with acting.operator(context, by, "") as operator:
         done = clean_up(operator, older_than=older_than, dry_run=dry_run)
     screen.emit(done) if json else drawn_fleet.tidied(done)

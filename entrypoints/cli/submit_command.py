@@ -1,20 +1,26 @@
 """`arkline submit`."""
 
-from __future__ import annotations
-
 import getpass
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from pydantic import ValidationError
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli.options import Json
+from entrypoints.cli.render import dry_run as drawn_dry_run
+from entrypoints.cli.watch_command import wait_for
+from operations.dry_run import perform_dry_run
+from operations.submission import check_url, submission_type
+from operations.submission import submit as submit_
+from pipeline.description import local_ids
+from pipeline.description.dublin_core import ELEMENTS
 from pipeline.errors import UsageRefused
-
-if TYPE_CHECKING:
-    from pipeline.records import Submission
+from pipeline.names import name_in
+from pipeline.profiles.profile import Profiles
+from pipeline.records import Submission, SubmissionType
 
 _DIGEST = "ALGORITHM:VALUE"
 _ELEMENT = "ELEMENT=VALUE"
@@ -133,14 +139,10 @@ def _read_digest(text: str) -> dict[str, str] | None:
 
 
 def _read_local_ids(given: Sequence[str]) -> tuple[str, ...]:
-    from pipeline.description import local_ids
-
     return local_ids.merge(*(local_ids.parse(text) for text in given))
 
 
 def _read_elements(given: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    from pipeline.description.dublin_core import ELEMENTS
-
     found: dict[str, tuple[str, ...]] = {}
     for text in given:
         element, separator, value = text.partition("=")
@@ -153,12 +155,6 @@ def _read_elements(given: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _submission(given: dict[str, Any], payload_type: str) -> Submission:
-    from pydantic import ValidationError
-
-    from operations.submission import check_url, submission_type
-    from pipeline.names import name_in
-    from pipeline.records import Submission, SubmissionType
-
     check_url(given["payload_url"])
     if payload_type and payload_type not in tuple(SubmissionType):
         raise typer.BadParameter(f"'{payload_type}' is not one of {_TYPES}", param_hint="--type")
@@ -197,9 +193,6 @@ _OPTIONS = {
 
 
 def _rehearse(submission: Submission, most: int, *, as_json: bool) -> NoReturn:
-    from entrypoints.cli.render import dry_run as drawn_dry_run
-    from operations.dry_run import perform_dry_run
-
     settings = opened.settings()
     with opened.session(settings) as session:
         found = perform_dry_run(session, settings, submission, opened.archive(settings), most)
@@ -208,9 +201,6 @@ def _rehearse(submission: Submission, most: int, *, as_json: bool) -> NoReturn:
 
 
 def _submit(submission: Submission, *, wait: bool, as_json: bool, debug: bool) -> None:
-    from operations.submission import submit as submit_
-    from pipeline.profiles.profile import Profiles
-
     settings = opened.settings()
     profiles = Profiles(settings.profiles)
     profiles.get(submission.profile_name)
@@ -224,8 +214,6 @@ def _submit(submission: Submission, *, wait: bool, as_json: bool, debug: bool) -
         if not wait:
             screen.emit(done) if as_json else screen.say(done.bid)
             return
-        from entrypoints.cli.watch_command import wait_for
-
         if not as_json:
             screen.say(done.bid)
         raise typer.Exit(wait_for(session, settings, done.bid, as_json=as_json))

@@ -2,9 +2,7 @@
 
 # ruff: noqa: PLR0913 - each argument of a command is an option of the command line
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,13 +11,14 @@ from entrypoints.cli import operator_options as acting
 from entrypoints.cli.operator_options import By, DryRun, Ids, Reason, Yes
 from entrypoints.cli.options import Batch, Bid, Json, OlderThan, Profile, State
 from entrypoints.cli.render import fleet as drawn_fleet
+from operations.bulk import Outcome, act_on_many, act_on_one, chosen
+from operations.bulk import cancel as cancel_
+from operations.holds import held_batches, held_jobs, hold_collection, release_collection
+from operations.job_list import JobFilter
 from operations.wording import counted
 from pipeline.errors import UsageRefused
+from pipeline.profiles.profile import Profiles
 from pipeline.states import Event
-
-if TYPE_CHECKING:
-    from operations.bulk import Outcome
-    from operations.job_list import JobFilter
 
 Collection = Annotated[
     str | None, typer.Option(metavar="PROFILE", help="The whole collection, until it is released.")
@@ -39,8 +38,6 @@ def register(app: typer.Typer) -> None:
 
 
 def _filter(profile: str | None, batch: str | None, state: str | None, older_than: float | None) -> JobFilter:
-    from operations.job_list import JobFilter
-
     return JobFilter.model_validate(
         {"profile": profile, "bid": batch, "state": state, "older_than": older_than}
     )
@@ -59,8 +56,6 @@ def _act(
     question: str = "",
     yes: bool = True,
 ) -> None:
-    from operations.bulk import act_on_many, act_on_one, chosen
-
     is_named = acting.named(ids, wanted)
     with acting.operator(context, by, reason) as operator:
         names = ids if is_named and ids else chosen(operator.session, wanted, event)
@@ -99,9 +94,6 @@ def hold(
         _act(context, Event.HOLD, ids, wanted, by=by, reason=reason, dry_run=dry_run, json=json)
         return
     _check_alone(ids, wanted)
-    from operations.holds import hold_collection
-    from pipeline.profiles.profile import Profiles
-
     with acting.operator(context, by, reason) as operator:
         profiles = Profiles(operator.settings.profiles)
         profiles.get(collection)
@@ -113,8 +105,6 @@ def hold(
 
 
 def _check_alone(ids: list[str] | None, wanted: JobFilter) -> None:
-    from operations.job_list import JobFilter
-
     if ids or wanted != JobFilter():
         raise UsageRefused("--collection means the whole collection: leave out ids and filters")
 
@@ -142,8 +132,6 @@ def release(
         _act(context, Event.RELEASE, ids, wanted, by=by, reason=reason, dry_run=dry_run, json=json)
         return
     _check_alone(ids, wanted)
-    from operations.holds import held_batches, held_jobs, release_collection
-
     with acting.operator(context, by, reason) as operator:
         if dry_run:
             kept = [*held_batches(operator.session, collection), *held_jobs(operator.session, collection)]
@@ -246,8 +234,6 @@ def cancel(
 
     Every job of it that has not ended fails, held ones are deleted, and then it is reported.
     """
-    from operations.bulk import cancel as cancel_
-
     with acting.operator(context, by, reason) as operator:
         if not dry_run:
             plan = cancel_(operator, bid, dry_run=True)
@@ -268,8 +254,6 @@ def update_report(
 
     No mail is sent if nothing did.
     """
-    from operations.bulk import act_on_one
-
     with acting.operator(context, by, reason) as operator:
         outcome = act_on_one(operator, Event.UPDATE_REPORT, bid, dry_run=dry_run)
     acting.show(outcome, as_json=json, single=True)

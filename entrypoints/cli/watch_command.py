@@ -1,26 +1,28 @@
 """`arkline watch`: how a batch, or the whole queue, gets on."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import typer
+from rich.console import Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli import exit_codes
 from entrypoints.cli.options import Json, OptionalBid
 from entrypoints.cli.render import views as drawn
+from operations.batch_view import BatchView
+from operations.overview import Overview, overview
+from operations.progress import follow, outages_told
+from operations.wording import listed
+from pipeline.settings import Settings
 from pipeline.states import Bucket
-
-if TYPE_CHECKING:
-    from operations.batch_view import BatchView
-    from operations.overview import Overview
-    from pipeline.settings import Settings
-    from zkstate.session import Session
+from zkstate.errors import Unreachable
+from zkstate.session import Session
 
 INTERVAL = 1.0
 """Seconds between two looks at the whole queue."""
@@ -46,8 +48,6 @@ def watch(bid: OptionalBid = None, json: Json = False) -> None:
 
 def wait_for(session: Session, settings: Settings, bid: str, *, as_json: bool) -> int:
     """Show a batch's progress until it has ended; the exit code that says how."""
-    from operations.progress import follow, outages_told
-
     last: BatchView | None = None
     try:
         with _meter(bid) as meter, outages_told(session, _tell_outage):
@@ -80,8 +80,6 @@ def _meter(bid: str) -> Iterator[Meter]:
     if not console.is_terminal:
         yield _Lines()
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[ended]}"))
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
         yield _Bar(progress, bid)
@@ -100,8 +98,6 @@ class _Lines:
 
 class _Bar:
     def __init__(self, progress: object, bid: str) -> None:
-        from rich.progress import Progress
-
         assert isinstance(progress, Progress)
         self._progress = progress
         self._bid = bid
@@ -126,10 +122,6 @@ def ended(view: BatchView) -> str:
 
 
 def _watch_all(session: Session) -> None:
-    from operations.overview import overview
-    from operations.progress import outages_told
-    from zkstate.errors import Unreachable
-
     with outages_told(session, _tell_outage), _board() as board:
         while True:
             try:
@@ -150,8 +142,6 @@ def _board() -> Iterator[Board]:
     if not console.is_terminal:
         yield _Log()
         return
-    from rich.live import Live
-
     with Live(console=console, auto_refresh=False, screen=False) as live:
         yield _Screen(live)
 
@@ -161,8 +151,6 @@ class _Log:
         self._last = ""
 
     def draw(self, view: Overview) -> None:
-        from operations.wording import listed
-
         line = listed(view.jobs) or "no jobs"
         if line != self._last:
             self._last = line
@@ -171,13 +159,8 @@ class _Log:
 
 
 class _Screen:
-    def __init__(self, live: object) -> None:
-        from rich.live import Live
-
-        assert isinstance(live, Live)
+    def __init__(self, live: Live) -> None:
         self._live = live
 
     def draw(self, view: Overview) -> None:
-        from rich.console import Group
-
         self._live.update(Group(*drawn.overview_tables(view)), refresh=True)

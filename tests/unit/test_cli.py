@@ -2,14 +2,18 @@ import os
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 
 import pytest
+import typer
+from typer.main import get_group
 from typer.testing import CliRunner
 
+from entrypoints.cli.command_table import ENTRIES, Entry, load
 from entrypoints.cli.main import app
 from tests.support.fleet import PROJECT
 
-COMMANDS = sorted(command.name or command.callback.__name__ for command in app.registered_commands)
+COMMANDS = [entry.name for entry in ENTRIES if entry.name not in ("profile", "manifest")]
 
 runner = CliRunner()
 
@@ -21,6 +25,33 @@ def test_every_command_has_help_with_an_example_that_names_it() -> None:
         assert told.exit_code == 0
         example = " ".join(told.output.partition("Example:")[2].split())
         assert example.startswith(f"arkline {command}"), command
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_the_table_has_the_first_line_of_the_commands_help(entry: Entry) -> None:
+    assert load(entry.name).help.splitlines()[0] == entry.help
+
+
+def test_the_table_lists_every_command_that_the_modules_register() -> None:
+    registered: set[str] = set()
+    for module in {entry.module for entry in ENTRIES}:
+        commands = typer.Typer()
+        import_module(f"entrypoints.cli.{module}").register(commands)
+        registered |= get_group(commands).commands.keys()
+
+    assert registered == {entry.name for entry in ENTRIES}
+
+
+def test_a_mistyped_command_gets_a_suggestion() -> None:
+    assert "Did you mean 'status'?" in runner.invoke(app, ["statsu"]).stderr
+
+
+def test_the_shell_completes_the_names_of_commands() -> None:
+    group = get_group(app)
+    with group.make_context("arkline", [], resilient_parsing=True) as context:
+        completed = [found.value for found in group.shell_complete(context, "ti")]
+
+    assert completed == ["timeline"]
 
 
 def test_every_command_can_answer_in_json() -> None:

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from entrypoints.cli import main as cli
+from entrypoints.cli.command_table import ENTRIES, load
 from pipeline import records, states
 from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.settings import Settings
@@ -49,7 +49,8 @@ EXAMPLES = {
 """A value for each parameter of a function of zkstate.paths, as the examples in docs/znodes.md have it."""
 
 COMMANDS: dict[str, dict[str, Any]] = {
-    program: dict(get_group(app).commands) for program, app in {"arkline": cli.app, "./dev": dev.app}.items()
+    "arkline": {entry.name: load(entry.name) for entry in ENTRIES},
+    "./dev": dict(get_group(dev.app).commands),
 }
 
 STORED = (

@@ -1,21 +1,14 @@
 """A rehearsal, drawn."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
+from operations.download_estimate import Estimate
+from operations.dry_run import DryRunResult
 from operations.wording import counted, duration
-
-if TYPE_CHECKING:
-    from operations.download_estimate import Estimate
-    from operations.dry_run import DryRunResult
+from pipeline.working_storage.capacity import in_units
 
 
 def rehearsal(found: DryRunResult) -> None:
-    from pipeline.working_storage.capacity import in_units
-
     screen.facts(
         (
             ("nothing was submitted", "this is what would happen"),

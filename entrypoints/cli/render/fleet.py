@@ -1,17 +1,13 @@
 """How the whole stands, drawn: what is stopped, who works, who was promised what."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
+from operations.holds import Stopped
 from operations.wording import by_whom, counted
-
-if TYPE_CHECKING:
-    from operations.holds import Stopped
-    from operations.working_storage import SpaceView, Tidied
+from operations.working_storage import SpaceView, Tidied
+from pipeline.working_storage.capacity import in_units
 
 
 def stopped(found: Stopped) -> None:
@@ -32,8 +28,6 @@ def workers(found: Mapping[str, tuple[str, ...]]) -> None:
 
 
 def space(found: SpaceView) -> None:
-    from pipeline.working_storage.capacity import in_units
-
     limit = None if found.total is None else found.total * found.threshold // 100
     screen.facts(
         (

@@ -1,23 +1,19 @@
 """An object and the custody of its files: a table, or on a narrow terminal a paragraph for each file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from datetime import datetime
+
+from rich.text import Text
 
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
 from entrypoints.cli.render.views import LOCAL_FORM, when
+from operations.custody import Custody, FileCustody, Origin, Source, Verdict
+from operations.objects import ObjectView
 from operations.wording import counted
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from rich.text import Text
-
-    from operations.custody import Custody, FileCustody, Source
-    from operations.objects import ObjectView
-    from pipeline.inventory.base import InventoryVersion
+from pipeline.description.premis import NAME as PREMIS
+from pipeline.inventory.base import InventoryVersion
+from pipeline.working_storage.capacity import in_units
 
 SHOWN = 8
 """Hexadecimal digits of a digest in a terminal's table; a pipe, --json and every problem have all of them."""
@@ -55,8 +51,6 @@ def described(found: ObjectView) -> None:
 
 
 def _version(version: InventoryVersion) -> None:
-    from pipeline.working_storage.capacity import in_units
-
     size = in_units(sum(file.size for file in version.files))
     note = screen.printable(f": {version.note}" if version.note else "")
     screen.say(
@@ -67,8 +61,6 @@ def _version(version: InventoryVersion) -> None:
 
 def _deposit(version: InventoryVersion) -> None:
     """Who deposited it and when, and where its events are told."""
-    from pipeline.description.premis import NAME as PREMIS
-
     by = f" by {version.submitter}" if version.submitter else ""
     events = f"system/{PREMIS}"
     screen.facts(
@@ -98,8 +90,6 @@ def _some(files: Sequence[FileCustody]) -> None:
 
 
 def _files(files: Sequence[FileCustody]) -> None:
-    from pipeline.working_storage.capacity import in_units
-
     width = screen.out().width
     digits = None if width >= screen.PIPED_WIDTH else SHOWN
     roomy = digits is None or width < screen.NARROW
@@ -130,8 +120,6 @@ def _source(source: Source, digits: int | None, *, roomy: bool) -> str:
 
 def _told(file: FileCustody, digits: int | None) -> Iterator[str | Text]:
     """At landing, at storage, now."""
-    from operations.custody import Origin
-
     source, landing, kept = file.source, file.landing, file.storage
     if landing:
         yield f"{landing.sha512[:digits]}" + (
@@ -144,10 +132,6 @@ def _told(file: FileCustody, digits: int | None) -> Iterator[str | Text]:
 
 
 def _now(file: FileCustody, digits: int | None) -> Text:
-    from rich.text import Text
-
-    from operations.custody import Verdict
-
     value = (file.now.sha512 or "")[:digits] if file.now else ""
     match file.verdict:
         case Verdict.AGREES:
@@ -171,9 +155,6 @@ def _problems(custody: Custody) -> None:
 
 def _sum(custody: Custody, versions: int) -> None:
     """One sentence that says what is proved, and what is not."""
-    from operations.custody import Origin, Verdict
-    from pipeline.working_storage.capacity import in_units
-
     files = len(custody.files)
     bad = sum(bool(file.problems) for file in custody.files)
     unread = sum(file.verdict is Verdict.NOT_READ for file in custody.files)

@@ -1,26 +1,21 @@
 """What commands show to people, drawn of what the operations return."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from datetime import datetime
+
+from rich.table import Table
+from rich.text import Text
 
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
+from operations.batch_view import BatchView, Gone
+from operations.job_list import JobList
+from operations.job_view import JobView, Step, Timeline
+from operations.overview import Overview
 from operations.wording import age, brief, by_whom, counted, duration, listed
 from pipeline.states import Event, FailureKind
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from rich.table import Table
-    from rich.text import Text
-
-    from operations.batch_view import BatchView, Gone
-    from operations.job_list import JobList
-    from operations.job_view import JobView, Step, Timeline
-    from operations.overview import Overview
-    from zkstate.audit import Finding
+from pipeline.working_storage.capacity import in_units
+from zkstate.audit import Finding
 
 LOCAL_FORM = "%Y-%m-%d %H:%M:%S"
 
@@ -31,8 +26,6 @@ def when(moment: datetime) -> str:
 
 
 def batch(view: BatchView) -> None:
-    from rich.text import Text
-
     head = Text.assemble((view.bid, "bold"), "  ", screen.state(view.status))
     if view.percent is not None:
         head.append(f"  {view.percent:g} % of {counted(view.total or 0, 'job')}")
@@ -82,10 +75,6 @@ def _gone(gone: Gone | None) -> str:
 
 
 def job(view: JobView) -> None:
-    from rich.text import Text
-
-    from pipeline.working_storage.capacity import in_units
-
     screen.say(Text.assemble((view.jid, "bold"), "  ", screen.state(view.state), f"  {view.name}"))
     screen.facts(
         (
@@ -142,8 +131,6 @@ def job_list(found: JobList) -> None:
 
 
 def _said(name: str, kind: FailureKind | None, message: str) -> Text | str:
-    from rich.text import Text
-
     if kind is None:
         return name
     return Text.assemble(screen.state(kind), f": {message}")
@@ -154,8 +141,6 @@ def _happened(step: Step) -> str:
 
 
 def timeline(found: Timeline) -> None:
-    from rich.text import Text
-
     screen.say(Text.assemble((found.jid, "bold"), "  ", screen.state(found.state), f"  batch {found.bid}"))
     columns = (
         Column("at"),
@@ -187,10 +172,6 @@ def _lasted(seconds: float) -> str:
 
 
 def overview_tables(view: Overview) -> Iterable[Table]:
-    from rich.text import Text
-
-    from pipeline.working_storage.capacity import in_units
-
     pause = view.paused
     yield screen.facts_grid(
         (
