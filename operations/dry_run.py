@@ -93,7 +93,7 @@ def perform_dry_run(
     opening = DryRunResult(
         profile=profile.name,
         payload_url=submission.payload_url,
-        payload_type=submission.payload_type,
+        payload_type=submission.type,
         submission_mode=submission.submission_mode,
         submitted_before=batches.submitted_under(session, key) if key else None,
         warnings=tuple(_stopped(session, profile.name)),
@@ -108,7 +108,7 @@ def perform_dry_run(
                 profile.limits.batch_jobs,
             )
         except StepFailed as failure:
-            trouble = Trouble(number=0, name=submission.payload_name, message=failure.message)
+            trouble = Trouble(number=0, name=submission.payload_filename, message=failure.message)
             return opening.model_copy(update={"failing": 1, "failures": (trouble,)})
         jobs = dry_run.read_jobs(planned.jobs, submission, profile, fetcher, settings, most)
         looked = dry_run.ask_sources(jobs, prober, settings, most)

@@ -29,7 +29,7 @@ def submission_type(url: str, given: SubmissionType | None) -> SubmissionType:
     if given is not None:
         return given
     if name.lower().endswith(".checkm"):
-        manifests = ", ".join(kind for kind in SubmissionType if "manifest" in kind)
+        manifests = ", ".join(kind.label for kind in SubmissionType if "manifest" in kind)
         raise UsageRefused(f"{name} is a manifest; say of what by its type: {manifests}")
     return SubmissionType.CONTAINER if names.is_container(name) else SubmissionType.FILE
 

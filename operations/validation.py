@@ -122,7 +122,7 @@ def check_manifest(
     manifest = checkm.parse(data, source, expected, case_fold)
     limit, setting = _limit(settings, manifest.profile)
     _check_size(len(data), limit, source, setting)
-    return sorted_out(source, problems, manifest.profile.submission_type, len(manifest.rows))
+    return sorted_out(source, problems, manifest.profile.submission_type.label, len(manifest.rows))
 
 
 def fetch(settings: Settings, source: str, profile: ManifestProfile | None) -> bytes:

@@ -24,7 +24,7 @@ _DOES = {
 def why_batch(session: Session, settings: Settings, batch: Batch) -> str:
     state = batch.status.status
     opening = (
-        f"{batch.bid} ({batch.submission.payload_name or batch.submission.payload_url}, collection "
+        f"{batch.bid} ({batch.submission.payload_filename or batch.submission.payload_url}, collection "
         f"{batch.submission.profile_name}) "
         f"{standing(state, batch.status.last_modified, ended=state in ENDED)}."
     )

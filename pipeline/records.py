@@ -6,9 +6,9 @@ while an older one still runs.
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
 
 from pipeline.fixity import Digest
 from pipeline.states import BatchState, Event, FailureKind, JobState
@@ -27,23 +27,38 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", ser_json_bytes="utf8")
 
 
-class SubmissionType(StrEnum):
+class _Spelling(StrEnum):
+    """Values with underscores in the record; Merritt's forms, files and inventory spell them with hyphens."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        """Accept the hyphens: release 0.1.0 wrote them, and depositors may."""
+        spelled = str(value).replace("-", "_")
+        return next((member for member in cls if member.value == spelled), None)
+
+    @property
+    def label(self) -> str:
+        """The value for people and for Merritt's formats: `object-manifest`."""
+        return self.value.replace("_", "-")
+
+
+class SubmissionType(_Spelling):
     """What a depositor may submit."""
 
     FILE = "file"
     CONTAINER = "container"
-    OBJECT_MANIFEST = "object-manifest"
-    BATCH_MANIFEST = "batch-manifest"
-    CONTAINER_BATCH_MANIFEST = "container-batch-manifest"
-    SINGLE_FILE_BATCH_MANIFEST = "single-file-batch-manifest"
+    OBJECT_MANIFEST = "object_manifest"
+    BATCH_MANIFEST = "batch_manifest"
+    CONTAINER_BATCH_MANIFEST = "container_batch_manifest"
+    SINGLE_FILE_BATCH_MANIFEST = "single_file_batch_manifest"
 
 
-class PayloadType(StrEnum):
+class PayloadType(_Spelling):
     """What one job's payload is."""
 
     FILE = "file"
     CONTAINER = "container"
-    OBJECT_MANIFEST = "object-manifest"
+    OBJECT_MANIFEST = "object_manifest"
 
 
 class SubmissionMode(StrEnum):
@@ -59,13 +74,18 @@ class ResponseType(StrEnum):
 
 
 class Submission(Record):
-    """What a depositor handed in; `/batches/BID/submission`, never changed."""
+    """What a depositor submitted; `/batches/BID/submission`, never changed.
+
+    Release 0.1.0 wrote `payload_type` for `type` and `payload_name` for `payload_filename`.
+    """
 
     profile_name: Name
     submitter: Text = ""
     payload_url: Annotated[str, StringConstraints(min_length=1, max_length=8192)]
-    payload_type: SubmissionType
-    payload_name: Text = ""
+    type: SubmissionType = Field(validation_alias=AliasChoices("type", "payload_type"))
+    payload_filename: Text = Field(
+        default="", validation_alias=AliasChoices("payload_filename", "payload_name")
+    )
     submission_mode: SubmissionMode = SubmissionMode.ADD
     response_type: ResponseType = ResponseType.JSON
     erc_who: Text = ""

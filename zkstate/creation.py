@@ -102,7 +102,7 @@ def _job(jid: str, batch: Batch, planned: PlannedJob, working: Path, by: str) ->
         dublin_core=submission.dublin_core,
         notification=submission.notification,
         note=submission.note,
-        submission_type=submission.payload_type,
+        submission_type=submission.type,
         submitted_at=submission.submitted_at,
     )
     identifiers = Identifiers(primary_id=planned.primary_id, local_id=planned.local_id)

@@ -213,7 +213,7 @@ def _batch_row(bid: str, data: Sequence[bytes]) -> BatchRow:
     return BatchRow(
         bid=bid,
         profile=submission.profile_name,
-        name=submission.payload_name or submission.payload_url.rpartition("/")[2],
+        name=submission.payload_filename or submission.payload_url.rpartition("/")[2],
         status=status.status,
         since=status.last_modified,
         total=status.total,

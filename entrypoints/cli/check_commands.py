@@ -137,7 +137,7 @@ def from_csv(
     if file is None:
         raise UsageRefused("name the table's file, or ask for a --template")
     made = manifest_csv.convert(read_file(opened.settings(), file, profile), profile, not case_sensitive)
-    found = sorted_out(str(file), made.problems, profile.submission_type, made.rows)
+    found = sorted_out(str(file), made.problems, profile.submission_type.label, made.rows)
     if made.manifest is not None:
         _write(made.manifest, output, to_screen=not json)
     if json:
@@ -149,7 +149,7 @@ def from_csv(
 
 def _profile_of(kind: str) -> ManifestProfile:
     for profile in ManifestProfile:
-        if profile.submission_type == kind:
+        if profile.submission_type.label == kind.replace("_", "-"):
             return profile
     raise typer.BadParameter(f"'{kind}' is not one of {_MANIFESTS}", param_hint="--type")
 

@@ -156,14 +156,15 @@ def _read_elements(given: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 def _submission(given: dict[str, Any], payload_type: str) -> Submission:
     check_url(given["payload_url"])
-    if payload_type and payload_type not in tuple(SubmissionType):
-        raise typer.BadParameter(f"'{payload_type}' is not one of {_TYPES}", param_hint="--type")
-    chosen = SubmissionType(payload_type) if payload_type else None
+    try:
+        chosen = SubmissionType(payload_type) if payload_type else None
+    except ValueError as error:
+        raise typer.BadParameter(f"'{payload_type}' is not one of {_TYPES}", param_hint="--type") from error
     try:
         return Submission(
             **given,
-            payload_type=submission_type(given["payload_url"], chosen),
-            payload_name=name_in(given["payload_url"]),
+            type=submission_type(given["payload_url"], chosen),
+            payload_filename=name_in(given["payload_url"]),
         )
     except ValidationError as error:
         first = error.errors(include_url=False)[0]

@@ -209,7 +209,7 @@ def _ingest(
         ("job", job.jid),
         ("userAgent", given.submitter),
         ("file", given.payload_name),
-        ("type", given.submission_type),
+        ("type", given.submission_type.label),
         ("profile", profile.name),
         ("collection", "; ".join(profile.collections)),
         ("notification", "; ".join(given.notification)),

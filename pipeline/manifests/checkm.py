@@ -148,7 +148,7 @@ def _profile(headers: list[Line], expected: ManifestProfile | None, findings: Fi
         findings.stop(
             line.number,
             f"it is a {found} ({found.doc}) where a {expected} ({expected.doc}) is wanted; "
-            f"submit it as type {found.submission_type}",
+            f"submit it as type {found.submission_type.label}",
         )
     return found
 

@@ -136,7 +136,9 @@ def _columns(
         if title and not column:
             near = difflib.get_close_matches(_plain(title), known, 1)
             meant = f"; did you mean {_title(known[near[0]])}?" if near else f"; there are {_titles(profile)}"
-            findings.error(line, f"{quote_name(title)} is no column of {_a(profile.submission_type)}{meant}")
+            findings.error(
+                line, f"{quote_name(title)} is no column of {_a(profile.submission_type.label)}{meant}"
+            )
         if column and column in columns:
             findings.error(line, f"there are two columns {_title(column)}")
         columns.append(column)

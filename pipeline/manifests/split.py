@@ -73,7 +73,7 @@ def plan(
 
     A payload that cannot be split is StepFailed(content): the depositor has to submit another.
     """
-    profile = _BATCHES.get(submission.payload_type)
+    profile = _BATCHES.get(submission.type)
     if profile is None:
         jobs: tuple[PlannedJob, ...] = (_single(submission),)
     else:
@@ -94,22 +94,25 @@ def priority_of(jobs: int) -> int:
 
 
 def _sha256(jobs: tuple[PlannedJob, ...]) -> str:
-    """Defaults are left out, so that a release with one more field makes the same digest of a payload."""
-    values = [job.model_dump(mode="json", exclude_defaults=True) for job in jobs]
+    """The same in every release: without default values, and with the payload's type as 0.1.0 spelled it."""
+    values = [
+        job.model_dump(mode="json", exclude_defaults=True) | {"payload_type": job.payload_type.label}
+        for job in jobs
+    ]
     text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _name(submission: Submission) -> str:
-    return submission.payload_name or name_in(submission.payload_url) or "the payload"
+    return submission.payload_filename or name_in(submission.payload_url) or "the payload"
 
 
 def _single(submission: Submission) -> PlannedJob:
     try:
-        name = safe_name(submission.payload_name or name_in(submission.payload_url), PRODUCER)
+        name = safe_name(submission.payload_filename or name_in(submission.payload_url), PRODUCER)
     except UnsafeName as error:
         raise content(f"the payload's {error}: submit it under another name") from error
-    if submission.payload_type is SubmissionType.CONTAINER and not is_container(name):
+    if submission.type is SubmissionType.CONTAINER and not is_container(name):
         raise content(
             f"{quote_name(name)} is not a container: its name must end in {' '.join(CONTAINER_SUFFIXES)}; "
             "to have it kept as it is, submit it as type file"
@@ -120,7 +123,7 @@ def _single(submission: Submission) -> PlannedJob:
         )
     return PlannedJob(
         payload_url=submission.payload_url,
-        payload_type=_SINGLE[submission.payload_type],
+        payload_type=_SINGLE[submission.type],
         payload_name=name,
         digest=submission.digest,
         size=submission.size,

@@ -68,7 +68,7 @@ def _recording(job: Job, version: StoredVersion, profile: Profile, context: Step
         jid=job.jid,
         submitter=configuration.submitter,
         payload_name=configuration.payload_name,
-        ingest_type=configuration.submission_type.value,
+        ingest_type=configuration.submission_type.label,
         submitted=configuration.submitted_at,
         note=configuration.note,
         arrivals={f"{PRODUCER}{file.path}": _arrival(file) for file in landed or ()},

@@ -77,8 +77,8 @@ def submit(
         profile_name="demo",
         submitter="tester",
         payload_url=url,
-        payload_type=kind,
-        payload_name=url.rsplit("/", 1)[1],
+        type=kind,
+        payload_filename=url.rsplit("/", 1)[1],
         notification=("depositor@example.org",),
     )
     bid = batches.submit(session, submission)

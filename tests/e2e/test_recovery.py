@@ -118,7 +118,7 @@ def test_a_batch_whose_splitter_died_is_split_once(
         session,
         planting.submission(
             payload_url=put_collection(source, objects=3, files=1),
-            payload_type=SubmissionType.BATCH_MANIFEST,
+            type=SubmissionType.BATCH_MANIFEST,
         ),
     )
     fleet.worker()

@@ -23,8 +23,8 @@ def test_an_object_submitted_twenty_times_at_once_has_one_ark_and_twenty_version
         submission = Submission(
             profile_name="demo",
             payload_url=source.put(f"/{number}/letter.txt", body_of(str(number))),
-            payload_type=SubmissionType.FILE,
-            payload_name="letter.txt",
+            type=SubmissionType.FILE,
+            payload_filename="letter.txt",
             local_id=("letter-1",),
         )
         bids.append(batches.submit(session, submission))

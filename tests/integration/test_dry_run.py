@@ -47,9 +47,7 @@ def batch_of_objects(source: HttpSource, *objects: tuple[str, ...]) -> str:
 
 
 def told(session: Session, settings: Settings, url: str, **more: Any) -> DryRunResult:
-    submission = planting.submission(
-        **{"payload_url": url, "payload_type": SubmissionType.BATCH_MANIFEST, **more}
-    )
+    submission = planting.submission(**{"payload_url": url, "type": SubmissionType.BATCH_MANIFEST, **more})
     return perform_dry_run(session, settings, submission, lambda: open_inventory(settings.inventory))
 
 
@@ -131,7 +129,7 @@ def test_a_host_on_a_private_network_would_fail(
     wary = settings.model_copy(update={"allow_networks": ()})
     url = source.put("/a.txt", b"a")
 
-    found = told(session, wary, url, payload_type=SubmissionType.FILE)
+    found = told(session, wary, url, type=SubmissionType.FILE)
 
     assert "not a public address" in messages(found)[0][1]
 
@@ -153,7 +151,7 @@ def test_duplicates_in_the_batch_are_told(session: Session, settings: Settings, 
     lines = [f"{url} | | | | | a.txt | | same", f"{url} | | | | | a.txt | | same"]
     batch = source.put("/batch.checkm", manifest(*lines, profile=FILES))
 
-    found = told(session, settings, batch, payload_type=SubmissionType.SINGLE_FILE_BATCH_MANIFEST)
+    found = told(session, settings, batch, type=SubmissionType.SINGLE_FILE_BATCH_MANIFEST)
 
     assert len(found.warnings) == 2
     assert "2 objects have the local id 'same'" in found.warnings[1]
@@ -166,7 +164,7 @@ def test_a_container_counts_as_estimating_counts_it(
     batch = source.put("/batch.checkm", manifest(f"{url}", profile=CONTAINERS))
     small = settings.model_copy(update={"working_capacity": 1500})
 
-    found = told(session, small, batch, payload_type=SubmissionType.CONTAINER_BATCH_MANIFEST)
+    found = told(session, small, batch, type=SubmissionType.CONTAINER_BATCH_MANIFEST)
 
     assert "needs 2.0 kB of working storage, of which only 1.2 kB may be used" in messages(found)[0][1]
 
@@ -175,7 +173,7 @@ def test_what_stops_the_queue_is_told(session: Session, settings: Settings, sour
     holds.pause(session, Hold(by="ann"))
     holds.hold_collection(session, "demo", Hold(by="bob", reason="audit"))
 
-    found = told(session, settings, source.put("/a.txt", b"a"), payload_type=SubmissionType.FILE)
+    found = told(session, settings, source.put("/a.txt", b"a"), type=SubmissionType.FILE)
 
     assert "paused by ann" in found.warnings[0]
     assert "on hold by bob" in found.warnings[1]
@@ -183,7 +181,7 @@ def test_what_stops_the_queue_is_told(session: Session, settings: Settings, sour
 
 def test_a_key_that_was_used_is_told(session: Session, settings: Settings, source: HttpSource) -> None:
     moment = datetime(2026, 9, 1, tzinfo=UTC)
-    given = {"idempotency_key": "k", "payload_type": SubmissionType.FILE, "submitted_at": moment}
+    given = {"idempotency_key": "k", "type": SubmissionType.FILE, "submitted_at": moment}
     url = source.put("/a.txt", b"a")
     bid = batches.submit(session, planting.submission(payload_url=url, **given))
 
@@ -209,7 +207,7 @@ def test_only_so_much_is_asked_as_is_allowed(
     session: Session, settings: Settings, source: HttpSource
 ) -> None:
     url = batch_of_objects(source, (source.put("/a", b"a"),), (source.put("/b", b"b"),))
-    submission = planting.submission(payload_url=url, payload_type=SubmissionType.BATCH_MANIFEST)
+    submission = planting.submission(payload_url=url, type=SubmissionType.BATCH_MANIFEST)
 
     found = perform_dry_run(session, settings, submission, most=1)
 

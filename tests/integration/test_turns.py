@@ -86,7 +86,7 @@ def test_a_batch_waits_for_its_turn_and_that_is_no_try(
 ) -> None:
     url = source.put("/batch.checkm", b"")
     FleetHostLimiter(session, lambda: 1).back_off(source.host, 60)
-    given = planting.submission(payload_url=url, payload_type=SubmissionType.BATCH_MANIFEST)
+    given = planting.submission(payload_url=url, type=SubmissionType.BATCH_MANIFEST)
     bid = batches.submit(session, given)
     ticket = batches.ticket(batches.load(session, bid)).model_dump_json()
 

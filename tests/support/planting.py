@@ -21,7 +21,7 @@ def submission(**changes: object) -> Submission:
     given = {
         "profile_name": "demo",
         "payload_url": "http://example.org/a.txt",
-        "payload_type": SubmissionType.FILE,
+        "type": SubmissionType.FILE,
         **changes,
     }
     return Submission.model_validate(given)

@@ -31,8 +31,8 @@ def a_submission(**facts: Any) -> Submission:
         "profile_name": "demo",
         "submitter": "me/Me",
         "payload_url": "http://source.example/batch.checkm",
-        "payload_type": SubmissionType.BATCH_MANIFEST,
-        "payload_name": "batch.checkm",
+        "type": SubmissionType.BATCH_MANIFEST,
+        "payload_filename": "batch.checkm",
         "submitted_at": AT,
     }
     return Submission(**{**usual, **facts})

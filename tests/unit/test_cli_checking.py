@@ -148,6 +148,7 @@ def test_what_cannot_be_read_is_wrong_usage(folder: Path, arguments: list[str], 
         (OBJECT, [], "ARKLINE_OBJECT_MANIFEST_LIMIT"),
         (BATCH, [], "ARKLINE_MANIFEST_LIMIT"),
         (BATCH, ["--type", "batch-manifest"], "ARKLINE_MANIFEST_LIMIT"),
+        (BATCH, ["--type", "batch_manifest"], "ARKLINE_MANIFEST_LIMIT"),
     ],
 )
 def test_a_manifest_that_is_too_large_is_refused_with_the_setting_to_raise(

@@ -154,7 +154,7 @@ def test_file_names_cannot_inject_control_characters() -> None:
 
 def test_a_payload_without_a_name_is_named_by_the_last_part_of_its_url() -> None:
     url = "https://ann:secret@source.example/in/big%20hunt.zip?token=secret"
-    text = as_text(compose_report(a_batch(payload_url=url, payload_name=""), [a_job(1, payload_url=url)]))
+    text = as_text(compose_report(a_batch(payload_url=url, payload_filename=""), [a_job(1, payload_url=url)]))
 
     assert "big hunt.zip" in text
     assert "secret" not in text
@@ -334,7 +334,7 @@ def test_an_invalid_sender_is_a_system_failure() -> None:
 
 
 def test_a_confirmation_has_the_number_of_objects() -> None:
-    submission = a_submission(note="line\r\nbreak", payload_type=SubmissionType.BATCH_MANIFEST)
+    submission = a_submission(note="line\r\nbreak", type=SubmissionType.BATCH_MANIFEST)
     mail = confirmation_mail(BID, submission, a_profile("ann@example.org"), 3, SENDER)
 
     assert mail["Subject"] == f"Ingest: OK -- Submission Queued: {BID}"

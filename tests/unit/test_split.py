@@ -15,19 +15,19 @@ from pipeline.states import FailureKind
 LIMIT = 100_000
 ARK = "ark:/99999/fk4abc"
 DIGEST = Digest(algorithm="md5", value="0" * 32)
-SINGLE = ["file", "container", "object-manifest"]
+SINGLE = ["file", "container", "object_manifest"]
 BATCHES = {
-    "batch-manifest": (ManifestProfile.BATCH, PayloadType.OBJECT_MANIFEST, "checkm"),
-    "container-batch-manifest": (ManifestProfile.CONTAINER_BATCH, PayloadType.CONTAINER, "zip"),
-    "single-file-batch-manifest": (ManifestProfile.FILE_BATCH, PayloadType.FILE, "jpg"),
+    "batch_manifest": (ManifestProfile.BATCH, PayloadType.OBJECT_MANIFEST, "checkm"),
+    "container_batch_manifest": (ManifestProfile.CONTAINER_BATCH, PayloadType.CONTAINER, "zip"),
+    "single_file_batch_manifest": (ManifestProfile.FILE_BATCH, PayloadType.FILE, "jpg"),
 }
 
 
-def submitted(kind: str = "batch-manifest", **changes: object) -> Submission:
+def submitted(kind: str = "batch_manifest", **changes: object) -> Submission:
     given = {
         "profile_name": "demo",
         "payload_url": "https://x.edu/payload.zip",
-        "payload_type": kind,
+        "type": kind,
         **changes,
     }
     return Submission.model_validate(given)
@@ -41,12 +41,12 @@ def not_read(url: str, limit: int) -> bytes:
     raise AssertionError(f"{url} was read")
 
 
-def manifest(*rows: Row, kind: str = "batch-manifest") -> bytes:
+def manifest(*rows: Row, kind: str = "batch_manifest") -> bytes:
     return write(BATCHES[kind][0], rows)
 
 
 def planned(submission: Submission, *rows: Row, priority: int | None = None) -> Plan:
-    return plan(submission, serving(manifest(*rows, kind=submission.payload_type)), LIMIT, priority)
+    return plan(submission, serving(manifest(*rows, kind=submission.type)), LIMIT, priority)
 
 
 def numbered(count: int, suffix: str = "checkm") -> list[Row]:
@@ -91,7 +91,7 @@ def test_a_single_payload_is_one_job_with_the_values_of_the_form(kind: str) -> N
 
 
 def test_the_name_of_the_form_goes_before_that_of_the_url() -> None:
-    (job,) = plan(submitted("file", payload_name="a.txt"), not_read, LIMIT).jobs
+    (job,) = plan(submitted("file", payload_filename="a.txt"), not_read, LIMIT).jobs
 
     assert job.payload_name == "a.txt"
 
@@ -145,7 +145,7 @@ def test_a_primary_identifier_that_is_no_ark_is_refused() -> None:
 
 
 def test_the_digest_of_a_batch_manifest_is_checked() -> None:
-    message = refusal(submitted(payload_name="m.checkm", digest=DIGEST), manifest(*numbered(1)))
+    message = refusal(submitted(payload_filename="m.checkm", digest=DIGEST), manifest(*numbered(1)))
 
     assert "manifest 'm.checkm': the md5 digest is" in message
     assert message.endswith("submit it again with the right digest")
@@ -189,7 +189,7 @@ def test_what_the_reader_finds_wrong_is_passed_on() -> None:
 
 def test_a_manifest_of_another_profile_than_submitted_is_refused_naming_both() -> None:
     message = refusal(
-        submitted("batch-manifest"), manifest(*numbered(1, "zip"), kind="container-batch-manifest")
+        submitted("batch_manifest"), manifest(*numbered(1, "zip"), kind="container_batch_manifest")
     )
 
     assert "is a mrt-container-batch-manifest" in message
@@ -202,7 +202,7 @@ def test_a_manifest_without_headers_is_read_as_what_it_was_submitted_as() -> Non
 
 
 def test_a_faulty_manifest_is_refused_with_name_and_line() -> None:
-    message = refusal(submitted(payload_name="m.checkm"), b"ftp://x.edu/a\n#%eof")
+    message = refusal(submitted(payload_filename="m.checkm"), b"ftp://x.edu/a\n#%eof")
 
     assert message.startswith("manifest 'm.checkm': line 1: the URL does not begin with")
 
@@ -215,7 +215,7 @@ def test_a_batch_manifest_without_rows_is_refused() -> None:
 
 def test_a_row_that_is_no_container_is_refused_with_its_line() -> None:
     message = refusal(
-        submitted("container-batch-manifest"), b"https://x.edu/a.zip\nhttps://x.edu/a.rar\n#%eof"
+        submitted("container_batch_manifest"), b"https://x.edu/a.zip\nhttps://x.edu/a.rar\n#%eof"
     )
 
     assert "line 2: 'a.rar' is not a container" in message
@@ -223,13 +223,13 @@ def test_a_row_that_is_no_container_is_refused_with_its_line() -> None:
 
 @pytest.mark.parametrize("name", ["a.rar", "a", "a.gz"])
 def test_a_container_of_an_unknown_kind_is_refused(name: str) -> None:
-    assert f"'{name}' is not a container" in refusal(submitted("container", payload_name=name))
+    assert f"'{name}' is not a container" in refusal(submitted("container", payload_filename=name))
 
 
 @pytest.mark.parametrize("name", ["../a.zip", "/a.zip", "a\n.zip"])
 @pytest.mark.parametrize("kind", SINGLE)
 def test_a_payload_of_an_unsafe_name_is_refused(kind: str, name: str) -> None:
-    assert "submit it under another name" in refusal(submitted(kind, payload_name=name))
+    assert "submit it under another name" in refusal(submitted(kind, payload_filename=name))
 
 
 def test_a_payload_without_any_name_is_refused() -> None:

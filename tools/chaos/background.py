@@ -67,8 +67,8 @@ class Submitter:
             profile_name=PROFILE,
             submitter="chaos",
             payload_url=self._url(deposit.path),
-            payload_type=deposit.kind,
-            payload_name=deposit.path[1:],
+            type=deposit.kind,
+            payload_filename=deposit.path[1:],
             local_id=(thing.local_id,) if single and thing.local_id else (),
             idempotency_key=deposit.key,
         )

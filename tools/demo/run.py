@@ -146,8 +146,8 @@ def _submission(deposit: Deposit, base: str) -> Submission:
         profile_name=PROFILE,
         submitter="demo",
         payload_url=f"{base}/{deposit.manifest}",
-        payload_type=deposit.kind,
-        payload_name=deposit.manifest,
+        type=deposit.kind,
+        payload_filename=deposit.manifest,
     )
 
 

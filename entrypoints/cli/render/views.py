@@ -38,7 +38,7 @@ def batch(view: BatchView) -> None:
             ("since", when(view.since)),
             ("collection", view.profile),
             ("submitted", f"{when(view.submitted_at)}" + (f" by {view.submitter}" if view.submitter else "")),
-            ("payload", f"{view.payload_url} ({view.payload_type})"),
+            ("payload", f"{view.payload_url} ({view.payload_type.label})"),
             ("report", _told(view)),
             ("archived", _gone(view.archived)),
         )
@@ -89,7 +89,7 @@ def job(view: JobView) -> None:
             ("title", view.what),
             ("creator", view.who),
             ("date", view.when),
-            ("payload", f"{view.payload_url} ({view.payload_type})"),
+            ("payload", f"{view.payload_url} ({view.payload_type.label})"),
             ("priority", "" if view.priority is None else f"{view.priority:02d}"),
             ("space", in_units(view.space_needed) if view.space_needed else ""),
             ("promised", in_units(view.space_promised) if view.space_promised else ""),

@@ -111,7 +111,7 @@ def confirmation_mail(
         f"We received your submission {bid}: {objects} will be created.\n"
         "You will get a report when the whole submission has been processed.\n\n"
         f"Collection: {submission.profile_name}\n"
-        f"Payload:    {_one_line(submission.payload_name)} ({submission.payload_type})\n"
+        f"Payload:    {_one_line(submission.payload_filename)} ({submission.type.label})\n"
     )
     if submission.note:
         body += f"Note:       {_one_line(submission.note)}\n"

@@ -51,7 +51,7 @@ def facts(report: BatchReport) -> tuple[tuple[str, str], ...]:
     return (
         ("Collection", report.profile_name),
         ("Submitted", f"{_time(report.submitted_at)}{' by ' if report.submitter else ''}{report.submitter}"),
-        ("Payload", f"{report.payload_name} ({report.payload_type})".strip()),
+        ("Payload", f"{report.payload_name} ({report.payload_type.label})".strip()),
         ("Note", report.note),
         ("Reported", _time(report.reported_at)),
     )
