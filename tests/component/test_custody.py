@@ -72,7 +72,7 @@ def of_file(custody: dict[str, Any], path: str) -> dict[str, Any]:
 
 def content(repository: Repository, stored: StoredVersion, path: str) -> Path:
     """Where the bytes of a version's file lie."""
-    found = repository.storage.root.object(stored.ark) / f"v{stored.number}" / "content" / path
+    found = repository.ocfl.root.object(stored.ark) / f"v{stored.number}" / "content" / path
     assert found.exists()
     return found
 
@@ -225,7 +225,7 @@ def test_a_file_that_is_gone_from_storage_breaks_custody(repository: Repository)
 
 def test_an_object_that_is_gone_from_storage_breaks_custody(repository: Repository) -> None:
     stored = repository.recorded(repository.job(1))
-    folder = repository.storage.root.object(stored.ark)
+    folder = repository.ocfl.root.object(stored.ark)
     folder.rename(folder.with_name("elsewhere"))
 
     custody = proved(repository, stored.ark, code=4)

@@ -18,12 +18,12 @@ from tests.unit.test_archive import *  # noqa: F403
 from tests.unit.test_inventory import *  # noqa: F403
 
 
-@pytest.fixture
+@pytest.fixture  # type: ignore[no-redef]
 def url(postgresql_server: postgresql.Server) -> str:
     return postgresql_server.new_schema()
 
 
-@pytest.fixture
+@pytest.fixture  # type: ignore[no-redef]
 def inventory(url: str) -> Iterator[SqlInventory]:
     opened = open_inventory(url)
     yield opened

@@ -44,7 +44,7 @@ def depot(s3_server: Server, tmp_path: Path) -> Iterator[S3Fixture]:
         yield S3Fixture(s3_server.settings(), s3_server.client, folder)
 
 
-def replayed(depot: OcflFixture) -> tuple[StoredVersion, ...]:
+def replayed(depot: OcflFixture | S3Fixture) -> tuple[StoredVersion, ...]:
     return tuple(
         depot.storage.store(
             dataclasses.replace(

@@ -225,6 +225,6 @@ def test_a_worker_without_boto3_says_what_to_install() -> None:
         ({"storage_root": "s3://bucket/prefix"}, "named by ARKLINE_S3_ROOT"),
     ],
 )
-def test_a_root_that_is_no_bucket_is_refused_at_once(given: dict[str, str], says: str) -> None:
+def test_a_root_that_is_no_bucket_is_refused_at_once(given: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Settings(**given)

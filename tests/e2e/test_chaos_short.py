@@ -11,7 +11,7 @@ import pytest
 from entrypoints.stack import java
 from entrypoints.stack.redis import find_program
 from entrypoints.stack.zookeeper import ServerMissing
-from tests.conftest import unavailable
+from tests.support.requirements import unavailable
 from tools.chaos.problem import Category
 
 pytestmark = [

@@ -23,7 +23,7 @@ from zkstate.callbacks import Owed
 from zkstate.locks import ServerClock
 from zkstate.session import Session
 
-DEAF = [(503, {})] * 3
+DEAF: list[tuple[int, dict[str, str]]] = [(503, {})] * 3
 """Answers to one try, which asks three times."""
 
 

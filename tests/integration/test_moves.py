@@ -3,6 +3,7 @@
 import pytest
 
 from pipeline.attempt import UNATTENDED
+from pipeline.manifests.split import Plan
 from pipeline.outcome import Done, Reservation
 from pipeline.records import Ticket
 from pipeline.states import (
@@ -261,7 +262,7 @@ def test_jobs_wait_in_the_order_of_their_priority(session: Session) -> None:
     batch = planting.acquired_batch(session)
     jobs_planned = planting.plan(3).jobs
     urgent = jobs_planned[2].model_copy(update={"priority": 0})
-    plan = planting.Plan(jobs=(*jobs_planned[:2], urgent), sha256="x")
+    plan = Plan(jobs=(*jobs_planned[:2], urgent), sha256="x")
     batch = creation.create_jobs(session, batch, plan, planting.WORKING, "test", UNATTENDED)
     creation.finish_split(session, batch)
 

@@ -149,6 +149,8 @@ def serve(kind: str, port: int, life: Life, opened: ExitStack) -> None:
             postbox = Controller(KeptPostbox(life, life.held([])), hostname=HOST, port=port)
             postbox.start()
             opened.callback(postbox.stop)
+        case _:
+            raise ValueError(f"there is no service {kind!r}")
 
 
 def main(

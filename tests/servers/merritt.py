@@ -156,8 +156,8 @@ class _Answer(BaseHTTPRequestHandler):
                     body = self.service.manifest(node, ark)
                 case ["content", node, ark, number, path]:
                     held = self.service.objects[node, ark][int(number) - 1].get(path)
-                    there = held and path not in self.service.lost
-                    body = self.service.handed.get(path, held.data) if there else None
+                    there = held is not None and path not in self.service.lost
+                    body = self.service.handed.get(path, held.data) if held and there else None
                 case _:
                     body = None
             return self._say(404, b"no such thing") if body is None else self._say(200, body)

@@ -19,7 +19,7 @@ from pipeline.settings import Settings
 from pipeline.storage.ocfl import objects
 from pipeline.storage.s3.bucket import S3Bucket, open_bucket
 from pipeline.storage.s3.storage import S3Storage
-from tests.support.ocfl_fixture import ARK, OcflFixture
+from tests.support.ocfl_fixture import ARK, StorageFixture
 
 READY_WITHIN = 60.0
 
@@ -101,7 +101,7 @@ class Watched:
         return call
 
 
-class S3Fixture(OcflFixture):
+class S3Fixture(StorageFixture[S3Storage]):
     """A storage root in a bucket. `folder` is what lies in it now: so it can be looked at as a disk is."""
 
     def __init__(self, settings: Settings, client: Any, home: Path) -> None:

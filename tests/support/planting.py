@@ -3,6 +3,7 @@
 import itertools
 from collections import deque
 from pathlib import Path
+from typing import Any
 
 from pipeline.attempt import UNATTENDED
 from pipeline.manifests.split import Plan, PlannedJob
@@ -59,7 +60,7 @@ def split_batch(
     return batch.bid, batches.all_jobs(session, batch.bid)
 
 
-def one_job(session: Session, **changes: object) -> Job:
+def one_job(session: Session, **changes: Any) -> Job:
     return jobs.load(session, split_batch(session, 1, **changes)[1][0])
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from hashlib import sha512
+from typing import Any
 
 from pipeline.files import StoredFile, StoredVersion
 from pipeline.inventory.base import Recording
@@ -22,7 +23,7 @@ def recording(
     number: int = 1,
     jid: str = "jid0000000001",
     files: Iterable[StoredFile] = (),
-    **other: object,
+    **other: Any,
 ) -> Recording:
     """The version `number`, made on that day of September."""
     version = StoredVersion(
@@ -33,7 +34,7 @@ def recording(
         files=tuple(files) or (stored_file("producer/a.jpg"), stored_file("system/mrt-erc.txt")),
         url=f"file:///ocfl/{ark}/v{number}",
     )
-    facts: dict[str, object] = {
+    facts: dict[str, Any] = {
         "version": version,
         "mime_types": {"producer/a.jpg": "image/jpeg"},
         "owner": OWNER,
@@ -54,6 +55,6 @@ def recording(
     return Recording(**{**facts, **other})
 
 
-def of_job(name: str, **other: object) -> Recording:
+def of_job(name: str, **other: Any) -> Recording:
     """The first version of an object of its own."""
     return recording(f"ark:/99999/fk4{name}", jid=f"jid{name}", local_id=(f"local-{name}",), **other)

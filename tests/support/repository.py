@@ -15,6 +15,7 @@ from pipeline.records import Identifiers, Job
 from pipeline.states import JobState
 from pipeline.steps import process, record
 from pipeline.steps.context import StepContext
+from pipeline.storage.base import Storage
 from pipeline.storage.ocfl import objects
 from pipeline.storage.ocfl.storage import OcflStorage
 from pipeline.working_storage.workspace import DownloadedFile, Workspace, read_stored
@@ -43,7 +44,8 @@ class Repository:
         (home / "profiles" / "demo.yaml").write_text(f"owner: {OWNER}\ncollections: ark:/99999/collection\n")
         self.settings = local_settings(home, profiles=home / "profiles")
         self.job_record = MemoryJobRecord()
-        self.storage = OcflStorage(self.settings.storage)
+        self.ocfl = OcflStorage(self.settings.storage)
+        self.storage: Storage = self.ocfl
         self.inventory = open_inventory(self.settings.inventory)
 
     def services(self, attempt: Attempt = UNATTENDED) -> StepContext:
@@ -94,11 +96,11 @@ class Repository:
         return self.job_record.identifiers(job)
 
     def jobs_of(self, ark: str) -> list[str | None]:
-        head = objects.read_head(self.storage.root.object(ark))
+        head = objects.read_head(self.ocfl.root.object(ark))
         return [version.jid for version in head.versions.values()] if head else []
 
     def text(self, stored: StoredVersion, path: str) -> str:
-        folder = self.storage.root.object(stored.ark)
+        folder = self.ocfl.root.object(stored.ark)
         head = objects.read_head(folder)
         assert head is not None
         digest = head.versions[f"v{stored.number}"].digests()[path]

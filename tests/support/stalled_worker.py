@@ -14,7 +14,7 @@ from tasks.app import app
 
 @worker_ready.connect(weak=False)
 def _go_deaf(**_: Any) -> None:
-    Channel._brpop_start = lambda self, timeout=None: None
+    setattr(Channel, "_brpop_start", lambda self, timeout=None: None)  # noqa: B010 - not in its stubs
 
 
 if __name__ == "__main__":

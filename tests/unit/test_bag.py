@@ -1,6 +1,6 @@
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import bagit
@@ -22,7 +22,7 @@ def a_bag(folder: Path, algorithms: tuple[str, ...] = ("md5", "sha512")) -> Path
     return folder
 
 
-def by_hand(version: str = "1.0", **changes: bytes | None) -> dict[str, bytes]:
+def by_hand(version: str = "1.0", /, **changes: bytes | None) -> dict[str, bytes]:
     """A bag of one file as its text; `changes` replace or remove files, `__` for a slash, `_` for a dash."""
     digest = hashlib.sha256(b"alpha").hexdigest()
     files: dict[str, bytes | None] = {
@@ -73,7 +73,12 @@ def append(path: Path, data: bytes) -> None:
     path.write_bytes(path.read_bytes() + data)
 
 
-DAMAGES: dict[str, Callable[[Path], None]] = {
+def remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        path.unlink()
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
     "none": lambda bag: None,
     "a payload byte": lambda bag: append(bag / "data" / "a.txt", b"!"),
     "a payload file missing": lambda bag: (bag / "data" / "a.txt").unlink(),
@@ -81,10 +86,8 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "a tag byte": lambda bag: append(bag / "bag-info.txt", b"Note: x\n"),
     "a tag file missing": lambda bag: (bag / "bag-info.txt").unlink(),
     "a manifest's byte": lambda bag: append(bag / "manifest-md5.txt", b"\n"),
-    "no tag manifests": lambda bag: [path.unlink() for path in bag.glob("tagmanifest-*")] and None,
-    "no declaration of encoding": lambda bag: (
-        (bag / "bagit.txt").write_text("BagIt-Version: 0.97\n") and None
-    ),
+    "no tag manifests": lambda bag: remove(bag.glob("tagmanifest-*")),
+    "no declaration of encoding": lambda bag: (bag / "bagit.txt").write_text("BagIt-Version: 0.97\n"),
     "a further tag file": lambda bag: (bag / "notes.txt").touch(),
 }
 

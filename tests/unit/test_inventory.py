@@ -43,6 +43,10 @@ def count(inventory: SqlInventory, table: object) -> int:
     return inventory.database.read(lambda c: int(c.scalar(text(f"SELECT count(*) FROM {table}"))))
 
 
+def execute(inventory: SqlInventory, statement: str) -> None:
+    inventory.database.write(lambda connection: connection.execute(text(statement)))
+
+
 def test_a_recorded_version_can_be_read_back(inventory: SqlInventory) -> None:
     inventory.record(recording(local_id=("loc-1",), note="first"))
 
@@ -86,8 +90,8 @@ def test_what_an_earlier_schema_holds_has_no_arrival(inventory: SqlInventory, ur
     columns = ("landed_digest", "source_digest", "source_declared_by", "source_container", "source_url")
     for table, names in (("inv_files", columns), ("inv_ingests", ("landed", "verified"))):
         for name in names:
-            inventory.database.write(lambda c, t=table, n=name: c.execute(text(f"ALTER TABLE {t} DROP {n}")))
-    inventory.database.write(lambda c: c.execute(text("UPDATE alembic_version SET version_num = '0001'")))
+            execute(inventory, f"ALTER TABLE {table} DROP {name}")
+    execute(inventory, "UPDATE alembic_version SET version_num = '0001'")
     inventory.database.close()
 
     found = open_inventory(url).describe_object(ARK)

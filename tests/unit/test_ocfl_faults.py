@@ -170,7 +170,6 @@ try:
     depot.store("jid2", {f"producer/{n}.bin": f"{n}" * 9000 for n in range(40)})
 except StepFailed as failed:
     print(failed.kind, failed.message)
-depot.folder = depot.storage.root.folder
 print(depot.leftovers(), depot.jobs())
 """
 

@@ -3,6 +3,7 @@ import json
 from datetime import timedelta
 from email import message_from_bytes, policy
 from email.message import EmailMessage
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ def a_profile(*notification: str) -> Profile:
 
 
 def a_mail(
-    jobs: list[JobState], recipients: tuple[str, ...] = ("ann@example.org",), **submission: object
+    jobs: list[JobState], recipients: tuple[str, ...] = ("ann@example.org",), **submission: Any
 ) -> EmailMessage:
     batch = a_batch(**submission)
     report = compose_report(batch, [a_job(n, state) for n, state in enumerate(jobs, 1)], at=AT)
@@ -45,7 +46,12 @@ def a_mail(
 
 
 def attachments(mail: EmailMessage) -> dict[str, bytes]:
-    return {str(part.get_filename()): part.get_payload(decode=True) for part in mail.iter_attachments()}
+    contents = {}
+    for part in mail.iter_attachments():
+        content = part.get_payload(decode=True)
+        assert isinstance(content, bytes)
+        contents[str(part.get_filename())] = content
+    return contents
 
 
 def body(mail: EmailMessage, form: str = "plain") -> str:
