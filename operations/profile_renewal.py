@@ -4,7 +4,7 @@ from typing import Any
 
 from operations.operator import TRIES, Operator
 from pipeline.profiles.profile import Profiles
-from pipeline.profiles.snapshot import changes, keep
+from pipeline.profiles.snapshot import profile_changes, take_snapshot
 from pipeline.records import Batch, Record
 from pipeline.states import BATCH, BatchState, IllegalTransition
 from zkstate import batches
@@ -26,10 +26,10 @@ def renew(operator: Operator, bid: str, *, dry_run: bool = False) -> Renewed:
         batch = batches.load(operator.session, bid)
         _check(batch)
         current = Profiles(operator.settings.profiles).get(batch.submission.profile_name)
-        found = changes(batches.profile_snapshot(operator.session, bid), current)
+        found = profile_changes(batches.profile_snapshot(operator.session, bid), current)
         if found and not dry_run:
             try:
-                kept = keep(current, by=operator.by, reason=operator.reason)
+                kept = take_snapshot(current, by=operator.by, reason=operator.reason)
                 batches.renew_profile(operator.session, batch, kept)
             except Stale:
                 continue

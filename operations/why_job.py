@@ -6,7 +6,7 @@ from operations import why_host, why_waiting
 from operations.job_view import operator_verbs
 from operations.wording import by_whom, counted, duration, standing
 from pipeline.profiles.profile import ProfileError, Profiles
-from pipeline.profiles.snapshot import changes
+from pipeline.profiles.snapshot import profile_changes
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import JOB, Bucket, Event, JobState, bucket
@@ -128,7 +128,7 @@ def _by_which_profile(session: Session, settings: Settings, job: Job) -> str:
         return ""
     name = job.configuration.profile_name
     try:
-        changed = changes(kept, Profiles(settings.profiles).get(name))
+        changed = profile_changes(kept, Profiles(settings.profiles).get(name))
     except ProfileError:
         return ""
     if not changed:

@@ -14,7 +14,7 @@ from pipeline.manifests.split import plan
 from pipeline.notify import report as reports
 from pipeline.outcome import AttemptOver, RateLimited, StepFailed, Stopping, system
 from pipeline.profiles.profile import Profile, ProfileError
-from pipeline.profiles.snapshot import ProfileSnapshot, keep
+from pipeline.profiles.snapshot import ProfileSnapshot, take_snapshot
 from pipeline.records import Batch, Job, Ticket
 from pipeline.states import BatchState, Bucket, Event
 from tasks import after_move as ending
@@ -131,7 +131,7 @@ def _create(session: Session, guard: AttemptGuard, batch: Batch) -> Batch:
 
 def _to_keep(batch: Batch) -> ProfileSnapshot | None:
     try:
-        return keep(PROCESS.clients().profiles.get(batch.submission.profile_name))
+        return take_snapshot(PROCESS.clients().profiles.get(batch.submission.profile_name))
     except ProfileError:
         return None  # the split, which comes next, meets the same fault and tells it
 

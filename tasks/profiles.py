@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from pipeline.profiles.profile import Profile, ProfileError, Profiles
-from pipeline.profiles.snapshot import restore
+from pipeline.profiles.snapshot import restore_profile
 from zkstate import batches
 from zkstate.session import Session
 
@@ -11,7 +11,7 @@ from zkstate.session import Session
 def profile_of(session: Session, profiles: Profiles, bid: str, name: str) -> Profile:
     """ProfileError if the batch has kept none, as before it starts, and the file is no good either."""
     kept = batches.profile_snapshot(session, bid)
-    return profiles.get(name) if kept is None else restore(kept, profiles)
+    return profiles.get(name) if kept is None else restore_profile(kept, profiles)
 
 
 def host_limit(default: int, profile: Callable[[], Profile]) -> int:

@@ -1,4 +1,4 @@
-"""Profiles in Merritt's own form, `Key: value` lines, as the fields of ours."""
+"""Profiles in Merritt's text format (`Key: value` lines), converted to the fields of `Profile`."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -30,7 +30,7 @@ _NUMBERED = re.compile(r"(\w+)\.(\d+)")
 
 
 class MalformedText(UsageRefused):
-    """A text profile that cannot be read; the message has the line."""
+    """A text profile that cannot be parsed; the message has the line number."""
 
 
 class _Line(NamedTuple):
@@ -40,7 +40,7 @@ class _Line(NamedTuple):
 
 
 def read(text: str) -> tuple[dict[str, object], tuple[str, ...]]:
-    """The fields that the text gives, not checked yet, and a warning for each key without a meaning here."""
+    """The fields of the text, not validated yet, and a warning for every key that is ignored."""
     lines = tuple(_lines(text))
     given = {line.key: line for line in lines if line.value}
     fields: dict[str, object] = {_FIELD[key]: line.value for key, line in given.items() if key in _FIELD}
@@ -52,7 +52,7 @@ def read(text: str) -> tuple[dict[str, object], tuple[str, ...]]:
     for name in ("notification_suppression", "notification_format"):
         if name in fields:
             fields[name] = str(fields[name]).lower()
-    # Merritt sends the mail that a batch was queued unless it is told not to, or mails for each object.
+    # Merritt confirms a queued batch by mail unless mail is suppressed or sent for every object (verbose).
     verbose = "NotificationType" in given and given["NotificationType"].value.lower() == "verbose"
     suppressed = fields.get("notification_suppression", "none") != "none"
     fields["confirmation_mail"] = not (verbose or suppressed)
@@ -65,42 +65,49 @@ def _lists(lines: Iterable[_Line]) -> dict[str, object]:
         numbered = _NUMBERED.fullmatch(line.key)
         if numbered and numbered[1] in _LISTS:
             values.setdefault(_LISTS[numbered[1]], []).append((int(numbered[2]), line.value))
-    return {name: [value for _, value in sorted(found)] for name, found in values.items()}
+    return {name: [value for _, value in sorted(numbered)] for name, numbered in values.items()}
 
 
 def _ignored(lines: Iterable[_Line]) -> tuple[str, ...]:
-    """One warning for all keys of a numbered list."""
+    """The warnings: one for all keys of a numbered list."""
     warnings: dict[str, str] = {}
     for line in lines:
         stem = _NUMBERED.sub(r"\1", line.key)
         if line.key not in _READ and stem not in _LISTS:
-            warnings.setdefault(stem, f"line {line.number}: {stem} has no meaning here and is ignored")
+            warnings.setdefault(stem, f"line {line.number}: {stem} is not supported and is ignored")
     return tuple(warnings.values())
 
 
 def _lines(text: str) -> Iterator[_Line]:
-    seen: dict[str, int] = {}
+    line_of: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()
         if not stripped or stripped.startswith("#"):
             continue
         key, colon, value = (part.strip() for part in stripped.partition(":"))
         if not colon:
-            raise MalformedText(f"line {number}: a line is 'Key: value', a comment after '#', or empty")
-        if key in seen:
-            raise MalformedText(f"line {number}: {key} was already given on line {seen[key]}")
-        seen[key] = number
+            raise MalformedText(
+                f"line {number}: expected 'Key: value', a comment after '#', or an empty line"
+            )
+        if key in line_of:
+            raise MalformedText(f"line {number}: {key} was already given on line {line_of[key]}")
+        line_of[key] = number
         yield _Line(number, key, value)
 
 
 def _check_scheme(line: _Line) -> None:
     if line.value.upper() not in ("", "ARK"):
-        raise MalformedText(f"line {line.number}: only identifiers of scheme ARK are made, not {line.value}")
+        raise MalformedText(
+            f"line {line.number}: {line.value} is not supported; the only identifier scheme is ARK"
+        )
 
 
 def _shoulder(line: _Line) -> dict[str, object]:
-    """Of the address where Merritt mints, only the shoulder counts; which minter is used is a setting."""
+    """NAAN and shoulder from the URL of Merritt's minter; the minter itself is chosen by a setting."""
     match = _MINTER.fullmatch(line.value)
     if match is None:
-        raise MalformedText(f"line {line.number}: {line.key} does not end as .../shoulder/ark:/99999/fk4")
+        raise MalformedText(
+            f"line {line.number}: {line.key} must end with /shoulder/ark:/NAAN/SHOULDER, as in "
+            ".../shoulder/ark:/99999/fk4"
+        )
     return {"naan": match[1], "shoulder": match[2]}

@@ -1,4 +1,4 @@
-"""Collection profiles: who owns what is submitted, how it is named, kept and told."""
+"""Collection profiles: the owner of submitted objects, and the rules for naming, storing and reporting."""
 
 import difflib
 import re
@@ -36,7 +36,7 @@ Mail = Annotated[str, StringConstraints(pattern=r"^[^@\s,;<>]+@[^@\s,;<>]+$")]
 
 
 class ProfileError(UsageRefused):
-    """A profile, or the folder of profiles, that an operator has to mend; `faults`: one by one, if told."""
+    """A profile, or the folder of profiles, that an operator must correct; `faults` lists the faults."""
 
     def __init__(self, message: str, faults: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -44,11 +44,11 @@ class ProfileError(UsageRefused):
 
 
 class UnknownProfile(ProfileError):
-    """No profile of that name."""
+    """There is no profile with this name."""
 
 
 class Suppression(StrEnum):
-    """Which mail is not sent."""
+    """The mail that is not sent."""
 
     NONE = "none"
     PARTIAL = "partial"
@@ -56,73 +56,73 @@ class Suppression(StrEnum):
 
 
 class MinterName(StrEnum):
-    """Who gives new objects their ARKs."""
+    """The minter of ARKs for new objects."""
 
     LOCAL = "local"
     EZID = "ezid"
 
 
 class ProfileLimits(BaseModel):
-    """What the collection takes at most, within what the settings allow."""
+    """The limits of a collection; the limits of the settings apply as well."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    object_bytes: Count | None = Field(None, description="a number of bytes, the most one object may have")
-    object_files: Count | None = Field(None, description="a number, the most files one object may have")
-    batch_jobs: Count | None = Field(None, description="a number, the most objects one batch may have")
+    object_bytes: Count | None = Field(None, description="a number: maximum bytes of one object")
+    object_files: Count | None = Field(None, description="a number: maximum files of one object")
+    batch_jobs: Count | None = Field(None, description="a number: maximum objects of one batch")
     jobs_at_work: Count | None = Field(
-        None, description="a number, the most jobs of the collection that may be at work at a time"
+        None, description="a number: maximum jobs of the collection that are active at a time"
     )
     host_connections: Count | None = Field(
-        None, description="a number, the most connections to one source's host, instead of the setting's"
+        None, description="a number: maximum connections to one host; replaces the setting"
     )
 
 
 class Profile(BaseModel):
-    """One collection's rules; each field's description says what it must be."""
+    """The rules of one collection; a field's description says which values it may have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
     name: Annotated[str, StringConstraints(pattern=_NAME)] = Field(
-        description="the name of its file, of letters, digits, '_', '.' and '-'"
+        description="the name of the file: letters, digits, '_', '.' and '-'"
     )
     description: str = Field("", description="a text")
     owner: Ark = Field(description=_AN_ARK)
-    collections: tuple[Ark, ...] = Field(min_length=1, description=f"a list, each {_AN_ARK}")
-    identifier_scheme: Literal["ark"] = Field("ark", description="ark, the only kind of identifier made")
+    collections: tuple[Ark, ...] = Field(min_length=1, description=f"a list of ARKs; an item is {_AN_ARK}")
+    identifier_scheme: Literal["ark"] = Field("ark", description="ark, the only supported scheme")
     minter: MinterName | None = Field(
-        None, description="local or ezid; left out: EZID if the settings name one, else local"
+        None, description="local or ezid; default: ezid if the settings name an EZID server, else local"
     )
     naan: Annotated[str, StringConstraints(pattern=r"^\d{5,9}$")] = Field(
-        "99999", description="the 5 to 9 digits of a name assigning authority, in quotes"
+        "99999", description="the 5 to 9 digits of a name assigning authority number (NAAN), in quotes"
     )
     shoulder: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]*$")] = Field(
-        "fk4", description="lower-case letters and digits with which minted names begin"
+        "fk4", description="lower-case letters and digits, the prefix of minted names"
     )
-    ezid_co_owner: str = Field("", description="a user name of EZID")
+    ezid_co_owner: str = Field("", description="an EZID user name")
     notification: tuple[Mail, ...] = Field((), description="a list of mail addresses")
-    confirmation_mail: bool = Field(False, description="true or false: a mail when a batch was split")
+    confirmation_mail: bool = Field(False, description="true or false: confirm a received submission by mail")
     notification_suppression: Suppression = Field(
         Suppression.NONE, description="none, partial (no confirmation mail) or full (no mail at all)"
     )
     notification_format: ResponseType | None = Field(
-        None, description="json, xml or turtle: how the depositor's system is told"
+        None, description="json, xml or turtle: the format of callbacks"
     )
     callback_url: AnyHttpUrl | None = Field(
         None,
         repr=False,  # may hold a password
-        description="an address that begins with http:// or https://",
+        description="a URL that begins with http:// or https://",
     )
-    priority: Priority | None = Field(None, description="a number from 0, the most urgent, to 99")
+    priority: Priority | None = Field(None, description="a number from 0 (most urgent) to 99")
     object_type: str = Field("MRT-curatorial", description="a text such as MRT-curatorial")
     object_role: str = Field("MRT-content", description="a text such as MRT-content")
     aggregate_role: str = Field("MRT-none", description="a text such as MRT-none")
     suppress_dublin_core_local_id: bool = Field(False, description="true or false")
     case_sensitive_names: bool = Field(
-        False, description="true or false: take objects with names that differ only in case"
+        False, description="true or false: accept objects with file names that differ only in case"
     )
     storage_node: int | None = Field(None, ge=0, description="the number of a storage node")
     context: str = Field("", description="a text")
     retention_days: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="a number of days that a completed batch stays listed"
+        None, description="a number: days for which a completed batch stays listed"
     )
     limits: ProfileLimits = Field(
         default_factory=ProfileLimits,
@@ -135,11 +135,11 @@ class Profile(BaseModel):
         return (value,) if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _one_word_on_mail(self) -> "Profile":
+    def _mail_settings_agree(self) -> "Profile":
         if self.confirmation_mail and self.notification_suppression is not Suppression.NONE:
             raise ValueError(
                 f"confirmation_mail is true, but notification_suppression: "
-                f"{self.notification_suppression} says that it is not sent; take one out"
+                f"{self.notification_suppression} suppresses that mail; remove one of the two"
             )
         return self
 
@@ -149,11 +149,11 @@ class Profile(BaseModel):
 
     @property
     def callback_address(self) -> str | None:
-        """The callback URL as it may be shown."""
+        """The callback URL without secrets."""
         return None if self.callback_url is None else _without_secrets(str(self.callback_url))
 
     def public(self) -> dict[str, Any]:
-        """Everything but the secrets, as JSON would have it."""
+        """All fields as JSON values, without secrets."""
         return {**self.model_dump(mode="json"), "callback_url": self.callback_address}
 
 
@@ -164,17 +164,17 @@ def _without_secrets(url: str) -> str:
 
 
 class Profiles:
-    """The profiles in a folder: NAME.yaml in our form, NAME.txt or plain NAME in Merritt's."""
+    """The profiles in a folder: NAME.yaml in our format, NAME.txt or NAME in Merritt's."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def get(self, name: str) -> Profile:
-        """The profile as its file stands now."""
+        """The profile as its file is now."""
         return self._read(name)[0]
 
     def warnings(self, name: str) -> tuple[str, ...]:
-        """What the profile's file says that has no meaning here."""
+        """Warnings about fields of the profile's file that are ignored."""
         return self._read(name)[1]
 
     def names(self) -> tuple[str, ...]:
@@ -185,45 +185,45 @@ class Profiles:
                 f"the folder of profiles {self.folder} cannot be read ({error.strerror}): "
                 "create it, or set ARKLINE_PROFILES"
             ) from error
-        names = {path.stem if path.suffix in _SUFFIXES else path.name for path in files if _holds_one(path)}
+        names = {path.stem if path.suffix in _SUFFIXES else path.name for path in files if _is_profile(path)}
         return tuple(sorted(name for name in names if re.match(_NAME, name)))
 
     def _read(self, name: str) -> tuple[Profile, tuple[str, ...]]:
         return read(self.file(name))
 
     def unread(self) -> tuple[Path, ...]:
-        """Files that look like a profile and are none by their ending."""
+        """Files that look like profiles but have a suffix that is not read."""
         return tuple(sorted(path for path in self.folder.iterdir() if path.suffix in _MISTAKEN))
 
     def file(self, name: str) -> Path:
         known = self.names()
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            rest = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known) or 'none'}"
-            raise UnknownProfile(f"there is no profile {quote_name(name, 128)} in {self.folder}; {rest}")
+            hint = f"did you mean {near[0]}?" if near else f"known profiles: {', '.join(known) or 'none'}"
+            raise UnknownProfile(f"there is no profile {quote_name(name, 128)} in {self.folder}; {hint}")
         suffixes = (*_SUFFIXES, "") if "." not in name else _SUFFIXES
-        found = [path for suffix in suffixes if (path := self.folder / f"{name}{suffix}").is_file()]
-        if len(found) != 1:
-            files = ", ".join(path.name for path in found)
-            raise ProfileError(f"profile {name} is in {len(found)} files ({files}): keep one")
-        return found[0]
+        paths = [path for suffix in suffixes if (path := self.folder / f"{name}{suffix}").is_file()]
+        if len(paths) != 1:
+            files = ", ".join(path.name for path in paths)
+            raise ProfileError(f"profile {name} is in {len(paths)} files ({files}): keep one of them")
+        return paths[0]
 
 
 def read(path: Path) -> tuple[Profile, tuple[str, ...]]:
-    """The profile in a file, which says its name, and what there has no meaning here."""
+    """The profile in a file, named after the file, and warnings about ignored fields."""
     source = path.name
     name = path.stem if path.suffix in _SUFFIXES else path.name
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise ProfileError(f"profile {source} is not UTF-8: save it as UTF-8") from error
+        raise ProfileError(f"profile {source} is not UTF-8: save the file as UTF-8") from error
     except OSError as error:
         raise ProfileError(f"profile {source} cannot be read: {error}") from error
     fields, warnings = (_from_yaml if path.suffix == ".yaml" else _from_text)(text, source)
     return _profile({"name": name, **fields}, name, source), warnings
 
 
-def _holds_one(path: Path) -> bool:
+def _is_profile(path: Path) -> bool:
     return path.suffix in _SUFFIXES or "." not in path.name
 
 
@@ -236,7 +236,7 @@ def _from_yaml(text: str, source: str) -> tuple[dict[str, object], tuple[str, ..
     except (yaml.YAMLError, ValueError) as error:
         raise ProfileError(f"profile {source} is not YAML: {error}") from error
     if not isinstance(fields, dict):
-        raise ProfileError(f"profile {source} does not consist of 'field: value' lines")
+        raise ProfileError(f"profile {source} has no 'field: value' lines")
     return {str(name): value for name, value in fields.items()}, ()
 
 
@@ -251,12 +251,12 @@ def _profile(fields: dict[str, object], name: str, source: str) -> Profile:
     try:
         profile = Profile.model_validate(fields)
     except ValidationError as error:
-        faults = tuple(dict.fromkeys(_fault(each) for each in error.errors(include_url=False)))
-        told = f"profile {source}: {'; '.join(faults)}"
-        raise ProfileError(told, faults) from None  # the cause quotes what was given
+        faults = tuple(dict.fromkeys(map(_fault, error.errors(include_url=False))))
+        message = f"profile {source}: {'; '.join(faults)}"
+        raise ProfileError(message, faults) from None  # the cause quotes the given value, which may be secret
     if profile.name != name:
         raise ProfileError(
-            f"profile {source}: name is {profile.name}, but the file says {name}: give both one"
+            f"profile {source}: the name is {profile.name}, but the file is named {name}: use the same name"
         )
     return profile
 
@@ -269,9 +269,9 @@ def _fault(error: ErrorDetails) -> str:
     field = ".".join(part for part in where if not part.isdecimal())
     if error["type"] == "extra_forbidden":
         near = difflib.get_close_matches(where[-1], model.model_fields, 1)
-        return f"{field} is not a field" + (f"; did you mean {near[0]}?" if near else "; take it out")
-    wanted = model.model_fields[where[1] if model is ProfileLimits else where[0]].description
+        return f"{field} is not a field" + (f"; did you mean {near[0]}?" if near else "; remove the line")
+    expected = model.model_fields[where[1] if model is ProfileLimits else where[0]].description
     if error["type"] == "missing":
-        return f"{field} is missing; it is {wanted}"
-    given = "" if where[0] == "callback_url" else f" {error['input']!r:.60}"
-    return f"{field}:{given} will not do; it must be {wanted}"
+        return f"{field} is missing; expected {expected}"
+    value = "the value" if where[0] == "callback_url" else f"{error['input']!r:.60}"
+    return f"{value} is not valid for {field}; expected {expected}"

@@ -1,4 +1,4 @@
-"""What a collection may take of the fleet at a time, as its profile says: jobs at work."""
+"""The quota of a collection: how many of its jobs may be active at a time, by its profile."""
 
 import time
 from collections.abc import Callable
@@ -7,13 +7,13 @@ from pathlib import Path
 
 from pipeline.profiles.profile import ProfileError, ProfileLimits, Profiles
 
-REMEMBERED = 5
-"""Seconds that a quota is used before the profile is read again: it is asked for whenever a job ends."""
+CACHE_SECONDS = 5
+"""Seconds for which a quota is cached: it is needed whenever a job ends."""
 
 
 def quota_in(folder: Path) -> Callable[[str], int | None]:
-    """The quota of each collection with a profile in `folder`; None for one without."""
-    return lambda name: _limits(folder, name, int(time.monotonic() // REMEMBERED)).jobs_at_work
+    """The function from a collection's name to its quota, by the profiles in `folder`; None is no limit."""
+    return lambda name: _limits(folder, name, int(time.monotonic() // CACHE_SECONDS)).jobs_at_work
 
 
 @lru_cache(maxsize=512)
@@ -21,4 +21,4 @@ def _limits(folder: Path, name: str, _moment: int) -> ProfileLimits:
     try:
         return Profiles(folder).get(name).limits
     except ProfileError:
-        return ProfileLimits()  # the job itself will meet the same fault, and tell it
+        return ProfileLimits()  # the job will meet the same fault and report it

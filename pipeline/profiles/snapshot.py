@@ -1,7 +1,7 @@
-"""A batch's own copy of its collection's profile: what a batch started with holds until it has ended.
+"""A batch's snapshot of its collection's profile: the rules that a batch starts with hold until it has ended.
 
-Rule: no secret lies in the record. A callback's user, password and query are those of the profile's file as
-it stands now, and only while that file still names the same address.
+Rule: the record contains no secrets. User, password and query of a callback URL come from the profile's
+current file, and only while that file names the same address.
 """
 
 from datetime import datetime
@@ -20,30 +20,30 @@ class ProfileSnapshot(Record):
     by: str = ""
     reason: str = ""
     profile: dict[str, Any]
-    """Field for field as `Profile`, without the secrets."""
+    """The fields of `Profile`, without secrets."""
 
 
-def keep(profile: Profile, by: str = "", reason: str = "") -> ProfileSnapshot:
+def take_snapshot(profile: Profile, by: str = "", reason: str = "") -> ProfileSnapshot:
     return ProfileSnapshot(profile=profile.public(), by=by, reason=reason)
 
 
-def restore(kept: ProfileSnapshot, profiles: Profiles) -> Profile:
-    """The profile that was kept, with the secrets of today; a newer release's fields are ignored."""
-    profile = Profile.model_validate(kept.profile, extra="ignore")
+def restore_profile(snapshot: ProfileSnapshot, profiles: Profiles) -> Profile:
+    """The profile of the snapshot with the current secrets; fields of a newer release are ignored."""
+    profile = Profile.model_validate(snapshot.profile, extra="ignore")
     if profile.callback_url is None:
         return profile
     try:
         current = profiles.get(profile.name)
     except ProfileError:
-        return profile  # the file is gone or broken: what was kept is all there is
+        return profile  # the file is gone or invalid: only the snapshot is left
     if current.callback_address != profile.callback_address:
         return profile
     return profile.model_copy(update={"callback_url": current.callback_url})
 
 
-def changes(kept: ProfileSnapshot | None, current: Profile) -> dict[str, tuple[Any, Any]]:
-    """Field -> what was kept and what the file says by now, where the two differ."""
-    before = {} if kept is None else kept.profile
+def profile_changes(snapshot: ProfileSnapshot | None, current: Profile) -> dict[str, tuple[Any, Any]]:
+    """Field -> (value in the snapshot, current value), for the fields that differ."""
+    before = {} if snapshot is None else snapshot.profile
     return {
         field: (before.get(field), value)
         for field, value in current.public().items()

@@ -10,7 +10,7 @@ from operations.profile_renewal import renew
 from operations.why import why
 from pipeline.attempt import UNATTENDED
 from pipeline.profiles.profile import Profiles, UnknownProfile
-from pipeline.profiles.snapshot import keep
+from pipeline.profiles.snapshot import take_snapshot
 from pipeline.records import Batch
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, IllegalTransition
@@ -41,7 +41,7 @@ def write(settings: Settings, **rules: object) -> None:
 def started(session: Session, settings: Settings) -> Batch:
     bid = batches.submit(session, planting.submission())
     batch = batches.acquire(session, batches.ticket(batches.load(session, bid)), "test")
-    profile = keep(Profiles(settings.profiles).get("demo"))
+    profile = take_snapshot(Profiles(settings.profiles).get("demo"))
     return batches.move(session, batch, Event.ACQUIRE, profile=profile)
 
 

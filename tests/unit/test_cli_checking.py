@@ -72,7 +72,7 @@ def test_each_fault_of_a_bad_profile_is_told_and_the_others_are_judged(folder: P
 
     assert result.exit_code == 1
     assert "demo.yaml: profile, good" in result.stdout
-    for fault in ("owner: 'me' will not do", "did you mean priority?", "collections is missing"):
+    for fault in ("'me' is not valid for owner", "did you mean priority?", "collections is missing"):
         assert f"bad.yaml: error: {fault}" in result.stderr or fault in result.stderr
 
 

@@ -49,7 +49,7 @@ def test_every_field_can_be_given(profiles: Profiles) -> None:
         notification="one@x.edu",
         notification_suppression="full",
         notification_format="xml",
-        callback_url="https://x.edu/told",
+        callback_url="https://x.edu/callback",
         priority=3,
         suppress_dublin_core_local_id=True,
         case_sensitive_names=True,
@@ -103,11 +103,11 @@ def test_an_unknown_profile_is_refused_with_the_nearest(profiles: Profiles) -> N
         profiles.get("dmeo")
 
 
-def test_an_unknown_profile_is_refused_with_those_there_are(profiles: Profiles) -> None:
-    with pytest.raises(UnknownProfile, match="there are: none"):
+def test_an_unknown_profile_is_refused_with_the_known_ones(profiles: Profiles) -> None:
+    with pytest.raises(UnknownProfile, match="known profiles: none"):
         profiles.get("x")
     put(profiles)
-    with pytest.raises(UnknownProfile, match="there are: demo"):
+    with pytest.raises(UnknownProfile, match="known profiles: demo"):
         profiles.get("something")
 
 
@@ -126,27 +126,30 @@ def test_a_name_never_leads_out_of_the_folder(name: str, tmp_path: Path) -> None
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_folder_is_told_with_its_setting(tmp_path: Path) -> None:
+def test_a_missing_folder_is_named_with_its_setting(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="set ARKLINE_PROFILES"):
         Profiles(tmp_path / "none").get("demo")
 
 
 MALFORMED: dict[str, tuple[dict[str, object], str]] = {
-    "no owner": ({"owner": None}, "owner is missing; it is an ARK such as"),
-    "an owner that is no ARK": ({"owner": "me"}, "owner: 'me' will not do; it must be an ARK such as"),
-    "no collection": ({"collections": []}, "collections: [] will not do; it must be a list"),
-    "a collection that is no ARK": ({"collections": ["x"]}, "collections: 'x' will not do"),
-    "a priority out of range": ({"priority": 100}, "priority: 100 will not do; it must be a number from 0"),
+    "no owner": ({"owner": None}, "owner is missing; expected an ARK such as"),
+    "an owner that is no ARK": ({"owner": "me"}, "'me' is not valid for owner; expected an ARK such as"),
+    "no collection": ({"collections": []}, "[] is not valid for collections; expected a list"),
+    "a collection that is no ARK": ({"collections": ["x"]}, "'x' is not valid for collections"),
+    "a priority out of range": ({"priority": 100}, "100 is not valid for priority; expected a number from 0"),
     "a mistyped field": ({"prioriti": 3}, "prioriti is not a field; did you mean priority?"),
-    "a strange field": ({"xyzzy": 3}, "xyzzy is not a field; take it out"),
-    "a mail address that is none": ({"notification": ["me"]}, "notification: 'me' will not do"),
-    "another name than its file": ({"name": "other"}, "name is other, but the file says demo: give both one"),
+    "a strange field": ({"xyzzy": 3}, "xyzzy is not a field; remove the line"),
+    "a mail address that is none": ({"notification": ["me"]}, "'me' is not valid for notification"),
+    "another name than its file": (
+        {"name": "other"},
+        "the name is other, but the file is named demo: use the same name",
+    ),
     "a strange limit": ({"limits": {"object_byte": 1}}, "limits.object_byte is not a field; did you mean"),
-    "a limit of nothing": ({"limits": {"batch_jobs": 0}}, "limits.batch_jobs: 0 will not do; it must be a"),
-    "limits that are none": ({"limits": 5}, "limits: 5 will not do; it must be object_bytes"),
+    "a limit of nothing": ({"limits": {"batch_jobs": 0}}, "0 is not valid for limits.batch_jobs; expected a"),
+    "limits that are none": ({"limits": 5}, "5 is not valid for limits; expected object_bytes"),
     "a mail that is sent and suppressed": (
         {"confirmation_mail": True, "notification_suppression": "partial"},
-        "confirmation_mail is true, but notification_suppression: partial says",
+        "confirmation_mail is true, but notification_suppression: partial suppresses that mail",
     ),
 }
 
@@ -161,7 +164,7 @@ def test_a_malformed_profile_is_refused_naming_file_and_field_for(case: str, pro
     assert said in message
 
 
-def test_all_faults_of_a_profile_are_told_at_once(profiles: Profiles) -> None:
+def test_all_faults_of_a_profile_are_listed(profiles: Profiles) -> None:
     put(profiles, owner=None, priority="high", naan="x")
     message = refusal(profiles)
 
@@ -173,14 +176,14 @@ def test_all_faults_of_a_profile_are_told_at_once(profiles: Profiles) -> None:
     [
         ("name: [", "profile demo.yaml, line 1: "),
         ("name: demo\n\towner: x", "demo.yaml, line 2: "),
-        ("- a\n- list", "does not consist of 'field: value' lines"),
-        ("", "does not consist of 'field: value' lines"),
+        ("- a\n- list", "has no 'field: value' lines"),
+        ("", "has no 'field: value' lines"),
         ("context: 2020-13-45", "is not YAML"),
         ("name: \x07", "is not YAML"),
         ("!!python/object/apply:os.getcwd []", "demo.yaml, line 1: "),
     ],
 )
-def test_a_file_that_is_no_yaml_mapping_is_refused(text: str, said: str, profiles: Profiles) -> None:
+def test_a_file_that_is_not_a_yaml_mapping_is_refused(text: str, said: str, profiles: Profiles) -> None:
     (profiles.folder / "demo.yaml").write_text(text)
 
     assert said in refusal(profiles)
@@ -189,10 +192,10 @@ def test_a_file_that_is_no_yaml_mapping_is_refused(text: str, said: str, profile
 def test_a_file_that_is_not_utf8_is_refused(profiles: Profiles) -> None:
     (profiles.folder / "demo.yaml").write_bytes(b"name: \xff")
 
-    assert "profile demo.yaml is not UTF-8: save it as UTF-8" in refusal(profiles)
+    assert "profile demo.yaml is not UTF-8: save the file as UTF-8" in refusal(profiles)
 
 
-def test_a_file_that_cannot_be_read_is_told(profiles: Profiles) -> None:
+def test_an_unreadable_file_is_refused(profiles: Profiles) -> None:
     with pytest.raises(ProfileError) as caught:
         read(profiles.folder / "demo.yaml")
 
@@ -203,32 +206,32 @@ def test_one_profile_in_two_files_is_refused(profiles: Profiles) -> None:
     put(profiles)
     (profiles.folder / "demo.txt").write_text("ProfileID: demo")
 
-    assert "is in 2 files (demo.yaml, demo.txt): keep one" in refusal(profiles)
+    assert "is in 2 files (demo.yaml, demo.txt): keep one of them" in refusal(profiles)
 
 
 def test_the_secrets_of_a_callback_are_never_shown(profiles: Profiles) -> None:
-    put(profiles, callback_url="https://me:secret@x.edu/told?token=secret")
+    put(profiles, callback_url="https://me:secret@x.edu/callback?token=secret")
     profile = profiles.get("demo")
 
     assert "secret" not in f"{profile!r} {profile} {profile.public()}"
-    assert profile.callback_address == "https://x.edu/told"
-    assert profile.public()["callback_url"] == "https://x.edu/told"
-    assert str(profile.callback_url) == "https://me:secret@x.edu/told?token=secret"
+    assert profile.callback_address == "https://x.edu/callback"
+    assert profile.public()["callback_url"] == "https://x.edu/callback"
+    assert str(profile.callback_url) == "https://me:secret@x.edu/callback?token=secret"
 
 
-def test_a_callback_that_is_wrong_is_refused_without_its_secret(profiles: Profiles) -> None:
+def test_an_invalid_callback_is_refused_without_its_secret(profiles: Profiles) -> None:
     put(profiles, callback_url="ftp://me:secret@x.edu")
     message = refusal(profiles)
 
     assert message.endswith(
-        "callback_url: will not do; it must be an address that begins with http:// or https://"
+        "the value is not valid for callback_url; expected a URL that begins with http:// or https://"
     )
     assert "secret" not in message
 
 
-def test_other_identifiers_than_arks_are_not_made(profiles: Profiles) -> None:
+def test_only_arks_are_supported(profiles: Profiles) -> None:
     put(profiles, identifier_scheme="doi", minter="noid")
     message = refusal(profiles)
 
-    assert "identifier_scheme: 'doi' will not do; it must be ark" in message
-    assert "minter: 'noid' will not do; it must be local or ezid" in message
+    assert "'doi' is not valid for identifier_scheme; expected ark" in message
+    assert "'noid' is not valid for minter; expected local or ezid" in message

@@ -68,12 +68,12 @@ def test_a_profile_in_merritts_form_is_read(file: str, profiles: Profiles) -> No
     assert str(profile.callback_url) == "http://user:secret@callback.x.edu:8098/"
 
 
-def test_keys_without_a_meaning_are_told_once_a_list(profiles: Profiles) -> None:
+def test_unsupported_keys_are_warned_about_once_per_list(profiles: Profiles) -> None:
     put(profiles)
 
     assert profiles.warnings("town_content") == (
-        "line 16: StorageService has no meaning here and is ignored",
-        "line 24: HandlerQueue has no meaning here and is ignored",
+        "line 16: StorageService is not supported and is ignored",
+        "line 24: HandlerQueue is not supported and is ignored",
     )
 
 
@@ -87,7 +87,7 @@ def test_keys_without_a_meaning_are_told_once_a_list(profiles: Profiles) -> None
         ("NotificationType: additional", True, Suppression.NONE),
     ],
 )
-def test_the_mail_of_a_queued_batch_is_sent_unless_it_is_suppressed(
+def test_the_confirmation_mail_is_sent_unless_it_is_suppressed(
     line: str, confirmation: bool, suppression: Suppression, profiles: Profiles
 ) -> None:
     put(profiles, f"{TEXT}{line}\n")
@@ -99,13 +99,19 @@ def test_the_mail_of_a_queued_batch_is_sent_unless_it_is_suppressed(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("Identifier-scheme: ARK", "Identifier-scheme: DOI"), "line 4: only identifiers of scheme ARK"),
-        (("/shoulder/ark:/12345/x9", ""), "line 19: ObjectMinterURL does not end as"),
-        (("Type: MRT-curatorial", "Type MRT-curatorial"), "line 8: a line is 'Key: value'"),
+        (
+            ("Identifier-scheme: ARK", "Identifier-scheme: DOI"),
+            "line 4: DOI is not supported; the only identifier scheme is ARK",
+        ),
+        (("/shoulder/ark:/12345/x9", ""), "line 19: ObjectMinterURL must end with"),
+        (("Type: MRT-curatorial", "Type MRT-curatorial"), "line 8: expected 'Key: value'"),
         (("Collection.2", "Collection.1"), "line 7: Collection.1 was already given on line 6"),
         (("Owner: ark:/99999/fk4owner", ""), "owner is missing"),
-        (("Priority: 03", "Priority: urgent"), "priority: 'urgent' will not do"),
-        (("ProfileID: town_content", "ProfileID: other"), "name is other, but the file says town_content"),
+        (("Priority: 03", "Priority: urgent"), "'urgent' is not valid for priority"),
+        (
+            ("ProfileID: town_content", "ProfileID: other"),
+            "the name is other, but the file is named town_content",
+        ),
     ],
 )
 def test_a_malformed_text_is_refused_with_file_and_line(
