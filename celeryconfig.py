@@ -1,25 +1,25 @@
-"""Celery's settings: data only. docs/decisions/ and docs/operators/ say why each is as it is."""
+"""Celery's settings, as data; `tasks.publisher` adds the broker's address and the key prefix.
+
+docs/decisions/ and docs/operators/ give the reason for each value.
+"""
 
 from kombu import Queue
 
-from pipeline.settings import Settings
-
-_settings = Settings()
-
 QUEUES = ("control", "io", "download", "process")
-"""One queue per class of resource: timed work; short talks with other systems; bytes in; bytes hashed."""
+"""One queue per class of resource: periodic work; short requests to other systems; downloads; hashing."""
 
-broker_url = _settings.broker_url
+PRIORITY_STEPS = range(10)
+"""Redis keeps one list for each queue and step; 0 is the most urgent."""
+
 broker_connection_retry_on_startup = True
 broker_connection_max_retries = None  # the default gives up after some 46 minutes of outage
 broker_transport_options = {
-    "socket_timeout": 5,  # seconds; without it a frozen Redis blocks a publisher for ever
+    "socket_timeout": 5,  # seconds; without a limit a frozen Redis blocks a publisher forever
     "socket_connect_timeout": 5,
     "socket_keepalive": True,
     "visibility_timeout": 43200,
-    "priority_steps": list(range(10)),
+    "priority_steps": list(PRIORITY_STEPS),
     "queue_order_strategy": "priority",
-    "global_keyprefix": _settings.broker_prefix,
 }
 task_publish_retry_policy = {
     "max_retries": 3,
@@ -30,7 +30,7 @@ task_publish_retry_policy = {
 
 task_queues = [Queue(name) for name in QUEUES]
 task_default_queue = "io"
-task_create_missing_queues = False  # a mistyped queue is an error, not a black hole
+task_create_missing_queues = False  # a mistyped queue name is an error, not a queue without a worker
 task_routes = {
     "job.downloading": {"queue": "download"},
     "job.processing": {"queue": "process"},
@@ -40,11 +40,11 @@ task_serializer = "json"
 result_serializer = "json"
 accept_content = ["json"]
 task_ignore_result = True  # ZooKeeper is the result
-task_acks_late = False  # ZooKeeper redelivers, by the sweep; Redis never does
+task_acks_late = False  # the sweep redelivers from ZooKeeper; Redis never does
 task_reject_on_worker_lost = False
 task_inherit_parent_priority = True
 
-worker_disable_prefetch = True  # a worker holds no message that it does not work on
+worker_disable_prefetch = True  # a worker reserves no message ahead of its work
 worker_prefetch_multiplier = 1
 worker_cancel_long_running_tasks_on_connection_loss = False
 worker_max_tasks_per_child = 200
@@ -54,11 +54,11 @@ worker_redirect_stdouts = False
 task_send_sent_event = False
 
 beat_max_loop_interval = 1  # seconds
-_PATIENCE = 15.0
-"""Seconds that a tick waits for a busy fleet at least; ticks that pile up run one after another."""
+_EXPIRY = 15.0
+"""Seconds after which an unconsumed message of periodic work expires, at least."""
 
 beat_schedule = {
-    name: {"task": f"beat.{name}", "schedule": every, "options": {"expires": max(every, _PATIENCE)}}
+    name: {"task": f"beat.{name}", "schedule": every, "options": {"expires": max(every, _EXPIRY)}}
     for name, every in {
         "feed": 5.0,
         "recheck_provisioning": 5.0,

@@ -8,11 +8,11 @@ from operations.operator import (
     Operator,
     VerbResult,
     check,
+    follow,
     refuse_while_on_hold,
     remove_folder,
 )
 from operations.reports import compose
-from operations.sending import send_batch
 from operations.wording import counted
 from pipeline.inventory.archive import tombstone
 from pipeline.records import Batch, Job
@@ -65,7 +65,7 @@ def _move(operator: Operator, batch: Batch, event: Event) -> VerbResult:
         id=batch.bid,
         was=batch.status.status,
         now=moved.status.status,
-        note=send_batch(operator.settings, moved),
+        note=follow(operator.session, operator.settings, moved),
     )
 
 

@@ -9,14 +9,13 @@ from operations.operator import (
     VerbResult,
     check,
     feed,
-    finish_batch,
+    follow,
     refuse_while_on_hold,
     remove_folder,
 )
-from operations.sending import send_failed, send_job
 from pipeline.inventory.archive import tombstone
 from pipeline.records import Job
-from pipeline.states import JOB, BatchState, Event, FailureKind, IllegalTransition, JobState
+from pipeline.states import JOB, BatchState, Event, FailureKind, IllegalTransition
 from zkstate import batches, deletion, jobs
 from zkstate.errors import Busy, Stale
 from zkstate.jobs import Lock
@@ -71,25 +70,23 @@ def _move(operator: Operator, job: Job, event: Event, **changes: object) -> Job:
     return jobs.move(operator.session, job, event, operator.by, **options)  # type: ignore[arg-type]
 
 
-def _acted(job: Job, moved: Job, note: str = "") -> VerbResult:
+def _acted(operator: Operator, job: Job, moved: Job) -> VerbResult:
+    note = follow(operator.session, operator.settings, moved)
     return VerbResult(id=job.jid, was=job.status.status, now=moved.status.status, note=note)
 
 
 def _hold(operator: Operator, job: Job) -> VerbResult:
-    return _acted(job, _move(operator, job, Event.HOLD))
+    return _acted(operator, job, _move(operator, job, Event.HOLD))
 
 
 def _release(operator: Operator, job: Job) -> VerbResult:
     _refuse(operator, job, Event.RELEASE)
-    return _acted(job, _move(operator, job, Event.RELEASE))
+    return _acted(operator, job, _move(operator, job, Event.RELEASE))
 
 
 def _resume(operator: Operator, job: Job) -> VerbResult:
     _refuse(operator, job, Event.RESUME)
-    moved = _move(operator, job, Event.RESUME)
-    if moved.status.status is JobState.PENDING:
-        return _acted(job, moved)
-    return _acted(job, moved, send_job(operator.settings, moved))
+    return _acted(operator, job, _move(operator, job, Event.RESUME))
 
 
 def _fail(operator: Operator, job: Job) -> VerbResult:
@@ -103,18 +100,16 @@ def _fail(operator: Operator, job: Job) -> VerbResult:
         kind=FailureKind.SYSTEM,
         lock=Lock.BREAK,
     )
-    finish_batch(operator, job.bid)
-    send_failed(operator.settings, moved)
-    return _acted(job, moved)
+    return _acted(operator, job, moved)
 
 
 def _delete(operator: Operator, job: Job) -> VerbResult:
     """The tombstone first, the folder last: a crash leaves at most a folder, which `cleanup` finds."""
     tombstone(operator.inventory(), job, by=operator.by, reason=operator.reason)
-    deletion.delete_job(operator.session, job)
+    deleted = deletion.delete_job(operator.session, job)
     note = remove_folder(operator, Path(job.configuration.working_dir))
-    finish_batch(operator, job.bid)
-    return VerbResult(id=job.jid, was=job.status.status, now=JobState.DELETED, note=note)
+    acted = _acted(operator, job, deleted)
+    return acted.model_copy(update={"note": note or acted.note})
 
 
 _VERBS: dict[Event, Callable[[Operator, Job], VerbResult]] = {

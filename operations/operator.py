@@ -6,14 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from operations.sending import send_batch, send_fed
 from pipeline.inventory.sql import SqlInventory
-from pipeline.profiles.quota import quota_in
 from pipeline.records import Batch, Job, Record
 from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB, Event, IllegalTransition, Machine, Raiser, S
-from zkstate import batches, holds, queue
+from tasks import after_move
+from tasks.publisher import publisher
+from zkstate import holds
 from zkstate.session import Session
+
+NOT_SENT = (
+    "Redis does not answer, so no worker was notified; nothing is lost: ZooKeeper has the change, and the "
+    "work continues once Redis is back"
+)
 
 TRIES = 20
 """Times that a verb looks again when what it acts on has moved meanwhile."""
@@ -78,18 +83,14 @@ def refuse_while_on_hold(session: Session, profile_name: str, name: str) -> None
 
 
 def feed(operator: Operator) -> None:
-    """Hand pending jobs to workers, as far as there is room."""
-    settings = operator.settings
-    tickets = queue.feed(operator.session, settings.in_flight, quota_in(settings.profiles))
-    if tickets:
-        send_fed(operator.settings, tickets)
+    """Dispatch as many pending jobs as there is room for."""
+    after_move.feed(publisher(operator.settings), operator.session, operator.settings)
 
 
-def finish_batch(operator: Operator, bid: str) -> None:
-    """If that was the last job of a batch, let its report be written."""
-    finished = batches.finish_if_ended(operator.session, bid)
-    if finished is not None:
-        send_batch(operator.settings, finished)
+def follow(session: Session, settings: Settings, moved: Job | Batch) -> str:
+    """Do what follows a move, without feeding; a note for the operator if Redis did not take a message."""
+
+    return "" if after_move.follow(publisher(settings), session, moved) else NOT_SENT
 
 
 def remove_folder(operator: Operator, folder: Path) -> str:

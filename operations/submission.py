@@ -2,7 +2,7 @@
 
 from urllib.parse import urlsplit
 
-from operations.sending import send_batch
+from operations.operator import follow
 from pipeline import names
 from pipeline.errors import UsageRefused
 from pipeline.profiles.profile import Profiles
@@ -57,5 +57,5 @@ def submit(session: Session, settings: Settings, profiles: Profiles, submission:
     known = batches.submitted_under(session, key) if key else None
     bid = batches.submit(session, submission)
     batch = batches.load(session, bid)
-    note = send_batch(settings, batch) if batch.status.status is BATCH.initial else ""
+    note = follow(session, settings, batch) if batch.status.status is BATCH.initial else ""
     return Submitted(bid=bid, again=bid == known, note=note)

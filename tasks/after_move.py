@@ -1,14 +1,26 @@
-"""What follows a move: cleaning after a completed job, the batch's report, room for the next job."""
+"""What follows a move of a job or of a batch, whoever made the move: a worker, the sweep or an operator.
+
+Nothing here is needed for the record to be right: the sweep and the other periodic work do what a crash
+leaves undone.
+"""
 
 import shutil
 from pathlib import Path
 
+from celery import Celery
+
 from pipeline.profiles.quota import quota_in
-from pipeline.records import Job
-from pipeline.states import JOB, Event, JobState
-from tasks.dispatch import dispatch_failed, dispatch_jobs, dispatch_moved
+from pipeline.records import Batch, Job
+from pipeline.settings import Settings
+from pipeline.states import JOB, BatchState, Event, JobState
+from tasks.dispatch import (
+    BATCH_TASKS,
+    dispatch_batch,
+    dispatch_failure_callback,
+    dispatch_job,
+    dispatch_jobs,
+)
 from tasks.logs import log
-from tasks.worker_context import PROCESS
 from zkstate import batches, jobs, queue
 from zkstate.errors import Corrupt, Missing
 from zkstate.session import Session
@@ -16,56 +28,86 @@ from zkstate.session import Session
 _ENDED = (JobState.COMPLETED, JobState.FAILED, JobState.DELETED)
 
 
-def after_move(session: Session, job: Job) -> None:
-    """Nothing here is needed for the truth: what a crash leaves undone, timed work does."""
-    state = job.status.status
+def after_move(app: Celery, session: Session, settings: Settings, moved: Job | Batch) -> bool:
+    """Do what follows from the state that a job or batch has just reached, and feed pending jobs.
+
+    False if Redis did not take a message; the sweep sends the message later.
+    """
+    sent = follow(app, session, moved)
+    return feed(app, session, settings) and sent
+
+
+def follow(app: Celery, session: Session, moved: Job | Batch) -> bool:
+    """`after_move` without feeding, for a caller that moves many jobs and feeds once at the end."""
+    if isinstance(moved, Batch):
+        return _follow_batch(app, session, moved)
+    state = moved.status.status
+    if state is JobState.PENDING:
+        return True  # feeding selects pending jobs
     if state in JOB.working():
-        return
+        return dispatch_job(app, jobs.ticket(moved), moved.status.priority)
+    sent = True
     if state in _ENDED:
-        dispatch_moved(batches.finish_if_ended(session, job.bid))
+        finished = batches.finish_if_ended(session, moved.bid)
+        sent = finished is None or _follow_batch(app, session, finished)
     if state is JobState.FAILED:
-        dispatch_failed(job.jid, job.status.epoch)
-    feed(session)
+        sent = dispatch_failure_callback(app, moved.jid, moved.status.epoch) and sent
     if Event.CLEAN_UP in JOB.events(state):
-        clean_up(session, job)
+        _try_to_clean_up(session, moved)
+    return sent
 
 
-def feed(session: Session) -> int:
-    """Take up as many pending jobs as there is room for; how many."""
-    settings = PROCESS.clients().settings
+def _follow_batch(app: Celery, session: Session, batch: Batch) -> bool:
+    """Dispatch the task of the batch's state; a batch that is split waits for its jobs, if any is left."""
+    if batch.status.status is BatchState.PROCESSING and batch.status.total is not None:
+        finished = batches.finish_if_ended(session, batch.bid)
+        return finished is None or _follow_batch(app, session, finished)
+    if batch.status.status not in BATCH_TASKS:
+        return True
+    return dispatch_batch(app, batches.ticket(batch))
+
+
+def feed(app: Celery, session: Session, settings: Settings) -> bool:
+    """Dispatch as many pending jobs as there is room for; False if Redis did not take a message."""
     tickets = queue.feed(session, settings.in_flight, quota_in(settings.profiles))
-    dispatch_jobs((ticket, 0) for ticket in tickets)
-    return len(tickets)
+    return dispatch_jobs(app, ((ticket, 0) for ticket in tickets))
+
+
+def _try_to_clean_up(session: Session, job: Job) -> bool:
+    try:
+        clean_up(session, job)
+    except OSError as error:
+        log().error("job not cleaned up", jid=job.jid, error=str(error))
+        return False
+    return True
 
 
 def clean_up(session: Session, job: Job) -> None:
-    """The working directory first, then the promise of its bytes and the queue entry."""
+    """Remove the working directory first, then the reservation of its bytes and the queue entry."""
     remove_folder(Path(job.configuration.working_dir))
     jobs.clean_up(session, job)
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a working directory, and its batch's when it was the last one in it."""
-    shutil.rmtree(folder, ignore_errors=False, onerror=_already_gone)
+    """Remove a working directory, and the folder of its batch if that is now empty."""
+    shutil.rmtree(folder, ignore_errors=False, onerror=_ignore_missing)
     try:
         folder.parent.rmdir()
     except OSError:
-        log().debug("batch folder stays", folder=str(folder.parent))
+        log().debug("batch folder is still in use", folder=str(folder.parent))
 
 
-def _already_gone(_function: object, path: str, reason: tuple[type, BaseException, object]) -> None:
+def _ignore_missing(_function: object, path: str, reason: tuple[type, BaseException, object]) -> None:
     if not isinstance(reason[1], FileNotFoundError):
         raise reason[1]
 
 
 def clean_up_completed(session: Session) -> int:
-    """Finish the cleaning of completed jobs that a crash left undone; how many."""
+    """Clean up the completed jobs that a crash left; the number of jobs cleaned up."""
     done = 0
     for jid in queue.queued(session, JobState.COMPLETED):
         try:
-            clean_up(session, jobs.load(session, jid))
-        except (Missing, Corrupt, OSError) as error:
-            log().error("cannot be cleaned up", jid=jid, error=str(error))
-            continue
-        done += 1
+            done += _try_to_clean_up(session, jobs.load(session, jid))
+        except (Missing, Corrupt) as error:
+            log().error("job not cleaned up", jid=jid, error=str(error))
     return done

@@ -4,40 +4,39 @@ from kombu.exceptions import OperationalError
 
 from pipeline.states import JOB, Event, FailureKind, JobState
 from pipeline.working_storage import capacity as working_space
-from tasks import after_move as ending
 from tasks import job, retention
-from tasks.app import app
+from tasks.after_move import after_move, clean_up_completed, feed, remove_folder
 from tasks.broker import live_tickets
-from tasks.dispatch import dispatch_batch, dispatch_failed, dispatch_job, dispatch_moved
+from tasks.dispatch import dispatch_batch, dispatch_failure_callback, dispatch_job
 from tasks.logs import log
 from tasks.orphan_folders import ended_jobs, orphans
-from tasks.worker_context import PROCESS
-from zkstate import batches, callbacks, jobs, queue, recovery, space
+from tasks.worker_context import WorkerContext
+from zkstate import callbacks, jobs, queue, recovery, space
 from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Refused, Stale, Unreachable
 from zkstate.jobs import Lock
 from zkstate.locks import ServerClock, single_flight
 from zkstate.session import Session
 
 
-def _alone(name: str) -> None:
+def _alone(context: WorkerContext, name: str) -> None:
     """Run one of the functions below unless it is running anywhere in the fleet."""
     try:
-        session = PROCESS.session()
+        session = context.session()
         with single_flight(session, name) as clock:
             if clock is not None:
-                WORK[name](session, clock)
+                WORK[name](context, session, clock)
     except (Unreachable, Ambiguous) as error:
         log().warning("timed work gave up", work=name, error=str(error))
-        PROCESS.drop_session()
+        context.drop_session()
 
 
-def _feed(session: Session, _: ServerClock) -> None:
-    ending.feed(session)
+def _feed(context: WorkerContext, session: Session, _: ServerClock) -> None:
+    feed(context.app, session, context.settings)
 
 
-def _recheck_provisioning(session: Session, _: ServerClock) -> None:
+def _recheck_provisioning(context: WorkerContext, session: Session, _: ServerClock) -> None:
     """Look at every job that waits for space, most urgent first; one that does not fit stops no other."""
-    settings = PROCESS.clients().settings
+    settings = context.settings
     promised = space.promised(session).bytes
     for jid, needed in queue.waiting_for_space(session):
         if working_space.refusal(needed, promised, settings) is not None:
@@ -48,15 +47,15 @@ def _recheck_provisioning(session: Session, _: ServerClock) -> None:
             continue
         if waiting.status.status is not JobState.PROVISIONING:
             continue
-        following = job.run(jobs.ticket(waiting))
+        following = job.run(context, jobs.ticket(waiting))
         promised = space.promised(session).bytes
         if following is not None:
-            dispatch_job(following, waiting.status.priority)
+            dispatch_job(context.app, following, waiting.status.priority)
 
 
-def _sweep(session: Session, clock: ServerClock) -> None:
+def _sweep(context: WorkerContext, session: Session, clock: ServerClock) -> None:
     """Give a fresh ticket to everything that neither a worker nor a message cares for."""
-    settings = PROCESS.clients().settings
+    settings = context.settings
     try:
         live = live_tickets(settings)
     except OperationalError as error:
@@ -65,18 +64,18 @@ def _sweep(session: Session, clock: ServerClock) -> None:
     found = recovery.sweep_jobs(session, live, clock, settings.max_redispatches)
     for ticket in found.tickets:
         log().warning("dispatched again", jid=ticket.id, state=ticket.state)
-        dispatch_job(ticket, 0)
+        dispatch_job(context.app, ticket, 0)
     for jid in found.hopeless:
-        _give_up(session, jid)
+        _give_up(context, session, jid)
     for ticket in recovery.sweep_batches(session, live, clock):
         log().warning("dispatched again", bid=ticket.id, state=ticket.state)
-        dispatch_batch(ticket)
+        dispatch_batch(context.app, ticket)
     for owed in callbacks.due(session, clock):
         if callbacks.give_out(session, owed):
-            dispatch_failed(owed.jid, owed.epoch)
+            dispatch_failure_callback(context.app, owed.jid, owed.epoch)
 
 
-def _give_up(session: Session, jid: str) -> None:
+def _give_up(context: WorkerContext, session: Session, jid: str) -> None:
     try:
         lost = jobs.load(session, jid)
         if Event.FAIL not in JOB.events(lost.status.status):
@@ -100,19 +99,18 @@ def _give_up(session: Session, jid: str) -> None:
         log().error("cannot be given up", jid=jid, error=str(damage))
         return
     log().error("gave up", jid=jid, message=message)
-    dispatch_moved(batches.finish_if_ended(session, failed.bid))
-    dispatch_failed(failed.jid, failed.status.epoch)
+    after_move(context.app, session, context.settings, failed)
 
 
-def _clean_up_jobs(session: Session, _: ServerClock) -> None:
-    ending.clean_up_completed(session)
+def _clean_up_jobs(context: WorkerContext, session: Session, _: ServerClock) -> None:
+    clean_up_completed(session)
 
 
-def _clean_up_batches(session: Session, clock: ServerClock) -> None:
-    clients = PROCESS.clients()
+def _clean_up_batches(context: WorkerContext, session: Session, clock: ServerClock) -> None:
+    clients = context.clients()
     retention.remove_old_batches(session, clock, clients)
-    for folder in orphans(session, clients.settings.working):
-        ending.remove_folder(folder)
+    for folder in orphans(session, context.settings.working):
+        remove_folder(folder)
         log().warning("removed an orphan", folder=str(folder))
     for jid in clients.storage.tidy(ended_jobs(session)):
         log().warning("removed what was prepared for storage", jid=jid)
@@ -127,12 +125,13 @@ WORK = {
 }
 
 
-def _register(name: str) -> None:
-    def timed() -> None:
-        _alone(name)
-
-    app.task(name=f"beat.{name}")(timed)
+def register(context: WorkerContext) -> None:
+    for name in WORK:
+        _register(context, name)
 
 
-for _name in WORK:
-    _register(_name)
+def _register(context: WorkerContext, name: str) -> None:
+    def task() -> None:
+        _alone(context, name)
+
+    context.app.task(name=f"beat.{name}", shared=False)(task)

@@ -8,6 +8,7 @@ starts it again.
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,7 +17,7 @@ from celery.beat import Scheduler, Service
 from pipeline.errors import ArklineError
 from pipeline.settings import Settings
 from tasks import logs
-from tasks.app import app
+from tasks.publisher import configured
 from zkstate.leadership import lead
 from zkstate.session import connect
 
@@ -25,7 +26,8 @@ def _stop(*_: object) -> NoReturn:
     raise SystemExit(0)
 
 
-def _tick() -> None:
+def _tick(settings: Settings) -> None:
+    app = configured(settings)
     Service(app, max_interval=app.conf.beat_max_loop_interval, scheduler_cls=Scheduler).start()
 
 
@@ -38,7 +40,7 @@ def main() -> int:
         with connect(settings) as session:
             if ready := os.environ.get("ARKLINE_READY_FILE"):
                 Path(ready).touch()
-            lead(session, f"beat {os.uname().nodename}:{os.getpid()}", _tick)
+            lead(session, f"beat {os.uname().nodename}:{os.getpid()}", partial(_tick, settings))
     except ArklineError as error:
         logs.log().error("beat stops", error=str(error))
         return 1

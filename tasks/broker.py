@@ -12,8 +12,8 @@ from typing import Any
 import redis
 from kombu.exceptions import OperationalError
 
+import celeryconfig
 from pipeline.settings import Settings
-from tasks.app import app
 
 _SEPARATOR = "\x06\x16"
 """Between a queue's name and its priority step: kombu's Redis transport, `priority_steps`."""
@@ -23,7 +23,7 @@ def live_tickets(settings: Settings) -> frozenset[tuple[str, int]]:
     """(id, epoch) of every ticket in the queues; OperationalError if the broker does not answer."""
     try:
         with _client(settings) as client, client.pipeline(transaction=False) as reads:
-            for name in _lists(settings, [queue.name for queue in app.conf.task_queues]):
+            for name in _lists(settings, celeryconfig.QUEUES):
                 reads.lrange(name, 0, -1)
             messages = [message for found in reads.execute() for message in found]
     except redis.RedisError as error:
@@ -47,7 +47,7 @@ def _client(settings: Settings) -> redis.Redis:
 def _lists(settings: Settings, queues: Iterable[str]) -> Iterator[str]:
     """The names of the lists in Redis: one for each queue and priority step."""
     for queue in queues:
-        for step in app.conf.broker_transport_options["priority_steps"]:
+        for step in celeryconfig.PRIORITY_STEPS:
             suffix = f"{_SEPARATOR}{step}" if step else ""
             yield f"{settings.broker_prefix}{queue}{suffix}"
 

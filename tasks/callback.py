@@ -6,11 +6,10 @@ from pipeline.errors import UsageRefused
 from pipeline.outcome import StepFailed, system
 from pipeline.states import JobState
 from pipeline.steps.clients import Clients
-from tasks.app import app
 from tasks.logs import log
 from tasks.profiles import profile_of
 from tasks.retry_policy import delay_before_retry
-from tasks.worker_context import PROCESS
+from tasks.worker_context import WorkerContext
 from zkstate import callbacks, jobs
 from zkstate.callbacks import Owed
 from zkstate.errors import Ambiguous, Corrupt, Missing, Unreachable
@@ -18,16 +17,16 @@ from zkstate.locks import single_flight
 from zkstate.session import Session
 
 
-def tell_failed(jid: str, epoch: int) -> None:
+def tell_failed(context: WorkerContext, jid: str, epoch: int) -> None:
     """Tell of a job that failed and still is; what a later try of the job says is told then."""
     try:
-        session = PROCESS.session()
+        session = context.session()
         with single_flight(session, f"callback-{jid}") as alone:
             if alone is not None and (owed := callbacks.owed(session, jid, epoch)):
-                tell(session, PROCESS.clients(), owed, PROCESS.name)
+                tell(session, context.clients(), owed, context.name)
     except (Unreachable, Ambiguous) as error:
         log().warning("left to the sweep", jid=jid, error=str(error))
-        PROCESS.drop_session()
+        context.drop_session()
         raise Ignore from error
     except Corrupt as damage:
         log().error("cannot be told of", jid=jid, error=str(damage))
@@ -63,4 +62,8 @@ def tell(session: Session, clients: Clients, owed: Owed, by: str) -> None:
     callbacks.settle(session, job, owed, by, outcome)
 
 
-app.task(name="callback.failed")(tell_failed)
+def register(context: WorkerContext) -> None:
+    def task(jid: str, epoch: int) -> None:
+        tell_failed(context, jid, epoch)
+
+    context.app.task(name="callback.failed", shared=False)(task)

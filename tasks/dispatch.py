@@ -1,15 +1,13 @@
-"""Tickets to messages. A message that cannot be sent is no error: the sweep sends another."""
+"""Tickets to messages. A message that is not sent is no error: the sweep sends another one."""
 
 from collections.abc import Iterable
 
-from celery import chain, signature
+from celery import Celery, chain, signature
 from celery.canvas import Signature
-from kombu import Connection
 from kombu.exceptions import OperationalError
 
-from pipeline.records import Batch, Ticket
+from pipeline.records import Ticket
 from pipeline.states import JOB, BatchState, JobState
-from tasks.app import app
 from tasks.logs import log
 
 BATCH_TASKS = {
@@ -24,48 +22,38 @@ def task_name(state: JobState) -> str:
     return f"job.{state}"
 
 
-def dispatch_job(ticket: Ticket, priority: int, connection: Connection | None = None) -> bool:
-    """Send the chain of the states' tasks from the ticket's state on; False if Redis does not answer.
-
-    `connection`: to another broker than the settings'.
-    """
+def dispatch_job(app: Celery, ticket: Ticket, priority: int) -> bool:
+    """Send the chain of tasks that begins with the ticket's state; False if Redis does not answer."""
     working = JOB.working()
     rest = working[working.index(JobState(ticket.state)) :]
     first = signature(task_name(rest[0]), args=(ticket.model_dump(),), app=app)
     steps = chain(first, *(signature(task_name(state), app=app) for state in rest[1:]), app=app)
-    return _send(steps, ticket, priority // 10, connection)
+    return _send(steps, ticket, priority // 10)
 
 
-def dispatch_jobs(tickets: Iterable[tuple[Ticket, int]]) -> None:
-    for ticket, priority in tickets:
-        if not dispatch_job(ticket, priority):
-            return
+def dispatch_jobs(app: Celery, tickets: Iterable[tuple[Ticket, int]]) -> bool:
+    """Send tickets with their priorities until Redis does not answer; False if it did not."""
+    return all(dispatch_job(app, ticket, priority) for ticket, priority in tickets)
 
 
-def dispatch_batch(ticket: Ticket, connection: Connection | None = None) -> bool:
+def dispatch_batch(app: Celery, ticket: Ticket) -> bool:
     task = signature(BATCH_TASKS[BatchState(ticket.state)], args=(ticket.model_dump(),), app=app)
-    return _send(task, ticket, 0, connection)
+    return _send(task, ticket, 0)
 
 
-def dispatch_moved(batch: Batch | None) -> None:
-    """Send the task of the state that a batch has just come to, if there is one."""
-    if batch is not None and batch.status.status in BATCH_TASKS:
-        dispatch_batch(Ticket(id=batch.bid, state=batch.status.status, epoch=batch.status.epoch))
+def dispatch_failure_callback(app: Celery, jid: str, epoch: int) -> bool:
+    """Send the callback task for the job's failure in `epoch`.
 
-
-def dispatch_failed(jid: str, epoch: int, connection: Connection | None = None) -> bool:
-    """Have the depositor's system told of a job that failed in this epoch.
-
-    The arguments are no ticket: nobody is to take the message for one that moves the job.
+    The arguments are not in the form of a ticket, because this message moves no job.
     """
-    told = signature("callback.failed", args=(jid, epoch), app=app)
-    return _send(told, Ticket(id=jid, state=JobState.FAILED, epoch=epoch), 0, connection)
+    task = signature("callback.failed", args=(jid, epoch), app=app)
+    return _send(task, Ticket(id=jid, state=JobState.FAILED, epoch=epoch), 0)
 
 
-def _send(task: Signature, ticket: Ticket, priority: int, connection: Connection | None) -> bool:
+def _send(task: Signature, ticket: Ticket, priority: int) -> bool:
     try:
-        task.apply_async(priority=priority, connection=connection)
+        task.apply_async(priority=priority)
     except OperationalError as error:
-        log().warning("not sent, left to the sweep", ticket=ticket.model_dump(), error=str(error))
+        log().warning("message not sent, left to the sweep", ticket=ticket.model_dump(), error=str(error))
         return False
     return True

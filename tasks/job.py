@@ -17,13 +17,12 @@ from pipeline.records import Job, Ticket
 from pipeline.states import Event, JobState
 from pipeline.steps import download, estimate, notify, pending, process, provision, record
 from pipeline.steps.context import StepContext
-from tasks import after_move as ending
-from tasks.app import app
+from tasks.after_move import after_move
 from tasks.dispatch import task_name
 from tasks.logs import log
 from tasks.profiles import host_limit, profile_of
 from tasks.retry_policy import delay_before_retry
-from tasks.worker_context import PROCESS
+from tasks.worker_context import WorkerContext
 from zkstate import jobs, paths
 from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Refused, Stale, Unreachable
 from zkstate.hosts import FleetHostLimiter
@@ -44,13 +43,13 @@ STEPS: dict[JobState, Step] = {
 }
 
 
-def run(ticket: Ticket) -> Ticket | None:
+def run(context: WorkerContext, ticket: Ticket) -> Ticket | None:
     """Do the work of the ticket's state; the next state's ticket, or None if there is nothing to chain."""
     try:
-        session = PROCESS.session()
-        guard = AttemptGuard(session, PROCESS.stopping)
+        session = context.session()
+        guard = AttemptGuard(session, context.stopping)
         try:
-            job = jobs.acquire(session, ticket, PROCESS.name)
+            job = jobs.acquire(session, ticket, context.name)
         except (Stale, Busy, Missing) as reason:
             log().debug("ticket is void", ticket=ticket.model_dump(), reason=str(reason))
             return None
@@ -58,70 +57,72 @@ def run(ticket: Ticket) -> Ticket | None:
             log().error("cannot be taken up", ticket=ticket.model_dump(), error=str(damage))
             return None
         guard.watch_lock(paths.job_lock(job.jid))
-        return _attempt(session, guard, job)
+        return _attempt(context, session, guard, job)
     except (Unreachable, Ambiguous) as error:
         log().warning("gave up the attempt", ticket=ticket.model_dump(), error=str(error))
-        PROCESS.drop_session()
+        context.drop_session()
         return None
 
 
-def _attempt(session: Session, guard: AttemptGuard, job: Job) -> Ticket | None:
+def _attempt(context: WorkerContext, session: Session, guard: AttemptGuard, job: Job) -> Ticket | None:
     facts = {"bid": job.bid, "jid": job.jid, "state": str(job.status.status), "attempt": job.status.attempt}
     with structlog.contextvars.bound_contextvars(**facts):
         try:
-            moved = _work_and_move(session, guard, job)
+            moved = _work_and_move(context, session, guard, job)
         except Stopping as reason:
-            _give_back(session, job, str(reason))
+            _give_back(context, session, job, str(reason))
             return None
         except (AttemptOver, Stale) as reason:
             log().warning("attempt is over", reason=str(reason))
-            PROCESS.drop_session()
+            context.drop_session()
             return None
         except (SystemExit, KeyboardInterrupt):
-            _give_back(session, job, "handed back by a worker that stopped")
+            _give_back(context, session, job, "handed back by a worker that stopped")
             raise
         except (Unreachable, Ambiguous):
             raise
         except Exception:  # noqa: BLE001 - whatever it was, the lock must not stay with a living process
             log().exception("the attempt broke")
-            PROCESS.drop_session()  # and with it the lock: the sweep counts how often this happens
+            context.drop_session()  # and with it the lock: the sweep counts how often this happens
             return None
         if moved is None:
             return None
         log().info("moved", to=str(moved.status.status), message=moved.status.message)
-        ending.after_move(session, moved)
-        return jobs.ticket(moved) if moved.status.status in STEPS else None
+        if moved.status.status in STEPS:
+            return jobs.ticket(moved)  # Celery's chain carries it to the next task
+        after_move(context.app, session, context.settings, moved)
+        return None
 
 
-def _give_back(session: Session, job: Job, reason: str) -> None:
+def _give_back(context: WorkerContext, session: Session, job: Job, reason: str) -> None:
     try:
-        jobs.hand_back(session, job, PROCESS.name, message=reason)
+        jobs.hand_back(session, job, context.name, message=reason)
     except Stale as overtaken:
         log().warning("attempt is over", reason=str(overtaken))
 
 
-def _work_and_move(session: Session, guard: AttemptGuard, job: Job) -> Job | None:
+def _work_and_move(context: WorkerContext, session: Session, guard: AttemptGuard, job: Job) -> Job | None:
     """The moved job; None if it stays where it is, unlocked."""
     job_record = ZooKeeperJobRecord(session, guard)
-    clients = PROCESS.clients()
+    clients = context.clients()
     profile = cache(partial(profile_of, session, clients.profiles, job.bid, job.configuration.profile_name))
-    limiter = FleetHostLimiter(session, partial(host_limit, clients.settings.host_limit, profile), job.jid)
+    limiter = FleetHostLimiter(session, partial(host_limit, context.settings.host_limit, profile), job.jid)
     services = clients.step_context(job_record, guard, limiter, profile)
     while True:
         try:
             with closing(limiter):
                 outcome = _step(job, services)
         except RateLimited as turn:
-            jobs.hand_back(session, job, PROCESS.name, message=turn.message, delay=turn.wait)
+            jobs.hand_back(session, job, context.name, message=turn.message, delay=turn.wait)
             return None
         except StepFailed as failure:
-            return _failed(session, job, failure)
+            return _failed(context, session, job, failure)
         if isinstance(outcome, Wait):
-            jobs.hand_back(session, job, PROCESS.name, message=outcome.reason)
+            jobs.hand_back(session, job, context.name, message=outcome.reason)
             return None
         guard.check()
         try:
-            return jobs.move(session, job, outcome.event, PROCESS.name, done=outcome)
+            return jobs.move(session, job, outcome.event, context.name, done=outcome)
         except Refused as refusal:
             if refusal.path != paths.SPACE:
                 raise
@@ -137,23 +138,25 @@ def _step(job: Job, services: StepContext) -> Done | Wait:
         raise system(f"unexpected {type(error).__name__}: {error}") from error
 
 
-def _failed(session: Session, job: Job, failure: StepFailed) -> Job | None:
+def _failed(context: WorkerContext, session: Session, job: Job, failure: StepFailed) -> Job | None:
     """Try again later, in ZooKeeper's time, while the fault may pass; else the job fails."""
-    delay = delay_before_retry(failure, job.status.tries, PROCESS.clients().settings)
+    delay = delay_before_retry(failure, job.status.tries, context.settings)
     if delay is not None:
-        jobs.hand_back(session, job, PROCESS.name, message=failure.message, delay=delay, tried=True)
+        jobs.hand_back(session, job, context.name, message=failure.message, delay=delay, tried=True)
         log().warning("will try again", message=failure.message, seconds=delay)
         return None
     log().warning("failed", kind=str(failure.kind), message=failure.message)
-    return jobs.move(session, job, Event.FAIL, PROCESS.name, message=failure.message, kind=failure.kind)
+    return jobs.move(session, job, Event.FAIL, context.name, message=failure.message, kind=failure.kind)
 
 
-def _task(ticket: dict[str, Any]) -> dict[str, Any]:
-    following = run(Ticket.model_validate(ticket))
-    if following is None:
-        raise Ignore
-    return following.model_dump()
+def register(context: WorkerContext) -> None:
+    """Register a task for each state in STEPS."""
 
+    def task(ticket: dict[str, Any]) -> dict[str, Any]:
+        following = run(context, Ticket.model_validate(ticket))
+        if following is None:
+            raise Ignore
+        return following.model_dump()
 
-for _state in STEPS:
-    app.task(name=task_name(_state))(_task)
+    for state in STEPS:
+        context.app.task(name=task_name(state), shared=False)(task)

@@ -6,14 +6,13 @@ Celery has had workers that stopped consuming after Redis came back and were hea
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import redis
 from celery.worker import state
 
 from pipeline.settings import Settings
-from tasks.app import app
 from tasks.broker import waiting_messages
 from tasks.logs import log
 
@@ -65,9 +64,9 @@ class Watchdog:
 LOOKS = 4
 
 
-def look(settings: Settings, concurrency: int) -> Sample:
+def look(settings: Settings, queues: Iterable[str], concurrency: int) -> Sample:
     try:
-        waiting = waiting_messages(settings, app.amqp.queues.consume_from)
+        waiting = waiting_messages(settings, queues)
     except redis.RedisError:
         waiting = 0
     return Sample(waiting, sum(state.total_count.values()), len(state.active_requests) < concurrency)

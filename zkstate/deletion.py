@@ -4,7 +4,7 @@ The caller writes the tombstone first: what is gone from here must be found in t
 """
 
 from pipeline.records import Batch, Job
-from pipeline.states import JOB, BatchState, Bucket, Event, JobState
+from pipeline.states import JOB, BatchState, Bucket, Event
 from zkstate import batches, jobs, paths, space
 from zkstate.errors import Ambiguous, Busy, Missing, Refused, Stale
 from zkstate.session import Session
@@ -24,9 +24,10 @@ _NODES = (
 )
 
 
-def delete_job(session: Session, job: Job) -> None:
+def delete_job(session: Session, job: Job) -> Job:
     """An operator's deletion of a held or failed job; its batch keeps its name among the deleted."""
     target = JOB.next(job.status.status, Event.DELETE)
+    deleted = job.model_copy(update={"status": job.status.model_copy(update={"status": target})})
     while True:
         operations = (
             Check(paths.job_status(job.jid), job.version),
@@ -48,10 +49,9 @@ def delete_job(session: Session, job: Job) -> None:
                 raise
         except Ambiguous:
             if session.exists(paths.job(job.jid)) is None:
-                return
+                return deleted
         else:
-            assert target is JobState.DELETED
-            return
+            return deleted
 
 
 def remove_batch(session: Session, batch: Batch) -> None:

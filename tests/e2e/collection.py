@@ -4,12 +4,10 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from kombu import Connection
-
 from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
-from tasks.app import app
 from tasks.dispatch import dispatch_batch
+from tasks.publisher import publisher
 from tests.servers.http_source import HttpSource
 from zkstate import batches
 from zkstate.session import Session
@@ -87,12 +85,5 @@ def submit(
 
 
 def send(settings: Settings, bid: str, session: Session) -> None:
-    """The batch's ticket to this test's broker; workers of other tests listen elsewhere."""
-    with broker(settings) as connection:
-        assert dispatch_batch(batches.ticket(batches.load(session, bid)), connection)
-
-
-def broker(settings: Settings) -> Connection:
-    """A connection to a test's own queues, where only its own workers listen."""
-    options = {**app.conf.broker_transport_options, "global_keyprefix": settings.broker_prefix}
-    return Connection(settings.broker_url, transport_options=options)
+    """Send the batch's ticket to this test's own queues, where only its own workers listen."""
+    assert dispatch_batch(publisher(settings), batches.ticket(batches.load(session, bid)))

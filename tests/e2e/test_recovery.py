@@ -10,8 +10,9 @@ from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, Event, JobState
 from tasks.dispatch import dispatch_job
+from tasks.publisher import publisher
 from tasks.watchdog import EXIT_STALLED
-from tests.e2e.collection import body_of, broker, put_collection, submit
+from tests.e2e.collection import body_of, put_collection, submit
 from tests.e2e.test_pipeline import rows
 from tests.servers.http_source import HttpSource
 from tests.support import planting
@@ -74,10 +75,10 @@ def test_doubled_and_stale_tickets_do_nothing(
     url = source.put("/a.txt", body_of("a"))
     bid, (jid,) = planting.split_batch(session, 1, payload_url=url, payload_name="a.txt")
     ticket = jobs.ticket(jobs.load(session, jid))
-    with broker(settings) as connection:
-        for _ in range(5):
-            assert dispatch_job(ticket, 5, connection)
-            assert dispatch_job(planting.void(ticket), 5, connection)
+    app = publisher(settings)
+    for _ in range(5):
+        assert dispatch_job(app, ticket, 5)
+        assert dispatch_job(app, planting.void(ticket), 5)
     fleet.worker(concurrency=3)
 
     assert batch_ended(session, bid).status.status is BatchState.COMPLETED

@@ -3,48 +3,45 @@
 from collections.abc import Iterator
 
 import pytest
-from kombu import Connection
+from celery import Celery
 
 import celeryconfig
 from pipeline.settings import Settings
-from tasks.app import app
 from tasks.broker import live_tickets
+from tasks.publisher import configured
 
 
 @pytest.fixture
-def connection(settings: Settings) -> Iterator[Connection]:
-    options = celeryconfig.broker_transport_options | {"global_keyprefix": settings.broker_prefix}
-    with Connection(settings.broker_url, transport_options=options) as opened:
+def app(settings: Settings) -> Iterator[Celery]:
+    with configured(settings) as opened:
         yield opened
 
 
-def send(connection: Connection, queue: str, priority: int, jid: str) -> None:
+def send(app: Celery, queue: str, priority: int, jid: str) -> None:
     ticket = {"id": jid, "state": "pending", "epoch": priority + 1}
-    app.send_task("job.pending", (ticket,), connection=connection, queue=queue, priority=priority)
+    app.send_task("job.pending", (ticket,), queue=queue, priority=priority)
 
 
-def test_every_waiting_ticket_is_found_in_every_queue_and_priority(
-    settings: Settings, connection: Connection
-) -> None:
+def test_every_waiting_ticket_is_found_in_every_queue_and_priority(settings: Settings, app: Celery) -> None:
     for queue in celeryconfig.QUEUES:
         for priority in range(10):
-            send(connection, queue, priority, f"{queue}{priority}")
+            send(app, queue, priority, f"{queue}{priority}")
 
     found = live_tickets(settings)
 
     assert found == {(f"{queue}{p}", p + 1) for queue in celeryconfig.QUEUES for p in range(10)}
 
 
-def test_a_ticket_that_a_worker_took_is_not_live(settings: Settings, connection: Connection) -> None:
-    send(connection, "io", 3, "jid0000000001")
+def test_a_ticket_that_a_worker_took_is_not_live(settings: Settings, app: Celery) -> None:
+    send(app, "io", 3, "jid0000000001")
 
-    with connection.SimpleQueue("io") as queue:
+    with app.connection_for_read() as connection, connection.SimpleQueue("io") as queue:
         queue.get(timeout=5).ack()
 
     assert live_tickets(settings) == frozenset()
 
 
-def test_timed_work_is_no_ticket(settings: Settings, connection: Connection) -> None:
-    app.send_task("beat.sweep", connection=connection, queue="control")
+def test_timed_work_is_no_ticket(settings: Settings, app: Celery) -> None:
+    app.send_task("beat.sweep", queue="control")
 
     assert live_tickets(settings) == frozenset()

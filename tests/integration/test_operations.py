@@ -71,7 +71,7 @@ def test_a_broker_that_is_away_is_no_error(session: Session, settings: Settings,
 
     done = submit(session, away, profiles, planting.submission())
 
-    assert "ZooKeeper has it" in done.note
+    assert "ZooKeeper has the change" in done.note
     assert batches.load(session, done.bid).status.status is BatchState.PENDING
 
 

@@ -1,9 +1,6 @@
 """Questions for sizes and manifests take their turn with the host, too; `why` says who waits for whom."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,14 +11,13 @@ from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.states import BatchState, JobState
+from tasks.app import make_context
+from tasks.worker_context import WorkerContext
 from tests.servers.http_source import HttpSource
 from tests.support import planting
-from tests.support.fleet import environment
 from zkstate import batches, hosts
 from zkstate.hosts import FleetHostLimiter
 from zkstate.session import Session
-
-SPLIT = "import json, sys; from tasks.batch import split_batch; split_batch(json.loads(sys.argv[1]))"
 
 
 @pytest.fixture
@@ -34,6 +30,14 @@ def source() -> Iterator[HttpSource]:
 def fetcher(settings: Settings) -> Iterator[HttpFetcher]:
     with HttpFetcher(settings) as opened:
         yield opened
+
+
+@pytest.fixture
+def context(settings: Settings) -> Iterator[WorkerContext]:
+    opened = make_context(settings)
+    yield opened
+    opened.drop_session()
+    opened.clients().inventory.database.close()
 
 
 def one_connection(session: Session, who: str) -> FleetHostLimiter:
@@ -82,24 +86,16 @@ def test_a_host_that_wants_peace_when_it_is_asked_for_a_size_has_it_and_is_not_w
 
 
 def test_a_batch_waits_for_its_turn_and_that_is_no_try(
-    session: Session, settings: Settings, source: HttpSource
+    session: Session, settings: Settings, context: WorkerContext, source: HttpSource
 ) -> None:
     url = source.put("/batch.checkm", b"")
     FleetHostLimiter(session, lambda: 1).back_off(source.host, 60)
     given = planting.submission(payload_url=url, type=SubmissionType.BATCH_MANIFEST)
     bid = batches.submit(session, given)
-    ticket = batches.ticket(batches.load(session, bid)).model_dump_json()
+    ticket = batches.ticket(batches.load(session, bid))
 
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SPLIT, ticket],
-        cwd=Path(__file__).parents[2],
-        env=environment(settings),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    context.app.tasks["batch.split"](ticket.model_dump())
 
-    assert done.returncode == 0, done.stderr
     status = batches.load(session, bid).status
     assert (status.status, status.tries, status.in_line) == (BatchState.PROCESSING, 0, True)
     assert 50 < status.delay <= 60

@@ -9,7 +9,7 @@ from typing import Any
 from celery.signals import worker_ready
 from kombu.transport.redis import Channel
 
-from tasks.app import app
+from tasks import app as application
 
 
 @worker_ready.connect(weak=False)
@@ -18,4 +18,4 @@ def _go_deaf(**_: Any) -> None:
 
 
 if __name__ == "__main__":
-    app.worker_main(sys.argv[1:])
+    application.app.worker_main(sys.argv[1:])

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from pipeline.outcome import Done
 from pipeline.records import Job, Ticket
+from pipeline.settings import Settings
 from pipeline.states import JobState
 from pipeline.steps.context import StepContext
 from tasks import job as path_of_a_job
-from tasks.worker_context import PROCESS
+from tasks.app import make_context
 from zkstate import jobs
 
 
@@ -27,9 +28,10 @@ def main() -> None:
     """Do the real work of the states before STATE, then get stuck in it."""
     jid, state = sys.argv[1], JobState(sys.argv[2])
     path_of_a_job.STEPS[state] = _stuck
-    ticket: Ticket | None = jobs.ticket(jobs.load(PROCESS.session(), jid))
+    context = make_context(Settings())
+    ticket: Ticket | None = jobs.ticket(jobs.load(context.session(), jid))
     while ticket is not None:
-        ticket = path_of_a_job.run(ticket)
+        ticket = path_of_a_job.run(context, ticket)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,14 @@ from queue import SimpleQueue
 from pipeline.errors import ArklineError
 from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
+from tasks.app import make_context
+from tasks.beat import WORK
+from tasks.dispatch import dispatch_batch
+from tasks.publisher import publisher
 from tools.chaos.cluster import PROFILE
 from tools.chaos.deposits import Deposit
 from zkstate import batches
+from zkstate.locks import single_flight
 from zkstate.session import Session, connect
 
 
@@ -43,8 +48,6 @@ class Submitter:
         self._thread.join(60)
 
     def _run(self) -> None:
-        from tasks.dispatch import dispatch_batch
-
         began = time.monotonic()
         waiting = list(self._deposits)
         while waiting and not self._over.is_set():
@@ -56,7 +59,7 @@ class Submitter:
                         bid = self._submit(session, waiting[0])
                         self.bids[waiting[0].key] = bid
                         waiting.pop(0)
-                        dispatch_batch(batches.ticket(batches.load(session, bid)))
+                        dispatch_batch(publisher(self._settings), batches.ticket(batches.load(session, bid)))
             except ArklineError:
                 self._over.wait(0.5)
 
@@ -78,7 +81,8 @@ class Submitter:
 class SecondBeat:
     """Runs timed work beside the elected beat's, without the lock that keeps the two apart."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings) -> None:
+        self._context = make_context(settings)
         self._wishes: SimpleQueue[str | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, daemon=True, name="second-beat")
 
@@ -94,17 +98,13 @@ class SecondBeat:
             self._wishes.put(name)
 
     def _run(self) -> None:
-        from tasks.beat import WORK
-        from tasks.worker_context import PROCESS
-        from zkstate.locks import single_flight
-
         while (name := self._wishes.get()) is not None:
             try:
-                session = PROCESS.session()
+                session = self._context.session()
                 # a lock of another name, only to read the server's clock
                 with single_flight(session, "chaos") as clock:
                     if clock is not None:
-                        WORK[name](session, clock)
+                        WORK[name](self._context, session, clock)
             except ArklineError:
-                PROCESS.drop_session()
-        PROCESS.drop_session()
+                self._context.drop_session()
+        self._context.drop_session()

@@ -4,7 +4,6 @@ Everything dies with the process that runs it, however that one dies. The first 
 through proxies that can lose answers or cut it off; the others reach it directly.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -195,8 +194,3 @@ def _write_profile(folder: Path, out: Outside) -> None:
     folder.mkdir(parents=True)
     callback = f"http://{out.callback_proxy.hosts}/callback"
     (folder / f"{PROFILE}.yaml").write_text(_PROFILE_TEXT.format(name=PROFILE, callback=callback))
-
-
-def join(settings: Settings) -> None:
-    """Make this process one of the repository's: what it imports of tasks reads these settings."""
-    os.environ.update(environment(settings))

@@ -11,7 +11,7 @@ from entrypoints.stack.signals import StopSignals
 from entrypoints.stack.supervisor import StopWished
 from tools.chaos import faults, server_faults
 from tools.chaos.background import SecondBeat, Submitter
-from tools.chaos.cluster import Arena, arena, join
+from tools.chaos.cluster import Arena, arena
 from tools.chaos.deposits import Collection, Depositor
 from tools.chaos.quiet import Quiet
 from tools.chaos.schedule import NEEDS_SMALL_DISKS, Fault, Kind, draw
@@ -95,13 +95,12 @@ def run(
     """Do it all; `examine` sees the arena when nothing runs any more but the servers."""
     with ExitStack() as held:
         stage = held.enter_context(arena(folder))
-        join(stage.settings)
         _log_to(folder / "log" / "arena.log")
         collection = Depositor(order.seed, stage.outside.source).make(order.jobs, order.seconds * 0.85)
         course = Course(order, folder, collection, small_disks=stage.small_disks)
         play = _Play(order, stage, course, signals, say)
         submitter = Submitter(stage.settings, collection.deposits, stage.outside.source.url)
-        beat = SecondBeat()
+        beat = SecondBeat(stage.settings)
         scene = faults.Scene(stage, beat, collection.second_bodies)
         for each in (submitter, beat):
             each.start()

@@ -115,7 +115,6 @@ def _choice(home: Path) -> whole.Choice:
 
 def _deposit(stack: whole.Stack, base: str, console: Console) -> Outcome:
     note = stack.note
-    os.environ.update(note.environment)  # before Celery is imported, which reads its settings once
     console.print(
         f"Flower: {note.flower_url} (login {note.flower_user} / {note.flower_password})", markup=False
     )
