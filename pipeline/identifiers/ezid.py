@@ -11,7 +11,13 @@ import requests
 from requests.auth import HTTPBasicAuth
 
 from pipeline.description import anvl
-from pipeline.http.retry import FIRST_PAUSE, PASSING, Passing, retry_after, retry_request
+from pipeline.http.retry import (
+    FIRST_PAUSE,
+    TransientError,
+    raise_if_transient,
+    retry_request,
+    translated,
+)
 from pipeline.identifiers.minter import Chosen, Claim, LocalMinter, nothing
 from pipeline.job_record import JobRecord
 from pipeline.outcome import StepFailed, system
@@ -41,6 +47,7 @@ class EzidMinter:
     def __init__(self, settings: Settings, pause: float = FIRST_PAUSE) -> None:
         self._settings = settings
         self._url = settings.ezid_url.rstrip("/")
+        self._service = f"EZID ({redact_url(self._url)})"
         self._pause = pause
         self._name = LocalMinter()
 
@@ -107,20 +114,17 @@ class EzidMinter:
     def _ask(self, method: str, ark: str, metadata: Mapping[str, str] | None = None) -> dict[str, str]:
         """EZID's answer without its first line; _Refused if it says no."""
         body = None if metadata is None else _written(metadata)
-        answer = retry_request(
-            lambda: self._send(method, ark, body), f"EZID ({redact_url(self._url)})", self._pause
-        )
+        answer = retry_request(lambda: self._send(method, ark, body), self._service, self._pause)
         name = answer.pop("success").split(" ")[0]
         if name != ark:
             raise system(
-                f"EZID ({redact_url(self._url)}) answered for {name} when it was asked about {ark}: "
-                "check ARKLINE_EZID_URL"
+                f"{self._service} answered for {name} when it was asked about {ark}: check ARKLINE_EZID_URL"
             )
         return answer
 
     def _send(self, method: str, ark: str, body: bytes | None) -> dict[str, str]:
         settings = self._settings
-        try:
+        with translated(self._service, "check ARKLINE_EZID_URL"):
             response = requests.request(
                 method,
                 f"{self._url}/id/{quote(ark, safe=':/')}",
@@ -132,28 +136,13 @@ class EzidMinter:
                 timeout=(settings.connect_timeout, settings.ezid_timeout),
                 allow_redirects=False,
             )
-        except requests.exceptions.SSLError as error:
-            raise system(
-                f"EZID ({redact_url(self._url)}) has no certificate that is trusted, or does not speak TLS: "
-                "check ARKLINE_EZID_URL"
-            ) from error
-        except requests.Timeout as error:
-            raise Passing("did not answer in time") from error
-        except (requests.ConnectionError, requests.exceptions.ChunkedEncodingError) as error:
-            raise Passing("cannot be reached, or broke off") from error
-        except (requests.RequestException, UnicodeError) as error:
-            raise system(
-                f"EZID ({redact_url(self._url)}) cannot be asked ({type(error).__name__}): check "
-                f"ARKLINE_EZID_URL"
-            ) from error
         return self._judge(response)
 
     def _judge(self, response: requests.Response) -> dict[str, str]:
         status = response.status_code
         if status in (401, 403):
-            raise system(f"EZID ({redact_url(self._url)}) refuses the login ({status}): {_LOGIN}")
-        if status >= 500 or status in PASSING:
-            raise Passing(f"answered {status}", retry_after(response.headers.get("Retry-After")))
+            raise system(f"{self._service} refuses the login ({status}): {_LOGIN}")
+        raise_if_transient(response)
         try:
             pairs = anvl.parse(response.content, "the answer")
         except StepFailed:
@@ -162,13 +151,13 @@ class EzidMinter:
         if word == "error":
             raise _of_error(" ".join(said.split()))
         if status >= 300:
-            raise system(f"EZID ({redact_url(self._url)}) answered {status}: check ARKLINE_EZID_URL")
+            raise system(f"{self._service} answered {status}: check ARKLINE_EZID_URL")
         if word != "success":
-            raise Passing("answered something that is not EZID's: another service may stand in for it")
+            raise TransientError("answered something that is not EZID's: another service may stand in for it")
         return {**dict(pairs[1:]), "success": said}
 
     def _failure(self, ark: str, refusal: _Refused) -> StepFailed:
-        return system(f"EZID ({redact_url(self._url)}) refuses {ark}: {refusal}")
+        return system(f"{self._service} refuses {ark}: {refusal}")
 
 
 def _mark(job: Job) -> str:
@@ -194,7 +183,7 @@ def _of_error(said: str) -> Exception:
         return system(f"EZID says '{said[:_SHOWN]}': {_LOGIN}")
     if said.startswith(_PERMANENT):
         return _Refused(said[:_SHOWN])
-    return Passing(f"says '{said[:_SHOWN]}'")
+    return TransientError(f"says '{said[:_SHOWN]}'")
 
 
 def _written(metadata: Mapping[str, str]) -> bytes:

@@ -5,7 +5,7 @@ from typing import Protocol
 import requests
 
 from pipeline.http.address import AddressRefused, session_for
-from pipeline.http.retry import FIRST_PAUSE, PASSING, Passing, retry_after, retry_request
+from pipeline.http.retry import FIRST_PAUSE, raise_if_transient, retry_request, translated
 from pipeline.notify.callback_payload import callback_facts, render, response_format
 from pipeline.notify.signature import SIGNATURE, callback_secret_of, signature
 from pipeline.outcome import system
@@ -36,14 +36,13 @@ class HttpCallback:
         headers = {"Content-Type": payload.media_type, DELIVERY: f"{job.jid}-{job.status.retry_count}"}
         if (secret := callback_secret_of(self._settings, profile.name)) is not None:
             headers[SIGNATURE] = signature(payload.body, secret)
-        retry_request(
-            lambda: self._post(url, payload.body, headers), f"the callback {redact_url(url)}", self._pause
-        )
+        retry_request(lambda: self._post(url, payload.body, headers), _name(url), self._pause)
 
     def _post(self, url: str, body: bytes, headers: dict[str, str]) -> None:
         timeouts = (self._settings.connect_timeout, self._settings.callback_timeout)
         try:
             with (
+                translated(_name(url), "check the URL in the profile"),
                 session_for(self._settings) as session,
                 # user and password of the URL become Basic authentication; the answer's body is not read
                 session.post(url, body, headers=headers, timeout=timeouts, stream=True) as response,
@@ -51,27 +50,22 @@ class HttpCallback:
                 _judge(url, response)
         except AddressRefused as error:
             raise system(
-                f"the callback {redact_url(url)} is at an address that is not public: "
+                f"{_name(url)} is at an address that is not public: "
                 "an operator may allow its network by the setting ARKLINE_ALLOW_NETWORKS"
             ) from error
-        except requests.exceptions.SSLError as error:
-            raise system(f"the callback {redact_url(url)} has no certificate that is trusted") from error
-        except requests.Timeout as error:
-            raise Passing("did not answer in time") from error
-        except requests.ConnectionError as error:
-            raise Passing("cannot be connected to") from error
-        except requests.RequestException as error:
-            raise system(f"the callback {redact_url(url)} cannot be told: {type(error).__name__}") from error
+
+
+def _name(url: str) -> str:
+    return f"the callback {redact_url(url)}"
 
 
 def _judge(url: str, response: requests.Response) -> None:
+    raise_if_transient(response)
     status = response.status_code
     if status < 300:
         return
-    if status >= 500 or status in PASSING:
-        raise Passing(f"answered {status}", retry_after(response.headers.get("Retry-After")))
     if status < 400:
         remedy = "write the URL that it redirects to in the profile"
     else:
         remedy = "check the URL in the profile and what its receiver expects"
-    raise system(f"the callback {redact_url(url)} answered {status}: {remedy}")
+    raise system(f"{_name(url)} answered {status}: {remedy}")

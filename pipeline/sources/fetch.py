@@ -14,12 +14,12 @@ import requests
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.fixity import OF_RECORD, Digest, DigestMismatch
 from pipeline.http.address import session_for
+from pipeline.http.retry import TransientError
 from pipeline.outcome import RateLimited, StepFailed, content, transient
 from pipeline.settings import Settings
 from pipeline.sources.host_limits import HostLimiter, NoLimit
 from pipeline.sources.part import Part, arriving, origin
 from pipeline.sources.response import (
-    Interrupted,
     ask,
     back_off_requested,
     expect,
@@ -130,7 +130,7 @@ class HttpFetcher:
                 if host in self._silent:
                     return None
                 raise
-            except (Interrupted, StepFailed):
+            except (TransientError, StepFailed):
                 return None  # not knowing is an answer here; the download will say what is wrong
             if asked:
                 # asking again after the peace would go on for ever with a host that answers so every time
@@ -159,7 +159,7 @@ class HttpFetcher:
                         f"but at most {limit:,} are taken; {DIVIDE}"
                     )
                 if time.monotonic() > deadline:
-                    raise Interrupted(f"only {len(document):,} bytes in {DOCUMENT_TIME:.0f} seconds")
+                    raise TransientError(f"only {len(document):,} bytes in {DOCUMENT_TIME:.0f} seconds")
             return bytes(document)
 
     def download(self, wanted: Download, attempt: Attempt) -> Downloaded:
@@ -183,7 +183,7 @@ class HttpFetcher:
             return Downloaded(wanted.target, part.size, part.digests.value())
 
     def _stream(self, wanted: Download, part: Part, attempt: Attempt) -> None:
-        """Add to the part what one answer of the source brings; Interrupted if that is not all."""
+        """Add to the part what one answer of the source brings; TransientError if that is not all."""
         if part.whole:
             return
         rest = part.origin.validator if part.origin and part.size else ""
@@ -193,7 +193,7 @@ class HttpFetcher:
         with ask(self._session, "GET", wanted.url, self._timeouts, ranged) as response:
             if rest and response.status_code == 416:
                 part.restart()
-                raise Interrupted("the source no longer offers the rest of the file")
+                raise TransientError("the source no longer offers the rest of the file")
             expect(response, wanted.url, *((200, 206) if rest else (200,)))
             _begin(wanted, part, response)
             for piece in pieces(response):
@@ -203,7 +203,7 @@ class HttpFetcher:
                     raise content(_size_differs(wanted, f"more than {wanted.size:,}"))
                 _refuse_too_large(wanted, part.size)
         if part.origin and part.origin.total not in (None, part.size):
-            raise Interrupted(f"the source ended after {part.size:,} of {part.origin.total:,} bytes")
+            raise TransientError(f"the source ended after {part.size:,} of {part.origin.total:,} bytes")
 
     def _patiently(
         self,
@@ -219,7 +219,7 @@ class HttpFetcher:
             try:
                 with self._courtesy.connection(host_of(url), attempt):
                     return request()
-            except Interrupted as fault:
+            except TransientError as fault:
                 further = reached() > best
                 best, tries = max(best, reached()), 0 if further else tries + 1
                 asked = fault.retry_after
@@ -238,7 +238,7 @@ def _begin(wanted: Download, part: Part, response: requests.Response) -> None:
         start = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("-")[0]
         if part.origin is None or start.strip() != str(part.size) or not part.origin.same(offered):
             part.restart()
-            raise Interrupted("the file changed while it was fetched")
+            raise TransientError("the file changed while it was fetched")
         part.origin = part.origin.model_copy(update={"total": part.origin.total or offered.total})
         return
     if not wanted.digest and not wanted.size:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Self
 
 from pipeline.http.address import session_for
+from pipeline.http.retry import TransientError
 from pipeline.outcome import StepFailed
 from pipeline.settings import Settings
-from pipeline.sources.response import Interrupted, ask, expect, length, pieces
+from pipeline.sources.response import ask, expect, length, pieces
 from pipeline.urls import check_url, redact_url
 
 SAMPLE_BYTES = 8 << 20
@@ -58,7 +59,7 @@ class Prober:
             size = self._size(url)
         except StepFailed as failure:
             return ProbeResult(url, time.monotonic() - began, failure=failure.message)
-        except Interrupted as fault:
+        except TransientError as fault:
             told = f"{redact_url(url)}: {fault}"
             return ProbeResult(url, time.monotonic() - began, failure=told, passing=True)
         return ProbeResult(url, time.monotonic() - began, size)
@@ -83,6 +84,6 @@ class Prober:
                     spent = time.monotonic() - began
                     if count >= SAMPLE_BYTES or spent >= SAMPLE_SECONDS:
                         break
-        except (Interrupted, StepFailed):
+        except (TransientError, StepFailed):
             return None
         return Sample(count, spent) if count and spent > 0 else None

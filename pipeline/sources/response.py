@@ -13,7 +13,7 @@ import requests
 import urllib3.exceptions as faults
 
 from pipeline.fixity import PIECE
-from pipeline.http.retry import PASSING, retry_after
+from pipeline.http.retry import TransientError, is_transient, retry_after
 from pipeline.outcome import content
 from pipeline.urls import redact_url
 
@@ -28,14 +28,6 @@ Timeouts = tuple[float, float]
 """Seconds to wait for a connection, and for the next bytes."""
 
 
-class Interrupted(Exception):
-    """The source did not answer, or not to the end; another try may succeed."""
-
-    def __init__(self, reason: str, retry_after: float | None = None) -> None:
-        super().__init__(reason)
-        self.retry_after = retry_after
-
-
 @contextmanager
 def ask(
     session: requests.Session,
@@ -44,7 +36,7 @@ def ask(
     timeouts: Timeouts,
     headers: Mapping[str, str] | None = None,
 ) -> Iterator[requests.Response]:
-    """The answer, with its body unread, closed at the end; Interrupted or a content failure otherwise."""
+    """The answer, with its body unread, closed at the end; TransientError or a content failure otherwise."""
     try:
         response = session.request(
             method, url, headers={**IDENTITY, **(headers or {})}, stream=True, timeout=timeouts
@@ -64,18 +56,14 @@ def expect(response: requests.Response, url: str, *statuses: int) -> None:
         return
     phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else response.reason
     answered = f"the source answered {status} {phrase}".rstrip()
-    if _may_pass(status):
-        raise Interrupted(answered, back_off_requested(response))
+    if is_transient(status):
+        raise TransientError(answered, back_off_requested(response))
     raise content(f"{redact_url(url)}: {answered}; check the URL and that it may be read from here")
 
 
 def back_off_requested(response: requests.Response) -> float | None:
     """Seconds in which a source that does not answer now wants to be left alone, if it says so."""
-    return retry_after(response.headers.get("Retry-After")) if _may_pass(response.status_code) else None
-
-
-def _may_pass(status: int) -> bool:
-    return status in PASSING or status >= 500
+    return retry_after(response.headers.get("Retry-After")) if is_transient(response.status_code) else None
 
 
 def refuse_packed(response: requests.Response, url: str) -> None:
@@ -90,7 +78,7 @@ def refuse_packed(response: requests.Response, url: str) -> None:
 
 
 def pieces(response: requests.Response) -> Iterator[bytes]:
-    """The body as it arrives, at most PIECE bytes at a time; Interrupted if it ends early.
+    """The body as it arrives, at most PIECE bytes at a time; TransientError if it ends early.
 
     `read1` returns what is there: a slow source does not keep the caller from looking up.
     """
@@ -123,7 +111,7 @@ def _failure(url: str, error: Exception) -> Exception:
             return content(f"{redact_url(url)}: the source sends headers that are too large ({cause})")
         if isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_NONAME:
             return content(f"{redact_url(url)}: there is no such host; check the URL")
-    return Interrupted(_reason(error))
+    return TransientError(_reason(error))
 
 
 def _reason(error: Exception) -> str:

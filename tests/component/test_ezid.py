@@ -150,7 +150,7 @@ def test_a_passing_fault_costs_a_second_try_and_no_second_ark(
         (Fault(502, b""), "answered 502"),
         (Fault(200, b"error: database is locked"), "says 'database is locked'"),
         (Fault(200, MAINTENANCE), "answered something that is not EZID's"),
-        (Fault(cut=True), "cannot be reached, or broke off"),
+        (Fault(cut=True), "cannot be reached, or the connection broke"),
     ],
 )
 def test_an_outage_fails_the_try_and_the_next_one_uses_the_same_ark(

@@ -63,7 +63,7 @@ def test_a_job_whose_answer_was_lost_at_every_request_ends_with_one_ark(
     tries = 0
     while not repository.job_record.identifiers(job).primary_id or service.faults:
         tries += 1
-        with pytest.raises(StepFailed, match="broke off"):
+        with pytest.raises(StepFailed, match="the connection broke"):
             process.work(job, dataclasses.replace(repository.services(), minter=minter))
 
     process.work(job, dataclasses.replace(repository.services(), minter=minter))

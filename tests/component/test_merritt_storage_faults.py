@@ -30,11 +30,14 @@ def refused(repository: Kept, job: Job, kind: FailureKind, says: str) -> StepFai
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
-        (Fault(cut=True), "broke off; what it did is looked at by the next try"),
-        (Fault(hold=True), "did not answer in time; what it did is looked at"),
-        (Fault(500, b"<h1>Oops</h1>", done=True), "answered 500 .*what it did is looked at"),
-        (Fault(200, b"{}", done=True), "is not the state of a version; what it did"),
-        (Fault(200, b"<xml/>", done=True), "is not the state of a version; what it did"),
+        (Fault(cut=True), "broke the connection; the next try checks whether it made the version"),
+        (Fault(hold=True), "did not answer in time; the next try checks whether it made the version"),
+        (
+            Fault(500, b"<h1>Oops</h1>", done=True),
+            "answered 500 .*the next try checks whether it made the version",
+        ),
+        (Fault(200, b"{}", done=True), "is not the state of a version; the next try checks"),
+        (Fault(200, b"<xml/>", done=True), "is not the state of a version; the next try checks"),
     ],
     ids=["cut", "slow", "500", "other JSON", "no JSON"],
 )

@@ -186,7 +186,7 @@ def test_an_unreachable_receiver_is_a_transient_fault() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
 
-    with pytest.raises(StepFailed, match=f"127.0.0.1:{port}/c cannot be connected to") as failure:
+    with pytest.raises(StepFailed, match=f"127.0.0.1:{port}/c cannot be reached") as failure:
         a_callback().deliver(a_job(), a_profile(f"http://ann:secret@127.0.0.1:{port}/c"), 1)
     assert failure.value.kind is FailureKind.TRANSIENT
     assert "secret" not in failure.value.message

@@ -7,7 +7,7 @@ from typing import Any
 from botocore import exceptions as boto
 from urllib3.exceptions import HTTPError
 
-from pipeline.http.retry import retry_after
+from pipeline.http.retry import is_transient, retry_after
 from pipeline.outcome import StepFailed, system, transient
 
 _CREDENTIALS = (
@@ -44,8 +44,7 @@ REMEDIES = {
 }
 """What to do about an error code of S3; a code that is only a status has no body."""
 
-PASSING = frozenset({408, 425, 429})
-_PASSING_CODES = frozenset(
+_TRANSIENT_CODES = frozenset(
     {"SlowDown", "OperationAborted", "RequestTimeout", "Throttling", "ThrottlingException"}
 )
 _CONFLICTS = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412"})
@@ -100,7 +99,7 @@ def _answered(response: dict[str, Any], bucket: str, refusable: bool) -> Excepti
         return Absent(code)
     if code in REMEDIES:
         return system(f"{bucket} cannot be used ({code}): {REMEDIES[code]}")
-    if status >= 500 or status in PASSING or code in _PASSING_CODES:
+    if is_transient(status) or code in _TRANSIENT_CODES:
         wait = retry_after(met.get("HTTPHeaders", {}).get("retry-after"))
         return transient(f"{bucket} answered {status} {code}; it is tried again", wait)
     reason = said.get("Message", "no reason given")
