@@ -4,13 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from operations.operator import (
-    TRIES,
     Operator,
     VerbResult,
     check,
+    check_seen,
     follow,
     refuse_while_on_hold,
     remove_folder,
+    retry_stale,
 )
 from operations.reports import compose
 from operations.wording import counted
@@ -18,30 +19,33 @@ from pipeline.inventory.archive import tombstone
 from pipeline.records import Batch, Job
 from pipeline.states import BATCH, BatchState, Bucket, Event, IllegalTransition
 from zkstate import batches, deletion, jobs
-from zkstate.errors import Busy, Missing, Stale
+from zkstate.errors import Missing
 from zkstate.jobs import Lock
 
 
-def act_on_batch(operator: Operator, bid: str, event: Event) -> VerbResult:
-    """Raise `event` on the batch. A deletion that was interrupted is gone on with."""
-    for _ in range(TRIES):
-        batch = batches.load(operator.session, bid)
-        _check(operator, batch, event)
-        try:
-            return _VERBS[event](operator, batch)
-        except Stale:
-            continue
-    raise Busy(f"{bid} moves faster than it can be changed: try again")
+def act_on_batch(operator: Operator, bid: str, event: Event, *, seen: int | None = None) -> VerbResult:
+    """Raise `event` on the batch; to delete it again completes a deletion that was interrupted.
+
+    `seen`: the version of the batch's status that the caller decided on; Moved if the batch has another one.
+    """
+    return retry_stale(bid, lambda: _VERBS[event](operator, _load(operator, bid, event, seen)))
 
 
-def possible(operator: Operator, bid: str, event: Event) -> VerbResult:
+def possible(operator: Operator, bid: str, event: Event, *, seen: int | None = None) -> VerbResult:
     """What `act_on_batch` would do, without doing it; raises what it would raise."""
-    batch = batches.load(operator.session, bid)
-    _check(operator, batch, event)
+    batch = _load(operator, bid, event, seen)
     state = batch.status.status
-    return VerbResult(
-        id=bid, was=state, now=state if state is BatchState.DELETED else BATCH.next(state, event)
-    )
+    target = state if state is BatchState.DELETED else BATCH.next(state, event)
+    return VerbResult(id=bid, was=state, now=target, version=batch.version)
+
+
+def _load(operator: Operator, bid: str, event: Event, seen: int | None) -> Batch:
+    """The batch, if this principal may raise the event on it as it is now."""
+    batch = batches.load(operator.session, bid)
+    operator.require(f"{event} {bid}", batch.submission.profile_name)
+    check_seen(batch, seen)
+    _check(operator, batch, event)
+    return batch
 
 
 def _check(operator: Operator, batch: Batch, event: Event) -> None:
@@ -65,6 +69,7 @@ def _move(operator: Operator, batch: Batch, event: Event) -> VerbResult:
         id=batch.bid,
         was=batch.status.status,
         now=moved.status.status,
+        version=moved.version,
         note=follow(operator.session, operator.settings, moved),
     )
 
@@ -78,7 +83,7 @@ def _update_report(operator: Operator, batch: Batch) -> VerbResult:
 
 
 def _delete(operator: Operator, batch: Batch) -> VerbResult:
-    """Tombstones first, folders last: after a crash, deleting again or `cleanup` goes on."""
+    """Tombstones first, folders last: after a crash a repeated delete or the clean-up does the rest."""
     was = batch.status.status
     members = _members(operator, batch.bid)
     if was is not BatchState.DELETED:
@@ -101,7 +106,7 @@ def _members(operator: Operator, bid: str) -> list[Job]:
     for jid in batches.all_jobs(operator.session, bid):
         try:
             members.append(jobs.load(operator.session, jid))
-        except Missing:  # deleted before, or by a deletion that was interrupted: its tombstone is written
+        except Missing:  # deleted before, perhaps by an interrupted deletion: its tombstone is written
             continue
     return members
 

@@ -1,4 +1,4 @@
-"""One verb for many jobs: a refusal stops none of the others, and everything is summed up."""
+"""One verb for many jobs and batches: a refusal of one does not stop the others."""
 
 from collections.abc import Callable, Iterable
 
@@ -19,56 +19,52 @@ class Refusal(Record):
 
 
 class Outcome(Record):
+    """What a verb did, job by job; of a dry run: what it would do."""
+
     verb: str
     dry_run: bool = False
     done: tuple[VerbResult, ...] = ()
     refused: tuple[Refusal, ...] = ()
+    untried: int = 0
+    """Jobs and batches that were not reached: a service did not answer, or the caller stopped the verb."""
     stopped: str = ""
-    """Why the rest was not tried, if a service went away in between."""
-
-    @property
-    def summary(self) -> str:
-        would = "would be done" if self.dry_run else "done"
-        parts = [f"{self.verb}: {len(self.done)} {would}"]
-        if self.refused:
-            parts.append(f"{len(self.refused)} refused")
-        if self.stopped:
-            parts.append(f"the rest not tried: {self.stopped}")
-        return ", ".join(parts)
+    """The service that did not answer; empty if the caller stopped the verb."""
 
 
-def chosen(session: Session, wanted: JobFilter, event: Event) -> list[str]:
-    """The jobs that a filter means: of any state, if it names none, those to which the event may happen."""
+def select(session: Session, filtered: JobFilter, event: Event) -> list[str]:
+    """The jobs that a filter matches; without a state in it, those to which the event may happen."""
     return [
         row.jid
-        for row in find(session, wanted)
-        if wanted.state is not None or event in JOB.events(row.state, Raiser.OPERATOR)
+        for row in find(session, filtered)
+        if filtered.state is not None or event in JOB.events(row.state, Raiser.OPERATOR)
     ]
 
 
 def act_on_many(operator: Operator, event: Event, names: Iterable[str], *, dry_run: bool = False) -> Outcome:
-    """Raise `event` on each of these jobs and batches."""
-    return _each(operator, event, names, lambda name: _act(operator, event, name, dry_run), dry_run=dry_run)
+    """Raise `event` on these jobs and batches, one after the other."""
+    return _for_all(operator, event, list(names), lambda name: _act(operator, event, name, dry_run), dry_run)
 
 
-def act_on_one(operator: Operator, event: Event, name: str, *, dry_run: bool = False) -> Outcome:
+def act_on_one(
+    operator: Operator, event: Event, name: str, *, seen: int | None = None, dry_run: bool = False
+) -> Outcome:
     """Raise `event` on this job or batch; raises what refuses it."""
-    acted = _act(operator, event, name, dry_run)
+    result = _act(operator, event, name, dry_run, seen)
     if not dry_run:
         feed(operator)
-    return Outcome(verb=event, dry_run=dry_run, done=(acted,))
+    return Outcome(verb=event, dry_run=dry_run, done=(result,))
 
 
-def _act(operator: Operator, event: Event, name: str, dry_run: bool) -> VerbResult:
+def _act(operator: Operator, event: Event, name: str, dry_run: bool, seen: int | None = None) -> VerbResult:
     if name.startswith("bid"):
         _check_is_batch_verb(name, event)
-        verb = batch_verbs.possible if dry_run else batch_verbs.act_on_batch
-        return verb(operator, name, event)
+        act = batch_verbs.possible if dry_run else batch_verbs.act_on_batch
+        return act(operator, name, event, seen=seen)
     if event not in job_verbs.VERBS:
         raise UsageRefused(f"{event} is for batches; {name} is a job")
     if dry_run:
-        return job_verbs.possible(operator, name, event)
-    return job_verbs.act_on_job(operator, name, event, feeding=False)
+        return job_verbs.possible(operator, name, event, seen=seen)
+    return job_verbs.act_on_job(operator, name, event, seen=seen, feeding=False)
 
 
 def _check_is_batch_verb(bid: str, event: Event) -> None:
@@ -76,18 +72,22 @@ def _check_is_batch_verb(bid: str, event: Event) -> None:
         instead = (
             f"stop its jobs by `arkline cancel {bid}`"
             if event is Event.FAIL
-            else f"choose its jobs by `arkline {event} --batch {bid}`"
+            else f"select its jobs by `arkline {event} --batch {bid}`"
         )
         raise UsageRefused(f"{event} is for jobs, and {bid} is a batch: {instead}")
 
 
 def cancel(operator: Operator, bid: str, *, dry_run: bool = False) -> Outcome:
-    """Fail every job of the batch that has not ended, and delete the held ones; then it is reported."""
+    """Fail every job of the batch that has not ended, and delete the held ones; the report follows.
+
+    After an interruption the same call stops the rest.
+    """
     batch = batches.load(operator.session, bid)
+    operator.require(f"cancel {bid}", batch.submission.profile_name)
     unended = batches.jobs_in(operator.session, bid, Bucket.PROCESSING)
     if batch.status.total is None and batch.status.status in BATCH.working():
         raise IllegalTransition(
-            f"{bid} is not split into jobs yet: try again in a moment, or keep its jobs back by "
+            f"{bid} is not split into jobs yet: try again in a moment, or hold its jobs by "
             f"`arkline hold --collection {batch.submission.profile_name}`"
         )
     if not unended:
@@ -99,21 +99,23 @@ def cancel(operator: Operator, bid: str, *, dry_run: bool = False) -> Outcome:
             return job_verbs.possible(operator, jid, event)
         return job_verbs.act_on_job(operator, jid, event, feeding=False)
 
-    return _each(operator, "cancel", unended, stop, dry_run=dry_run)
+    return _for_all(operator, "cancel", unended, stop, dry_run)
 
 
 def _ending(state: JobState) -> Event:
-    """What ends a job that has not ended: a held one cannot fail, since nothing was begun."""
+    """The event that ends a job; a held job cannot fail, because it has not begun."""
     return Event.FAIL if Event.FAIL in JOB.events(state, Raiser.OPERATOR) else Event.DELETE
 
 
-def _each(
-    operator: Operator, verb: str, names: Iterable[str], act: Callable[[str], VerbResult], *, dry_run: bool
+def _for_all(
+    operator: Operator, verb: str, names: list[str], act: Callable[[str], VerbResult], dry_run: bool
 ) -> Outcome:
     done: list[VerbResult] = []
     refused: list[Refusal] = []
     stopped = ""
     for name in names:
+        if operator.run.should_stop():
+            break
         try:
             done.append(act(name))
         except (ServiceUnreachable, Ambiguous) as error:
@@ -121,6 +123,14 @@ def _each(
             break
         except ArklineError as error:
             refused.append(Refusal(id=name, message=str(error)))
+        operator.run.on_progress(len(done) + len(refused), len(names))
     if done and not dry_run and not stopped:
         feed(operator)
-    return Outcome(verb=verb, dry_run=dry_run, done=tuple(done), refused=tuple(refused), stopped=stopped)
+    return Outcome(
+        verb=verb,
+        dry_run=dry_run,
+        done=tuple(done),
+        refused=tuple(refused),
+        untried=len(names) - len(done) - len(refused),
+        stopped=stopped,
+    )

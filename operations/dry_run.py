@@ -89,13 +89,12 @@ def perform_dry_run(
 ) -> DryRunResult:
     """`most`: manifests that are read, and files whose sources are asked, at most."""
     profile = Profiles(settings.profiles).get(submission.profile_name)
-    key = submission.idempotency_key
     opening = DryRunResult(
         profile=profile.name,
         payload_url=submission.payload_url,
         payload_type=submission.type,
         submission_mode=submission.submission_mode,
-        submitted_before=batches.submitted_under(session, key) if key else None,
+        submitted_before=batches.submitted_under(session, submission),
         warnings=tuple(_stopped(session, profile.name)),
     )
     with HttpFetcher(settings) as fetcher, Prober(settings) as prober:

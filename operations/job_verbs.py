@@ -1,17 +1,18 @@
-"""What an operator does to one job: each verb is an event of the job's table, committed as one move."""
+"""What an operator does to one job: every verb is an event of the job's table, committed as one move."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 from operations.operator import (
-    TRIES,
     Operator,
     VerbResult,
     check,
+    check_seen,
     feed,
     follow,
     refuse_while_on_hold,
     remove_folder,
+    retry_stale,
 )
 from pipeline.inventory.archive import tombstone
 from pipeline.records import Job
@@ -21,41 +22,40 @@ from zkstate.errors import Busy, Stale
 from zkstate.jobs import Lock
 
 
-def act_on_job(operator: Operator, jid: str, event: Event, *, feeding: bool = True) -> VerbResult:
-    """Raise `event` on the job, and let follow what follows from it.
+def act_on_job(
+    operator: Operator, jid: str, event: Event, *, seen: int | None = None, feeding: bool = True
+) -> VerbResult:
+    """Raise `event` on the job, with everything that follows from the move.
 
-    A job may move while it is looked at: then it is looked at again. Without `feeding` the caller hands
-    out the pending jobs, once for many.
+    `seen`: the version of the job's status that the caller decided on; Moved if the job has another one.
+    Without `feeding` the caller hands out the pending jobs, once for many.
     """
-    for _ in range(TRIES):
-        job = jobs.load(operator.session, jid)
-        check(job, event)
-        try:
-            acted = _VERBS[event](operator, job)
-        except Stale:
-            continue
-        except Busy:
-            if event is not Event.FAIL:
-                raise
-            continue
-        if feeding:
-            feed(operator)
-        return acted
-    raise Busy(f"{jid} moves faster than it can be changed: try again")
+    result = retry_stale(jid, lambda: _VERBS[event](operator, _load(operator, jid, event, seen)))
+    if feeding:
+        feed(operator)
+    return result
 
 
-def possible(operator: Operator, jid: str, event: Event) -> VerbResult:
+def possible(operator: Operator, jid: str, event: Event, *, seen: int | None = None) -> VerbResult:
     """What `act_on_job` would do, without doing it; raises what it would raise."""
-    job = jobs.load(operator.session, jid)
-    check(job, event)
+    job = _load(operator, jid, event, seen)
     status = job.status
     _refuse(operator, job, event)
     target = JOB.next(status.status, event, status.last_successful_status, status.kind)
-    return VerbResult(id=jid, was=status.status, now=target)
+    return VerbResult(id=jid, was=status.status, now=target, version=job.version)
+
+
+def _load(operator: Operator, jid: str, event: Event, seen: int | None) -> Job:
+    """The job, if this principal may raise the event on it as it is now."""
+    job = jobs.load(operator.session, jid)
+    operator.require(f"{event} {jid}", job.configuration.profile_name)
+    check_seen(job, seen)
+    check(job, event)
+    return job
 
 
 def _refuse(operator: Operator, job: Job, event: Event) -> None:
-    """What the table cannot know."""
+    """IllegalTransition for a reason that is not in the table."""
     if event is Event.RELEASE:
         refuse_while_on_hold(operator.session, job.configuration.profile_name, job.jid)
     if event is Event.RESUME:
@@ -72,7 +72,9 @@ def _move(operator: Operator, job: Job, event: Event, **changes: object) -> Job:
 
 def _acted(operator: Operator, job: Job, moved: Job) -> VerbResult:
     note = follow(operator.session, operator.settings, moved)
-    return VerbResult(id=job.jid, was=job.status.status, now=moved.status.status, note=note)
+    return VerbResult(
+        id=job.jid, was=job.status.status, now=moved.status.status, version=moved.version, note=note
+    )
 
 
 def _hold(operator: Operator, job: Job) -> VerbResult:
@@ -90,21 +92,18 @@ def _resume(operator: Operator, job: Job) -> VerbResult:
 
 
 def _fail(operator: Operator, job: Job) -> VerbResult:
-    """Whoever works on it loses its lock, and with it the right to any further effect."""
+    """A worker that has the job loses the lock, and with it the right to any further effect."""
     reason = operator.because or ", who gave no reason"
-    moved = _move(
-        operator,
-        job,
-        Event.FAIL,
-        message=f"failed by {operator.by}{reason}",
-        kind=FailureKind.SYSTEM,
-        lock=Lock.BREAK,
-    )
+    message = f"failed by {operator.by}{reason}"
+    try:
+        moved = _move(operator, job, Event.FAIL, message=message, kind=FailureKind.SYSTEM, lock=Lock.BREAK)
+    except Busy as error:
+        raise Stale(f"a worker acquired {job.jid} after it was read") from error
     return _acted(operator, job, moved)
 
 
 def _delete(operator: Operator, job: Job) -> VerbResult:
-    """The tombstone first, the folder last: a crash leaves at most a folder, which `cleanup` finds."""
+    """The tombstone first, the folder last: a crash leaves at most a folder, which the clean-up finds."""
     tombstone(operator.inventory(), job, by=operator.by, reason=operator.reason)
     deleted = deletion.delete_job(operator.session, job)
     note = remove_folder(operator, Path(job.configuration.working_dir))

@@ -1,19 +1,25 @@
-"""The person behind an operator's verb, and what the verbs have in common."""
+"""The principal behind an operator's verb, and what the verbs have in common."""
 
-import getpass
-import socket
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 
+from pipeline.errors import ArklineError
 from pipeline.inventory.sql import SqlInventory
+from pipeline.principal import Principal, Role
 from pipeline.records import Batch, Job, Record
 from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB, Event, IllegalTransition, Machine, Raiser, S
 from tasks import after_move
 from tasks.publisher import publisher
 from zkstate import holds
+from zkstate.errors import Busy, Stale
+from zkstate.journal import Stamp
 from zkstate.session import Session
+
+R = TypeVar("R")
 
 NOT_SENT = (
     "Redis does not answer, so no worker was notified; nothing is lost: ZooKeeper has the change, and the "
@@ -21,35 +27,97 @@ NOT_SENT = (
 )
 
 TRIES = 20
-"""Times that a verb looks again when what it acts on has moved meanwhile."""
+"""Times that a verb reads a job or a batch again that moved between the read and the write."""
+
+
+def _no_progress(done: int, total: int) -> None:
+    del done, total
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a long verb reports its progress and learns that it should stop.
+
+    `on_progress` gets the number of jobs and batches that are done and their total. `should_stop` is asked
+    before each of them; a verb that stopped can be repeated, and does the rest.
+    """
+
+    on_progress: Callable[[int, int], None] = _no_progress
+    should_stop: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True)
 class Operator:
-    """Who acts and why, and what they act with; `inventory` is opened only for a tombstone."""
+    """Who acts and why, and the services to act with; `inventory` is opened only for a tombstone."""
 
     session: Session
     settings: Settings
     inventory: Callable[[], SqlInventory]
-    by: str
+    principal: Principal
     reason: str = ""
+    run: Run = field(default_factory=Run)
+
+    @property
+    def by(self) -> str:
+        return self.principal.name
 
     @property
     def because(self) -> str:
         return f": {self.reason}" if self.reason else ""
 
+    @property
+    def stamp(self) -> Stamp:
+        return Stamp(by=self.by, reason=self.reason, via=self.principal.interface)
+
+    def require(self, action: str, collection: str | None = None) -> None:
+        """Forbidden unless the principal is an operator of the collection or, without one, of all."""
+        self.principal.require(Role.OPERATOR, action, collection)
+
 
 class VerbResult(Record):
-    """What a verb did to a job or a batch."""
+    """What a verb did to a job or a batch; `version` is that of its status after the verb."""
 
     id: str
     was: str
     now: str
+    version: int | None = None
     note: str = ""
 
 
-def this_user() -> str:
-    return f"{getpass.getuser()}@{socket.gethostname()}"
+class Moved(ArklineError):
+    """The job or batch has changed since the version that the caller saw; nothing was changed."""
+
+    def __init__(self, name: str, state: str, at: datetime, by: str, possible: Iterable[Event]) -> None:
+        self.name, self.state, self.at, self.by = name, state, at, by
+        self.possible = tuple(sorted(possible))
+        who = f", changed by {by}" if by else ""
+        super().__init__(
+            f"{name} has changed since you looked at it: {state} since {at:%Y-%m-%d %H:%M:%S} UTC{who}; "
+            f"possible now: {', '.join(self.possible) or 'nothing'}"
+        )
+
+
+def check_seen(thing: Job | Batch, seen: int | None) -> None:
+    """Moved unless the job or batch still has the version that the caller saw; None accepts any version."""
+    if seen is None or thing.version == seen:
+        return
+    status = thing.status
+    if isinstance(thing, Job):
+        by = thing.history[-1].by if thing.history else ""
+        possible = JOB.events(thing.status.status, Raiser.OPERATOR)
+        raise Moved(thing.jid, status.status, thing.status.last_modification_date, by, possible)
+    possible = BATCH.events(thing.status.status, Raiser.OPERATOR)
+    raise Moved(thing.bid, status.status, thing.status.last_modified, "", possible)
+
+
+def retry_stale(name: str, act: Callable[[], R]) -> R:
+    """Call `act` until no other change comes between its read and its write."""
+    for _ in range(TRIES):
+        try:
+            return act()
+        except Stale:
+            continue
+    raise Busy(f"{name} keeps changing state; try again")
 
 
 def check(thing: Job | Batch, event: Event) -> None:
@@ -76,9 +144,8 @@ def refuse_while_on_hold(session: Session, profile_name: str, name: str) -> None
     if hold is not None:
         by = f" by {hold.by}" if hold.by else ""
         raise IllegalTransition(
-            f"{name} cannot be released while its collection {profile_name} is on hold{by}: it would be held "
-            f"again; release the collection, with all that is held in it, by "
-            f"`arkline release --collection {profile_name} --jobs`"
+            f"{name} cannot be released while its collection {profile_name} is on hold{by}: the next worker "
+            f"would hold it again; release the collection by `arkline release --collection {profile_name}`"
         )
 
 
@@ -94,7 +161,7 @@ def follow(session: Session, settings: Settings, moved: Job | Batch) -> str:
 
 
 def remove_folder(operator: Operator, folder: Path) -> str:
-    """Remove a working directory; why it was left, if this machine does not see it."""
+    """Remove a working directory; the reason why it stays, if this machine does not see it."""
     from tasks.after_move import remove_folder
 
     working = operator.settings.working

@@ -1,18 +1,17 @@
-"""A batch's own profile, taken anew from the collection's file: for jobs that failed by what it said."""
+"""Replace a batch's profile snapshot by the collection's profile as the file has it now."""
 
 from typing import Any
 
-from operations.operator import TRIES, Operator
+from operations.operator import Operator, check_seen, retry_stale
 from pipeline.profiles.profile import Profiles
 from pipeline.profiles.snapshot import profile_changes, take_snapshot
 from pipeline.records import Batch, Record
 from pipeline.states import BATCH, BatchState, IllegalTransition
 from zkstate import batches
-from zkstate.errors import Busy, Stale
 
 
-class Renewed(Record):
-    """What a batch goes on with; `changes`: field -> what was kept before and what is kept now."""
+class ProfileRenewal(Record):
+    """What changed for a batch; `changes`: field -> value before and value now."""
 
     bid: str
     profile: str
@@ -20,26 +19,30 @@ class Renewed(Record):
     dry_run: bool = False
 
 
-def renew(operator: Operator, bid: str, *, dry_run: bool = False) -> Renewed:
-    """Have the batch's jobs go on by the profile's file as it stands now."""
-    for _ in range(TRIES):
-        batch = batches.load(operator.session, bid)
-        _check(batch)
-        current = Profiles(operator.settings.profiles).get(batch.submission.profile_name)
-        found = profile_changes(batches.profile_snapshot(operator.session, bid), current)
-        if found and not dry_run:
-            try:
-                kept = take_snapshot(current, by=operator.by, reason=operator.reason)
-                batches.renew_profile(operator.session, batch, kept)
-            except Stale:
-                continue
-        return Renewed(bid=bid, profile=current.name, changes=found, dry_run=dry_run)
-    raise Busy(f"{bid} moves faster than it can be changed: try again")
+def renew(operator: Operator, bid: str, *, seen: int | None = None, dry_run: bool = False) -> ProfileRenewal:
+    """Let the batch's remaining jobs use the profile as its file is now."""
+    return retry_stale(bid, lambda: _renew(operator, bid, seen, dry_run))
+
+
+def _renew(operator: Operator, bid: str, seen: int | None, dry_run: bool) -> ProfileRenewal:
+    batch = batches.load(operator.session, bid)
+    profile_name = batch.submission.profile_name
+    operator.require(f"renew the profile of {bid}", profile_name)
+    check_seen(batch, seen)
+    _check(batch)
+    profile = Profiles(operator.settings.profiles).get(profile_name)
+    changed = profile_changes(batches.profile_snapshot(operator.session, bid), profile)
+    if changed and not dry_run:
+        snapshot = take_snapshot(profile, by=operator.by, reason=operator.reason)
+        batches.renew_profile(operator.session, batch, snapshot)
+    return ProfileRenewal(bid=bid, profile=profile.name, changes=changed, dry_run=dry_run)
 
 
 def _check(batch: Batch) -> None:
     state = batch.status.status
     if state in (BATCH.initial, BatchState.HELD):
-        raise IllegalTransition(f"{batch.bid} has not started: it will take the profile as it stands then")
+        raise IllegalTransition(
+            f"{batch.bid} has not started: it will use the profile as the file is when it starts"
+        )
     if state in (BatchState.COMPLETED, BatchState.DELETED):
-        raise IllegalTransition(f"{batch.bid} is {state}: there is no job in it that a profile could change")
+        raise IllegalTransition(f"{batch.bid} is {state}: it has no job left that would use a profile")

@@ -102,6 +102,8 @@ class Submission(Record):
     note: Text = ""
     submitted_at: datetime = Field(default_factory=now)
     idempotency_key: Text | None = None
+    owner: Text = ""
+    """Identity of the principal that submitted; idempotency keys belong to it. Empty in 0.1.0's records."""
 
 
 class BatchStatus(Record):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from pipeline.errors import UsageRefused
+from pipeline.principal import LOCAL
 from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.records import Batch, BatchStatus, StatusReport, Submission, Ticket, now
 from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind
@@ -22,8 +23,7 @@ class KeyReused(UsageRefused):
 
 def submit(session: Session, submission: Submission) -> str:
     """Keep a submission; its BID. With an idempotency key, the same submission is kept once."""
-    key = submission.idempotency_key
-    if key and (known := submitted_under(session, key)):
+    if known := submitted_under(session, submission):
         return _same(session, known, submission)
     bid = f"bid{counters.next_number(session, 'batch'):010d}"
     operations: list[Operation] = [
@@ -32,13 +32,14 @@ def submit(session: Session, submission: Submission) -> str:
         Create(paths.batch_status(bid), codec.encode(_first_status())),
         Create(paths.open_batch(bid)),
     ]
+    key = key_path(submission)
     if key:
-        operations.append(Create(paths.submission_key(key), bid.encode()))
+        operations.append(Create(key, bid.encode()))
     try:
         commit(session, operations)
     except Refused as refusal:
-        if key and refusal.path == paths.submission_key(key):
-            return _same(session, submitted_under(session, key) or "", submission)
+        if key and refusal.path == key:
+            return _same(session, submitted_under(session, submission) or "", submission)
         if refusal.path == paths.batch(bid) and is_taken(refusal):
             return submit(session, submission)  # a tree that was restored node by node counts anew
         raise
@@ -52,15 +53,35 @@ def _first_status() -> BatchStatus:
     return BatchStatus(status=BATCH.initial, op=token())
 
 
-def submitted_under(session: Session, key: str) -> str | None:
-    """The BID of the submission that carried this idempotency key."""
-    found = session.get_many([paths.submission_key(key)])[0]
-    return found[0].decode() if found else None
+def key_path(submission: Submission) -> str:
+    """Where the submission's idempotency key stands; empty if it has none."""
+    key = submission.idempotency_key
+    return paths.submission_key(key, submission.owner) if key else ""
+
+
+def submitted_under(session: Session, submission: Submission) -> str | None:
+    """The BID of an earlier submission of the same owner under the same idempotency key."""
+    path = key_path(submission)
+    if not path:
+        return None
+    node = session.get_many([path])[0]
+    if node is not None:
+        return node[0].decode()
+    return _submitted_by_0_1_0(session, submission) if submission.owner else None
+
+
+def _submitted_by_0_1_0(session: Session, submission: Submission) -> str | None:
+    """The BID under a key without an owner, which belongs to the submitter that its submission names."""
+    node = session.get_many([paths.submission_key(submission.idempotency_key or "")])[0]
+    if node is None or not submission.owner.startswith(LOCAL):
+        return None
+    bid = node[0].decode()
+    return bid if load(session, bid).submission.submitter == submission.submitter else None
 
 
 def _same(session: Session, bid: str, submission: Submission) -> str:
     before = load(session, bid).submission
-    ignored = {"submitted_at"}
+    ignored = {"submitted_at", "owner"}
     if before.model_dump(exclude=ignored) != submission.model_dump(exclude=ignored):
         raise KeyReused(
             f"idempotency key '{submission.idempotency_key}' belongs to {bid}, which was submitted with "

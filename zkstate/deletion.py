@@ -68,8 +68,8 @@ def remove_batch(session: Session, batch: Batch) -> None:
 
 
 def _key(batch: Batch) -> tuple[str, ...]:
-    key = batch.submission.idempotency_key
-    return (paths.submission_key(key),) if key else ()
+    path = batches.key_path(batch.submission)
+    return (path,) if path else ()
 
 
 def _remove_jobs(session: Session, bid: str, bucket: Bucket, jids: list[str]) -> None:

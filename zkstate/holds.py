@@ -1,64 +1,88 @@
 """An operator's holds on collections, and the pause of the whole queue."""
 
-from datetime import datetime
 from urllib.parse import unquote
 
-from kazoo.exceptions import NoNodeError
-from pydantic import Field
-
-from pipeline.records import Record, now
-from zkstate import codec, counters, paths
+from zkstate import codec, journal, paths
+from zkstate.errors import Refused
+from zkstate.journal import Action, JournalEntry, Stamp
 from zkstate.session import Session
+from zkstate.transaction import Create, Delete, Operation
 
 
-class Hold(Record):
-    """Who stopped it, when, and why."""
-
-    by: str = ""
-    reason: str = ""
-    at: datetime = Field(default_factory=now)
+class Hold(Stamp):
+    """Who stopped a collection or the queue, when, and why."""
 
 
-def hold_collection(session: Session, profile_name: str, hold: Hold) -> None:
-    counters.ensure_node(session, paths.hold(profile_name), codec.encode(hold))
+_NOBODY = Stamp()
 
 
-def release_collection(session: Session, profile_name: str) -> bool:
-    """False if it was not on hold."""
-    return _remove(session, paths.hold(profile_name))
+def hold_collection(session: Session, profile_name: str, hold: Hold) -> bool:
+    """False if the collection is on hold already: the first hold stays."""
+    path, actions = paths.hold(profile_name), paths.collection_actions(profile_name)
+    return _place(session, path, actions, Action.HOLD, hold)
+
+
+def release_collection(session: Session, profile_name: str, stamp: Stamp = _NOBODY) -> bool:
+    """False if the collection was not on hold."""
+    path, actions = paths.hold(profile_name), paths.collection_actions(profile_name)
+    return _remove(session, path, actions, Action.RELEASE, stamp)
 
 
 def collection_hold(session: Session, profile_name: str) -> Hold | None:
     return _read(session, paths.hold(profile_name))
 
 
+def collection_actions(session: Session, profile_name: str) -> tuple[JournalEntry, ...]:
+    return journal.read(session, paths.collection_actions(profile_name))
+
+
 def held_collections(session: Session) -> dict[str, Hold]:
     names = sorted(unquote(name) for name in session.children(paths.HOLDS))
-    found = ((name, collection_hold(session, name)) for name in names)
-    return {name: hold for name, hold in found if hold is not None}
+    holds = ((name, collection_hold(session, name)) for name in names)
+    return {name: hold for name, hold in holds if hold is not None}
 
 
-def pause(session: Session, hold: Hold) -> None:
-    counters.ensure_node(session, paths.PAUSE, codec.encode(hold))
+def pause(session: Session, hold: Hold) -> bool:
+    """False if the queue is paused already: the first pause stays."""
+    return _place(session, paths.PAUSE, paths.QUEUE_ACTIONS, Action.PAUSE, hold)
 
 
-def unpause(session: Session) -> bool:
-    """False if it was not paused."""
-    return _remove(session, paths.PAUSE)
+def unpause(session: Session, stamp: Stamp = _NOBODY) -> bool:
+    """False if the queue was not paused."""
+    return _remove(session, paths.PAUSE, paths.QUEUE_ACTIONS, Action.UNPAUSE, stamp)
 
 
 def paused(session: Session) -> Hold | None:
     return _read(session, paths.PAUSE)
 
 
+def queue_actions(session: Session) -> tuple[JournalEntry, ...]:
+    return journal.read(session, paths.QUEUE_ACTIONS)
+
+
 def _read(session: Session, path: str) -> Hold | None:
-    found = session.get_many([path])[0]
-    return codec.decode(Hold, found[0] or b"{}", path) if found else None
+    node = session.get_many([path])[0]
+    return codec.decode(Hold, node[0] or b"{}", path) if node else None
 
 
-def _remove(session: Session, path: str) -> bool:
+def _place(session: Session, path: str, actions: str, action: Action, hold: Hold) -> bool:
+    if session.exists(path) is not None:
+        return False
+    return _commit(session, actions, action, hold, Create(path, codec.encode(hold)))
+
+
+def _remove(session: Session, path: str, actions: str, action: Action, stamp: Stamp) -> bool:
+    if session.exists(path) is None:
+        return False
+    return _commit(session, actions, action, stamp, Delete(path))
+
+
+def _commit(session: Session, actions: str, action: Action, stamp: Stamp, effect: Operation) -> bool:
+    """False if somebody else had the same effect first; every other refusal is raised."""
     try:
-        session.ask(session.zk.delete_async, path)
-    except NoNodeError:
+        journal.commit(session, actions, action, stamp, (effect,))
+    except Refused as refusal:
+        if refusal.path != effect.path:
+            raise
         return False
     return True

@@ -11,6 +11,8 @@
     /locks/KIND/NAME                    ephemeral: one holder in the fleet
     /locks/hosts/HOST/N                 ephemeral: a connection to a source; the parent holds its peace
     /space/working/JID                  bytes promised to a job; the parent holds their sum
+    /actions/queue                      what operators did to the queue: pauses
+    /actions/collections/NAME           what operators did to a collection: holds and releases
     /ids/NAME                           counters
     /submission-keys/KEY                idempotency keys -> BID
 
@@ -31,6 +33,7 @@ PAUSE = "/locks/queue/ingest"
 HOLDS = "/locks/collections"
 SPACE = "/space/working"
 LEADER = "/locks/leader"
+QUEUE_ACTIONS = "/actions/queue"
 
 SKELETON = (
     BATCHES,
@@ -155,6 +158,10 @@ def hold(profile_name: str) -> str:
     return f"{HOLDS}/{quote(profile_name, safe='')}"
 
 
+def collection_actions(profile_name: str) -> str:
+    return f"/actions/collections/{quote(profile_name, safe='')}"
+
+
 def exclusive(kind: str, name: str) -> str:
     return f"/locks/{kind}/{quote(name, safe='')}"
 
@@ -175,6 +182,7 @@ def counter(name: str) -> str:
     return f"/ids/{quote(name, safe='')}"
 
 
-def submission_key(key: str) -> str:
-    """Hashed, so that a key may be any text of any length."""
-    return f"/submission-keys/{hashlib.sha256(key.encode()).hexdigest()}"
+def submission_key(key: str, owner: str = "") -> str:
+    """Hashed, so that a key may be any text of any length; without an owner as 0.1.0 wrote it."""
+    scoped = f"{owner}\0{key}" if owner else key
+    return f"/submission-keys/{hashlib.sha256(scoped.encode()).hexdigest()}"

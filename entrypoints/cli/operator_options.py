@@ -1,5 +1,7 @@
 """What the operators' commands share: who acts, being asked first, and showing what was done."""
 
+import getpass
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,8 +15,9 @@ from entrypoints.cli import context as opened
 from entrypoints.cli.options import read_id
 from operations.bulk import Outcome
 from operations.job_list import JobFilter
-from operations.operator import Operator, this_user
+from operations.operator import Operator
 from pipeline.errors import UsageRefused
+from pipeline.principal import Interface, Principal, Role
 
 UNREACHABLE = 3
 
@@ -38,9 +41,15 @@ def operator(context: typer.Context, by: str, reason: str) -> Iterator[Operator]
             session=session,
             settings=settings,
             inventory=lambda: opened.inventory(settings),
-            by=by or this_user(),
+            principal=principal(by),
             reason=reason,
         )
+
+
+def principal(by: str = "") -> Principal:
+    """The person at this command line: an administrator, because the record itself is open to them."""
+    name = by or f"{getpass.getuser()}@{socket.gethostname()}"
+    return Principal(name=name, role=Role.ADMIN, interface=Interface.CLI)
 
 
 def confirm(question: str, yes: bool) -> None:
@@ -64,8 +73,8 @@ def named(ids: list[str] | None, wanted: JobFilter) -> bool:
 
 
 def show(outcome: Outcome, *, as_json: bool, single: bool) -> None:
-    """Say what was done and leave with the right exit code; a single refusal is an error like any other."""
-    code = UNREACHABLE if outcome.stopped else int(bool(outcome.refused))
+    """Print what was done and exit: 1 if something was refused, 3 if a service did not answer."""
+    code = UNREACHABLE if outcome.stopped else int(bool(outcome.refused or outcome.untried))
     if as_json:
         screen.emit(outcome)
         raise typer.Exit(code)
@@ -78,5 +87,16 @@ def show(outcome: Outcome, *, as_json: bool, single: bool) -> None:
     for refusal in outcome.refused:
         screen.note(f"{refusal.id} refused: {refusal.message}", "red")
     if not single or outcome.stopped:
-        screen.note(outcome.summary, "")
+        screen.note(_summary(outcome), "")
     raise typer.Exit(code)
+
+
+def _summary(outcome: Outcome) -> str:
+    """`resume: 2 done, 1 refused`."""
+    parts = [f"{outcome.verb}: {len(outcome.done)} {'would be done' if outcome.dry_run else 'done'}"]
+    if outcome.refused:
+        parts.append(f"{len(outcome.refused)} refused")
+    if outcome.untried:
+        because = f": {outcome.stopped}" if outcome.stopped else ": stopped; the same command does the rest"
+        parts.append(f"{outcome.untried} not tried{because}")
+    return ", ".join(parts)

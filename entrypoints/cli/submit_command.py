@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
+from entrypoints.cli.operator_options import principal
 from entrypoints.cli.options import Json
 from entrypoints.cli.render import dry_run as drawn_dry_run
 from entrypoints.cli.watch_command import wait_for
@@ -122,6 +123,7 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
         "priority": priority,
         "note": note,
         "idempotency_key": idempotency_key or None,
+        "owner": principal().identity,
     }
     submission = _submission(given, payload_type)
     if dry_run:
@@ -207,7 +209,7 @@ def _submit(submission: Submission, *, wait: bool, as_json: bool, debug: bool) -
     profiles.get(submission.profile_name)
     with opened.session(settings) as session:
         opened.quiet_logs(debug)
-        done = submit_(session, settings, profiles, submission)
+        done = submit_(session, settings, profiles, submission, principal())
         if done.again:
             screen.note(f"{done.bid} was submitted under this key before; nothing new was taken in")
         if done.note:

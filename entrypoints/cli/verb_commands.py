@@ -11,9 +11,9 @@ from entrypoints.cli import operator_options as acting
 from entrypoints.cli.operator_options import By, DryRun, Ids, Reason, Yes
 from entrypoints.cli.options import Batch, Bid, Json, OlderThan, Profile, State
 from entrypoints.cli.render import fleet as drawn_fleet
-from operations.bulk import Outcome, act_on_many, act_on_one, chosen
+from operations.bulk import Outcome, act_on_many, act_on_one, select
 from operations.bulk import cancel as cancel_
-from operations.holds import held_batches, held_jobs, hold_collection, release_collection
+from operations.holds import held_in, hold_collection, release_collection
 from operations.job_list import JobFilter
 from operations.wording import counted
 from pipeline.errors import UsageRefused
@@ -58,7 +58,7 @@ def _act(
 ) -> None:
     is_named = acting.named(ids, wanted)
     with acting.operator(context, by, reason) as operator:
-        names = ids if is_named and ids else chosen(operator.session, wanted, event)
+        names = ids if is_named and ids else select(operator.session, wanted, event)
         single = is_named and len(names) == 1
 
         def act(rehearsal: bool) -> Outcome:
@@ -134,13 +134,13 @@ def release(
     _check_alone(ids, wanted)
     with acting.operator(context, by, reason) as operator:
         if dry_run:
-            kept = [*held_batches(operator.session, collection), *held_jobs(operator.session, collection)]
+            kept = held_in(operator.session, collection)
             released = (
                 f" and {counted(len(kept), 'job or batch', 'jobs and batches')} with it" if jobs else ""
             )
             screen.say(f"{collection} would be released{released}")
             return
-        done = release_collection(operator, collection, everything=jobs)
+        done = release_collection(operator, collection, keep_held=not jobs)
     if json:
         screen.emit(done)
         return

@@ -117,7 +117,7 @@ def test_a_hold_whose_removal_was_not_confirmed_is_removed(
 ) -> None:
     holds.pause(session, holds.Hold(by="me"))
 
-    without_answer(zookeeper_proxy, b"/locks/queue/ingest", lambda: holds.unpause(shaky))
+    without_answer(zookeeper_proxy, b"unpause", lambda: holds.unpause(shaky))
 
     assert holds.paused(session) is None
 

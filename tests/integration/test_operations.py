@@ -12,12 +12,14 @@ from operations.submission import submit
 from operations.why import why
 from pipeline.inventory.archive import archive_batch
 from pipeline.inventory.sql import SqlInventory, open_inventory
+from pipeline.principal import Forbidden, Interface, Principal, Role
 from pipeline.profiles.profile import Profiles, UnknownProfile
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Bucket, Event, FailureKind, JobState
 from tasks.broker import live_tickets
 from tests.support import planting
+from tests.support.operators import ANN
 from zkstate import batches, deletion, holds, jobs
 from zkstate.batches import KeyReused
 from zkstate.errors import Missing
@@ -38,7 +40,7 @@ def profiles(settings: Settings) -> Profiles:
 def test_a_submission_is_written_down_and_handed_to_a_worker(
     session: Session, settings: Settings, profiles: Profiles
 ) -> None:
-    done = submit(session, settings, profiles, planting.submission())
+    done = submit(session, settings, profiles, planting.submission(), ANN)
 
     batch = batches.load(session, done.bid)
     assert batch.status.status is BatchState.PENDING
@@ -50,26 +52,81 @@ def test_an_unknown_profile_is_refused_with_the_names_that_are_known(
     session: Session, settings: Settings, profiles: Profiles
 ) -> None:
     with pytest.raises(UnknownProfile, match="demo"):
-        submit(session, settings, profiles, planting.submission(profile_name="demmo"))
+        submit(session, settings, profiles, planting.submission(profile_name="demmo"), ANN)
 
     assert session.children("/batches") == []
 
 
 def test_the_same_key_submits_once(session: Session, settings: Settings, profiles: Profiles) -> None:
     submission = planting.submission(idempotency_key="k1")
-    first = submit(session, settings, profiles, submission)
+    first = submit(session, settings, profiles, submission, ANN)
 
-    second = submit(session, settings, profiles, submission)
+    second = submit(session, settings, profiles, submission, ANN)
 
     assert (second.bid, second.again) == (first.bid, True)
     with pytest.raises(KeyReused, match=first.bid):
-        submit(session, settings, profiles, submission.model_copy(update={"note": "other"}))
+        submit(session, settings, profiles, submission.model_copy(update={"note": "other"}), ANN)
+
+
+def test_a_key_of_another_principal_is_free(session: Session, settings: Settings, profiles: Profiles) -> None:
+    submission = planting.submission(idempotency_key="k1")
+    first = submit(session, settings, profiles, submission, ANN)
+    bob = Principal(name="bob", role=Role.DEPOSITOR, interface=Interface.API)
+
+    others = submit(session, settings, profiles, submission.model_copy(update={"note": "other"}), bob)
+    again = submit(session, settings, profiles, submission.model_copy(update={"note": "other"}), bob)
+
+    assert others.bid != first.bid
+    assert (again.bid, again.again) == (others.bid, True)
+
+
+def test_a_key_is_the_same_for_a_person_on_every_host(
+    session: Session, settings: Settings, profiles: Profiles
+) -> None:
+    submission = planting.submission(idempotency_key="k1")
+    first = submit(session, settings, profiles, submission, ANN)
+
+    again = submit(session, settings, profiles, submission, ANN.model_copy(update={"name": "ann@laptop"}))
+
+    assert again.bid == first.bid
+
+
+def test_a_key_of_0_1_0_belongs_to_the_submitter_of_its_batch(
+    session: Session, settings: Settings, profiles: Profiles
+) -> None:
+    submission = planting.submission(idempotency_key="k1", submitter="ann")
+    old = batches.submit(session, submission)
+    bob = ANN.model_copy(update={"name": "bob@desk"})
+    api = Principal(name="ann", role=Role.DEPOSITOR, interface=Interface.API)
+
+    assert submit(session, settings, profiles, submission, ANN).bid == old
+    with pytest.raises(KeyReused, match=old):
+        submit(session, settings, profiles, submission.model_copy(update={"note": "other"}), ANN)
+    bobs = submission.model_copy(update={"submitter": "bob"})
+    assert submit(session, settings, profiles, bobs, bob).bid != old
+    assert submit(session, settings, profiles, submission, api).bid != old
+
+
+def test_a_submission_needs_the_role_of_a_depositor_for_its_collection(
+    session: Session, settings: Settings, profiles: Profiles
+) -> None:
+    viewer = Principal(name="eve", role=Role.VIEWER, interface=Interface.API)
+    elsewhere = Principal(
+        name="bob", role=Role.DEPOSITOR, interface=Interface.API, collections=frozenset({"other"})
+    )
+
+    with pytest.raises(Forbidden, match="role depositor"):
+        submit(session, settings, profiles, planting.submission(), viewer)
+    with pytest.raises(Forbidden, match="rights for collection demo"):
+        submit(session, settings, profiles, planting.submission(), elsewhere)
+
+    assert session.children("/batches") == []
 
 
 def test_a_broker_that_is_away_is_no_error(session: Session, settings: Settings, profiles: Profiles) -> None:
     away = settings.model_copy(update=AWAY)
 
-    done = submit(session, away, profiles, planting.submission())
+    done = submit(session, away, profiles, planting.submission(), ANN)
 
     assert "ZooKeeper has the change" in done.note
     assert batches.load(session, done.bid).status.status is BatchState.PENDING
@@ -237,7 +294,7 @@ def test_why_knows_that_the_broker_is_away(session: Session, settings: Settings)
 def test_why_sees_a_message_that_nobody_takes(
     session: Session, settings: Settings, profiles: Profiles
 ) -> None:
-    bid = submit(session, settings, profiles, planting.submission()).bid
+    bid = submit(session, settings, profiles, planting.submission(), ANN).bid
 
     assert "no worker takes from the queue 'io'" in why(session, settings, bid).text
 

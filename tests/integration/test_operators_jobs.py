@@ -1,18 +1,20 @@
 """What operators do to jobs: what the table allows, once, with everything that follows from it."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from operations import job_verbs
 from operations.job_verbs import act_on_job
-from operations.operator import Operator
+from operations.operator import Moved, Operator
 from pipeline.inventory.archive import find_job
+from pipeline.principal import Forbidden, Principal, Role
 from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, Event, FailureKind, IllegalTransition, JobState, Raiser
 from tasks.broker import live_tickets
 from tests.support import planting
-from tests.support.operators import ann, landed_job
+from tests.support.operators import ANN, ann, landed_job
 from zkstate import batches, holds, jobs, paths, queue, space
 from zkstate.errors import Busy, Missing, Stale
 from zkstate.holds import Hold
@@ -41,6 +43,52 @@ def test_what_the_jobs_table_does_not_allow_is_refused_and_changes_nothing(
     for event in JOB_VERBS - JOB.events(state, Raiser.OPERATOR):
         with pytest.raises(IllegalTransition, match=f"{job.jid} is {state}: an operator cannot {event} it"):
             act_on_job(operator, job.jid, event)
+
+    assert planting.tree(session) == before
+
+
+@pytest.mark.parametrize("event", sorted(JOB_VERBS))
+@pytest.mark.parametrize(
+    "principal",
+    [
+        ANN.model_copy(update={"role": Role.DEPOSITOR}),
+        ANN.model_copy(update={"collections": frozenset({"other"})}),
+    ],
+    ids=["depositor", "other collection"],
+)
+def test_without_the_right_a_verb_is_refused_and_changes_nothing(
+    session: Session, operator: Operator, event: Event, principal: Principal
+) -> None:
+    job = planting.one_job(session)
+    before = planting.tree(session)
+
+    with pytest.raises(Forbidden, match=f"must not {event} {job.jid}"):
+        act_on_job(dataclasses.replace(operator, principal=principal), job.jid, event)
+
+    assert planting.tree(session) == before
+
+
+def test_a_verb_on_the_version_that_was_seen_is_carried_out(session: Session, operator: Operator) -> None:
+    job = planting.one_job(session)
+
+    held = act_on_job(operator, job.jid, Event.HOLD, seen=job.version)
+    act_on_job(operator, job.jid, Event.RELEASE, seen=held.version)
+
+    assert jobs.load(session, job.jid).status.status is JobState.PENDING
+
+
+def test_a_verb_on_an_older_version_says_who_moved_the_job_and_what_is_possible_now(
+    session: Session, operator: Operator
+) -> None:
+    job = planting.one_job(session)
+    bob = dataclasses.replace(operator, principal=ANN.model_copy(update={"name": "bob@desk"}))
+    act_on_job(bob, job.jid, Event.HOLD)
+    before = planting.tree(session)
+
+    with pytest.raises(Moved, match=r"held since .* changed by bob@desk; possible now: delete, release"):
+        act_on_job(operator, job.jid, Event.HOLD, seen=job.version)
+    with pytest.raises(Moved):
+        job_verbs.possible(operator, job.jid, Event.RELEASE, seen=job.version)
 
     assert planting.tree(session) == before
 
@@ -152,7 +200,7 @@ def test_a_folder_outside_working_storage_is_left_alone(
     job = landed_job(session, settings)
     planting.fire(session, job, Event.FAIL)
     elsewhere = Settings.model_validate({**settings.model_dump(), "working_storage": tmp_path / "elsewhere"})
-    away = Operator(session, elsewhere, operator.inventory, by="ann@desk")
+    away = dataclasses.replace(operator, settings=elsewhere)
 
     acted = act_on_job(away, job.jid, Event.DELETE)
 

@@ -1,5 +1,7 @@
 """What operators do to the whole: collections, the queue, working storage, workers."""
 
+import dataclasses
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,15 +14,17 @@ from operations.reports import report
 from operations.working_storage import clean_up, space_view
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.inventory.archive import find_batch
+from pipeline.principal import Forbidden
 from pipeline.profiles.profile import Profiles, UnknownProfile
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, JobState
 from tasks.broker import live_tickets
 from tests.support import planting
 from tests.support.fleet import fleet
-from tests.support.operators import ann, landed_job
-from zkstate import batches, holds, jobs, paths
-from zkstate.session import Session
+from tests.support.operators import ANN, ann, landed_job
+from zkstate import batches, holds, jobs, journal, paths
+from zkstate.holds import Hold
+from zkstate.session import Session, connect
 
 
 @pytest.fixture
@@ -43,10 +47,74 @@ def test_a_hold_keeps_who_when_and_why_until_it_is_released(
     assert first.hold is not None
     assert (first.hold.by, first.hold.reason, first.note) == ("ann@desk", "because", "")
     assert again.hold == first.hold
-    assert "already by ann@desk" in again.note
+    assert "before by ann@desk" in again.note
     assert (released.stopped, released.note) == (False, "")
     assert holds.collection_hold(session, "demo") is None
     assert "was not on hold" in stopping.release_collection(operator, "demo").note
+
+
+def test_what_operators_do_to_a_collection_and_the_queue_stays_in_their_journals(
+    session: Session, operator: Operator, profiles: Profiles
+) -> None:
+    bob = dataclasses.replace(operator, principal=ANN.model_copy(update={"name": "bob@desk"}), reason="")
+    stopping.hold_collection(operator, profiles, "demo")
+    stopping.hold_collection(bob, profiles, "demo")
+    stopping.release_collection(bob, "demo")
+    stopping.release_collection(bob, "demo")
+    stopping.pause(operator)
+    stopping.unpause(bob)
+
+    def entries(collection: str | None) -> list[tuple[str, str, str, str | None]]:
+        history = stopping.history(session, ANN, collection)
+        return [(entry.action, entry.by, entry.reason, entry.via) for entry in history.entries]
+
+    assert entries("demo") == [
+        ("hold", "ann@desk", "because", "cli"),
+        ("release", "bob@desk", "", "cli"),
+    ]
+    assert entries(None) == [("pause", "ann@desk", "because", "cli"), ("unpause", "bob@desk", "", "cli")]
+    assert entries("other") == []
+
+
+def test_a_journal_is_bounded_and_drops_its_oldest_entries(session: Session) -> None:
+    for number in range(journal.ENTRIES // 2 + 1):
+        holds.pause(session, Hold(by=f"op{number}", reason="x" * 10_000))
+        holds.unpause(session)
+
+    entries = holds.queue_actions(session)
+
+    assert len(entries) == journal.ENTRIES
+    assert (entries[0].by, entries[-2].by) == ("op1", f"op{journal.ENTRIES // 2}")
+    assert {len(entry.reason) for entry in entries} == {0, journal.REASON_LIMIT}
+
+
+def test_of_two_operators_who_pause_at_once_one_does_and_both_journals_agree(
+    session: Session, settings: Settings
+) -> None:
+    with connect(settings) as other, ThreadPoolExecutor(2) as pool:
+        for _ in range(10):
+            pauses = list(pool.map(lambda who: holds.pause(who, Hold(by="ann")), (session, other)))
+            releases = list(pool.map(holds.unpause, (session, other)))
+            assert sorted(pauses) == sorted(releases) == [False, True]
+
+    actions = [entry.action for entry in holds.queue_actions(session)]
+    assert actions == ["pause", "unpause"] * 10
+
+
+def test_without_rights_for_all_collections_the_queue_is_not_paused(
+    session: Session, operator: Operator, profiles: Profiles
+) -> None:
+    demo = dataclasses.replace(
+        operator, principal=ANN.model_copy(update={"collections": frozenset({"demo"})})
+    )
+
+    stopping.hold_collection(demo, profiles, "demo")
+    with pytest.raises(Forbidden, match="all collections"):
+        stopping.pause(demo)
+    with pytest.raises(Forbidden, match="collection other"):
+        stopping.release_collection(demo, "other")
+
+    assert holds.paused(session) is None
 
 
 def test_a_collection_that_has_no_profile_is_not_held(operator: Operator, profiles: Profiles) -> None:
@@ -54,19 +122,29 @@ def test_a_collection_that_has_no_profile_is_not_held(operator: Operator, profil
         stopping.hold_collection(operator, profiles, "demmo")
 
 
-def test_a_release_can_let_go_all_that_the_hold_kept_back(
+def test_a_release_of_a_collection_releases_its_held_batches_and_jobs(
     session: Session, operator: Operator, profiles: Profiles
 ) -> None:
     stopping.hold_collection(operator, profiles, "demo")
     batch = planting.batch_in(session, BatchState.HELD)
     job = planting.job_in(session, JobState.HELD)
 
-    done = stopping.release_collection(operator, "demo", everything=True)
+    done = stopping.release_collection(operator, "demo")
 
     assert done.released is not None
     assert [acted.id for acted in done.released.done] == [batch.bid, job.jid]
     assert batches.load(session, batch.bid).status.status is BatchState.PENDING
     assert jobs.load(session, job.jid).status.status is JobState.PENDING
+
+
+def test_a_release_can_leave_what_is_held(session: Session, operator: Operator, profiles: Profiles) -> None:
+    stopping.hold_collection(operator, profiles, "demo")
+    job = planting.job_in(session, JobState.HELD)
+
+    done = stopping.release_collection(operator, "demo", keep_held=True)
+
+    assert done.released is None
+    assert jobs.load(session, job.jid).status.status is JobState.HELD
 
 
 def test_a_pause_stops_the_queue_and_an_unpause_feeds_it(
@@ -75,7 +153,7 @@ def test_a_pause_stops_the_queue_and_an_unpause_feeds_it(
     job = planting.one_job(session)
 
     assert stopping.pause(operator).stopped
-    assert "already by ann@desk" in stopping.pause(operator).note
+    assert "before by ann@desk" in stopping.pause(operator).note
     stopping.unpause(operator)
 
     assert {jid for jid, _ in live_tickets(settings)} == {job.jid}

@@ -76,8 +76,8 @@ def test_a_batch_that_an_older_release_started_can_be_given_a_profile(
     [
         (BatchState.PENDING, "has not started"),
         (BatchState.HELD, "has not started"),
-        (BatchState.COMPLETED, "no job in it"),
-        (BatchState.DELETED, "no job in it"),
+        (BatchState.COMPLETED, "has no job left"),
+        (BatchState.DELETED, "has no job left"),
     ],
 )
 def test_a_batch_with_nothing_to_renew_is_left_as_it_is(

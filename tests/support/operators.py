@@ -6,6 +6,7 @@ from operations.operator import Operator
 from pipeline.attempt import UNATTENDED
 from pipeline.inventory.sql import open_inventory
 from pipeline.outcome import Done, Reservation
+from pipeline.principal import Interface, Principal, Role
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import Event
@@ -13,10 +14,12 @@ from tests.support import planting
 from zkstate import batches, creation, jobs, space
 from zkstate.session import Session
 
+ANN = Principal(name="ann@desk", role=Role.ADMIN, interface=Interface.CLI)
+
 
 def ann(session: Session, settings: Settings) -> Operator:
     return Operator(
-        session, settings, lambda: open_inventory(settings.inventory), by="ann@desk", reason="because"
+        session, settings, lambda: open_inventory(settings.inventory), principal=ANN, reason="because"
     )
 
 

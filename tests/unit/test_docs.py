@@ -23,7 +23,7 @@ from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.settings import Settings
 from pipeline.states import Bucket, JobState
 from tools.dev import app as dev
-from zkstate import holds, hosts, paths
+from zkstate import holds, hosts, journal, paths
 
 PROJECT = Path(__file__).parents[2]
 DOCS = PROJECT / "docs"
@@ -36,6 +36,7 @@ EXAMPLES = {
     "state": JobState.DOWNLOADING,
     "profile_name": "demo",
     "key": "thesis-4711",
+    "owner": "",
     "kind": "single-flight",
     "host.name": "x.edu",
     "connection.name": "x.edu",
@@ -64,6 +65,7 @@ STORED = (
     records.HistoryEntry,
     records.OwedCallback,
     holds.Hold,
+    journal.JournalEntry,
     hosts.BackOff,
 )
 """The records that are kept in znodes."""

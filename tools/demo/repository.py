@@ -3,11 +3,14 @@
 from operations.batch_view import BatchView, batch_view
 from operations.submission import submit
 from pipeline.notify.report import as_text, compose_report
+from pipeline.principal import Interface, Principal, Role
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Submission
 from pipeline.settings import Settings
 from zkstate import batches, jobs
 from zkstate.session import Session
+
+_DEMO = Principal(name="demo", role=Role.ADMIN, interface=Interface.CLI)
 
 
 class Repository:
@@ -19,7 +22,7 @@ class Repository:
         self._profiles = Profiles(settings.profiles)
 
     def submit(self, submission: Submission) -> str:
-        return submit(self._session, self._settings, self._profiles, submission).bid
+        return submit(self._session, self._settings, self._profiles, submission, _DEMO).bid
 
     def view(self, bid: str) -> BatchView:
         return batch_view(self._session, bid)

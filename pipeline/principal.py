@@ -1,0 +1,76 @@
+"""Who acts: every verb names the principal behind it and checks the principal's rights."""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from pipeline.errors import ArklineError, ErrorKind
+from pipeline.records import Record
+
+LOCAL = "local:"
+"""Begins the identity of a person at the command line, who has an account of the machine and no token."""
+
+
+class Role(StrEnum):
+    """What a principal may do; a role includes the roles above it in this list."""
+
+    VIEWER = "viewer"
+    DEPOSITOR = "depositor"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+    def includes(self, other: "Role") -> bool:
+        """True if a principal of this role may do what needs `other`.
+
+        >>> Role.ADMIN.includes(Role.OPERATOR), Role.VIEWER.includes(Role.DEPOSITOR)
+        (True, False)
+        """
+        ascending = list(Role)
+        return ascending.index(self) >= ascending.index(other)
+
+
+class Interface(StrEnum):
+    """The way by which a principal reached arkline."""
+
+    CLI = "cli"
+    API = "api"
+    WEB = "web"
+    WORKER = "worker"
+    BEAT = "beat"
+
+
+class Forbidden(ArklineError):
+    """The principal has no right to this; nothing was changed."""
+
+    error_kind = ErrorKind.REFUSED
+
+
+class Principal(Record):
+    """A person or a program with its rights; `collections` None means every collection."""
+
+    name: str = Field(min_length=1, max_length=255)
+    role: Role
+    collections: frozenset[str] | None = None
+    interface: Interface
+
+    @property
+    def identity(self) -> str:
+        """Whose idempotency keys these are.
+
+        A person at the command line repeats a submission from any host, so the host does not count there.
+        """
+        if self.interface is Interface.CLI:
+            return f"{LOCAL}{self.name.partition('@')[0]}"
+        return f"token:{self.name}"
+
+    def require(self, role: Role, action: str, collection: str | None = None) -> None:
+        """Forbidden unless the principal has the role, for this collection or, without one, for all."""
+        if not self.role.includes(role):
+            raise Forbidden(
+                f"{self.name} must not {action}: this needs the role {role}, and {self.name} has the role "
+                f"{self.role}"
+            )
+        if self.collections is None or collection in self.collections:
+            return
+        where = f"collection {collection}" if collection else "all collections"
+        raise Forbidden(f"{self.name} must not {action}: this needs rights for {where}")
