@@ -60,35 +60,31 @@ class Reason(Documented):
     ARCHIVED = "archived", "It left ZooKeeper; the archive has what is known."
 
 
-class Explanation(Record):
-    """Where a job or a batch is, what it waits for and what helps.
+class Obstacle(Record):
+    """Something besides the reason itself that keeps a job or a batch from moving."""
 
-    Which of the optional facts are given depends on `reason`; `why` of the command line shows them all.
-    """
+    reason: Reason
+    waits_for: str = ""
 
-    id: str
-    kind: str
-    """`job` or `batch`."""
-    name: str
-    """The payload's name, or its URL."""
-    bid: str = ""
-    """The batch of a job."""
-    profile: str
-    state: str
-    since: datetime
+
+class Cause(Record):
+    """Why something is where it is. Which of the optional facts are given depends on `reason`."""
+
     reason: Reason
     message: str = ""
     """What the record says of the last fault."""
     waits_for: str = ""
-    """A collection, a host, a queue, a server, ... : what `reason` is about."""
+    """What `reason` is about: a collection, a host, a queue, a server."""
     holder: str = ""
     """The worker that has it, or the person who put it on hold."""
     holder_since: datetime | None = None
     hold_reason: str = ""
     limit: int | None = None
-    """Of places, jobs, connections, bytes or tries, according to `reason`."""
+    """Of places, jobs, connections, processes, bytes or tries, according to `reason`."""
     taken: int | None = None
     """How much of `limit` is in use."""
+    needed: int | None = None
+    """Bytes of working storage that the job needs; 0 if its size is not known."""
     ahead: int | None = None
     """Jobs before it in the queue."""
     moves_itself: bool = False
@@ -100,19 +96,38 @@ class Explanation(Record):
     failure: FailureKind | None = None
     resumes_in: str = ""
     """The state that a resume leads to."""
-    attempt: int = 0
-    tries: int = 0
-    """Attempts that met a transient fault, in this state."""
-    redispatches: int = 0
     jobs: dict[str, int] = Field(default_factory=dict)
     """Jobs of a batch, by state or by kind of failure."""
     total: int | None = None
     users: dict[str, int] = Field(default_factory=dict)
-    """Jobs and batches that have what it waits for: id -> how many connections."""
+    """Jobs and batches that have connections to the host: id -> how many."""
     changed_fields: tuple[str, ...] = ()
     """Fields of the profile that were changed after the batch started."""
     ark: str = ""
+    obstacles: tuple[Obstacle, ...] = ()
+    """What keeps it from moving once `reason` is over."""
     remedies: tuple[Remedy, ...] = ()
     """In the order in which they are to be applied."""
     first: Explanation | None = None
-    """Of a batch: one of the jobs that it waits for."""
+    """Of a batch: one of the jobs that it waits for, or that failed."""
+
+
+class Explanation(Cause):
+    """Where a job or a batch is and why: what it waits for, who has it, since when, and what helps."""
+
+    id: str
+    kind: str
+    """`job` or `batch`."""
+    name: str = ""
+    """The payload's name, or its URL."""
+    bid: str = ""
+    """The batch of a job."""
+    profile: str = ""
+    state: str = ""
+    """Empty if the record cannot be read."""
+    since: datetime | None = None
+    attempt: int = 0
+    tries: int = 0
+    """Attempts that met a transient fault, in this state."""
+    redispatches: int = 0
+    """Times that its worker or its message was lost, in this state."""

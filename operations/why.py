@@ -1,26 +1,25 @@
-"""Why a job or a batch is where it is: one paragraph, with what it waits for and what to do."""
+"""Why a job or a batch is where it is, as facts: what it waits for, who has it, since when, and what helps."""
 
-from datetime import datetime
+from __future__ import annotations
 
-from operations.archive import Archive, no_archive
-from operations.batch_view import BatchView, batch_view
-from operations.job_view import JobView, job_view
+from typing import TYPE_CHECKING
+
+from operations.archive import no_archive
+from operations.batch_view import batch_view
+from operations.facts import Explanation, Reason
+from operations.fleet import Fleet
+from operations.job_view import job_view
 from operations.why_batch import why_batch
 from operations.why_job import why_job
-from operations.wording import age, duration
 from pipeline.errors import UsageRefused
-from pipeline.records import Record
-from pipeline.settings import Settings
+from pipeline.remedies import Action, Remedy
 from zkstate import batches, jobs
-from zkstate.errors import Missing
-from zkstate.session import Session
+from zkstate.errors import Corrupt, Missing
 
-
-class Explanation(Record):
-    id: str
-    state: str
-    since: datetime
-    text: str
+if TYPE_CHECKING:
+    from operations.archive import Archive
+    from pipeline.settings import Settings
+    from zkstate.session import Session
 
 
 def kind_of(name: str) -> str:
@@ -32,34 +31,37 @@ def kind_of(name: str) -> str:
 
 
 def why(session: Session, settings: Settings, name: str, archive: Archive = no_archive) -> Explanation:
+    """Missing if neither ZooKeeper nor the archive knows it."""
+    fleet = Fleet(session, settings)
+    kind = kind_of(name)
     try:
-        if kind_of(name) == "job":
-            job = jobs.load(session, name)
-            text = why_job(session, settings, job)
-            state, since = str(job.status.status), job.status.last_modification_date
-        else:
-            batch = batches.load(session, name)
-            text = why_batch(session, settings, batch)
-            state, since = str(batch.status.status), batch.status.last_modified
+        if kind == "job":
+            return why_job(session, fleet, jobs.load(session, name))
+        return why_batch(session, fleet, batches.load(session, name))
+    except Corrupt as damage:
+        remedies = (Remedy(Action.AUDIT),)
+        return Explanation(
+            id=name, kind=kind, reason=Reason.RECORD_DAMAGED, message=str(damage), remedies=remedies
+        )
     except Missing:
-        return _gone(session, name, archive)
-    return Explanation(id=name, state=state, since=since, text=text)
+        return _archived(session, name, kind, archive)
 
 
-def _gone(session: Session, name: str, archive: Archive) -> Explanation:
-    view: JobView | BatchView
-    if kind_of(name) == "job":
-        view = job_view(session, name, archive)
-        state = str(view.state)
-    else:
-        view = batch_view(session, name, archive)
-        state = str(view.status)
-    if view.archived is None:
-        return Explanation(id=name, state=state, since=view.since, text=f"{name} is {state}.")
+def _archived(session: Session, name: str, kind: str, archive: Archive) -> Explanation:
+    """What left ZooKeeper; `holder` removed it at `holder_since`."""
+    job = job_view(session, name, archive) if kind == "job" else None
+    batch = batch_view(session, name, archive) if job is None else None
+    view = job or batch
+    assert view is not None
     gone = view.archived
-    reason = f": {gone.reason}" if gone.reason else ""
-    text = (
-        f"{name} is {state} and left ZooKeeper {duration(age(gone.at))} ago, taken out by {gone.by}{reason}. "
-        "What is known of it is kept in the archive. There is nothing to do."
+    return Explanation(
+        id=name,
+        kind=kind,
+        profile=view.profile,
+        state=str(job.state if job else batch.status if batch else ""),
+        since=view.since,
+        reason=Reason.ARCHIVED,
+        holder=gone.by if gone else "",
+        holder_since=gone.at if gone else None,
+        hold_reason=gone.reason if gone else "",
     )
-    return Explanation(id=name, state=state, since=view.since, text=text)

@@ -1,118 +1,192 @@
 """Why a batch is where it is."""
 
-import time
+from __future__ import annotations
+
 from collections import Counter
+from itertools import islice
+from typing import TYPE_CHECKING
 
 from operations import why_host, why_waiting
-from operations.batch_view import ENDED, BatchView, batch_view
-from operations.why_job import why_job
-from operations.wording import by_whom, counted, duration, listed, standing
+from operations.batch_view import BatchView, batch_view
+from operations.facts import Cause, Explanation, Obstacle, Reason
+from operations.job_view import operator_verbs
+from operations.why_job import FAILURES, why_job, with_worker
 from pipeline.records import Batch
-from pipeline.settings import Settings
-from pipeline.states import BATCH, BatchState, Bucket, Event
+from pipeline.remedies import Action, Remedy
+from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind, JobState
+from tasks.dispatch import BATCH_TASKS
 from zkstate import batches, holds, jobs, views
-from zkstate.session import Session
+from zkstate.errors import Corrupt, Missing
 
-_DOES = {
-    BatchState.PENDING: "reading its payload",
-    BatchState.PROCESSING: "splitting it into jobs",
-    BatchState.REPORTING: "writing its report",
-    BatchState.UPDATE_REPORTING: "writing its second report",
-}
+if TYPE_CHECKING:
+    from operations.fleet import Fleet
+    from zkstate.session import Session
 
+EXAMINED = 50
+"""Jobs of a batch that are read to find one that an operator can help."""
 
-def why_batch(session: Session, settings: Settings, batch: Batch) -> str:
-    state = batch.status.status
-    opening = (
-        f"{batch.bid} ({batch.submission.payload_filename or batch.submission.payload_url}, collection "
-        f"{batch.submission.profile_name}) "
-        f"{standing(state, batch.status.last_modified, ended=state in ENDED)}."
-    )
-    if state is BatchState.HELD:
-        return f"{opening} {_held(session, batch)}"
-    if state is BatchState.PROCESSING and batch.status.total is not None:
-        return f"{opening} {_jobs_at_work(session, settings, batch)}"
-    if state in BATCH.working():
-        return f"{opening} {_at_work(session, settings, batch)}"
-    view = batch_view(session, batch.bid)
-    if Event.UPDATE_REPORT in BATCH.events(state):
-        return f"{opening} {_failed(view)}"
-    if state is BatchState.DELETED:
-        return f"{opening} It is being taken out of ZooKeeper. There is nothing to do."
-    return f"{opening} {counted(view.ended_jobs, 'job')} completed, and the depositor was told."
+_REPORTING = (BatchState.REPORTING, BatchState.UPDATE_REPORTING)
 
 
-def _held(session: Session, batch: Batch) -> str:
-    name = batch.submission.profile_name
-    hold = holds.collection_hold(session, name)
-    if hold is None:
-        return f"Its collection {name} is not on hold any more. `arkline release {batch.bid}` lets it go on."
-    return (
-        f"Its collection {name} has been on hold{by_whom(hold.by, hold.reason, hold.at)}. "
-        f"`arkline release --collection {name} --jobs` ends the hold and lets everything in it go on."
-    )
-
-
-def _jobs_at_work(session: Session, settings: Settings, batch: Batch) -> str:
-    unended = batches.jobs_in(session, batch.bid, Bucket.PROCESSING)
-    view = batch_view(session, batch.bid)
-    if not unended:
-        return "Its last job has just ended; the report is begun within seconds."
-    told = (
-        f"{counted(len(unended), 'job')} of {batch.status.total} "
-        f"{'has' if len(unended) == 1 else 'have'} not ended ({listed(view.jobs)})."
-    )
-    first = jobs.load(session, unended[0])
-    return f"{told} The first of them: {why_job(session, settings, first)}"
-
-
-def _at_work(session: Session, settings: Settings, batch: Batch) -> str:
+def why_batch(session: Session, fleet: Fleet, batch: Batch) -> Explanation:
     status = batch.status
-    activity = views.batch_activity(session, batch.bid)
-    doing = _DOES[status.status]
-    if activity.holder is not None:
-        holder = activity.holder.name
-        spent = duration(max(0.0, time.time() - activity.holder.since))
-        made = f" ({counted(status.created, 'job')} so far)" if status.created else ""
-        waits = why_host.batch_waits(session, settings, batch)
-        rest = waits or "There is nothing to do."
-        return f"The {holder} has been {doing}{made} for {spent}. {rest}"
-    if status.delay and activity.status_written is not None:
-        left = activity.status_written + status.delay - time.time()
-        when = f"in {duration(left)}" if left > 0 else "any moment now, by the sweep"
-        if status.in_line:
-            return (
-                f"Nothing failed, but it waits for its turn: {status.message.rstrip('.')}. It asks again "
-                f"{when}; there is nothing to do."
-            )
-        return (
-            f"A worker that was {doing} met a fault that may pass ({status.message}); it is tried again "
-            f"{when}: try {status.tries + 1} of {settings.max_tries}."
+    return Explanation.model_validate(
+        {
+            **dict(_cause(session, fleet, batch)),
+            "id": batch.bid,
+            "kind": "batch",
+            "name": batch.submission.payload_filename or batch.submission.payload_url,
+            "profile": batch.submission.profile_name,
+            "state": status.status,
+            "since": status.last_modified,
+            "tries": status.tries,
+            "redispatches": status.redispatches,
+        }
+    )
+
+
+def _cause(session: Session, fleet: Fleet, batch: Batch) -> Cause:
+    state = batch.status.status
+    if state is BatchState.HELD:
+        return why_waiting.held(session, batch.submission.profile_name, batch.bid)
+    if state is BatchState.PROCESSING and batch.status.total is not None:
+        return _jobs_at_work(session, fleet, batch)
+    if state in BATCH.working():
+        return _at_work(session, fleet, batch)
+    if state is BatchState.DELETED:
+        cause = why_waiting.blocked(fleet, Cause(reason=Reason.BEING_REMOVED, moves_itself=True))
+        if cause.moves_itself:
+            return cause
+        return cause.model_copy(update={"remedies": (Remedy(Action.DELETE, batch.bid),)})
+    view = batch_view(session, batch.bid)
+    return _failed(session, fleet, batch, view) if state is BatchState.FAILED else _completed(batch, view)
+
+
+def _completed(batch: Batch, view: BatchView) -> Cause:
+    counts = {str(state): number for state, number in view.jobs.items()}
+    if _not_mailed(batch):
+        return Cause(
+            reason=Reason.REPORT_NOT_SENT,
+            message=batch.status.message,
+            jobs=counts,
+            total=view.total,
+            remedies=(Remedy(Action.SHOW_REPORT, batch.bid),),
         )
+    return Cause(reason=Reason.COMPLETED, jobs=counts, total=view.total)
+
+
+def _not_mailed(batch: Batch) -> bool:
+    return "report could not be mailed" in batch.status.message
+
+
+def _jobs_at_work(session: Session, fleet: Fleet, batch: Batch) -> Cause:
+    view = batch_view(session, batch.bid)
+    if not view.buckets[Bucket.PROCESSING]:
+        return why_waiting.blocked(fleet, Cause(reason=Reason.REPORTING, moves_itself=True))
+    first = _first_unended(session, fleet, batch.bid)
+    return Cause(
+        reason=Reason.WAITING_FOR_JOBS,
+        jobs={str(state): number for state, number in view.jobs.items()},
+        total=view.total,
+        first=first,
+        moves_itself=first is None or first.moves_itself,
+        remedies=first.remedies if first else (),
+    )
+
+
+def _first_unended(session: Session, fleet: Fleet, bid: str) -> Explanation | None:
+    """The first job that an operator holds back, else the first that has not ended."""
+    names = batches.jobs_in(session, bid, Bucket.PROCESSING)[:EXAMINED]
+    rows = list(views.readable(views.job_rows(session, names)))
+    held = [row.jid for row in rows if row.state is JobState.HELD]
+    for jid in islice((*held, *(row.jid for row in rows)), 1):
+        try:
+            return why_job(session, fleet, jobs.load(session, jid))
+        except (Missing, Corrupt):
+            return None
+    return None
+
+
+def _at_work(session: Session, fleet: Fleet, batch: Batch) -> Cause:
+    status, settings = batch.status, fleet.settings
+    activity = views.batch_activity(session, batch.bid)
+    host = why_host.batch_waits(session, settings, batch)
+    if activity.holder is not None:
+        doing = Reason.REPORTING if status.status in _REPORTING else Reason.BEING_SPLIT
+        cause = host or Cause(reason=doing, jobs={"created": status.created}, moves_itself=True)
+        return with_worker(cause, activity.holder)
+    written, task = activity.status_written or 0.0, BATCH_TASKS[status.status]
+    if status.delay:
+        cause = why_waiting.later(fleet, status, written, host)
+        return why_waiting.blocked(fleet, cause, why_waiting.queue_of(settings, task))
     hold = holds.collection_hold(session, batch.submission.profile_name)
     if hold is not None and status.status is BatchState.PENDING:
-        return (
-            f"Its collection has been on hold{by_whom(hold.by, hold.reason, hold.at)}, so that it will be "
-            f"held when a worker takes it up. "
-            f"`arkline release --collection {batch.submission.profile_name}` ends the hold."
+        return why_waiting.on_hold(batch.submission.profile_name, hold)
+    return why_waiting.for_a_worker(fleet, batch.bid, status, written, task)
+
+
+def _failed(session: Session, fleet: Fleet, batch: Batch, view: BatchView) -> Cause:
+    obstacles = (Obstacle(reason=Reason.REPORT_NOT_SENT),) if _not_mailed(batch) else ()
+    by_hand = (Remedy(Action.SHOW_REPORT, batch.bid),) if obstacles else ()
+    update = Remedy(Action.UPDATE_REPORT, batch.bid)
+    facts = {"total": view.total, "obstacles": obstacles, "message": batch.status.message}
+    if view.buckets[Bucket.PROCESSING]:
+        first = _first_unended(session, fleet, batch.bid)
+        before = first.remedies if first else ()
+        return Cause.model_validate(
+            {
+                **facts,
+                "reason": Reason.JOBS_RESUMED,
+                "jobs": view.jobs,
+                "first": first,
+                "remedies": (*before, update, *by_hand),
+            }
         )
-    from tasks.dispatch import BATCH_TASKS
-
-    return why_waiting.for_a_worker(session, settings, batch.bid, status, BATCH_TASKS[status.status])
-
-
-def _failed(view: BatchView) -> str:
-    if not view.failed_jobs:
-        because = view.message or "nothing could be made of its payload"
-        kind = f" ({view.kind}: {view.kind.doc})" if view.kind else ""
-        return f"{because.rstrip('.')}{kind}. The depositor was told; a new submission is required."
-    kinds = Counter(str(job.kind or "unknown") for job in view.failed_jobs)
-    first = view.failed_jobs[0]
-    failed = view.buckets[Bucket.FAILED]
-    return (
-        f"{counted(failed, 'job')} of {view.total} failed ({listed(kinds)}), and the depositor was told. "
-        f"The first is {first.jid}: {first.message.rstrip('.')}. `arkline why {first.jid}` says what can be "
-        f"done; "
-        f"`arkline resume --batch {view.bid} --state failed` goes on with all that can, and "
-        f"`arkline update-report {view.bid}` then tells the depositor what changed."
+    if not view.total or batch.status.kind is not None:
+        return Cause.model_validate(
+            {
+                **facts,
+                "reason": FAILURES[batch.status.kind or FailureKind.CONTENT],
+                "failure": batch.status.kind,
+                "remedies": (Remedy(Action.SUBMIT_AGAIN), Remedy(Action.DELETE, batch.bid), *by_hand),
+            }
+        )
+    outdated = (update,) if _outdated(session, batch) else ()
+    if not view.buckets[Bucket.FAILED]:
+        reason = Reason.REPORT_OUTDATED if outdated else Reason.JOBS_FAILED
+        remedies = outdated or (Remedy(Action.DELETE, batch.bid),)
+        return Cause.model_validate(
+            {**facts, "reason": reason, "jobs": view.jobs, "remedies": (*remedies, *by_hand)}
+        )
+    first, resumable = _first_failed(session, fleet, view)
+    resume = (Remedy(Action.RESUME_BATCH, batch.bid), update)
+    again = (*outdated, Remedy(Action.SUBMIT_AGAIN), Remedy(Action.DELETE, batch.bid))
+    return Cause.model_validate(
+        {
+            **facts,
+            "reason": Reason.JOBS_FAILED,
+            "jobs": Counter(str(job.kind or "unknown") for job in view.failed_jobs),
+            "first": first,
+            "remedies": (*(resume if resumable else again), *by_hand),
+        }
     )
+
+
+def _outdated(session: Session, batch: Batch) -> bool:
+    """Whether other jobs have failed, by now, than the last report names."""
+    reported = set(batch.report.failed_jobs) if batch.report else set()
+    return reported != set(batches.jobs_in(session, batch.bid, Bucket.FAILED))
+
+
+def _first_failed(session: Session, fleet: Fleet, view: BatchView) -> tuple[Explanation | None, bool]:
+    """The first failed job that can be resumed, else the first; and whether it can."""
+    first = None
+    for row in view.failed_jobs[:EXAMINED]:
+        try:
+            job = jobs.load(session, row.jid)
+        except (Missing, Corrupt):
+            continue
+        if Event.RESUME in operator_verbs(job):
+            return why_job(session, fleet, job), True
+        first = first or job
+    return (why_job(session, fleet, first) if first else None), False

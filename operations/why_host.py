@@ -1,67 +1,82 @@
-"""Whether who has a worker waits with it for a source's host, and who has the connections meanwhile."""
+"""Whether a job or a batch waits for the host of its content, and who has the connections."""
+
+from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 
-from operations.wording import duration, listed
+from operations.facts import Cause, Reason
 from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import Profiles
-from pipeline.records import Batch, Job
-from pipeline.settings import Settings
+from pipeline.records import Batch, Job, now
 from pipeline.states import BatchState, JobState
 from pipeline.steps.expected_files import wanted
 from pipeline.urls import host_of
 from pipeline.working_storage.workspace import Workspace
 from tasks.profiles import host_limit, profile_of
 from zkstate import hosts
-from zkstate.session import Session
 
-SOON_READ = 1_000_000
-"""Bytes of a manifest that is read to answer a question."""
+if TYPE_CHECKING:
+    from pipeline.settings import Settings
+    from zkstate.session import Session
+
+MANIFEST_LIMIT = 1_000_000
+"""Bytes of a manifest that is read for the hosts of its files; a longer one takes too long."""
 
 HOSTS = 20
-"""Hosts that are looked at; few objects come from more than one."""
+"""Hosts that are examined; few objects come from more than one."""
 
 _FETCHING = {JobState.PENDING, JobState.ESTIMATING, JobState.DOWNLOADING}
 _READING = {BatchState.PENDING, BatchState.PROCESSING}
 
 
-def job_waits(session: Session, settings: Settings, job: Job) -> str:
-    """A sentence, if the job's worker waits for a host; else nothing."""
+def job_waits(session: Session, settings: Settings, job: Job) -> Cause | None:
+    """None unless the job needs a host that may not be contacted now."""
     if job.status.status not in _FETCHING:
-        return ""
+        return None
     limit = _limit(session, settings, job.bid, job.configuration.profile_name)
     return _waits(session, limit, job.jid, _hosts(job))
 
 
-def batch_waits(session: Session, settings: Settings, batch: Batch) -> str:
+def batch_waits(session: Session, settings: Settings, batch: Batch) -> Cause | None:
+    """None unless the batch's payload is on a host that may not be contacted now."""
     if batch.status.status not in _READING:
-        return ""
+        return None
     limit = _limit(session, settings, batch.bid, batch.submission.profile_name)
     return _waits(session, limit, batch.bid, [host_of(batch.submission.payload_url)])
 
 
-def _waits(session: Session, limit: int, name: str, wanted: Iterable[str]) -> str:
-    for host in filter(None, wanted):
+def _waits(session: Session, limit: int, name: str, needed: Iterable[str]) -> Cause | None:
+    for host in filter(None, needed):
         if (left := hosts.back_off_left(session, host)) > 0:
-            return f"It waits for {host}, which asked to be left alone, for {duration(left)} more."
-        taken = hosts.holders(session, host)
-        if name not in taken and len(taken) >= limit:
-            who = Counter(each or "somebody" for each in taken)
-            return (
-                f"It waits for a connection to {host}: all {limit} that the fleet may have open "
-                f"(ARKLINE_HOST_LIMIT, or limits.host_connections in its profile) are taken ({listed(who)})."
+            return Cause(
+                reason=Reason.HOST_BACKING_OFF,
+                waits_for=host,
+                when=now() + timedelta(seconds=left),
+                moves_itself=True,
             )
-    return ""
+        users = hosts.holders(session, host)
+        if name not in users and len(users) >= limit:
+            return Cause(
+                reason=Reason.WAITING_FOR_HOST,
+                waits_for=host,
+                limit=limit,
+                taken=len(users),
+                users=dict(Counter(user or "unknown" for user in users)),
+                moves_itself=True,
+            )
+    return None
 
 
 def _hosts(job: Job) -> list[str]:
-    """The payload's; and those of its files, where this machine sees a manifest that is soon read."""
+    """The payload's host, and those of its files if this machine has a short manifest of them."""
     urls = [job.configuration.payload_url]
     with suppress(OSError, StepFailed):
-        if Workspace.of(job).manifest.stat().st_size <= SOON_READ:
+        if Workspace.of(job).manifest.stat().st_size <= MANIFEST_LIMIT:
             urls += [file.url for file in wanted(job)]
     return list(dict.fromkeys(host_of(url) for url in urls))[:HOSTS]
 

@@ -1,122 +1,201 @@
-"""What a job or a batch waits for while no worker has it: a place, space, a message, a worker."""
+"""What a job or a batch waits for while no worker has it: its turn, space, a later moment, a worker."""
 
-from kombu.exceptions import OperationalError
+from __future__ import annotations
 
-from operations.wording import age, by_whom, counted, duration
-from operations.workers import consumers_of, shown_broker
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from celeryconfig import QUEUES
+from operations.facts import Cause, Obstacle, Reason
+from operations.workers import queue_of
 from pipeline.profiles.quota import quota_in
-from pipeline.records import BatchStatus, Job, JobStatus
-from pipeline.settings import Settings
+from pipeline.records import BatchStatus, Job, JobStatus, now
+from pipeline.remedies import Action, Remedy
 from pipeline.states import JOB, JobState
-from pipeline.working_storage.capacity import refusal
+from pipeline.working_storage import capacity
 from zkstate import fairness, holds, queue, recovery, space
-from zkstate.session import Session
-from zkstate.views import beat_runs
 
-NO_BEAT = "No beat is running, so that nothing gets a new message: start one (python -m tasks.beat_leader)."
+if TYPE_CHECKING:
+    from operations.fleet import Fleet
+    from zkstate.holds import Hold
+    from zkstate.session import Session
+
+_SUPERSEDED = (Reason.STARTING, Reason.BEING_DISPATCHED, Reason.LOST_WORKER)
+"""Reasons that say nothing once an obstacle is known."""
 
 
-def in_line(session: Session, settings: Settings, job: Job) -> str:
+def blocked(fleet: Fleet, cause: Cause, *queues: str) -> Cause:
+    """The cause, with what else keeps the fleet from carrying the job on."""
+    obstacles = (*cause.obstacles, *fleet.obstacles(*queues))
+    if not obstacles:
+        return cause
+    remedies = (*cause.remedies, *fleet.remedies(obstacles))
+    if cause.reason in _SUPERSEDED:
+        first, *rest = obstacles
+        return cause.model_copy(
+            update={
+                "reason": first.reason,
+                "waits_for": first.waits_for,
+                "moves_itself": False,
+                "when": None,
+                "obstacles": tuple(rest),
+                "remedies": remedies,
+            }
+        )
+    return cause.model_copy(update={"moves_itself": False, "obstacles": obstacles, "remedies": remedies})
+
+
+def held(session: Session, name: str, identifier: str) -> Cause:
+    """A job or a batch that was put on hold, with or without its collection."""
+    hold = holds.collection_hold(session, name)
+    if hold is None:
+        return Cause(
+            reason=Reason.HOLD_ENDED, waits_for=name, remedies=(Remedy(Action.RELEASE, identifier),)
+        )
+    return on_hold(name, hold)
+
+
+def on_hold(name: str, hold: Hold) -> Cause:
+    return Cause(
+        reason=Reason.COLLECTION_ON_HOLD,
+        waits_for=name,
+        holder=hold.by,
+        holder_since=hold.at,
+        hold_reason=hold.reason,
+        remedies=(Remedy(Action.RELEASE_COLLECTION, name),),
+    )
+
+
+def in_line(session: Session, fleet: Fleet, job: Job) -> Cause:
     """A pending job that was never handed to a worker."""
     name = job.configuration.profile_name
     pause, hold = holds.paused(session), holds.collection_hold(session, name)
     if pause is not None:
-        return (
-            f"The queue has been paused{by_whom(pause.by, pause.reason, pause.at)}, so that nothing new is "
-            "taken up. `arkline unpause` lets it go on."
+        also = on_hold(name, hold).remedies if hold else ()
+        return Cause(
+            reason=Reason.QUEUE_PAUSED,
+            waits_for="queue",
+            holder=pause.by,
+            holder_since=pause.at,
+            hold_reason=pause.reason,
+            obstacles=(Obstacle(reason=Reason.COLLECTION_ON_HOLD, waits_for=name),) if hold else (),
+            remedies=(*also, Remedy(Action.UNPAUSE)),
         )
     if hold is not None:
-        return (
-            f"Its collection {name} has been on hold{by_whom(hold.by, hold.reason, hold.at)}, so that it "
-            f"will be held when its turn comes. `arkline release --collection {name}` ends the hold."
-        )
-    if at_quota := _at_quota(session, settings, name):
-        return at_quota
+        return on_hold(name, hold)
+    return blocked(fleet, _at_quota(session, fleet, name) or _turn(session, fleet, job), *QUEUES)
+
+
+def _at_quota(session: Session, fleet: Fleet, name: str) -> Cause | None:
+    limit = quota_in(fleet.settings.profiles)(name)
+    if limit is None or (taken := fairness.at_work(session)[name]) < limit:
+        return None
+    return Cause(
+        reason=Reason.COLLECTION_AT_QUOTA, waits_for=name, limit=limit, taken=taken, moves_itself=True
+    )
+
+
+def _turn(session: Session, fleet: Fleet, job: Job) -> Cause:
     line = queue.queued(session, JobState.PENDING)
     ahead = line.index(job.jid) if job.jid in line else 0
-    stand = "stands" if ahead == 1 else "stand"
-    others = f"{counted(ahead, 'job')} of the same or higher priority {stand} before it"
-    before = others if ahead else "It is the next"
-    waiting = queue.counts(session)
-    at_work = sum(waiting[state] for state in JOB.working() if state not in queue.WAITING)
-    if at_work >= settings.in_flight:
-        return (
-            f"{before} (priority {job.status.priority:02d}), and all {settings.in_flight} places are taken "
-            "(ARKLINE_IN_FLIGHT). Collections take turns inside a priority. It goes on when others have "
-            "ended; there is nothing to do."
-        )
-    if not beat_runs(session):
-        return f"{before}, and places are free, but it is not being taken up. {NO_BEAT}"
-    return (
-        f"{before}; {at_work} of {settings.in_flight} places are taken. "
-        "It is taken up within seconds; there is nothing to do."
+    counts = queue.counts(session)
+    taken = sum(counts[state] for state in JOB.working() if state not in queue.WAITING)
+    limit = fleet.settings.in_flight
+    return Cause(
+        reason=Reason.WAITING_FOR_TURN if ahead >= limit - taken else Reason.STARTING,
+        ahead=ahead,
+        limit=limit,
+        taken=taken,
+        moves_itself=True,
     )
 
 
-def _at_quota(session: Session, settings: Settings, name: str) -> str:
-    """Why the collection's own limit keeps it back, if it does."""
-    most = quota_in(settings.profiles)(name)
-    if most is None or (taken := fairness.at_work(session)[name]) < most:
-        return ""
-    return (
-        f"Its collection {name} has {taken} of at most {most} jobs at work (limits.jobs_at_work in its "
-        "profile). It goes on when one of them has ended; there is nothing to do."
+def for_space(session: Session, fleet: Fleet, job: Job) -> Cause:
+    """A job in provisioning that no worker has."""
+    return blocked(fleet, _space(session, fleet, job))
+
+
+def _space(session: Session, fleet: Fleet, job: Job) -> Cause:
+    settings = fleet.settings
+    if not settings.working.is_dir():  # another machine has it: the worker's last answer is all there is
+        if not job.status.message:
+            return Cause(reason=Reason.STARTING, moves_itself=True)
+        return Cause(reason=Reason.WAITING_FOR_SPACE, message=job.status.message, moves_itself=True)
+    promised = space.promised(session).bytes
+    if capacity.refusal(job.space_needed, promised, settings) is None:
+        return Cause(reason=Reason.STARTING, moves_itself=True)
+    disk = capacity.usage(settings)
+    limit = disk.total * settings.working_threshold // 100
+    facts = {"needed": job.space_needed, "limit": limit, "taken": disk.used + promised}
+    if job.space_needed > limit:
+        remedies = (Remedy(Action.ADD_SPACE), Remedy(Action.FAIL, job.jid))
+        return Cause.model_validate({"reason": Reason.EXCEEDS_SPACE, "remedies": remedies, **facts})
+    if promised:
+        return Cause.model_validate({"reason": Reason.WAITING_FOR_SPACE, "moves_itself": True, **facts})
+    remedies = (Remedy(Action.CLEAN_UP), Remedy(Action.ADD_SPACE))
+    return Cause.model_validate({"reason": Reason.WAITING_FOR_SPACE, "remedies": remedies, **facts})
+
+
+def later(fleet: Fleet, status: JobStatus | BatchStatus, written: float, host: Cause | None) -> Cause:
+    """Handed back by a worker, to be dispatched again after a delay; `written`: of the status, in seconds."""
+    when = datetime.fromtimestamp(written + status.delay, UTC)
+    if status.in_line:
+        waiting = host or Cause(reason=Reason.WAITING_FOR_HOST)
+        return waiting.model_copy(
+            update={"when": max(when, waiting.when or when), "message": status.message, "moves_itself": True}
+        )
+    if not status.tries:
+        return Cause(
+            reason=Reason.RECORD_DAMAGED,
+            message=status.message,
+            when=when,
+            remedies=(Remedy(Action.AUDIT),),
+        )
+    return Cause(
+        reason=Reason.BETWEEN_TRIES,
+        message=status.message,
+        when=when,
+        limit=fleet.settings.max_tries,
+        taken=status.tries,
+        moves_itself=True,
     )
 
 
-def for_space(session: Session, settings: Settings, job: Job) -> str:
-    """A job that does not fit into working storage now."""
-    reason = _refusal(session, settings, job) or job.status.message
-    if not reason:
-        return "It fits into working storage and goes on within seconds; there is nothing to do."
-    return (
-        f"It waits for working storage: {reason.rstrip('.')}. Smaller jobs pass it meanwhile. It goes on by "
-        f"itself when others have ended; `arkline space` shows who holds what."
+def for_a_worker(fleet: Fleet, name: str, status: JobStatus | BatchStatus, written: float, task: str) -> Cause:
+    """Handed to the broker, or about to be."""
+    channel = queue_of(fleet.settings, task)
+    if fleet.tickets is None:
+        return blocked(fleet, Cause(reason=Reason.BEING_DISPATCHED))
+    if (name, status.epoch) in fleet.tickets:
+        return _queued(fleet, channel)
+    if status.dispatched_at and now() - status.dispatched_at < timedelta(seconds=recovery.GRACE):
+        return Cause(reason=Reason.BEING_DISPATCHED, waits_for=channel, moves_itself=True)
+    patience = recovery.GRACE * 2 ** min(status.redispatches, recovery.MOST_DOUBLINGS)
+    lost = Cause(
+        reason=Reason.LOST_WORKER,
+        waits_for=channel,
+        when=datetime.fromtimestamp(written + patience, UTC),
+        moves_itself=True,
     )
+    return blocked(fleet, lost, channel)
 
 
-def _refusal(session: Session, settings: Settings, job: Job) -> str:
-    """Why it does not fit, if this machine sees the working storage."""
-    if not settings.working.is_dir():
-        return ""
-    return refusal(job.space_needed, space.promised(session).bytes, settings) or ""
-
-
-def for_a_worker(
-    session: Session, settings: Settings, name: str, status: JobStatus | BatchStatus, task: str
-) -> str:
-    """What was handed to the broker, or should have been."""
-    from tasks.broker import live_tickets
-
-    try:
-        live = live_tickets(settings)
-    except OperationalError:
-        return (
-            f"Redis at {shown_broker(settings)} does not answer, so that nothing can be handed to a worker. "
-            "Nothing is lost: it goes on by itself once Redis is back."
+def _queued(fleet: Fleet, channel: str) -> Cause:
+    """Its message waits in Redis."""
+    consumers = fleet.consumers(channel)
+    if not consumers:
+        obstacle = Obstacle(reason=Reason.NO_WORKER, waits_for=channel)
+        return Cause(
+            reason=Reason.NO_WORKER,
+            waits_for=channel,
+            taken=len(fleet.workers),
+            remedies=fleet.remedies((obstacle,)),
         )
-    if (name, status.epoch) in live:
-        queue_name, workers = consumers_of(settings, task)
-        if not workers:
-            return (
-                f"A message for it lies in Redis, but no worker takes from the queue '{queue_name}': start "
-                f"one (celery -A tasks.app worker), or end a drain (arkline drain --undo WORKER)."
-            )
-        return (
-            f"A message for it lies in Redis, and the {counted(len(workers), 'worker')} of the queue "
-            f"'{queue_name}' have not taken it: all are busy. There is nothing to do; more workers "
-            "would help."
-        )
-    return _nobody_cares(session, status)
-
-
-def _nobody_cares(session: Session, status: JobStatus | BatchStatus) -> str:
-    since = age(status.dispatched_at) if status.dispatched_at else None
-    if since is not None and since < recovery.GRACE:
-        return "It is just being handed to a worker."
-    lost = f"It was handed out {duration(since)} ago and lost" if since is not None else "It has lost"
-    if not beat_runs(session):
-        return f"{lost} its worker or its message. {NO_BEAT}"
-    again = counted(status.redispatches, "time")
-    before = f" (which happened {again} before)" if status.redispatches else ""
-    return f"{lost} its worker or its message{before}; the sweep gives it another within seconds."
+    busy, processes = sum(w.busy for w in consumers), sum(w.processes for w in consumers)
+    return Cause(
+        reason=Reason.WORKERS_BUSY if busy >= processes else Reason.BEING_DISPATCHED,
+        waits_for=channel,
+        limit=processes,
+        taken=busy,
+        moves_itself=True,
+    )

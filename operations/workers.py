@@ -1,5 +1,10 @@
-"""The Celery workers of the fleet: who takes from which queue, and draining one of them."""
+"""The Celery workers of the fleet: who consumes which queue, how busy they are, and draining one of them."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from kombu.exceptions import OperationalError
@@ -7,49 +12,92 @@ from kombu.exceptions import OperationalError
 from celeryconfig import QUEUES
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.records import Record
-from pipeline.settings import Settings
 from tasks.publisher import publisher
 
-PATIENCE = 1.0
-"""Seconds to wait for workers' answers; a worker whose every process is busy answers all the same."""
+if TYPE_CHECKING:
+    from celery.app.control import Inspect
+
+    from pipeline.settings import Settings
+
+ANSWER_WAIT = 1.0
+"""Seconds to wait for workers' answers; a worker whose processes are all busy answers all the same."""
+
+
+class Worker(Record):
+    """A worker that answers."""
+
+    name: str
+    queues: tuple[str, ...]
+    """Empty if it was drained."""
+    processes: int = 0
+    busy: int = 0
+    """Processes that work on a task now."""
 
 
 class Drained(Record):
-    """A worker and the queues that it takes from now."""
+    """A worker and the queues that it consumes now."""
 
     worker: str
     queues: tuple[str, ...]
 
 
-def shown_broker(settings: Settings) -> str:
-    """The broker's address without its password."""
+def broker_address(settings: Settings) -> str:
+    """Host and port, without the password."""
     parts = urlsplit(settings.broker_url)
     return f"{parts.hostname or '?'}:{parts.port or 6379}"
 
 
-def taking(settings: Settings, worker: str | None = None) -> dict[str, tuple[str, ...]]:
-    """Worker -> the queues that it takes from; only the workers that answer in time, or that one."""
-    asked = None if worker is None else [worker]
+def workers(settings: Settings) -> tuple[Worker, ...]:
+    """The workers that answer in time, by name."""
+    queues, active, stats = _ask(
+        settings, lambda i: i.active_queues(), lambda i: i.active(), lambda i: i.stats()
+    )
+    return tuple(
+        Worker(
+            name=name,
+            queues=_names(consumed),
+            processes=int(stats.get(name, {}).get("pool", {}).get("max-concurrency", 0)),
+            busy=len(active.get(name, ())),
+        )
+        for name, consumed in sorted(queues.items())
+    )
+
+
+def taking(settings: Settings) -> dict[str, tuple[str, ...]]:
+    """Worker -> the queues that it consumes; only the workers that answer in time."""
+    (queues,) = _ask(settings, lambda inspect: inspect.active_queues())
+    return {name: _names(consumed) for name, consumed in queues.items()}
+
+
+def _names(queues: list[dict[str, Any]]) -> tuple[str, ...]:
+    return tuple(sorted(queue["name"] for queue in queues))
+
+
+def _ask(settings: Settings, *questions: Callable[[Inspect], Any]) -> list[dict[str, Any]]:
+    """The answers by worker; asked at the same time, since every question waits for ANSWER_WAIT."""
+    control = publisher(settings).control
     try:
-        answers = publisher(settings).control.inspect(asked, timeout=PATIENCE).active_queues() or {}
+        with ThreadPoolExecutor(len(questions)) as threads:
+            answers = [
+                threads.submit(question, control.inspect(timeout=ANSWER_WAIT)) for question in questions
+            ]
+            return [answer.result() or {} for answer in answers]
     except OperationalError as error:
         raise ServiceUnreachable(
-            f"Redis at {shown_broker(settings)} does not answer: is it running? (ARKLINE_BROKER_URL)"
+            f"Redis at {broker_address(settings)} does not answer: is it running? (ARKLINE_BROKER_URL)"
         ) from error
-    return {worker: tuple(sorted(queue["name"] for queue in queues)) for worker, queues in answers.items()}
 
 
-def consumers_of(settings: Settings, task: str) -> tuple[str, tuple[str, ...]]:
-    """The queue that the task goes to, and the workers that take from it."""
-
-    queue = str(publisher(settings).amqp.router.route({}, task)["queue"].name)
-    workers = (worker for worker, queues in taking(settings).items() if queue in queues)
-    return queue, tuple(sorted(workers))
+def queue_of(settings: Settings, task: str) -> str:
+    """The queue that messages for the task go to."""
+    return str(publisher(settings).amqp.router.route({}, task)["queue"].name)
 
 
 def drain(settings: Settings, worker: str, *, undo: bool = False) -> Drained:
-    """Let a worker take nothing new, so that it may be stopped once it is idle; its restart undoes it."""
+    """Stop a worker from accepting new tasks, so that it may be stopped once it is idle.
 
+    A restart of the worker undoes it.
+    """
     known = taking(settings)
     if worker not in known:
         names = ", ".join(sorted(known)) or "none answers"
@@ -57,5 +105,5 @@ def drain(settings: Settings, worker: str, *, undo: bool = False) -> Drained:
     control = publisher(settings).control
     for queue in QUEUES:
         order = control.add_consumer if undo else control.cancel_consumer
-        order(queue, destination=[worker], reply=True, timeout=PATIENCE)
-    return Drained(worker=worker, queues=taking(settings, worker).get(worker, ()))
+        order(queue, destination=[worker], reply=True, timeout=ANSWER_WAIT)
+    return Drained(worker=worker, queues=taking(settings).get(worker, ()))
