@@ -1,10 +1,7 @@
-"""The fleet as one answer sees it: Redis, the workers, the beat. Each is asked at most once, and only if needed."""
-
-from __future__ import annotations
+"""The fleet as one answer sees it: Redis, the workers, the beat; asked once, and only if needed."""
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from kombu.exceptions import OperationalError
 
@@ -12,12 +9,10 @@ from operations.facts import Obstacle, Reason
 from operations.workers import Worker, broker_address, workers
 from pipeline.errors import ServiceUnreachable
 from pipeline.remedies import Action, Remedy
+from pipeline.settings import Settings
 from tasks.broker import live_tickets
 from zkstate import views
-
-if TYPE_CHECKING:
-    from pipeline.settings import Settings
-    from zkstate.session import Session
+from zkstate.session import Session
 
 CONTROL = "control"
 """The queue of scheduled work."""

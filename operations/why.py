@@ -1,10 +1,6 @@
-"""Why a job or a batch is where it is, as facts: what it waits for, who has it, since when, and what helps."""
+"""Why a job or a batch is where it is, as facts: what it waits for, who has it, and what helps."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from operations.archive import no_archive
+from operations.archive import Archive, no_archive
 from operations.batch_view import batch_view
 from operations.facts import Explanation, Reason
 from operations.fleet import Fleet
@@ -13,13 +9,10 @@ from operations.why_batch import why_batch
 from operations.why_job import why_job
 from pipeline.errors import UsageRefused
 from pipeline.remedies import Action, Remedy
+from pipeline.settings import Settings
 from zkstate import batches, jobs
 from zkstate.errors import Corrupt, Missing
-
-if TYPE_CHECKING:
-    from operations.archive import Archive
-    from pipeline.settings import Settings
-    from zkstate.session import Session
+from zkstate.session import Session
 
 
 def kind_of(name: str) -> str:

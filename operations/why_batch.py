@@ -1,26 +1,22 @@
 """Why a batch is where it is."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from operations import why_host, why_waiting
 from operations.batch_view import BatchView, batch_view
 from operations.facts import Cause, Explanation, Obstacle, Reason
+from operations.fleet import Fleet
 from operations.job_view import operator_verbs
 from operations.why_job import FAILURES, why_job, with_worker
+from operations.workers import queue_of
 from pipeline.records import Batch
 from pipeline.remedies import Action, Remedy
 from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind, JobState
 from tasks.dispatch import BATCH_TASKS
 from zkstate import batches, holds, jobs, views
 from zkstate.errors import Corrupt, Missing
-
-if TYPE_CHECKING:
-    from operations.fleet import Fleet
-    from zkstate.session import Session
+from zkstate.session import Session
 
 EXAMINED = 50
 """Jobs of a batch that are read to find one that an operator can help."""
@@ -117,8 +113,8 @@ def _at_work(session: Session, fleet: Fleet, batch: Batch) -> Cause:
         return with_worker(cause, activity.holder)
     written, task = activity.status_written or 0.0, BATCH_TASKS[status.status]
     if status.delay:
-        cause = why_waiting.later(fleet, status, written, host)
-        return why_waiting.blocked(fleet, cause, why_waiting.queue_of(settings, task))
+        cause = why_waiting.later(fleet, status, written, host, rate_limited=status.in_line)
+        return why_waiting.blocked(fleet, cause, queue_of(settings, task))
     hold = holds.collection_hold(session, batch.submission.profile_name)
     if hold is not None and status.status is BatchState.PENDING:
         return why_waiting.on_hold(batch.submission.profile_name, hold)

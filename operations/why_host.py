@@ -1,28 +1,23 @@
 """Whether a job or a batch waits for the host of its content, and who has the connections."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
 
 from operations.facts import Cause, Reason
 from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Batch, Job, now
+from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
 from pipeline.steps.expected_files import wanted
 from pipeline.urls import host_of
 from pipeline.working_storage.workspace import Workspace
 from tasks.profiles import host_limit, profile_of
 from zkstate import hosts
-
-if TYPE_CHECKING:
-    from pipeline.settings import Settings
-    from zkstate.session import Session
+from zkstate.session import Session
 
 MANIFEST_LIMIT = 1_000_000
 """Bytes of a manifest that is read for the hosts of its files; a longer one takes too long."""

@@ -1,23 +1,19 @@
 """Why a job is where it is."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from operations import why_host, why_waiting
 from operations.facts import Cause, Explanation, Obstacle, Reason
+from operations.fleet import Fleet
 from operations.job_view import operator_verbs
+from operations.workers import queue_of
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.profiles.snapshot import changes
 from pipeline.records import Job
 from pipeline.remedies import Action, Remedy
 from pipeline.states import JOB, BatchState, Event, FailureKind, JobState
 from zkstate import batches, holds, views
-
-if TYPE_CHECKING:
-    from operations.fleet import Fleet
-    from zkstate.session import Session
+from zkstate.session import Session
 
 FAILURES = {
     FailureKind.CONTENT: Reason.FAILED_CONTENT,
@@ -53,9 +49,7 @@ def _cause(session: Session, fleet: Fleet, job: Job) -> Cause:
         return _failed(session, fleet, job)
     if state is JobState.HELD:
         return _held(session, job)
-    return Cause(
-        reason=Reason.COMPLETED, ark=job.identifiers.primary_id or "", message=job.status.message
-    )
+    return Cause(reason=Reason.COMPLETED, ark=job.identifiers.primary_id or "", message=job.status.message)
 
 
 def _at_work(session: Session, fleet: Fleet, job: Job) -> Cause:
@@ -66,9 +60,9 @@ def _at_work(session: Session, fleet: Fleet, job: Job) -> Cause:
     status, written = job.status, activity.status_written or 0.0
     task = f"job.{status.status}"
     if status.delay:
-        return why_waiting.blocked(
-            fleet, why_waiting.later(fleet, status, written, host), why_waiting.queue_of(fleet.settings, task)
-        )
+        rate_limited = status.message != job.history[-1].message  # a try that failed is in the history
+        cause = why_waiting.later(fleet, status, written, host, rate_limited=rate_limited)
+        return why_waiting.blocked(fleet, cause, queue_of(fleet.settings, task))
     if status.status is JobState.PENDING and status.dispatched_at is None:
         return why_waiting.in_line(session, fleet, job)
     if status.status is JobState.PROVISIONING:
@@ -123,9 +117,7 @@ def _failed(session: Session, fleet: Fleet, job: Job) -> Cause:
     )
 
 
-def _in_the_way(
-    session: Session, job: Job, target: str
-) -> tuple[tuple[Obstacle, ...], tuple[Remedy, ...]]:
+def _in_the_way(session: Session, job: Job, target: str) -> tuple[tuple[Obstacle, ...], tuple[Remedy, ...]]:
     """Holds and pauses stop a job that is resumed in pending; a later state is not affected."""
     if target != JobState.PENDING:
         return (), ()
@@ -154,8 +146,6 @@ def _changed_fields(session: Session, fleet: Fleet, job: Job) -> tuple[str, ...]
     if snapshot is None:
         return ()
     try:
-        return tuple(
-            changes(snapshot, Profiles(fleet.settings.profiles).get(job.configuration.profile_name))
-        )
+        return tuple(changes(snapshot, Profiles(fleet.settings.profiles).get(job.configuration.profile_name)))
     except ProfileError:
         return ()

@@ -1,12 +1,10 @@
 """What a job or a batch waits for while no worker has it: its turn, space, a later moment, a worker."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from celeryconfig import QUEUES
 from operations.facts import Cause, Obstacle, Reason
+from operations.fleet import Fleet
 from operations.workers import queue_of
 from pipeline.profiles.quota import quota_in
 from pipeline.records import BatchStatus, Job, JobStatus, now
@@ -14,11 +12,8 @@ from pipeline.remedies import Action, Remedy
 from pipeline.states import JOB, JobState
 from pipeline.working_storage import capacity
 from zkstate import fairness, holds, queue, recovery, space
-
-if TYPE_CHECKING:
-    from operations.fleet import Fleet
-    from zkstate.holds import Hold
-    from zkstate.session import Session
+from zkstate.holds import Hold
+from zkstate.session import Session
 
 _SUPERSEDED = (Reason.STARTING, Reason.BEING_DISPATCHED, Reason.LOST_WORKER)
 """Reasons that say nothing once an obstacle is known."""
@@ -49,9 +44,7 @@ def held(session: Session, name: str, identifier: str) -> Cause:
     """A job or a batch that was put on hold, with or without its collection."""
     hold = holds.collection_hold(session, name)
     if hold is None:
-        return Cause(
-            reason=Reason.HOLD_ENDED, waits_for=name, remedies=(Remedy(Action.RELEASE, identifier),)
-        )
+        return Cause(reason=Reason.HOLD_ENDED, waits_for=name, remedies=(Remedy(Action.RELEASE, identifier),))
     return on_hold(name, hold)
 
 
@@ -136,10 +129,20 @@ def _space(session: Session, fleet: Fleet, job: Job) -> Cause:
     return Cause.model_validate({"reason": Reason.WAITING_FOR_SPACE, "remedies": remedies, **facts})
 
 
-def later(fleet: Fleet, status: JobStatus | BatchStatus, written: float, host: Cause | None) -> Cause:
-    """Handed back by a worker, to be dispatched again after a delay; `written`: of the status, in seconds."""
+def later(
+    fleet: Fleet,
+    status: JobStatus | BatchStatus,
+    written: float,
+    host: Cause | None,
+    *,
+    rate_limited: bool,
+) -> Cause:
+    """Handed back by a worker, to be dispatched again after a delay.
+
+    `written`: when the status was, in seconds since the epoch. `host`: what it waits for if `rate_limited`.
+    """
     when = datetime.fromtimestamp(written + status.delay, UTC)
-    if status.in_line:
+    if rate_limited:
         waiting = host or Cause(reason=Reason.WAITING_FOR_HOST)
         return waiting.model_copy(
             update={"when": max(when, waiting.when or when), "message": status.message, "moves_itself": True}
@@ -161,7 +164,9 @@ def later(fleet: Fleet, status: JobStatus | BatchStatus, written: float, host: C
     )
 
 
-def for_a_worker(fleet: Fleet, name: str, status: JobStatus | BatchStatus, written: float, task: str) -> Cause:
+def for_a_worker(
+    fleet: Fleet, name: str, status: JobStatus | BatchStatus, written: float, task: str
+) -> Cause:
     """Handed to the broker, or about to be."""
     channel = queue_of(fleet.settings, task)
     if fleet.tickets is None:

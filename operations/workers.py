@@ -1,23 +1,18 @@
 """The Celery workers of the fleet: who consumes which queue, how busy they are, and draining one of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
+from celery.app.control import Inspect
 from kombu.exceptions import OperationalError
 
 from celeryconfig import QUEUES
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.records import Record
+from pipeline.settings import Settings
 from tasks.publisher import publisher
-
-if TYPE_CHECKING:
-    from celery.app.control import Inspect
-
-    from pipeline.settings import Settings
 
 ANSWER_WAIT = 1.0
 """Seconds to wait for workers' answers; a worker whose processes are all busy answers all the same."""

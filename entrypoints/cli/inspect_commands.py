@@ -9,6 +9,7 @@ from entrypoints.cli import context as opened
 from entrypoints.cli import exit_codes
 from entrypoints.cli.options import Batch, Id, Jid, Json, OlderThan, OptionalId, Profile, State
 from entrypoints.cli.render import views as drawn
+from entrypoints.cli.render import why as drawn_why
 from operations.batch_view import batch_view
 from operations.job_list import JobFilter, list_jobs
 from operations.job_view import job_view
@@ -76,13 +77,13 @@ def timeline(jid: Jid, json: Json = False) -> None:
 def why(context: typer.Context, name: Id, json: Json = False) -> None:
     """Explain what a job or batch waits for.
 
-    One paragraph: where it is, since when, what it waits for, and what to do.
+    One paragraph says where it is, since when, and what it waits for; then come the commands that help.
     """
     settings = opened.settings()
     with opened.session(settings) as session:
         opened.quiet_logs(bool(context.obj))
         found = why_(session, settings, name, opened.archive(settings))
-    screen.emit(found) if json else screen.say(found.text)
+    screen.emit(drawn_why.document(found)) if json else screen.say(drawn_why.text(found))
 
 
 def audit(json: Json = False) -> None:

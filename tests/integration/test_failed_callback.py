@@ -72,7 +72,7 @@ def test_a_failure_is_told_and_noted(session: Session, clients: Clients, receive
     assert owed(session, job) is None
     noted = jobs.load(session, job.jid)
     assert noted.history[-1].message == "failure callback delivered to 127.0.0.1"
-    assert "It failed while processing" in why(session, clients.settings, job.jid).text
+    assert why(session, clients.settings, job.jid).failed_in == JobState.PROCESSING
     assert audit(session) == ()
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from operations.facts import Reason
 from operations.why import why
 from pipeline.attempt import UNATTENDED
 from pipeline.records import Ticket
@@ -125,6 +126,7 @@ def test_why_names_the_quota_that_a_job_waits_for(session: Session, settings: Se
     planting.fire(session, planting.one_job(session), Event.ACQUIRE)
     waiting = planting.one_job(session)
 
-    text = why(session, settings, waiting.jid).text
+    found = why(session, settings, waiting.jid)
 
-    assert "Its collection demo has 1 of at most 1 jobs at work (limits.jobs_at_work" in text
+    assert (found.reason, found.waits_for) == (Reason.COLLECTION_AT_QUOTA, "demo")
+    assert (found.taken, found.limit) == (1, 1)

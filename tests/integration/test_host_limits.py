@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from entrypoints.cli.render.why import text
+from operations.facts import Reason
 from operations.why import why
 from pipeline.attempt import UNATTENDED, CheckedAttempt
 from pipeline.outcome import RateLimited, StepFailed
@@ -185,6 +187,7 @@ def test_why_says_for_which_turn_a_job_waits(session: Session, settings: Setting
     held = planting.acquire(session, job)
     jobs.hand_back(session, held, "worker", message="x.edu asked to be left alone", delay=90)
 
-    text = why(session, settings, job.jid).text
+    found = why(session, settings, job.jid)
 
-    assert "Nothing failed, but it waits for its turn: x.edu asked to be left alone. It asks again in" in text
+    assert found.reason is Reason.WAITING_FOR_HOST
+    assert "Nothing failed: x.edu asked to be left alone. It asks again in 1 minute." in text(found)

@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from entrypoints.cli.render.why import text
 from operations.batch_view import batch_view
+from operations.facts import Reason
 from operations.job_list import JobFilter, list_jobs
 from operations.job_view import job_view, timeline
 from operations.overview import overview
@@ -160,7 +162,9 @@ def test_a_batch_in_any_state_can_be_shown_and_explained(
     batch = planting.batch_in(session, state)
 
     assert batch_view(session, batch.bid).status is state
-    assert f"{state} " in why(session, settings, batch.bid).text
+    found = why(session, settings, batch.bid)
+    assert found.state == state
+    assert batch.bid in text(found)
 
 
 @pytest.mark.parametrize("state", LIVING)
@@ -170,7 +174,9 @@ def test_a_job_in_any_state_can_be_shown_and_explained(
     job = planting.job_in(session, state)
 
     assert job_view(session, job.jid).state is state
-    assert f"{state} " in why(session, settings, job.jid).text
+    found = why(session, settings, job.jid)
+    assert found.state == state
+    assert job.jid in text(found)
     assert timeline(session, job.jid).steps[-1].state is state
 
 
@@ -238,25 +244,31 @@ def handed_out(session: Session, job: Job) -> None:
 
 
 @pytest.mark.parametrize(
-    ("circumstance", "told"),
+    ("circumstance", "reason", "shown"),
     [
-        (paused, "paused by ann@desk for less than a second (database is moved)"),
-        (on_hold, "demo has been on hold by bob@desk for less than a second (bad metadata)"),
-        (locked, "The test "),
-        (between_tries, "(source answers 503) and is tried again in 1 minute: try 2 of 5"),
-        (handed_out, "just being handed to a worker"),
-        (lambda *_: None, "It is the next, and places are free, but it is not being taken up. No beat"),
+        (paused, Reason.QUEUE_PAUSED, "by ann@desk less than a second ago (database is moved)"),
+        (on_hold, Reason.COLLECTION_ON_HOLD, "by bob@desk less than a second ago (bad metadata)"),
+        (locked, Reason.BEING_WORKED_ON, "The test "),
+        (between_tries, Reason.BETWEEN_TRIES, "source answers 503. Try 2 of 5 starts in 1 minute"),
+        (handed_out, Reason.BEING_DISPATCHED, "being handed to a worker"),
+        (lambda *_: None, Reason.NO_BEAT, "No beat is running"),
     ],
     ids=["paused", "on hold", "locked", "between tries", "handed out", "no beat"],
 )
 def test_why_names_what_a_pending_job_waits_for(
-    session: Session, settings: Settings, circumstance: Callable[[Session, Job], None], told: str
+    session: Session,
+    settings: Settings,
+    circumstance: Callable[[Session, Job], None],
+    reason: Reason,
+    shown: str,
 ) -> None:
     job = planting.one_job(session)
 
     circumstance(session, job)
 
-    assert told in why(session, settings, job.jid).text
+    found = why(session, settings, job.jid)
+    assert found.reason is reason
+    assert shown in text(found)
 
 
 def test_why_counts_the_jobs_before_it_and_the_places(session: Session, settings: Settings) -> None:
@@ -265,10 +277,10 @@ def test_why_counts_the_jobs_before_it_and_the_places(session: Session, settings
         planting.fire(session, jobs.load(session, jid), Event.ACQUIRE)
     last = planting.one_job(session)
 
-    text = why(session, settings.model_copy(update={"in_flight": 2}), last.jid).text
+    found = why(session, settings.model_copy(update={"in_flight": 2}), last.jid)
 
-    assert "1 job of the same or higher priority stands before it (priority 05)" in text
-    assert "all 2 places are taken" in text
+    assert found.reason is Reason.WAITING_FOR_TURN
+    assert (found.ahead, found.taken, found.limit) == (1, 2, 2)
 
 
 def test_why_says_that_a_job_waits_for_space(session: Session, settings: Settings) -> None:
@@ -277,18 +289,20 @@ def test_why_says_that_a_job_waits_for_space(session: Session, settings: Setting
     held = planting.acquire(session, job)
     jobs.hand_back(session, held, "worker", message="needs 3 GB")
 
-    text = why(session, settings.model_copy(update={"working_capacity": 1}), job.jid).text
+    (settings.working / "other").write_text("x")
 
-    assert "It waits for working storage" in text
+    found = why(session, settings.model_copy(update={"working_capacity": 1}), job.jid)
+
+    assert (found.reason, found.taken, found.limit) == (Reason.WAITING_FOR_SPACE, 1, 0)
 
 
 def test_why_knows_that_the_broker_is_away(session: Session, settings: Settings) -> None:
     job = planting.job_in(session, JobState.DOWNLOADING)
 
-    text = why(session, settings.model_copy(update=AWAY), job.jid).text
+    found = why(session, settings.model_copy(update=AWAY), job.jid)
 
-    assert "Redis at 127.0.0.1:1 does not answer" in text
-    assert "Nothing is lost" in text
+    assert (found.reason, found.waits_for) == (Reason.BROKER_UNREACHABLE, "127.0.0.1:1")
+    assert "Nothing is lost" in text(found)
 
 
 def test_why_sees_a_message_that_nobody_takes(
@@ -296,7 +310,8 @@ def test_why_sees_a_message_that_nobody_takes(
 ) -> None:
     bid = submit(session, settings, profiles, planting.submission(), ANN).bid
 
-    assert "no worker takes from the queue 'io'" in why(session, settings, bid).text
+    found = why(session, settings, bid)
+    assert (found.reason, found.waits_for) == (Reason.NO_WORKER, "io")
 
 
 def test_why_tells_who_has_to_act_on_a_failure(session: Session, settings: Settings) -> None:
@@ -304,10 +319,12 @@ def test_why_tells_who_has_to_act_on_a_failure(session: Session, settings: Setti
     rejected = planting.one_job(session)
     planting.fire(session, rejected, Event.FAIL, FailureKind.CONTENT)
 
-    assert f"`arkline resume {beyond.jid}` goes on with processing" in why(session, settings, beyond.jid).text
-    text = why(session, settings, rejected.jid).text
-    assert "failed while pending (content: what was submitted is wrong" in text
-    assert "submitted anew" in text
+    found = why(session, settings, beyond.jid)
+    assert (found.reason, found.resumes_in) == (Reason.FAILED_SYSTEM, JobState.PROCESSING)
+    assert f"arkline resume {beyond.jid}" in text(found)
+    found = why(session, settings, rejected.jid)
+    assert (found.reason, found.failed_in, found.resumes_in) == (Reason.FAILED_CONTENT, "pending", "")
+    assert "submit it again" in text(found)
 
 
 def test_what_has_left_zookeeper_is_answered_from_the_archive(session: Session, settings: Settings) -> None:
@@ -325,6 +342,7 @@ def test_what_has_left_zookeeper_is_answered_from_the_archive(session: Session, 
     assert (view.status, view.archived and view.archived.by) == (BatchState.COMPLETED, "retention")
     assert job_view(session, jid, archive).state is JobState.COMPLETED
     assert timeline(session, jid, archive).steps[-1].state is JobState.COMPLETED
-    assert "left ZooKeeper" in why(session, settings, jid, archive).text
+    found = why(session, settings, jid, archive)
+    assert (found.reason, found.holder) == (Reason.ARCHIVED, "retention")
     with pytest.raises(Missing, match=batch.bid):
         batch_view(session, batch.bid)

@@ -12,6 +12,7 @@ from pipeline.attempt import UNATTENDED
 from pipeline.profiles.profile import Profiles, UnknownProfile
 from pipeline.profiles.snapshot import take_snapshot
 from pipeline.records import Batch
+from pipeline.remedies import Action
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, IllegalTransition
 from tests.support import cli as arkline
@@ -129,12 +130,12 @@ def test_why_says_that_a_mended_profile_does_not_count_yet(
     creation.finish_split(session, batch)
     (jid,) = batches.all_jobs(session, batch.bid)
     planting.fire(session, jobs.load(session, jid), Event.FAIL, FailureKind.SYSTEM)
-    assert "profile" not in why(session, settings, jid).text
+    assert why(session, settings, jid).changed_fields == ()
 
     write(settings, storage_node=2)
-    told = why(session, settings, jid).text
-    assert "The file says otherwise by now (storage_node)" in told
-    assert f"`arkline profile renew {batch.bid}` before the resume" in told
+    found = why(session, settings, jid)
+    assert found.changed_fields == ("storage_node",)
+    assert [remedy.action for remedy in found.remedies] == [Action.RENEW_PROFILE, Action.RESUME]
 
     renew(operator, batch.bid)
-    assert "profile" not in why(session, settings, jid).text
+    assert why(session, settings, jid).changed_fields == ()

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from entrypoints.cli.render.why import text
+from operations.facts import Reason
 from operations.why import why
 from pipeline.attempt import UNATTENDED
 from pipeline.outcome import RateLimited
@@ -99,8 +101,8 @@ def test_a_batch_waits_for_its_turn_and_that_is_no_try(
     status = batches.load(session, bid).status
     assert (status.status, status.tries, status.in_line) == (BatchState.PROCESSING, 0, True)
     assert 50 < status.delay <= 60
-    told = why(session, settings, bid).text
-    assert f"Nothing failed, but it waits for its turn: {source.host} asked to be left alone" in told
+    found = why(session, settings, bid)
+    assert (found.reason, found.waits_for) == (Reason.HOST_BACKING_OFF, source.host)
     assert source.count() == 0
 
 
@@ -112,33 +114,33 @@ def test_why_says_who_has_the_connections_that_a_worker_waits_for(
     other, own = one_connection(session, "jid0000000099"), one_connection(session, job.jid)
 
     with other.connection("example.org", UNATTENDED):
-        waiting = why(session, settings, job.jid).text
+        waiting = why(session, settings, job.jid)
     other.close()
     with own.connection("example.org", UNATTENDED):
-        working = why(session, settings, job.jid).text
+        working = why(session, settings, job.jid)
     own.close()
 
-    assert "It waits for a connection to example.org: all 1 that the fleet may have open" in waiting
-    assert "are taken (1 jid0000000099)." in waiting
-    assert "It waits" not in working
+    assert (waiting.reason, waiting.waits_for) == (Reason.WAITING_FOR_HOST, "example.org")
+    assert (waiting.limit, waiting.taken, waiting.users) == (1, 1, {"jid0000000099": 1})
+    assert waiting.holder.startswith("test ")
+    assert working.reason is Reason.BEING_WORKED_ON
 
 
-def test_why_says_that_a_worker_waits_for_a_host_that_asked_for_peace(
+def test_why_says_that_a_worker_waits_for_a_host_that_asked_not_to_be_contacted(
     session: Session, settings: Settings
 ) -> None:
     job = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
     FleetHostLimiter(session, lambda: 1).back_off("example.org", 90)
 
-    assert (
-        "It waits for example.org, which asked to be left alone, for 1 minute more."
-        in why(session, settings, job.jid).text
-    )
+    found = why(session, settings, job.jid)
+    assert (found.reason, found.waits_for) == (Reason.HOST_BACKING_OFF, "example.org")
+    assert "example.org asked not to be contacted for a while; it is asked again in 1 minute." in text(found)
 
 
 def test_why_says_that_the_worker_of_a_batch_waits_for_a_host(session: Session, settings: Settings) -> None:
     batch = planting.acquired_batch(session)
     FleetHostLimiter(session, lambda: 1).back_off("example.org", 90)
 
-    told = why(session, settings, batch.bid).text
+    found = why(session, settings, batch.bid)
 
-    assert "It waits for example.org, which asked to be left alone" in told
+    assert (found.reason, found.waits_for) == (Reason.HOST_BACKING_OFF, "example.org")

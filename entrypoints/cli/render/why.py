@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from entrypoints.cli.render.humanize import ago, counted, duration, in_time, listed
-from entrypoints.cli.render.remedies import hints
+from entrypoints.cli.render.remedies import command, hints
 from operations.facts import Explanation, Obstacle, Reason
 from operations.wording import age
-from pipeline.states import BatchState, JobState
+from pipeline.states import JobState
 from pipeline.working_storage.capacity import in_units
 
 _ENDED = (JobState.COMPLETED, JobState.FAILED, JobState.DELETED)
@@ -17,6 +18,12 @@ _ENDED = (JobState.COMPLETED, JobState.FAILED, JobState.DELETED)
 def text(found: Explanation) -> str:
     """The paragraph, then one line for each command that helps."""
     return "\n".join((paragraph(found), *(f"  {hint}" for hint in _advice(found))))
+
+
+def document(found: Explanation) -> dict[str, Any]:
+    """The facts with the paragraph and the commands, for --json."""
+    commands = [spelled for remedy in found.remedies if (spelled := command(remedy))]
+    return {**found.model_dump(mode="json"), "text": paragraph(found), "commands": commands}
 
 
 def paragraph(found: Explanation) -> str:
@@ -220,7 +227,9 @@ def _example(found: Explanation) -> str:
 def _failed(found: Explanation) -> str:
     kind = f" ({found.failure}: {found.failure.doc})" if found.failure else ""
     if found.kind == "batch":
-        return f"Its payload could not be split into jobs{kind}: {_fault(found)}. A new submission is required."
+        return (
+            f"Its payload could not be split into jobs{kind}: {_fault(found)}. A new submission is required."
+        )
     where = f" while {found.failed_in}" if found.failed_in else ""
     failed = f"It failed{where}{kind}: {_fault(found)}."
     if not found.resumes_in:
@@ -246,7 +255,9 @@ def _not_sent(found: Explanation) -> str:
 
 def _completed(found: Explanation) -> str:
     if found.kind == "batch":
-        return f"Its jobs have ended ({listed(found.jobs)}), and its report is written. Nothing is left to do."
+        return (
+            f"Its jobs have ended ({listed(found.jobs)}), and its report is written. Nothing is left to do."
+        )
     stored = f"stored as {found.ark}" if found.ark else "stored"
     return f"The object is {stored} and recorded in the inventory. Nothing is left to do."
 
