@@ -8,7 +8,7 @@ from operations.fleet import Fleet
 from operations.job_view import operator_verbs
 from operations.workers import queue_of
 from pipeline.profiles.profile import ProfileError, Profiles
-from pipeline.profiles.snapshot import changes
+from pipeline.profiles.snapshot import profile_changes
 from pipeline.records import Job
 from pipeline.remedies import Action, Remedy
 from pipeline.states import JOB, BatchState, Event, FailureKind, JobState
@@ -146,6 +146,8 @@ def _changed_fields(session: Session, fleet: Fleet, job: Job) -> tuple[str, ...]
     if snapshot is None:
         return ()
     try:
-        return tuple(changes(snapshot, Profiles(fleet.settings.profiles).get(job.configuration.profile_name)))
+        return tuple(
+            profile_changes(snapshot, Profiles(fleet.settings.profiles).get(job.configuration.profile_name))
+        )
     except ProfileError:
         return ()
