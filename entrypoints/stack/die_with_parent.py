@@ -1,7 +1,7 @@
-"""Run a program that dies with the process that started it: `python leash.py PARENT PROGRAM [ARGUMENT...]`.
+"""Run a program that dies with its parent: `python die_with_parent.py PARENT PROGRAM [ARGUMENT...]`.
 
-Linux only: the kernel sends SIGKILL to a process that asked for it when its parent dies, even by SIGKILL.
-A program of its own because the request must be made between fork and exec, where a process with threads
+Linux only: on request, the kernel sends SIGKILL to a process when its parent dies, even by SIGKILL.
+A separate program, because the request must be made between fork and exec, where a process with threads
 may run no Python. Standard library only, and few modules: it starts before every server.
 """
 
@@ -16,7 +16,7 @@ PR_SET_PDEATHSIG = 1
 def main() -> None:
     parent = int(sys.argv[1])
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the request was made
+    if os.getppid() != parent:  # the parent died before the request was made
         sys.exit(1)
     os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606 - the caller names the program, no shell is involved
 

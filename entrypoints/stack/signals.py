@@ -1,7 +1,7 @@
-"""Ctrl-C, SIGTERM and a closed terminal are one wish: stop in order. A second one: stop at once.
+"""Ctrl-C, SIGTERM and a closed terminal request an orderly stop; a second signal requests an immediate stop.
 
-The handler only counts: whoever waits looks at the count. An exception out of a handler could come
-between any two lines of an orderly stop.
+The handler only counts the signals, and the main loop reads the count: an exception raised in a handler
+could interrupt an orderly stop at any line.
 """
 
 import signal
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-WISHES = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopSignals:
@@ -25,10 +25,10 @@ class StopSignals:
 
 
 @contextmanager
-def listening() -> Iterator[StopSignals]:
+def stop_signals() -> Iterator[StopSignals]:
     """Count the signals until the block ends; only in the main thread."""
     signals = StopSignals()
-    before = {number: signal.signal(number, signals._receive) for number in WISHES}
+    before = {number: signal.signal(number, signals._receive) for number in SIGNALS}
     try:
         yield signals
     finally:

@@ -1,7 +1,7 @@
-"""Start processes tier by tier, start again what dies, stop in reverse.
+"""Start processes tier by tier, restart a process that dies, stop in reverse order.
 
-Whoever runs the stack calls `tend` a few times a second from the main thread; nothing here has a thread of
-its own, so a process is always started by the thread that its life is tied to.
+The owner of the stack calls `poll` a few times a second from the main thread; the supervisor has no thread,
+so a process is always started by the thread that the kernel ties its life to.
 """
 
 import time
@@ -14,47 +14,47 @@ from entrypoints.stack.signals import StopSignals
 from pipeline.errors import ArklineError, ErrorKind, ServiceUnreachable
 
 TICK = 0.1
-"""Seconds between two looks at a process that one waits for."""
+"""Seconds between two checks of a process."""
 
 RESTARTS, WITHIN = 8, 300.0
-"""A process that had to be started again this often within so many seconds ends the stack."""
+"""Restarts of one process within so many seconds, after which its next death ends the stack."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
-"""Seconds before a dead process is started again; doubles with each recent restart."""
+"""Seconds before a dead process is restarted; doubled with every recent restart."""
 
 
-class StopWished(ArklineError):
-    """Somebody asked the stack to stop while it was starting or at work."""
+class StopRequested(ArklineError):
+    """A signal asked the stack to stop while it was starting or running."""
 
     error_kind = ErrorKind.INTERRUPTED
 
 
 @dataclass(frozen=True)
 class Service:
-    """A command, and how to see that it is ready: a check, or a file that it makes (or both)."""
+    """A command and its readiness check: a function, a file that the process creates, or both."""
 
     command: Command
     ready: Callable[[], bool] = lambda: True
     ready_file: Path | None = None
     ready_seconds: float = 90
-    gates: bool = True
-    """Whether `start` waits for it; what nobody waits for is announced by `tend` once it is ready."""
+    gates_start: bool = True
+    """Whether `start` waits for the service; other services are announced by `poll` when they are ready."""
 
     def is_ready(self) -> bool:
         return (self.ready_file is None or self.ready_file.exists()) and self.ready()
 
 
 class Supervised:
-    """One service's process and its restarts."""
+    """The process of one service, and its restarts."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
         self.process = Process(service.command)
         self.restarts: list[float] = []
-        self.due: float | None = None
-        """When to start it again, on the monotonic clock."""
-        self.unannounced: float | None = None
-        """When it was started, on the monotonic clock, while it is not ready yet."""
+        self.restart_at: float | None = None
+        """When to restart the process, on the monotonic clock."""
+        self.starting_since: float | None = None
+        """When the process was started, on the monotonic clock; None once it is ready."""
 
     @property
     def name(self) -> str:
@@ -65,13 +65,13 @@ class Supervised:
             self.service.ready_file.parent.mkdir(parents=True, exist_ok=True)
             self.service.ready_file.unlink(missing_ok=True)
         self.process.start()
-        self.unannounced = time.monotonic()
+        self.starting_since = time.monotonic()
 
     def plan_restart(self, now: float) -> bool:
-        """Note when to start it again; False if it has died too often."""
+        """Set the time of the next restart; False if the process has died too often."""
         recent = [moment for moment in self.restarts if now - moment < WITHIN]
         self.restarts = [*recent, now]
-        self.due = now + min(FIRST_PAUSE * 2 ** len(recent), LONGEST_PAUSE)
+        self.restart_at = now + min(FIRST_PAUSE * 2 ** len(recent), LONGEST_PAUSE)
         return len(recent) < RESTARTS
 
 
@@ -81,96 +81,102 @@ class Supervisor:
         tiers: Sequence[Sequence[Service]],
         signals: StopSignals,
         say: Callable[[str], None] = lambda _: None,
-        changed: Callable[[], None] = lambda: None,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self.tiers = [[Supervised(service) for service in tier] for tier in tiers]
         self.signals = signals
         self.say = say
-        self.changed = changed
+        self.on_change = on_change
 
     @property
     def processes(self) -> list[Process]:
-        return [each.process for tier in self.tiers for each in tier]
+        return [supervised.process for tier in self.tiers for supervised in tier]
 
     def start(self) -> None:
         for tier in self.tiers:
-            for each in tier:
-                each.start()
-            while waiting := [each for each in tier if each.service.gates and not self._is_ready(each)]:
-                self._pause(waiting)
-        self.changed()
+            for supervised in tier:
+                supervised.start()
+            while waiting := [
+                supervised
+                for supervised in tier
+                if supervised.service.gates_start and not self._is_ready(supervised)
+            ]:
+                self._wait_for(waiting)
+        self.on_change()
 
-    def _is_ready(self, each: Supervised) -> bool:
-        """Whether it has come up since it was started; says so when that is first seen."""
-        if each.unannounced is None:
+    def _is_ready(self, supervised: Supervised) -> bool:
+        """Whether the service has become ready since its start; says so at the first time."""
+        if supervised.starting_since is None:
             return True
-        if not each.service.is_ready():
+        if not supervised.service.is_ready():
             return False
-        self.say(f"{each.name} is ready after {time.monotonic() - each.unannounced:.1f} s")
-        each.unannounced = None
+        self.say(f"{supervised.name} is ready after {time.monotonic() - supervised.starting_since:.1f} s")
+        supervised.starting_since = None
         return True
 
-    def _pause(self, waiting: Sequence[Supervised]) -> None:
+    def _wait_for(self, waiting: Sequence[Supervised]) -> None:
         if self.signals.received:
-            raise StopWished("stopped on request while starting")
-        for each in waiting:
-            if not each.process.running:
-                raise each.process.obituary()
-            if each.unannounced and time.monotonic() - each.unannounced > each.service.ready_seconds:
+            raise StopRequested("stopped on request while starting")
+        for supervised in waiting:
+            service, since = supervised.service, supervised.starting_since
+            if not supervised.process.running:
+                raise supervised.process.crash_error()
+            if since and time.monotonic() - since > service.ready_seconds:
                 raise ServiceUnreachable(
-                    f"{each.name} is not ready after {each.service.ready_seconds:.0f} s; the end of "
-                    f"{each.service.command.log}:\n{each.process.last_lines()}"
+                    f"{supervised.name} is not ready after {service.ready_seconds:.0f} s; the end of "
+                    f"{service.command.log}:\n{supervised.process.log_tail()}"
                 )
         time.sleep(TICK)
 
-    def tend(self) -> None:
-        """Start again what has died. Raises StopWished after a signal, ProcessDied if it dies too often."""
+    def poll(self) -> None:
+        """Restart dead processes. Raises StopRequested after a signal, ProcessDied after too many deaths."""
         if self.signals.received:
-            raise StopWished("stopped on request")
+            raise StopRequested("stopped on request")
         now = time.monotonic()
         for tier in self.tiers:
-            for each in tier:
-                self._tend(each, now)
+            for supervised in tier:
+                self._poll(supervised, now)
 
-    def _tend(self, each: Supervised, now: float) -> None:
-        if each.process.running:
-            self._is_ready(each)
+    def _poll(self, supervised: Supervised, now: float) -> None:
+        if supervised.process.running:
+            self._is_ready(supervised)
             return
-        if each.due is None:
-            if not each.plan_restart(now):
-                raise each.process.obituary()
-            self.say(f"{each.process.obituary()}\nStarting {each.name} again.")
-        elif now >= each.due:
-            each.due = None
-            each.start()
-            self.changed()
+        if supervised.restart_at is None:
+            if not supervised.plan_restart(now):
+                raise supervised.process.crash_error()
+            self.say(f"{supervised.process.crash_error()}\n{supervised.name} will be restarted.")
+        elif now >= supervised.restart_at:
+            supervised.restart_at = None
+            supervised.start()
+            self.on_change()
 
-    def tend_for(self, seconds: float) -> None:
-        """Like time.sleep, with an eye on the processes."""
+    def poll_for(self, seconds: float) -> None:
+        """Sleep, and poll the processes meanwhile."""
         deadline = time.monotonic() + seconds
-        self.tend()
+        self.poll()
         while (left := deadline - time.monotonic()) > 0:
             time.sleep(min(left, TICK))
-            self.tend()
+            self.poll()
 
     def stop(self) -> None:
-        """Stop every tier, the last first; what a tier needs is still there while it stops."""
-        heard = self.signals.count
+        """Stop the tiers in reverse order; the services that a tier needs still run while it stops."""
+        signals_before = self.signals.count
         for tier in reversed(self.tiers):
-            self._stop_tier([each.process for each in tier if each.process.running], heard)
+            running = [supervised.process for supervised in tier if supervised.process.running]
+            self._stop_tier(running, signals_before)
 
-    def _stop_tier(self, processes: list[Process], heard: int) -> None:
+    def _stop_tier(self, processes: list[Process], signals_before: int) -> None:
         began = time.monotonic()
         for process in processes:
             process.terminate()
         while any(process.running for process in processes):
             waited = time.monotonic() - began
             for process in processes:
-                hurried = self.signals.count > heard
-                if process.running and (hurried or waited > process.command.stop_seconds):
-                    self.say(f"{process.name} is still there after {waited:.0f} s: killed")
+                immediately = self.signals.count > signals_before
+                if process.running and (immediately or waited > process.command.stop_seconds):
+                    self.say(f"{process.name} still runs after {waited:.0f} s: killed")
                     process.kill()
             time.sleep(TICK / 2)
         for process in processes:
-            if not process.ended_well():
+            if not process.ended_cleanly():
                 self.say(f"{process.name} ended with code {process.returncode}")

@@ -1,9 +1,10 @@
 """ZooKeeper servers as child processes: one, or an ensemble of several."""
 
+import os
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +24,11 @@ LOGBACK = """<configuration>
   <root level="WARN"><appender-ref ref="OUT"/></root>
 </configuration>
 """
-"""For the jars of ZooKeeper's own distribution, which write everything at DEBUG unless told otherwise."""
+"""For the jars of ZooKeeper's own distribution, whose default level is DEBUG."""
 
 
 class ServerMissing(ServiceUnreachable):
-    """A server program is not on this machine; the message says how to get it."""
+    """A server program is not installed; the message says how to install it."""
 
 
 @dataclass(frozen=True)
@@ -74,24 +75,26 @@ def configuration(plan: Plan, number: int) -> str:
     if plan.peers:
         lines += ["initLimit=20", "syncLimit=10", "standaloneEnabled=false"]
         lines += [
-            f"server.{each}={HOST}:{peer}:{elect}" for each, (peer, elect) in enumerate(plan.peers, start=1)
+            f"server.{server}={HOST}:{peer}:{elect}"
+            for server, (peer, elect) in enumerate(plan.peers, start=1)
         ]
     return "\n".join(lines) + "\n"
 
 
-def prepare(plan: Plan) -> tuple[Command, ...]:
+def prepare(plan: Plan, environment: Mapping[str, str] = os.environ) -> tuple[Command, ...]:
     """Write the servers' files and return the commands that start them."""
-    found = java.find()
-    if found is None:
+    program = java.find(environment)
+    if program is None:
         raise ServerMissing(
             "ZooKeeper or Java was not found. On Debian: apt-get install --no-install-recommends "
-            "libzookeeper-java default-jre-headless; on macOS: brew install zookeeper; or set ZOOKEEPER_HOME "
-            "and JAVA_HOME; or set ARKLINE_ZK_HOSTS to servers that run already."
+            "libzookeeper-java default-jre-headless; on macOS: brew install zookeeper; elsewhere: install a "
+            "Java, unpack a ZooKeeper distribution and set ZOOKEEPER_HOME to its folder; or set "
+            "ARKLINE_ZK_HOSTS to running servers."
         )
-    return tuple(_prepare_one(plan, number, found) for number in range(1, len(plan.ports) + 1))
+    return tuple(_prepare_one(plan, number, program) for number in range(1, len(plan.ports) + 1))
 
 
-def _prepare_one(plan: Plan, number: int, found: java.Java) -> Command:
+def _prepare_one(plan: Plan, number: int, program: java.Java) -> Command:
     home = _home(plan, number)
     (home / "data").mkdir(parents=True, exist_ok=True)
     (home / "data" / "myid").write_text(f"{number}\n")
@@ -101,7 +104,7 @@ def _prepare_one(plan: Plan, number: int, found: java.Java) -> Command:
     return Command(
         name=name,
         argv=(
-            found.program,
+            program.program,
             "-Xmx256m",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
@@ -111,7 +114,7 @@ def _prepare_one(plan: Plan, number: int, found: java.Java) -> Command:
             "-Dorg.slf4j.simpleLogger.showDateTime=true",
             f"-Dlogback.configurationFile={home / 'logback.xml'}",
             "-cp",
-            found.classpath,
+            program.classpath,
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             str(home / "zoo.cfg"),
         ),
@@ -125,7 +128,7 @@ def _home(plan: Plan, number: int) -> Path:
 
 
 def serves(port: int) -> bool:
-    """Whether the server answers requests; `ruok` would say yes before an ensemble has its leader."""
+    """Whether the server answers requests; `ruok` answers even before an ensemble has a leader."""
     return ask(port, b"srvr", b"Mode:")
 
 
@@ -143,7 +146,7 @@ def is_leader(port: int) -> bool:
 
 
 class Server:
-    """Running ZooKeeper servers; `hosts` is what a client needs."""
+    """Running ZooKeeper servers; `hosts` is for clients."""
 
     def __init__(self, plan: Plan, processes: tuple[Process, ...]) -> None:
         self.plan = plan
@@ -152,7 +155,7 @@ class Server:
 
     @property
     def process(self) -> Process:
-        """The first server's process: the only one unless it is an ensemble."""
+        """The process of the first server, which is the only one outside an ensemble."""
         return self.processes[0]
 
     @property
@@ -164,7 +167,7 @@ class Server:
         for port, process in zip(self.plan.ports, self.processes, strict=True):
             if process.running and is_leader(port):
                 return process
-        raise ServiceUnreachable(f"no server of {self.hosts} leads")
+        raise ServiceUnreachable(f"no server of {self.hosts} is the leader")
 
     def start(self) -> None:
         """Start every server that is not running, and wait until all answer requests."""
@@ -186,7 +189,7 @@ def await_answer(process: Process, port: int, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not serves(port):
         if not process.running:
-            raise process.obituary()
+            raise process.crash_error()
         if time.monotonic() > deadline:
             raise ServiceUnreachable(f"{process.name} on {HOST}:{port} does not answer after {seconds} s")
         time.sleep(0.02)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.stack.home import holder, read_note
+from entrypoints.stack.home import read_info, running_pid
 
 DEV = (sys.executable, "-m", "tools.dev")
 
@@ -36,7 +36,7 @@ def test_the_demo_completes_every_batch_and_says_where_things_are(tmp_path: Path
     assert Path(said["storage_root"], "0=ocfl_1.1").is_file()
     assert Path(said["inventory_url"].removeprefix("sqlite:///")).is_file()
     assert len(list(Path(said["outbox"]).glob("*report*"))) == 2
-    assert holder(tmp_path / "demo") is None
+    assert running_pid(tmp_path / "demo") is None
 
 
 def test_the_demo_empties_no_other_folder(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_detached_stack_is_found_by_its_note_and_stopped_by_down(tmp_path: Pat
     home = f"--home={tmp_path}"
     started = dev("up", "--detach", "--workers=1", "--concurrency=1", home)
     assert started.returncode == 0, started.stderr
-    note = read_note(tmp_path)
+    note = read_info(tmp_path)
     assert note is not None
     pids = [service["pid"] for service in note.services.values()]
 
@@ -63,5 +63,5 @@ def test_a_detached_stack_is_found_by_its_note_and_stopped_by_down(tmp_path: Pat
 
     assert "runs in" in refused.stderr
     assert stopped.returncode == 0, stopped.stderr
-    assert holder(tmp_path) is None
+    assert running_pid(tmp_path) is None
     assert not any(alive(pid) for pid in pids)

@@ -60,7 +60,7 @@ class Killable:
 
     def await_death(self, timeout: float = 60) -> None:
         assert self.process is not None
-        assert self.process.wait(timeout) == -signal.SIGKILL, self.process.last_lines()
+        assert self.process.wait(timeout) == -signal.SIGKILL, self.process.log_tail()
 
     def held(self) -> Any:
         return pickle.loads(self.file.read_bytes())

@@ -55,7 +55,7 @@ class Server:
         deadline = time.monotonic() + READY_WITHIN
         while not ask(self.port, b"GET /moto-api/ HTTP/1.0\r\n\r\n", b"200 OK", seconds=2):
             if not self.process.running or time.monotonic() > deadline:
-                raise self.process.obituary()
+                raise self.process.crash_error()
             time.sleep(0.02)
 
     def settings(self, url: str | None = None, **given: Any) -> Settings:

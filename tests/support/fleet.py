@@ -66,7 +66,7 @@ class Fleet:
         deadline = time.monotonic() + START
         while not ready.exists():
             if process.wait(0.05) is not None or time.monotonic() > deadline:
-                raise process.obituary()
+                raise process.crash_error()
 
     def worker(self, name: str = "worker", concurrency: int = 2, *, wait: bool = True) -> Process:
         celery = ("-m", "celery", "-A", "tasks.app", "worker", "-c", str(concurrency))
@@ -85,7 +85,7 @@ class Fleet:
             process.stop(5)
 
     def logs(self) -> str:
-        return "\n".join(f"--- {p.name}\n{p.last_lines(60)}" for p in self.running)
+        return "\n".join(f"--- {p.name}\n{p.log_tail(60)}" for p in self.running)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from entrypoints.cli.command_table import ENTRIES, Entry, load
 from entrypoints.cli.main import app
 from tests.support.fleet import PROJECT
 
-COMMANDS = [entry.name for entry in ENTRIES if entry.name not in ("profile", "manifest")]
+COMMANDS = [entry.name for entry in ENTRIES if entry.name not in ("profile", "manifest", "standalone")]
 
 runner = CliRunner()
 

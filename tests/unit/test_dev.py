@@ -1,20 +1,32 @@
 from pathlib import Path
 
 import pytest
+from typer.main import get_group
 from typer.testing import CliRunner
 
-from entrypoints.stack.java import PROJECT
+from tools.checkout import PROJECT
+from tools.commands import ENTRIES, USAGE
 from tools.dev.app import app, spread_over
 from tools.dev.checks import LOCK_FILES, lock_complaints
 
-COMMANDS = ("demo", "up", "down", "check", "bench", "chaos", "lock")
+COMMANDS = [entry.name for entry in ENTRIES]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "test"])
 def test_help_has_an_example(command: str) -> None:
     said = CliRunner().invoke(app, [command, "--help"]).stdout
 
     assert f"Example: ./dev {command}" in said
+
+
+def test_the_table_lists_the_commands_that_exist() -> None:
+    assert sorted(get_group(app).commands) == sorted(COMMANDS)
+
+
+def test_usage_lists_every_command() -> None:
+    lines = USAGE.splitlines()
+
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == COMMANDS
 
 
 def test_an_unknown_benchmark_is_refused() -> None:

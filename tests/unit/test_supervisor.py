@@ -11,9 +11,13 @@ from pathlib import Path
 import pytest
 
 from entrypoints.stack.child import Command, Process, ProcessDied
-from entrypoints.stack.home import StackNote, StackRunning, holder, occupied, read_note, write_note
-from entrypoints.stack.signals import StopSignals, listening
-from entrypoints.stack.supervisor import RESTARTS, Service, StopWished, Supervised, Supervisor
+from entrypoints.stack.home import StackInfo, StackRunning, lock_home, read_info, running_pid, write_info
+from entrypoints.stack.services import StackConfig, child_environment, servers
+from entrypoints.stack.signals import StopSignals, stop_signals
+from entrypoints.stack.standalone import default_home, ensure_profiles
+from entrypoints.stack.supervisor import RESTARTS, Service, StopRequested, Supervised, Supervisor
+from pipeline.errors import UsageRefused
+from pipeline.profiles.profile import Profiles
 
 WAITS = "import sys, time, pathlib; pathlib.Path(sys.argv[1]).touch(); time.sleep(60)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + WAITS
@@ -71,7 +75,7 @@ def test_a_process_that_dies_is_started_again(tmp_path: Path) -> None:
     process.wait()
 
     def is_back() -> bool:
-        stack.tend()
+        stack.poll()
         return process.running and process.pid != first
 
     until(is_back)
@@ -114,7 +118,7 @@ def test_what_does_not_stop_is_killed(tmp_path: Path) -> None:
 def test_a_second_wish_to_stop_kills_at_once(tmp_path: Path) -> None:
     stack, _ = supervisor((service(tmp_path, "worker", STUBBORN, stop_seconds=60),))
     stack.start()
-    with listening() as signals:
+    with stop_signals() as signals:
         stack.signals = signals
         second = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM))
         second.start()
@@ -126,12 +130,12 @@ def test_a_second_wish_to_stop_kills_at_once(tmp_path: Path) -> None:
 
 
 def test_a_signal_is_a_wish_to_stop(tmp_path: Path) -> None:
-    with listening() as signals:
+    with stop_signals() as signals:
         stack = Supervisor((), signals)
         os.kill(os.getpid(), signal.SIGTERM)
 
-        with pytest.raises(StopWished):
-            stack.tend()
+        with pytest.raises(StopRequested):
+            stack.poll()
 
 
 def test_a_suspended_process_stops_in_order(tmp_path: Path) -> None:
@@ -168,35 +172,84 @@ def test_children_die_with_a_parent_that_is_killed(tmp_path: Path) -> None:
 
 
 def test_two_stacks_in_one_folder_are_refused(tmp_path: Path) -> None:
-    with occupied(tmp_path), pytest.raises(StackRunning, match=f"process {os.getpid()}"), occupied(tmp_path):
+    with (
+        lock_home(tmp_path),
+        pytest.raises(StackRunning, match=f"process {os.getpid()}"),
+        lock_home(tmp_path),
+    ):
         pass
 
 
 def test_a_folder_is_free_after_its_stack(tmp_path: Path) -> None:
-    with occupied(tmp_path):
-        assert holder(tmp_path) == os.getpid()
+    with lock_home(tmp_path):
+        assert running_pid(tmp_path) == os.getpid()
 
-    assert holder(tmp_path) is None
+    assert running_pid(tmp_path) is None
 
 
 def test_the_note_of_a_stack_is_private_and_goes_with_it(tmp_path: Path) -> None:
-    note = StackNote(
+    note = StackInfo(
         pid=os.getpid(), zk_hosts="z", broker_url="b", environment={"ARKLINE_HOME": "a b"}, services={}
     )
-    with occupied(tmp_path):
-        write_note(tmp_path, note)
+    with lock_home(tmp_path):
+        write_info(tmp_path, note)
 
-        assert read_note(tmp_path) == note
+        assert read_info(tmp_path) == note
         assert (tmp_path / "run" / "stack.json").stat().st_mode & 0o777 == 0o600
         assert (tmp_path / "run" / "environment").read_text() == "export ARKLINE_HOME='a b'\n"
 
-    assert read_note(tmp_path) is None
+    assert read_info(tmp_path) is None
 
 
 def test_the_note_of_a_stack_that_was_killed_is_not_believed(tmp_path: Path) -> None:
     write_note_dir = tmp_path / "run"
     write_note_dir.mkdir()
-    write_note(tmp_path, StackNote(pid=1, zk_hosts="z", broker_url="b", environment={}, services={}))
+    write_info(tmp_path, StackInfo(pid=1, zk_hosts="z", broker_url="b", environment={}, services={}))
 
-    with occupied(tmp_path):
-        assert read_note(tmp_path) is None
+    with lock_home(tmp_path):
+        assert read_info(tmp_path) is None
+
+
+def test_a_shell_that_names_the_servers_of_the_previous_run_gets_new_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = StackConfig(home=tmp_path)
+    previous = child_environment(config, "127.0.0.1:1", "redis://127.0.0.1:2/0")
+    for name, value in previous.items():
+        monkeypatch.setenv(name, value)
+
+    assert servers(config).zk_hosts != "127.0.0.1:1"
+    assert servers(StackConfig(home=tmp_path / "other")).zk_hosts == "127.0.0.1:1"
+
+
+def test_folders_in_the_settings_are_those_of_the_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARKLINE_PROFILES", "profiles")
+    monkeypatch.chdir(tmp_path)
+
+    environment = child_environment(StackConfig(home=tmp_path / "home"), "", "")
+
+    assert environment["ARKLINE_PROFILES"] == str(tmp_path / "profiles")
+
+
+def test_a_folder_that_is_no_zookeeper_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ARKLINE_ZK_HOSTS", raising=False)
+
+    with pytest.raises(UsageRefused, match="the folder of an unpacked ZooKeeper"):
+        servers(StackConfig(home=tmp_path, zookeeper=tmp_path))
+
+
+def test_a_new_stack_has_a_profile_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ARKLINE_PROFILES", raising=False)
+    config = StackConfig(home=tmp_path / "home")
+
+    ensure_profiles(config)
+
+    assert Profiles(tmp_path / "home" / "profiles").get("demo").naan == "99999"
+
+
+def test_the_default_home_is_in_the_users_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", "/data")
+
+    assert default_home() == Path("/data/arkline")

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from entrypoints.cli import exit_codes
-from entrypoints.stack.signals import listening
+from entrypoints.stack.signals import stop_signals
 from pipeline.errors import ArklineError, UsageRefused
 from tools.chaos import report as story
 from tools.chaos import small_disks as ground
@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> int:
 
     say(f"seed {order.seed}: {order.jobs} jobs, {order.faults} faults in {seconds:.0f} s, in {folder}")
     try:
-        with listening() as signals:
+        with stop_signals() as signals:
             course = run(order, folder, signals, say, examine)
     finally:
         if asked.keep is None:

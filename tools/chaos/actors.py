@@ -69,7 +69,7 @@ class Actor:
         deadline = time.monotonic() + self.service.ready_seconds
         while not self.service.is_ready():
             if not self.running:
-                raise self.process.obituary()
+                raise self.process.crash_error()
             if time.monotonic() > deadline:
                 raise ServiceUnreachable(f"{self.name} is not ready; see {self.service.command.log}")
             time.sleep(0.05)
@@ -92,7 +92,7 @@ class Actor:
             send(pid, signal.SIGSTOP)
         return pids
 
-    def tend(self) -> None:
+    def poll(self) -> None:
         now = time.monotonic()
         if self.running:
             if self._until is not None and now > self._until:

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from entrypoints.stack import redis, stack, zookeeper
+from entrypoints.stack import redis, services, zookeeper
 from entrypoints.stack.ports import HOST, free_ports
 from entrypoints.stack.supervisor import Service
 from pipeline.settings import Settings
@@ -57,9 +57,9 @@ class Arena:
     def actors(self) -> list[Actor]:
         return [*self.zookeepers, self.redis, *self.workers, *self.beats]
 
-    def tend(self) -> None:
+    def poll(self) -> None:
         for actor in self.actors:
-            actor.tend()
+            actor.poll()
 
     def heal(self) -> None:
         """Take every fault back that is not over by itself."""
@@ -147,14 +147,14 @@ def arena(folder: Path, workers: int = 3, concurrency: int = 2) -> Iterator[Aren
                 ready=lambda: redis.serves(redis_port),
             )
         )
-        choice = stack.Choice(home=folder, concurrency=concurrency)
+        choice = services.StackConfig(home=folder, concurrency=concurrency)
         direct = environment(settings)
         proxied = {**direct, "ARKLINE_ZK_HOSTS": ",".join(proxy.hosts for proxy in proxies)}
         fleet = [
-            Actor(stack.worker(choice, number, proxied if number == 1 else direct))
+            Actor(services.worker(choice, number, proxied if number == 1 else direct))
             for number in range(1, workers + 1)
         ]
-        beats = [Actor(stack.beat(choice, number, direct)) for number in (1, 2)]
+        beats = [Actor(services.beat(choice, number, direct)) for number in (1, 2)]
         made = Arena(
             folder=folder,
             settings=settings,

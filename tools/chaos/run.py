@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from entrypoints.stack.signals import StopSignals
-from entrypoints.stack.supervisor import StopWished
+from entrypoints.stack.supervisor import StopRequested
 from tools.chaos import faults, server_faults
 from tools.chaos.background import SecondBeat, Submitter
 from tools.chaos.cluster import Arena, arena
@@ -163,8 +163,8 @@ class _Play:
 
     def _tick(self) -> None:
         if self.signals.received:
-            raise StopWished("stopped on request")
-        self.stage.tend()
+            raise StopRequested("stopped on request")
+        self.stage.poll()
         time.sleep(TICK)
 
     def _begin(self, scene: faults.Scene, fault: Fault) -> bool:

@@ -15,16 +15,17 @@ from rich.console import Console
 
 from entrypoints.cli import exit_codes
 from entrypoints.stack import stack as whole
-from entrypoints.stack.home import StackRunning, holder
-from entrypoints.stack.java import PROJECT
+from entrypoints.stack.home import StackRunning, running_pid
 from entrypoints.stack.ports import HOST
-from entrypoints.stack.signals import listening
-from entrypoints.stack.supervisor import StopWished
+from entrypoints.stack.services import StackConfig
+from entrypoints.stack.signals import stop_signals
+from entrypoints.stack.supervisor import StopRequested
 from operations.batch_view import BatchView
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Bucket
+from tools.checkout import PROJECT, own_profiles
 from tools.demo import collection, screen, source
 from tools.demo.repository import Repository
 from tools.dev.console import teller
@@ -74,7 +75,7 @@ def demonstrate(home: Path, as_json: bool, keep: bool) -> int:
     console = Console(stderr=as_json, highlight=False, soft_wrap=True)
     home = home.absolute()
     _clear(home)
-    with listening() as signals, source.serving(home / "source") as base:
+    with stop_signals() as signals, source.serving(home / "source") as base:
         collection.prepare(HARBOUR, home / "source", base)
         try:
             with whole.running(_choice(home), signals, teller(console)) as stack:
@@ -84,37 +85,37 @@ def demonstrate(home: Path, as_json: bool, keep: bool) -> int:
                     sys.stdout.flush()
                 if keep:
                     _until_stopped(stack, console)
-        except StopWished as wish:
+        except StopRequested as wish:
             return exit_codes.of_error(wish)
     return 0 if outcome.completed else 1
 
 
 def _clear(home: Path) -> None:
     """Forget the last demo; but only a demo, and only one that has ended."""
-    if (pid := holder(home)) is not None:
+    if (pid := running_pid(home)) is not None:
         raise StackRunning(f"a demo runs already (process {pid}); stop it with Ctrl-C where it runs")
     if home.exists() and any(home.iterdir()) and not (home / "source").is_dir():
         raise UsageRefused(f"{home} is not a demo's folder, and would be emptied: choose another one")
     shutil.rmtree(home, ignore_errors=True)
 
 
-def _choice(home: Path) -> whole.Choice:
+def _choice(home: Path) -> StackConfig:
     for name in [
         each for each in os.environ if each.startswith("ARKLINE_") and each not in TAKEN_FROM_OUTSIDE
     ]:
         del os.environ[name]
-    environment = {
+    environment = own_profiles() | {
         "ARKLINE_ALLOW_NETWORKS": "127.0.0.0/8",  # where the sample collection is served
         "NO_PROXY": ",".join(filter(None, (HOST, os.environ.get("NO_PROXY")))),
     }
     if any(os.environ.get(name) for name in TAKEN_FROM_OUTSIDE):
         own = f"demo-{uuid.uuid4().hex[:8]}"
         environment |= {"ARKLINE_ZK_ROOT": f"/{own}", "ARKLINE_BROKER_PREFIX": f"{own}:"}
-    return whole.Choice(home=home, patient=False, environment=environment)
+    return StackConfig(home=home, wait_for_all=False, environment=environment)
 
 
 def _deposit(stack: whole.Stack, base: str, console: Console) -> Outcome:
-    note = stack.note
+    note = stack.info
     console.print(
         f"Flower: {note.flower_url} (login {note.flower_user} / {note.flower_password})", markup=False
     )
@@ -167,7 +168,7 @@ def _watch(
                 raise DemoStuck(
                     f"not done after {LIMIT} s: {stuck}; the logs are in {stack.settings.home / 'log'}"
                 )
-            stack.tend_for(0.2)
+            stack.poll_for(0.2)
 
 
 def summary(outcome: Outcome, settings: Settings) -> dict[str, object]:
@@ -201,6 +202,6 @@ def summary(outcome: Outcome, settings: Settings) -> dict[str, object]:
 
 def _until_stopped(stack: whole.Stack, console: Console) -> None:
     console.print("\nThe stack stays up; Ctrl-C stops it.")
-    with suppress(StopWished):
+    with suppress(StopRequested):
         while True:
-            stack.tend_for(0.2)
+            stack.poll_for(0.2)

@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from entrypoints.cli import exit_codes
-from entrypoints.stack.java import PROJECT
+from entrypoints.cli import exit_codes, standalone_command
+from entrypoints.stack.services import StackConfig
 from pipeline.errors import ArklineError
-from tools.dev import benches, checks, lock, stacks
+from tools.checkout import PROJECT, VAR, own_profiles
+from tools.dev import benches, checks, lock
 
 app = typer.Typer(
     name="./dev",
@@ -37,7 +38,7 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the stack running afterwards, until Ctrl-C.")
     ] = False,
-    home: Home = PROJECT / "var" / "demo",
+    home: Home = VAR / "demo",
 ) -> None:
     """Run real batches through the real stack: ZooKeeper, Redis, workers, beats and Flower."""
     from tools.demo.run import demonstrate
@@ -68,19 +69,25 @@ def spread_over(cores: int, arguments: Sequence[str]) -> tuple[str, ...]:
 
 @app.command(epilog="Example: ./dev up --detach && . var/run/environment && arkline status")
 def up(
-    detach: Annotated[bool, typer.Option("--detach", help="Return when everything is ready.")] = False,
-    workers: Annotated[int, typer.Option(min=1, help="Worker processes of Celery.")] = 2,
-    concurrency: Annotated[int, typer.Option(min=1, help="Jobs that each of them runs at a time.")] = 2,
-    home: Home = PROJECT / "var",
+    detach: Annotated[bool, typer.Option("--detach", help="Return when every service is ready.")] = False,
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
+    concurrency: Annotated[int, typer.Option(min=1, help="Jobs that a worker runs at the same time.")] = 2,
+    home: Home = VAR,
 ) -> None:
-    """Start ZooKeeper, Redis, workers, beats and Flower, and print where they are. Ctrl-C stops them."""
-    raise typer.Exit(stacks.up(home, workers, concurrency, detach, console))
+    """Start ZooKeeper, Redis, workers, beats and Flower, and print their addresses. Ctrl-C stops them.
+
+    `arkline standalone start` with the folder var and the profiles of this checkout.
+    """
+    config = StackConfig(
+        home=home.absolute(), workers=workers, concurrency=concurrency, environment=own_profiles()
+    )
+    standalone_command.run(config, detach=detach)
 
 
 @app.command(epilog="Example: ./dev down")
-def down(home: Home = PROJECT / "var") -> None:
-    """Stop the stack that runs in this checkout, in order; running steps are finished or handed back."""
-    raise typer.Exit(stacks.down(home, console))
+def down(home: Home = VAR) -> None:
+    """Stop the stack of this checkout in order; running steps are finished or handed back."""
+    standalone_command.end(home.absolute())
 
 
 @app.command(epilog="Example: ./dev check --fix")

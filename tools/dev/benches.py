@@ -5,8 +5,8 @@ import sys
 
 from rich.console import Console
 
-from entrypoints.stack.java import PROJECT
 from pipeline.errors import UsageRefused
+from tools.checkout import PROJECT
 
 FOLDER = PROJECT / "benchmarks"
 

@@ -10,10 +10,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from entrypoints.stack.java import PROJECT
+from tools.checkout import PROJECT
 
 BIN = Path(sys.executable).parent
 CHECKED = (
+    "arkline.py",
     "benchmarks",
     "celeryconfig.py",
     "entrypoints",

@@ -5,8 +5,8 @@ import subprocess
 
 from rich.console import Console
 
-from entrypoints.stack.java import PROJECT
 from pipeline.errors import ArklineError, ServiceUnreachable
+from tools.checkout import PROJECT
 from tools.dev.checks import lock_complaints
 
 LOCKS = {

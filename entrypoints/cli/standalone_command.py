@@ -1,0 +1,109 @@
+"""`arkline standalone`: a whole stack on this machine, without containers and without root."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from kombu.utils.url import maybe_sanitize_url
+
+from entrypoints.cli import console as screen
+from entrypoints.cli.options import Json
+from entrypoints.stack import standalone
+from entrypoints.stack.home import StackInfo, environment_path, info_path
+from entrypoints.stack.services import StackConfig
+
+_HOME_HELP = (
+    "The folder that holds everything; default $XDG_DATA_HOME/arkline, which is usually "
+    "~/.local/share/arkline."
+)
+Home = Annotated[
+    Path | None, typer.Option(envvar="ARKLINE_HOME", file_okay=False, show_default=False, help=_HOME_HELP)
+]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(
+        help="Run a whole stack on this machine.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    group.command(epilog="Example: arkline standalone start --detach")(start)
+    group.command(epilog="Example: arkline standalone stop")(stop)
+    app.add_typer(group, name="standalone")
+
+
+def start(
+    detach: Annotated[bool, typer.Option("--detach", help="Return when every service is ready.")] = False,
+    home: Home = None,
+    zookeeper: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            file_okay=False,
+            help="The folder of an unpacked ZooKeeper; default: the system's packages, or ZOOKEEPER_HOME.",
+        ),
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
+    concurrency: Annotated[int, typer.Option(min=1, help="Jobs that a worker runs at the same time.")] = 2,
+    json: Json = False,
+) -> None:
+    """Start ZooKeeper, Redis, workers, beats and Flower.
+
+    Prints the addresses. Ctrl-C stops the stack in order. Servers named by ARKLINE_ZK_HOSTS and
+    ARKLINE_BROKER_URL are used and not started.
+    """
+    folder = (home or standalone.default_home()).absolute()
+    config = StackConfig(home=folder, workers=workers, concurrency=concurrency, zookeeper=zookeeper)
+    run(config, detach=detach, as_json=json)
+
+
+def stop(home: Home = None, json: Json = False) -> None:
+    """Stop the stack in order.
+
+    Running steps are finished, or handed back after ARKLINE_STOP_GRACE.
+    """
+    end((home or standalone.default_home()).absolute(), as_json=json)
+
+
+def run(config: StackConfig, *, detach: bool, as_json: bool = False) -> None:
+    def ready(info: StackInfo) -> None:
+        if as_json:
+            screen.emit(info)
+        else:
+            show(info, config.home)
+            how = (
+                f"To stop it: {standalone.stop_command(config.home)}" if detach else "Ctrl-C stops the stack."
+            )
+            screen.say(how)
+        screen.flush()
+
+    if detach:
+        ready(standalone.start_in_background(config))
+    else:
+        standalone.run(config, screen.progress, ready)
+
+
+def end(home: Path, *, as_json: bool = False) -> None:
+    seconds = standalone.stop(home)
+    if as_json:
+        screen.emit({"home": home, "stopped": seconds is not None})
+    elif seconds is None:
+        screen.say(f"No stack runs in {home}.")
+    else:
+        screen.say(f"Stopped after {seconds:.1f} s.")
+
+
+def show(info: StackInfo, home: Path) -> None:
+    screen.facts(
+        (
+            ("ZooKeeper", info.zk_hosts),
+            ("Redis", maybe_sanitize_url(info.broker_url)),
+            ("Flower", info.flower_url),
+            ("  login", f"{info.flower_user} / {info.flower_password}" if info.flower_user else ""),
+            ("profiles", info.environment.get("ARKLINE_PROFILES", str(home / "profiles"))),
+            ("logs", str(home / "log")),
+            ("for programs", str(info_path(home))),
+            ("for a shell", f". {environment_path(home)}"),
+        )
+    )

@@ -1,0 +1,155 @@
+"""The programs of a stack as services: ZooKeeper, Redis, workers, beats and Flower."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from entrypoints.stack import java, redis, zookeeper
+from entrypoints.stack.child import Command
+from entrypoints.stack.ports import HOST, ask, free_ports
+from entrypoints.stack.supervisor import Service
+from pipeline.errors import UsageRefused
+
+FLOWER_USER = "arkline"
+WORKER_STOP_SECONDS = 75
+"""After SIGTERM a worker finishes its steps; after ARKLINE_STOP_GRACE (30 s) it hands its jobs back, and
+Celery's pool may need another half minute to notice that the steps ended. Celery's own soft shutdown
+(REMAP_SIGTERM=SIGQUIT) would sleep for its whole time-out even if the steps end at once."""
+
+TERMINATED = frozenset({0, -15, 143})
+"""Return codes of an orderly end for programs that do not handle SIGTERM themselves."""
+
+PATH_SETTINGS = tuple(f"ARKLINE_{name}" for name in ("WORKING_STORAGE", "STORAGE_ROOT", "OUTBOX", "PROFILES"))
+"""Settings that name a folder. The services have another current directory than the caller, so that the
+paths are made absolute."""
+
+STACK_VARIABLE = "ARKLINE_STACK"
+"""Set in the environment of a stack: its folder. A shell that has read `run/environment` still names the
+servers of the previous run when it starts the stack again; they are not used."""
+
+CELERY = (sys.executable, "-P", "-m", "celery", "-A", "tasks.app")
+"""-P: the current directory is not searched for modules."""
+
+
+@dataclass(frozen=True)
+class StackConfig:
+    """What to run, and where. `environment` is passed to every process, over the variables set already."""
+
+    home: Path
+    workers: int = 2
+    concurrency: int = 2
+    beats: int = 2
+    flower: bool = True
+    wait_for_all: bool = True
+    """Whether ready means that beats and Flower are ready too; jobs run as soon as the workers are."""
+    zookeeper: Path | None = None
+    """The folder of an unpacked ZooKeeper distribution; None: the system's packages, or ZOOKEEPER_HOME."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Servers:
+    """The servers' addresses, and the services that have to be started for them."""
+
+    zk_hosts: str
+    broker_url: str
+    services: tuple[Service, ...]
+
+
+def servers(config: StackConfig) -> Servers:
+    """The servers that the environment names, and child processes for the others."""
+    environment = {**os.environ, **config.environment}
+    if environment.get(STACK_VARIABLE) == str(config.home):
+        environment = {**environment, "ARKLINE_ZK_HOSTS": "", "ARKLINE_BROKER_URL": ""}
+    services: list[Service] = []
+    zk_hosts = environment.get("ARKLINE_ZK_HOSTS", "")
+    if not zk_hosts:
+        plan = zookeeper.plan(config.home / "zookeeper", log_folder=config.home / "log")
+        (command,) = zookeeper.prepare(plan, _java_environment(config, environment))
+        zk_hosts = plan.hosts
+        services.append(Service(command, ready=lambda: zookeeper.serves(plan.ports[0])))
+    broker_url = environment.get("ARKLINE_BROKER_URL", "")
+    if not broker_url:
+        (port,) = free_ports(1)
+        command = redis.prepare(config.home / "redis", port, log_folder=config.home / "log")
+        broker_url = redis.url(port)
+        services.append(Service(command, ready=lambda: redis.serves(port)))
+    return Servers(zk_hosts, broker_url, tuple(services))
+
+
+def _java_environment(config: StackConfig, environment: Mapping[str, str]) -> Mapping[str, str]:
+    if config.zookeeper is None:
+        return environment
+    classpath = java.distribution_classpath(config.zookeeper.absolute())
+    if classpath is None:
+        raise UsageRefused(
+            f"{config.zookeeper} has no lib/zookeeper-VERSION.jar: give the folder of an unpacked ZooKeeper, "
+            "such as apache-zookeeper-3.9.4-bin from zookeeper.apache.org"
+        )
+    return {**environment, "ZOOKEEPER_CLASSPATH": classpath}
+
+
+def child_environment(config: StackConfig, zk_hosts: str, broker_url: str) -> dict[str, str]:
+    """This stack's ARKLINE_* variables: defaults for one machine, the caller's variables, the servers."""
+    given = {name: value for name, value in os.environ.items() if name.startswith("ARKLINE_")}
+    variables = {"ARKLINE_ZK_SESSION_TIMEOUT": "10", **given, **config.environment}
+    for name in PATH_SETTINGS:
+        if variables.get(name):
+            variables[name] = str(Path(variables[name]).absolute())
+    return {
+        **variables,
+        STACK_VARIABLE: str(config.home),
+        "ARKLINE_HOME": str(config.home),
+        "ARKLINE_ZK_HOSTS": zk_hosts,
+        "ARKLINE_BROKER_URL": broker_url,
+    }
+
+
+def worker(config: StackConfig, number: int, environment: Mapping[str, str]) -> Service:
+    name = f"worker{number}"
+    arguments = (
+        *("worker", "-c", str(config.concurrency), "-n", f"{name}@%h"),
+        *("--without-mingle", "--without-gossip"),
+    )
+    return _service(config, name, (*CELERY, *arguments), environment, WORKER_STOP_SECONDS)
+
+
+def beat(config: StackConfig, number: int, environment: Mapping[str, str]) -> Service:
+    arguments = (sys.executable, "-P", "-m", "tasks.beat_leader")
+    service = _service(config, f"beat{number}", arguments, environment, 10)
+    return replace(service, gates_start=config.wait_for_all)
+
+
+def flower(config: StackConfig, port: int, password: str, environment: Mapping[str, str]) -> Service:
+    """Flower, read-only behind a password: operators act through arkline, and tasks name deposits."""
+    command = Command(
+        name="flower",
+        argv=(*CELERY, "flower", f"--address={HOST}", f"--port={port}", "--read-only", "--max-tasks=5000"),
+        log=config.home / "log" / "flower.log",
+        # in the environment, because every user of the machine can read a process's arguments
+        environment={**environment, "FLOWER_BASIC_AUTH": f"{FLOWER_USER}:{password}"},
+        folder=config.home,
+        clean=TERMINATED,
+    )
+    question = b"GET /healthcheck HTTP/1.0\r\n\r\n"
+    ready = partial(ask, port, question, b" 200 OK", seconds=1)
+    return Service(command, ready=ready, gates_start=config.wait_for_all)
+
+
+def _service(
+    config: StackConfig, name: str, argv: tuple[str, ...], environment: Mapping[str, str], stop: float
+) -> Service:
+    ready_file = config.home / "run" / f"{name}.ready"
+    command = Command(
+        name=name,
+        argv=argv,
+        log=config.home / "log" / f"{name}.log",
+        environment={**environment, "ARKLINE_READY_FILE": str(ready_file)},
+        folder=config.home,
+        clean=TERMINATED,
+        stop_seconds=stop,
+    )
+    return Service(command, ready_file=ready_file)

@@ -1,0 +1,37 @@
+"""The commands of `./dev` as data: `./dev help` lists them before anything is installed.
+
+Standard library only. `tests/unit/test_dev.py` compares the table with the commands of tools/dev/app.py.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One command: what it is for, and whether it runs ZooKeeper, so that Java is needed."""
+
+    name: str
+    help: str
+    needs_zookeeper: bool = False
+
+
+ENTRIES = (
+    Entry("demo", "ingest a sample collection through the real stack", True),
+    Entry("up", "start the stack and print its addresses", True),
+    Entry("down", "stop a stack that runs in the background"),
+    Entry("test", "run the tests; arguments go to pytest", True),
+    Entry("check", "format, lint, types, imports, lock files"),
+    Entry("bench", "measure on this machine", True),
+    Entry("chaos", "inject faults into a whole stack and check that nothing is lost", True),
+    Entry("lock", "update requirements.lock from pyproject.toml"),
+)
+BY_NAME = {entry.name: entry for entry in ENTRIES}
+USAGE = "\n".join(
+    (
+        "usage: ./dev COMMAND",
+        "",
+        *(f"  {entry.name:<8} {entry.help}" for entry in ENTRIES),
+        "",
+        "./dev COMMAND --help describes a command. The first run installs what is missing.",
+    )
+)
