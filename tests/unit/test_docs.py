@@ -75,7 +75,7 @@ def settings_table() -> str:
     """Every setting, its default and what it is for."""
     rows = ["| variable | default | meaning |", "|---|---|---|"]
     for name, field in Settings.model_fields.items():
-        default = _shown(field.get_default())
+        default = _shown(None if field.default_factory else field.get_default())
         rows.append(f"| `ARKLINE_{name.upper()}` | {default} | {field.description} |")
     return "\n".join(rows)
 
