@@ -16,8 +16,6 @@ from zkstate.session import Session
 FAILURES = 100
 """Failed jobs that a view names; `jobs` counts all of them."""
 
-ENDED = frozenset(set(BATCH.states()) - set(BATCH.working()) - {BatchState.HELD})
-
 
 class FailedJob(Record):
     jid: str
@@ -57,7 +55,7 @@ class BatchView(Record):
 
     @property
     def ended(self) -> bool:
-        return self.status in ENDED
+        return BATCH.facts[self.status].ended
 
     @property
     def ended_jobs(self) -> int:

@@ -67,14 +67,7 @@ class Timeline(Record):
 def operator_verbs(job: Job) -> tuple[Event, ...]:
     """The events of the table that an operator may raise, as the job is now."""
     status = job.status
-    return tuple(
-        row.event
-        for row in JOB.table
-        if row.source is status.status
-        and Raiser.OPERATOR in row.by
-        and (row.event is not Event.RESUME or row.after == status.last_successful_status)
-        and (row.refused_after is None or row.refused_after is not status.kind)
-    )
+    return JOB.possible(status.status, Raiser.OPERATOR, status.last_successful_status, status.kind)
 
 
 def job_view(session: Session, jid: str, archive: Archive = no_archive) -> JobView:

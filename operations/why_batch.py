@@ -13,7 +13,6 @@ from operations.workers import queue_of
 from pipeline.records import Batch
 from pipeline.remedies import Action, Remedy
 from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind, JobState
-from tasks.dispatch import BATCH_TASKS
 from zkstate import batches, holds, jobs, views
 from zkstate.errors import Corrupt, Missing
 from zkstate.session import Session
@@ -111,7 +110,7 @@ def _at_work(session: Session, fleet: Fleet, batch: Batch) -> Cause:
         doing = Reason.REPORTING if status.status in _REPORTING else Reason.BEING_SPLIT
         cause = host or Cause(reason=doing, jobs={"created": status.created}, moves_itself=True)
         return with_worker(cause, activity.holder)
-    written, task = activity.status_written or 0.0, BATCH_TASKS[status.status]
+    written, task = activity.status_written or 0.0, BATCH.task(status.status).name
     if status.delay:
         cause = why_waiting.later(fleet, status, written, host, rate_limited=status.in_line)
         return why_waiting.blocked(fleet, cause, queue_of(settings, task))

@@ -11,7 +11,7 @@ from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Batch, Job, now
 from pipeline.settings import Settings
-from pipeline.states import BatchState, JobState
+from pipeline.states import BATCH, JOB
 from pipeline.steps.expected_files import wanted
 from pipeline.urls import host_of
 from pipeline.working_storage.workspace import Workspace
@@ -25,13 +25,11 @@ MANIFEST_LIMIT = 1_000_000
 HOSTS = 20
 """Hosts that are examined; few objects come from more than one."""
 
-_FETCHING = {JobState.PENDING, JobState.ESTIMATING, JobState.DOWNLOADING}
-_READING = {BatchState.PENDING, BatchState.PROCESSING}
 
 
 def job_waits(session: Session, settings: Settings, job: Job) -> Cause | None:
     """None unless the job needs a host that may not be contacted now."""
-    if job.status.status not in _FETCHING:
+    if not JOB.facts[job.status.status].fetches:
         return None
     limit = _limit(session, settings, job.bid, job.configuration.profile_name)
     return _waits(session, limit, job.jid, _hosts(job))
@@ -39,7 +37,7 @@ def job_waits(session: Session, settings: Settings, job: Job) -> Cause | None:
 
 def batch_waits(session: Session, settings: Settings, batch: Batch) -> Cause | None:
     """None unless the batch's payload is on a host that may not be contacted now."""
-    if batch.status.status not in _READING:
+    if not BATCH.facts[batch.status.status].fetches:
         return None
     limit = _limit(session, settings, batch.bid, batch.submission.profile_name)
     return _waits(session, limit, batch.bid, [host_of(batch.submission.payload_url)])

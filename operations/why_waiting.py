@@ -92,7 +92,7 @@ def _turn(session: Session, fleet: Fleet, job: Job) -> Cause:
     line = queue.queued(session, JobState.PENDING)
     ahead = line.index(job.jid) if job.jid in line else 0
     counts = queue.counts(session)
-    taken = sum(counts[state] for state in JOB.working() if state not in queue.WAITING)
+    taken = queue.places_taken(counts)
     limit = fleet.settings.in_flight
     return Cause(
         reason=Reason.WAITING_FOR_TURN if ahead >= limit - taken else Reason.STARTING,

@@ -206,6 +206,8 @@ class HistoryEntry(Record):
     message: str = ""
     kind: FailureKind | None = None
     """Of a failure, or of a fault that a try met: who has to act."""
+    table: int = 1
+    """The version of the state table that allowed the move."""
 
 
 class OwedCallback(Record):

@@ -1,175 +1,102 @@
 """What may follow what, written once: the job's table and the batch's table.
 
-Rule: nothing about the order of states stands anywhere else. Task names, command line verbs, refusals,
-the diagram in docs/states.md and the tests are derived from the two tables below; no code sets a
-state that a row of them did not give.
+Rule: nothing about states and their order stands anywhere else. Task names, queues, command line verbs,
+refusals, the diagram in docs/states.md and the tests are derived from the two tables below; no code sets a
+state that a row of them did not give. docs/adding-a-step.md says how to add a state.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from enum import Enum, StrEnum
-from typing import Generic, Literal, Self, TypeVar
+from pipeline.machine import (
+    ANY,
+    Bucket,
+    Documented,
+    Event,
+    FailureKind,
+    IllegalTransition,
+    Machine,
+    Queue,
+    Raiser,
+    S,
+    StateFacts,
+    Task,
+    Transition,
+)
 
-from pipeline.errors import ArklineError, ErrorKind
-
-
-class Documented(StrEnum):
-    """A string enum whose members carry their meaning, for the docs and for `--help`."""
-
-    doc: str
-
-    def __new__(cls, value: str, doc: str = "") -> Self:
-        member = str.__new__(cls, value)
-        member._value_ = value
-        member.doc = doc
-        return member
+__all__ = [
+    "ANY",
+    "BATCH",
+    "JOB",
+    "BatchState",
+    "Bucket",
+    "Documented",
+    "Event",
+    "FailureKind",
+    "IllegalTransition",
+    "JobState",
+    "Machine",
+    "Queue",
+    "Raiser",
+    "S",
+    "StateFacts",
+    "Task",
+    "Transition",
+    "bucket",
+]
 
 
 class JobState(Documented):
-    PENDING = "pending", "Waiting to be taken up; its payload has not been read yet."
+    PENDING = "pending", "Waiting for a worker; its payload has not been read yet."
     HELD = "held", "Its collection is on hold; an operator releases it."
-    ESTIMATING = "estimating", "The sources are asked how large the content is."
+    ESTIMATING = "estimating", "The sources are asked for the size of the content."
     PROVISIONING = "provisioning", "Waiting until working storage has room for it."
-    DOWNLOADING = "downloading", "Its content is fetched and its digests are checked."
+    DOWNLOADING = "downloading", "Its content is downloaded and its digests are checked."
     PROCESSING = "processing", "Identified, described and handed to storage."
-    RECORDING = "recording", "Stored; being entered in the inventory."
-    NOTIFY = "notify", "Recorded; the depositor's system is being told."
-    COMPLETED = "completed", "Stored, recorded and told."
-    FAILED = "failed", "Stopped by an error; its message says who has to act."
-    DELETED = "deleted", "Taken out by an operator; a tombstone remains."
+    RECORDING = "recording", "Stored; it is being entered in the inventory."
+    NOTIFY = "notify", "Recorded; the depositor's system is being notified."
+    COMPLETED = "completed", "Stored and recorded; the depositor's system was notified."
+    FAILED = "failed", "Stopped by an error; the message says who has to act."
+    DELETED = "deleted", "Removed by an operator; a tombstone remains."
 
 
 class BatchState(Documented):
     PENDING = "pending", "Submitted; its payload has not been split into jobs yet."
     HELD = "held", "Its collection is on hold; an operator releases it."
-    PROCESSING = "processing", "Being split, or its jobs are at work."
+    PROCESSING = "processing", "It is being split, or its jobs are running."
     REPORTING = "reporting", "Every job has ended; the report is being written and sent."
-    COMPLETED = "completed", "Every job completed, and the depositor was told."
-    FAILED = "failed", "At least one job failed, and the depositor was told."
+    COMPLETED = "completed", "Every job completed, and the report was sent."
+    FAILED = "failed", "At least one job failed, and the report was sent."
     UPDATE_REPORTING = (
         "update-reporting",
-        "A second report is being sent: what changed since the last.",
+        "A second report is being sent: what has changed since the last one.",
     )
-    DELETED = "deleted", "Taken out; a tombstone remains."
+    DELETED = "deleted", "Removed; a tombstone remains."
 
 
-class Event(Documented):
-    ACQUIRE = "acquire", "Take it up."
-    HOLD = "hold", "Keep it back while its collection is on hold."
-    RELEASE = "release", "Let a held one go on."
-    SUCCEED = "succeed", "The state's work is done."
-    FAIL = "fail", "Stop it, with a message."
-    RESUME = "resume", "Go on after the last step that succeeded."
-    DELETE = "delete", "Take it out for good, leaving a tombstone."
-    UPDATE_REPORT = "update-report", "Tell the depositor what changed since the last report."
-    CLEAN_UP = "clean-up", "Remove its working directory, reservation and queue entry."
-
-
-class Raiser(Documented):
-    WORKER = "worker", "the state's own work"
-    OPERATOR = "operator", "a person, or the sweep on a person's behalf"
-    AUTOMATIC = "automatic", "timed work"
-
-
-class FailureKind(Documented):
-    """Who has to act on a failure."""
-
-    CONTENT = "content", "what was submitted is wrong: the depositor has to act"
-    SYSTEM = "system", "a service or a machine is at fault: an operator acts, then resumes"
-    TRANSIENT = "transient", "a passing fault that outlasted its retries: resume when it is over"
-
-
-class Bucket(StrEnum):
-    """The folders of `/batches/BID/states` in which a batch keeps its jobs."""
-
-    PROCESSING = "batch-processing"
-    FAILED = "batch-failed"
-    COMPLETED = "batch-completed"
-    DELETED = "batch-deleted"
-
-
-S = TypeVar("S", JobState, BatchState)
-
-
-class Whatever(Enum):
-    """Stands for "whatever the last success was"."""
-
-    ANY = "any"
-
-
-ANY: Literal[Whatever.ANY] = Whatever.ANY
-
-
-class IllegalTransition(ArklineError):
-    """The table has no row for this state and event, or the row's condition is not met."""
-
-    error_kind = ErrorKind.REFUSED
-
-
-@dataclass(frozen=True)
-class Transition(Generic[S]):
-    """One row: in `source`, `event` leads to `target`, if the last success was `after`.
-
-    `refused_after` names the kind of failure after which the row does not apply.
-    """
-
-    source: S
-    event: Event
-    target: S
-    by: frozenset[Raiser]
-    after: S | Literal[Whatever.ANY] | None = ANY
-    refused_after: FailureKind | None = None
-
-
-@dataclass(frozen=True)
-class Machine(Generic[S]):
-    name: str
-    initial: S
-    table: tuple[Transition[S], ...]
-
-    def rows(self, source: S, event: Event) -> tuple[Transition[S], ...]:
-        return tuple(row for row in self.table if (row.source, row.event) == (source, event))
-
-    def next(
-        self,
-        source: S,
-        event: Event,
-        after: S | None = None,
-        failure: FailureKind | None = None,
-    ) -> S:
-        """The state that `event` leads to, or IllegalTransition with what is possible instead."""
-        for row in self.rows(source, event):
-            if row.after is not ANY and row.after != after:
-                continue
-            if row.refused_after is not None and row.refused_after == failure:
-                raise IllegalTransition(
-                    f"this {self.name} failed because of its {failure}: {event} would fail again, "
-                    "a new submission is required"
-                )
-            return row.target
-        possible = ", ".join(sorted(self.events(source))) or "nothing"
-        raise IllegalTransition(f"a {source} {self.name} cannot {event}; possible in this state: {possible}")
-
-    def events(self, source: S, by: Raiser | None = None) -> frozenset[Event]:
-        return frozenset(
-            row.event for row in self.table if row.source == source and (by is None or by in row.by)
-        )
-
-    def working(self) -> tuple[S, ...]:
-        """The states in which a worker acts, in the order of the table."""
-        return tuple(dict.fromkeys(row.source for row in self.table if row.event in _ONWARD))
-
-    def states(self) -> tuple[S, ...]:
-        return tuple(type(self.initial))
-
-
-_ONWARD = (Event.ACQUIRE, Event.SUCCEED)
 _W, _O, _A = (frozenset({r}) for r in (Raiser.WORKER, Raiser.OPERATOR, Raiser.AUTOMATIC))
 _J, _B, _E = JobState, BatchState, Event
+
+
+def _work(state: JobState, queue: Queue) -> Task:
+    return Task(f"job.{state}", queue)
+
 
 JOB: Machine[JobState] = Machine(
     "job",
     _J.PENDING,
+    {
+        _J.PENDING: StateFacts(_work(_J.PENDING, Queue.IO), fetches=True),
+        _J.HELD: StateFacts(),
+        _J.ESTIMATING: StateFacts(_work(_J.ESTIMATING, Queue.IO), occupies_place=True, fetches=True),
+        _J.PROVISIONING: StateFacts(_work(_J.PROVISIONING, Queue.IO)),
+        _J.DOWNLOADING: StateFacts(
+            _work(_J.DOWNLOADING, Queue.DOWNLOAD), occupies_place=True, fetches=True, holds_space=True
+        ),
+        _J.PROCESSING: StateFacts(_work(_J.PROCESSING, Queue.PROCESS), occupies_place=True, holds_space=True),
+        _J.RECORDING: StateFacts(_work(_J.RECORDING, Queue.IO), occupies_place=True, holds_space=True),
+        _J.NOTIFY: StateFacts(_work(_J.NOTIFY, Queue.IO), occupies_place=True, holds_space=True),
+        _J.COMPLETED: StateFacts(ended=True, bucket=Bucket.COMPLETED),
+        _J.FAILED: StateFacts(ended=True, bucket=Bucket.FAILED),
+        _J.DELETED: StateFacts(ended=True, bucket=Bucket.DELETED, queued=False),
+    },
     (
         Transition(_J.PENDING, _E.ACQUIRE, _J.ESTIMATING, _W),
         Transition(_J.PENDING, _E.HOLD, _J.HELD, _W | _O),
@@ -199,9 +126,23 @@ JOB: Machine[JobState] = Machine(
     ),
 )
 
+_SPLIT = Task("batch.split", Queue.IO)
+_REPORT = Task("batch.report", Queue.IO)
+_UPDATE_REPORT = Task("batch.update-report", Queue.IO)
+
 BATCH: Machine[BatchState] = Machine(
     "batch",
     _B.PENDING,
+    {
+        _B.PENDING: StateFacts(_SPLIT, fetches=True, open=True, split=False),
+        _B.HELD: StateFacts(split=False),
+        _B.PROCESSING: StateFacts(_SPLIT, fetches=True, open=True),
+        _B.REPORTING: StateFacts(_REPORT, open=True, jobs_ended=True),
+        _B.COMPLETED: StateFacts(ended=True, jobs_ended=True),
+        _B.FAILED: StateFacts(ended=True),
+        _B.UPDATE_REPORTING: StateFacts(_UPDATE_REPORT, open=True),
+        _B.DELETED: StateFacts(ended=True, open=True),  # until the last of its znodes is gone
+    },
     (
         Transition(_B.PENDING, _E.ACQUIRE, _B.PROCESSING, _W),
         Transition(_B.PENDING, _E.HOLD, _B.HELD, _W),
@@ -218,64 +159,15 @@ BATCH: Machine[BatchState] = Machine(
     ),
 )
 
-_BUCKETS = {
-    JobState.COMPLETED: Bucket.COMPLETED,
-    JobState.FAILED: Bucket.FAILED,
-    JobState.DELETED: Bucket.DELETED,
-}
-
 
 def bucket(state: JobState) -> Bucket:
-    """Where a batch keeps a job in `state`; a held job counts as not ended."""
-    return _BUCKETS.get(state, Bucket.PROCESSING)
-
-
-def _mermaid(machine: Machine[S]) -> Iterable[str]:
-    yield "```mermaid"
-    yield "stateDiagram-v2"
-    yield f"    [*] --> {_node(machine.initial)}"
-    for row in machine.table:
-        yield f"    {_node(row.source)} --> {_node(row.target)} : {row.event}"
-    yield "```"
-
-
-def _node(state: JobState | BatchState) -> str:
-    return state.replace("-", "_")
-
-
-def _rows(machine: Machine[S]) -> Iterable[str]:
-    yield f"| {machine.name} in | event | goes to | if the last success was | raised by |"
-    yield "|---|---|---|---|---|"
-    for row in machine.table:
-        after = "" if row.after is ANY else (row.after or "none")
-        if row.refused_after:
-            after += f"; refused after a failure of {row.refused_after}"
-        by = ", ".join(raiser for raiser in Raiser if raiser in row.by)
-        yield f"| {row.source} | {row.event} | {row.target} | {after} | {by} |"
-
-
-def _section(title: str, machine: Machine[S]) -> Iterable[str]:
-    yield from ("", f"## {title}", "", *_mermaid(machine), "", *_rows(machine), "")
-    yield from (f"* **{state}**: {state.doc}" for state in machine.states())
-
-
-def markdown() -> str:
-    """The page docs/states.md: `python -m pipeline.states > docs/states.md`."""
-    lines = [
-        "# States",
-        "",
-        "Generated from `pipeline/states.py` by `python -m pipeline.states > docs/states.md`.",
-        *_section("Jobs", JOB),
-        *_section("Batches", BATCH),
-    ]
-    lines += ["", "## Events", ""]
-    lines += [f"* **{event}**: {event.doc}" for event in Event]
-    lines += ["", "## Kinds of failure", ""]
-    lines += [f"* **{kind}**: {kind.doc}" for kind in FailureKind]
-    return "\n".join(lines) + "\n"
+    """Where a batch keeps a job in `state`; a held job has not ended."""
+    return JOB.facts[state].bucket
 
 
 if __name__ == "__main__":
     import sys
+
+    from pipeline.states_page import markdown
 
     sys.stdout.write(markdown())

@@ -72,8 +72,7 @@ def read(session: Session) -> Tree:
             locks.add(jid)
     queues: dict[JobState, dict[str, int]] = {
         state: {jid: pp for pp, jid in map(paths.read_queue_entry, session.children(paths.queue(state)))}
-        for state in JobState
-        if state is not JobState.DELETED
+        for state in JOB.where(lambda facts: facts.queued)
     }
     all_batches: dict[str, Batch] = {}
     buckets = {}
@@ -127,14 +126,14 @@ def _bucket_of(tree: Tree, job: Job) -> Iterator[Finding]:
 
 
 def _legal(job: Job) -> Iterator[Finding]:
-    """The history is a path through the table that ends where the job is."""
+    """The history is a path through the tables of its time that ends where the job is."""
     path = paths.history(job.jid)
     if not job.history or job.history[0].state is not JOB.initial:
         yield Finding(path=path, problem=f"does not begin with {JOB.initial}")
         return
     state = job.history[0].state
     for entry in job.history[1:]:
-        possible = {row.target for row in JOB.rows(state, entry.event)} if entry.event else {state}
+        possible = JOB.targets(state, entry.event, entry.table) if entry.event else {state}
         if entry.state not in possible:
             yield Finding(path=path, problem=f"{entry.event} cannot lead from {state} to {entry.state}")
         state = entry.state
@@ -153,11 +152,11 @@ def _queues(tree: Tree) -> Iterator[Finding]:
 def _batches(tree: Tree) -> Iterator[Finding]:
     for bid, batch in tree.batches.items():
         status = batch.status
-        wants_open = status.status in (*BATCH.working(), BatchState.DELETED)
+        wants_open = BATCH.facts[status.status].open
         if wants_open != (bid in tree.open_batches):
             told = "is missing" if wants_open else "should not be there"
             yield Finding(path=paths.open_batch(bid), problem=f"{told}: the batch is {status.status}")
-        unsplit = status.status in (BatchState.PENDING, BatchState.HELD)
+        unsplit = not BATCH.facts[status.status].split
         if unsplit == (bid in tree.buckets) and status.status is not BatchState.DELETED:
             told = "should not be there" if unsplit else "is missing"
             yield Finding(path=paths.buckets(bid), problem=f"{told}: the batch is {status.status}")
@@ -182,7 +181,7 @@ def _entries(tree: Tree, bid: str, status: BatchStatus) -> Iterator[Finding]:
         problem = f"has {len(seen)} jobs, but its status says {status.created}"
         yield Finding(path=paths.buckets(bid), problem=problem)
     unended = buckets.get(Bucket.PROCESSING)
-    if unended and status.status in (BatchState.COMPLETED, BatchState.REPORTING):
+    if unended and BATCH.facts[status.status].jobs_ended:
         yield Finding(path=paths.batch_status(bid), problem=f"{status.status} with jobs that have not ended")
     if status.status is BatchState.COMPLETED and buckets.get(Bucket.FAILED):
         yield Finding(path=paths.batch_status(bid), problem="completed with failed jobs")

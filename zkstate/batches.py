@@ -13,9 +13,6 @@ from zkstate.jobs import MESSAGE_LIMIT, Lock, nobody_holds, token
 from zkstate.session import Session
 from zkstate.transaction import Check, Create, Delete, Operation, Put, commit, fenced_under, is_taken
 
-_OPEN = (*BATCH.working(), BatchState.DELETED)
-"""A deleted batch stays open until the last of its znodes is gone."""
-
 
 class KeyReused(UsageRefused):
     """The idempotency key belongs to another submission."""
@@ -189,7 +186,7 @@ def _put_report(batch: Batch, report: StatusReport) -> Operation:
 
 
 def _open_or_close(bid: str, source: BatchState, target: BatchState) -> tuple[Operation, ...]:
-    before, after = (state in _OPEN for state in (source, target))
+    before, after = (BATCH.facts[state].open for state in (source, target))
     if before and not after:
         return (Delete(paths.open_batch(bid)),)
     if after and not before:

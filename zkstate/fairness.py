@@ -9,16 +9,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from pipeline.records import Submission
-from pipeline.states import JOB, Bucket, JobState
+from pipeline.states import JOB, Bucket
 from zkstate import batches, codec, paths
 from zkstate.errors import Corrupt
 from zkstate.session import Session
 
 Quota = Callable[[str], int | None]
 """A collection's name -> how many of its jobs may be at work at a time; None: as many as there is room."""
-
-WAITING = (JobState.PENDING, JobState.PROVISIONING)
-"""The working states in which a job may wait without occupying a worker."""
 
 LOOKED_UP = 16
 """Batches that are listed in one look, to find jobs of collections that do not stand in front."""
@@ -54,7 +51,7 @@ def all_full(collections: Collection[str], load: Mapping[str, int], quota: Quota
 
 def at_work(session: Session) -> Counter[str]:
     """How many jobs of each collection occupy a worker, or are about to."""
-    states = [state for state in JOB.working() if state not in WAITING]
+    states = JOB.where(lambda facts: facts.occupies_place)
     names = [name for state in states for name in session.children(paths.queue(state))]
     return Counter(of_jobs(session, [paths.read_queue_entry(name)[1] for name in names]).values())
 

@@ -24,10 +24,6 @@ from zkstate.transaction import Create, Delete, Operation, Put, commit, fenced_u
 MESSAGE_LIMIT = 2000
 """Characters of a message kept in a znode, so that a job stays a few kilobytes."""
 
-_AFTER_PROVISIONING = tuple(
-    state for state in JOB.working()[JOB.working().index(JobState.PROVISIONING) + 1 :]
-)
-
 
 class Lock(Enum):
     """What a move expects of the job's lock."""
@@ -114,6 +110,7 @@ def move(  # noqa: PLR0913 - a move is told everything it commits
         by=by,
         message=text,
         kind=status.kind,
+        table=JOB.version,
     )
     needed = job.space_needed if done.space_needed is None else done.space_needed
     operations: list[Operation] = [
@@ -211,9 +208,9 @@ def _promise(
 ) -> Sequence[Operation]:
     if done.reservation is not None:
         return space.grant(job.jid, done.reservation)
-    if event is Event.RESUME and target in _AFTER_PROVISIONING:
-        return space.replace(session, job.jid, needed)
-    if event is Event.SUCCEED and needed != job.space_needed and target in _AFTER_PROVISIONING:
+    if not JOB.facts[target].holds_space:
+        return ()
+    if event is Event.RESUME or (event is Event.SUCCEED and needed != job.space_needed):
         return space.replace(session, job.jid, needed)
     return ()
 

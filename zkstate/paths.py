@@ -22,7 +22,7 @@ All of it lies below one root, which the session adds.
 import hashlib
 from urllib.parse import quote
 
-from pipeline.states import Bucket, JobState
+from pipeline.states import JOB, Bucket, JobState
 
 BATCHES = "/batches"
 JOBS = "/jobs"
@@ -38,7 +38,7 @@ QUEUE_ACTIONS = "/actions/queue"
 SKELETON = (
     BATCHES,
     OPEN_BATCHES,
-    *(f"{QUEUES}/{state}" for state in JobState if state is not JobState.DELETED),
+    *(f"{QUEUES}/{state}" for state in JOB.where(lambda facts: facts.queued)),
     "/locks/queue",
     HOLDS,
     CALLBACKS,

@@ -14,8 +14,6 @@ from zkstate.session import Session
 
 _log = logging.getLogger("arkline.queue")
 
-WAITING = fairness.WAITING
-
 LISTING = 1000
 """Pending jobs up to which the queue is listed whenever there is room for one more."""
 
@@ -24,9 +22,14 @@ IDLE = 8
 
 
 def counts(session: Session) -> dict[JobState, int]:
-    states = [state for state in JobState if state is not JobState.DELETED]
+    states = JOB.where(lambda facts: facts.queued)
     found = session.exists_many([paths.queue(state) for state in states])
     return {s: stat.numChildren if stat else 0 for s, stat in zip(states, found, strict=True)}
+
+
+def places_taken(jobs_in: Mapping[JobState, int]) -> int:
+    """How many jobs occupy one of the places that ARKLINE_IN_FLIGHT limits."""
+    return sum(jobs_in[state] for state in JOB.where(lambda facts: facts.occupies_place))
 
 
 def has_entry(session: Session, job: Job) -> bool:
@@ -50,8 +53,7 @@ def feed(session: Session, in_flight: int, quota: Quota = unlimited) -> list[Tic
     if holds.paused(session) is not None:
         return []
     waiting = counts(session)
-    at_work = sum(waiting[state] for state in JOB.working() if state not in WAITING)
-    room = in_flight - at_work
+    room = in_flight - places_taken(waiting)
     backlog = waiting[JobState.PENDING]
     if room <= 0 or not backlog or (backlog > LISTING and room < in_flight // 4):
         return []

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.states import JobState
+from pipeline.states import JOB, JobState
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
@@ -67,7 +67,7 @@ State = Annotated[
         "--state",
         "-s",
         metavar="STATE",
-        help="Only jobs in this state: " + ", ".join(s for s in JobState if s is not JobState.DELETED) + ".",
+        help="Only jobs in this state: " + ", ".join(JOB.where(lambda facts: facts.queued)) + ".",
     ),
 ]
 OlderThan = Annotated[

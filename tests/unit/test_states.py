@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import pytest
 
-from pipeline import states
+from pipeline.machine import TableError
 from pipeline.states import (
     ANY,
     BATCH,
@@ -16,9 +16,14 @@ from pipeline.states import (
     IllegalTransition,
     JobState,
     Machine,
+    Queue,
     Raiser,
+    StateFacts,
+    Task,
+    Transition,
     bucket,
 )
+from pipeline.states_page import markdown
 
 S = TypeVar("S", JobState, BatchState)
 MACHINES: tuple[Machine[JobState] | Machine[BatchState], ...] = (JOB, BATCH)
@@ -42,7 +47,7 @@ def outside(machine: Machine[S]) -> Iterator[tuple[Machine[S], S, Event]]:
             yield machine, state, event
 
 
-def test_a_job_that_meets_no_trouble_visits_the_working_states_in_order() -> None:
+def test_a_job_without_faults_visits_the_working_states_in_order() -> None:
     assert tuple(happy_path(JOB)) == (*JOB.working(), JobState.COMPLETED)
     assert JOB.working() == (
         JobState.PENDING,
@@ -55,7 +60,7 @@ def test_a_job_that_meets_no_trouble_visits_the_working_states_in_order() -> Non
     )
 
 
-def test_a_batch_that_meets_no_trouble_is_split_reported_and_completed() -> None:
+def test_a_batch_without_faults_is_split_reported_and_completed() -> None:
     assert tuple(happy_path(BATCH)) == (
         BatchState.PENDING,
         BatchState.PROCESSING,
@@ -65,7 +70,7 @@ def test_a_batch_that_meets_no_trouble_is_split_reported_and_completed() -> None
 
 
 @pytest.mark.parametrize(("machine", "state", "event"), [*outside(JOB), *outside(BATCH)])
-def test_what_the_table_does_not_say_is_refused_with_what_is_possible(
+def test_an_event_without_a_row_is_refused_with_what_is_possible(
     machine: Machine[JobState], state: JobState, event: Event
 ) -> None:
     with pytest.raises(IllegalTransition) as caught:
@@ -103,13 +108,13 @@ def test_a_failed_job_resumes_where_its_last_success_would_have_led(last: JobSta
     assert JOB.next(JobState.FAILED, Event.RESUME, after=last) is resumed
 
 
-def test_a_job_cannot_resume_after_what_is_no_step() -> None:
+def test_a_job_cannot_resume_after_a_state_that_is_no_step() -> None:
     for last in set(JobState) - set(JOB.working()[1:-1]):
         with pytest.raises(IllegalTransition):
             JOB.next(JobState.FAILED, Event.RESUME, after=last)
 
 
-def test_a_payload_that_was_wrong_from_the_start_cannot_be_resumed() -> None:
+def test_a_job_whose_payload_was_wrong_cannot_be_resumed() -> None:
     with pytest.raises(IllegalTransition, match="a new submission is required"):
         JOB.next(JobState.FAILED, Event.RESUME, after=None, failure=FailureKind.CONTENT)
 
@@ -120,7 +125,7 @@ def test_a_pending_job_that_failed_for_another_reason_resumes(kind: FailureKind 
 
 
 @pytest.mark.parametrize("last", JOB.working()[1:-1])
-def test_content_that_was_mended_at_its_source_resumes_later_steps(last: JobState) -> None:
+def test_content_that_was_corrected_at_its_source_resumes_later_steps(last: JobState) -> None:
     target = JOB.next(JobState.FAILED, Event.RESUME, after=last, failure=FailureKind.CONTENT)
 
     assert target is JOB.next(last, Event.SUCCEED)
@@ -142,14 +147,14 @@ def test_nothing_leads_out_of_the_last_states() -> None:
     assert JOB.next(JobState.COMPLETED, Event.CLEAN_UP) is JobState.COMPLETED
 
 
-def test_only_what_failed_or_is_held_can_be_deleted_by_an_operator() -> None:
+def test_an_operator_can_delete_failed_and_held_jobs_only() -> None:
     deletable = {state for state in JobState if Event.DELETE in JOB.events(state, by=Raiser.OPERATOR)}
 
     assert deletable == {JobState.FAILED, JobState.HELD}
 
 
 @pytest.mark.parametrize("released", [(JOB, JobState.HELD), (BATCH, BatchState.HELD)])
-def test_what_is_held_goes_back_to_where_it_waited(released: tuple[Machine[JobState], JobState]) -> None:
+def test_a_release_leads_back_to_pending(released: tuple[Machine[JobState], JobState]) -> None:
     machine, held = released
 
     assert machine.next(held, Event.RELEASE) is machine.initial
@@ -167,12 +172,101 @@ def test_a_batch_keeps_a_job_that_has_not_ended_among_those_at_work(state: JobSt
 
 
 def test_the_page_has_every_row_of_both_tables() -> None:
-    page = states.markdown()
+    page = markdown()
     for machine in MACHINES:
         for row in machine.table:
             assert f"| {row.source} | {row.event} | {row.target} |" in page
 
 
 def test_every_enum_member_says_what_it_means() -> None:
-    for kind in (JobState, BatchState, Event, Raiser, FailureKind):
+    for kind in (JobState, BatchState, Event, Raiser, FailureKind, Queue):
         assert all(member.doc for member in kind)
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
+def test_every_working_state_has_a_task_and_no_other_state_has_one(machine: Machine[JobState]) -> None:
+    assert set(machine.working()) == set(machine.where(lambda facts: facts.task is not None))
+    for state in set(machine.states()) - set(machine.working()):
+        with pytest.raises(IllegalTransition, match="no worker acts"):
+            machine.task(state)
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
+def test_a_state_has_ended_if_neither_a_worker_nor_a_release_leads_on(machine: Machine[JobState]) -> None:
+    held = [row.source for row in machine.table if row.event is Event.RELEASE]
+
+    assert set(machine.where(lambda facts: facts.ended)) == (
+        set(machine.states()) - set(machine.working()) - set(held)
+    )
+
+
+def test_a_batch_is_open_while_a_worker_acts_on_it_or_it_is_being_removed() -> None:
+    assert set(BATCH.where(lambda facts: facts.open)) == {*BATCH.working(), BatchState.DELETED}
+
+
+def test_a_job_holds_space_from_its_reservation_to_its_end() -> None:
+    order = JOB.working()
+
+    assert JOB.where(lambda facts: facts.holds_space) == order[order.index(JobState.PROVISIONING) + 1 :]
+
+
+def test_a_job_that_waits_in_a_queue_or_for_space_occupies_no_place() -> None:
+    occupying = JOB.where(lambda facts: facts.occupies_place)
+
+    assert set(JOB.working()) - set(occupying) == {JobState.PENDING, JobState.PROVISIONING}
+
+
+@pytest.mark.parametrize("last", [None, *JOB.working()[1:-1]])
+@pytest.mark.parametrize("kind", [None, *FailureKind])
+@pytest.mark.parametrize("state", JobState)
+def test_the_possible_events_are_those_that_the_table_does_not_refuse(
+    state: JobState, kind: FailureKind | None, last: JobState | None
+) -> None:
+    possible = JOB.possible(state, Raiser.OPERATOR, last, kind)
+
+    for event in JOB.events(state, Raiser.OPERATOR):
+        if event in possible:
+            JOB.next(state, event, last, kind)
+        else:
+            with pytest.raises(IllegalTransition):
+                JOB.next(state, event, last, kind)
+
+
+def a_table(*rows: Transition[BatchState], **tasks: Task) -> Machine[BatchState]:
+    facts = {state: StateFacts(tasks.get(state.name.lower())) for state in BatchState}
+    return Machine("toy", BatchState.PENDING, facts, rows)
+
+
+WORKER = frozenset({Raiser.WORKER})
+SPLIT = Transition(BatchState.PENDING, Event.SUCCEED, BatchState.COMPLETED, WORKER)
+
+
+def test_a_table_with_a_working_state_that_has_no_task_is_refused() -> None:
+    with pytest.raises(TableError, match="no task does the work of a pending toy"):
+        a_table(SPLIT)
+
+
+def test_a_table_with_a_task_that_leads_nowhere_is_refused() -> None:
+    with pytest.raises(TableError, match="the task of a held toy"):
+        a_table(SPLIT, pending=Task("split", Queue.IO), held=Task("hold", Queue.IO))
+
+
+def test_a_table_without_facts_about_a_state_is_refused() -> None:
+    with pytest.raises(TableError, match="no facts about the toy states held"):
+        Machine("toy", BatchState.PENDING, {BatchState.PENDING: StateFacts(Task("a", Queue.IO))}, (SPLIT,))
+
+
+def test_a_row_applies_from_its_first_to_its_last_version() -> None:
+    old = Transition(BatchState.PENDING, Event.SUCCEED, BatchState.COMPLETED, WORKER, until=1)
+    new = Transition(BatchState.PENDING, Event.SUCCEED, BatchState.REPORTING, WORKER, since=2)
+    machine = a_table(old, new, pending=Task("split", Queue.IO))
+
+    assert machine.version == 2
+    assert machine.next(BatchState.PENDING, Event.SUCCEED) is BatchState.REPORTING
+    assert machine.targets(BatchState.PENDING, Event.SUCCEED, 1) == {BatchState.COMPLETED}
+    assert machine.targets(BatchState.PENDING, Event.SUCCEED, 2) == {BatchState.REPORTING}
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
+def test_the_current_rows_are_those_of_the_current_version(machine: Machine[JobState]) -> None:
+    assert machine.table == machine.of_version(machine.version)

@@ -1,0 +1,245 @@
+"""What a state table is: rows, facts about states, and the questions that both answer.
+
+Rule: a table is never edited in place. A row that no longer applies gets `until`, and the row that replaces
+it gets `since`; so a history is judged by the table of its time.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from typing import Generic, Literal, Self, TypeVar
+
+from pipeline.errors import ArklineError, ErrorKind
+
+
+class Documented(StrEnum):
+    """A string enum whose members carry their meaning, for the docs and for `--help`."""
+
+    doc: str
+
+    def __new__(cls, value: str, doc: str = "") -> Self:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.doc = doc
+        return member
+
+
+class Event(Documented):
+    ACQUIRE = "acquire", "A worker starts on it."
+    HOLD = "hold", "Keep it back while its collection is on hold."
+    RELEASE = "release", "Return it from held to pending."
+    SUCCEED = "succeed", "The work of the state is done."
+    FAIL = "fail", "Stop it, with a message."
+    RESUME = "resume", "Continue after the last step that succeeded."
+    DELETE = "delete", "Remove it for good; a tombstone remains."
+    UPDATE_REPORT = "update-report", "Report to the depositor what has changed since the last report."
+    CLEAN_UP = "clean-up", "Remove its working directory, space reservation and queue entry."
+
+
+class Raiser(Documented):
+    WORKER = "worker", "the state's own work"
+    OPERATOR = "operator", "a person, or the sweep on a person's behalf"
+    AUTOMATIC = "automatic", "scheduled work"
+
+
+class FailureKind(Documented):
+    """Who has to act on a failure."""
+
+    CONTENT = "content", "the submission is wrong: the depositor has to correct it"
+    SYSTEM = "system", "a service or a machine is at fault: an operator repairs it, then resumes"
+    TRANSIENT = "transient", "a temporary fault that outlasted its retries: resume when it is over"
+
+
+class Queue(Documented):
+    """The Celery queues: one per kind of resource."""
+
+    CONTROL = "control", "scheduled work"
+    IO = "io", "short requests to other systems"
+    DOWNLOAD = "download", "bytes coming in"
+    PROCESS = "process", "bytes being read, hashed and stored"
+
+
+class Bucket(StrEnum):
+    """The folders of `/batches/BID/states` in which a batch keeps its jobs."""
+
+    PROCESSING = "batch-processing"
+    FAILED = "batch-failed"
+    COMPLETED = "batch-completed"
+    DELETED = "batch-deleted"
+
+
+class IllegalTransition(ArklineError):
+    """The table has no row for this state and event, or the row's condition is not met."""
+
+    error_kind = ErrorKind.REFUSED
+
+
+class TableError(TypeError):
+    """A table contradicts itself; raised when it is built."""
+
+
+class Whatever(Enum):
+    """Stands for "whatever the last success was"."""
+
+    ANY = "any"
+
+
+ANY: Literal[Whatever.ANY] = Whatever.ANY
+
+S = TypeVar("S", bound=Documented)
+
+
+@dataclass(frozen=True)
+class Task:
+    """The Celery task that does a state's work, and the queue from which workers take it."""
+
+    name: str
+    queue: Queue
+
+
+@dataclass(frozen=True)
+class StateFacts:
+    """What is true of every job or batch in a state."""
+
+    task: Task | None = None
+    """None: no worker acts in this state."""
+    occupies_place: bool = False
+    """A job here counts against ARKLINE_IN_FLIGHT and its collection's limit."""
+    fetches: bool = False
+    """The work asks the hosts of the content."""
+    holds_space: bool = False
+    """Bytes of working storage are reserved for a job here."""
+    ended: bool = False
+    """Nothing more happens by itself."""
+    queued: bool = True
+    """A job here has an entry in the job queue."""
+    bucket: Bucket = Bucket.PROCESSING
+    """Where its batch keeps a job."""
+    open: bool = False
+    """A batch here is listed among the open ones, because work on it is left."""
+    split: bool = True
+    """The split of the batch's payload has begun: it has buckets and a profile snapshot."""
+    jobs_ended: bool = False
+    """Every job of a batch here has ended."""
+
+
+@dataclass(frozen=True)
+class Transition(Generic[S]):
+    """One row: in `source`, `event` leads to `target`, if the last success was `after`.
+
+    `refused_after`: the kind of failure after which the row does not apply.
+    `since`, `until`: the first and the last version of the table with this row; None: it still applies.
+    """
+
+    source: S
+    event: Event
+    target: S
+    by: frozenset[Raiser]
+    after: S | Literal[Whatever.ANY] | None = ANY
+    refused_after: FailureKind | None = None
+    since: int = 1
+    until: int | None = None
+
+    def follows(self, after: S | None) -> bool:
+        return self.after is ANY or self.after == after
+
+    def refuses(self, failure: FailureKind | None) -> bool:
+        return self.refused_after is not None and self.refused_after == failure
+
+
+@dataclass(frozen=True)
+class Machine(Generic[S]):
+    """The table of one kind of thing; `every_row` holds the rows of all versions, `table` today's."""
+
+    name: str
+    initial: S
+    facts: Mapping[S, StateFacts]
+    every_row: tuple[Transition[S], ...]
+    table: tuple[Transition[S], ...] = field(init=False)
+    version: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        version = max(max(row.since, (row.until or 0) + 1) for row in self.every_row)
+        object.__setattr__(self, "version", version)
+        object.__setattr__(self, "table", self.of_version(version))
+        if missing := [state for state in self.states() if state not in self.facts]:
+            raise TableError(f"no facts about the {self.name} states {', '.join(missing)}")
+        for state in self.states():
+            worked_on = any(row.source == state and row.event in _ONWARD for row in self.table)
+            if worked_on and self.facts[state].task is None:
+                raise TableError(f"no task does the work of a {state} {self.name}")
+            if not worked_on and self.facts[state].task is not None:
+                raise TableError(f"the task of a {state} {self.name} has no success to report")
+
+    def of_version(self, version: int) -> tuple[Transition[S], ...]:
+        """The rows that applied in that version of the table."""
+        return tuple(
+            row
+            for row in self.every_row
+            if row.since <= version and (row.until is None or version <= row.until)
+        )
+
+    def rows(self, source: S, event: Event) -> tuple[Transition[S], ...]:
+        return tuple(row for row in self.table if (row.source, row.event) == (source, event))
+
+    def next(
+        self,
+        source: S,
+        event: Event,
+        after: S | None = None,
+        failure: FailureKind | None = None,
+    ) -> S:
+        """The state that `event` leads to, or IllegalTransition with what is possible instead."""
+        for row in self.rows(source, event):
+            if not row.follows(after):
+                continue
+            if row.refuses(failure):
+                raise IllegalTransition(
+                    f"this {self.name} failed because of its {failure}: {event} would fail again, "
+                    "a new submission is required"
+                )
+            return row.target
+        possible = ", ".join(sorted(self.events(source))) or "nothing"
+        raise IllegalTransition(f"a {source} {self.name} cannot {event}; possible in this state: {possible}")
+
+    def events(self, source: S, by: Raiser | None = None) -> frozenset[Event]:
+        """The events that have a row in this state, whatever their conditions."""
+        return frozenset(
+            row.event for row in self.table if row.source == source and (by is None or by in row.by)
+        )
+
+    def possible(
+        self, source: S, by: Raiser, after: S | None = None, failure: FailureKind | None = None
+    ) -> tuple[Event, ...]:
+        """The events that `by` may raise now, in the order of the table."""
+        return tuple(
+            row.event
+            for row in self.table
+            if row.source == source and by in row.by and row.follows(after) and not row.refuses(failure)
+        )
+
+    def targets(self, source: S, event: Event, version: int) -> frozenset[S]:
+        """Where `event` could lead in that version of the table."""
+        rows = self.of_version(version)
+        return frozenset(row.target for row in rows if (row.source, row.event) == (source, event))
+
+    def working(self) -> tuple[S, ...]:
+        """The states in which a worker acts, in the order of the table."""
+        return tuple(dict.fromkeys(row.source for row in self.table if row.event in _ONWARD))
+
+    def task(self, state: S) -> Task:
+        """The task of a state in which a worker acts."""
+        task = self.facts[state].task
+        if task is None:
+            raise IllegalTransition(f"no worker acts on a {state} {self.name}")
+        return task
+
+    def where(self, fact: Callable[[StateFacts], bool]) -> tuple[S, ...]:
+        """The states of which `fact` is true."""
+        return tuple(state for state in self.states() if fact(self.facts[state]))
+
+    def states(self) -> tuple[S, ...]:
+        return tuple(type(self.initial))
+
+
+_ONWARD = (Event.ACQUIRE, Event.SUCCEED)
