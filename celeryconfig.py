@@ -3,10 +3,11 @@
 docs/decisions/ and docs/operators/ give the reason for each value.
 """
 
-from kombu import Queue
+from kombu import Queue as KombuQueue
 
-QUEUES = ("control", "io", "download", "process")
-"""One queue per class of resource: periodic work; short requests to other systems; downloads; hashing."""
+from pipeline.states import BATCH, JOB, Queue
+
+QUEUES = tuple(queue.value for queue in Queue)
 
 PRIORITY_STEPS = range(10)
 """Redis keeps one list for each queue and step; 0 is the most urgent."""
@@ -28,13 +29,12 @@ task_publish_retry_policy = {
     "interval_max": 2,
 }
 
-task_queues = [Queue(name) for name in QUEUES]
-task_default_queue = "io"
+task_queues = [KombuQueue(name) for name in QUEUES]
+task_default_queue = Queue.IO.value
 task_create_missing_queues = False  # a mistyped queue name is an error, not a queue without a worker
 task_routes = {
-    "job.downloading": {"queue": "download"},
-    "job.processing": {"queue": "process"},
-    "beat.*": {"queue": "control"},
+    **{task.name: {"queue": task.queue.value} for task in (*JOB.tasks(), *BATCH.tasks())},
+    "beat.*": {"queue": Queue.CONTROL.value},
 }
 task_serializer = "json"
 result_serializer = "json"

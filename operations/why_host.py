@@ -26,7 +26,6 @@ HOSTS = 20
 """Hosts that are examined; few objects come from more than one."""
 
 
-
 def job_waits(session: Session, settings: Settings, job: Job) -> Cause | None:
     """None unless the job needs a host that may not be contacted now."""
     if not JOB.facts[job.status.status].fetches:

@@ -9,7 +9,7 @@ from operations.workers import queue_of
 from pipeline.profiles.quota import quota_in
 from pipeline.records import BatchStatus, Job, JobStatus, now
 from pipeline.remedies import Action, Remedy
-from pipeline.states import JOB, JobState
+from pipeline.states import JobState
 from pipeline.working_storage import capacity
 from zkstate import fairness, holds, queue, recovery, space
 from zkstate.holds import Hold

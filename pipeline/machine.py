@@ -234,6 +234,9 @@ class Machine(Generic[S]):
             raise IllegalTransition(f"no worker acts on a {state} {self.name}")
         return task
 
+    def tasks(self) -> tuple[Task, ...]:
+        return tuple(self.task(state) for state in self.working())
+
     def where(self, fact: Callable[[StateFacts], bool]) -> tuple[S, ...]:
         """The states of which `fact` is true."""
         return tuple(state for state in self.states() if fact(self.facts[state]))

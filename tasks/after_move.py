@@ -12,9 +12,8 @@ from celery import Celery
 from pipeline.profiles.quota import quota_in
 from pipeline.records import Batch, Job
 from pipeline.settings import Settings
-from pipeline.states import JOB, BatchState, Event, JobState
+from pipeline.states import BATCH, JOB, BatchState, Event, JobState
 from tasks.dispatch import (
-    BATCH_TASKS,
     dispatch_batch,
     dispatch_failure_callback,
     dispatch_job,
@@ -24,8 +23,6 @@ from tasks.logs import log
 from zkstate import batches, jobs, queue
 from zkstate.errors import Corrupt, Missing
 from zkstate.session import Session
-
-_ENDED = (JobState.COMPLETED, JobState.FAILED, JobState.DELETED)
 
 
 def after_move(app: Celery, session: Session, settings: Settings, moved: Job | Batch) -> bool:
@@ -47,7 +44,7 @@ def follow(app: Celery, session: Session, moved: Job | Batch) -> bool:
     if state in JOB.working():
         return dispatch_job(app, jobs.ticket(moved), moved.status.priority)
     sent = True
-    if state in _ENDED:
+    if JOB.facts[state].ended:
         finished = batches.finish_if_ended(session, moved.bid)
         sent = finished is None or _follow_batch(app, session, finished)
     if state is JobState.FAILED:
@@ -62,7 +59,7 @@ def _follow_batch(app: Celery, session: Session, batch: Batch) -> bool:
     if batch.status.status is BatchState.PROCESSING and batch.status.total is not None:
         finished = batches.finish_if_ended(session, batch.bid)
         return finished is None or _follow_batch(app, session, finished)
-    if batch.status.status not in BATCH_TASKS:
+    if batch.status.status not in BATCH.working():
         return True
     return dispatch_batch(app, batches.ticket(batch))
 

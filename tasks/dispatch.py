@@ -7,27 +7,16 @@ from celery.canvas import Signature
 from kombu.exceptions import OperationalError
 
 from pipeline.records import Ticket
-from pipeline.states import JOB, BatchState, JobState
+from pipeline.states import BATCH, JOB, BatchState, JobState
 from tasks.logs import log
-
-BATCH_TASKS = {
-    BatchState.PENDING: "batch.split",
-    BatchState.PROCESSING: "batch.split",
-    BatchState.REPORTING: "batch.report",
-    BatchState.UPDATE_REPORTING: "batch.update-report",
-}
-
-
-def task_name(state: JobState) -> str:
-    return f"job.{state}"
 
 
 def dispatch_job(app: Celery, ticket: Ticket, priority: int) -> bool:
     """Send the chain of tasks that begins with the ticket's state; False if Redis does not answer."""
     working = JOB.working()
     rest = working[working.index(JobState(ticket.state)) :]
-    first = signature(task_name(rest[0]), args=(ticket.model_dump(),), app=app)
-    steps = chain(first, *(signature(task_name(state), app=app) for state in rest[1:]), app=app)
+    first = signature(JOB.task(rest[0]).name, args=(ticket.model_dump(),), app=app)
+    steps = chain(first, *(signature(JOB.task(state).name, app=app) for state in rest[1:]), app=app)
     return _send(steps, ticket, priority // 10)
 
 
@@ -37,7 +26,7 @@ def dispatch_jobs(app: Celery, tickets: Iterable[tuple[Ticket, int]]) -> bool:
 
 
 def dispatch_batch(app: Celery, ticket: Ticket) -> bool:
-    task = signature(BATCH_TASKS[BatchState(ticket.state)], args=(ticket.model_dump(),), app=app)
+    task = signature(BATCH.task(BatchState(ticket.state)).name, args=(ticket.model_dump(),), app=app)
     return _send(task, ticket, 0)
 
 

@@ -14,11 +14,10 @@ from celery.exceptions import Ignore
 
 from pipeline.outcome import AttemptOver, Done, RateLimited, StepFailed, Stopping, Wait, system
 from pipeline.records import Job, Ticket
-from pipeline.states import Event, JobState
+from pipeline.states import JOB, Event, JobState
 from pipeline.steps import download, estimate, notify, pending, process, provision, record
 from pipeline.steps.context import StepContext
 from tasks.after_move import after_move
-from tasks.dispatch import task_name
 from tasks.logs import log
 from tasks.profiles import host_limit, profile_of
 from tasks.retry_policy import delay_before_retry
@@ -159,4 +158,4 @@ def register(context: WorkerContext) -> None:
         return following.model_dump()
 
     for state in STEPS:
-        context.app.task(name=task_name(state), shared=False)(task)
+        context.app.task(name=JOB.task(state).name, shared=False)(task)

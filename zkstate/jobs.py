@@ -120,8 +120,8 @@ def move(  # noqa: PLR0913 - a move is told everything it commits
     ]
     if done.space_needed is not None:
         operations.append(Put(paths.space_needed(job.jid), codec.encode_int(needed)))
-    if target is JobState.FAILED and status.last_successful_status is not JobState.RECORDING:
-        # after recording it is the callback itself that failed
+    if target is JobState.FAILED and source is not JobState.NOTIFY:
+        # a job that fails in notify has met the failure of its callback already
         operations.append(Create(paths.owed_callback(job.jid, status.epoch), codec.encode(OwedCallback())))
     if done.priority is not None:
         operations.append(Put(paths.priority(job.jid), codec.encode_int(done.priority)))

@@ -9,10 +9,8 @@ from entrypoints.cli.render.humanize import ago, counted, duration, in_time, lis
 from entrypoints.cli.render.remedies import command, hints
 from operations.facts import Explanation, Obstacle, Reason
 from operations.wording import age
-from pipeline.states import JobState
+from pipeline.states import JOB
 from pipeline.working_storage.capacity import in_units
-
-_ENDED = (JobState.COMPLETED, JobState.FAILED, JobState.DELETED)
 
 
 def text(found: Explanation) -> str:
@@ -46,7 +44,7 @@ def _opening(found: Explanation) -> str:
     )
     about = f" ({about})" if about else ""
     spent = duration(age(found.since))
-    if found.state in _ENDED:
+    if found.state in JOB.where(lambda facts: facts.ended):
         return f"{found.id}{about} is {found.state} since {spent} ago."
     return f"{found.id}{about} has been {found.state} for {spent}."
 
