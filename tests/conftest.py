@@ -13,6 +13,7 @@ from entrypoints.stack import redis as redis_stack
 from entrypoints.stack import zookeeper as zookeeper_stack
 from pipeline.settings import Settings
 from tests.servers.proxy import Proxy
+from tests.support import folders
 from tests.support.requirements import unavailable
 from zkstate.audit import audit
 from zkstate.session import Session, connect
@@ -41,13 +42,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"skipped {count}: {reason}")
 
 
-FOLDERS = {"integration": ("integration",), "e2e": ("e2e", "integration")}
-"""The markers of every test in a folder below tests/."""
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test for its folder, and refuse one that needs more servers than its folder allows."""
     for item in items:
-        for marker in FOLDERS.get(item.path.relative_to(Path(__file__).parent).parts[0], ()):
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        if reason := folders.refusal(folder, getattr(item, "fixturenames", ())):
+            raise pytest.UsageError(f"{item.nodeid}: {reason}")
+        for marker in folders.MARKERS.get(folder, ()):
             item.add_marker(marker)
 
 
