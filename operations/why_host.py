@@ -12,7 +12,7 @@ from pipeline.profiles.profile import Profiles
 from pipeline.records import Batch, Job, now
 from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB
-from pipeline.steps.expected_files import wanted
+from pipeline.steps.expected_files import expected_files
 from pipeline.urls import host_of
 from pipeline.working_storage.workspace import Workspace
 from tasks.profiles import host_limit, profile_of
@@ -69,7 +69,7 @@ def _hosts(job: Job) -> list[str]:
     urls = [job.configuration.payload_url]
     with suppress(OSError, StepFailed):
         if Workspace.of(job).manifest.stat().st_size <= MANIFEST_LIMIT:
-            urls += [file.url for file in wanted(job)]
+            urls += [file.url for file in expected_files(job)]
     return list(dict.fromkeys(host_of(url) for url in urls))[:HOSTS]
 
 

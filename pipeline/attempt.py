@@ -23,6 +23,8 @@ class Progress:
     files: int = 0
     """Files that are complete."""
     files_expected: int | None = None
+    bytes_per_second: float | None = None
+    """Over the last seconds; None if it is not measured yet."""
 
 
 class Attempt(Protocol):

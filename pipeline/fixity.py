@@ -13,8 +13,8 @@ from pipeline.errors import ArklineError, ErrorKind
 OF_RECORD = "sha512"
 """The digest arkline computes for every file and keeps: OCFL 1.1 recommends it for content."""
 
-PIECE = 1 << 20
-"""Bytes read at a time; larger pieces measured no faster."""
+READ_CHUNK = 1 << 20
+"""Bytes read at a time; larger chunks measured no faster."""
 
 HEX_LENGTH = {
     "adler32": 8,
@@ -131,6 +131,6 @@ class Digester:
 def digest_file(path: Path, algorithms: Iterable[str] = (OF_RECORD,)) -> Digester:
     digester = Digester(algorithms)
     with path.open("rb") as stream:
-        while piece := stream.read(PIECE):
+        while piece := stream.read(READ_CHUNK):
             digester.update(piece)
     return digester

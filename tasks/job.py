@@ -20,6 +20,7 @@ from pipeline.steps.context import StepContext
 from tasks.after_move import after_move
 from tasks.logs import log
 from tasks.profiles import host_limit, profile_of
+from tasks.progress import ReportingAttempt
 from tasks.retry_policy import delay_before_retry
 from tasks.worker_context import WorkerContext
 from zkstate import jobs, paths
@@ -106,7 +107,8 @@ def _work_and_move(context: WorkerContext, session: Session, guard: AttemptGuard
     clients = context.clients()
     profile = cache(partial(profile_of, session, clients.profiles, job.bid, job.configuration.profile_name))
     limiter = FleetHostLimiter(session, partial(host_limit, context.settings.host_limit, profile), job.jid)
-    services = clients.step_context(job_record, guard, limiter, profile)
+    attempt = ReportingAttempt(guard, context.progress(), job.jid)
+    services = clients.step_context(job_record, attempt, limiter, profile)
     while True:
         try:
             with closing(limiter):

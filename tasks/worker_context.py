@@ -13,6 +13,7 @@ from celery import Celery
 
 from pipeline.settings import Settings
 from pipeline.steps.clients import Clients, open_clients
+from tasks.progress import ProgressReports
 from zkstate.session import Session, connect
 
 
@@ -25,6 +26,7 @@ class WorkerContext:
         self._mutex = threading.Lock()
         self._session: Session | None = None
         self._clients: Clients | None = None
+        self._progress: ProgressReports | None = None
         self._pid = 0
         self._stop = mmap.mmap(-1, 1)
         """One byte of memory that is shared with the processes forked from this one."""
@@ -54,6 +56,13 @@ class WorkerContext:
                 self._clients = open_clients(self.settings)
             return self._clients
 
+    def progress(self) -> ProgressReports:
+        with self._mutex:
+            self._forget_parent()
+            if self._progress is None:
+                self._progress = ProgressReports(self.settings)
+            return self._progress
+
     def drop_session(self) -> None:
         """Close the session and release its locks: the answer to any doubt about a lock."""
         with self._mutex:
@@ -65,4 +74,4 @@ class WorkerContext:
     def _forget_parent(self) -> None:
         """Abandon, without stopping it, a session that was inherited through a fork."""
         if self._pid != os.getpid():
-            self._session, self._clients, self._pid = None, None, os.getpid()
+            self._session, self._clients, self._progress, self._pid = None, None, None, os.getpid()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.attempt import Attempt
-from pipeline.fixity import OF_RECORD, PIECE, Digest, Digester, DigestMismatch
+from pipeline.fixity import OF_RECORD, READ_CHUNK, Digest, Digester, DigestMismatch
 from pipeline.names import quote_name
 from pipeline.outcome import StepFailed, content
 from pipeline.working_storage.workspace import DownloadedFile
@@ -88,7 +88,7 @@ class UnpackedContainer:
     def _read(self, file: DownloadedFile, algorithms: Iterable[str]) -> Digester:
         digester = Digester(algorithms)
         with (self.producer / file.path).open("rb") as stream:
-            while piece := stream.read(PIECE):
+            while piece := stream.read(READ_CHUNK):
                 self.attempt.check()
                 digester.update(piece)
         return digester

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO
 
-from pipeline.fixity import PIECE
+from pipeline.fixity import READ_CHUNK
 
 
 @dataclass(frozen=True)
@@ -15,4 +15,4 @@ class Entry:
     is_folder: bool
     refused: str | None
     open: Callable[[], IO[bytes]]
-    piece: int = PIECE
+    piece: int = READ_CHUNK

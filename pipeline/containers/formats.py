@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from pipeline.containers.entry import Entry
-from pipeline.fixity import PIECE
+from pipeline.fixity import READ_CHUNK
 from pipeline.names import CONTAINER_SUFFIXES, quote_name
 from pipeline.outcome import StepFailed, content
 
 _BLOCK = tarfile.BLOCKSIZE
-_HEADER_LIMIT = PIECE
+_HEADER_LIMIT = READ_CHUNK
 """Bytes of one tar entry's headers, extended ones included, which tarfile holds in memory."""
 
 _ENTRY_OVERHEAD = 4 * _BLOCK
 """Bytes of a tar entry beside its content: header, extended header and padding."""
 
-_ZIP_METHODS = {zipfile.ZIP_STORED: PIECE, zipfile.ZIP_DEFLATED: PIECE, zipfile.ZIP_BZIP2: 4096}
+_ZIP_METHODS = {zipfile.ZIP_STORED: READ_CHUNK, zipfile.ZIP_DEFLATED: READ_CHUNK, zipfile.ZIP_BZIP2: 4096}
 """The methods read, with the bytes asked for at a time: zipfile unpacks bzip2 without a limit, and 4 KiB
 of it hold 80 MB at most. LZMA is left out because its header may claim 4 GiB of memory."""
 
@@ -113,7 +113,7 @@ class _ZipFile(io.FileIO):
 
     def read(self, size: int | None = -1, /) -> bytes:
         data = super().read(-1 if size is None else size) or b""
-        if len(data) > PIECE and data.count(_CENTRAL_ENTRY) > self._most:
+        if len(data) > READ_CHUNK and data.count(_CENTRAL_ENTRY) > self._most:
             raise content(f"container {quote_name(self._name)} has more than {self._most} entries: divide it")
         return data
 
@@ -131,7 +131,7 @@ def _zip(opened: zipfile.ZipFile) -> Iterator[Entry]:
             is_folder=name.endswith("/"),
             refused=_zip_refusal(info),
             open=partial(opened.open, info),
-            piece=_ZIP_METHODS.get(info.compress_type, PIECE),
+            piece=_ZIP_METHODS.get(info.compress_type, READ_CHUNK),
         )
 
 
@@ -197,13 +197,13 @@ class _Forward(io.RawIOBase):
     def seek(self, position: int, whence: int = io.SEEK_SET, /) -> int:
         if whence != io.SEEK_SET or position < self._position:
             raise tarfile.ReadError("a header points backwards")
-        while self._position < position and self._piece(min(PIECE, position - self._position)):
+        while self._position < position and self._piece(min(READ_CHUNK, position - self._position)):
             pass
         return self._position
 
 
 def _tar(plain: _Readable, name: str, most: int, room: int) -> Iterator[Entry]:
-    stream = _Forward(plain, name, room + most * _ENTRY_OVERHEAD + PIECE)
+    stream = _Forward(plain, name, room + most * _ENTRY_OVERHEAD + READ_CHUNK)
     opened = tarfile.open(  # noqa: SIM115  - the archive's file is closed by the caller
         fileobj=stream, mode="r:", encoding="utf-8", errors="surrogateescape"
     )
@@ -258,6 +258,6 @@ def _check_end(stream: _Forward, last: str) -> None:
     if stream.last != bytes(_BLOCK):
         raise tarfile.ReadError(f"no end of archive after {last}")
     stream.header_room = None
-    while piece := stream.read(PIECE):
+    while piece := stream.read(READ_CHUNK):
         if piece.count(0) != len(piece):
             raise tarfile.ReadError(f"something follows the end of the archive, which is after {last}")

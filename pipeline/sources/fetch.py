@@ -3,29 +3,29 @@
 import random
 import threading
 import time
-from collections.abc import Callable
-from copy import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
 import requests
 
-from pipeline.attempt import UNATTENDED, Attempt
+from pipeline.attempt import UNATTENDED, Attempt, Progress
 from pipeline.fixity import OF_RECORD, Digest, DigestMismatch
 from pipeline.http.address import session_for
 from pipeline.http.retry import TransientError
 from pipeline.outcome import RateLimited, StepFailed, content, transient
 from pipeline.settings import Settings
-from pipeline.sources.host_limits import HostLimiter, NoLimit
-from pipeline.sources.part import Part, arriving, origin
+from pipeline.sources.host_limits import NO_LIMIT, HostLimiter
+from pipeline.sources.part import Part, open_part, origin_of
 from pipeline.sources.response import (
-    ask,
-    back_off_requested,
-    expect,
-    length,
-    pieces,
-    refuse_packed,
+    body_chunks,
+    content_length,
+    refuse_encoded,
+    request,
+    require_status,
+    source_size,
 )
 from pipeline.urls import host_of, redact_url
 
@@ -33,16 +33,16 @@ FIRST_PAUSE = 0.5
 """Seconds before the second try of a request; doubles with each further one, and varies by up to a half."""
 
 LONGEST_PAUSE = 30.0
-"""Seconds that a file waits for its source while the job keeps its worker; asked to wait longer, the job
-goes back and another takes its place."""
+"""Seconds that a file waits for its source while the job keeps its worker. If the source asks for more, the
+job is handed back and another job gets the worker."""
 
 DOCUMENT_TIME = 600.0
-"""Seconds that a small document may take, however slowly its bytes drip."""
+"""Seconds that a small document may take, however slowly its bytes arrive."""
 
 DIVIDE = "divide it, or ask the operator for a higher limit"
 
-GLANCE = 0.2
-"""Seconds between two looks at whether the attempt is over, while waiting."""
+POLL_INTERVAL = 0.2
+"""Seconds between two checks of the attempt, while waiting."""
 
 T = TypeVar("T")
 
@@ -57,7 +57,12 @@ class Download:
     digest: Digest | None = None
     size: int | None = None
     limit: int | None = None
-    """Bytes that are taken at most, whatever the source sends."""
+    """Bytes accepted at most, whatever the source sends."""
+
+    @property
+    def label(self) -> str:
+        """The file as a message names it."""
+        return f"{self.target.name} ({redact_url(self.url)})"
 
 
 @dataclass(frozen=True)
@@ -70,39 +75,41 @@ class Downloaded:
 
 
 class Fetcher(Protocol):
-    """Errors are StepFailed: `content` when the depositor must act, `transient` when time may heal it."""
+    """Errors: RateLimited; StepFailed, `content` if the depositor must act, `transient` if it may pass."""
 
     def size(self, url: str, attempt: Attempt = UNATTENDED) -> int | None:
         """Bytes at `url`, by HEAD or the headers of a GET; None if the source does not say.
 
-        It fails in no other way than by NotYet, if it is not its turn to ask that host.
+        Raises nothing but RateLimited: the download reports what is wrong.
         """
 
     def read(self, url: str, limit: int, attempt: Attempt = UNATTENDED) -> bytes:
         """A small document, at most `limit` bytes."""
 
-    def download(self, wanted: Download, attempt: Attempt) -> Downloaded:
+    def download(self, file: Download, attempt: Attempt) -> Downloaded:
         """Fetch one file with retries and Range resume; digest and size are checked before it appears."""
 
 
 class HttpFetcher:
-    """The Fetcher of http and https sources; one serves all threads of a process."""
+    """The Fetcher of http and https sources; all threads of a process may use one."""
 
-    def __init__(self, settings: Settings, first_pause: float = FIRST_PAUSE) -> None:
-        self._session: requests.Session = session_for(settings)
-        self._timeouts = (settings.connect_timeout, settings.read_timeout)
-        self._tries = settings.fetch_tries
+    def __init__(
+        self,
+        settings: Settings,
+        first_pause: float = FIRST_PAUSE,
+        limiter: HostLimiter = NO_LIMIT,
+        session: requests.Session | None = None,
+    ) -> None:
+        self._settings = settings
         self._first_pause = first_pause
-        self._courtesy: HostLimiter = NoLimit()
-        self._silent: set[str] = set()
-        """Hosts that answered a question for a size with a wish for peace."""
+        self._limiter = limiter
+        self._session = session or session_for(settings)
+        self._busy_hosts: set[str] = set()
+        """Hosts that asked for a pause instead of telling a size: they are not asked for sizes again."""
 
     def limited_by(self, limiter: HostLimiter) -> "HttpFetcher":
-        """The same fetcher for one attempt, which takes its turn with others at every request."""
-        fetcher = copy(self)
-        fetcher._courtesy = limiter
-        fetcher._silent = set()
-        return fetcher
+        """A fetcher for one attempt, on the same connections, that keeps to the fleet's limits per host."""
+        return HttpFetcher(self._settings, self._first_pause, limiter, self._session)
 
     def close(self) -> None:
         self._session.close()
@@ -115,125 +122,136 @@ class HttpFetcher:
 
     def size(self, url: str, attempt: Attempt = UNATTENDED) -> int | None:
         host = host_of(url)
-        for method in ("HEAD", "GET"):  # some sources refuse HEAD, or answer it without a length
-            if not host or host in self._silent:
-                return None
-            try:
-                with (
-                    self._courtesy.connection(host, attempt),
-                    ask(self._session, method, url, self._timeouts) as response,
-                ):
-                    if response.status_code == 200 and (size := length(response)) is not None:
-                        return size
-                    asked = back_off_requested(response)
-            except RateLimited:
-                if host in self._silent:
-                    return None
+        if not host or host in self._busy_hosts:
+            return None
+        try:
+            return source_size(url, lambda method: self._request(method, url, attempt))
+        except RateLimited:
+            if host not in self._busy_hosts:
                 raise
-            except (TransientError, StepFailed):
-                return None  # not knowing is an answer here; the download will say what is wrong
-            if asked:
-                # asking again after the peace would go on for ever with a host that answers so every time
-                self._silent.add(host)
-                self._courtesy.back_off(host, asked)
+        except TransientError as fault:
+            if fault.retry_after:
+                self._busy_hosts.add(host)
+                self._limiter.back_off(host, fault.retry_after)
+        except StepFailed:
+            pass  # the download will meet the same and report it
         return None
 
     def read(self, url: str, limit: int, attempt: Attempt = UNATTENDED) -> bytes:
-        return self._patiently(url, lambda: self._read_once(url, limit), lambda: 0, attempt)
+        return self._retry(url, lambda: self._read_once(url, limit, attempt), attempt)
 
-    def _read_once(self, url: str, limit: int) -> bytes:
+    def _read_once(self, url: str, limit: int, attempt: Attempt) -> bytes:
         deadline = time.monotonic() + DOCUMENT_TIME
-        with ask(self._session, "GET", url, self._timeouts) as response:
-            expect(response, url, 200)
-            refuse_packed(response, url)
-            if (size := length(response)) is not None and size > limit:
-                raise content(
-                    f"{redact_url(url)} has {size:,} bytes, but at most {limit:,} are taken; {DIVIDE}"
-                )
+        with self._request("GET", url, attempt) as response:
+            require_status(response, url, 200)
+            refuse_encoded(response, url)
+            if (size := content_length(response)) is not None and size > limit:
+                raise content(f"{redact_url(url)} has {size:,} bytes, but the limit is {limit:,}; {DIVIDE}")
             document = bytearray()
-            for piece in pieces(response):
-                document += piece
+            for chunk in body_chunks(response):
+                document += chunk
                 if len(document) > limit:
+                    size_so_far = f"{len(document):,} bytes or more"
                     raise content(
-                        f"{redact_url(url)} has more than {len(document) - 1:,} bytes, "
-                        f"but at most {limit:,} are taken; {DIVIDE}"
+                        f"{redact_url(url)} has {size_so_far}, but the limit is {limit:,}; {DIVIDE}"
                     )
                 if time.monotonic() > deadline:
                     raise TransientError(f"only {len(document):,} bytes in {DOCUMENT_TIME:.0f} seconds")
             return bytes(document)
 
-    def download(self, wanted: Download, attempt: Attempt) -> Downloaded:
-        algorithms = {OF_RECORD, wanted.digest.algorithm if wanted.digest else OF_RECORD}
-        with arriving(wanted.part, algorithms) as part:
-            part.continue_from(wanted.url, attempt)
-            for last in (False, True):
-                self._patiently(
-                    wanted.url, lambda: self._stream(wanted, part, attempt), lambda: part.size, attempt
-                )
+    def download(self, file: Download, attempt: Attempt) -> Downloaded:
+        algorithms = {OF_RECORD, file.digest.algorithm if file.digest else OF_RECORD}
+        with open_part(file.part, algorithms) as part:
+            part.continue_from(file.url, attempt)
+            try:
+                self._complete(file, part, attempt)
+            except DigestMismatch:
+                part.restart()  # the transfer may have damaged the bytes: once more, from the beginning
                 try:
-                    _verify(wanted, part)
-                    break
-                except DigestMismatch as error:
-                    part.restart()  # the way may have damaged the bytes: once more, from the beginning
-                    if last:
-                        part.discard()
-                        raise content(str(error)) from error
+                    self._complete(file, part, attempt)
+                except DigestMismatch as mismatch:
+                    part.discard()
+                    raise content(str(mismatch)) from mismatch
             attempt.check()
-            part.publish(wanted.target)
-            return Downloaded(wanted.target, part.size, part.digests.value())
+            part.publish(file.target)
+            return Downloaded(file.target, part.size, part.digests.value())
 
-    def _stream(self, wanted: Download, part: Part, attempt: Attempt) -> None:
-        """Add to the part what one answer of the source brings; TransientError if that is not all."""
-        if part.whole:
+    def _complete(self, file: Download, part: Part, attempt: Attempt) -> None:
+        """Fetch until the part is complete; DigestMismatch if its bytes are not those that were declared."""
+        self._retry(file.url, lambda: self._stream(file, part, attempt), attempt, lambda: part.size)
+        if file.size is not None and part.size != file.size:
+            raise DigestMismatch(_size_differs(file, f"{part.size:,}"))
+        if file.digest is not None:
+            part.digests.check(file.digest, file.label)
+
+    def _stream(self, file: Download, part: Part, attempt: Attempt) -> None:
+        """Append what one answer of the source brings; TransientError if the file is not complete then."""
+        if part.complete:
             return
-        rest = part.origin.validator if part.origin and part.size else ""
-        if not rest:
+        validator = part.origin.validator if part.origin and part.size else ""
+        if not validator:
             part.restart()
-        ranged = {"Range": f"bytes={part.size}-", "If-Range": rest} if rest else {}
-        with ask(self._session, "GET", wanted.url, self._timeouts, ranged) as response:
-            if rest and response.status_code == 416:
+        headers = {"Range": f"bytes={part.size}-", "If-Range": validator} if validator else {}
+        with self._request("GET", file.url, attempt, headers) as response:
+            if validator and response.status_code == 416:
                 part.restart()
                 raise TransientError("the source no longer offers the rest of the file")
-            expect(response, wanted.url, *((200, 206) if rest else (200,)))
-            _begin(wanted, part, response)
-            for piece in pieces(response):
+            require_status(response, file.url, *((200, 206) if validator else (200,)))
+            _begin(file, part, response)
+            for chunk in body_chunks(response):
                 attempt.check()
-                part.append(piece)
-                if wanted.size is not None and part.size > wanted.size:
-                    raise content(_size_differs(wanted, f"more than {wanted.size:,}"))
-                _refuse_too_large(wanted, part.size)
+                part.append(chunk)
+                if file.size is not None and part.size > file.size:
+                    raise content(_size_differs(file, f"more than {file.size:,}"))
+                _refuse_too_large(file, part.size)
+                attempt.report(Progress(host=host_of(file.url), bytes=part.size))
         if part.origin and part.origin.total not in (None, part.size):
             raise TransientError(f"the source ended after {part.size:,} of {part.origin.total:,} bytes")
 
-    def _patiently(
+    @contextmanager
+    def _request(
+        self, method: str, url: str, attempt: Attempt, headers: Mapping[str, str] | None = None
+    ) -> Iterator[requests.Response]:
+        """One request, on one of the connections that the fleet may have open to the host."""
+        timeouts = (self._settings.connect_timeout, self._settings.read_timeout)
+        with (
+            self._limiter.connection(host_of(url), attempt),
+            request(self._session, method, url, timeouts, headers) as response,
+        ):
+            yield response
+
+    def _retry(
         self,
         url: str,
-        request: Callable[[], T],
-        reached: Callable[[], int],
+        fetch: Callable[[], T],
         attempt: Attempt,
+        bytes_so_far: Callable[[], int] = lambda: 0,
     ) -> T:
-        """The answer of `request`, tried until there are settings.fetch_tries that got no further."""
-        best, tries = reached(), 0
+        """What `fetch` returns; repeated until settings.fetch_tries tries in a row brought no new byte."""
+        tries, furthest = 0, bytes_so_far()
         while True:
             attempt.check()
             try:
-                with self._courtesy.connection(host_of(url), attempt):
-                    return request()
+                return fetch()
             except TransientError as fault:
-                further = reached() > best
-                best, tries = max(best, reached()), 0 if further else tries + 1
-                asked = fault.retry_after
-                if asked:
-                    self._courtesy.back_off(host_of(url), asked)
-                if tries >= self._tries or (asked or 0) > LONGEST_PAUSE:
-                    raise transient(f"{redact_url(url)}: {fault} (try {tries})", asked) from fault
-                own = min(LONGEST_PAUSE, self._first_pause * 2 ** max(0, tries - 1)) * random.uniform(0.5, 1)  # noqa: S311 - spreads requests, guards nothing
-            _pause(max(own, asked or 0), attempt)
+                tries = 0 if bytes_so_far() > furthest else tries + 1
+                furthest = max(furthest, bytes_so_far())
+                requested = fault.retry_after or 0.0
+                if requested:
+                    self._limiter.back_off(host_of(url), requested)
+                if tries >= self._settings.fetch_tries or requested > LONGEST_PAUSE:
+                    raise transient(f"{redact_url(url)}: {fault} (try {tries})", fault.retry_after) from fault
+            _pause(max(requested, self._back_off(tries)), attempt)
+
+    def _back_off(self, tries: int) -> float:
+        """Seconds before the next try, varied so that many files do not come back at the same moment."""
+        pause: float = min(LONGEST_PAUSE, self._first_pause * 2 ** max(0, tries - 1))
+        return pause * random.uniform(0.5, 1)  # noqa: S311 - spreads requests, guards nothing
 
 
-def _begin(wanted: Download, part: Part, response: requests.Response) -> None:
-    """Make the part ready for the body of this answer: go on with it, or start over."""
-    offered = origin(wanted.url, response)
+def _begin(file: Download, part: Part, response: requests.Response) -> None:
+    """Prepare the part for the body of this answer: append to it, or start over."""
+    offered = origin_of(file.url, response)
     if response.status_code == 206:
         start = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("-")[0]
         if part.origin is None or start.strip() != str(part.size) or not part.origin.same(offered):
@@ -241,41 +259,27 @@ def _begin(wanted: Download, part: Part, response: requests.Response) -> None:
             raise TransientError("the file changed while it was fetched")
         part.origin = part.origin.model_copy(update={"total": part.origin.total or offered.total})
         return
-    if not wanted.digest and not wanted.size:
-        refuse_packed(response, wanted.url)
-    if None not in (wanted.size, offered.total) and offered.total != wanted.size:
-        raise content(_size_differs(wanted, f"{offered.total:,}"))
-    _refuse_too_large(wanted, offered.total or 0)
+    if not file.digest and not file.size:
+        refuse_encoded(response, file.url)
+    if None not in (file.size, offered.total) and offered.total != file.size:
+        raise content(_size_differs(file, f"{offered.total:,}"))
+    _refuse_too_large(file, offered.total or 0)
     part.restart()
     part.origin = offered
 
 
-def _verify(wanted: Download, part: Part) -> None:
-    name = f"{wanted.target.name} ({redact_url(wanted.url)})"
-    if wanted.size is not None and part.size != wanted.size:
-        raise DigestMismatch(_size_differs(wanted, f"{part.size:,}"))
-    if wanted.digest is not None:
-        part.digests.check(wanted.digest, name)
+def _refuse_too_large(file: Download, size: int) -> None:
+    if file.limit is not None and size > file.limit:
+        raise content(f"{file.label} has more than the {file.limit:,} bytes that are accepted")
 
 
-def _refuse_too_large(wanted: Download, size: int) -> None:
-    if wanted.limit is not None and size > wanted.limit:
-        raise content(
-            f"{wanted.target.name} ({redact_url(wanted.url)}) has more than the {wanted.limit:,} bytes "
-            "that are taken"
-        )
-
-
-def _size_differs(wanted: Download, found: str) -> str:
-    return (
-        f"{wanted.target.name} ({redact_url(wanted.url)}): the source has {found} bytes, "
-        f"but {wanted.size:,} were declared"
-    )
+def _size_differs(file: Download, actual: str) -> str:
+    return f"{file.label}: the source has {actual} bytes, but {file.size:,} were declared"
 
 
 def _pause(seconds: float, attempt: Attempt) -> None:
-    """Wait, checking the attempt meanwhile."""
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
+    """Wait, and check the attempt meanwhile."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
         attempt.check()
-        threading.Event().wait(min(GLANCE, left))
+        threading.Event().wait(min(POLL_INTERVAL, left))

@@ -1,4 +1,4 @@
-"""Consideration for the hosts that content comes from: a place in a line, and peace when they ask for it."""
+"""Limits per source host: how many connections there may be, and pauses that a host asked for."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
@@ -8,18 +8,21 @@ from pipeline.attempt import Attempt
 
 class HostLimiter(Protocol):
     def connection(self, host: str, attempt: Attempt) -> AbstractContextManager[None]:
-        """One connection to `host`, for the block; waits for it a while, then raises NotYet."""
+        """One connection to `host`, for the block; waits for it a while, then raises RateLimited."""
 
     def back_off(self, host: str, seconds: float) -> None:
-        """The host asked to be left alone for so long: nobody in the fleet asks it again before."""
+        """The host sent Retry-After: no worker sends it a request for so many seconds."""
 
 
 class NoLimit:
-    """Of a process that knows of no other: it has every host for itself."""
+    """For a process that shares its sources with no other."""
 
     def connection(self, host: str, attempt: Attempt) -> AbstractContextManager[None]:
         del host, attempt
         return nullcontext()
 
     def back_off(self, host: str, seconds: float) -> None:
-        """The fetcher that was asked to wait does so."""
+        """The fetcher itself waits before its next try."""
+
+
+NO_LIMIT: HostLimiter = NoLimit()

@@ -1,4 +1,4 @@
-"""A file that is arriving: its bytes so far, their digests, and from which state of the source they came."""
+"""An unfinished download: its bytes so far, their digests, and which state of the source they are of."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -12,13 +12,13 @@ import requests
 from pydantic import BaseModel, ConfigDict
 
 from pipeline.attempt import Attempt
-from pipeline.fixity import PIECE, Digester
-from pipeline.sources.response import length
+from pipeline.fixity import READ_CHUNK, Digester
+from pipeline.sources.response import content_length
 from pipeline.working_storage.capacity import full_is_transient, is_full
 
 
 class Origin(BaseModel):
-    """Which bytes a source offered: kept beside a part, so that a later try can ask for the rest of them."""
+    """Which bytes a source offered: saved beside a part, so that a later try can ask for the rest."""
 
     model_config = ConfigDict(frozen=True)
     url: str
@@ -41,11 +41,11 @@ class Origin(BaseModel):
         return all(mine in (None, "", theirs) or theirs in (None, "") for mine, theirs in pairs)
 
 
-def origin(url: str, response: requests.Response) -> Origin:
-    """What the headers of a 200 or 206 say about the whole."""
+def origin_of(url: str, response: requests.Response) -> Origin:
+    """What the headers of a 200 or 206 say about the whole file."""
     etag = response.headers.get("ETag", "").strip()
     modified = response.headers.get("Last-Modified", "").strip()
-    total = length(response)
+    total = content_length(response)
     if response.status_code == 206:
         stated = response.headers.get("Content-Range", "").rpartition("/")[2].strip()
         total = int(stated) if stated.isascii() and stated.isdigit() else None
@@ -66,13 +66,13 @@ def _settled(modified: str, date: str) -> bool:
 
 
 class Part:
-    """The unfinished file at `path`; used through `arriving`."""
+    """The unfinished file at `path`; made by `open_part`."""
 
     def __init__(self, path: Path, stream: BinaryIO, algorithms: Iterable[str]) -> None:
         self.path = path
         self.origin: Origin | None = None
         self._stream = stream
-        self._told = beside(path).exists()
+        self._origin_saved = origin_path(path).exists()
         self._algorithms = tuple(algorithms)
         self.digests = Digester(self._algorithms)
 
@@ -81,24 +81,28 @@ class Part:
         return self.digests.size
 
     @property
-    def whole(self) -> bool:
+    def complete(self) -> bool:
         """True if every byte that the source promised is here."""
         return self.origin is not None and self.origin.total == self.size
 
     def continue_from(self, url: str, attempt: Attempt) -> None:
-        """Take up the bytes that an earlier try left, if it is known what they are the beginning of."""
+        """Use the bytes that an earlier try left, if it is known of which file they are the beginning."""
         try:
-            known = Origin.model_validate_json(beside(self.path).read_bytes()) if self._told else None
+            origin = (
+                Origin.model_validate_json(origin_path(self.path).read_bytes())
+                if self._origin_saved
+                else None
+            )
         except (OSError, ValueError):
-            known = None
-        if known is None or known.url != url or not known.validator:
+            origin = None
+        if origin is None or origin.url != url or not origin.validator:
             self.restart()
             return
         with self.path.open("rb") as earlier:
-            while piece := earlier.read(PIECE):
+            while chunk := earlier.read(READ_CHUNK):
                 attempt.check()
-                self.digests.update(piece)
-        self.origin = known
+                self.digests.update(chunk)
+        self.origin = origin
 
     def restart(self) -> None:
         if self._stream.tell():
@@ -112,14 +116,14 @@ class Part:
         self.restart()
         self.path.unlink(missing_ok=True)
 
-    def append(self, piece: bytes) -> None:
-        self._stream.write(piece)
+    def append(self, chunk: bytes) -> None:
+        self._stream.write(chunk)
         before = self.digests.size
-        self.digests.update(piece)
-        # Only a file that takes a while is worth a second file that tells where it came from.
-        if before < PIECE <= self.digests.size and self.origin and not self.whole:
-            self._told = True
-            beside(self.path).write_text(self.origin.model_dump_json())
+        self.digests.update(chunk)
+        # Only a large file is worth a second file that says where it came from.
+        if before < READ_CHUNK <= self.digests.size and self.origin and not self.complete:
+            self._origin_saved = True
+            origin_path(self.path).write_text(self.origin.model_dump_json())
 
     def publish(self, target: Path) -> None:
         """Make the bytes durable and put them at `target`, which is whole or absent at any moment."""
@@ -130,18 +134,18 @@ class Part:
         self._forget_origin()
 
     def _forget_origin(self) -> None:
-        if self._told:
-            beside(self.path).unlink(missing_ok=True)
-            self._told = False
+        if self._origin_saved:
+            origin_path(self.path).unlink(missing_ok=True)
+            self._origin_saved = False
 
 
-def beside(path: Path) -> Path:
-    """The file that tells where the part at `path` comes from."""
+def origin_path(path: Path) -> Path:
+    """The file that says from where the part at `path` comes."""
     return path.with_name(f"{path.name}.from")
 
 
 @contextmanager
-def arriving(path: Path, algorithms: Iterable[str]) -> Iterator[Part]:
+def open_part(path: Path, algorithms: Iterable[str]) -> Iterator[Part]:
     """Open the part at `path`, with what is there already; a full disk is a transient failure."""
     with full_is_transient(f"fetching {path.name}"):
         try:
@@ -152,5 +156,5 @@ def arriving(path: Path, algorithms: Iterable[str]) -> Iterator[Part]:
             if is_full(error):
                 with suppress(OSError):
                     path.unlink(missing_ok=True)
-                    beside(path).unlink(missing_ok=True)
+                    origin_path(path).unlink(missing_ok=True)
             raise

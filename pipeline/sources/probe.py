@@ -1,18 +1,21 @@
-"""A look at a source before anything is fetched from it: does it answer, how large is it, how fast."""
+"""Probing a source before anything is fetched: does it answer, how large is the file, how fast is it."""
 
 import time
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Self
+
+import requests
 
 from pipeline.http.address import session_for
 from pipeline.http.retry import TransientError
 from pipeline.outcome import StepFailed
 from pipeline.settings import Settings
-from pipeline.sources.response import ask, expect, length, pieces
+from pipeline.sources.response import body_chunks, request, require_status, source_size
 from pipeline.urls import check_url, redact_url
 
 SAMPLE_BYTES = 8 << 20
-"""Bytes of a file that are read at most to tell how fast its source is."""
+"""Bytes of a file that are read at most to measure the speed of its source."""
 
 SAMPLE_SECONDS = 3.0
 """Seconds that reading them may take."""
@@ -20,14 +23,14 @@ SAMPLE_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What one URL answered: its size if it told one, or why it would not be had."""
+    """What one URL answered: the size of the file if the source says it, or why fetching it would fail."""
 
     url: str
     seconds: float
     size: int | None = None
     failure: str = ""
-    passing: bool = False
-    """The failure may pass: fetching would try again."""
+    transient: bool = False
+    """The failure may pass: a download would be retried."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Sample:
 
 
 class Prober:
-    """Asks each URL once and keeps nothing."""
+    """Requests each URL once and saves nothing."""
 
     def __init__(self, settings: Settings) -> None:
         self._session = session_for(settings)
@@ -52,38 +55,34 @@ class Prober:
         self._session.close()
 
     def probe(self, url: str) -> ProbeResult:
-        """Ask by HEAD, and by GET where HEAD is refused or tells no size."""
-        began = time.monotonic()
+        """Whether the source answers, and the size that it says the file has."""
+        start = time.monotonic()
+        size: int | None = None
+        failure, transient = "", False
         try:
             check_url(url)
-            size = self._size(url)
-        except StepFailed as failure:
-            return ProbeResult(url, time.monotonic() - began, failure=failure.message)
+            size = source_size(url, lambda method: self._request(method, url))
+        except StepFailed as failed:
+            failure = failed.message
         except TransientError as fault:
-            told = f"{redact_url(url)}: {fault}"
-            return ProbeResult(url, time.monotonic() - began, failure=told, passing=True)
-        return ProbeResult(url, time.monotonic() - began, size)
-
-    def _size(self, url: str) -> int | None:
-        with ask(self._session, "HEAD", url, self._timeouts) as response:
-            if response.status_code == 200 and (size := length(response)) is not None:
-                return size
-        with ask(self._session, "GET", url, self._timeouts) as response:
-            expect(response, url, 200)
-            return length(response)
+            failure, transient = f"{redact_url(url)}: {fault}", True
+        return ProbeResult(url, time.monotonic() - start, size, failure, transient)
 
     def sample(self, url: str) -> Sample | None:
         """How fast the beginning of a file arrives; None if it does not."""
         try:
-            with ask(self._session, "GET", url, self._timeouts) as response:
-                expect(response, url, 200)
-                began = time.monotonic()
-                count, spent = 0, 0.0
-                for piece in pieces(response):
-                    count += len(piece)
-                    spent = time.monotonic() - began
-                    if count >= SAMPLE_BYTES or spent >= SAMPLE_SECONDS:
+            with self._request("GET", url) as response:
+                require_status(response, url, 200)
+                start = time.monotonic()
+                size, seconds = 0, 0.0
+                for chunk in body_chunks(response):
+                    size += len(chunk)
+                    seconds = time.monotonic() - start
+                    if size >= SAMPLE_BYTES or seconds >= SAMPLE_SECONDS:
                         break
         except (TransientError, StepFailed):
             return None
-        return Sample(count, spent) if count and spent > 0 else None
+        return Sample(size, seconds) if size and seconds > 0 else None
+
+    def _request(self, method: str, url: str) -> AbstractContextManager[requests.Response]:
+        return request(self._session, method, url, self._timeouts)

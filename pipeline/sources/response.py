@@ -1,10 +1,10 @@
-"""One request to a source and what its answer means: bytes, a failure, or something that may pass."""
+"""One request to a content source, and what its answer means: bytes, a failure, or a fault that may pass."""
 
 import errno
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from http import HTTPStatus
 from http.client import HTTPException, IncompleteRead, LineTooLong
 from urllib.parse import urlsplit
@@ -12,31 +12,30 @@ from urllib.parse import urlsplit
 import requests
 import urllib3.exceptions as faults
 
-from pipeline.fixity import PIECE
+from pipeline.fixity import READ_CHUNK
 from pipeline.http.retry import TransientError, is_transient, retry_after
 from pipeline.outcome import content
 from pipeline.urls import redact_url
 
 IDENTITY = {"Accept-Encoding": "identity"}
-"""Bytes are wanted as they are kept, not packed for the way."""
+"""The bytes as they are stored, without a content coding."""
 
-
-PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".z", ".br", ".svgz")
-"""Names whose files are packed in themselves; some servers say so in Content-Encoding."""
+COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".z", ".br", ".svgz")
+"""Names of files that are compressed themselves; some servers say so in Content-Encoding."""
 
 Timeouts = tuple[float, float]
 """Seconds to wait for a connection, and for the next bytes."""
 
 
 @contextmanager
-def ask(
+def request(
     session: requests.Session,
     method: str,
     url: str,
     timeouts: Timeouts,
     headers: Mapping[str, str] | None = None,
 ) -> Iterator[requests.Response]:
-    """The answer, with its body unread, closed at the end; TransientError or a content failure otherwise."""
+    """The response with its body unread, closed at the end; TransientError or a content failure otherwise."""
     try:
         response = session.request(
             method, url, headers={**IDENTITY, **(headers or {})}, stream=True, timeout=timeouts
@@ -49,51 +48,63 @@ def ask(
         yield response
 
 
-def expect(response: requests.Response, url: str, *statuses: int) -> None:
-    """Raise unless the answer has one of `statuses`."""
+def source_size(url: str, ask: Callable[[str], AbstractContextManager[requests.Response]]) -> int | None:
+    """Bytes at `url`, None if the source does not say; TransientError or a content failure if it is refused.
+
+    `ask` sends one request of the method it gets. Some sources refuse HEAD, or answer it without a length:
+    they are asked by GET, and the body is not read.
+    """
+    with ask("HEAD") as response:
+        if response.status_code == 200 and (size := content_length(response)) is not None:
+            return size
+        if is_transient(response.status_code) and response.headers.get("Retry-After"):
+            require_status(response, url, 200)
+    with ask("GET") as response:
+        require_status(response, url, 200)
+        return content_length(response)
+
+
+def require_status(response: requests.Response, url: str, *statuses: int) -> None:
+    """Raise TransientError or a content failure unless the answer has one of `statuses`."""
     status = response.status_code
     if status in statuses:
         return
     phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else response.reason
     answered = f"the source answered {status} {phrase}".rstrip()
     if is_transient(status):
-        raise TransientError(answered, back_off_requested(response))
-    raise content(f"{redact_url(url)}: {answered}; check the URL and that it may be read from here")
+        raise TransientError(answered, retry_after(response.headers.get("Retry-After")))
+    raise content(f"{redact_url(url)}: {answered}; check the URL, and that it may be read without a login")
 
 
-def back_off_requested(response: requests.Response) -> float | None:
-    """Seconds in which a source that does not answer now wants to be left alone, if it says so."""
-    return retry_after(response.headers.get("Retry-After")) if is_transient(response.status_code) else None
-
-
-def refuse_packed(response: requests.Response, url: str) -> None:
-    """Raise a content failure if the body is packed although it was asked for as it is."""
+def refuse_encoded(response: requests.Response, url: str) -> None:
+    """Raise a content failure if the body has a content coding although none was accepted."""
     coding = response.headers.get("Content-Encoding", "identity").strip().lower()
-    if coding in ("", "identity") or urlsplit(url).path.lower().endswith(PACKED):
+    if coding in ("", "identity") or urlsplit(url).path.lower().endswith(COMPRESSED):
         return
     raise content(
-        f"{redact_url(url)}: the source sends it packed (Content-Encoding: {coding}) although asked not to; "
-        "declare the digest of the bytes that are sent, or have the source send it as it is"
+        f"{redact_url(url)}: the source compresses the file for transfer (Content-Encoding: {coding}) "
+        "although asked not to; declare the digest of the bytes that are sent, or have the source send the "
+        "file as it is"
     )
 
 
-def pieces(response: requests.Response) -> Iterator[bytes]:
-    """The body as it arrives, at most PIECE bytes at a time; TransientError if it ends early.
+def body_chunks(response: requests.Response) -> Iterator[bytes]:
+    """The body as it arrives, at most READ_CHUNK bytes at a time; TransientError if it ends early.
 
-    `read1` returns what is there: a slow source does not keep the caller from looking up.
+    `read1` returns what is there: a slow source does not keep the caller from checking its attempt.
     """
     while True:
         try:
-            piece = response.raw.read1(PIECE, decode_content=False)
+            chunk = response.raw.read1(READ_CHUNK, decode_content=False)
         except (faults.HTTPError, HTTPException, ssl.SSLError) as error:
             raise _failure(response.url, error) from error
-        if not piece:
+        if not chunk:
             return
-        yield piece
+        yield chunk
 
 
-def length(response: requests.Response) -> int | None:
-    """Content-Length, if it is told and tells the body's end."""
+def content_length(response: requests.Response) -> int | None:
+    """Content-Length, if it is there and says where the body ends."""
     stated = response.headers.get("Content-Length", "")
     if "Transfer-Encoding" in response.headers or not (stated.isascii() and stated.isdigit()):
         return None
@@ -101,7 +112,7 @@ def length(response: requests.Response) -> int | None:
 
 
 def _failure(url: str, error: Exception) -> Exception:
-    """What a fault of the connection means."""
+    """The failure that a fault of the connection means."""
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return content(
@@ -110,7 +121,7 @@ def _failure(url: str, error: Exception) -> Exception:
         if isinstance(cause, LineTooLong) or (type(cause) is HTTPException and "headers" in str(cause)):
             return content(f"{redact_url(url)}: the source sends headers that are too large ({cause})")
         if isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_NONAME:
-            return content(f"{redact_url(url)}: there is no such host; check the URL")
+            return content(f"{redact_url(url)}: the host does not exist; check the URL")
     return TransientError(_reason(error))
 
 
@@ -118,20 +129,20 @@ def _reason(error: Exception) -> str:
     """The fault in words for people, the innermost cause first."""
     words = {
         errno.ECONNREFUSED: "the connection was refused",
-        errno.ECONNRESET: "the connection was broken",
-        errno.EHOSTUNREACH: "its host cannot be reached",
-        errno.ENETUNREACH: "its network cannot be reached",
+        errno.ECONNRESET: "the connection was reset",
+        errno.EHOSTUNREACH: "the host cannot be reached",
+        errno.ENETUNREACH: "the network cannot be reached",
     }
     causes = tuple(_causes(error))
     for cause in causes:
         if isinstance(cause, socket.gaierror):
-            return f"its host's address cannot be looked up ({cause.strerror})"
+            return f"the host's address cannot be looked up ({cause.strerror})"
         if isinstance(cause, (faults.ConnectTimeoutError, requests.ConnectTimeout)) and not isinstance(
             cause, faults.NewConnectionError
         ):
-            return "no connection in time"
+            return "timeout while connecting"
         if isinstance(cause, (faults.ReadTimeoutError, requests.ReadTimeout)):
-            return "no bytes in time"
+            return "timeout while waiting for bytes"
         if isinstance(cause, OSError) and cause.errno in words:
             return words[cause.errno]
         if isinstance(cause, IncompleteRead):
@@ -141,12 +152,12 @@ def _reason(error: Exception) -> str:
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """The error and what led to it, outermost first."""
-    seen: list[BaseException] = []
+    visited: list[BaseException] = []
     queue: list[object] = [error]
     while queue:
-        each = queue.pop(0)
-        if not isinstance(each, BaseException) or each in seen:
+        cause = queue.pop(0)
+        if not isinstance(cause, BaseException) or cause in visited:
             continue
-        seen.append(each)
-        yield each
-        queue += [getattr(each, "reason", None), each.__cause__, each.__context__, *each.args]
+        visited.append(cause)
+        yield cause
+        queue += [getattr(cause, "reason", None), cause.__cause__, cause.__context__, *cause.args]

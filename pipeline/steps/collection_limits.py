@@ -1,4 +1,4 @@
-"""What a collection takes: the limits and the rule for names that its profile sets."""
+"""What a collection accepts: the limits and the rule for file names in its profile."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from pipeline.working_storage.capacity import in_units
 
 @dataclass(frozen=True)
 class CollectionLimits:
-    """What one object of the collection may be; None: no limit of the collection's own."""
+    """Limits of one object; None: the collection sets no limit."""
 
     collection: str
     files: int | None = None
@@ -20,7 +20,7 @@ class CollectionLimits:
     def check_files(self, count: int) -> None:
         if self.files is not None and count > self.files:
             raise content(
-                f"the object has {count:,} files, but collection {self.collection} takes at most "
+                f"the object has {count:,} files, but collection {self.collection} accepts at most "
                 f"{self.files:,}: divide it, or ask the collection's owner"
             )
 
@@ -31,12 +31,12 @@ class CollectionLimits:
     def too_large(self) -> StepFailed:
         return content(
             f"the object has more than the {in_units(self.bytes or 0)} that collection {self.collection} "
-            "takes: divide it, or ask the collection's owner"
+            "accepts: divide it, or ask the collection's owner"
         )
 
 
-def allowed(context: StepContext) -> CollectionLimits:
-    """The rules of the job's collection."""
+def limits_of(context: StepContext) -> CollectionLimits:
+    """The limits of the job's collection."""
     profile = context.profile
     return CollectionLimits(
         collection=profile.name,

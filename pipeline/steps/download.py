@@ -8,75 +8,205 @@ their digest, and fetches the others.
 import os
 import shutil
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.attempt import Attempt
 from pipeline.containers.unpack import Limits, unpack
-from pipeline.outcome import Done, StepFailed, Wait, content
+from pipeline.outcome import Done, RateLimited, StepFailed, Wait, content
 from pipeline.parallel import in_parallel
 from pipeline.records import Job, PayloadType
 from pipeline.settings import Settings
 from pipeline.sources.fetch import Download
 from pipeline.states import FailureKind
-from pipeline.steps import resume as earlier
-from pipeline.steps.collection_limits import CollectionLimits, allowed
+from pipeline.steps import resume
+from pipeline.steps.collection_limits import CollectionLimits, limits_of
 from pipeline.steps.context import StepContext
-from pipeline.steps.expected_files import FileSpec, wanted
+from pipeline.steps.download_progress import DownloadProgress
+from pipeline.steps.expected_files import FileSpec, expected_files
 from pipeline.working_storage.capacity import full_is_transient, in_units
 from pipeline.working_storage.workspace import DownloadedFile, Workspace
 
-FAILURES_TOLD = 20
-"""Files that cannot be had after which no others are tried: enough for the depositor to see a pattern."""
+FAILURES_REPORTED = 20
+"""Failed files after which no others are tried: enough for the depositor to see a pattern."""
 
-MESSAGE = 1800
-"""Characters of a message that are kept, less some for its beginning."""
+MESSAGE_LIMIT = 1800
+"""Characters of a message that are stored, less some for its beginning."""
 
 ARCHIVE = "container"
 """The container's name in the attempt's folder; its own name may be anything."""
 
 
 def work(job: Job, context: StepContext) -> Done | Wait:
-    workspace = Workspace.of(job)
-    files = wanted(job)
-    rules = allowed(context)
-    rules.check_bytes(sum(file.size or 0 for file in files))
+    files = expected_files(job)
+    limits = limits_of(context)
+    limits.check_bytes(sum(file.size or 0 for file in files))
+    step = _Download(job, context, Workspace.of(job), files, limits, DownloadProgress(context.attempt, files))
     with full_is_transient("downloading"):
-        if job.configuration.payload_type is PayloadType.CONTAINER:
-            landed = _container(files[0], workspace, context, rules)
-        else:
-            landed = _files(files, workspace, context, rules, _is_manifest(job))
-        landed = _declared(job, files, landed)
+        downloaded = _with_declared_digests(step, step.container() if step.is_container else step.all_files())
         context.attempt.check()
-        workspace.write_downloaded(landed)
-        _make_durable(workspace.landing)
-    earlier.remove_attempts(workspace)
-    size = sum(file.size for file in landed)
-    bare = sum(file.digest is None for file in files)
+        step.workspace.write_downloaded(downloaded)
+        _make_durable(step.workspace.landing)
+    resume.remove_attempts(step.workspace)
+    size = sum(file.size for file in downloaded)
+    undeclared = sum(file.digest is None for file in files)
     return Done(
         space_needed=size,
-        message=f"{_count(len(landed))}, {in_units(size)}"
-        + (f"; no digest was declared for {bare:,} of {_count(len(files))}" if bare else ""),
+        message=f"{_count(len(downloaded))}, {in_units(size)}"
+        + (f"; no digest was declared for {undeclared:,} of {_count(len(files))}" if undeclared else ""),
     )
 
 
-def _is_manifest(job: Job) -> bool:
-    return job.configuration.payload_type is PayloadType.OBJECT_MANIFEST
+@dataclass(frozen=True)
+class _Download:
+    """What one attempt at the downloads of a job works with."""
+
+    job: Job
+    context: StepContext
+    workspace: Workspace
+    files: tuple[FileSpec, ...]
+    limits: CollectionLimits
+    progress: DownloadProgress
+
+    @property
+    def is_container(self) -> bool:
+        return self.job.configuration.payload_type is PayloadType.CONTAINER
+
+    @property
+    def has_manifest(self) -> bool:
+        return self.job.configuration.payload_type is PayloadType.OBJECT_MANIFEST
+
+    def all_files(self) -> tuple[DownloadedFile, ...]:
+        """Every file in `producer/`, and no other file; several are fetched at a time.
+
+        A content failure of one file does not stop the others: the depositor learns of all failures at
+        once, and the files that arrive are not fetched again.
+        """
+        journal = resume.read_journals(self.workspace)
+        downloaded: dict[int, DownloadedFile] = {}
+        failures: dict[int, str] = {}
+        size = 0
+
+        def one_file(file: FileSpec, attempt: Attempt) -> DownloadedFile:
+            return self._file(file, journal, attempt)
+
+        threads = self.context.settings.download_threads
+        with closing(in_parallel(one_file, self.files, threads, self.context.attempt)) as outcomes:
+            for file, future in outcomes:
+                match future.exception():
+                    case None:
+                        done = downloaded[file.line] = future.result()
+                        resume.write_journal(self.workspace, done)
+                        self.progress.complete(file, done.size)
+                        size += done.size
+                        self.limits.check_bytes(size)
+                    case StepFailed(kind=FailureKind.CONTENT) as failure:
+                        failures[file.line] = str(failure)
+                    case StepFailed() | RateLimited() if failures:
+                        break  # the content failures are reported first: this fault may have passed by then
+                    case fault:
+                        raise fault
+                if len(failures) >= FAILURES_REPORTED:
+                    break
+        if failures:
+            raise content(self._summary(failures))
+        result = tuple(downloaded[file.line] for file in self.files)
+        self.context.attempt.check()
+        resume.remove_unlisted(self.workspace, result)
+        return result
+
+    def _file(self, file: FileSpec, journal: resume.Journal, attempt: Attempt) -> DownloadedFile:
+        """The file in `producer/`: left there by an earlier attempt, or fetched."""
+        target = self.workspace.producer / file.name
+        left = resume.reusable(target, file, journal.get(file.name, []), attempt)
+        return left or self._fetch(file, target, attempt)
+
+    def _fetch(self, file: FileSpec, target: Path, attempt: Attempt) -> DownloadedFile:
+        part = f"parts/{file.line}"
+        resume.adopt_part(self.workspace, part, file, attempt)
+        arrived = self.context.fetcher.download(
+            Download(
+                file.url, target, self.workspace.attempt / part, file.digest, file.size, self.limits.bytes
+            ),
+            self.progress.of(file, attempt),
+        )
+        return DownloadedFile(path=file.name, size=arrived.size, sha512=arrived.sha512, url=file.url)
+
+    def container(self) -> tuple[DownloadedFile, ...]:
+        """The container's files in `producer/`, which is replaced as a whole and never holds a mixture."""
+        attempt = self.context.attempt
+        if (complete := resume.completed_download(self.workspace, attempt)) is not None:
+            return complete
+        (container,) = self.files
+        self._fetch_container(container, attempt)
+        unpacked = self.workspace.attempt / "unpacked"
+        shutil.rmtree(unpacked, ignore_errors=True)
+        limits = _unpack_limits(self.context.settings, self.limits)
+        files = unpack(self.workspace.attempt / ARCHIVE, container.name, unpacked, limits, attempt)
+        for file in files:
+            attempt.check()
+            _make_durable(unpacked / file.path)
+        self.limits.check_files(len(files))
+        attempt.check()
+        if self.workspace.producer.exists():
+            shutil.rmtree(self.workspace.attempt / "replaced", ignore_errors=True)
+            self.workspace.producer.rename(self.workspace.attempt / "replaced")
+        unpacked.rename(self.workspace.producer)
+        return tuple(
+            DownloadedFile(path=file.path, size=file.size, sha512=file.sha512, url=container.url)
+            for file in files
+        )
+
+    def _fetch_container(self, container: FileSpec, attempt: Attempt) -> None:
+        """The container in the attempt's folder, from an earlier attempt or from its source."""
+        archive = self.workspace.attempt / ARCHIVE
+        resume.adopt_file(self.workspace, ARCHIVE)
+        entries = resume.read_journals(self.workspace).get(container.name, [])
+        if resume.reusable(archive, container, entries, attempt) is None:
+            archive.unlink(missing_ok=True)
+            resume.write_journal(self.workspace, self._fetch(container, archive, attempt))
+
+    def _summary(self, failures: dict[int, str]) -> str:
+        """The failures in the order of the manifest, as many as a message can hold."""
+        lines = [
+            f"line {line}: {message}" if self.has_manifest else message
+            for line, message in sorted(failures.items())
+        ]
+        if len(lines) == 1:
+            return lines[0]
+        at_least = "at least " if len(lines) >= FAILURES_REPORTED else ""
+        text = f"{at_least}{len(lines)} of {len(self.files):,} files cannot be downloaded"
+        for count, line in enumerate(lines):
+            if len(text) + len(line) > MESSAGE_LIMIT:
+                return f"{text}; and {len(lines) - count} more"
+            text += f"{';' if count else ':'} {line}"
+        return text
 
 
-def _declared(
-    job: Job, files: tuple[FileSpec, ...], landed: tuple[DownloadedFile, ...]
+def _with_declared_digests(
+    step: _Download, downloaded: tuple[DownloadedFile, ...]
 ) -> tuple[DownloadedFile, ...]:
-    """With the digest that was declared of each file; of a container's files, that of the container."""
-    name = job.configuration.payload_name or "manifest"
-    container = files[0].name if job.configuration.payload_type is PayloadType.CONTAINER else ""
+    """The files with their declared digests; for the files of a container, the digest of the container."""
+    name = step.job.configuration.payload_name or "manifest"
+    container = step.files[0].name if step.is_container else ""
 
-    def declared(file: DownloadedFile, wanted: FileSpec) -> DownloadedFile:
-        place = f"{name} line {wanted.line}" if _is_manifest(job) else "submission"
-        known = {"declared_by": place, "container": container} if wanted.digest else {"declared_by": ""}
-        # of a container, processing may have noted before what the content itself declares: it does so again
-        return file.model_copy(update={"container": "", "digest": wanted.digest, **known})
+    def with_digest(file: DownloadedFile, expected: FileSpec) -> DownloadedFile:
+        place = f"{name} line {expected.line}" if step.has_manifest else "submission"
+        declared = {"declared_by": place, "container": container} if expected.digest else {"declared_by": ""}
+        # processing of an earlier attempt may have noted what a container declares; it does so again
+        return file.model_copy(update={"container": "", "digest": expected.digest, **declared})
 
-    return tuple(map(declared, landed, files * len(landed) if container else files))
+    expected = step.files * len(downloaded) if step.is_container else step.files
+    return tuple(map(with_digest, downloaded, expected))
+
+
+def _unpack_limits(settings: Settings, limits: CollectionLimits) -> Limits:
+    return Limits(
+        entries=settings.container_entries,
+        bytes=min(settings.container_bytes, limits.bytes or settings.container_bytes),
+        ratio=settings.container_ratio,
+        case_fold=limits.case_fold,
+    )
 
 
 def _count(files: int) -> str:
@@ -84,145 +214,13 @@ def _count(files: int) -> str:
 
 
 def _make_durable(path: Path) -> None:
-    """Have `path` and its entry in its folder on the disk before the record says that they are.
+    """Sync `path` and its folder to the disk before the record says that they are there.
 
-    A journaling file system keeps the order of renames: those of the files before it are durable, too.
+    A journaling file system keeps the order of renames: the files renamed before are durable, too.
     """
-    for each in (path, path.parent):
-        descriptor = os.open(each, os.O_RDONLY)
+    for place in (path, path.parent):
+        descriptor = os.open(place, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-def _files(
-    files: tuple[FileSpec, ...],
-    workspace: Workspace,
-    context: StepContext,
-    rules: CollectionLimits,
-    in_manifest: bool,
-) -> tuple[DownloadedFile, ...]:
-    noted = earlier.notes(workspace)
-
-    def land(file: FileSpec, attempt: Attempt) -> DownloadedFile:
-        return _land(file, workspace, context, noted, rules, attempt)
-
-    landed: dict[int, DownloadedFile] = {}
-    size = 0
-    failures: dict[int, str] = {}
-    outcomes = in_parallel(land, files, context.settings.download_threads, context.attempt)
-    with closing(outcomes):
-        for file, future in outcomes:
-            try:
-                landed[file.line] = future.result()
-            except StepFailed as failure:
-                if failure.kind is not FailureKind.CONTENT and not failures:
-                    raise
-                if failure.kind is FailureKind.CONTENT:
-                    # The others go on: the depositor is told of all at once, and what arrives is kept.
-                    failures[file.line] = failure.message
-                if failure.kind is not FailureKind.CONTENT or len(failures) >= FAILURES_TOLD:
-                    break
-            else:
-                earlier.note(workspace, landed[file.line])
-                size += landed[file.line].size
-                rules.check_bytes(size)
-    if failures:
-        raise content(_told(failures, len(files), in_manifest=in_manifest))
-    result = tuple(landed[file.line] for file in files)
-    context.attempt.check()
-    earlier.remove_strays(workspace, result)
-    return result
-
-
-def _land(
-    file: FileSpec,
-    workspace: Workspace,
-    context: StepContext,
-    noted: earlier.Notes,
-    rules: CollectionLimits,
-    attempt: Attempt,
-) -> DownloadedFile:
-    """The file in `producer/`: as an earlier attempt left it, or fetched."""
-    target = workspace.producer / file.name
-    kept = earlier.reusable(target, file, noted.get(file.name, []), attempt)
-    if kept is not None:
-        return kept
-    part = f"parts/{file.line}"
-    earlier.adopt_part(workspace, part, file, attempt)
-    wanted_file = Download(file.url, target, workspace.attempt / part, file.digest, file.size, rules.bytes)
-    arrived = context.fetcher.download(wanted_file, attempt)
-    return DownloadedFile(path=file.name, size=arrived.size, sha512=arrived.sha512, url=file.url)
-
-
-def _container(
-    file: FileSpec, workspace: Workspace, context: StepContext, rules: CollectionLimits
-) -> tuple[DownloadedFile, ...]:
-    """The container's files in `producer/`, which is replaced as a whole: it is never half of each."""
-    landed = earlier.landing(workspace, context.attempt)
-    if landed is not None:
-        return landed
-    archive = workspace.attempt / ARCHIVE
-    _fetch_container(file, workspace, context, rules)
-    unpacked = workspace.attempt / "unpacked"
-    shutil.rmtree(unpacked, ignore_errors=True)
-    files = unpack(archive, file.name, unpacked, _limits(context.settings, rules), context.attempt)
-    for each in files:
-        context.attempt.check()
-        _make_durable(unpacked / each.path)
-    rules.check_files(len(files))
-    context.attempt.check()
-    if workspace.producer.exists():
-        shutil.rmtree(workspace.attempt / "replaced", ignore_errors=True)
-        workspace.producer.rename(workspace.attempt / "replaced")
-    unpacked.rename(workspace.producer)
-    return tuple(
-        DownloadedFile(path=each.path, size=each.size, sha512=each.sha512, url=file.url) for each in files
-    )
-
-
-def _fetch_container(
-    file: FileSpec, workspace: Workspace, context: StepContext, rules: CollectionLimits
-) -> None:
-    """The container in the attempt's folder, from an earlier attempt or from its source."""
-    archive = workspace.attempt / ARCHIVE
-    earlier.adopt_whole(workspace, ARCHIVE)
-    noted = earlier.notes(workspace).get(file.name, [])
-    if earlier.reusable(archive, file, noted, context.attempt) is not None:
-        return
-    archive.unlink(missing_ok=True)
-    part = f"parts/{file.line}"
-    earlier.adopt_part(workspace, part, file, context.attempt)
-    arrived = context.fetcher.download(
-        Download(file.url, archive, workspace.attempt / part, file.digest, file.size, rules.bytes),
-        context.attempt,
-    )
-    earlier.note(
-        workspace, DownloadedFile(path=file.name, size=arrived.size, sha512=arrived.sha512, url=file.url)
-    )
-
-
-def _limits(settings: Settings, rules: CollectionLimits) -> Limits:
-    return Limits(
-        entries=settings.container_entries,
-        bytes=min(settings.container_bytes, rules.bytes or settings.container_bytes),
-        ratio=settings.container_ratio,
-        case_fold=rules.case_fold,
-    )
-
-
-def _told(failures: dict[int, str], files: int, *, in_manifest: bool) -> str:
-    """Every failure in the order of the manifest, as far as a message can hold them."""
-    lines = [
-        f"line {line}: {message}" if in_manifest else message for line, message in sorted(failures.items())
-    ]
-    if len(lines) == 1:
-        return lines[0]
-    at_least = "at least " if len(lines) >= FAILURES_TOLD else ""
-    told = f"{at_least}{len(lines)} of {files:,} files cannot be had"
-    for count, line in enumerate(lines):
-        if len(told) + len(line) > MESSAGE:
-            return f"{told}; and {len(lines) - count} more"
-        told += f"{';' if count else ':'} {line}"
-    return told

@@ -21,7 +21,7 @@ from pipeline.sources.fetch import Fetcher
 from pipeline.sources.probe import Prober, ProbeResult, Sample
 from pipeline.states import FailureKind
 from pipeline.steps.estimate import CONTAINER_FACTOR
-from pipeline.steps.expected_files import FileSpec, payload, read_manifest
+from pipeline.steps.expected_files import FileSpec, payload_file, read_manifest
 from pipeline.urls import host_of
 from pipeline.working_storage.capacity import in_units
 
@@ -98,7 +98,7 @@ def _read(
             rows = read_manifest(data, configuration, case_fold=case_fold, most=settings.object_files).rows
             job.files = tuple(FileSpec(row.line, row.url, row.name, row.digest, row.size) for row in rows)
         else:
-            job.files = (payload(configuration),)
+            job.files = (payload_file(configuration),)
     except StepFailed as failure:
         if failure.kind is FailureKind.TRANSIENT:
             job.doubts.append(failure.message)
@@ -148,7 +148,7 @@ def ask_sources(
 def _judge(job: DryRunJob, file: FileSpec, answer: ProbeResult) -> None:
     where = f"line {file.line}: " if len(job.files) > 1 else ""
     if answer.failure:
-        (job.doubts if answer.passing else job.failures).append(f"{where}{answer.failure}")
+        (job.doubts if answer.transient else job.failures).append(f"{where}{answer.failure}")
     elif answer.size is not None:
         job.sizes[file.url] = answer.size
         if file.size is not None and file.size != answer.size:

@@ -1,4 +1,4 @@
-"""The files that a job asks for: its payload, or the rows of its object manifest."""
+"""The files that a job fetches: its payload, or the files that its object manifest lists."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from pipeline.working_storage.workspace import Workspace
 
 @dataclass(frozen=True)
 class FileSpec:
-    """One file to be fetched; `line` is its place in the manifest, 1 for a payload that is no manifest."""
+    """One file to be fetched; `line` is its line in the manifest, 1 for a payload without one."""
 
     line: int
     url: str
@@ -22,24 +22,24 @@ class FileSpec:
     size: int | None = None
 
 
-def wanted(job: Job) -> tuple[FileSpec, ...]:
+def expected_files(job: Job) -> tuple[FileSpec, ...]:
     """The files of the job's object; for a container, the container."""
     if job.configuration.payload_type is not PayloadType.OBJECT_MANIFEST:
-        return (payload(job.configuration),)
+        return (payload_file(job.configuration),)
     path = Workspace.of(job).manifest
     try:
         data = path.read_bytes()
     except OSError as error:
         raise system(
-            f"{path} cannot be read ({error.strerror}): bring working storage back and resume the job, "
+            f"{path} cannot be read ({error.strerror}): restore working storage and resume the job, "
             "or delete it and submit it again"
         ) from error
-    # What the names may be was judged when the job was pending.
+    # The names were checked while the job was pending.
     rows = read_manifest(data, job.configuration, case_fold=False).rows
     return tuple(FileSpec(row.line, row.url, row.name, row.digest, row.size) for row in rows)
 
 
-def payload(configuration: JobConfiguration) -> FileSpec:
+def payload_file(configuration: JobConfiguration) -> FileSpec:
     """The payload as one file; a content failure if it has no usable name."""
     try:
         name = safe_name(configuration.payload_name or name_in(configuration.payload_url), PRODUCER)
@@ -53,15 +53,15 @@ def payload(configuration: JobConfiguration) -> FileSpec:
 def read_manifest(
     data: bytes, configuration: JobConfiguration, *, case_fold: bool, most: int | None = None
 ) -> Manifest:
-    """The object manifest in `data`; a content failure unless it is the one declared, and sound.
+    """The object manifest in `data`; a content failure unless it is valid and the one declared.
 
-    The rows, `most` of them, bound the memory: 100,000 take some 120 MB beside the manifest's own bytes.
+    `most` rows at most, which bounds the memory: 100,000 take about 120 MB beside the manifest's own bytes.
     """
     name = configuration.payload_name or redact_url(configuration.payload_url)
     if configuration.size not in (None, len(data)):
         raise content(
             f"manifest {name} has {len(data):,} bytes, but {configuration.size:,} were declared: "
-            "submit it again with the right size"
+            "submit it again with the correct size"
         )
     try:
         if configuration.digest is not None:

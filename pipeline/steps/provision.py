@@ -1,7 +1,7 @@
-"""Provisioning: the job goes on once working storage has room for it, and takes that room with it.
+"""Provisioning: the job continues once its bytes fit into working storage, and reserves them.
 
-The bytes are reserved in the transaction that lets the job through, on condition that nobody reserved any
-since they were counted. What does not fit waits here and keeps no smaller job from passing.
+The bytes are reserved in the transaction that moves the job, on condition that no other job reserved any
+since they were counted. A job that does not fit waits here and does not block smaller jobs.
 """
 
 from pipeline.outcome import Done, Reservation, Wait

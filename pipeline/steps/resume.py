@@ -1,54 +1,53 @@
-"""What earlier attempts at a download left behind, and how much of it can be trusted.
+"""Using what earlier attempts at a download left behind, as far as it can be trusted.
 
-Rule: nothing is taken over on its looks. A whole file is read again and must have its declared digest, or
-the one that was noted when it landed; part of a file is taken over only if a declared digest will judge
-the whole. An earlier attempt may still be alive without knowing that it is over: its files are copied or
-linked, never written to.
+Rule: no file is reused without reading it. A whole file must have its declared digest, or the one that was
+noted when it arrived; part of a file is reused only if a declared digest will check the whole. An earlier
+attempt may still be running without knowing that it is over: its files are copied or linked, never written.
 """
 
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from pipeline.attempt import Attempt
-from pipeline.fixity import OF_RECORD, PIECE, Digester
+from pipeline.fixity import OF_RECORD, READ_CHUNK, Digester
 from pipeline.outcome import StepFailed
-from pipeline.sources.part import beside
+from pipeline.sources.part import origin_path
 from pipeline.steps.expected_files import FileSpec
 from pipeline.working_storage.workspace import DownloadedFile, Workspace
 
 JOURNAL = "landed.jsonl"
-"""In an attempt's folder: a line for each file that landed in it, written once the file is in place."""
+"""In an attempt's folder: a line per file that it downloaded, written once the file is in place."""
 
-Notes = dict[str, list[DownloadedFile]]
-"""Path -> what was noted when a file landed there."""
+Journal = dict[str, list[DownloadedFile]]
+"""Path -> what was noted whenever a file was downloaded to it."""
 
 
-def note(workspace: Workspace, file: DownloadedFile) -> None:
-    """Remember how a file landed, for the attempt after this one."""
+def write_journal(workspace: Workspace, file: DownloadedFile) -> None:
+    """Note a downloaded file for the attempts after this one."""
     workspace.attempt.mkdir(parents=True, exist_ok=True)
     with (workspace.attempt / JOURNAL).open("a", encoding="utf-8") as journal:
         journal.write(file.model_dump_json() + "\n")
 
 
-def notes(workspace: Workspace) -> Notes:
-    """All that is noted of this job's files: by the last landing, and by attempts that got less far."""
-    found: Notes = defaultdict(list)
-    for file in (*_landing(workspace), *_journals(workspace)):
-        found[file.path].append(file)
-    return found
+def read_journals(workspace: Workspace) -> Journal:
+    """All that is noted of this job's files: by a completed download, and by attempts that ended earlier."""
+    journal: Journal = defaultdict(list)
+    for file in (*_downloaded(workspace), *_journal_lines(workspace)):
+        journal[file.path].append(file)
+    return journal
 
 
-def landing(workspace: Workspace, attempt: Attempt) -> tuple[DownloadedFile, ...] | None:
-    """The files of a landing that an earlier attempt completed, if every one of them is still as it was."""
-    files = _landing(workspace)
+def completed_download(workspace: Workspace, attempt: Attempt) -> tuple[DownloadedFile, ...] | None:
+    """The files of a download that an earlier attempt completed, if all of them are unchanged."""
+    files = _downloaded(workspace)
     for file in files:
-        digester = _read(workspace.producer / file.path, (OF_RECORD,), attempt)
+        digester = _digest(workspace.producer / file.path, (OF_RECORD,), attempt)
         if digester is None or (digester.size, digester.value()) != (file.size, file.sha512):
             return None
     return files or None
@@ -57,37 +56,38 @@ def landing(workspace: Workspace, attempt: Attempt) -> tuple[DownloadedFile, ...
 def reusable(
     path: Path, file: FileSpec, noted: list[DownloadedFile], attempt: Attempt
 ) -> DownloadedFile | None:
-    """The file at `path` if it is the wanted one; else None, and it has to be fetched.
+    """The file at `path` if it is the expected one; None if it has to be fetched.
 
-    Without a declared digest and without a note the file might be one that was cut off by a power failure,
-    or of another state of the source: fetching it again is the only way to be sure.
+    Without a declared digest and without a note, the file might have been cut off by a power failure, or be
+    of another state of the source: only fetching it again is safe.
     """
-    noted = [each for each in noted if each.url == file.url]
+    noted = [entry for entry in noted if entry.url == file.url]
     if file.digest is None and not noted:
         return None
-    digester = _read(path, {OF_RECORD, file.digest.algorithm if file.digest else OF_RECORD}, attempt)
+    digester = _digest(path, {OF_RECORD, file.digest.algorithm if file.digest else OF_RECORD}, attempt)
     if digester is None or file.size not in (None, digester.size):
         return None
-    found = DownloadedFile(path=file.name, size=digester.size, sha512=digester.value(), url=file.url)
+    actual = DownloadedFile(path=file.name, size=digester.size, sha512=digester.value(), url=file.url)
     if file.digest is not None:
-        return found if digester.value(file.digest.algorithm) == file.digest.value else None
-    return found if any((each.size, each.sha512) == (found.size, found.sha512) for each in noted) else None
+        return actual if digester.value(file.digest.algorithm) == file.digest.value else None
+    is_noted = any((entry.size, entry.sha512) == (actual.size, actual.sha512) for entry in noted)
+    return actual if is_noted else None
 
 
 def adopt_part(workspace: Workspace, name: str, file: FileSpec, attempt: Attempt) -> None:
     """Copy the longest beginning of `file` that an earlier attempt fetched to this attempt's `name`.
 
-    The earlier ones are removed, so that a job that is interrupted often takes no more room each time. Who
-    still writes to one of them is over, and keeps its bytes to itself.
+    The earlier parts are removed, so that a job that is interrupted often does not fill working storage. An
+    attempt that still writes to one of them is over, and cannot publish its bytes.
     """
     own = workspace.attempt / name
-    parts = [each / name for each in _others(workspace)]
+    parts = [earlier / name for earlier in _other_attempts(workspace)]
     if file.digest is not None and not own.exists():
-        _copy_longest([part for part in parts if beside(part).is_file()], own, attempt)
+        _copy_longest([part for part in parts if origin_path(part).is_file()], own, attempt)
     for part in parts:
-        for each in (part, beside(part)):
+        for path in (part, origin_path(part)):
             with suppress(FileNotFoundError, NotADirectoryError):
-                each.unlink()
+                path.unlink()
 
 
 def _copy_longest(parts: list[Path], own: Path, attempt: Attempt) -> None:
@@ -97,31 +97,31 @@ def _copy_longest(parts: list[Path], own: Path, attempt: Attempt) -> None:
     longest = max(sizes, key=sizes.__getitem__)
     own.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileNotFoundError):  # its owner may be attempt, and just done with it
-        beside(own).write_bytes(beside(longest).read_bytes())
+        origin_path(own).write_bytes(origin_path(longest).read_bytes())
         with longest.open("rb") as source, own.open("wb") as copy:
-            while piece := source.read(PIECE):
+            while chunk := source.read(READ_CHUNK):
                 attempt.check()
-                copy.write(piece)
+                copy.write(chunk)
 
 
-def adopt_whole(workspace: Workspace, name: str) -> None:
-    """Link a whole file that an earlier attempt fetched for itself, to be judged by `reusable`."""
+def adopt_file(workspace: Workspace, name: str) -> None:
+    """Link a whole file from the folder of an earlier attempt, to be checked by `reusable`."""
     own = workspace.attempt / name
-    for each in _others(workspace):
+    for earlier in _other_attempts(workspace):
         if own.exists():
             return
         own.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
-            os.link(each / name, own)
+            os.link(earlier / name, own)
 
 
-def remove_strays(workspace: Workspace, files: tuple[DownloadedFile, ...]) -> None:
+def remove_unlisted(workspace: Workspace, files: tuple[DownloadedFile, ...]) -> None:
     """Leave in `producer/` exactly `files`."""
-    kept = {file.path for file in files}
+    listed = {file.path for file in files}
     for folder, folders, names in os.walk(workspace.producer, topdown=False):
         for name in names:
             path = Path(folder, name)
-            if path.relative_to(workspace.producer).as_posix() not in kept:
+            if path.relative_to(workspace.producer).as_posix() not in listed:
                 path.unlink()
         for name in folders:
             with suppress(OSError):  # not empty: it holds files that stay
@@ -129,29 +129,29 @@ def remove_strays(workspace: Workspace, files: tuple[DownloadedFile, ...]) -> No
 
 
 def remove_attempts(workspace: Workspace) -> None:
-    """Remove what all attempts left; an attempt that is over and does not know it can place nothing more."""
-    # Such an attempt may be writing into its folder right now. What stays goes with the working directory.
+    """Remove what all attempts left; an attempt that is over can publish nothing more."""
+    # Such an attempt may still be writing into its folder. What stays goes with the working directory.
     shutil.rmtree(workspace.attempt.parent, ignore_errors=True)
 
 
-def _others(workspace: Workspace) -> list[Path]:
+def _other_attempts(workspace: Workspace) -> list[Path]:
     attempts = workspace.attempt.parent
     if not attempts.is_dir():
         return []
-    return sorted(each for each in attempts.iterdir() if each != workspace.attempt)
+    return sorted(folder for folder in attempts.iterdir() if folder != workspace.attempt)
 
 
-def _landing(workspace: Workspace) -> tuple[DownloadedFile, ...]:
+def _downloaded(workspace: Workspace) -> tuple[DownloadedFile, ...]:
     if not workspace.landing.exists():
         return ()
     try:
         return workspace.read_downloaded()
     except StepFailed:
-        return ()  # damaged: what it lists is fetched or checked anew
+        return ()  # damaged: the files are checked or fetched again
 
 
-def _journals(workspace: Workspace) -> Iterator[DownloadedFile]:
-    for attempt in (*_others(workspace), workspace.attempt):
+def _journal_lines(workspace: Workspace) -> Iterator[DownloadedFile]:
+    for attempt in (*_other_attempts(workspace), workspace.attempt):
         try:
             lines = (attempt / JOURNAL).read_bytes().splitlines()
         except FileNotFoundError:
@@ -161,13 +161,13 @@ def _journals(workspace: Workspace) -> Iterator[DownloadedFile]:
                 yield DownloadedFile.model_validate_json(line)
 
 
-def _read(path: Path, algorithms: set[str] | tuple[str, ...], attempt: Attempt) -> Digester | None:
+def _digest(path: Path, algorithms: Iterable[str], attempt: Attempt) -> Digester | None:
     """Digests of the regular file at `path`; None if there is none."""
     if path.is_symlink() or not path.is_file():
         return None
     digester = Digester(algorithms)
     with path.open("rb") as stream:
-        while piece := stream.read(PIECE):
+        while chunk := stream.read(READ_CHUNK):
             attempt.check()
-            digester.update(piece)
+            digester.update(chunk)
     return digester

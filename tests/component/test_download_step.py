@@ -83,7 +83,7 @@ def test_every_file_that_cannot_be_had_is_told_at_once(settings: Settings, sourc
 
     message = failure.value.message
     assert failure.value.kind is FailureKind.CONTENT
-    assert message.startswith("2 of 4 files cannot be had: line 6: ")
+    assert message.startswith("2 of 4 files cannot be downloaded: line 6: ")
     assert "404 Not Found" in message
     assert "; line 7: b.bin" in message
     assert "md5" in message
@@ -107,7 +107,7 @@ def test_after_twenty_files_that_cannot_be_had_no_more_are_tried(
         source.change(f"/{row.name}", status=404)
 
     with pytest.raises(
-        StepFailed, match=r"^at least 20 of 500 files cannot be had: .*; and [0-9]+ more$"
+        StepFailed, match=r"^at least 20 of 500 files cannot be downloaded: .*; and [0-9]+ more$"
     ) as failure:
         downloaded(job_of(settings, listed), settings)
 
@@ -171,7 +171,7 @@ def test_files_that_are_too_many_bytes_together_are_refused(settings: Settings, 
     collection(settings, limits={"object_bytes": 150})
     listed = rows(source, {"a": b"x" * 100, "b": b"x" * 100}, digests=False)
 
-    with pytest.raises(StepFailed, match="more than the 150 bytes that collection demo takes") as failure:
+    with pytest.raises(StepFailed, match="more than the 150 bytes that collection demo accepts") as failure:
         downloaded(job_of(settings, listed), settings)
 
     assert failure.value.kind is FailureKind.CONTENT

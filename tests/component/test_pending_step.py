@@ -138,7 +138,7 @@ def test_a_batch_manifest_is_refused_with_the_type_to_submit_it_as(
 def test_a_manifest_over_the_limit_is_refused(source: HttpSource, tmp_path: Path) -> None:
     settings = local_settings(tmp_path, object_manifest_limit=10)
 
-    with pytest.raises(StepFailed, match="at most 10 are taken; divide it, or ask the operator"):
+    with pytest.raises(StepFailed, match="the limit is 10; divide it, or ask the operator"):
         pending.work(pending_job(settings, source.put("/m.checkm", MANIFEST)), services(settings))
 
 
@@ -218,7 +218,7 @@ def test_a_manifest_of_more_files_than_the_collection_takes_is_refused(
 ) -> None:
     collection(settings, limits={"object_files": 1})
 
-    with pytest.raises(StepFailed, match="has 2 files, but collection demo takes at most 1") as failure:
+    with pytest.raises(StepFailed, match="has 2 files, but collection demo accepts at most 1") as failure:
         pending.work(pending_job(settings, source.put("/m.checkm", MANIFEST)), services(settings))
 
     assert failure.value.kind is FailureKind.CONTENT

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from pipeline.fixity import (
     HEX_LENGTH,
-    PIECE,
+    READ_CHUNK,
     Digest,
     Digester,
     DigestMismatch,
@@ -91,10 +91,10 @@ def test_the_right_bytes_pass_and_others_name_both_digests() -> None:
 
 
 def test_a_file_longer_than_one_piece_is_digested_whole(tmp_path: Path) -> None:
-    data = b"x" * (PIECE + 1)
+    data = b"x" * (READ_CHUNK + 1)
     (tmp_path / "a").write_bytes(data)
     digester = digest_file(tmp_path / "a", ("md5", "sha512"))
 
-    assert digester.size == PIECE + 1
+    assert digester.size == READ_CHUNK + 1
     assert digester.digest() == Digest(algorithm="sha512", value=hashlib.sha512(data).hexdigest())
     assert digester.value("md5") == hashlib.md5(data).hexdigest()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.attempt import UNATTENDED, CheckedAttempt
 from pipeline.containers.unpack import unpack
-from pipeline.fixity import PIECE
+from pipeline.fixity import READ_CHUNK
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.states import FailureKind
 from tests.support.packing import LIMITS, PACKED, SMALL, Unpack, entry, on_disk, tarred, zipped
@@ -106,7 +106,7 @@ def test_an_attempt_that_is_over_stops_at_once(unpacked: Unpack) -> None:
 
 
 def test_an_attempt_that_is_over_stops_within_a_large_file(unpacked: Unpack) -> None:
-    large = 10 * PIECE
+    large = 10 * READ_CHUNK
     calls = itertools.count()
 
     def over_after_a_while() -> None:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import requests
 
-from pipeline.fixity import PIECE
+from pipeline.fixity import READ_CHUNK
 from pipeline.http.retry import (
     FIRST_PAUSE,
     TransientError,
@@ -68,7 +68,7 @@ class MerrittHttp:
                 self._request("GET", parts, timeout=self._settings.read_timeout) as response,
             ):
                 self._check(response)
-                yield from response.iter_content(PIECE)
+                yield from response.iter_content(READ_CHUNK)
         except TransientError as fault:
             raise transient(f"{self.name} did not deliver {parts[-1]}: it {fault}") from fault
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from pipeline.attempt import Attempt
 from pipeline.outcome import StepFailed, system, transient
 
-PIECE = 32 << 20
-"""Bytes copied between two looks at whether the attempt is over: well under a second on any disk."""
+CHECK_BYTES = 32 << 20
+"""Bytes copied between two checks of the attempt: well under a second on any disk."""
 
 POLL = 0.05
 """Seconds between two tries for an object's lock."""
@@ -63,11 +63,11 @@ def copy(source: Path, target: Path, attempt: Attempt) -> tuple[int, str]:
 def _copy_piece(reader: int, writer: int) -> int:
     if hasattr(os, "copy_file_range"):
         try:
-            return os.copy_file_range(reader, writer, PIECE)
+            return os.copy_file_range(reader, writer, CHECK_BYTES)
         except OSError as error:
             if error.errno not in _NO_KERNEL_COPY:
                 raise
-    piece = os.read(reader, PIECE)
+    piece = os.read(reader, CHECK_BYTES)
     rest = memoryview(piece)
     while rest:
         rest = rest[os.write(writer, rest) :]
@@ -93,7 +93,7 @@ def _sha512(descriptor: int, attempt: Attempt) -> str:
     while length := os.readv(descriptor, [piece]):
         found.update(view[:length])
         seen += length
-        if seen % PIECE == 0:
+        if seen % CHECK_BYTES == 0:
             attempt.check()
     return found.hexdigest()
 

@@ -87,8 +87,8 @@ def _read(root: Root, ark: str, place: str, on_read: Callable[[int], None]) -> R
 
     def count() -> None:
         nonlocal told
-        on_read(disk.PIECE)
-        told += disk.PIECE
+        on_read(disk.CHECK_BYTES)
+        told += disk.CHECK_BYTES
 
     try:
         size, sha512 = disk.digest(path, CheckedAttempt(count))

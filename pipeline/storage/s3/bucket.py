@@ -18,7 +18,7 @@ import boto3
 from botocore.config import Config
 
 from pipeline.attempt import UNATTENDED, Attempt
-from pipeline.fixity import PIECE
+from pipeline.fixity import READ_CHUNK
 from pipeline.outcome import StepFailed, system, transient
 from pipeline.settings import Settings
 from pipeline.storage.ocfl.bucket import AT_ONCE, Conflict, Got, Held, Unlike
@@ -190,7 +190,7 @@ class S3Bucket:
         with translated(self.name, refusable=True):
             answer = self.client.get_object(**self._at(key))
             with closing(answer["Body"]) as body:
-                while piece := body.read(PIECE):
+                while piece := body.read(READ_CHUNK):
                     yield piece
 
     def _read_again(self, key: str, size: int, sha512: str, attempt: Attempt) -> None:

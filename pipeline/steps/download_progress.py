@@ -1,0 +1,76 @@
+"""Live progress of a job's downloads, added up over its files."""
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+
+from pipeline.attempt import Attempt, Progress
+from pipeline.steps.expected_files import FileSpec
+
+REPORT_INTERVAL = 1.0
+"""Seconds between two reports."""
+
+RATE_WINDOW = 10
+"""Reports over which the rate is measured."""
+
+
+class DownloadProgress:
+    """Shared by the threads of one attempt; reports at most once in REPORT_INTERVAL."""
+
+    def __init__(self, attempt: Attempt, files: tuple[FileSpec, ...]) -> None:
+        self._attempt = attempt
+        sizes = [file.size for file in files]
+        self._expected = None if None in sizes else sum(size or 0 for size in sizes)
+        self._files_expected = len(files)
+        self._files = 0
+        self._bytes: dict[int, int] = {}
+        """Line of a file -> its bytes so far."""
+        self._samples: deque[tuple[float, int]] = deque(maxlen=RATE_WINDOW)
+        """Time and bytes of the last reports."""
+        self._mutex = threading.Lock()
+
+    def of(self, file: FileSpec, attempt: Attempt) -> Attempt:
+        """The attempt for the download of one file; what is reported to it counts for the whole job."""
+        return _FileAttempt(attempt, self, file)
+
+    def complete(self, file: FileSpec, size: int) -> None:
+        with self._mutex:
+            self._files += 1
+            self._bytes[file.line] = size
+
+    def report(self, file: FileSpec, progress: Progress) -> None:
+        now = time.monotonic()
+        with self._mutex:
+            self._bytes[file.line] = progress.bytes
+            if self._samples and now - self._samples[-1][0] < REPORT_INTERVAL:
+                return
+            whole = self._whole(file, progress, now)
+        self._attempt.report(whole)
+
+    def _whole(self, file: FileSpec, progress: Progress, now: float) -> Progress:
+        total = sum(self._bytes.values())
+        self._samples.append((now, total))
+        start, before = self._samples[0]
+        return replace(
+            progress,
+            file=file.name,
+            bytes=total,
+            bytes_expected=self._expected,
+            files=self._files,
+            files_expected=self._files_expected,
+            bytes_per_second=(total - before) / (now - start) if now > start else None,
+        )
+
+
+@dataclass(frozen=True)
+class _FileAttempt:
+    attempt: Attempt
+    progress: DownloadProgress
+    file: FileSpec
+
+    def check(self) -> None:
+        self.attempt.check()
+
+    def report(self, progress: Progress) -> None:
+        self.progress.report(self.file, progress)

@@ -1,0 +1,76 @@
+"""Live progress of attempts, in Redis under a key that expires: losing it loses nothing.
+
+ZooKeeper is not asked: a write per second and job would load the record, and nothing is decided by progress.
+"""
+
+import time
+from dataclasses import dataclass
+
+import redis
+from pydantic import TypeAdapter, ValidationError
+
+from pipeline.attempt import Attempt, Progress
+from pipeline.settings import Settings
+from tasks.logs import log
+
+LIFETIME = 15
+"""Seconds that a report is shown; an attempt that is downloading replaces it every second."""
+
+TIMEOUT = 1.0
+"""Seconds to wait for Redis: a download must not wait for it."""
+
+RETRY_AFTER_FAULT = 30.0
+"""Seconds without reports after Redis did not answer."""
+
+_PROGRESS = TypeAdapter(Progress)
+
+
+class ProgressReports:
+    """Written by the attempts of one worker process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._client = _client(settings)
+        self._paused_until = 0.0
+
+    def write(self, jid: str, progress: Progress) -> None:
+        if time.monotonic() < self._paused_until:
+            return
+        try:
+            self._client.set(_key(self._settings, jid), _PROGRESS.dump_json(progress), ex=LIFETIME)
+        except redis.RedisError as error:
+            self._paused_until = time.monotonic() + RETRY_AFTER_FAULT
+            log().debug("progress not reported", jid=jid, error=str(error))
+
+
+@dataclass(frozen=True)
+class ReportingAttempt:
+    """The attempt at a job, with its progress written where operators read it."""
+
+    attempt: Attempt
+    reports: ProgressReports
+    jid: str
+
+    def check(self) -> None:
+        self.attempt.check()
+
+    def report(self, progress: Progress) -> None:
+        self.reports.write(self.jid, progress)
+
+
+def read(settings: Settings, jid: str) -> Progress | None:
+    """What the job's attempt reported last; None if nothing was reported lately or Redis does not answer."""
+    try:
+        with _client(settings) as client:
+            data = client.get(_key(settings, jid))
+            return _PROGRESS.validate_json(data) if isinstance(data, bytes) else None
+    except (redis.RedisError, ValidationError):
+        return None
+
+
+def _client(settings: Settings) -> redis.Redis:
+    return redis.Redis.from_url(settings.broker_url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT)
+
+
+def _key(settings: Settings, jid: str) -> str:
+    return f"{settings.broker_prefix}progress:{jid}"
