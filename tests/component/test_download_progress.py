@@ -1,0 +1,89 @@
+"""What an attempt reports while a job's files arrive."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from pipeline.attempt import Progress
+from pipeline.settings import Settings
+from pipeline.steps import download_progress
+from tests.servers.http_source import HttpSource
+from tests.support.downloading import downloaded, job_of, rows
+from tests.support.step_context import local_settings
+
+LARGE = bytes(3_000_000)
+
+
+@pytest.fixture
+def source() -> Iterator[HttpSource]:
+    with HttpSource() as server:
+        yield server
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return local_settings(tmp_path, download_threads=1)
+
+
+@dataclass
+class Recorder:
+    """An attempt that remembers its reports, and lets the source go on after the first one."""
+
+    reports: list[Progress] = field(default_factory=list)
+    reported: threading.Event = field(default_factory=threading.Event)
+
+    def check(self) -> None:
+        """It never ends."""
+
+    def report(self, progress: Progress) -> None:
+        self.reports.append(progress)
+        self.reported.set()
+
+
+def test_progress_adds_up_the_files_of_a_job(
+    settings: Settings, source: HttpSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download_progress, "REPORT_INTERVAL", 0.0)
+    attempt = Recorder()
+    job = job_of(settings, rows(source, {"a": LARGE, "b": LARGE}))
+
+    downloaded(job, settings, attempt)
+
+    last = attempt.reports[-1]
+    assert (last.file, last.host) == ("b", "127.0.0.1")
+    assert (last.bytes, last.bytes_expected) == (6_000_000, 6_000_000)
+    assert (last.files, last.files_expected) == (1, 2)
+    assert last.bytes_per_second
+    assert [report.bytes for report in attempt.reports] == sorted(report.bytes for report in attempt.reports)
+
+
+def test_progress_is_reported_while_a_file_arrives(settings: Settings, source: HttpSource) -> None:
+    attempt = Recorder()
+    (row,) = rows(source, {"a": LARGE})
+    source.put("/a", LARGE, hold=attempt.reported, hold_after=1_000_000)
+
+    downloaded(job_of(settings, [row]), settings, attempt)
+
+    assert 0 < attempt.reports[0].bytes <= 1_000_000
+    assert attempt.reports[0].files == 0
+
+
+def test_a_download_reports_at_most_once_a_second(settings: Settings, source: HttpSource) -> None:
+    attempt = Recorder()
+
+    downloaded(job_of(settings, rows(source, {str(number): b"x" for number in range(50)})), settings, attempt)
+
+    assert len(attempt.reports) <= 3
+
+
+def test_the_size_of_the_whole_is_unknown_if_a_size_is_not_declared(
+    settings: Settings, source: HttpSource
+) -> None:
+    attempt = Recorder()
+
+    downloaded(job_of(settings, rows(source, {"a": LARGE}, digests=False)), settings, attempt)
+
+    assert attempt.reports[0].bytes_expected is None
