@@ -20,7 +20,7 @@ from operations.custody import (
 )
 from operations.custody_problems import problems_of
 from pipeline.description.storage_manifest import NAME as MANIFEST
-from pipeline.files import FoundFile
+from pipeline.files import ReadBackFile
 from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion, Provenance
 from pipeline.names import PRODUCER
 from pipeline.records import now
@@ -44,7 +44,7 @@ def prove(
     Ctrl-C ends the reading, not the answer: it then tells what was read so far.
     """
     began, total = now(), 0
-    held: dict[tuple[int, str], FoundFile] = {}
+    held: dict[tuple[int, str], ReadBackFile] = {}
     complete = storage is not None
 
     def count(size: int) -> None:
@@ -107,7 +107,7 @@ class _Chain:
 
 
 def _files(
-    chain: _Chain, version: InventoryVersion, held: dict[tuple[int, str], FoundFile], complete: bool
+    chain: _Chain, version: InventoryVersion, held: dict[tuple[int, str], ReadBackFile], complete: bool
 ) -> Iterator[FileCustody]:
     """The version's files in the inventory's order, then those that only storage has."""
     listed = set()
@@ -154,11 +154,11 @@ def _source(file: InventoryFile, arrival: Provenance | None) -> Source:
     return Source(origin, arrival.digest, True, arrival.declared_by, arrival.container, arrival.url)
 
 
-def _now(found: FoundFile) -> Now:
+def _now(found: ReadBackFile) -> Now:
     return Now(found.at, found.size, found.sha512, found.problem, found.place)
 
 
-def _verdict(problems: tuple[Problem, ...], found: FoundFile | None, complete: bool) -> Verdict:
+def _verdict(problems: tuple[Problem, ...], found: ReadBackFile | None, complete: bool) -> Verdict:
     if found is None:
         return Verdict.MISSING if complete else Verdict.DIFFERS if problems else Verdict.NOT_READ
     if found.sha512 is None:

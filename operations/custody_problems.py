@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 from operations.custody import SHA512, Kept, Landing, Origin, Problem, Source
 from pipeline.description.premis import NAME as PREMIS
-from pipeline.files import FoundFile
+from pipeline.files import ReadBackFile
 
 
 def problems_of(
-    source: Source, landing: Landing | None, kept: Kept, found: FoundFile | None, version: int | None
+    source: Source, landing: Landing | None, kept: Kept, found: ReadBackFile | None, version: int | None
 ) -> Iterator[Problem]:
     """`version` is None while it is open whether storage lists the file."""
     if source.origin is Origin.DECLARED and landing and source.digest.startswith(SHA512):
@@ -34,7 +34,7 @@ def problems_of(
         yield from _differing(landing, kept, found)
 
 
-def _differing(landing: Landing | None, kept: Kept, found: FoundFile | None) -> Iterator[Problem]:
+def _differing(landing: Landing | None, kept: Kept, found: ReadBackFile | None) -> Iterator[Problem]:
     landed = landing.sha512 if landing else kept.sha512
     has = found.sha512 if found else kept.sha512
     if landing and landed != kept.sha512 == has:

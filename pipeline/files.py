@@ -1,4 +1,4 @@
-"""Files on their way into storage and as storage has them: values without input or output."""
+"""Files before and after they are stored, as values."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,7 +22,7 @@ class StoredFile:
     size: int
     sha512: str
     added: bool
-    """True if this version brought the bytes; False if an earlier version holds them."""
+    """True if this version added the bytes; False if an earlier version has them."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class StoredVersion:
     files: tuple[StoredFile, ...]
     url: str
     verified: datetime | None = field(default=None, compare=False)
-    """When all that it brought had been read back, if that is known."""
+    """When the files that it added were read back; None if that is not known."""
 
 
 @dataclass(frozen=True)
-class FoundFile:
-    """One file of a version as it was read from storage at that moment."""
+class ReadBackFile:
+    """A file of a version as it was read back from storage."""
 
     number: int
     path: str
@@ -47,6 +47,6 @@ class FoundFile:
     size: int | None = None
     sha512: str | None = None
     problem: str = ""
-    """Why its bytes could not be read; size and sha512 are None then."""
+    """Why the bytes could not be read; then size and sha512 are None."""
     place: str = ""
-    """Where storage has the bytes, for who has to restore them."""
+    """Where the bytes are in storage, for the person who restores them."""

@@ -1,4 +1,4 @@
-"""The storage that the settings name: workers, and whoever looks at what they kept, open the same."""
+"""Opens the storage service that the settings name."""
 
 from pipeline.outcome import system
 from pipeline.settings import Settings
@@ -13,17 +13,17 @@ def open_storage(settings: Settings) -> Storage:
     if settings.storage_service_url:
         return MerrittStorage(settings)
     if settings.s3_root:
-        return S3Storage(lambda: _bucket(settings))
+        return S3Storage(lambda: _open_bucket(settings))
     return OcflStorage(settings.storage)
 
 
-def _bucket(settings: Settings) -> Bucket:
-    """boto3 comes with an extra and takes half a second to import: so only where a bucket is used."""
+def _open_bucket(settings: Settings) -> Bucket:
+    """boto3 is an extra and takes half a second to import, so it is imported when a bucket is first used."""
     try:
         from pipeline.storage.s3.bucket import open_bucket
     except ModuleNotFoundError as error:
         raise system(
-            f"ARKLINE_S3_ROOT is set, but the package {error.name} is not installed here: "
-            "pip install 'arkline[s3]', then resume"
+            f"ARKLINE_S3_ROOT is set, but the package {error.name} is not installed on this host: "
+            "pip install 'arkline[s3]', then resume the job"
         ) from error
     return open_bucket(settings)

@@ -411,16 +411,16 @@ def test_an_inventory_that_is_not_there_is_not_made(repository: Repository, tmp_
     assert not (tmp_path / "typo").exists()
 
 
-def test_storage_that_is_not_the_workers_is_no_proof_of_loss(repository: Repository, tmp_path: Path) -> None:
+def test_other_storage_than_the_workers_does_not_prove_a_loss(repository: Repository, tmp_path: Path) -> None:
     ark = repository.recorded(repository.job(1)).ark
 
     unmounted = asked(repository, ark, ARKLINE_STORAGE_ROOT=str(tmp_path / "unmounted"))
     other = asked(repository, ark, ARKLINE_STORAGE_SERVICE_URL="http://127.0.0.1:1/store")
 
     assert unmounted.exit_code == 3
-    assert "is no OCFL storage root" in unmounted.stderr
+    assert "is not an OCFL storage root" in unmounted.stderr
     assert other.exit_code == 2
-    assert "the storage settings that the workers have" in other.stderr
+    assert "use the storage settings of the workers" in other.stderr
 
 
 def test_custody_is_proved_through_a_bucket(repository: Repository, request: pytest.FixtureRequest) -> None:

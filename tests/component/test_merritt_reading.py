@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from entrypoints.cli.main import app
 from pipeline.errors import UsageRefused
-from pipeline.files import FoundFile
+from pipeline.files import ReadBackFile
 from pipeline.outcome import StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
@@ -24,7 +24,7 @@ def repository(kept: Kept) -> Kept:
     return kept
 
 
-def read_back(repository: Kept, *numbers: int) -> list[FoundFile]:
+def read_back(repository: Kept, *numbers: int) -> list[ReadBackFile]:
     url = f"{repository.service.url}/manifest/7777/ark%3A%2F99999%2Fgiven"
     found = repository.kept.read_back(ARK, url, numbers)
     return [each for each in found if each.path.startswith("producer/")]
@@ -71,18 +71,18 @@ def test_a_file_that_the_service_lists_and_does_not_have_is_missing(repository: 
     assert "answered 404" in found.problem
 
 
-def test_an_outage_is_no_proof_of_loss(repository: Kept) -> None:
+def test_an_outage_does_not_prove_a_loss(repository: Kept) -> None:
     repository.process(repository.submitted(1, ADD, {"a": "alpha"}))
     repository.service.unread = 1000
 
     with pytest.raises(StepFailed) as failed:
         read_back(repository)
     assert failed.value.kind is FailureKind.TRANSIENT
-    with pytest.raises(UsageRefused, match="the storage settings that the workers have"):
+    with pytest.raises(UsageRefused, match="use the storage settings of the workers"):
         list(repository.kept.read_back(ARK, "file:///ocfl/427/v1"))
 
 
-def test_one_file_is_read_of_the_latest_version_or_of_another(repository: Kept) -> None:
+def test_a_file_is_read_from_the_latest_or_another_version(repository: Kept) -> None:
     repository.process(repository.submitted(1, ADD, {"a": "old"}))
     repository.process(repository.submitted(2, ADD, {"a": "new"}))
 
@@ -91,7 +91,7 @@ def test_one_file_is_read_of_the_latest_version_or_of_another(repository: Kept) 
     assert (read(ARK, "producer/b"), read(ARK, "producer/a", 3)) == (None, None)
     assert read("ark:/99999/none", "producer/a") is None
     repository.service.handed["producer/a"] = b"bad"
-    with pytest.raises(StepFailed, match="hands over a damaged 'producer/a'"):
+    with pytest.raises(StepFailed, match="delivers a damaged 'producer/a'"):
         read(ARK, "producer/a")
 
 
@@ -104,11 +104,11 @@ def test_an_update_keeps_the_description_that_the_service_holds(repository: Kept
     assert erc == f"erc:\nwho: Tracy\nwhat: Husky\nwhen: (:unas)\nwhere: {ARK}\nwhere: loc-1\n"
 
 
-def test_what_the_service_would_refuse_is_not_asked_of_it(repository: Kept) -> None:
+def test_an_invalid_request_is_not_sent_to_the_service(repository: Kept) -> None:
     repository.process(repository.submitted(1, ADD, {"a": "a"}))
     refused = repository.submitted(2, UPDATE, {"b": "b", "mrt-delete.txt": "gone"})
 
-    with pytest.raises(StepFailed, match="'producer/gone' is to be deleted, but it is not in"):
+    with pytest.raises(StepFailed, match="'producer/gone' cannot be deleted: it is not in"):
         repository.process(refused)
     assert len(repository.service.changes) == 1
 

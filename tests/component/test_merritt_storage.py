@@ -98,7 +98,7 @@ def test_what_the_service_refuses_is_told_in_its_words(repository: Kept) -> None
     refused(repository, job, FailureKind.SYSTEM, r"answered 400 \(fixity of producer/a differs\)")
 
 
-def test_a_version_that_is_not_what_was_asked_for_is_no_success(repository: Kept) -> None:
+def test_a_version_that_differs_from_the_request_is_a_failure(repository: Kept) -> None:
     repository.process(repository.submitted(1, ADD, {"a": "a"}))
     answer = b'{"ver:versionState": {"ver:identifier": 1, "ver:objectID": "ark:/99999/given"}}'
     repository.service.faults = [Fault(200, answer)]
@@ -107,29 +107,32 @@ def test_a_version_that_is_not_what_was_asked_for_is_no_success(repository: Kept
         repository,
         repository.submitted(2, ADD, {"b": "b"}),
         FailureKind.SYSTEM,
-        "has nothing for 'producer/b' in version 1",
+        "lists nothing for 'producer/b' in version 1",
     )
 
 
 def test_a_name_that_the_service_would_change_is_refused(repository: Kept) -> None:
     job = repository.submitted(1, ADD, {"a%20b": "a"})
 
-    refused(repository, job, FailureKind.CONTENT, "'producer/a%20b' has '%20' or '%7c' in it")
+    refused(repository, job, FailureKind.CONTENT, "'producer/a%20b' contains '%20' or '%7c'")
 
 
-def test_what_is_not_there_is_neither_reset_nor_deleted_from(repository: Kept) -> None:
+def test_a_missing_object_or_file_is_neither_reset_nor_deleted(repository: Kept) -> None:
     refused(
-        repository, repository.submitted(1, RESET, {"a": "a"}), FailureKind.CONTENT, "there is no such object"
+        repository,
+        repository.submitted(1, RESET, {"a": "a"}),
+        FailureKind.CONTENT,
+        "because it does not exist",
     )
     refused(
         repository,
         repository.submitted(2, UPDATE, {"a": "a", "mrt-delete.txt": "b"}),
         FailureKind.CONTENT,
-        f"'producer/b' is to be deleted, but it is not in {ARK}",
+        f"'producer/b' cannot be deleted: it is not in {ARK}",
     )
 
 
-def test_the_last_file_of_an_object_is_not_taken_out(repository: Kept) -> None:
+def test_the_last_file_of_an_object_is_not_deleted(repository: Kept) -> None:
     repository.process(repository.submitted(1, ADD, {"a": "a"}))
 
     refused(
@@ -140,14 +143,14 @@ def test_the_last_file_of_an_object_is_not_taken_out(repository: Kept) -> None:
     )
 
 
-def test_a_file_kept_by_another_digest_is_not_carried_on_unproved(repository: Kept) -> None:
+def test_a_file_without_sha512_is_not_carried_over(repository: Kept) -> None:
     repository.service.objects[HERE] = [{"producer/old": Held(b"old", 1, "SHA-256")}]
 
     refused(
         repository,
         repository.submitted(1, UPDATE, {"a": "a"}),
         FailureKind.SYSTEM,
-        "'producer/old' of ark:/99999/given has sha256 not sha512",
+        "'producer/old' of ark:/99999/given has a sha256 digest, not sha512",
     )
 
 

@@ -80,24 +80,24 @@ def test_damage_in_storage_is_found_when_a_version_is_read_back(repository: Kept
 
     files["producer/a"] = dataclasses.replace(files["producer/a"], data=b"b")
 
-    with pytest.raises(StepFailed, match=f"lists another 'producer/a' of {ARK}"):
+    with pytest.raises(StepFailed, match=f"lists a different 'producer/a' of {ARK}"):
         repository.kept.verify(version)
 
 
-def test_bytes_that_are_not_those_in_the_manifest_are_found(repository: Kept) -> None:
+def test_bytes_that_differ_from_the_manifest_are_found(repository: Kept) -> None:
     repository.process(repository.submitted(1, ADD, {"a": "a"}))
     version = repository.version(1)
     repository.service.handed["producer/a"] = b"b"
 
     with pytest.raises(
-        StepFailed, match=f"hands over 'producer/a' of {ARK} version 1 with 1 bytes"
+        StepFailed, match=f"delivers a damaged 'producer/a' of {ARK} version 1: its sha512"
     ) as failed:
         repository.kept.verify(version)
 
     assert failed.value.kind is FailureKind.SYSTEM
 
 
-def test_a_manifest_that_is_none_is_the_operators_to_look_at(repository: Kept, template: Path) -> None:
+def test_an_invalid_manifest_is_a_system_failure(repository: Kept, template: Path) -> None:
     with HttpSource() as web:
         web.put("/manifest/7777/ark%3A%2F99999%2Fgiven", b"<!DOCTYPE x><x/>")
         repository.keep(repository.service, storage_service_url=web.url(""))
@@ -106,7 +106,7 @@ def test_a_manifest_that_is_none_is_the_operators_to_look_at(repository: Kept, t
             repository,
             repository.submitted(1, ADD, {"a": "a"}),
             FailureKind.SYSTEM,
-            "has a manifest of ark:/99999/given that cannot be used: it has a declaration",
+            "gives an invalid manifest of ark:/99999/given: it has a declaration",
         )
 
 

@@ -83,19 +83,19 @@ def test_a_file_that_is_deleted_and_brought_is_the_one_brought(repository: Repos
     assert repository.text(stored, "producer/a") == "new"
 
 
-def test_what_is_not_in_the_object_cannot_be_taken_out(repository: Repository) -> None:
+def test_a_file_that_is_not_in_the_object_cannot_be_deleted(repository: Repository) -> None:
     ark = repository.work(submitted(repository, 1, ADD, {"a": "a"})).ark
     job = submitted(repository, 2, UPDATE, {"c": "c", "mrt-delete.txt": "gone"})
 
-    refused(repository, job, f"'producer/gone' is to be deleted, but it is not in version 1 of {ark}")
+    refused(repository, job, f"'producer/gone' cannot be deleted: it is not in version 1 of {ark}")
     assert len(repository.jobs_of(ark)) == 1
 
 
-def test_the_last_file_of_an_object_is_not_taken_out(repository: Repository) -> None:
+def test_the_last_file_of_an_object_is_not_deleted(repository: Repository) -> None:
     ark = repository.work(submitted(repository, 1, ADD, {"a": "a"})).ark
     job = submitted(repository, 2, UPDATE, {"mrt-delete.txt": "a"})
 
-    refused(repository, job, f"{ark} would have no file: an object needs at least one")
+    refused(repository, job, f"{ark} would have no files left: an object needs at least one")
     assert len(repository.jobs_of(ark)) == 1
 
 
@@ -109,7 +109,7 @@ def test_nothing_is_minted_for_a_reset_that_names_no_object(repository: Reposito
 def test_a_reset_of_an_ark_without_an_object_is_refused(repository: Repository) -> None:
     job = repository.job(1, {"a": "a"}, submission_mode=RESET, primary_id="ark:/99999/typo")
 
-    refused(repository, job, "ark:/99999/typo is to be reset, but there is no such object")
+    refused(repository, job, "ark:/99999/typo cannot be reset, because it does not exist")
     assert repository.jobs_of("ark:/99999/typo") == []
 
 

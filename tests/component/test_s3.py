@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.files import FoundFile, StoredVersion
+from pipeline.files import ReadBackFile, StoredVersion
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
@@ -88,7 +88,7 @@ def test_a_history_makes_the_same_root_byte_for_byte_in_a_bucket_and_on_a_disk(
     assert (depot.storage.read(ARK, "producer/a.txt"), depot.storage.read(ARK, "no")) == (b"a", None)
 
 
-def alike(found: FoundFile) -> tuple[object, ...]:
+def alike(found: ReadBackFile) -> tuple[object, ...]:
     return found.number, found.path, found.size, found.sha512, found.problem
 
 
@@ -117,13 +117,13 @@ def test_a_job_that_has_its_version_gets_it_again_and_nothing_is_sent(depot: S3F
     assert (depot.listed(), changes) == (before, [])
 
 
-def test_what_the_object_cannot_take_is_refused_before_anything_is_sent(depot: S3Fixture) -> None:
+def test_an_invalid_request_is_refused_before_anything_is_sent(depot: S3Fixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a"})
     before = depot.listed()
     request = depot.request("jid2", {"producer/b.txt": "b"}, UPDATE, ("producer/x.txt",))
 
     for ask in (depot.storage.check, lambda request: depot.storage.store(request, lambda: None)):
-        with pytest.raises(StepFailed, match=r"'producer/x\.txt' is to be deleted, but it is not in"):
+        with pytest.raises(StepFailed, match=r"'producer/x\.txt' cannot be deleted: it is not in"):
             ask(request)
         with pytest.raises(StepFailed, match="counter of minted identifiers was reset"):
             ask(dataclasses.replace(request, delete=(), new=True))
@@ -156,11 +156,15 @@ def test_a_name_too_long_for_a_key_is_kept_in_the_inventory_alone(depot: S3Fixtu
     assert_valid(depot)
 
 
-def test_a_file_that_changed_since_it_landed_is_not_stored(depot: S3Fixture) -> None:
+def test_a_file_that_changed_since_its_download_is_not_stored(depot: S3Fixture) -> None:
     request = depot.request("jid1", {"producer/a.txt": "aaa", "producer/b.txt": "b"})
     request.files[0].source.write_text("aab")
 
-    with pytest.raises(StepFailed, match=r"producer/a\.txt is not what was downloaded.*sha512") as failed:
+    with pytest.raises(
+        StepFailed,
+        match=r"producer/a\.txt changed after it was "
+        "downloaded.*sha512",
+    ) as failed:
         depot.storage.store(request, lambda: None)
     assert failed.value.kind is FailureKind.SYSTEM
     assert depot.storage.version_of(ARK, "jid1") is None
@@ -190,16 +194,14 @@ def test_damage_is_named_by_whoever_reads(depot: S3Fixture, path: str, data: byt
         assert ("missing" in found.problem) == (says == "missing")
 
 
-def test_an_inventory_that_was_lost_or_put_back_is_not_written_over(depot: S3Fixture) -> None:
+def test_a_lost_or_outdated_inventory_is_not_overwritten(depot: S3Fixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a"})
     first = (depot.object() / "inventory.json").read_bytes()
     depot.store("jid2", {"producer/b.txt": "b"})
 
     for data, version in ((None, "v1"), (first, "v2")):
         depot.put("inventory.json", data)
-        with pytest.raises(
-            StepFailed, match=f"missing or older than {version}/inventory.json beside it: restore"
-        ):
+        with pytest.raises(StepFailed, match=f"missing or older than {version}/inventory.json: restore"):
             depot.store("jid3", {"producer/c.txt": "c"})
 
 

@@ -106,7 +106,7 @@ def test_a_writer_that_dies_before_any_change_is_made_good_by_the_next(
     objects = 0
     for objects, ark in enumerate(each_death(depot, prepare), 1):
         there = depot.storage.version_of(ark, "jid2")
-        assert before or f"{depot.storage.root.place(ark)}{OBJECT_DECLARATION[0]}" not in depot.listed()
+        assert before or f"{depot.storage.root.key(ark)}{OBJECT_DECLARATION[0]}" not in depot.listed()
         another_job_is_next = objects % 2 == 0
         if another_job_is_next:
             depot.store("jid3", {"producer/a.txt": "three"}, SubmissionMode.UPDATE, ark=ark)

@@ -16,7 +16,7 @@ from pipeline.attempt import CheckedAttempt
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
-from pipeline.storage.s3.bucket import PART, S3Bucket, open_bucket
+from pipeline.storage.s3.bucket import PART_BYTES, S3Bucket, open_bucket
 from pipeline.storage.s3.storage import S3Storage
 from tests.servers.proxy import Proxy
 from tests.servers.s3 import S3Fixture, Server
@@ -80,14 +80,14 @@ def test_a_server_that_does_not_answer_keeps_nobody_for_long(depot: S3Fixture, s
         s3_server.process.resume()
 
 
-def test_a_bucket_that_is_not_there_is_the_operators_to_make(depot: S3Fixture, s3_server: Server) -> None:
+def test_a_missing_bucket_is_a_system_failure(depot: S3Fixture, s3_server: Server) -> None:
     depot.bucket = "nowhere"
     storage = behind(depot, s3_server.url, s3_root="s3://nowhere")
 
-    refused(storage, depot, FailureKind.SYSTEM, r"NoSuchBucket\): make it, or correct ARKLINE_S3_ROOT")
+    refused(storage, depot, FailureKind.SYSTEM, r"NoSuchBucket\): create it, or correct ARKLINE_S3_ROOT")
 
 
-def test_credentials_that_are_missing_unknown_or_too_weak_are_told_apart(
+def test_missing_unknown_and_insufficient_credentials_are_distinguished(
     depot: S3Fixture, s3_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     people = boto3.client("iam", endpoint_url=s3_server.url)
@@ -95,11 +95,17 @@ def test_credentials_that_are_missing_unknown_or_too_weak_are_told_apart(
     weak = people.create_access_key(UserName="weak")["AccessKey"]
     requests.post(f"{s3_server.url}/moto-api/reset-auth", data="0", timeout=10)
     try:
-        refused(behind(depot, s3_server.url), depot, FailureKind.SYSTEM, r"InvalidAccessKeyId\): put a key")
+        refused(
+            behind(depot, s3_server.url),
+            depot,
+            FailureKind.SYSTEM,
+            r"InvalidAccessKeyId\): give the workers a "
+            "key",
+        )
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", weak["AccessKeyId"])
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", weak["SecretAccessKey"])
         refused(
-            behind(depot, s3_server.url), depot, FailureKind.SYSTEM, r"AccessDenied\): let this key do s3:Get"
+            behind(depot, s3_server.url), depot, FailureKind.SYSTEM, r"AccessDenied\): allow this key s3:Get"
         )
         monkeypatch.delenv("AWS_ACCESS_KEY_ID")
         refused(behind(depot, s3_server.url), depot, FailureKind.SYSTEM, "needs credentials")
@@ -129,17 +135,17 @@ class Careless:
 
 
 @pytest.mark.parametrize("ignored", ["IfNoneMatch", "IfMatch"])
-def test_a_server_that_does_not_keep_writers_apart_is_not_used(depot: S3Fixture, ignored: str) -> None:
+def test_a_server_without_conditional_writes_is_not_used(depot: S3Fixture, ignored: str) -> None:
     storage = Careless(depot.client, ignored).storage(depot)
 
-    refused(storage, depot, FailureKind.SYSTEM, "does not keep writers apart")
+    refused(storage, depot, FailureKind.SYSTEM, "ignores conditional writes")
 
 
-def test_what_a_server_does_not_confirm_is_read_back_before_it_becomes_a_version(depot: S3Fixture) -> None:
-    request = depot.request("jid1", {"producer/a.bin": "x" * (PART + 1)})
+def test_unconfirmed_content_is_read_back_before_it_is_published(depot: S3Fixture) -> None:
+    request = depot.request("jid1", {"producer/a.bin": "x" * (PART_BYTES + 1)})
     damaging = Careless(depot.client, "Checksum", lambda data: data.replace(b"xxx", b"xyx"))
 
-    with pytest.raises(StepFailed, match=r"something else in .*producer/a\.bin than it was sent") as failed:
+    with pytest.raises(StepFailed, match=r"did not store .*producer/a\.bin as it was sent") as failed:
         damaging.storage(depot).store(request, lambda: None)
     assert failed.value.kind is FailureKind.TRANSIENT
     assert depot.storage.version_of(ARK, "jid1") is None
@@ -152,16 +158,20 @@ def test_a_server_of_something_else_is_not_taken_for_a_bucket(depot: S3Fixture, 
     refused(behind(depot, f"{s3_server.url}/moto-api"), depot, FailureKind.SYSTEM, "check ARKLINE_S3_ROOT")
 
 
-def test_a_bucket_with_other_things_in_it_does_not_become_a_storage_root(depot: S3Fixture) -> None:
+def test_a_bucket_with_other_content_does_not_become_a_storage_root(depot: S3Fixture) -> None:
     depot.client.put_object(Bucket=depot.bucket, Key=f"{depot.prefix}/thesis.doc")
 
-    with pytest.raises(StepFailed, match=r"s3://.* not empty \(it has 'thesis\.doc'\): let ARKLINE_S3_ROOT"):
+    with pytest.raises(
+        StepFailed,
+        match=r"s3://.* nor empty \(it contains 'thesis\.doc'\): set "
+        "ARKLINE_S3_ROOT",
+    ):
         depot.store("jid1", FILES)
 
 
 def test_an_upload_in_parts_ends_with_its_attempt_and_leaves_nothing(depot: S3Fixture) -> None:
     source = depot.home / "large.bin"
-    source.write_bytes(bytes(2 * PART))
+    source.write_bytes(bytes(2 * PART_BYTES))
     checks = iter(range(2))
 
     def check() -> None:
@@ -169,7 +179,7 @@ def test_an_upload_in_parts_ends_with_its_attempt_and_leaves_nothing(depot: S3Fi
             raise AttemptOver("the lock is lost")
 
     with pytest.raises(AttemptOver):
-        depot.storage.root.bucket.upload("large.bin", source, 2 * PART, "", CheckedAttempt(check))
+        depot.storage.root.bucket.upload("large.bin", source, 2 * PART_BYTES, "", CheckedAttempt(check))
 
     assert "Uploads" not in depot.client.list_multipart_uploads(Bucket=depot.bucket)
     assert depot.listed() == {}
@@ -186,7 +196,7 @@ def test_what_a_dead_upload_in_parts_left_goes_when_the_file_is_sent_again(depot
     depot.storage.root.open()
     storage = depot.opened(die)
     storage.root.is_open = True
-    request = depot.request("jid1", {"producer/large.bin": "x" * (PART + 1)})
+    request = depot.request("jid1", {"producer/large.bin": "x" * (PART_BYTES + 1)})
     with pytest.raises(KeyboardInterrupt):
         storage.store(request, lambda: None)
     assert len(depot.client.list_multipart_uploads(Bucket=depot.bucket)["Uploads"]) == 1

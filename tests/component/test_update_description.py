@@ -243,7 +243,7 @@ def test_ezid_is_told_nothing_of_an_update_that_storage_refuses(
         submission_mode=UPDATE,
     )
 
-    with pytest.raises(StepFailed, match="is to be deleted, but it is not in version 1") as failed:
+    with pytest.raises(StepFailed, match="cannot be deleted: it is not in version 1") as failed:
         process.work(refused, services)
 
     assert failed.value.kind is FailureKind.CONTENT

@@ -144,7 +144,7 @@ class S3Fixture(StorageFixture[S3Storage]):
 
     def put(self, path: str, data: bytes | None) -> None:
         """Damage a file of the object: other bytes, or none."""
-        where = {"Bucket": self.bucket, "Key": f"{self.prefix}/{self.storage.root.place(ARK, path)}"}
+        where = {"Bucket": self.bucket, "Key": f"{self.prefix}/{self.storage.root.key(ARK, path)}"}
         if data is None:
             self.client.delete_object(**where)
         else:

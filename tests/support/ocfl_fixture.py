@@ -122,9 +122,9 @@ class StorageFixture(Generic[S]):
 class OcflFixture(StorageFixture[OcflStorage]):
     """A storage root on disk."""
 
-    def __init__(self, folder: Path, patience: float = 0.2) -> None:
+    def __init__(self, folder: Path, lock_wait: float = 0.2) -> None:
         self.sources = folder / "working"
-        self.storage = OcflStorage(folder / "ocfl", patience)
+        self.storage = OcflStorage(folder / "ocfl", lock_wait)
 
     @property
     def folder(self) -> Path:

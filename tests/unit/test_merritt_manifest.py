@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipeline.storage.merritt.manifest import HeldFile, NotAManifest, parse
+from pipeline.storage.merritt.manifest import InvalidManifest, ManifestFile, parse
 from tests.servers.merritt import Held, Merritt
 
 ARK = "ark:/99999/x"
@@ -47,7 +47,7 @@ def test_another_digest_than_that_of_record_is_told_as_it_is() -> None:
         f'<m:version id="1"><m:manifest created="2026-09-01">{FILE}{FILE}</m:manifest></m:version>'
     )
 
-    assert parse(body).head.files["a"] == HeldFile("a", 1, "sha512", "ab", 1, KEY)
+    assert parse(body).head.files["a"] == ManifestFile("a", 1, "sha512", "ab", 1, KEY)
     other = parse(body.replace(b"SHA-512", b"BLAKE9")).head.files["a"]
     assert (other.algorithm, other.sha512) == ("BLAKE9", None)
 
@@ -55,38 +55,38 @@ def test_another_digest_than_that_of_record_is_told_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (b"", "cannot be read"),
-        (b"<html>", "cannot be read"),
+        (b"", "cannot be parsed"),
+        (b"<html>", "cannot be parsed"),
         (b"<html/>", "names no object"),
         (b"<!DOCTYPE html><html/>", "has a declaration"),
         (document(""), "or no version"),
-        (document('<m:version id="1"/>'), "cannot be read: version 1 has no manifest"),
+        (document('<m:version id="1"/>'), "cannot be parsed: version 1 has no manifest"),
         (
             document('<m:version id="one"><m:manifest created="2026-09-01"/></m:version>'),
-            "cannot be read: .*'one'",
+            "cannot be parsed: .*'one'",
         ),
         (
             document('<m:version id="1"><m:manifest created="today"/></m:version>'),
-            "cannot be read: .*'today'",
+            "cannot be parsed: .*'today'",
         ),
         (
             document('<m:version><m:manifest created="2026-09-01"/></m:version>'),
-            "a version or a file in it has no 'id'",
+            "a version or a file has no 'id'",
         ),
         (
             document(
                 '<m:version id="1"><m:manifest created="2026-09-01"><m:file id="a"/></m:manifest></m:version>'
             ),
-            "a version or a file in it has no 'digestType'",
+            "a version or a file has no 'digestType'",
         ),
         (
             document(
                 f'<m:version id="1"><m:manifest created="2026-09-01">{FILE}</m:manifest></m:version>'
             ).replace(b"|1|a", b""),
-            "cannot be read",
+            "cannot be parsed",
         ),
     ],
 )
-def test_what_is_no_manifest_is_refused(body: bytes, says: str) -> None:
-    with pytest.raises(NotAManifest, match=says):
+def test_an_invalid_manifest_is_refused(body: bytes, says: str) -> None:
+    with pytest.raises(InvalidManifest, match=says):
         parse(body)

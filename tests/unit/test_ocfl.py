@@ -120,8 +120,8 @@ def test_a_reset_leaves_exactly_the_files_handed_over_and_keeps_history(depot: O
     assert_sound(depot)
 
 
-def test_what_is_not_there_cannot_be_reset(depot: OcflFixture) -> None:
-    with pytest.raises(StepFailed, match="there is no such object: submit it with mode add") as failed:
+def test_an_object_that_does_not_exist_cannot_be_reset(depot: OcflFixture) -> None:
+    with pytest.raises(StepFailed, match="because it does not exist: submit it with mode add") as failed:
         depot.store("jid1", {"producer/a.txt": "a"}, RESET)
 
     assert failed.value.kind is FailureKind.CONTENT
@@ -149,11 +149,11 @@ def test_an_update_of_an_object_that_is_not_there_makes_it(depot: OcflFixture) -
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_deleting_what_is_not_there_is_the_depositors_error(depot: OcflFixture, known: bool) -> None:
+def test_deleting_a_file_that_does_not_exist_is_a_content_failure(depot: OcflFixture, known: bool) -> None:
     if known:
         depot.store("jid1", {"producer/a.txt": "a"})
 
-    with pytest.raises(StepFailed, match="'producer/x' is to be deleted, but it is not in") as failed:
+    with pytest.raises(StepFailed, match="'producer/x' cannot be deleted: it is not in") as failed:
         depot.store("jid2", {"producer/b.txt": "b"}, UPDATE, ("producer/x",))
     assert failed.value.kind is FailureKind.CONTENT
 
@@ -246,11 +246,11 @@ def test_an_ark_just_minted_must_be_free(depot: OcflFixture) -> None:
     assert failed.value.kind is FailureKind.SYSTEM
 
 
-def test_a_file_that_changed_since_it_landed_is_not_stored(depot: OcflFixture) -> None:
+def test_a_file_that_changed_since_its_download_is_not_stored(depot: OcflFixture) -> None:
     request = depot.request("jid1", {"producer/a.txt": "aaa", "producer/b.txt": "b"})
     request.files[0].source.write_text("aab")
 
-    with pytest.raises(StepFailed, match=r"producer/a\.txt is not what was downloaded") as failed:
+    with pytest.raises(StepFailed, match=r"producer/a\.txt changed after it was downloaded") as failed:
         depot.storage.store(request, lambda: None)
     assert failed.value.kind is FailureKind.SYSTEM
     assert not depot.object().exists()

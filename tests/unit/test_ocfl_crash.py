@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def depot(folder: Path) -> OcflFixture:
-    return OcflFixture(folder, patience=20)
+    return OcflFixture(folder, lock_wait=20)
 
 
 def writer(
@@ -103,7 +103,7 @@ def each_moment(folder: Path, prepare: Callable[[OcflFixture], None]) -> Iterato
         effects = len(stream.read())
     assert effects > 10
     for effect in range(1, effects + 1):
-        depot = OcflFixture(folder / str(effect), patience=20)
+        depot = OcflFixture(folder / str(effect), lock_wait=20)
         prepare(depot)
         yield depot, effect
 
@@ -162,11 +162,11 @@ def root_drafts(depot: OcflFixture) -> list[Path]:
     return list(depot.folder.glob("extensions/arkline/staging/root-*"))
 
 
-def test_a_stopped_writer_that_wakes_up_late_changes_nothing(folder: Path) -> None:
+def test_a_paused_writer_that_continues_late_changes_nothing(folder: Path) -> None:
     went_on = 0
     waited: list[StepFailed] = []
     for depot, effect in each_moment(folder, one_version):
-        depot.storage.patience = 0.1
+        depot.storage.lock_wait = 0.1
         zombie = writer(depot, "jid2", "two", stop_at(effect))
         assert stopped(zombie)
         try:
@@ -189,7 +189,7 @@ def test_a_stopped_writer_that_wakes_up_late_changes_nothing(folder: Path) -> No
     # Stopped with the object's lock in its hands, it lets nobody else publish.
     assert len(waited) > 3
     assert {failed.kind for failed in waited} == {FailureKind.TRANSIENT}
-    assert all("is being written by another process" in failed.message for failed in waited)
+    assert all("another process has been writing" in failed.message for failed in waited)
 
 
 def test_a_stopped_writer_keeps_the_object_until_it_is_killed(depot: OcflFixture) -> None:

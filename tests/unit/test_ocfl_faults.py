@@ -23,7 +23,7 @@ from tests.support.requirements import unavailable
 @pytest.fixture
 def depot(tmp_path: Path) -> Iterator[OcflFixture]:
     with memory(tmp_path) as folder:
-        yield OcflFixture(folder, patience=20)
+        yield OcflFixture(folder, lock_wait=20)
 
 
 def test_what_was_stored_verifies(depot: OcflFixture) -> None:
@@ -32,7 +32,7 @@ def test_what_was_stored_verifies(depot: OcflFixture) -> None:
     depot.storage.verify(depot.store("jid2", {"producer/b.txt": "b"}, SubmissionMode.UPDATE))
 
 
-@pytest.mark.parametrize(("damage", "says"), [("c", "sha512"), ("cc", "2 bytes, not 1"), (None, "No such")])
+@pytest.mark.parametrize(("damage", "says"), [("c", "sha512"), ("cc", "2 bytes, not 1"), (None, "missing")])
 def test_verifying_names_the_file_that_is_damaged(depot: OcflFixture, damage: str | None, says: str) -> None:
     stored = depot.store("jid1", {"producer/a.txt": "a", "producer/b.txt": "b"})
     path = depot.object() / "v1/content/producer/b.txt"
@@ -64,11 +64,11 @@ def test_a_damaged_inventory_is_reported_with_the_remedy(depot: OcflFixture) -> 
         depot.store("jid2", {"producer/b.txt": "b"})
 
 
-def test_a_folder_with_other_things_in_it_does_not_become_a_storage_root(depot: OcflFixture) -> None:
+def test_a_folder_with_other_content_does_not_become_a_storage_root(depot: OcflFixture) -> None:
     depot.folder.mkdir()
     (depot.folder / "thesis.doc").touch()
 
-    with pytest.raises(StepFailed, match=r"has 'thesis\.doc'.*ARKLINE_STORAGE_ROOT"):
+    with pytest.raises(StepFailed, match=r"contains 'thesis\.doc'.*ARKLINE_STORAGE_ROOT"):
         depot.store("jid1", {"producer/a.txt": "a"})
 
 
@@ -77,7 +77,7 @@ def test_a_root_with_another_layout_is_refused(depot: OcflFixture) -> None:
         spec_version="1.1"
     )
 
-    with pytest.raises(StepFailed, match="another layout"):
+    with pytest.raises(StepFailed, match="does not have arkline's layout"):
         depot.store("jid1", {"producer/a.txt": "a"})
 
 
@@ -113,7 +113,7 @@ def test_many_new_objects_at_once_share_the_folders_above_them(depot: OcflFixtur
     assert depot.leftovers() == []
 
 
-def test_a_version_that_nobody_can_vouch_for_is_moved_aside(depot: OcflFixture) -> None:
+def test_an_invalid_unfinished_version_is_moved_to_quarantine(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a"})
     (depot.object() / "v2" / "content").mkdir(parents=True)
     (depot.object() / "v2" / "content" / "stray").write_text("?")
@@ -121,8 +121,8 @@ def test_a_version_that_nobody_can_vouch_for_is_moved_aside(depot: OcflFixture) 
     assert depot.store("jid2", {"producer/b.txt": "b"}).number == 2
 
     assert_valid(depot)
-    aside = list(depot.folder.glob("extensions/arkline/aside/*/content/stray"))
-    assert [path.read_text() for path in aside] == ["?"]
+    quarantined = list(depot.folder.glob("extensions/arkline/quarantine/*/content/stray"))
+    assert [path.read_text() for path in quarantined] == ["?"]
 
 
 @pytest.mark.parametrize("name", ["inventory.json", "inventory.json.sha512"])
@@ -174,7 +174,7 @@ print(depot.leftovers(), depot.jobs())
 """
 
 
-def test_a_full_disk_is_a_passing_fault_and_left_clean(tmp_path: Path) -> None:
+def test_a_full_disk_is_a_transient_fault_and_left_clean(tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
     mount = f'mount -t tmpfs -o size=200k none {small} && exec {sys.executable} -c "$0" {tmp_path} {small}'
@@ -188,5 +188,6 @@ def test_a_full_disk_is_a_passing_fault_and_left_clean(tmp_path: Path) -> None:
 
     assert done.stderr == ""
     first, second = done.stdout.splitlines()
-    assert first == f"transient the storage root {small} is full (No space left on device); it is tried again"
+    full = f"the storage root {small} is full (No space left on device)"
+    assert first == f"transient {full}; the job will try again"
     assert second == "[] ['jid1']"

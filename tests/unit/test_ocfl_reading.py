@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.attempt import UNATTENDED, CheckedAttempt
 from pipeline.errors import UsageRefused
-from pipeline.files import FoundFile
+from pipeline.files import ReadBackFile
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
@@ -35,7 +35,7 @@ def url(depot: OcflFixture) -> str:
     return (depot.object() / "v1").as_uri()
 
 
-def read_back(depot: OcflFixture, *numbers: int) -> list[FoundFile]:
+def read_back(depot: OcflFixture, *numbers: int) -> list[ReadBackFile]:
     return list(depot.storage.read_back(ARK, url(depot), numbers))
 
 
@@ -80,12 +80,12 @@ def test_bytes_that_files_and_versions_share_are_read_once(depot: OcflFixture) -
 
 
 def test_of_a_large_file_it_is_told_while_it_is_read(depot: OcflFixture) -> None:
-    depot.store("jid1", {"producer/a": "x" * (disk.CHECK_BYTES + 1)})
+    depot.store("jid1", {"producer/a": "x" * (disk.READ_CHUNK + 1)})
     seen: list[int] = []
 
     list(depot.storage.read_back(ARK, url(depot), (), seen.append))
 
-    assert seen == [disk.CHECK_BYTES, 1]
+    assert seen == [disk.READ_CHUNK, 1]
 
 
 def test_what_cannot_be_read_comes_with_its_reason_and_the_rest_is_read(depot: OcflFixture) -> None:
@@ -102,12 +102,12 @@ def test_what_cannot_be_read_comes_with_its_reason_and_the_rest_is_read(depot: O
     assert (sound.sha512, sound.problem) == (sha512("gamma"), "")
 
 
-def test_an_inventory_that_does_not_say_where_bytes_are_is_no_crash(depot: OcflFixture) -> None:
+def test_a_file_that_the_manifest_lacks_is_a_problem_and_no_crash(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a": "alpha"})
     inventory = depot.object() / "inventory.json"
     inventory.write_text(json.dumps({**json.loads(inventory.read_text()), "manifest": {}}))
 
-    assert [each.problem for each in read_back(depot)] == ["inventory.json does not say where its bytes are"]
+    assert [each.problem for each in read_back(depot)] == ["inventory.json has no content path for this file"]
 
 
 def test_nothing_comes_of_an_object_that_is_not_there(depot: OcflFixture) -> None:
@@ -116,15 +116,17 @@ def test_nothing_comes_of_an_object_that_is_not_there(depot: OcflFixture) -> Non
     assert read_back(depot) == []
 
 
-def test_a_root_that_is_not_there_is_no_proof_that_an_object_is_lost(depot: OcflFixture) -> None:
-    with pytest.raises(StepFailed, match="is no OCFL storage root: is its disk mounted here") as failed:
+def test_a_missing_root_does_not_prove_that_an_object_is_lost(depot: OcflFixture) -> None:
+    with pytest.raises(
+        StepFailed, match="is not an OCFL storage root: mount its disk on this host"
+    ) as failed:
         read_back(depot)
     assert failed.value.kind is FailureKind.TRANSIENT
-    with pytest.raises(UsageRefused, match="the storage settings that the workers have"):
+    with pytest.raises(UsageRefused, match="use the storage settings of the workers"):
         list(depot.storage.read_back(ARK, "http://store.example/manifest/7777/x"))
 
 
-def test_one_file_is_read_of_the_latest_version_or_of_another(depot: OcflFixture) -> None:
+def test_a_file_is_read_from_the_latest_or_another_version(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a": "alpha", "system/x": "old"})
     depot.store("jid2", {"producer/a": "alpha", "system/x": "new"})
 
@@ -156,7 +158,7 @@ def test_the_version_that_a_stopped_writer_left_is_the_latest(depot: OcflFixture
     assert depot.jobs() == ["jid1", "jid2"]
 
 
-def test_what_storage_would_refuse_is_refused_beforehand(depot: OcflFixture) -> None:
+def test_check_refuses_what_store_would_refuse(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a": "alpha"})
     check = depot.storage.check
     gone = depot.request("jid2", {"producer/b": "b"}, UPDATE, delete=("producer/gone",))
@@ -165,10 +167,10 @@ def test_what_storage_would_refuse_is_refused_beforehand(depot: OcflFixture) -> 
     unknown = depot.request("jid2", {"producer/b": "b"}, RESET, ark="ark:/99999/none")
 
     for request, says in (
-        (gone, "'producer/gone' is to be deleted, but it is not in version 1"),
+        (gone, "'producer/gone' cannot be deleted: it is not in version 1"),
         (emptied, "would have no file"),
-        (minted, "was just minted, but it names an object already"),
-        (unknown, "there is no such object"),
+        (minted, "was just minted, but an object with this ARK exists"),
+        (unknown, "because it does not exist"),
     ):
         with pytest.raises(StepFailed, match=says):
             check(request)

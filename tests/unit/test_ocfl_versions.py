@@ -7,7 +7,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.files import ContentFile
 from pipeline.records import SubmissionMode
+from pipeline.storage.base import StoreRequest
 from pipeline.storage.ocfl import objects
 
 NAMES = st.sampled_from(["producer/a", "producer/b", "producer/c d", "system/mrt-erc.txt"])
@@ -22,34 +24,38 @@ def digest(text: str) -> str:
     return hashlib.sha512(text.encode()).hexdigest()
 
 
+def content_file(path: str, text: str) -> ContentFile:
+    return ContentFile(path, Path("unused"), len(text), digest(text))
+
+
 @given(st.lists(STEPS, min_size=1, max_size=6))
-def test_each_version_has_the_files_that_its_job_asked_for_and_no_bytes_twice(
+def test_versions_have_the_requested_files_and_no_bytes_are_stored_twice(
     steps: list[tuple[SubmissionMode, dict[str, str], set[str]]],
 ) -> None:
     head: objects.Inventory | None = None
     model: dict[str, str] = {}
     expected: list[dict[str, str]] = []
-    for number, (wanted, files, unwanted) in enumerate(steps, 1):
-        mode = SubmissionMode.ADD if head is None and wanted is SubmissionMode.RESET else wanted
+    for number, (requested, files, removable) in enumerate(steps, 1):
+        mode = SubmissionMode.ADD if head is None and requested is SubmissionMode.RESET else requested
         update = mode is SubmissionMode.UPDATE
         carried = {path: text for path, text in model.items() if path.startswith("producer/")}
-        delete = tuple(sorted(unwanted & carried.keys())) if update and head else ()
+        delete = tuple(sorted(removable & carried.keys())) if update and head else ()
         if not any(path.startswith("producer/") for path in (carried.keys() - set(delete)) | files.keys()):
             delete = ()  # an update may not take out the last file
         kept = {path: text for path, text in carried.items() if path not in delete} if update else {}
         model = {**kept, **files}
         expected.append({path: digest(text) for path, text in model.items()})
-        change = objects.Change(
+        request = StoreRequest(
             ark="ark:/99999/x",
             jid=f"jid{number}",
             mode=mode,
-            files={path: digest(text) for path, text in files.items()},
+            files=tuple(content_file(path, text) for path, text in files.items()),
             delete=delete,
             created=AT,
         )
-        grown = objects.next_version(head, change)
-        assert head is None or objects.extends(grown, head)
-        head = grown
+        following = objects.next_inventory(head, request)
+        assert head is None or objects.extends(following, head)
+        head = following
 
     assert head is not None
     assert [version.digests() for version in head.versions.values()] == expected

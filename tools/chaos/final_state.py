@@ -157,7 +157,7 @@ def _storage(root: Path, found: FinalState) -> None:
             found.versions.append(Stored(inventory["id"], int(name[1:]), jid, files))
     found.leftovers = [
         str(each.relative_to(root))
-        for place in ("staging", "aside")
+        for place in ("staging", "quarantine")
         for each in (root / "extensions" / "arkline").glob(f"{place}/*")
     ]
 

@@ -1,4 +1,4 @@
-"""What the Merritt storage service says of an object: its manifest in XML, version for version."""
+"""The XML manifest that the Merritt storage service gives for an object: its versions and their files."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -8,21 +8,21 @@ from xml.etree.ElementTree import Element
 from pipeline.fixity import OF_RECORD, UnknownAlgorithm, algorithm
 
 
-class NotAManifest(ValueError):
-    """The document is not an object's manifest; the message says why."""
+class InvalidManifest(ValueError):
+    """The document is not the manifest of an object; the message says why."""
 
 
 @dataclass(frozen=True)
-class HeldFile:
+class ManifestFile:
     path: str
     size: int
     algorithm: str
-    """Canonical where it is known here."""
+    """In canonical spelling if the algorithm is known."""
     digest: str
     version: int
-    """The version that brought the bytes."""
+    """The version that added the bytes."""
     key: str = ""
-    """The service's own name of the bytes: the same for all files and versions that share them."""
+    """The service's name of the bytes: the same for all files and versions that share them."""
 
     @property
     def sha512(self) -> str | None:
@@ -30,64 +30,66 @@ class HeldFile:
 
 
 @dataclass(frozen=True)
-class HeldVersion:
+class ManifestVersion:
     number: int
     created: datetime
-    files: dict[str, HeldFile]
+    files: dict[str, ManifestFile]
 
 
 @dataclass(frozen=True)
-class HeldObject:
+class ManifestObject:
     ark: str
-    versions: tuple[HeldVersion, ...]
+    versions: tuple[ManifestVersion, ...]
     """In order; never empty."""
 
     @property
-    def head(self) -> HeldVersion:
+    def head(self) -> ManifestVersion:
         return self.versions[-1]
 
 
-def parse(data: bytes) -> HeldObject:
+def parse(data: bytes) -> ManifestObject:
     if b"<!" in data.replace(b"<!--", b""):
-        raise NotAManifest("it has a declaration, which is not read")
+        raise InvalidManifest("it has a declaration, which is not allowed")
     try:
         root = ElementTree.fromstring(data)  # noqa: S314 - no declarations, hence no entities, get here
-        found = next((each for each in root.iter() if _name(each) == "object"), None)
-        versions = tuple(_version(each) for each in root.iter() if _name(each) == "version")
+        element = next((e for e in root.iter() if _name(e) == "object"), None)
+        versions = tuple(_version(e) for e in root.iter() if _name(e) == "version")
     except KeyError as error:
-        raise NotAManifest(f"a version or a file in it has no {error}") from error
+        raise InvalidManifest(f"a version or a file has no {error}") from error
     except (ElementTree.ParseError, ValueError) as error:
-        raise NotAManifest(f"it cannot be read: {error}") from error
-    if found is None or not versions:
-        raise NotAManifest("it names no object, or no version of it")
-    return HeldObject(found.get("id", ""), tuple(sorted(versions, key=lambda each: each.number)))
+        raise InvalidManifest(f"it cannot be parsed: {error}") from error
+    if element is None or not versions:
+        raise InvalidManifest("it names no object, or no version")
+    return ManifestObject(element.get("id", ""), tuple(sorted(versions, key=lambda version: version.number)))
 
 
-def _version(element: Element) -> HeldVersion:
-    manifest = next((each for each in element if _name(each) == "manifest"), None)
+def _version(element: Element) -> ManifestVersion:
+    manifest = next((child for child in element if _name(child) == "manifest"), None)
     if manifest is None:
         raise ValueError(f"version {element.get('id')} has no manifest")
-    files = (_file(each) for each in manifest if _name(each) == "file")
+    files = (_file(child) for child in manifest if _name(child) == "file")
     created = datetime.fromisoformat(manifest.attrib["created"])
-    return HeldVersion(
+    return ManifestVersion(
         int(element.attrib["id"]),
         created if created.tzinfo else created.replace(tzinfo=UTC),
         {file.path: file for file in files},
     )
 
 
-def _file(element: Element) -> HeldFile:
-    field = {_name(each): (each.text or "").strip() for each in element}
+def _file(element: Element) -> ManifestFile:
+    field = {_name(child): (child.text or "").strip() for child in element}
     try:
         kind = algorithm(field["digestType"])
     except UnknownAlgorithm:
         kind = field["digestType"]
-    # ark|version|path: where the bytes are; a name may have a bar in it, an ARK none
+    # ark|version|path: a path may contain a bar, an ARK may not
     key = field["key"]
-    brought = int(key.partition("|")[2].partition("|")[0])
-    return HeldFile(element.attrib["id"], int(field["size"]), kind, field["digest"].lower(), brought, key)
+    added_by = int(key.partition("|")[2].partition("|")[0])
+    return ManifestFile(
+        element.attrib["id"], int(field["size"]), kind, field["digest"].lower(), added_by, key
+    )
 
 
 def _name(element: Element) -> str:
-    """Without its namespace."""
+    """The tag without its namespace."""
     return str(element.tag).rpartition("}")[2]

@@ -1,1 +1,1 @@
-"""OCFL 1.1: how an object lies in a storage root, and how it gets another version."""
+"""OCFL 1.1: objects and their versions in a storage root."""

@@ -1,7 +1,7 @@
-"""What an OCFL store needs of a bucket, which keeps whole files under keys and cannot rename.
+"""What an OCFL store needs of a bucket, which stores whole files under keys and cannot rename them.
 
-Rule: nothing is written over what was not seen. A write says which entity tag the key has to have, or that
-it has to be free; so a writer that was stopped and wakes up late cannot replace what others wrote since.
+Rule: every write is conditional. It names the entity tag that the key must have, or requires that the key is
+free; so a writer that was paused cannot replace what others have written since.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,33 +11,33 @@ from typing import Protocol
 
 from pipeline.attempt import Attempt
 
-AT_ONCE = 8
-"""Requests at the same time: they wait for the server far longer than they work."""
+CONNECTIONS = 8
+"""Parallel requests of one job: a request spends most of its time waiting for the server."""
 
 
 class Conflict(Exception):
-    """The key does not hold what it held when it was looked at; nothing was written."""
+    """The key has changed since it was read; nothing was written."""
 
 
-class Unlike(Exception):
-    """A file to be uploaded does not have the size and digest that it was handed over with."""
+class DigestMismatch(Exception):
+    """A file to upload does not have its expected size and digest."""
 
     def __init__(self, size: int, sha512: str) -> None:
         super().__init__(f"{size} bytes, sha512 {sha512}")
-        self.found = (size, sha512)
+        self.actual = (size, sha512)
 
 
 @dataclass(frozen=True)
-class Held:
-    """What is listed under a key."""
+class KeyInfo:
+    """A key in a listing."""
 
     size: int
     etag: str
 
 
 @dataclass(frozen=True)
-class Got:
-    """What was read from a key, at one moment."""
+class KeyContent:
+    """The content of a key at one moment."""
 
     data: bytes
     etag: str
@@ -47,34 +47,34 @@ class Got:
 class Bucket(Protocol):
     @property
     def name(self) -> str:
-        """For people: which bucket, on which server."""
+        """For people: the bucket and its server."""
 
     @property
     def url(self) -> str:
-        """Where keys begin."""
+        """The URL that keys are relative to."""
 
-    def get(self, key: str) -> Got | None:
-        """A small file, whole."""
+    def get(self, key: str) -> KeyContent | None:
+        """A small file; None if the key is free."""
 
     def digest(self, key: str, on_read: Callable[[int], None]) -> tuple[int, str] | None:
-        """Size and sha512 of what is read from the key; `on_read` gets the bytes of every piece."""
+        """Size and sha512 of the content, None if the key is free; `on_read` gets the size of every piece."""
 
-    def put(self, key: str, data: bytes, seen: str | None, metadata: Mapping[str, str] = ...) -> None:
-        """Write; Conflict unless the key has the entity tag `seen`, or is free if that is None."""
+    def put(self, key: str, data: bytes, etag: str | None, metadata: Mapping[str, str] = ...) -> None:
+        """Write; Conflict unless the key has this entity tag, or is free if `etag` is None."""
 
     def upload(self, key: str, source: Path, size: int, sha512: str, attempt: Attempt) -> None:
-        """Write a file of any size to a free key; Unlike if it is not what it should be, Conflict if taken.
+        """Write a file to a free key; DigestMismatch if the file changed, Conflict if the key is taken.
 
-        When it returns, the server has confirmed the digests of what arrived, or it was read back.
+        On return, the server has confirmed the digests of what arrived, or the content was read back.
         """
 
-    def keys(self, prefix: str) -> dict[str, Held]:
-        """All keys below, with the prefix."""
+    def keys(self, prefix: str) -> dict[str, KeyInfo]:
+        """All keys with this prefix."""
 
     def names(self, limit: int) -> list[str]:
-        """Some of the names at the top, files and folders."""
+        """Up to `limit` names at the top level, of files and folders."""
 
     def delete(self, key: str) -> None: ...
 
     def drop_uploads(self, prefix: str) -> None:
-        """Forget what uploads that were never ended left below."""
+        """Remove the parts of unfinished uploads with this prefix."""

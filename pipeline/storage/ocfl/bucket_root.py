@@ -1,30 +1,30 @@
-"""OCFL objects in a bucket, where nothing can be renamed: the root inventory is what makes a version.
+"""OCFL objects in a bucket, where nothing can be renamed: writing the root inventory publishes a version.
 
-Rule: content is written under keys that were free; then the root inventory is replaced, if it still is what
-was read. That write is the version, for us: before it there is none, and of two writers one wins. All else
-that OCFL wants - the sidecar, the version's own inventory, the object's declaration - follows from the root
-inventory alone, so whoever comes next can write it, and writes the same (docs/decisions/0024).
+Rule: content is written under free keys; then the root inventory is replaced, on condition that it has not
+changed since it was read. That write publishes the version, and of two writers one wins. The other files
+that OCFL requires (the sidecar, the version's own inventory, the object's declaration) follow from the root
+inventory alone, so the next writer can add them, and writes the same bytes (docs/decisions/0024).
 
-Keys of a version that is not there yet are never deleted and never written over: a writer that was stopped
-may still make that version of them. Once it is there, what its inventory does not name is nobody's.
+Keys of an unpublished version are never deleted or overwritten: a paused writer may still publish the
+version. Once it is published, keys that its inventory does not name belong to nobody.
 """
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from pipeline.outcome import system
 from pipeline.storage.ocfl import layout, objects
-from pipeline.storage.ocfl.bucket import Bucket, Conflict, Held
+from pipeline.storage.ocfl.bucket import Bucket, Conflict, KeyInfo
 
 log = logging.getLogger(__name__)
 
-VOUCHER = "sha512"
-"""Name of the root inventory's metadata that has its digest: the sidecar cannot be replaced with it."""
+CHECKSUM = "sha512"
+"""Metadata with the root inventory's digest: the sidecar cannot be replaced in the same write."""
 
-Keys = Mapping[str, Held]
+Keys = Mapping[str, KeyInfo]
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Head:
     inventory: objects.Inventory
     data: bytes
     etag: str
-    vouched: bool
-    """Whether its metadata has its digest."""
+    has_checksum: bool
+    """Whether the metadata has the digest."""
 
 
 class BucketRoot:
@@ -44,64 +44,65 @@ class BucketRoot:
         self.is_open = False
 
     def open(self) -> None:
-        """Once in a process: make the root if need be, and see that the server keeps writers apart."""
+        """Once per process: create the root if necessary, and test the server's conditional writes."""
         if self.is_open:
             return
         name, text = objects.ROOT_DECLARATION
         declared = self.bucket.get(name)
         if declared and declared.data.strip() != text.strip():
             raise system(
-                f"{self.bucket.name} has something else in {name} than an OCFL root: is it the right one?"
+                f"{self.bucket.name} has other content in {name} than an OCFL root: check ARKLINE_S3_ROOT"
             )
         if declared is None:
-            there = self.bucket.names(100)
-            if name not in there:
-                remedy = "let ARKLINE_S3_ROOT name an empty place or an OCFL root"
-                layout.check_free(there, self.bucket.url, remedy)
+            present = self.bucket.names(100)
+            if name not in present:
+                remedy = "set ARKLINE_S3_ROOT to an empty prefix or to an OCFL root"
+                layout.check_free(present, self.bucket.url, remedy)
             for path, data in layout.files().items():
                 self._write(path, data, None)
         configuration = self.bucket.get(layout.CONFIGURATION)
         layout.check(configuration.data if configuration else None, self.bucket.url)
-        for seen in (None, '"00000000000000000000000000000000"'):
-            if self._write(name, text, seen):
+        for etag in (None, '"00000000000000000000000000000000"'):
+            if self._write(name, text, etag):
                 raise system(
-                    f"{self.bucket.name} writes over what is there although it is told not to (If-None-Match "
-                    "and If-Match on PutObject): its server does not keep writers apart; use one that does"
+                    f"{self.bucket.name} ignores conditional writes (If-None-Match and If-Match "
+                    "on PutObject): use "
+                    "a server that honours them"
                 )
         self.is_open = True
 
-    def place(self, ark: str, path: str = "") -> str:
-        """The key of a file of the object, by its path in it."""
+    def key(self, ark: str, path: str = "") -> str:
+        """The key of a file of the object by its path in the object."""
         return f"{objects.object_path(ark).as_posix()}/{path}"
 
     def url(self, ark: str, path: str) -> str:
-        return f"{self.bucket.url}/{self.place(ark, path)}"
+        return f"{self.bucket.url}/{self.key(ark, path)}"
 
-    def keys(self, ark: str) -> dict[str, Held]:
-        """All that lies in the object, by its path in it."""
-        folder = self.place(ark)
-        return {key.removeprefix(folder): held for key, held in self.bucket.keys(folder).items()}
+    def keys(self, ark: str) -> dict[str, KeyInfo]:
+        """The keys of the object by path in the object."""
+        folder = self.key(ark)
+        return {key.removeprefix(folder): info for key, info in self.bucket.keys(folder).items()}
 
     def head(self, ark: str) -> Head | None:
-        """The root inventory, None if there is no such object; its sidecar may be late and is not asked."""
-        got = self.bucket.get(self.place(ark, objects.INVENTORY))
-        if got is None:
+        """The root inventory; None if there is no such object. The sidecar may be outdated: not compared."""
+        stored = self.bucket.get(self.key(ark, objects.INVENTORY))
+        if stored is None:
             return None
-        where = self.url(ark, objects.INVENTORY)
-        voucher = got.metadata.get(VOUCHER)
-        if voucher and voucher != hashlib.sha512(got.data).hexdigest():
+        url = self.url(ark, objects.INVENTORY)
+        checksum = stored.metadata.get(CHECKSUM)
+        if checksum and checksum != hashlib.sha512(stored.data).hexdigest():
             raise system(
-                f"{where} is damaged: its sha512 is not {voucher}; restore it from its version's folder"
+                f"{url} is damaged: its sha512 is not {checksum}; restore it from its version's folder"
             )
-        inventory = objects.parse(got.data, where)
+        inventory = objects.parse(stored.data, url)
         if inventory.id != ark:
-            raise system(f"{where} is of {inventory.id}, not of {ark}")
-        return Head(inventory, got.data, got.etag, vouched=voucher is not None)
+            raise system(f"{url} belongs to {inventory.id}, not to {ark}")
+        return Head(inventory, stored.data, stored.etag, has_checksum=checksum is not None)
 
-    def survey(self, ark: str) -> tuple[Head | None, dict[str, Held]]:
-        """Head and keys for a writer; StepFailed if the inventory was lost, or an older one put in its place.
+    def head_and_keys(self, ark: str) -> tuple[Head | None, dict[str, KeyInfo]]:
+        """Head and keys for a writer; StepFailed if the root inventory was lost or replaced by an older one.
 
-        A version's own inventory is written after the root inventory that names the version.
+        A version's own inventory is always written after the root inventory that names the version.
         """
         keys = self.keys(ark)
         head = self.head(ark) if objects.INVENTORY in keys else None
@@ -109,21 +110,22 @@ class BucketRoot:
         ahead = f"v{latest + 1}/{objects.INVENTORY}"
         if ahead in keys:
             raise system(
-                f"{self.url(ark, objects.INVENTORY)} is missing or older than {ahead} beside it: restore it "
-                "from there, with its sidecar"
+                f"{self.url(ark, objects.INVENTORY)} is missing or older than {ahead}: restore it "
+                "from there, "
+                "with its sidecar"
             )
         return head, keys
 
     def commit(self, ark: str, head: Head | None, inventory: objects.Inventory) -> None:
-        """The moment at which the version is there. Conflict if another one was made since `head`."""
+        """Publish the version; Conflict if another version was published since `head`."""
         data = inventory.encode()
-        voucher = {VOUCHER: hashlib.sha512(data).hexdigest()}
-        self.bucket.put(self.place(ark, objects.INVENTORY), data, head.etag if head else None, voucher)
+        checksum = {CHECKSUM: hashlib.sha512(data).hexdigest()}
+        self.bucket.put(self.key(ark, objects.INVENTORY), data, head.etag if head else None, checksum)
 
-    def settle(self, ark: str, head: Head, keys: Keys) -> None:
-        """Write what follows from the root inventory, drop what nobody names.
+    def repair(self, ark: str, head: Head, keys: Keys) -> None:
+        """Write the files that follow from the root inventory, and delete unreferenced content.
 
-        The object's declaration comes last: readers who go by it see a new object whole or not at all.
+        The object's declaration comes last: its readers see a new object completely or not at all.
         """
         sidecar = objects.sidecar(head.data)
         missing = [
@@ -135,37 +137,63 @@ class BucketRoot:
             )
             if path not in keys
         ]
-        held = self.bucket.get(self.place(ark, objects.SIDECAR)) if objects.SIDECAR in keys else None
-        if held is None or held.data != sidecar:
-            self._vouch(ark, head)
-            self._write(self.place(ark, objects.SIDECAR), sidecar, held.etag if held else None)
-        for path in _strays(head.inventory, keys):
-            log.warning("%s: deleting %s, which an unfinished attempt left", ark, path)
-            self.bucket.delete(self.place(ark, path))
+        stored = self.bucket.get(self.key(ark, objects.SIDECAR)) if objects.SIDECAR in keys else None
+        if stored is None or stored.data != sidecar:
+            self._check_undamaged(ark, head)
+            self._write(self.key(ark, objects.SIDECAR), sidecar, stored.etag if stored else None)
+        for path in _unreferenced(head.inventory, keys):
+            log.warning("%s: deleting %s, left by an unfinished attempt", ark, path)
+            self.bucket.delete(self.key(ark, path))
         for path, data in missing:
-            self._write(self.place(ark, path), data, None)
+            self._write(self.key(ark, path), data, None)
 
-    def _vouch(self, ark: str, head: Head) -> None:
-        """An inventory without its sidecar's digest is a writer's that stopped, or damaged."""
-        if head.vouched:
+    def _check_undamaged(self, ark: str, head: Head) -> None:
+        """An inventory that differs from its sidecar was written by a writer that stopped, or is damaged."""
+        if head.has_checksum:
             return
-        copy = self.bucket.get(self.place(ark, f"{head.inventory.head}/{objects.INVENTORY}"))
+        copy = self.bucket.get(self.key(ark, f"{head.inventory.head}/{objects.INVENTORY}"))
         if copy is None or copy.data != head.data:
             raise system(
                 f"{self.url(ark, objects.INVENTORY)} does not have the digest in {objects.SIDECAR}: it is "
                 f"damaged; restore it from {self.url(ark, head.inventory.head)}"
             )
 
-    def _write(self, key: str, data: bytes, seen: str | None) -> bool:
-        """False if another writer was faster: it wrote the same, or what replaces it."""
+    def _write(self, key: str, data: bytes, etag: str | None) -> bool:
+        """False if another writer was faster: it wrote the same bytes, or newer ones."""
         with suppress(Conflict):
-            self.bucket.put(key, data, seen)
+            self.bucket.put(key, data, etag)
             return True
         return False
 
 
-def _strays(head: objects.Inventory, keys: Keys) -> Iterator[str]:
-    """Content of versions that are there, which the inventory does not name."""
+class BucketObject:
+    """The files of an object in a bucket; satisfies `reading.ObjectFiles`."""
+
+    def __init__(self, root: BucketRoot, ark: str, keys: Keys | None = None) -> None:
+        self._root = root
+        self._ark = ark
+        self._keys = keys
+        """The object's keys if they were listed; needed for `size` alone."""
+
+    def location(self, path: str) -> str:
+        return self._root.url(self._ark, path)
+
+    def read(self, path: str) -> bytes | None:
+        stored = self._root.bucket.get(self._root.key(self._ark, path))
+        return stored.data if stored else None
+
+    def size(self, path: str) -> int | None:
+        if self._keys is None:
+            self._keys = self._root.keys(self._ark)
+        info = self._keys.get(path)
+        return info.size if info else None
+
+    def digest(self, path: str, on_read: Callable[[int], None]) -> tuple[int, str] | None:
+        return self._root.bucket.digest(self._root.key(self._ark, path), on_read)
+
+
+def _unreferenced(head: objects.Inventory, keys: Keys) -> Iterator[str]:
+    """Content of published versions that the inventory does not name."""
     named = {path for paths in head.manifest.values() for path in paths}
     for path in keys:
         folder, _, rest = path.partition("/")

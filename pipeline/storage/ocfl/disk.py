@@ -1,4 +1,4 @@
-"""File operations of the OCFL store: copies with their digest, what must last, one lock per object."""
+"""File operations of the OCFL store: copies with digests, syncs, and one lock per object."""
 
 import ctypes
 import errno
@@ -6,22 +6,26 @@ import fcntl
 import hashlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.attempt import Attempt
 from pipeline.outcome import StepFailed, system, transient
 
-CHECK_BYTES = 32 << 20
+COPY_CHUNK = 32 << 20
 """Bytes copied between two checks of the attempt: well under a second on any disk."""
 
-POLL = 0.05
-"""Seconds between two tries for an object's lock."""
+READ_CHUNK = 1 << 20
+"""Bytes read at a time to compute a digest."""
 
-FEW = 100
-"""Files synced one by one; more are synced with one syncfs, which measured 5 times faster with 5,000 files
-of 10 KB, but waits for what others have written as well."""
+LOCK_POLL = 0.05
+"""Seconds between two tries for the lock of an object."""
+
+SYNC_ONE_BY_ONE = 100
+"""Maximum files that are synced one by one. More are synced by one syncfs: with 5,000 files of 10 KB that was
+5 times faster, but a syncfs also waits for the writes of others."""
 
 READ_ONLY = 0o444
 
@@ -30,76 +34,113 @@ _NO_KERNEL_COPY = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, er
 _C = ctypes.CDLL(None, use_errno=True)
 
 
-def failure(error: OSError, root: Path) -> StepFailed:
-    """What an operator has to know about an error of the file system."""
+@contextmanager
+def failures(root: Path) -> Iterator[None]:
+    """Errors of the file system as StepFailed; a full disk is transient."""
+    try:
+        yield
+    except OSError as error:
+        raise _failure(error, root) from error
+
+
+def _failure(error: OSError, root: Path) -> StepFailed:
     if error.errno in _FULL:
-        return transient(f"the storage root {root} is full ({error.strerror}); it is tried again")
+        return transient(f"the storage root {root} is full ({error.strerror}); the job will try again")
     place = f"{error.filename}: " if error.filename else f"{root}: "
     return system(f"{place}{error.strerror or error}")
 
 
 def copy(source: Path, target: Path, attempt: Attempt) -> tuple[int, str]:
-    """Copy a file; answers the size and sha512 of the copy, read from the copy itself.
+    """Copy a file; returns size and sha512 of the copy, read from the copy itself.
 
-    The kernel copies, which costs nothing where the file system can share blocks. Never a hard link: what
-    happens to the working directory later must not happen to what is stored.
+    The kernel copies, which is free where the file system can share blocks. Never a hard link: later changes
+    in the working directory must not change stored content.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     reader = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         writer = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, READ_ONLY)
         try:
-            while _copy_piece(reader, writer):
+            while _copy_chunk(reader, writer):
                 attempt.check()
             size = os.fstat(writer).st_size
             os.lseek(writer, 0, os.SEEK_SET)
-            return size, _sha512(writer, attempt)
+            return size, _sha512(writer, lambda _: attempt.check())
         finally:
             os.close(writer)
     finally:
         os.close(reader)
 
 
-def _copy_piece(reader: int, writer: int) -> int:
+def _copy_chunk(reader: int, writer: int) -> int:
     if hasattr(os, "copy_file_range"):
         try:
-            return os.copy_file_range(reader, writer, CHECK_BYTES)
+            return os.copy_file_range(reader, writer, COPY_CHUNK)
         except OSError as error:
             if error.errno not in _NO_KERNEL_COPY:
                 raise
-    piece = os.read(reader, CHECK_BYTES)
-    rest = memoryview(piece)
+    chunk = os.read(reader, COPY_CHUNK)
+    rest = memoryview(chunk)
     while rest:
         rest = rest[os.write(writer, rest) :]
-    return len(piece)
+    return len(chunk)
 
 
-def digest(path: Path, attempt: Attempt) -> tuple[int, str]:
-    """Size and sha512 of a file, read from the disk and not from the memory that just wrote it."""
+def digest(path: Path, on_read: Callable[[int], None]) -> tuple[int, str]:
+    """Size and sha512 of a file, read from the disk and not from the page cache."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        return os.fstat(descriptor).st_size, _sha512(descriptor, attempt)
+        return os.fstat(descriptor).st_size, _sha512(descriptor, on_read)
     finally:
         os.close(descriptor)
 
 
-def _sha512(descriptor: int, attempt: Attempt) -> str:
-    found = hashlib.sha512()
-    piece = bytearray(1 << 20)
-    view = memoryview(piece)
-    seen = 0
-    while length := os.readv(descriptor, [piece]):
-        found.update(view[:length])
-        seen += length
-        if seen % CHECK_BYTES == 0:
-            attempt.check()
-    return found.hexdigest()
+def _sha512(descriptor: int, on_read: Callable[[int], None]) -> str:
+    sha512 = hashlib.sha512()
+    chunk = bytearray(READ_CHUNK)
+    view = memoryview(chunk)
+    while length := os.readv(descriptor, [chunk]):
+        sha512.update(view[:length])
+        on_read(length)
+    return sha512.hexdigest()
+
+
+@dataclass(frozen=True)
+class ObjectFolder:
+    """The files of an object on this disk; satisfies `reading.ObjectFiles`."""
+
+    folder: Path
+
+    def location(self, path: str) -> str:
+        return str(self.folder / path)
+
+    def read(self, path: str) -> bytes | None:
+        return read_if_present(self.folder / path)
+
+    def size(self, path: str) -> int | None:
+        try:
+            return (self.folder / path).stat().st_size
+        except FileNotFoundError:
+            return None
+
+    def digest(self, path: str, on_read: Callable[[int], None]) -> tuple[int, str] | None:
+        try:
+            return digest(self.folder / path, on_read)
+        except FileNotFoundError:
+            return None
+
+
+def read_if_present(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 def write(path: Path, data: bytes) -> None:
-    """A new file that lasts once its folder is synced."""
+    """Write and sync a new file; it is durable once its folder is synced."""
     with path.open("xb") as stream:
         stream.write(data)
         stream.flush()
@@ -107,9 +148,9 @@ def write(path: Path, data: bytes) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Make all files and folders below last."""
+    """Make all files and folders below durable."""
     below = [(Path(parent), files) for parent, _, files in os.walk(folder)]
-    if sum(len(files) for _, files in below) > FEW and hasattr(_C, "syncfs"):
+    if sum(len(files) for _, files in below) > SYNC_ONE_BY_ONE and hasattr(_C, "syncfs"):
         _sync_file_system(folder)
         return
     for parent, files in below:
@@ -119,7 +160,7 @@ def sync_tree(folder: Path) -> None:
 
 
 def sync(folder: Path) -> None:
-    """Make a folder's own entries last: its names, not the files behind them."""
+    """Make the entries of a folder durable: the names, not the content of the files."""
     _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 
@@ -142,20 +183,20 @@ def _sync_file_system(folder: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path, what: str, patience: float, attempt: Attempt) -> Iterator[None]:
-    """The kernel's lock on a file that exists only while somebody holds or wants it.
+def locked(path: Path, what: str, lock_wait: float, attempt: Attempt) -> Iterator[None]:
+    """Hold the kernel's lock on a file; the file exists only while a process holds or waits for the lock.
 
-    Unlike a lock in ZooKeeper it does not end with a session: a process that is stopped between its last
-    look and the rename that publishes still holds it, so nobody publishes in between. It ends with the
-    process. StepFailed(transient) after `patience` seconds.
+    Unlike a lock in ZooKeeper, this lock does not end with a session: a process that is paused between its
+    last check and the rename still holds the lock, so no other process can publish. The lock ends with the
+    process. StepFailed(transient) after `lock_wait` seconds.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + lock_wait
     while (descriptor := _try_lock(path)) is None:
         attempt.check()
         if time.monotonic() > deadline:
-            raise transient(f"{what} is being written by another process for more than {patience:g} seconds")
-        time.sleep(POLL)
+            raise transient(f"another process has been writing {what} for more than {lock_wait:g} seconds")
+        time.sleep(LOCK_POLL)
     try:
         yield
     finally:
@@ -169,7 +210,7 @@ def _try_lock(path: Path) -> int | None:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # The holder before us may have removed the file after we opened it: then it locks nobody out.
+        # The previous holder may have removed the file after we opened it: then this lock excludes nobody.
         if _is_at(path, descriptor):
             return descriptor
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""The files that make a folder or a bucket an OCFL storage root, and what cannot become one."""
+"""The files that make a folder or a bucket an OCFL storage root, and the checks of a root."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ CONFIGURATION = f"extensions/{LAYOUT}/config.json"
 
 
 def files() -> dict[str, bytes]:
-    """The files of a new root, by their path in it; the one that declares it comes last."""
+    """The files of a new root by their path in it; the declaration comes last."""
     name, text = ROOT_DECLARATION
     return {
         CONFIGURATION: _json(LAYOUT_CONFIGURATION),
@@ -27,19 +27,20 @@ def files() -> dict[str, bytes]:
 def check(configuration: bytes | None, root: str) -> None:
     """StepFailed unless CONFIGURATION holds our layout."""
     try:
-        found = json.loads(configuration or b"null")
+        parameters = json.loads(configuration or b"null")
     except ValueError:
-        found = None
-    if found != LAYOUT_CONFIGURATION:
-        raise system(f"{root} is an OCFL root with another layout than {LAYOUT} of arkline")
+        parameters = None
+    if parameters != LAYOUT_CONFIGURATION:
+        raise system(f"the OCFL root {root} does not have arkline's layout, {LAYOUT}")
 
 
 def check_free(names: Iterable[str], root: str, remedy: str) -> None:
-    """StepFailed if a place with these names in it is more than a root half made."""
+    """StepFailed if a place with these names in it is anything but an unfinished root."""
     foreign = set(names) - {path.partition("/")[0] for path in files()}
     if foreign:
         raise system(
-            f"the storage root {root} is not an OCFL root, and not empty (it has '{min(foreign)}'): {remedy}"
+            f"the storage root {root} is neither an OCFL root nor empty (it contains "
+            f"'{min(foreign)}'): {remedy}"
         )
 
 

@@ -1,100 +1,148 @@
-"""Reading an object of the storage root back, every byte of it; nothing here writes or takes a lock."""
+"""Reading an OCFL object back, from a disk or from a bucket; nothing here writes or takes a lock."""
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Protocol
 
-from pipeline.attempt import CheckedAttempt
-from pipeline.outcome import StepFailed, system, transient
-from pipeline.storage.ocfl import disk, objects
-from pipeline.storage.ocfl.writer import Root
+from pipeline.attempt import Attempt
+from pipeline.files import ContentFile, ReadBackFile, StoredFile, StoredVersion
+from pipeline.outcome import StepFailed, system
+from pipeline.records import now
+from pipeline.storage.ocfl import objects
+from pipeline.storage.rules import describe_mismatch
 
-NOWHERE = f"{objects.INVENTORY} does not say where its bytes are"
-
-
-@dataclass(frozen=True)
-class Read:
-    """A file of a version as its bytes are; size and sha512 are None if there is a `problem`."""
-
-    number: int
-    path: str
-    size: int | None = None
-    sha512: str | None = None
-    problem: str = ""
-    place: str = ""
+NOT_IN_MANIFEST = f"{objects.INVENTORY} has no content path for this file"
 
 
-def read(root: Root, ark: str, path: str, number: int | None) -> bytes | None:
-    """One file of the version, or of the latest; None if there is no such thing."""
-    folder = root.object(ark)
-    head = _latest(root, ark)
+class ObjectFiles(Protocol):
+    """The files of one OCFL object by their path in it, on a disk or in a bucket."""
+
+    def location(self, path: str) -> str:
+        """For people: where the file is."""
+
+    def read(self, path: str) -> bytes | None:
+        """A small file; None if there is no such file."""
+
+    def size(self, path: str) -> int | None:
+        """Bytes; None if there is no such file."""
+
+    def digest(self, path: str, on_read: Callable[[int], None]) -> tuple[int, str] | None:
+        """Size and sha512 of the bytes as they are read now; None if there is no such file."""
+
+
+def read_version(stored: ObjectFiles, name: str) -> objects.Inventory:
+    """The inventory in the version's own folder, checked against its sidecar; neither ever changes."""
+    path = f"{name}/{objects.INVENTORY}"
+    data, sidecar = stored.read(path), stored.read(f"{name}/{objects.SIDECAR}")
+    if data is None or sidecar is None:
+        raise system(f"{stored.location(path)} or its sidecar is missing")
+    return objects.parse_checked(data, sidecar, stored.location(path))
+
+
+def read_file(
+    stored: ObjectFiles, head: objects.Inventory | None, path: str, number: int | None
+) -> bytes | None:
+    """A file of the version, or of the latest; None if there is no such version or file."""
     version = head.versions.get(head.head if number is None else f"v{number}") if head else None
-    digest = version.digests().get(path) if version else None
-    if head is None or digest is None:
+    sha512 = version.digests().get(path) if version else None
+    if head is None or sha512 is None:
         return None
-    place = folder / head.manifest[digest][0]
-    data = place.read_bytes()
-    if hashlib.sha512(data).hexdigest() != digest:
-        raise system(f"{place} is damaged: its sha512 is not {digest}; restore it, then resume")
+    content_path = head.manifest[sha512][0]
+    data = stored.read(content_path)
+    if data is None:
+        raise damaged(stored, content_path, "it is missing")
+    if hashlib.sha512(data).hexdigest() != sha512:
+        raise damaged(stored, content_path, f"its sha512 is not {sha512}")
     return data
 
 
-def _latest(root: Root, ark: str) -> objects.Inventory | None:
-    """The head, or the version ahead of it that a stopped writer left and the next one will keep."""
-    folder = root.object(ark)
-    head = objects.read_head(folder)
-    if head is None:
-        return None
-    try:
-        ahead = objects.read_version(folder / f"v{head.number + 1}")
-    except (OSError, StepFailed):
-        return head
-    return ahead if objects.extends(ahead, head) else head
-
-
 def read_back(
-    root: Root, ark: str, numbers: Collection[int], on_read: Callable[[int], None]
-) -> Iterator[Read]:
-    """The files that the object's inventory lists; bytes that several versions share are read once."""
-    folder = root.object(ark)
-    if not (root.folder / objects.ROOT_DECLARATION[0]).is_file():
-        raise transient(
-            f"{root.folder} is no OCFL storage root: is its disk mounted here, and is ARKLINE_STORAGE_ROOT "
-            "what the workers have?"
-        )
-    head = objects.read_head(folder)
-    yield from read_versions(head, numbers, lambda place: _read(root, ark, place, on_read))
-
-
-def read_versions(
-    head: objects.Inventory | None, numbers: Collection[int], read: Callable[[str], Read]
-) -> Iterator[Read]:
-    """The files of these versions, or of all; `read` is asked once for each path in the object."""
-    known: dict[str, Read] = {}
+    stored: ObjectFiles,
+    head: objects.Inventory | None,
+    numbers: Collection[int],
+    on_read: Callable[[int], None],
+) -> Iterator[ReadBackFile]:
+    """The files of these versions, or of all; bytes that several files share are read once."""
+    results: dict[str, ReadBackFile] = {}
     for number in range(1, head.number + 1 if head else 1):
         if head is None or (numbers and number not in numbers):
             continue
-        for path, digest in sorted(head.versions[f"v{number}"].digests().items()):
-            place = head.manifest.get(digest, ("",))[0]
-            if place not in known:
-                known[place] = read(place) if place else Read(0, "", problem=NOWHERE)
-            yield replace(known[place], number=number, path=path)
+        for path, sha512 in sorted(head.versions[f"v{number}"].digests().items()):
+            content_path = head.manifest.get(sha512, ("",))[0]
+            if content_path not in results:
+                results[content_path] = _read_back_file(stored, content_path, on_read)
+            yield replace(results[content_path], number=number, path=path)
 
 
-def _read(root: Root, ark: str, place: str, on_read: Callable[[int], None]) -> Read:
-    path = root.object(ark) / place
-    told = 0
-
-    def count() -> None:
-        nonlocal told
-        on_read(disk.CHECK_BYTES)
-        told += disk.CHECK_BYTES
-
+def _read_back_file(stored: ObjectFiles, content_path: str, on_read: Callable[[int], None]) -> ReadBackFile:
+    if not content_path:
+        return ReadBackFile(0, "", now(), problem=NOT_IN_MANIFEST)
+    location = stored.location(content_path)
     try:
-        size, sha512 = disk.digest(path, CheckedAttempt(count))
-    except FileNotFoundError:
-        return Read(0, "", problem=f"{path} is missing", place=str(path))
+        actual = stored.digest(content_path, on_read)
     except OSError as error:
-        return Read(0, "", problem=f"{path} cannot be read: {error.strerror or error}", place=str(path))
-    on_read(size - told)
-    return Read(0, "", size, sha512, place=str(path))
+        problem = f"{location} cannot be read: {error.strerror or error}"
+        return ReadBackFile(0, "", now(), problem=problem, place=location)
+    if actual is None:
+        return ReadBackFile(0, "", now(), problem=f"{location} is missing", place=location)
+    return ReadBackFile(0, "", now(), *actual, place=location)
+
+
+def check_stored(version: StoredVersion, own: objects.Inventory, head: objects.Inventory | None) -> None:
+    """StepFailed unless the version's own inventory and the object's inventory agree with what was stored."""
+    name = f"v{version.number}"
+    if head is None or name not in own.versions or head.versions.get(name) != own.versions[name]:
+        raise system(
+            f"{version.url} differs from what the {objects.INVENTORY} of {version.ark} says of {name}"
+        )
+    if own.versions[name].digests() != {file.path: file.sha512 for file in version.files}:
+        raise system(f"{version.url} does not have the files that were stored for {version.jid}")
+
+
+def verify_file(
+    stored: ObjectFiles, inventory: objects.Inventory, file: StoredFile, attempt: Attempt
+) -> None:
+    """Read a file that the version added; of the other files only the size is compared."""
+    content_path = inventory.manifest[file.sha512][0]
+    if file.added:
+        compare_bytes(stored, content_path, file, attempt)
+        return
+    size = stored.size(content_path)
+    if size != file.size:
+        problem = "it is missing" if size is None else f"it has {size} bytes, not {file.size}"
+        raise damaged(stored, content_path, problem)
+
+
+def compare_bytes(
+    stored: ObjectFiles, content_path: str, file: ContentFile | StoredFile, attempt: Attempt
+) -> None:
+    """StepFailed unless the stored bytes have the file's size and digest."""
+    actual = stored.digest(content_path, lambda _: attempt.check())
+    if actual != (file.size, file.sha512):
+        raise damaged(stored, content_path, describe_mismatch(file, actual) if actual else "it is missing")
+
+
+def describe(stored: ObjectFiles, inventory: objects.Inventory, number: int, url: str) -> StoredVersion:
+    """A version of the inventory; `url` is where the version is."""
+    name = f"v{number}"
+    version = inventory.versions[name]
+    files = []
+    for path, sha512 in sorted(version.digests().items()):
+        content_path = inventory.manifest[sha512][0]
+        size = stored.size(content_path)
+        if size is None:
+            raise damaged(stored, content_path, "it is missing")
+        files.append(StoredFile(path, size, sha512, added=content_path.startswith(f"{name}/")))
+    return StoredVersion(
+        ark=inventory.id,
+        number=number,
+        jid=version.jid or "",
+        created=version.created,
+        files=tuple(files),
+        url=url,
+    )
+
+
+def damaged(stored: ObjectFiles, path: str, problem: str) -> StepFailed:
+    return system(f"{stored.location(path)} is damaged: {problem}; restore it, then resume the job")

@@ -1,81 +1,76 @@
 """Objects in an OCFL storage root on a disk that all workers share."""
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt, throttled
-from pipeline.files import FoundFile, StoredFile, StoredVersion
-from pipeline.outcome import system
-from pipeline.records import now
+from pipeline.files import ReadBackFile, StoredVersion
+from pipeline.outcome import StepFailed, transient
 from pipeline.storage.base import StoreRequest
 from pipeline.storage.ocfl import disk, objects, reading
-from pipeline.storage.ocfl.change import check, check_here, check_kept, describe, grown, unlike
-from pipeline.storage.ocfl.writer import Root, forget, leftovers, publish, settle, staged, unsettled
+from pipeline.storage.ocfl.writer import (
+    Root,
+    needs_repair,
+    publish,
+    remove_staged,
+    repair,
+    staged,
+    staged_jobs,
+)
+from pipeline.storage.rules import changed_source, check_request, stored_elsewhere
 
 
 class OcflStorage:
-    def __init__(self, folder: Path, patience: float = 60) -> None:
+    def __init__(self, folder: Path, lock_wait: float = 60) -> None:
         self.root = Root(folder)
-        self.patience = patience
-        """Seconds that a writer waits for another one of the same object."""
+        self.lock_wait = lock_wait
+        """Seconds that a writer waits for another writer of the same object."""
 
-    def store(self, request: StoreRequest, fence: Callable[[], None]) -> StoredVersion:
-        """Stage the files, checking digests; make them last; lock the object; ask `fence`; rename.
-
-        Each of these may be the last that this process does.
-        """
-        check(request)
-        attempt = throttled(CheckedAttempt(fence))
-        try:
+    def check(self, request: StoreRequest, attempt: Attempt = UNATTENDED) -> None:
+        """Repairs the object first: an unfinished version may have the files that are to be deleted."""
+        check_request(request)
+        with disk.failures(self.root.folder):
             self.root.open()
             with staged(self.root, request.jid) as stage:
-                inventory = self._add(request, stage, attempt, fence)
-        except OSError as error:
-            raise disk.failure(error, self.root.folder) from error
-        number = inventory.number_of(request.jid)
-        assert number is not None
-        return self._describe(inventory, number)
+                head = self._repaired_head(request, stage, throttled(attempt))
+        if not (head and head.number_of(request.jid)):
+            objects.next_inventory(head, request)
+
+    def store(self, request: StoreRequest, fence: Callable[[], None]) -> StoredVersion:
+        """Stage the files and check their digests; sync them; lock the object; call `fence`; rename.
+
+        The process may stop after any of these steps.
+        """
+        check_request(request)
+        with disk.failures(self.root.folder):
+            self.root.open()
+            with staged(self.root, request.jid) as stage:
+                inventory = self._add(request, stage, throttled(CheckedAttempt(fence)), fence)
+            number = inventory.number_of(request.jid)
+            assert number is not None
+            return self._describe(inventory, number)
 
     def version_of(self, ark: str, jid: str, node: int | None = None) -> StoredVersion | None:
-        try:
+        with disk.failures(self.root.folder):
             head = objects.read_head(self.root.object(ark))
             number = head.number_of(jid) if head else None
             return self._describe(head, number) if head and number else None
-        except OSError as error:
-            raise disk.failure(error, self.root.folder) from error
 
     def read(self, ark: str, path: str, number: int | None = None, node: int | None = None) -> bytes | None:
-        try:
-            return reading.read(self.root, ark, path, number)
-        except OSError as error:
-            raise disk.failure(error, self.root.folder) from error
+        with disk.failures(self.root.folder):
+            stored = disk.ObjectFolder(self.root.object(ark))
+            return reading.read_file(stored, _latest(stored), path, number)
 
     def verify(self, version: StoredVersion, attempt: Attempt = UNATTENDED) -> None:
-        """Files of earlier versions are looked for, not read: so the cost is that of what was added."""
-        attempt = throttled(attempt)
-        folder = self.root.object(version.ark)
-        name = f"v{version.number}"
-        try:
-            inventory = objects.read_version(folder / name)
-            check_kept(version, inventory, objects.read_head(folder), str(folder))
+        stored = disk.ObjectFolder(self.root.object(version.ark))
+        look = throttled(attempt)
+        with disk.failures(self.root.folder):
+            inventory = reading.read_version(stored, f"v{version.number}")
+            reading.check_stored(version, inventory, objects.read_head(stored.folder))
             for file in version.files:
-                self._verify(folder / inventory.manifest[file.sha512][0], file, attempt)
-                attempt.check()
-        except OSError as error:
-            raise disk.failure(error, self.root.folder) from error
-
-    def check(self, request: StoreRequest, attempt: Attempt = UNATTENDED) -> None:
-        """What a stopped writer left is settled first: it may hold what is to be deleted."""
-        check(request)
-        try:
-            self.root.open()
-            with staged(self.root, request.jid) as stage:
-                head = self._head(request, stage, throttled(attempt))
-        except OSError as error:
-            raise disk.failure(error, self.root.folder) from error
-        if not (head and head.number_of(request.jid)):
-            grown(request, head)
+                reading.verify_file(stored, inventory, file, look)
+                look.check()
 
     def read_back(
         self,
@@ -83,80 +78,84 @@ class OcflStorage:
         url: str,
         numbers: Collection[int] = (),
         on_read: Callable[[int], None] = lambda _: None,
-    ) -> Iterator[FoundFile]:
-        check_here(ark, url, "file:", str(self.root.folder))
-        for each in reading.read_back(self.root, ark, numbers, on_read):
-            yield FoundFile(each.number, each.path, now(), each.size, each.sha512, each.problem, each.place)
+    ) -> Iterator[ReadBackFile]:
+        if not url.startswith("file:"):
+            raise stored_elsewhere(ark, url, f"the OCFL root {self.root.folder}")
+        if not (self.root.folder / objects.ROOT_DECLARATION[0]).is_file():
+            raise transient(
+                f"{self.root.folder} is not an OCFL storage root: mount its disk on this host, and set "
+                "ARKLINE_STORAGE_ROOT as for the workers"
+            )
+        stored = disk.ObjectFolder(self.root.object(ark))
+        yield from reading.read_back(stored, objects.read_head(stored.folder), numbers, on_read)
 
     def tidy(self, ended: Callable[[str], bool]) -> tuple[str, ...]:
-        left = tuple(jid for jid in leftovers(self.root) if ended(jid))
-        for jid in left:
-            forget(self.root, jid)
-        return left
+        jobs = tuple(jid for jid in staged_jobs(self.root) if ended(jid))
+        for jid in jobs:
+            remove_staged(self.root, jid)
+        return jobs
 
     def _add(
         self, request: StoreRequest, stage: Path, attempt: Attempt, fence: Callable[[], None]
     ) -> objects.Inventory:
-        head = self._head(request, stage, attempt)
+        head = self._repaired_head(request, stage, attempt)
         if head and head.number_of(request.jid):
             return head
-        grown(request, head)
+        objects.next_inventory(head, request)
         self._stage(request, head, stage, attempt)
         attempt.check()
         with self._lock(request.ark, attempt):
-            head = settle(self.root, request.ark, stage)
+            head = repair(self.root, request.ark, stage)
             if head and head.number_of(request.jid):
                 return head
-            inventory = grown(request, head)
+            inventory = objects.next_inventory(head, request)
             publish(self.root, request.ark, inventory, stage, fence)
             return inventory
 
-    def _head(self, request: StoreRequest, stage: Path, attempt: Attempt) -> objects.Inventory | None:
+    def _repaired_head(
+        self, request: StoreRequest, stage: Path, attempt: Attempt
+    ) -> objects.Inventory | None:
         folder = self.root.object(request.ark)
         head = objects.read_head(folder)
-        if head and unsettled(folder, head):
+        if head and needs_repair(folder, head):
             with self._lock(request.ark, attempt):
-                head = settle(self.root, request.ark, stage)
+                head = repair(self.root, request.ark, stage)
         return head
 
     def _stage(
         self, request: StoreRequest, head: objects.Inventory | None, stage: Path, attempt: Attempt
     ) -> None:
-        """Copy what the object does not hold yet; what it holds is read, since ours will be thrown away."""
-        folder = self.root.object(request.ark)
-        held = head.manifest if head else {}
-        kept = objects.first_paths({file.path: file.sha512 for file in request.files})
+        """Copy new content; read content that the object has already, because our copy will be deleted."""
+        stored = disk.ObjectFolder(self.root.object(request.ark))
+        manifest = head.manifest if head else {}
+        first_paths = objects.first_paths(request.digests)
         for file in request.files:
-            if file.sha512 in held:
-                earlier = folder / held[file.sha512][0]
-                found = disk.digest(earlier, attempt)
-                if found != (file.size, file.sha512):
-                    raise system(f"{earlier} is damaged: {unlike(file, found)}; restore it, then resume")
-            elif kept[file.sha512] == file.path:
-                found = disk.copy(file.source, stage / objects.CONTENT / file.path, attempt)
-                if found != (file.size, file.sha512):
-                    raise system(
-                        f"{file.source} is not what was downloaded: {unlike(file, found)}; "
-                        "delete the job and submit it again"
-                    )
+            if file.sha512 in manifest:
+                reading.compare_bytes(stored, manifest[file.sha512][0], file, attempt)
+            elif first_paths[file.sha512] == file.path:
+                actual = disk.copy(file.source, stage / objects.CONTENT / file.path, attempt)
+                if actual != (file.size, file.sha512):
+                    raise changed_source(file, actual)
             attempt.check()
         if (stage / objects.CONTENT).exists():
             disk.sync_tree(stage)
 
     def _lock(self, ark: str, attempt: Attempt) -> AbstractContextManager[None]:
-        return disk.locked(self.root.lock(ark), ark, self.patience, attempt)
-
-    def _verify(self, path: Path, file: StoredFile, attempt: Attempt) -> None:
-        if not file.added:
-            if path.stat().st_size != file.size:
-                raise system(f"{path} is damaged: it has {path.stat().st_size} bytes, not {file.size}")
-            return
-        found = disk.digest(path, attempt)
-        if found != (file.size, file.sha512):
-            raise system(f"{path} is damaged: {unlike(file, found)}")
+        return disk.locked(self.root.lock(ark), ark, self.lock_wait, attempt)
 
     def _describe(self, inventory: objects.Inventory, number: int) -> StoredVersion:
         folder = self.root.object(inventory.id)
-        return describe(
-            inventory, number, lambda place: (folder / place).stat().st_size, (folder / f"v{number}").as_uri()
+        return reading.describe(
+            disk.ObjectFolder(folder), inventory, number, (folder / f"v{number}").as_uri()
         )
+
+
+def _latest(stored: disk.ObjectFolder) -> objects.Inventory | None:
+    """The head, or the complete version after it that a stopped writer left and the next one will publish."""
+    head = objects.read_head(stored.folder)
+    if head is None:
+        return None
+    with suppress(StepFailed):
+        ahead = reading.read_version(stored, f"v{head.number + 1}")
+        return ahead if objects.extends(ahead, head) else head
+    return head

@@ -1,10 +1,11 @@
 """Adding a version to an object so that a crash at any moment leaves a valid store.
 
-Rule: a version is staged whole, outside the objects, and becomes visible by one rename under the object's
-lock; an object's first version comes with the object itself. The root inventory follows by a second rename.
-Between the two the version's folder is ahead of the root inventory: whoever locks the object next settles
-that, forwards if the version is sound. What extensions/arkline holds is no part of any object:
-`staging/JID-TOKEN/` an unfinished version, `locks/` the objects' locks, `aside/` what was found unsound.
+Rule: a version is staged completely, outside the objects, and becomes visible by one rename under the
+object's lock; the first version comes with the object itself. A second rename replaces the root inventory.
+Between the two renames, the version's folder is ahead of the root inventory. The next holder of the lock
+repairs that: a valid version is published, an invalid one is moved to quarantine. The folder
+extensions/arkline is not part of any object: `staging/JID-TOKEN/` has unfinished versions, `locks/` the locks
+of objects, `quarantine/` invalid versions.
 """
 
 import hashlib
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from pipeline.outcome import AttemptOver, StepFailed, system
 from pipeline.storage.ocfl import disk, layout, objects
+from pipeline.storage.ocfl.reading import read_version
 
 log = logging.getLogger(__name__)
 
@@ -27,31 +29,31 @@ class Root:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.own = folder / "extensions" / "arkline"
-        self.staging = self.own / "staging"
-        self.aside = self.own / "aside"
+        self.extension = folder / "extensions" / "arkline"
+        self.staging = self.extension / "staging"
+        self.quarantine = self.extension / "quarantine"
 
     def object(self, ark: str) -> Path:
         return self.folder / objects.object_path(ark)
 
     def lock(self, ark: str) -> Path:
-        return self.own / "locks" / hashlib.sha256(ark.encode()).hexdigest()
+        return self.extension / "locks" / hashlib.sha256(ark.encode()).hexdigest()
 
     def open(self) -> None:
-        """Make the root if it is not there yet; several processes may do so at once."""
+        """Create the root if it does not exist; several processes may do this at the same time."""
         declaration = self.folder / objects.ROOT_DECLARATION[0]
         if not declaration.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            there = [path.name for path in self.folder.iterdir()]
-            # Asked again: another process may have made the root meanwhile, and put an object into it.
+            names = [path.name for path in self.folder.iterdir()]
+            # Second check: another process may have created the root and stored an object meanwhile.
             if not declaration.exists():
                 remedy = "set ARKLINE_STORAGE_ROOT to an empty folder or to an OCFL root"
-                layout.check_free(there, str(self.folder), remedy)
+                layout.check_free(names, str(self.folder), remedy)
             for path, data in layout.files().items():
-                self._make(self.folder / path, data)
-        layout.check(_read(self.folder / layout.CONFIGURATION), str(self.folder))
+                self._create(self.folder / path, data)
+        layout.check(disk.read_if_present(self.folder / layout.CONFIGURATION), str(self.folder))
 
-    def _make(self, path: Path, data: bytes) -> None:
+    def _create(self, path: Path, data: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.staging.mkdir(parents=True, exist_ok=True)
         draft = self.staging / f"root-{secrets.token_hex(8)}"
@@ -62,11 +64,11 @@ class Root:
 
 @contextmanager
 def staged(root: Root, jid: str) -> Iterator[Path]:
-    """A fresh folder for this attempt, gone afterwards; what earlier attempts of the job left goes first.
+    """A new folder for this attempt, removed afterwards; leftovers of earlier attempts are removed first.
 
-    A stopped attempt that wakes up finds its folder gone: then it is over.
+    An attempt that was paused finds its folder removed when it continues, and raises AttemptOver.
     """
-    forget(root, jid)
+    remove_staged(root, jid)
     folder = root.staging / f"{jid}-{secrets.token_hex(8)}"
     folder.mkdir(parents=True)
     try:
@@ -79,60 +81,60 @@ def staged(root: Root, jid: str) -> Iterator[Path]:
         _remove(folder)
 
 
-def forget(root: Root, jid: str) -> None:
-    """Remove what unfinished attempts of the job left in staging."""
+def remove_staged(root: Root, jid: str) -> None:
+    """Remove the folders in staging that unfinished attempts of the job left."""
     for leftover in root.staging.glob(f"{jid}-*"):
         _remove(leftover)
 
 
-def leftovers(root: Root) -> tuple[str, ...]:
+def staged_jobs(root: Root) -> tuple[str, ...]:
     """The jobs that have a folder in staging."""
     return tuple(sorted({folder.name.partition("-")[0] for folder in root.staging.glob("jid*-*")}))
 
 
 def _remove(folder: Path) -> None:
-    """Renamed first: its writer, should it wake up, must find all of it or nothing."""
-    gone = folder.with_suffix(".gone")
+    """The folder is renamed first: a paused writer that continues must see all of the folder or nothing."""
+    renamed = folder.with_suffix(".gone")
     try:
-        folder.rename(gone)
+        folder.rename(renamed)
     except FileNotFoundError:
         return
-    shutil.rmtree(gone, ignore_errors=True)
+    shutil.rmtree(renamed, ignore_errors=True)
 
 
-def unsettled(folder: Path, head: objects.Inventory) -> bool:
-    """Whether a writer stopped, or is at work, between its two renames."""
+def needs_repair(folder: Path, head: objects.Inventory) -> bool:
+    """Whether a writer stopped, or is working, between its two renames."""
     if (folder / f"v{head.number + 1}").exists():
         return True
     data = (folder / objects.INVENTORY).read_bytes()
-    return _read(folder / objects.SIDECAR) != objects.sidecar(data)
+    return disk.read_if_present(folder / objects.SIDECAR) != objects.sidecar(data)
 
 
-def settle(root: Root, ark: str, stage: Path) -> objects.Inventory | None:
-    """Under the object's lock: finish or undo what a writer left, then answer the head."""
+def repair(root: Root, ark: str, stage: Path) -> objects.Inventory | None:
+    """Under the object's lock: finish or undo the work of a stopped writer; returns the head."""
     folder = root.object(ark)
     head = objects.read_head(folder)
     if head is None:
         return None
     if head.id != ark:
-        raise system(f"{folder} holds {head.id}, not {ark}")
-    _settle_sidecar(folder, head, stage)
+        raise system(f"{folder} is the folder of {head.id}, not of {ark}")
+    _repair_sidecar(folder, head, stage)
     ahead = folder / f"v{head.number + 1}"
     if not ahead.exists():
         return head
     try:
-        found = objects.read_version(ahead)
-        sound = objects.extends(found, head) and _has_content(folder, found, head)
+        unfinished = read_version(disk.ObjectFolder(folder), ahead.name)
+        valid = objects.extends(unfinished, head) and _has_content(folder, unfinished, head)
     except (StepFailed, OSError):
-        sound = False
-    if sound:
-        log.warning("%s: finishing %s, which a stopped writer left", ark, found.head)
+        valid = False
+    if valid:
+        log.warning("%s: publishing %s, which a stopped writer left", ark, unfinished.head)
         _replace_head(folder, (ahead / objects.INVENTORY).read_bytes(), stage)
-        return found
-    root.aside.mkdir(parents=True, exist_ok=True)
-    place = root.aside / f"{folder.name[:100]}-{ahead.name}-{secrets.token_hex(4)}"
-    log.error("%s: %s is not in the inventory and not sound; moved to %s", ark, ahead.name, place)
-    ahead.rename(place)
+        return unfinished
+    root.quarantine.mkdir(parents=True, exist_ok=True)
+    target = root.quarantine / f"{folder.name[:100]}-{ahead.name}-{secrets.token_hex(4)}"
+    log.error("%s: %s is not in the inventory and not valid; moved to %s", ark, ahead.name, target)
+    ahead.rename(target)
     disk.sync(folder)
     return head
 
@@ -142,7 +144,7 @@ def publish(
 ) -> None:
     """Under the object's lock: make the staged content visible as the inventory's head.
 
-    `fence` is the last thing asked before the rename; afterwards nothing can fail the job any more.
+    `fence` is the last call before the rename; after the rename the version counts, whatever happens.
     """
     data = inventory.encode()
     version = stage / "version"
@@ -164,7 +166,7 @@ def publish(
 
 
 def _publish_object(root: Root, path: Path, data: bytes, stage: Path, fence: Callable[[], None]) -> None:
-    """The whole object, with the folders above it that do not exist yet: the root never has an empty one."""
+    """Publish a new object together with its missing parent folders: the root never has an empty folder."""
     tree = stage / "tree"
     folder = tree / path
     folder.mkdir(parents=True)
@@ -172,9 +174,9 @@ def _publish_object(root: Root, path: Path, data: bytes, stage: Path, fence: Cal
     name, text = objects.OBJECT_DECLARATION
     disk.write(folder / name, text)
     _write_pair(folder, data)
-    for made in (folder / "v1", folder, *folder.parents):
-        disk.sync(made)
-        if made == tree:
+    for created in (folder / "v1", folder, *folder.parents):
+        disk.sync(created)
+        if created == tree:
             break
     fence()
     for depth in range(1, len(path.parts) + 1):
@@ -184,7 +186,7 @@ def _publish_object(root: Root, path: Path, data: bytes, stage: Path, fence: Cal
         try:
             (tree / part).rename(root.folder / part)
         except OSError:
-            # Another new object made this folder meanwhile: ours goes into it.
+            # Another new object created this folder meanwhile: move ours into it.
             if depth < len(path.parts) and (root.folder / part).exists():
                 continue
             raise
@@ -193,13 +195,13 @@ def _publish_object(root: Root, path: Path, data: bytes, stage: Path, fence: Cal
 
 
 def _prune(content: Path, inventory: objects.Inventory) -> None:
-    """Drop staged files whose bytes the object got from another job meanwhile."""
+    """Remove staged files whose bytes another job has added to the object meanwhile."""
     start = f"{inventory.head}/{objects.CONTENT}/"
-    wanted = {p.removeprefix(start) for ps in inventory.manifest.values() for p in ps if p.startswith(start)}
+    needed = {p.removeprefix(start) for ps in inventory.manifest.values() for p in ps if p.startswith(start)}
     for parent, _, files in os.walk(content, topdown=False):
         for name in files:
             path = Path(parent, name)
-            if path.relative_to(content).as_posix() not in wanted:
+            if path.relative_to(content).as_posix() not in needed:
                 path.unlink()
         if not any(Path(parent).iterdir()):
             Path(parent).rmdir()
@@ -211,7 +213,7 @@ def _write_pair(folder: Path, data: bytes) -> None:
 
 
 def _replace_head(folder: Path, data: bytes, stage: Path) -> None:
-    """The inventory first: a head whose sidecar is late is settled from its version's folder."""
+    """The inventory first: an outdated sidecar can be repaired from the version's folder."""
     _replace(folder / objects.INVENTORY, data, stage)
     _replace(folder / objects.SIDECAR, objects.sidecar(data), stage)
 
@@ -223,26 +225,19 @@ def _replace(path: Path, data: bytes, stage: Path) -> None:
     disk.sync(path.parent)
 
 
-def _settle_sidecar(folder: Path, head: objects.Inventory, stage: Path) -> None:
+def _repair_sidecar(folder: Path, head: objects.Inventory, stage: Path) -> None:
     data = (folder / objects.INVENTORY).read_bytes()
-    if _read(folder / objects.SIDECAR) == objects.sidecar(data):
+    if disk.read_if_present(folder / objects.SIDECAR) == objects.sidecar(data):
         return
-    if _read(folder / head.head / objects.INVENTORY) != data:
+    if disk.read_if_present(folder / head.head / objects.INVENTORY) != data:
         raise system(
             f"{folder / objects.INVENTORY} does not have the digest in {objects.SIDECAR}: it is damaged; "
             f"restore it from {folder / head.head}"
         )
-    log.warning("%s: finishing the sidecar of %s, which a stopped writer left", head.id, head.head)
+    log.warning("%s: writing the sidecar of %s for a stopped writer", head.id, head.head)
     _replace(folder / objects.SIDECAR, objects.sidecar(data), stage)
 
 
-def _has_content(folder: Path, found: objects.Inventory, head: objects.Inventory) -> bool:
-    brought = found.manifest.keys() - head.manifest.keys()
-    return all((folder / path).is_file() for digest in brought for path in found.manifest[digest])
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
+def _has_content(folder: Path, version: objects.Inventory, head: objects.Inventory) -> bool:
+    added = version.manifest.keys() - head.manifest.keys()
+    return all((folder / path).is_file() for digest in added for path in version.manifest[digest])

@@ -1,6 +1,6 @@
-"""A bucket of S3 or of a server that speaks its protocol, by boto3; imported only where one is used.
+"""A bucket of S3, or of a server with the same protocol, through boto3; imported only where a bucket is used.
 
-Credentials and region come from where boto3 looks for them always: the environment, ~/.aws, the host's role.
+Credentials and region come from the places where boto3 looks: the environment, ~/.aws, the host's role.
 """
 
 import hashlib
@@ -21,24 +21,24 @@ from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.fixity import READ_CHUNK
 from pipeline.outcome import StepFailed, system, transient
 from pipeline.settings import Settings
-from pipeline.storage.ocfl.bucket import AT_ONCE, Conflict, Got, Held, Unlike
+from pipeline.storage.ocfl.bucket import CONNECTIONS, Conflict, DigestMismatch, KeyContent, KeyInfo
 from pipeline.storage.s3.faults import Absent, Refused, translated
 from pipeline.urls import redact_url
 
 log = logging.getLogger(__name__)
 
 TRIES = 3
-"""Tries of one request, with pauses that boto3 chooses; then the job's next try comes back to it."""
+"""Tries of one request, with pauses chosen by boto3; after that the job tries again later."""
 
-PART = 8 << 20
-"""Bytes sent in one request, and held in memory by each thread; S3 wants 5 MiB at least."""
+PART_BYTES = 8 << 20
+"""Bytes of one part of an upload, which every thread holds in memory; S3 requires at least 5 MiB."""
 
-MOST_PARTS = 10_000
-"""Parts of one upload at most, by S3's rules: parts of files above 80 GiB are larger than PART."""
+MAX_PARTS = 10_000
+"""Parts of one upload, by S3's rules: files above 80 GiB have parts larger than PART_BYTES."""
 
 
 class Client(Protocol):
-    """What is used of boto3's client of S3, which has no types."""
+    """The methods that are used of boto3's S3 client, which has no types."""
 
     def get_object(self, **given: Any) -> dict[str, Any]: ...
     def put_object(self, **given: Any) -> dict[str, Any]: ...
@@ -53,41 +53,41 @@ class Client(Protocol):
 
 @dataclass(frozen=True)
 class _Sent:
-    """The parts of an upload, as its end has to name them."""
+    """The uploaded parts, in the form that completing the upload needs."""
 
     parts: list[dict[str, Any]]
     confirmed: bool
-    """Whether the server compared the digest of every part."""
-    found: tuple[int, str]
-    """Size and sha512 of all of it."""
+    """Whether the server confirmed the digest of every part."""
+    actual: tuple[int, str]
+    """Size and sha512 of the whole file."""
 
 
 def open_bucket(settings: Settings, tries: int = TRIES) -> "S3Bucket":
-    """The bucket of the settings; it is not asked for anything yet."""
-    found = re.fullmatch(r"s3://([^/]+)/?(.*?)/*", settings.s3_root)
-    assert found is not None
-    name = f"the bucket {found[1]} at {redact_url(settings.s3_endpoint) or 'S3'}"
+    """The bucket that the settings name; sends no request yet."""
+    parts = re.fullmatch(r"s3://([^/]+)/?(.*?)/*", settings.s3_root)
+    assert parts is not None
+    name = f"the bucket {parts[1]} at {redact_url(settings.s3_endpoint) or 'S3'}"
     config = Config(
         connect_timeout=settings.connect_timeout,
         read_timeout=settings.read_timeout,
         retries={"mode": "standard", "total_max_attempts": tries},
-        max_pool_connections=AT_ONCE,
-        # We send the digests that are wanted, and compute those of what comes back.
+        max_pool_connections=CONNECTIONS,
+        # We send digests where they are needed, and compute the digests of responses ourselves.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
-    # At DEBUG it logs the headers of requests, and with them the tokens of temporary credentials.
+    # At DEBUG, botocore logs request headers, which include the tokens of temporary credentials.
     logging.getLogger("botocore").setLevel(logging.WARNING)
     with translated(name):
         try:
             client = boto3.Session().client("s3", endpoint_url=settings.s3_endpoint or None, config=config)
         except ValueError as error:
-            raise system(f"{name} has no address that can be used: check ARKLINE_S3_ENDPOINT") from error
-    return S3Bucket(client, found[1], found[2], name)
+            raise system(f"{name} has an invalid address: check ARKLINE_S3_ENDPOINT") from error
+    return S3Bucket(client, parts[1], parts[2], name)
 
 
 class S3Bucket:
-    """Keys are given and answered without the prefix that the settings put before all of them."""
+    """Keys are relative to the prefix that the settings give."""
 
     def __init__(self, client: Client, bucket: str, prefix: str, name: str) -> None:
         self.client = client
@@ -96,12 +96,12 @@ class S3Bucket:
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
 
-    def get(self, key: str) -> Got | None:
+    def get(self, key: str) -> KeyContent | None:
         try:
             with translated(self.name, refusable=True):
                 answer = self.client.get_object(**self._at(key))
                 with closing(answer["Body"]) as body:
-                    return Got(body.read(), answer.get("ETag", ""), answer.get("Metadata", {}))
+                    return KeyContent(body.read(), answer.get("ETag", ""), answer.get("Metadata", {}))
         except Absent:
             return None
 
@@ -116,8 +116,8 @@ class S3Bucket:
             return None
         return size, digest.hexdigest()
 
-    def put(self, key: str, data: bytes, seen: str | None, metadata: Mapping[str, str] | None = None) -> None:
-        condition = {"IfNoneMatch": "*"} if seen is None else {"IfMatch": seen}
+    def put(self, key: str, data: bytes, etag: str | None, metadata: Mapping[str, str] | None = None) -> None:
+        condition = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
         checksum = _sha256(data)
         answer = self._change(
             self.client.put_object,
@@ -133,34 +133,34 @@ class S3Bucket:
 
     def upload(self, key: str, source: Path, size: int, sha512: str, attempt: Attempt) -> None:
         with os.fdopen(os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
-            if size > PART:
+            if size > PART_BYTES:
                 self._upload_parts(key, stream, size, sha512, attempt)
                 return
             data = stream.read(size + 1)
-            found = (os.fstat(stream.fileno()).st_size, hashlib.sha512(data).hexdigest())
-            if found != (size, sha512):
-                raise Unlike(*found)
+            actual = (os.fstat(stream.fileno()).st_size, hashlib.sha512(data).hexdigest())
+            if actual != (size, sha512):
+                raise DigestMismatch(*actual)
             self.put(key, data, None)
 
-    def keys(self, prefix: str) -> dict[str, Held]:
-        found: dict[str, Held] = {}
-        asked = {"Bucket": self._bucket, "Prefix": self._prefix + prefix}
+    def keys(self, prefix: str) -> dict[str, KeyInfo]:
+        keys: dict[str, KeyInfo] = {}
+        request = {"Bucket": self._bucket, "Prefix": self._prefix + prefix}
         while True:
             with translated(self.name):
-                answer = self.client.list_objects_v2(**asked)
-            for each in answer.get("Contents", ()):
-                found[each["Key"].removeprefix(self._prefix)] = Held(each["Size"], each["ETag"])
+                answer = self.client.list_objects_v2(**request)
+            for entry in answer.get("Contents", ()):
+                keys[entry["Key"].removeprefix(self._prefix)] = KeyInfo(entry["Size"], entry["ETag"])
             if not answer.get("IsTruncated"):
-                return found
-            asked["ContinuationToken"] = answer["NextContinuationToken"]
+                return keys
+            request["ContinuationToken"] = answer["NextContinuationToken"]
 
     def names(self, limit: int) -> list[str]:
         with translated(self.name):
             answer = self.client.list_objects_v2(
                 Bucket=self._bucket, Prefix=self._prefix, Delimiter="/", MaxKeys=limit
             )
-        keys = [each["Key"] for each in answer.get("Contents", ())]
-        folders = [each["Prefix"] for each in answer.get("CommonPrefixes", ())]
+        keys = [entry["Key"] for entry in answer.get("Contents", ())]
+        folders = [entry["Prefix"] for entry in answer.get("CommonPrefixes", ())]
         return [
             key.removeprefix(self._prefix).rstrip("/") for key in (*keys, *folders) if key != self._prefix
         ]
@@ -172,8 +172,8 @@ class S3Bucket:
     def drop_uploads(self, prefix: str) -> None:
         with translated(self.name):
             answer = self.client.list_multipart_uploads(Bucket=self._bucket, Prefix=self._prefix + prefix)
-        for each in answer.get("Uploads", ()):
-            self._abort({"Bucket": self._bucket, "Key": each["Key"], "UploadId": each["UploadId"]})
+        for entry in answer.get("Uploads", ()):
+            self._abort({"Bucket": self._bucket, "Key": entry["Key"], "UploadId": entry["UploadId"]})
 
     def _at(self, key: str) -> dict[str, Any]:
         return {"Bucket": self._bucket, "Key": self._prefix + key}
@@ -194,16 +194,16 @@ class S3Bucket:
                     yield piece
 
     def _read_again(self, key: str, size: int, sha512: str, attempt: Attempt) -> None:
-        """For servers that do not confirm the digests that they are sent."""
-        found = self.digest(key, lambda _: attempt.check())
-        if found != (size, sha512):
-            raise transient(f"{self.name} has something else in {key} than it was sent; it is sent again")
+        """For servers that do not confirm the digests of what they receive."""
+        actual = self.digest(key, lambda _: attempt.check())
+        if actual != (size, sha512):
+            raise transient(f"{self.name} did not store {key} as it was sent; the job will send it again")
 
     def _upload_parts(self, key: str, stream: BinaryIO, size: int, sha512: str, attempt: Attempt) -> None:
         with self._unfinished(key) as upload:
-            sent = self._send(upload, stream, max(PART, -(-size // MOST_PARTS)), attempt)
-            if sent.found != (size, sha512):
-                raise Unlike(*sent.found)
+            sent = self._send(upload, stream, max(PART_BYTES, -(-size // MAX_PARTS)), attempt)
+            if sent.actual != (size, sha512):
+                raise DigestMismatch(*sent.actual)
             self._change(
                 self.client.complete_multipart_upload,
                 **upload,
@@ -215,7 +215,7 @@ class S3Bucket:
 
     @contextmanager
     def _unfinished(self, key: str) -> Iterator[dict[str, Any]]:
-        """An upload in parts, of which nothing is to be seen before it is completed; dropped if it fails."""
+        """An upload in parts: invisible until it is completed, aborted on failure."""
         with translated(self.name):
             started = self.client.create_multipart_upload(**self._at(key), ChecksumAlgorithm="SHA256")
         upload = {**self._at(key), "UploadId": started["UploadId"]}
@@ -252,7 +252,7 @@ class S3Bucket:
         except Absent:
             return
         except StepFailed as failed:
-            log.warning("parts of %s are left in the bucket: %s", upload["Key"], failed.message)
+            log.warning("parts of %s remain in the bucket: %s", upload["Key"], failed.message)
 
 
 def _sha256(data: bytes) -> str:

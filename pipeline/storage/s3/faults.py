@@ -1,4 +1,4 @@
-"""What S3's refusals and boto3's errors mean for a job, and what an operator has to do."""
+"""Translates S3's refusals and boto3's errors into failures of a job with a remedy for the operator."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,21 +11,21 @@ from pipeline.http.retry import is_transient, retry_after
 from pipeline.outcome import StepFailed, system, transient
 
 _CREDENTIALS = (
-    "put a key that may use the bucket into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile of "
-    "~/.aws, or the host's role"
+    "give the workers a key that may use the bucket: in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, in a "
+    "profile of ~/.aws, or by the host's role"
 )
 _RIGHTS = (
-    "let this key do s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket, s3:AbortMultipartUpload and "
-    "s3:ListBucketMultipartUploads there"
+    "allow this key s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket, s3:AbortMultipartUpload and "
+    "s3:ListBucketMultipartUploads on the bucket"
 )
 _ADDRESS = "check ARKLINE_S3_ROOT and ARKLINE_S3_ENDPOINT"
 _REGION = "set AWS_DEFAULT_REGION to the bucket's region, and ARKLINE_S3_ENDPOINT if it is not Amazon's"
 UNCONDITIONAL = (
-    "its server does not keep writers apart (If-None-Match and If-Match on PutObject): use one that does"
+    "it does not support conditional writes (If-None-Match and If-Match on PutObject): use a server that does"
 )
 
 REMEDIES = {
-    "NoSuchBucket": "make it, or correct ARKLINE_S3_ROOT",
+    "NoSuchBucket": "create it, or correct ARKLINE_S3_ROOT",
     "InvalidBucketName": "correct ARKLINE_S3_ROOT",
     "AccessDenied": _RIGHTS,
     "AllAccessDisabled": _RIGHTS,
@@ -42,7 +42,7 @@ REMEDIES = {
     "IllegalLocationConstraintException": _REGION,
     "301": _REGION,
 }
-"""What to do about an error code of S3; a code that is only a status has no body."""
+"""Remedies by S3 error code; a code that is a status comes from a response without a body."""
 
 _TRANSIENT_CODES = frozenset(
     {"SlowDown", "OperationAborted", "RequestTimeout", "Throttling", "ThrottlingException"}
@@ -67,32 +67,32 @@ _BROKEN = (
 
 
 class Refused(Exception):
-    """The server will not because of what is there: the key is taken, changed, or gone."""
+    """The server refused because of the key's state: taken, changed, or missing."""
 
 
 class Absent(Refused):
-    """There is nothing under this key, or no such upload."""
+    """The key or the upload does not exist."""
 
 
 @contextmanager
 def translated(bucket: str, refusable: bool = False) -> Iterator[None]:
-    """Faults met inside as StepFailed for whoever can mend them, naming the bucket as people know it.
+    """Errors as StepFailed, with the bucket's name for people.
 
-    Refused and Absent only where they may be: a server that says so of a list is none of S3.
+    Refused and Absent are raised only if `refusable`: an S3 server does not refuse a listing that way.
     """
     try:
         yield
     except boto.ClientError as error:
-        raise _answered(error.response, bucket, refusable) from error
+        raise _from_response(error.response, bucket, refusable) from error
     except (boto.BotoCoreError, HTTPError) as error:
-        raise _failed(error, bucket) from error
+        raise _from_error(error, bucket) from error
 
 
-def _answered(response: dict[str, Any], bucket: str, refusable: bool) -> Exception:
-    said = response.get("Error", {})
-    code = str(said.get("Code", ""))
-    met = response.get("ResponseMetadata", {})
-    status = int(met.get("HTTPStatusCode", 0))
+def _from_response(response: dict[str, Any], bucket: str, refusable: bool) -> Exception:
+    error = response.get("Error", {})
+    code = str(error.get("Code", ""))
+    metadata = response.get("ResponseMetadata", {})
+    status = int(metadata.get("HTTPStatusCode", 0))
     if refusable and code in _CONFLICTS:
         return Refused(code)
     if refusable and code in _ABSENT:
@@ -100,17 +100,17 @@ def _answered(response: dict[str, Any], bucket: str, refusable: bool) -> Excepti
     if code in REMEDIES:
         return system(f"{bucket} cannot be used ({code}): {REMEDIES[code]}")
     if is_transient(status) or code in _TRANSIENT_CODES:
-        wait = retry_after(met.get("HTTPHeaders", {}).get("retry-after"))
-        return transient(f"{bucket} answered {status} {code}; it is tried again", wait)
-    reason = said.get("Message", "no reason given")
+        wait = retry_after(metadata.get("HTTPHeaders", {}).get("retry-after"))
+        return transient(f"{bucket} answered {status} {code}; the job will try again", wait)
+    reason = error.get("Message", "no reason given")
     return system(f"{bucket} answered {status} {code} ({reason}): {_ADDRESS}")
 
 
-def _failed(error: Exception, bucket: str) -> StepFailed:
+def _from_error(error: Exception, bucket: str) -> StepFailed:
     if isinstance(error, _NO_CREDENTIALS):
         return system(f"{bucket} needs credentials ({type(error).__name__}): {_CREDENTIALS}")
     if isinstance(error, boto.SSLError):
-        return system(f"{bucket} has no certificate that is trusted: check ARKLINE_S3_ENDPOINT")
+        return system(f"{bucket} has no trusted certificate: check ARKLINE_S3_ENDPOINT")
     if isinstance(error, _BROKEN):
-        return transient(f"{bucket} cannot be reached, or broke off ({type(error).__name__})")
-    return system(f"{bucket} cannot be asked ({type(error).__name__}): {_ADDRESS}")
+        return transient(f"{bucket} cannot be reached, or closed the connection ({type(error).__name__})")
+    return system(f"{bucket} cannot be used ({type(error).__name__}): {_ADDRESS}")
