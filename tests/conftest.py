@@ -21,7 +21,7 @@ from zkstate.session import Session, connect
 if TYPE_CHECKING:
     from tests.servers import postgresql, s3
 
-pytest_plugins = ("tests.support.repositories",)
+pytest_plugins = ("tests.support.loopback", "tests.support.repositories")
 
 PROFILES = Path(__file__).parent.parent / "examples" / "profiles"
 

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +28,6 @@ from tests.support.repository import Repository
 
 UPDATE = SubmissionMode.UPDATE
 runner = CliRunner()
-
-
-@pytest.fixture
-def source() -> Iterator[HttpSource]:
-    with HttpSource() as server:
-        yield server
 
 
 def deposited(repository: Repository, number: int, payload_type: PayloadType, url: str, **facts: Any) -> Job:

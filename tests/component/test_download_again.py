@@ -1,6 +1,5 @@
 import itertools
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +23,6 @@ from tests.support.downloading import (
     rows,
 )
 from tests.support.step_context import local_settings
-
-
-@pytest.fixture
-def source() -> Iterator[HttpSource]:
-    with HttpSource() as server:
-        yield server
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return local_settings(tmp_path)
 
 
 @pytest.mark.parametrize("digests", [True, False])

@@ -2,7 +2,6 @@ import hashlib
 import io
 import itertools
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +31,6 @@ def packed(files: dict[str, bytes]) -> bytes:
 
 ZIP = packed(FILES)
 SHA256 = Digest(algorithm="sha256", value=hashlib.sha256(ZIP).hexdigest())
-
-
-@pytest.fixture
-def source() -> Iterator[HttpSource]:
-    with HttpSource() as server:
-        yield server
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return local_settings(tmp_path)
 
 
 def job_of(settings: Settings, url: str, attempt: int = 1, **facts: Any) -> Job:

@@ -1,6 +1,4 @@
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -11,18 +9,7 @@ from pipeline.states import FailureKind
 from pipeline.working_storage.workspace import Workspace
 from tests.servers.http_source import HttpSource
 from tests.support.downloading import FILES, assert_landed, downloaded, job_of, job_of_file, rows
-from tests.support.step_context import collection, local_settings
-
-
-@pytest.fixture
-def source() -> Iterator[HttpSource]:
-    with HttpSource() as server:
-        yield server
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return local_settings(tmp_path)
+from tests.support.step_context import collection
 
 
 def test_a_single_file_lands_under_its_name(settings: Settings, source: HttpSource) -> None:

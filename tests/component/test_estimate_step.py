@@ -1,6 +1,4 @@
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,18 +12,7 @@ from pipeline.states import JobState
 from pipeline.steps import estimate
 from pipeline.working_storage.workspace import Workspace
 from tests.servers.http_source import HttpSource
-from tests.support.step_context import UNUSED, local_settings, services, working_job
-
-
-@pytest.fixture
-def source() -> Iterator[HttpSource]:
-    with HttpSource() as server:
-        yield server
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return local_settings(tmp_path)
+from tests.support.step_context import UNUSED, services, working_job
 
 
 def job_of_file(settings: Settings, url: str, priority: int = 5, **facts: Any) -> Job:

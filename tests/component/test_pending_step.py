@@ -1,5 +1,4 @@
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +23,6 @@ MANIFEST = write(ManifestProfile.OBJECT, ROWS)
 
 def sha256(data: bytes) -> Digest:
     return Digest(algorithm="sha256", value=hashlib.sha256(data).hexdigest())
-
-
-@pytest.fixture
-def source() -> Iterator[HttpSource]:
-    with HttpSource() as server:
-        yield server
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return local_settings(tmp_path)
 
 
 def pending_job(settings: Settings, url: str, **facts: Any) -> Job:

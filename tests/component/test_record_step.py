@@ -1,7 +1,6 @@
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
@@ -19,7 +18,7 @@ from pipeline.states import FailureKind, JobState
 from pipeline.steps import notify, record
 from pipeline.steps.context import StepContext
 from pipeline.working_storage.workspace import DownloadedFile, Workspace, write_stored
-from tests.servers.receiver import Receiver, receiving
+from tests.servers.receiver import Receiver
 from tests.support.job_record import MemoryJobRecord
 from tests.support.ocfl_fixture import ARK, OcflFixture
 from tests.support.records import jid
@@ -76,12 +75,6 @@ def site(tmp_path: Path) -> Site:
     made = Site(tmp_path, depot, given, inventory)
     made.profile(PROFILE)
     return made
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with receiving() as receiver:
-        yield receiver
 
 
 def test_a_stored_version_is_recorded_with_what_the_profile_and_the_job_say(site: Site) -> None:

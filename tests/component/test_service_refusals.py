@@ -44,12 +44,6 @@ def silent() -> Iterator[socket.socket]:
         yield listening
 
 
-@pytest.fixture
-def source() -> Iterator[HttpSource]:
-    with HttpSource() as opened:
-        yield opened
-
-
 def nobody() -> str:
     """An address at which nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as closed:

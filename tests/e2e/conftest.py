@@ -3,15 +3,8 @@ from collections.abc import Iterator
 import pytest
 
 from pipeline.settings import Settings
-from tests.servers.http_source import HttpSource
 from tests.support.fleet import Fleet
 from tests.support.fleet import fleet as running_fleet
-
-
-@pytest.fixture
-def source() -> Iterator[HttpSource]:
-    with HttpSource() as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import hashlib
 import hmac
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from pipeline.states import BatchState, FailureKind, JobState
 from tests.e2e.collection import submit
 from tests.e2e.test_pipeline import rows
 from tests.servers.http_source import HttpSource
-from tests.servers.receiver import CallbackRequest, Receiver, receiving
+from tests.servers.receiver import CallbackRequest, Receiver
 from tests.support.fleet import Fleet, batch_ended, quiet, wait_for
 from zkstate import batches, jobs, paths
 from zkstate.session import Session
@@ -23,12 +22,6 @@ from zkstate.session import Session
 SECRET = "known to both of us"
 
 CALLS_IN_A_TRY = 3
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with receiving() as receiver:
-        yield receiver
 
 
 @pytest.fixture

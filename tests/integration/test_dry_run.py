@@ -2,7 +2,6 @@
 
 import hashlib
 import sqlite3
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,12 +22,6 @@ from zkstate.session import Session
 
 OWNER = "ark:/99999/fk4harbour"
 """The owner in examples/profiles/demo.yaml."""
-
-
-@pytest.fixture
-def source() -> Iterator[HttpSource]:
-    with HttpSource() as opened:
-        yield opened
 
 
 @pytest.fixture

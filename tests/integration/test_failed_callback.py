@@ -14,7 +14,7 @@ from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
 from pipeline.steps.clients import Clients, open_clients
 from tasks.callback import tell
-from tests.servers.receiver import Receiver, receiving
+from tests.servers.receiver import Receiver
 from tests.support import planting
 from tests.support.step_context import collection
 from zkstate import callbacks, deletion, jobs, paths
@@ -25,12 +25,6 @@ from zkstate.session import Session
 
 DEAF: list[tuple[int, dict[str, str]]] = [(503, {})] * 3
 """Answers to one try, which asks three times."""
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with receiving() as receiver:
-        yield receiver
 
 
 @pytest.fixture

@@ -34,12 +34,6 @@ def other(settings: Settings, session: Session) -> Iterator[Session]:
         yield opened
 
 
-@pytest.fixture
-def source() -> Iterator[HttpSource]:
-    with HttpSource() as opened:
-        yield opened
-
-
 def test_the_fleet_never_has_more_connections_than_allowed(session: Session, other: Session) -> None:
     fleet = [FleetHostLimiter(each, lambda: 3) for each in (session, session, other, other)]
     most, now = 0, 0

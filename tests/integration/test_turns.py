@@ -23,12 +23,6 @@ from zkstate.session import Session
 
 
 @pytest.fixture
-def source() -> Iterator[HttpSource]:
-    with HttpSource() as opened:
-        yield opened
-
-
-@pytest.fixture
 def fetcher(settings: Settings) -> Iterator[HttpFetcher]:
     with HttpFetcher(settings) as opened:
         yield opened

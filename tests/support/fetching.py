@@ -18,8 +18,8 @@ def sha256(data: bytes) -> Digest:
     return Digest(algorithm="sha256", value=hashlib.sha256(data).hexdigest())
 
 
-class Wanted:
-    """Makes downloads into this test's own folder."""
+class DownloadFactory:
+    """Downloads into this test's own folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -30,8 +30,8 @@ class Wanted:
         return Download(url, self.target, self.part, digest, size)
 
 
-class Grown:
-    """Set once a part has so many bytes."""
+class PartSize:
+    """An event that is set once the part has this many bytes."""
 
     def __init__(self, part: Path, size: int) -> None:
         self.part, self.size = part, size
@@ -40,7 +40,7 @@ class Grown:
         return self.part.exists() and self.part.stat().st_size >= self.size
 
 
-def over_after(over: threading.Event | Grown) -> Attempt:
+def over_after(over: threading.Event | PartSize) -> Attempt:
     """The attempt is over once `over` is set."""
 
     def check() -> None:
@@ -50,9 +50,9 @@ def over_after(over: threading.Event | Grown) -> Attempt:
     return CheckedAttempt(check)
 
 
-def assert_landed(wanted: Wanted, body: bytes = BODY) -> None:
-    assert wanted.target.read_bytes() == body
-    assert not list(wanted.part.parent.iterdir())
+def assert_landed(a_download: DownloadFactory, body: bytes = BODY) -> None:
+    assert a_download.target.read_bytes() == body
+    assert not list(a_download.part.parent.iterdir())
 
 
 def impatient(**overrides: Any) -> HttpFetcher:

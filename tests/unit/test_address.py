@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 
 import pytest
@@ -9,12 +8,6 @@ from pipeline.settings import Settings
 from pipeline.states import FailureKind
 from pipeline.urls import check_url, redact_url
 from tests.servers.http_source import HttpSource
-
-
-@pytest.fixture
-def source() -> Iterator[HttpSource]:
-    with HttpSource() as server:
-        yield server
 
 
 def settings(allow: str = "") -> Settings:

@@ -2,7 +2,6 @@ import base64
 import json
 import socket
 import threading
-from collections.abc import Iterator
 from typing import Any
 from xml.etree.ElementTree import fromstring
 
@@ -15,14 +14,8 @@ from pipeline.profiles.profile import Profile
 from pipeline.records import ResponseType
 from pipeline.settings import Settings
 from pipeline.states import FailureKind, JobState
-from tests.servers.receiver import Receiver, receiving
+from tests.servers.receiver import Receiver
 from tests.support.records import a_job
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with receiving() as receiver:
-        yield receiver
 
 
 def a_callback(**settings: Any) -> HttpCallback:

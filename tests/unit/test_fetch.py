@@ -1,6 +1,5 @@
 import hashlib
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,24 +9,7 @@ from pipeline.outcome import StepFailed
 from pipeline.sources.fetch import Download, HttpFetcher
 from pipeline.states import FailureKind
 from tests.servers.http_source import HttpSource
-from tests.support.fetching import BODY, Wanted, assert_landed, impatient, sha256
-
-
-@pytest.fixture
-def source() -> Iterator[HttpSource]:
-    with HttpSource() as server:
-        yield server
-
-
-@pytest.fixture
-def fetcher() -> Iterator[HttpFetcher]:
-    with impatient() as fetcher:
-        yield fetcher
-
-
-@pytest.fixture
-def wanted(tmp_path: Path) -> Wanted:
-    return Wanted(tmp_path)
+from tests.support.fetching import BODY, DownloadFactory, assert_landed, sha256
 
 
 def test_the_size_is_asked_by_head(fetcher: HttpFetcher, source: HttpSource) -> None:
@@ -89,48 +71,50 @@ def test_a_document_is_asked_for_again_after_a_passing_fault(
 
 @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
 def test_a_file_arrives_with_its_digest_of_record(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted, framing: str
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory, framing: str
 ) -> None:
     url = source.put("/a", BODY, framing=framing)
 
-    landed = fetcher.download(wanted(url, sha256(BODY), len(BODY)), UNATTENDED)
+    landed = fetcher.download(a_download(url, sha256(BODY), len(BODY)), UNATTENDED)
 
-    assert (landed.path, landed.size) == (wanted.target, len(BODY))
+    assert (landed.path, landed.size) == (a_download.target, len(BODY))
     assert landed.sha512 == hashlib.sha512(BODY).hexdigest()
-    assert_landed(wanted)
+    assert_landed(a_download)
 
 
-def test_an_empty_file_arrives(fetcher: HttpFetcher, source: HttpSource, wanted: Wanted) -> None:
-    assert fetcher.download(wanted(source.put("/a", b""), sha256(b""), 0), UNATTENDED).size == 0
-    assert_landed(wanted, b"")
+def test_an_empty_file_arrives(fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory) -> None:
+    assert fetcher.download(a_download(source.put("/a", b""), sha256(b""), 0), UNATTENDED).size == 0
+    assert_landed(a_download, b"")
 
 
-def test_bytes_are_asked_for_unpacked(fetcher: HttpFetcher, source: HttpSource, wanted: Wanted) -> None:
-    fetcher.download(wanted(source.put("/a", BODY)), UNATTENDED)
+def test_bytes_are_asked_for_unpacked(
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
+) -> None:
+    fetcher.download(a_download(source.put("/a", BODY)), UNATTENDED)
 
     assert source.seen("/a")[0].headers["Accept-Encoding"] == "identity"
 
 
 def test_a_file_sent_packed_is_refused_unless_its_digest_is_declared(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
     url = source.put("/a.txt", BODY, headers=(("Content-Encoding", "gzip"),))
 
     with pytest.raises(StepFailed, match="Content-Encoding: gzip"):
-        fetcher.download(wanted(url), UNATTENDED)
+        fetcher.download(a_download(url), UNATTENDED)
 
-    fetcher.download(wanted(url, sha256(BODY)), UNATTENDED)
-    assert_landed(wanted)
+    fetcher.download(a_download(url, sha256(BODY)), UNATTENDED)
+    assert_landed(a_download)
 
 
 def test_a_file_that_is_packed_in_itself_is_kept_as_it_is(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
     fetcher.download(
-        wanted(source.put("/a.tar.gz", BODY, headers=(("Content-Encoding", "x-gzip"),))), UNATTENDED
+        a_download(source.put("/a.tar.gz", BODY, headers=(("Content-Encoding", "x-gzip"),))), UNATTENDED
     )
 
-    assert_landed(wanted)
+    assert_landed(a_download)
 
 
 def test_several_threads_share_a_fetcher(fetcher: HttpFetcher, source: HttpSource, tmp_path: Path) -> None:

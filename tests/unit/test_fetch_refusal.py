@@ -1,8 +1,6 @@
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from pathlib import Path
 
 import pytest
 
@@ -13,34 +11,17 @@ from pipeline.outcome import StepFailed
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.states import FailureKind
 from tests.servers.http_source import HttpSource
-from tests.support.fetching import BODY, Wanted, assert_landed, impatient, sha256
-
-
-@pytest.fixture
-def source() -> Iterator[HttpSource]:
-    with HttpSource() as server:
-        yield server
-
-
-@pytest.fixture
-def fetcher() -> Iterator[HttpFetcher]:
-    with impatient() as fetcher:
-        yield fetcher
-
-
-@pytest.fixture
-def wanted(tmp_path: Path) -> Wanted:
-    return Wanted(tmp_path)
+from tests.support.fetching import BODY, DownloadFactory, assert_landed, impatient, sha256
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410])
 def test_a_refusal_names_the_url_and_is_not_tried_again(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted, status: int
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory, status: int
 ) -> None:
     url = source.put("/a", status=status)
 
     with pytest.raises(StepFailed, match=f"{url}: the source answered {status}") as failure:
-        fetcher.download(wanted(url), UNATTENDED)
+        fetcher.download(a_download(url), UNATTENDED)
 
     assert failure.value.kind is FailureKind.CONTENT
     assert source.count("/a") == 1
@@ -48,20 +29,20 @@ def test_a_refusal_names_the_url_and_is_not_tried_again(
 
 @pytest.mark.parametrize("status", [408, 500, 502, 504])
 def test_a_passing_refusal_is_tried_again(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted, status: int
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory, status: int
 ) -> None:
-    fetcher.download(wanted(source.put("/a", BODY, status=status, status_times=2)), UNATTENDED)
+    fetcher.download(a_download(source.put("/a", BODY, status=status, status_times=2)), UNATTENDED)
 
-    assert_landed(wanted)
+    assert_landed(a_download)
 
 
 def test_a_refusal_that_does_not_pass_is_transient(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
     url = source.put("/a", status=502)
 
     with pytest.raises(StepFailed, match="502 Bad Gateway") as failure:
-        fetcher.download(wanted(url), UNATTENDED)
+        fetcher.download(a_download(url), UNATTENDED)
 
     assert failure.value.kind is FailureKind.TRANSIENT
     assert source.count("/a") == 3
@@ -69,24 +50,24 @@ def test_a_refusal_that_does_not_pass_is_transient(
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_source_that_asks_for_little_time_is_given_it(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted, status: int
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory, status: int
 ) -> None:
     asked = datetime.now(UTC)
     fetcher.download(
-        wanted(source.put("/a", BODY, status=status, status_times=1, retry_after="1")), UNATTENDED
+        a_download(source.put("/a", BODY, status=status, status_times=1, retry_after="1")), UNATTENDED
     )
 
     assert datetime.now(UTC) - asked >= timedelta(seconds=1)
-    assert_landed(wanted)
+    assert_landed(a_download)
 
 
 def test_a_source_that_asks_for_much_time_sends_the_job_back_with_it(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
     url = source.put("/a", status=429, retry_after="600")
 
     with pytest.raises(StepFailed) as failure:
-        fetcher.download(wanted(url), UNATTENDED)
+        fetcher.download(a_download(url), UNATTENDED)
 
     assert (failure.value.kind, failure.value.retry_after) == (FailureKind.TRANSIENT, 600)
     assert source.count("/a") == 1
@@ -103,17 +84,17 @@ def test_a_retry_after_that_says_nothing_is_none(value: str | None) -> None:
     assert retry_after(value) is None
 
 
-def test_a_connection_that_is_refused_is_transient(fetcher: HttpFetcher, wanted: Wanted) -> None:
+def test_a_connection_that_is_refused_is_transient(fetcher: HttpFetcher, a_download: DownloadFactory) -> None:
     with HttpSource() as gone:
         url = gone.url("/a")
 
     with pytest.raises(StepFailed, match="connection was refused") as failure:
-        fetcher.download(wanted(url), UNATTENDED)
+        fetcher.download(a_download(url), UNATTENDED)
 
     assert failure.value.kind is FailureKind.TRANSIENT
 
 
-def test_a_source_that_falls_silent_is_transient(source: HttpSource, wanted: Wanted) -> None:
+def test_a_source_that_falls_silent_is_transient(source: HttpSource, a_download: DownloadFactory) -> None:
     hold = threading.Event()
     url = source.put("/a", BODY, hold=hold)
 
@@ -121,17 +102,17 @@ def test_a_source_that_falls_silent_is_transient(source: HttpSource, wanted: Wan
         impatient(read_timeout=0.2) as fetcher,
         pytest.raises(StepFailed, match="timeout while waiting for bytes") as failure,
     ):
-        fetcher.download(wanted(url), UNATTENDED)
+        fetcher.download(a_download(url), UNATTENDED)
 
     hold.set()
     assert failure.value.kind is FailureKind.TRANSIENT
 
 
 def test_endless_redirects_are_the_depositors(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
     with pytest.raises(StepFailed, match=f"more than {REDIRECTS} times") as failure:
-        fetcher.download(wanted(source.put("/a", redirect="/a")), UNATTENDED)
+        fetcher.download(a_download(source.put("/a", redirect="/a")), UNATTENDED)
 
     assert failure.value.kind is FailureKind.CONTENT
 
@@ -140,23 +121,26 @@ def test_endless_redirects_are_the_depositors(
     "headers", [(("X-Long", "x" * 70_000),), tuple((f"X-{number}", "x") for number in range(120))]
 )
 def test_headers_that_are_too_large_are_the_depositors(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted, headers: tuple[tuple[str, str], ...]
+    fetcher: HttpFetcher,
+    source: HttpSource,
+    a_download: DownloadFactory,
+    headers: tuple[tuple[str, str], ...],
 ) -> None:
     with pytest.raises(StepFailed, match="headers that are too large") as failure:
-        fetcher.download(wanted(source.put("/a", BODY, headers=headers)), UNATTENDED)
+        fetcher.download(a_download(source.put("/a", BODY, headers=headers)), UNATTENDED)
 
     assert failure.value.kind is FailureKind.CONTENT
     assert source.count("/a") == 1
 
 
 def test_another_size_than_declared_fails_before_the_bytes_are_fetched(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
     hold = threading.Event()  # never set: the body would not come
     url = source.put("/a", BODY, hold=hold)
 
     with pytest.raises(StepFailed, match=r"has 5,120,000 bytes, but 7 were declared") as failure:
-        fetcher.download(wanted(url, size=7), UNATTENDED)
+        fetcher.download(a_download(url, size=7), UNATTENDED)
 
     hold.set()
     assert failure.value.kind is FailureKind.CONTENT
@@ -164,43 +148,43 @@ def test_another_size_than_declared_fails_before_the_bytes_are_fetched(
 
 @pytest.mark.parametrize("size", [7, 6_000_000])
 def test_another_size_than_declared_fails_though_the_source_does_not_tell_it(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted, size: int
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory, size: int
 ) -> None:
     with pytest.raises(StepFailed, match=f"{size:,} were declared") as failure:
-        fetcher.download(wanted(source.put("/a", BODY, framing="chunked"), size=size), UNATTENDED)
+        fetcher.download(a_download(source.put("/a", BODY, framing="chunked"), size=size), UNATTENDED)
 
     assert failure.value.kind is FailureKind.CONTENT
-    assert not wanted.target.exists()
+    assert not a_download.target.exists()
 
 
 def test_a_body_shorter_than_its_stated_length_is_never_taken_for_whole(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
     with pytest.raises(StepFailed) as failure:
-        fetcher.download(wanted(source.put("/a", BODY, stated_length=len(BODY) + 1)), UNATTENDED)
+        fetcher.download(a_download(source.put("/a", BODY, stated_length=len(BODY) + 1)), UNATTENDED)
 
     assert failure.value.kind is FailureKind.TRANSIENT
-    assert not wanted.target.exists()
+    assert not a_download.target.exists()
 
 
 def test_a_wrong_digest_is_fetched_once_more_and_then_refused_with_both_values(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
     declared = sha256(b"other")
 
     with pytest.raises(StepFailed) as failure:
-        fetcher.download(wanted(source.put("/a", BODY), declared), UNATTENDED)
+        fetcher.download(a_download(source.put("/a", BODY), declared), UNATTENDED)
 
     message = failure.value.message
     assert failure.value.kind is FailureKind.CONTENT
     assert all(word in message for word in ("a.bin", "sha256", declared.value, sha256(BODY).value))
     assert source.count("/a") == 2
-    assert not wanted.target.exists()
-    assert not wanted.part.exists()
+    assert not a_download.target.exists()
+    assert not a_download.part.exists()
 
 
 def test_bytes_damaged_on_the_way_are_fetched_again(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
     url = source.put("/a", BODY)
     damaged = b"\0" * len(BODY)
@@ -213,21 +197,21 @@ def test_bytes_damaged_on_the_way_are_fetched_again(
 
     repairing = threading.Thread(target=repair)
     repairing.start()
-    fetcher.download(wanted(url, sha256(BODY)), UNATTENDED)
+    fetcher.download(a_download(url, sha256(BODY)), UNATTENDED)
     repairing.join()
 
     assert source.count("/a") == 2
-    assert_landed(wanted)
+    assert_landed(a_download)
 
 
 def test_full_working_storage_is_transient_and_leaves_no_part(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
-    wanted.part.parent.mkdir()
-    wanted.part.symlink_to("/dev/full")
+    a_download.part.parent.mkdir()
+    a_download.part.symlink_to("/dev/full")
 
     with pytest.raises(StepFailed, match="working storage is full") as failure:
-        fetcher.download(wanted(source.put("/a", BODY)), UNATTENDED)
+        fetcher.download(a_download(source.put("/a", BODY)), UNATTENDED)
 
     assert failure.value.kind is FailureKind.TRANSIENT
-    assert not wanted.part.is_symlink()
+    assert not a_download.part.is_symlink()

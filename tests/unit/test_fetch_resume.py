@@ -1,8 +1,6 @@
 import hashlib
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -11,102 +9,96 @@ from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.states import FailureKind
 from tests.servers.http_source import HttpSource
-from tests.support.fetching import BODY, Grown, Wanted, assert_landed, impatient, over_after, sha256
-
-
-@pytest.fixture
-def source() -> Iterator[HttpSource]:
-    with HttpSource() as server:
-        yield server
-
-
-@pytest.fixture
-def fetcher() -> Iterator[HttpFetcher]:
-    with impatient() as fetcher:
-        yield fetcher
-
-
-@pytest.fixture
-def wanted(tmp_path: Path) -> Wanted:
-    return Wanted(tmp_path)
+from tests.support.fetching import (
+    BODY,
+    DownloadFactory,
+    PartSize,
+    assert_landed,
+    over_after,
+    sha256,
+)
 
 
 def test_a_broken_download_goes_on_where_it_broke(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
     url = source.put("/a", BODY, cut_after=1_500_000, cuts=1)
 
-    landed = fetcher.download(wanted(url, sha256(BODY)), UNATTENDED)
+    landed = fetcher.download(a_download(url, sha256(BODY)), UNATTENDED)
 
     first, second = source.seen("/a")
     assert "Range" not in first.headers
     assert second.headers["Range"] == "bytes=1500000-"
     assert second.headers["If-Range"].startswith('"')
     assert landed.sha512 == hashlib.sha512(BODY).hexdigest()
-    assert_landed(wanted)
+    assert_landed(a_download)
 
 
 def test_a_source_without_etag_is_resumed_by_its_date(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
-    fetcher.download(wanted(source.put("/a", BODY, cut_after=1_500_000, cuts=1, etag=None)), UNATTENDED)
+    fetcher.download(a_download(source.put("/a", BODY, cut_after=1_500_000, cuts=1, etag=None)), UNATTENDED)
 
     assert "GMT" in source.seen("/a")[1].headers["If-Range"]
-    assert_landed(wanted)
+    assert_landed(a_download)
 
 
 @pytest.mark.parametrize("etag", [None, 'W/"weak"'])
 def test_a_source_that_names_no_version_is_asked_for_the_whole_again(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted, etag: str | None
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory, etag: str | None
 ) -> None:
     url = source.put("/a", BODY, cut_after=1_500_000, cuts=1, etag=etag, last_modified=None)
 
-    fetcher.download(wanted(url), UNATTENDED)
+    fetcher.download(a_download(url), UNATTENDED)
 
     assert "Range" not in source.seen("/a")[1].headers
-    assert_landed(wanted)
+    assert_landed(a_download)
 
 
 def test_a_source_that_ignores_ranges_is_read_from_the_start(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
-    fetcher.download(wanted(source.put("/a", BODY, cut_after=1_500_000, cuts=1, ranges=False)), UNATTENDED)
+    fetcher.download(
+        a_download(source.put("/a", BODY, cut_after=1_500_000, cuts=1, ranges=False)), UNATTENDED
+    )
 
-    assert_landed(wanted)
+    assert_landed(a_download)
 
 
-def test_progress_gives_new_tries(fetcher: HttpFetcher, source: HttpSource, wanted: Wanted) -> None:
-    fetcher.download(wanted(source.put("/a", BODY, cut_after=600_000)), UNATTENDED)
+def test_progress_gives_new_tries(
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
+) -> None:
+    fetcher.download(a_download(source.put("/a", BODY, cut_after=600_000)), UNATTENDED)
 
     assert source.count("/a") == 9
-    assert_landed(wanted)
+    assert_landed(a_download)
 
 
 def test_a_source_that_answers_less_than_was_asked_is_asked_for_the_rest(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
     fetcher.download(
-        wanted(source.put("/a", BODY, range_limit=2_000_000, cut_after=1_500_000, cuts=1)), UNATTENDED
+        a_download(source.put("/a", BODY, range_limit=2_000_000, cut_after=1_500_000, cuts=1)), UNATTENDED
     )
 
-    assert_landed(wanted)
+    assert_landed(a_download)
 
 
 def test_a_source_that_always_breaks_at_the_same_place_is_given_up(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
     url = source.put("/a", BODY, cut_after=1000, ranges=False)
 
     with pytest.raises(StepFailed, match="ended early") as failure:
-        fetcher.download(wanted(url), UNATTENDED)
+        fetcher.download(a_download(url), UNATTENDED)
 
     assert failure.value.kind is FailureKind.TRANSIENT
     assert source.count("/a") == 4  # one that got somewhere, then settings.fetch_tries that got no further
-    assert not wanted.target.exists()
+    assert not a_download.target.exists()
 
 
 def test_a_file_that_changed_between_two_tries_is_fetched_whole(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
     hold = threading.Event()
     url = source.put("/a", BODY, hold=hold, hold_after=1_500_000)
@@ -120,72 +112,76 @@ def test_a_file_that_changed_between_two_tries_is_fetched_whole(
     changing = threading.Thread(target=change)
     source.change("/a", cut_after=1_500_001)
     changing.start()
-    fetcher.download(wanted(url), UNATTENDED)
+    fetcher.download(a_download(url), UNATTENDED)
     changing.join()
 
-    assert_landed(wanted, other)
+    assert_landed(a_download, other)
 
 
 def test_a_file_that_became_shorter_than_what_is_here_is_fetched_whole(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
     url = source.put("/a", BODY, cut_after=3_000_000, cuts=1, etag='"same"')
     with pytest.raises(AttemptOver):
-        fetcher.download(wanted(url), over_after(Grown(wanted.part, 2_000_000)))
+        fetcher.download(a_download(url), over_after(PartSize(a_download.part, 2_000_000)))
     source.put("/a", b"short", etag='"same"')
 
-    fetcher.download(wanted(url), UNATTENDED)
+    fetcher.download(a_download(url), UNATTENDED)
 
-    assert_landed(wanted, b"short")
+    assert_landed(a_download, b"short")
 
 
-def test_an_earlier_part_is_gone_on_with(fetcher: HttpFetcher, source: HttpSource, wanted: Wanted) -> None:
+def test_a_partial_download_is_continued(
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
+) -> None:
     url = source.put("/a", BODY)
     with pytest.raises(AttemptOver):
-        fetcher.download(wanted(url), over_after(Grown(wanted.part, 2_000_000)))
-    left = wanted.part.stat().st_size
+        fetcher.download(a_download(url), over_after(PartSize(a_download.part, 2_000_000)))
+    left = a_download.part.stat().st_size
     assert 2_000_000 <= left < len(BODY)
 
-    landed = fetcher.download(wanted(url, sha256(BODY)), UNATTENDED)
+    landed = fetcher.download(a_download(url, sha256(BODY)), UNATTENDED)
 
     assert source.seen("/a")[-1].headers["Range"] == f"bytes={left}-"
     assert landed.sha512 == hashlib.sha512(BODY).hexdigest()
-    assert_landed(wanted)
+    assert_landed(a_download)
 
 
 def test_a_part_of_unknown_origin_is_not_gone_on_with(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
-    wanted.part.parent.mkdir()
-    wanted.part.write_bytes(b"something else")
+    a_download.part.parent.mkdir()
+    a_download.part.write_bytes(b"something else")
 
-    fetcher.download(wanted(source.put("/a", BODY)), UNATTENDED)
+    fetcher.download(a_download(source.put("/a", BODY)), UNATTENDED)
 
-    assert_landed(wanted)
+    assert_landed(a_download)
 
 
 def test_a_part_of_another_url_is_not_gone_on_with(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
     with pytest.raises(AttemptOver):
-        fetcher.download(wanted(source.put("/b", BODY[::-1])), over_after(Grown(wanted.part, 2_000_000)))
+        fetcher.download(
+            a_download(source.put("/b", BODY[::-1])), over_after(PartSize(a_download.part, 2_000_000))
+        )
 
-    fetcher.download(wanted(source.put("/a", BODY)), UNATTENDED)
+    fetcher.download(a_download(source.put("/a", BODY)), UNATTENDED)
 
-    assert_landed(wanted)
+    assert_landed(a_download)
 
 
 def test_an_attempt_that_is_over_stops_between_two_pieces(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
     with pytest.raises(AttemptOver):
-        fetcher.download(wanted(source.put("/a", BODY)), over_after(Grown(wanted.part, 1_000_000)))
+        fetcher.download(a_download(source.put("/a", BODY)), over_after(PartSize(a_download.part, 1_000_000)))
 
-    assert not wanted.target.exists()
+    assert not a_download.target.exists()
 
 
 def test_an_attempt_that_is_over_does_not_wait_for_a_source(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
     over = threading.Event()
     url = source.put("/a", status=503, retry_after="25")
@@ -199,16 +195,16 @@ def test_an_attempt_that_is_over_does_not_wait_for_a_source(
     began = datetime.now(UTC)
 
     with pytest.raises(AttemptOver):
-        fetcher.download(wanted(url), over_after(over))
+        fetcher.download(a_download(url), over_after(over))
 
     ending.join()
     assert datetime.now(UTC) - began < timedelta(seconds=10)
 
 
 def test_an_attempt_that_is_over_puts_nothing_in_place(
-    fetcher: HttpFetcher, source: HttpSource, wanted: Wanted
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
     with pytest.raises(AttemptOver):
-        fetcher.download(wanted(source.put("/a", BODY)), over_after(Grown(wanted.part, len(BODY))))
+        fetcher.download(a_download(source.put("/a", BODY)), over_after(PartSize(a_download.part, len(BODY))))
 
-    assert not wanted.target.exists()
+    assert not a_download.target.exists()

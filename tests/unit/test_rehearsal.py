@@ -1,6 +1,5 @@
 """What a rehearsal says of a job; how it is run and shown is in tests/integration/test_dry_run.py."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,6 @@ from tests.support.planting import planned, submission
 from tests.support.step_context import local_settings
 
 MANIFEST = PayloadType.OBJECT_MANIFEST
-
-
-@pytest.fixture
-def source() -> Iterator[HttpSource]:
-    with HttpSource() as opened:
-        yield opened
 
 
 @pytest.fixture

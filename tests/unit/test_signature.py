@@ -3,7 +3,6 @@ import hmac
 import json
 import logging
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from xml.etree.ElementTree import fromstring
 
@@ -16,17 +15,11 @@ from pipeline.profiles.profile import Profile, Profiles
 from pipeline.records import ResponseType
 from pipeline.settings import Settings
 from pipeline.states import FailureKind, JobState
-from tests.servers.receiver import Receiver, receiving
+from tests.servers.receiver import Receiver
 from tests.support.records import a_job
 
 SECRET = "a secret of many letters"
 OTHER = "another, of the setting's"
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with receiving() as receiver:
-        yield receiver
 
 
 @pytest.fixture
