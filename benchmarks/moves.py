@@ -16,7 +16,8 @@ from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import JOB, Event, JobState
 from tests.support import planting
-from zkstate import jobs, paths
+from zkstate import jobs, paths, record
+from zkstate.jobs import JobMove
 from zkstate.session import Session, connect
 
 JOBS = 40
@@ -31,9 +32,9 @@ def received(session: Session) -> int:
 
 def fenced_life(session: Session, job: Job) -> None:
     while job.status.status is not JobState.COMPLETED:
-        held = jobs.acquire(session, jobs.ticket(job), "benchmark")
+        held = jobs.acquire(session, record.ticket(job), "benchmark")
         event = Event.ACQUIRE if job.status.status is JobState.PENDING else Event.SUCCEED
-        job = jobs.move(session, held, event, "benchmark")
+        job = jobs.move(session, held, JobMove(event, "benchmark"))
 
 
 def single_calls(session: Session, job: Job) -> None:

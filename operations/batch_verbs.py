@@ -19,8 +19,9 @@ from pipeline.inventory.archive import tombstone
 from pipeline.records import Batch, Job
 from pipeline.states import BATCH, BatchState, Bucket, Event, IllegalTransition
 from zkstate import batches, deletion, jobs
+from zkstate.batches import BatchMove
 from zkstate.errors import Missing
-from zkstate.jobs import Lock
+from zkstate.record import Lock
 
 
 def act_on_batch(operator: Operator, bid: str, event: Event, *, seen: int | None = None) -> VerbResult:
@@ -64,7 +65,8 @@ def _check(operator: Operator, batch: Batch, event: Event) -> None:
 
 
 def _move(operator: Operator, batch: Batch, event: Event) -> VerbResult:
-    moved = batches.move(operator.session, batch, event, lock=Lock.FREE)
+    message = f"{event} by {operator.by}{operator.because}"
+    moved = batches.move(operator.session, batch, BatchMove(event, operator.by, message, lock=Lock.FREE))
     return VerbResult(
         id=batch.bid,
         was=batch.status.status,
@@ -95,7 +97,7 @@ def _delete(operator: Operator, batch: Batch) -> VerbResult:
             jobs=members,
             report=compose(operator.session, batch, operator.inventory).model_dump(mode="json"),
         )
-        batch = batches.move(operator.session, batch, Event.DELETE, lock=Lock.FREE)
+        batch = batches.move(operator.session, batch, BatchMove(Event.DELETE, operator.by, lock=Lock.FREE))
     deletion.remove_batch(operator.session, batch)
     notes = {remove_folder(operator, Path(job.configuration.working_dir)) for job in members}
     return VerbResult(id=batch.bid, was=was, now=BatchState.DELETED, note=min(notes, default=""))

@@ -19,7 +19,8 @@ from pipeline.records import Job
 from pipeline.states import JOB, BatchState, Event, FailureKind, IllegalTransition
 from zkstate import batches, deletion, jobs
 from zkstate.errors import Busy, Stale
-from zkstate.jobs import Lock
+from zkstate.jobs import JobMove
+from zkstate.record import Lock
 
 
 def act_on_job(
@@ -67,7 +68,7 @@ def _refuse(operator: Operator, job: Job, event: Event) -> None:
 def _move(operator: Operator, job: Job, event: Event, **changes: object) -> Job:
     message = f"{event} by {operator.by}{operator.because}"
     options = {"message": message, "lock": Lock.FREE, **changes}
-    return jobs.move(operator.session, job, event, operator.by, **options)  # type: ignore[arg-type]
+    return jobs.move(operator.session, job, JobMove(event, operator.by, **options))  # type: ignore[arg-type]
 
 
 def _acted(operator: Operator, job: Job, moved: Job) -> VerbResult:
@@ -105,7 +106,7 @@ def _fail(operator: Operator, job: Job) -> VerbResult:
 def _delete(operator: Operator, job: Job) -> VerbResult:
     """The tombstone first, the folder last: a crash leaves at most a folder, which the clean-up finds."""
     tombstone(operator.inventory(), job, by=operator.by, reason=operator.reason)
-    deleted = deletion.delete_job(operator.session, job)
+    deleted = deletion.delete_job(operator.session, job, operator.by)
     note = remove_folder(operator, Path(job.configuration.working_dir))
     acted = _acted(operator, job, deleted)
     return acted.model_copy(update={"note": note or acted.note})

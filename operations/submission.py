@@ -1,5 +1,7 @@
 """Submitting: refuse what can be refused at once, record the submission, hand it to a worker."""
 
+from urllib.parse import urlsplit
+
 from operations.operator import follow
 from pipeline import names
 from pipeline.errors import UsageRefused
@@ -8,9 +10,10 @@ from pipeline.profiles.profile import Profiles
 from pipeline.records import Record, Submission, SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BATCH
-from pipeline.urls import has_password, url_problem
 from zkstate import batches
 from zkstate.session import Session
+
+SCHEMES = ("http", "https")
 
 
 class Submitted(Record):
@@ -34,9 +37,14 @@ def submission_type(url: str, given: SubmissionType | None) -> SubmissionType:
 
 def check_url(url: str) -> None:
     """Refuse a URL that no worker could fetch. The fetcher decides which networks are allowed."""
-    if problem := url_problem(url):
-        raise UsageRefused(problem)
-    if has_password(url):
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError as error:
+        raise UsageRefused(f"'{url}' is not a URL: {error}") from error
+    if parts.scheme.lower() not in SCHEMES or not host:
+        raise UsageRefused(f"'{url}' cannot be fetched: give a URL that begins with http:// or https://")
+    if parts.username or parts.password:
         raise UsageRefused(
             "the URL contains a password, which the record would keep and show: give a URL without one"
         )

@@ -51,13 +51,14 @@ class StepFailed(ArklineError):
         """Seconds that the other side asked us to wait, if it did."""
 
 
-class RateLimited(StepFailed):
-    """Nothing failed: the job has to wait for its turn, and is not counted as tried."""
+class RateLimited(ArklineError):
+    """Nothing failed: a rate limit lets others go first, and the wait does not count as a try."""
 
     def __init__(self, message: str, wait: float) -> None:
-        super().__init__(FailureKind.TRANSIENT, message, wait)
+        super().__init__(message)
+        self.message = message
         self.wait = wait
-        """Seconds after which it may ask again."""
+        """Seconds after which the work may be tried again."""
 
 
 def content(message: str) -> StepFailed:

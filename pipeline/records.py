@@ -6,12 +6,12 @@ while an older one still runs.
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Generic, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
 
 from pipeline.fixity import Digest
-from pipeline.states import BatchState, Event, FailureKind, JobState
+from pipeline.states import BatchState, Event, FailureKind, JobState, S
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 Text = Annotated[str, StringConstraints(max_length=4000)]
@@ -106,24 +106,37 @@ class Submission(Record):
     """Identity of the principal that submitted; idempotency keys belong to it. Empty in 0.1.0's records."""
 
 
-class BatchStatus(Record):
-    """`/batches/BID/status`. `total` is set once the batch is split; `created` counts jobs until then."""
+class FencedStatus(Record):
+    """What the status nodes of jobs and batches share; the node's version fences every change.
 
-    status: BatchState
-    last_modified: datetime = Field(default_factory=now)
+    `op` is a fresh token in every write, so that a writer whose answer was lost recognises its own write;
+    `epoch` grows when the record moves or is dispatched again, so that older tickets are void.
+    `delay`: seconds after this write before the record may be dispatched again. The sweep counts from the
+    node's mtime, which is the server's clock, so that no host's wrong clock loses or hurries a record.
+    `in_line`: the delay is a rate limit's, not that of a fault.
+    """
+
     message: str = ""
     kind: FailureKind | None = None
-    total: int | None = None
-    created: int = 0
-    plan_sha256: str | None = None
-    reports: int = 0
     epoch: int = 1
     op: str = ""
+    attempt: int = 0
     dispatched_at: datetime | None = None
     redispatches: int = 0
     tries: int = 0
     delay: float = 0
     in_line: bool = False
+
+
+class BatchStatus(FencedStatus):
+    """`/batches/BID/status`. `total` is set once the batch is split; `created` counts jobs until then."""
+
+    status: BatchState
+    last_modified: datetime = Field(default_factory=now)
+    total: int | None = None
+    created: int = 0
+    plan_sha256: str | None = None
+    reports: int = 0
 
 
 class StatusReport(Record):
@@ -171,43 +184,36 @@ class Identifiers(Record):
     assigned: bool = False
 
 
-class JobStatus(Record):
-    """`/jobs/JID/status`: the node whose version fences every change of the job.
-
-    `op` is a fresh token in every write, so that a writer whose answer was lost can tell whether it was
-    the one; `epoch` grows when the job moves or is dispatched again, so that older tickets are void.
-    `delay`: seconds after this write before the job may be dispatched again. It is counted from the
-    node's mtime, which is the server's clock, so that no host's wrong clock can lose or hurry a job.
-    """
+class JobStatus(FencedStatus):
+    """`/jobs/JID/status`."""
 
     status: JobState
     last_successful_status: JobState | None = None
     last_modification_date: datetime = Field(default_factory=now)
     retry_count: int = 0
-    message: str = ""
-    kind: FailureKind | None = None
     priority: Priority = DEFAULT_PRIORITY
-    epoch: int = 1
-    op: str = ""
-    attempt: int = 0
-    dispatched_at: datetime | None = None
-    redispatches: int = 0
-    tries: int = 0
-    delay: float = 0
 
 
-class HistoryEntry(Record):
-    """One committed move; the list is the job's timeline."""
+class Entry(Record, Generic[S]):
+    """One committed move, or one try that met a transient fault; the list is the record's timeline."""
 
-    state: JobState
+    state: S
     event: Event | None = None
     at: datetime = Field(default_factory=now)
     by: str = ""
     message: str = ""
     kind: FailureKind | None = None
-    """Of a failure, or of a fault that a try met: who has to act."""
+    """Of a failure, or of the fault that a try met: who has to act."""
     table: int = 1
     """The version of the state table that allowed the move."""
+
+
+class HistoryEntry(Entry[JobState]):
+    """One entry of `/jobs/JID/history`."""
+
+
+class BatchHistoryEntry(Entry[BatchState]):
+    """One entry of `/batches/BID/history`."""
 
 
 class OwedCallback(Record):
@@ -231,6 +237,10 @@ class Job(Record):
     space_needed: int
     history: tuple[HistoryEntry, ...] = ()
 
+    @property
+    def id(self) -> str:
+        return self.jid
+
 
 class Batch(Record):
     """A batch as it was read at one moment; `version` is that of its status node."""
@@ -240,6 +250,11 @@ class Batch(Record):
     status: BatchStatus
     version: int
     report: StatusReport | None = None
+    history: tuple[BatchHistoryEntry, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return self.bid
 
 
 class Ticket(Record):

@@ -20,7 +20,7 @@ from tasks.dispatch import (
     dispatch_jobs,
 )
 from tasks.logs import log
-from zkstate import batches, jobs, queue
+from zkstate import batches, jobs, queue, record
 from zkstate.errors import Corrupt, Missing
 from zkstate.session import Session
 
@@ -42,10 +42,10 @@ def follow(app: Celery, session: Session, moved: Job | Batch) -> bool:
     if state is JobState.PENDING:
         return True  # feeding selects pending jobs
     if state in JOB.working():
-        return dispatch_job(app, jobs.ticket(moved), moved.status.priority)
+        return dispatch_job(app, record.ticket(moved), moved.status.priority)
     sent = True
     if JOB.facts[state].ended:
-        finished = batches.finish_if_ended(session, moved.bid)
+        finished = batches.finish_if_ended(session, moved.bid, _actor(moved))
         sent = finished is None or _follow_batch(app, session, finished)
     if state is JobState.FAILED:
         sent = dispatch_failure_callback(app, moved.jid, moved.status.epoch) and sent
@@ -57,11 +57,16 @@ def follow(app: Celery, session: Session, moved: Job | Batch) -> bool:
 def _follow_batch(app: Celery, session: Session, batch: Batch) -> bool:
     """Dispatch the task of the batch's state; a batch that is split waits for its jobs, if any is left."""
     if batch.status.status is BatchState.PROCESSING and batch.status.total is not None:
-        finished = batches.finish_if_ended(session, batch.bid)
+        finished = batches.finish_if_ended(session, batch.bid, _actor(batch))
         return finished is None or _follow_batch(app, session, finished)
     if batch.status.status not in BATCH.working():
         return True
-    return dispatch_batch(app, batches.ticket(batch))
+    return dispatch_batch(app, record.ticket(batch))
+
+
+def _actor(moved: Job | Batch) -> str:
+    """On whose behalf the record was moved last."""
+    return moved.history[-1].by if moved.history else ""
 
 
 def feed(app: Celery, session: Session, settings: Settings) -> bool:

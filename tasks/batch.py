@@ -1,203 +1,147 @@
-"""A batch's path: split its payload into jobs; when the last has ended, tell the depositor the truth."""
+"""A batch's path: split its payload into jobs; when the last job has ended, report to the depositor."""
 
-from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from typing import Any
 
-import structlog
-from celery.exceptions import Ignore
-
-from pipeline.errors import UsageRefused
 from pipeline.inventory.archive import find_job
 from pipeline.manifests.split import plan
 from pipeline.notify import report as reports
-from pipeline.outcome import AttemptOver, RateLimited, StepFailed, Stopping, system
+from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import Profile, ProfileError
 from pipeline.profiles.snapshot import ProfileSnapshot, take_snapshot
 from pipeline.records import Batch, Job, Ticket
 from pipeline.states import BatchState, Bucket, Event
-from tasks.after_move import after_move
 from tasks.logs import log
 from tasks.profiles import host_limit, profile_of
-from tasks.retry_policy import delay_before_retry
+from tasks.run import Locked, StateWork, run
 from tasks.worker_context import WorkerContext
 from zkstate import batches, creation, holds, jobs
-from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Stale, Unreachable
+from zkstate.batches import BatchMove
 from zkstate.hosts import FleetHostLimiter
-from zkstate.locks import AttemptGuard
-from zkstate.session import Session
-
-Work = Callable[[WorkerContext, Session, AttemptGuard, Batch], Batch | None]
+from zkstate.record import Lock
 
 
-def run(context: WorkerContext, ticket: Ticket, work: Work) -> None:
-    """As tasks.job.run: read, lock, work, move; a void ticket does nothing."""
-    try:
-        session = context.session()
-        guard = AttemptGuard(session, context.stopping)
-        try:
-            batch = batches.acquire(session, ticket, context.name)
-        except (Stale, Busy, Missing) as reason:
-            log().debug("ticket is void", ticket=ticket.model_dump(), reason=str(reason))
-            raise Ignore from reason
-        except Corrupt as damage:
-            log().error("cannot be taken up", ticket=ticket.model_dump(), error=str(damage))
-            raise Ignore from damage
-        with structlog.contextvars.bound_contextvars(bid=batch.bid, state=str(batch.status.status)):
-            _attempt(context, session, guard, batch, work)
-    except (Unreachable, Ambiguous, AttemptOver, Stale) as error:
-        log().warning("gave up the attempt", ticket=ticket.model_dump(), error=str(error))
-        context.drop_session()
-
-
-def _attempt(context: WorkerContext, session: Session, guard: AttemptGuard, batch: Batch, work: Work) -> None:
-    try:
-        moved = work(context, session, guard, batch)
-        if moved is not None:
-            after_move(context.app, session, context.settings, moved)
-    except Stopping as reason:
-        batches.hand_back(session, batches.load(session, batch.bid), message=str(reason))
-    except Corrupt as damage:
-        log().error("cannot go on", error=str(damage))
-        again = context.settings.backoff_limit
-        batches.hand_back(session, batches.load(session, batch.bid), message=str(damage), delay=again)
-    except (SystemExit, KeyboardInterrupt):
-        with suppress(Stale):
-            batches.hand_back(session, batches.load(session, batch.bid))
-        raise
-    except (Unreachable, Ambiguous, AttemptOver, Stale):
-        raise
-    except Exception:  # noqa: BLE001 - whatever it was, the lock must not stay with a living process
-        log().exception("the attempt broke")
-        context.drop_session()  # and with it the lock: the sweep tries again, less and less often
-
-
-def _again(context: WorkerContext, session: Session, batch: Batch, failure: StepFailed) -> bool:
-    """Hand the batch back for another try, if the fault may pass and tries are left."""
-    delay = delay_before_retry(failure, batch.status.tries, context.settings)
-    if delay is None:
-        return False
-    batches.hand_back(session, batch, message=failure.message, delay=delay, tried=True)
-    log().warning("will try again", message=failure.message, seconds=delay)
-    return True
-
-
-def split(context: WorkerContext, session: Session, guard: AttemptGuard, batch: Batch) -> Batch | None:
-    """Make one job for each object of the payload; a payload that cannot be split is reported as such."""
+def _split(locked: Locked[Batch]) -> Batch | None:
+    """Create one job for every object of the payload."""
+    context, session, batch = locked.context, locked.session, locked.record
     if batch.status.status is BatchState.PENDING:
         if hold := holds.collection_hold(session, batch.submission.profile_name):
             because = f": {hold.reason}" if hold.reason else ""
             message = f"collection {batch.submission.profile_name} is on hold{because}"
-            return batches.move(session, batch, Event.HOLD, message=message)
-        batch = batches.move(session, batch, Event.ACQUIRE, profile=_to_keep(context, batch))
-    message = ""
+            return batches.move(session, batch, BatchMove(Event.HOLD, context.name, message=message))
+        snapshot = _take_snapshot(locked)
+        start = BatchMove(Event.ACQUIRE, context.name, lock=Lock.KEEP, profile=snapshot)
+        locked.record = batches.move(session, batch, start)
+    _create(locked)
+    _confirm(locked)
+    return batches.finish_split(session, locked.record)
+
+
+def _fail_split(locked: Locked[Batch], failure: StepFailed) -> Batch:
+    """The batch has no further jobs; its report says why."""
+    return batches.finish_split(locked.session, locked.record, message=failure.message, kind=failure.kind)
+
+
+def _take_snapshot(locked: Locked[Batch]) -> ProfileSnapshot | None:
+    profiles = locked.context.clients().profiles
     try:
-        batch = _create(context, session, guard, batch)
-    except RateLimited as turn:
-        batch = batches.load(session, batch.bid)
-        batches.hand_back(session, batch, message=turn.message, delay=turn.wait, in_line=True)
-        return None
-    except (StepFailed, UsageRefused) as error:
-        failure = error if isinstance(error, StepFailed) else system(str(error))
-        batch = batches.load(session, batch.bid)
-        if _again(context, session, batch, failure):
-            return None
-        message = failure.message
-        batch = batch.model_copy(update={"status": batch.status.model_copy(update={"kind": failure.kind})})
-        log().warning("cannot be split", kind=str(failure.kind), message=message)
-    else:
-        _confirm(context, session, batch)
-    return creation.finish_split(session, batch, message=message)
+        return take_snapshot(profiles.get(locked.record.submission.profile_name))
+    except ProfileError:
+        return None  # creating the jobs meets the same fault, and reports it
 
 
-def _create(context: WorkerContext, session: Session, guard: AttemptGuard, batch: Batch) -> Batch:
-    clients = context.clients()
-    settings = context.settings
-    profile = _profile(context, session, batch)
-    limit = partial(host_limit, settings.host_limit, lambda: profile)
+def _create(locked: Locked[Batch]) -> None:
+    context, session, batch = locked.context, locked.session, locked.record
+    profile = _profile(locked)
+    limit = partial(host_limit, context.settings.host_limit, lambda: profile)
     with closing(FleetHostLimiter(session, limit, batch.bid)) as limiter:
         parts = plan(
             batch.submission,
-            partial(clients.fetcher.limited_by(limiter).read, attempt=guard),
-            settings.manifest_limit,
+            partial(context.clients().fetcher.limited_by(limiter).read, attempt=locked.guard),
+            context.settings.manifest_limit,
             profile_priority=profile.priority,
             most_jobs=profile.limits.batch_jobs,
         )
-    return creation.create_jobs(session, batch, parts, settings.working, context.name, guard)
+    working = context.settings.working
+    for progressed in creation.create_jobs(session, batch, parts, working, context.name, locked.guard):
+        locked.record = progressed
 
 
-def _to_keep(context: WorkerContext, batch: Batch) -> ProfileSnapshot | None:
-    try:
-        return take_snapshot(context.clients().profiles.get(batch.submission.profile_name))
-    except ProfileError:
-        return None  # the split, which comes next, meets the same fault and tells it
+def _profile(locked: Locked[Batch]) -> Profile:
+    batch = locked.record
+    profiles = locked.context.clients().profiles
+    return profile_of(locked.session, profiles, batch.bid, batch.submission.profile_name)
 
 
-def _profile(context: WorkerContext, session: Session, batch: Batch) -> Profile:
-    return profile_of(session, context.clients().profiles, batch.bid, batch.submission.profile_name)
-
-
-def _confirm(context: WorkerContext, session: Session, batch: Batch) -> None:
-    """A courtesy: a mail server that is down must not stop the batch."""
-    clients = context.clients()
-    profile = _profile(context, session, batch)
+def _confirm(locked: Locked[Batch]) -> None:
+    """Mail the confirmation if the profile asks for one; a mail server that is down stops no batch."""
+    context, batch = locked.context, locked.record
+    profile = _profile(locked)
     if not profile.confirmation_mail:
         return
+    mail = reports.confirmation_mail(
+        batch.bid, batch.submission, profile, batch.status.created, context.settings.mail_from
+    )
     try:
-        clients.mailer.send(
-            reports.confirmation_mail(
-                batch.bid, batch.submission, profile, batch.status.created, context.settings.mail_from
-            )
-        )
+        context.clients().mailer.send(mail)
     except StepFailed as failure:
-        log().warning("no confirmation mail", message=failure.message)
+        log().warning("confirmation not mailed", message=failure.message)
 
 
-def report(context: WorkerContext, session: Session, guard: AttemptGuard, batch: Batch) -> Batch | None:
-    """Tell the depositor how every job ended; on an update, only what changed since the last time."""
-    clients = context.clients()
-    members = _jobs(session, batch.bid)
-    deleted = {jid: _why(context, jid) for jid in batches.jobs_in(session, batch.bid, Bucket.DELETED)}
-    whole = reports.compose_report(batch, members, deleted)
+def _report(locked: Locked[Batch]) -> Batch:
+    """Mail how every job ended; on an update, only what changed since the last report."""
+    context, batch = locked.context, locked.record
+    members, deleted, report = _compose(locked)
     since = batch.report if batch.status.status is BatchState.UPDATE_REPORTING else None
-    message = whole.message
-    try:
-        profile = _profile(context, session, batch)
-        letter = reports.next_report_mail(batch, members, deleted, since, profile, context.settings.mail_from)
-        guard.check()
-        if letter is not None:
-            clients.mailer.send(letter)
-    except (StepFailed, UsageRefused) as error:
-        failure = error if isinstance(error, StepFailed) else system(str(error))
-        if _again(context, session, batch, failure):
-            return None
-        message = f"the report could not be mailed: {failure.message}"
-        log().error("report not mailed", message=failure.message)
-    event = Event.SUCCEED if whole.status is BatchState.COMPLETED else Event.FAIL
-    return batches.move(session, batch, event, message=message, report=reports.status_report_of(whole))
+    sender = context.settings.mail_from
+    mail = reports.next_report_mail(batch, members, deleted, since, _profile(locked), sender)
+    locked.guard.check()
+    if mail is not None:
+        context.clients().mailer.send(mail)
+    return _end(locked, report, report.message)
 
 
-def _why(context: WorkerContext, jid: str) -> str:
-    """The reason that a deleted job's tombstone gives."""
-    tombstone = find_job(context.clients().inventory, jid)
-    return tombstone.disposition.why if tombstone else ""
+def _fail_report(locked: Locked[Batch], failure: StepFailed) -> Batch:
+    """The batch ends without a mail; `arkline update-report` sends one later."""
+    log().error("report not mailed", message=failure.message)
+    _, _, report = _compose(locked)
+    return _end(locked, report, f"the report could not be mailed: {failure.message}")
 
 
-def _jobs(session: Session, bid: str) -> list[Job]:
-    names = (Bucket.COMPLETED, Bucket.FAILED, Bucket.PROCESSING)
-    return [jobs.load(session, j) for name in names for j in batches.jobs_in(session, bid, name)]
+def _compose(locked: Locked[Batch]) -> tuple[list[Job], dict[str, str], reports.BatchReport]:
+    """The jobs that exist, the reason for the deletion of those that do not, and the report of all."""
+    session, batch = locked.session, locked.record
+    existing = (bucket for bucket in Bucket if bucket is not Bucket.DELETED)
+    members = [
+        jobs.load(session, jid) for bucket in existing for jid in batches.jobs_in(session, batch.bid, bucket)
+    ]
+    inventory = locked.context.clients().inventory
+    deleted: dict[str, str] = {}
+    for jid in batches.jobs_in(session, batch.bid, Bucket.DELETED):
+        tombstone = find_job(inventory, jid)
+        deleted[jid] = tombstone.disposition.why if tombstone else ""
+    return members, deleted, reports.compose_report(batch, members, deleted)
 
 
-WORK: dict[str, Work] = {"batch.split": split, "batch.report": report, "batch.update-report": report}
+def _end(locked: Locked[Batch], report: reports.BatchReport, message: str) -> Batch:
+    event = Event.SUCCEED if report.status is BatchState.COMPLETED else Event.FAIL
+    reported = reports.status_report_of(report)
+    request = BatchMove(event, locked.context.name, message=message, report=reported)
+    return batches.move(locked.session, locked.record, request)
+
+
+SPLIT = StateWork(batches.acquire, _split, _fail_split)
+REPORT = StateWork(batches.acquire, _report, _fail_report)
+TASKS = {"batch.split": SPLIT, "batch.report": REPORT, "batch.update-report": REPORT}
 
 
 def register(context: WorkerContext) -> None:
-    for name, work in WORK.items():
+    for name, work in TASKS.items():
         _register(context, name, work)
 
 
-def _register(context: WorkerContext, name: str, work: Work) -> None:
+def _register(context: WorkerContext, name: str, work: StateWork[Batch]) -> None:
     def task(ticket: dict[str, Any]) -> None:
         run(context, Ticket.model_validate(ticket), work)
 

@@ -1,6 +1,4 @@
-"""A failed job's callback: the depositor's system is told, or that it was not is noted with the job."""
-
-from celery.exceptions import Ignore
+"""The callback of a failed job: the depositor's system is notified, or the job's history says why not."""
 
 from pipeline.errors import UsageRefused
 from pipeline.outcome import StepFailed, system
@@ -9,32 +7,26 @@ from pipeline.steps.clients import Clients
 from tasks.logs import log
 from tasks.profiles import profile_of
 from tasks.retry_policy import delay_before_retry
+from tasks.run import giving_up
 from tasks.worker_context import WorkerContext
 from zkstate import callbacks, jobs
 from zkstate.callbacks import Owed
-from zkstate.errors import Ambiguous, Corrupt, Missing, Unreachable
+from zkstate.errors import Missing
 from zkstate.locks import single_flight
 from zkstate.session import Session
 
 
-def tell_failed(context: WorkerContext, jid: str, epoch: int) -> None:
-    """Tell of a job that failed and still is; what a later try of the job says is told then."""
-    try:
+def deliver_once(context: WorkerContext, jid: str, epoch: int) -> None:
+    """Deliver the callback of the failure in `epoch`, unless another worker is delivering it."""
+    with giving_up(context, jid=jid):
         session = context.session()
-        with single_flight(session, f"callback-{jid}") as alone:
-            if alone is not None and (owed := callbacks.owed(session, jid, epoch)):
-                tell(session, context.clients(), owed, context.name)
-    except (Unreachable, Ambiguous) as error:
-        log().warning("left to the sweep", jid=jid, error=str(error))
-        context.drop_session()
-        raise Ignore from error
-    except Corrupt as damage:
-        log().error("cannot be told of", jid=jid, error=str(damage))
-        raise Ignore from damage
+        with single_flight(session, f"callback-{jid}") as clock:
+            if clock is not None and (owed := callbacks.owed(session, jid, epoch)):
+                deliver(session, context.clients(), owed, context.name)
 
 
-def tell(session: Session, clients: Clients, owed: Owed, by: str) -> None:
-    """Make the callback, and settle or put off what is owed."""
+def deliver(session: Session, clients: Clients, owed: Owed, by: str) -> None:
+    """Make the callback, and settle it or put it off. A job that has moved on is not called back for."""
     try:
         job = jobs.load(session, owed.jid)
     except Missing:
@@ -55,15 +47,15 @@ def tell(session: Session, clients: Clients, owed: Owed, by: str) -> None:
         delay = delay_before_retry(failure, owed.record.tries, clients.settings)
         if delay is not None:
             callbacks.put_off(session, owed, delay)
-            log().warning("will be told again", jid=job.jid, message=failure.message, seconds=delay)
+            log().warning("callback will be tried again", jid=job.jid, message=failure.message, seconds=delay)
             return
-        outcome = f"the depositor's system was not told of the failure: {failure.message}"
-        log().error("a failure was not told", jid=job.jid, message=failure.message)
+        outcome = f"failure callback not delivered: {failure.message}"
+        log().error("failure callback not delivered", jid=job.jid, message=failure.message)
     callbacks.settle(session, job, owed, by, outcome)
 
 
 def register(context: WorkerContext) -> None:
     def task(jid: str, epoch: int) -> None:
-        tell_failed(context, jid, epoch)
+        deliver_once(context, jid, epoch)
 
     context.app.task(name="callback.failed", shared=False)(task)

@@ -8,9 +8,10 @@ from pipeline.states import BatchState, Bucket, Event
 from pipeline.steps.clients import Clients
 from tasks.logs import log
 from zkstate import batches, deletion, jobs, views
+from zkstate.batches import BatchMove
 from zkstate.errors import Busy, Corrupt, Missing, Stale
-from zkstate.jobs import Lock
 from zkstate.locks import ServerClock
+from zkstate.record import Lock
 from zkstate.session import Session
 
 
@@ -24,7 +25,7 @@ def remove_old_batches(session: Session, clock: ServerClock, clients: Clients) -
             stays = retention_of(batch.submission.profile_name, clients.profiles, clients.settings.retention)
             if batch.status.status is BatchState.COMPLETED and age > stays:
                 archive(session, batch, clients, by="retention", reason="retention time is over")
-                batch = batches.move(session, batch, Event.DELETE, lock=Lock.FREE)
+                batch = batches.move(session, batch, BatchMove(Event.DELETE, "retention", lock=Lock.FREE))
             if batch.status.status is BatchState.DELETED:
                 deletion.remove_batch(session, batch)
                 log().info("removed", bid=bid)

@@ -1,17 +1,25 @@
-"""A batch's record: submit, load, acquire, move. A move is one transaction."""
+"""A batch's record: submit, load, acquire, request. A move is one transaction."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pipeline.errors import UsageRefused
 from pipeline.principal import LOCAL
 from pipeline.profiles.snapshot import ProfileSnapshot
-from pipeline.records import Batch, BatchStatus, StatusReport, Submission, Ticket, now
+from pipeline.records import Batch, BatchHistoryEntry, BatchStatus, StatusReport, Submission, Ticket, now
 from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind
-from zkstate import codec, counters, paths
-from zkstate.errors import Ambiguous, Busy, Missing, Refused, Stale
-from zkstate.jobs import MESSAGE_LIMIT, Lock, nobody_holds, token
+from zkstate import codec, counters, paths, record
+from zkstate.errors import Ambiguous, Busy, Missing, Stale, Taken
+from zkstate.record import MESSAGE_LIMIT, Lock, Move, token
 from zkstate.session import Session
-from zkstate.transaction import Check, Create, Delete, Operation, Put, commit, fenced_under, is_taken
+from zkstate.transaction import Check, Create, Delete, Operation, Put, Role, commit
+
+
+@dataclass(frozen=True)
+class BatchMove(Move):
+    """A move of a batch; `profile` is kept for all its jobs, `report` as what the depositor was told."""
+
+    profile: ProfileSnapshot | None = None
+    report: StatusReport | None = None
 
 
 class KeyReused(UsageRefused):
@@ -19,39 +27,42 @@ class KeyReused(UsageRefused):
 
 
 def submit(session: Session, submission: Submission) -> str:
-    """Keep a submission; its BID. With an idempotency key, the same submission is kept once."""
-    if known := submitted_under(session, submission):
-        return _same(session, known, submission)
+    """Store a submission; its BID. With an idempotency key, the same submission is stored once."""
+    while True:
+        if known := submitted_under(session, submission):
+            return _same(session, known, submission)
+        if bid := _submit(session, submission):
+            return bid
+
+
+def _submit(session: Session, submission: Submission) -> str | None:
+    """The BID; None if the transaction did not happen, and is to be tried again."""
     bid = f"bid{counters.next_number(session, 'batch'):010d}"
+    status = BatchStatus(status=BATCH.initial, op=token())
+    first = BatchHistoryEntry(state=BATCH.initial, by=submission.submitter)
     operations: list[Operation] = [
-        Create(paths.batch(bid)),
+        Create(paths.batch(bid), role=Role.NAME),
         Create(paths.submission(bid), codec.encode(submission)),
-        Create(paths.batch_status(bid), codec.encode(_first_status())),
+        Create(paths.batch_status(bid), codec.encode(status)),
+        Create(paths.batch_history(bid), codec.encode_history((first,))),
         Create(paths.open_batch(bid)),
     ]
-    key = key_path(submission)
-    if key:
-        operations.append(Create(key, bid.encode()))
+    if key := key_path(submission):
+        operations.append(Create(key, bid.encode(), role=Role.NAME))
     try:
         commit(session, operations)
-    except Refused as refusal:
-        if key and refusal.path == key:
-            return _same(session, submitted_under(session, submission) or "", submission)
-        if refusal.path == paths.batch(bid) and is_taken(refusal):
-            return submit(session, submission)  # a tree that was restored node by node counts anew
-        raise
+    except Taken:
+        # the key, by the same submission at the same moment; or the number, in a record that was restored
+        # node by node and counts from the beginning
+        return None
     except Ambiguous:
         if session.get_many([paths.submission(bid)])[0] is None:
-            return submit(session, submission)
+            return None
     return bid
 
 
-def _first_status() -> BatchStatus:
-    return BatchStatus(status=BATCH.initial, op=token())
-
-
 def key_path(submission: Submission) -> str:
-    """Where the submission's idempotency key stands; empty if it has none."""
+    """The path of the submission's idempotency key; empty if it has none."""
     key = submission.idempotency_key
     return paths.submission_key(key, submission.owner) if key else ""
 
@@ -88,160 +99,124 @@ def _same(session: Session, bid: str, submission: Submission) -> str:
 
 
 def load(session: Session, bid: str) -> Batch:
-    wanted = (paths.submission(bid), paths.batch_status(bid), paths.status_report(bid))
-    submission, status, report = session.get_many(wanted)
+    """The whole batch in one round of reads; Missing or Corrupt names the path."""
+    places = (
+        paths.submission(bid),
+        paths.batch_status(bid),
+        paths.status_report(bid),
+        paths.batch_history(bid),
+    )
+    submission, status, report, history = session.get_many(places)
     if submission is None and status is None:
         raise Missing(f"there is no batch {bid}")
     if submission is None or status is None:
-        lacking = wanted[0] if submission is None else wanted[1]
+        lacking = places[0] if submission is None else places[1]
         raise Missing(f"batch {bid} is incomplete: znode {lacking} is missing; see `arkline audit`")
     return Batch(
         bid=bid,
-        submission=codec.decode(Submission, submission[0], wanted[0]),
-        status=codec.decode(BatchStatus, status[0], wanted[1]),
+        submission=codec.decode(Submission, submission[0], places[0]),
+        status=codec.decode(BatchStatus, status[0], places[1]),
         version=status[1].version,
-        report=codec.decode(StatusReport, report[0], wanted[2]) if report else None,
+        report=codec.decode(StatusReport, report[0], places[2]) if report else None,
+        history=codec.decode_batch_history(history[0], places[3]) if history else (),
     )
 
 
 def acquire(session: Session, ticket: Ticket, by: str) -> Batch:
-    """Take the batch's lock; a pending batch stays pending until it moves. Stale or Busy changes nothing."""
-    batch = load(session, ticket.id)
-    if (batch.status.status, batch.status.epoch) != (ticket.state, ticket.epoch):
-        raise Stale(f"{batch.bid} is {batch.status.status} in epoch {batch.status.epoch} by now")
-    status = batch.status.model_copy(update={"op": token()})
-    lock = Create(paths.batch_lock(batch.bid), f"{status.op} {by}".encode(), ephemeral=True)
-    return write(session, batch, status, (lock,))
+    """Take the lock of the ticket's batch; a pending batch stays pending until it moves."""
+    return record.acquire(session, load(session, ticket.id), ticket, by)
 
 
 def profile_snapshot(session: Session, bid: str) -> ProfileSnapshot | None:
-    """The profile that the batch started with; None if it has not started, or an older release started it."""
+    """The profile that the batch started with; None if it has not started, or 0.1.0 started it."""
     path = paths.profile_snapshot(bid)
-    found = session.get_many([path])[0]
-    return codec.decode(ProfileSnapshot, found[0], path) if found else None
+    node = session.get_many([path])[0]
+    return codec.decode(ProfileSnapshot, node[0], path) if node else None
 
 
 def renew_profile(session: Session, batch: Batch, profile: ProfileSnapshot) -> None:
-    """Have the batch go on with another profile; Stale if it moved meanwhile."""
+    """Give the batch another profile to continue with; Stale if it moved meanwhile."""
     path = paths.profile_snapshot(batch.bid)
-    write_it = Create if session.exists(path) is None else Put
-    try:
-        commit(
-            session,
-            [Check(paths.batch_status(batch.bid), batch.version), write_it(path, codec.encode(profile))],
-        )
-    except Refused as refusal:
-        raise Stale(f"{batch.bid} has moved on") from refusal
+    data = codec.encode(profile)
+    put = Create(path, data) if session.exists(path) is None else Put(path, data)
+    commit(session, [Check(paths.batch_status(batch.bid), batch.version), put])
 
 
-def move(  # noqa: PLR0913 - a move is told everything it commits
-    session: Session,
-    batch: Batch,
-    event: Event,
-    *,
-    message: str = "",
-    kind: FailureKind | None = None,
-    report: StatusReport | None = None,
-    profile: ProfileSnapshot | None = None,
-    lock: Lock = Lock.MINE,
-) -> Batch:
-    """Take the batch where `event` leads, with its lock, buckets, report and place among the open ones."""
-    source = batch.status.status
-    target = BATCH.next(source, event)
-    status = batch.status.model_copy(
-        update={
+def move(session: Session, batch: Batch, request: BatchMove) -> Batch:
+    """Take the batch where the event leads, with its history, lock, buckets, report and place among the open.
+
+    Raises IllegalTransition; Stale (the record has changed, or the lock is gone); Busy (a lock that should
+    be free is held).
+    """
+    target = BATCH.next(batch.status.status, request.event)
+    moment = now()
+    status = record.next_epoch(
+        batch.status,
+        {
             "status": target,
-            "last_modified": now(),
-            "message": (message or batch.status.message)[:MESSAGE_LIMIT],
-            "kind": kind or batch.status.kind,
-            "epoch": batch.status.epoch + 1,
-            "op": token(),
-            "reports": batch.status.reports + (report is not None),
-            "dispatched_at": now(),
-            "redispatches": 0,
-            "tries": 0,
-            "delay": 0,
-        }
+            "last_modified": moment,
+            "message": (request.message or batch.status.message)[:MESSAGE_LIMIT],
+            "kind": request.kind or batch.status.kind,
+            "reports": batch.status.reports + (request.report is not None),
+            "dispatched_at": moment,
+        },
     )
-    operations: list[Operation] = []
-    if event is Event.ACQUIRE:
-        operations.append(Create(paths.buckets(batch.bid)))
-        operations += [Create(paths.bucket(batch.bid, name)) for name in Bucket]
-        if profile is not None:
-            operations.append(Create(paths.profile_snapshot(batch.bid), codec.encode(profile)))
-    elif lock is Lock.MINE:
-        operations.append(Delete(paths.batch_lock(batch.bid)))
-    else:
-        operations += nobody_holds(paths.batch_lock(batch.bid))
-    if report is not None:
-        operations.append(_put_report(batch, report))
-    operations += _open_or_close(batch.bid, source, target)
-    return write(session, batch, status, operations, report)
+    history, put_history = record.extend_history(
+        batch, target, request.by, request.message, request.event, request.kind
+    )
+    operations = (
+        *_start(batch, request),
+        *_put_report(batch, request.report),
+        *_open_or_close(batch, target),
+        put_history,
+        *record.lock_operations(session, batch, request.lock),
+    )
+    return record.write(
+        session, batch, status, operations, report=request.report or batch.report, history=history
+    )
 
 
-def _put_report(batch: Batch, report: StatusReport) -> Operation:
+def _start(batch: Batch, request: BatchMove) -> tuple[Operation, ...]:
+    """The buckets of a batch that starts, and the profile that all its jobs use."""
+    if request.event is not Event.ACQUIRE:
+        return ()
+    buckets = (Create(paths.buckets(batch.bid)), *(Create(paths.bucket(batch.bid, name)) for name in Bucket))
+    if request.profile is None:
+        return buckets
+    return (*buckets, Create(paths.profile_snapshot(batch.bid), codec.encode(request.profile)))
+
+
+def _put_report(batch: Batch, report: StatusReport | None) -> tuple[Operation, ...]:
+    if report is None:
+        return ()
     path = paths.status_report(batch.bid)
     data = codec.encode(report)
-    return Create(path, data) if batch.report is None else Put(path, data)
+    return (Create(path, data) if batch.report is None else Put(path, data),)
 
 
-def _open_or_close(bid: str, source: BatchState, target: BatchState) -> tuple[Operation, ...]:
-    before, after = (BATCH.facts[state].open for state in (source, target))
-    if before and not after:
-        return (Delete(paths.open_batch(bid)),)
-    if after and not before:
-        return (Create(paths.open_batch(bid)),)
+def _open_or_close(batch: Batch, target: BatchState) -> tuple[Operation, ...]:
+    path = paths.open_batch(batch.bid)
+    was_open, is_open = (BATCH.facts[state].open for state in (batch.status.status, target))
+    if was_open and not is_open:
+        return (Delete(path),)
+    if is_open and not was_open:
+        return (Create(path),)
     return ()
 
 
-def hand_back(
-    session: Session,
-    batch: Batch,
-    *,
-    message: str = "",
-    delay: float = 0,
-    tried: bool = False,
-    in_line: bool = False,
+def finish_split(
+    session: Session, batch: Batch, *, message: str = "", kind: FailureKind | None = None
 ) -> Batch:
-    """Release the lock without moving; the sweep takes the batch up again after `delay` seconds.
-
-    `in_line`: nothing failed, it waits for its turn.
-    """
-    status = batch.status.model_copy(
-        update={
-            "message": message[:MESSAGE_LIMIT] or batch.status.message,
-            "epoch": batch.status.epoch + 1,
-            "op": token(),
-            "delay": delay,
-            "tries": batch.status.tries + tried,
-            "in_line": in_line,
-        }
-    )
-    return write(session, batch, status, (Delete(paths.batch_lock(batch.bid)),))
-
-
-def redispatch(session: Session, batch: Batch) -> Ticket:
-    """A new ticket under a new epoch, which voids every older one."""
-    status = batch.status.model_copy(
-        update={
-            "epoch": batch.status.epoch + 1,
-            "op": token(),
-            "delay": 0,
-            "dispatched_at": now(),
-            "redispatches": batch.status.redispatches + 1,
-        }
-    )
-    return ticket(write(session, batch, status, nobody_holds(paths.batch_lock(batch.bid))))
-
-
-def ticket(batch: Batch) -> Ticket:
-    return Ticket(id=batch.bid, state=batch.status.status, epoch=batch.status.epoch)
+    """All jobs are created (or none can be): fix their number and release the lock."""
+    update = {"total": batch.status.created, "message": message, "op": token(), "delay": 0}
+    status = batch.status.model_copy(update=update | ({"kind": kind} if kind else {}))
+    return record.write(session, batch, status, record.lock_operations(session, batch, Lock.MINE))
 
 
 def counts(session: Session, bid: str) -> dict[Bucket, int]:
     """How many jobs are in each bucket, without listing them."""
-    found = session.exists_many([paths.bucket(bid, name) for name in Bucket])
-    return {name: stat.numChildren if stat else 0 for name, stat in zip(Bucket, found, strict=True)}
+    stats = session.exists_many([paths.bucket(bid, name) for name in Bucket])
+    return {name: stat.numChildren if stat else 0 for name, stat in zip(Bucket, stats, strict=True)}
 
 
 def jobs_in(session: Session, bid: str, name: Bucket) -> list[str]:
@@ -252,10 +227,10 @@ def all_jobs(session: Session, bid: str) -> list[str]:
     return sorted(jid for name in Bucket for jid in jobs_in(session, bid, name))
 
 
-def finish_if_ended(session: Session, bid: str) -> Batch | None:
-    """Move the batch to reporting if it is split and its last job has ended; None if it is not so.
+def finish_if_ended(session: Session, bid: str, by: str) -> Batch | None:
+    """Move the batch to reporting if it is split and its last job has ended; None otherwise.
 
-    Whichever of two last jobs comes later sees the empty bucket, because it reads its own write.
+    Of two last jobs, the later one sees the empty bucket, because a session reads its own writes.
     """
     stat = session.exists(paths.bucket(bid, Bucket.PROCESSING))
     if stat is None or stat.numChildren:
@@ -264,25 +239,6 @@ def finish_if_ended(session: Session, bid: str) -> Batch | None:
     if batch.status.status is not BatchState.PROCESSING or batch.status.total is None:
         return None
     try:
-        return move(session, batch, Event.SUCCEED, lock=Lock.FREE)
+        return move(session, batch, BatchMove(Event.SUCCEED, by, lock=Lock.FREE))
     except (Stale, Busy):
         return None
-
-
-def write(
-    session: Session,
-    batch: Batch,
-    status: BatchStatus,
-    others: Sequence[Operation],
-    report: StatusReport | None = None,
-) -> Batch:
-    """Commit a new status with `others`, fenced by the version that was read; Stale or Busy otherwise."""
-    path = paths.batch_status(batch.bid)
-    version = fenced_under(
-        session,
-        Put(path, codec.encode(status), batch.version),
-        others,
-        lambda data: codec.decode(BatchStatus, data, path).op == status.op,
-        paths.batch_lock(batch.bid),
-    )
-    return batch.model_copy(update={"status": status, "version": version, "report": report or batch.report})

@@ -1,15 +1,17 @@
 """Records to bytes and back; the only JSON in the package."""
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from pipeline.records import HistoryEntry, Record
+from pipeline.records import BatchHistoryEntry, HistoryEntry, Record
 from zkstate.errors import Corrupt
 
 R = TypeVar("R", bound=Record)
 
 _HISTORY = TypeAdapter(tuple[HistoryEntry, ...])
+_BATCH_HISTORY = TypeAdapter(tuple[BatchHistoryEntry, ...])
 
 
 def encode(record: Record) -> bytes:
@@ -23,13 +25,20 @@ def decode(kind: type[R], data: bytes, path: str) -> R:
         raise Corrupt(_unreadable(path, kind.__name__, error)) from error
 
 
-def encode_history(entries: tuple[HistoryEntry, ...]) -> bytes:
-    return _HISTORY.dump_json(entries, exclude_none=True)
+def encode_history(entries: Sequence[HistoryEntry] | Sequence[BatchHistoryEntry]) -> bytes:
+    return b"[" + b",".join(map(encode, entries)) + b"]"
 
 
 def decode_history(data: bytes, path: str) -> tuple[HistoryEntry, ...]:
     try:
         return _HISTORY.validate_json(data)
+    except ValidationError as error:
+        raise Corrupt(_unreadable(path, "history", error)) from error
+
+
+def decode_batch_history(data: bytes, path: str) -> tuple[BatchHistoryEntry, ...]:
+    try:
+        return _BATCH_HISTORY.validate_json(data)
     except ValidationError as error:
         raise Corrupt(_unreadable(path, "history", error)) from error
 

@@ -1,10 +1,10 @@
-"""Jobs come into being in chunks: each chunk and the batch's progress are one transaction.
+"""The jobs of a batch are created in chunks: a chunk and the batch's progress are one transaction.
 
-A crash between two chunks leaves `created` jobs; the next attempt goes on from there, so that no job
-is lost and none is made twice.
+A crash between two chunks leaves `created` jobs; the next attempt continues from there, so that no job
+is lost and none is created twice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pipeline.attempt import Attempt
@@ -19,45 +19,37 @@ from pipeline.records import (
     JobStatus,
 )
 from pipeline.states import JOB, Bucket
-from zkstate import batches, codec, counters, paths
-from zkstate.errors import Refused
-from zkstate.jobs import token
+from zkstate import codec, counters, paths, record
+from zkstate.errors import Contended
+from zkstate.record import token
 from zkstate.session import Session
-from zkstate.transaction import Create, Delete, Operation, Put
+from zkstate.transaction import Create, Operation, Put, Role
 
 CHUNK = 40
-"""Jobs in one transaction, ten operations each; ZooKeeper stalls everybody while it applies one."""
+"""Jobs in one transaction, ten operations each; ZooKeeper serves nobody while it applies one."""
 
 _COUNTER = paths.counter("job")
 
 
 def create_jobs(
     session: Session, batch: Batch, plan: Plan, working: Path, by: str, attempt: Attempt
-) -> Batch:
-    """Make the jobs of `plan` that do not exist yet; the batch as it is when all of them do."""
+) -> Iterator[Batch]:
+    """Create the jobs of `plan` that do not exist yet; yields the batch as each chunk leaves it."""
     if batch.status.plan_sha256 not in (None, plan.sha256):
         raise content(
             f"the manifest {batch.submission.payload_url} changed while it was being split, after "
-            f"{batch.status.created} jobs had been made of it: submit the rest as a new batch"
+            f"{batch.status.created} jobs were created from it: submit the rest as a new batch"
         )
     while batch.status.created < len(plan.jobs):
         attempt.check()
         batch = _create_chunk(session, batch, plan, working, by)
-    return batch
-
-
-def finish_split(session: Session, batch: Batch, *, message: str = "") -> Batch:
-    """All jobs are made (or none can be): fix their number and free the lock."""
-    status = batch.status.model_copy(
-        update={"total": batch.status.created, "message": message, "op": token(), "delay": 0}
-    )
-    return batches.write(session, batch, status, (Delete(paths.batch_lock(batch.bid)),))
+        yield batch
 
 
 def last_number(session: Session) -> int:
-    """The highest job number that was given so far; 0 if there was none."""
-    found = session.get_many([_COUNTER])[0]
-    return codec.decode_int(found[0], _COUNTER) if found else 0
+    """The highest job number that was assigned so far; 0 if there was none."""
+    node = session.get_many([_COUNTER])[0]
+    return codec.decode_int(node[0], _COUNTER) if node else 0
 
 
 def _create_chunk(session: Session, batch: Batch, plan: Plan, working: Path, by: str) -> Batch:
@@ -70,14 +62,14 @@ def _create_chunk(session: Session, batch: Batch, plan: Plan, working: Path, by:
     while True:
         data, stat = session.get(_COUNTER)
         last = codec.decode_int(data, _COUNTER)
-        operations: list[Operation] = [Put(_COUNTER, codec.encode_int(last + len(chunk)), stat.version)]
+        count = Put(_COUNTER, codec.encode_int(last + len(chunk)), stat.version, Role.SHARED)
+        operations: list[Operation] = [count]
         for number, planned in enumerate(chunk, last + 1):
             operations += _job(f"jid{number:010d}", batch, planned, working, by)
         try:
-            return batches.write(session, batch, status, operations)
-        except Refused as refusal:
-            if refusal.path != _COUNTER:
-                raise
+            return record.write(session, batch, status, operations)
+        except Contended:
+            continue  # another batch created jobs in between
 
 
 def _job(jid: str, batch: Batch, planned: PlannedJob, working: Path, by: str) -> Sequence[Operation]:

@@ -1,14 +1,15 @@
-"""Taking jobs and batches out of ZooKeeper, in transactions small enough to disturb nobody.
+"""Jobs and batches are deleted from ZooKeeper in transactions small enough to delay nobody.
 
-The caller writes the tombstone first: what is gone from here must be found in the archive.
+The caller writes the tombstone first: whatever is deleted here must be in the archive.
 """
 
-from pipeline.records import Batch, Job
+from pipeline.records import Batch, HistoryEntry, Job
 from pipeline.states import JOB, BatchState, Bucket, Event
-from zkstate import batches, jobs, paths, space
-from zkstate.errors import Ambiguous, Busy, Missing, Refused, Stale
+from zkstate import batches, jobs, paths, record, space
+from zkstate.errors import Ambiguous, Contended, Missing, Refused, Stale
+from zkstate.record import Lock
 from zkstate.session import Session
-from zkstate.transaction import Check, Delete, Operation, commit, is_taken
+from zkstate.transaction import Check, Delete, Operation, commit
 
 CHUNK = 40
 """Jobs removed in one transaction, about ten operations each."""
@@ -24,34 +25,33 @@ _NODES = (
 )
 
 
-def delete_job(session: Session, job: Job) -> Job:
-    """An operator's deletion of a held or failed job; its batch keeps its name among the deleted."""
+def delete_job(session: Session, job: Job, by: str) -> Job:
+    """Delete a held or failed job for an operator; the batch keeps the job's name among its deleted jobs.
+
+    Returns the job as it would be, with its deletion in the history. Raises Stale, or Busy.
+    """
     target = JOB.next(job.status.status, Event.DELETE)
-    deleted = job.model_copy(update={"status": job.status.model_copy(update={"status": target})})
+    status = job.status.model_copy(update={"status": target})
+    entry = HistoryEntry(state=target, event=Event.DELETE, by=by)
+    deleted = job.model_copy(update={"status": status, "history": (*job.history, entry)})
     while True:
         operations = (
             Check(paths.job_status(job.jid), job.version),
-            *jobs.nobody_holds(paths.job_lock(job.jid)),
+            *record.lock_operations(session, job, Lock.FREE),
             Delete(paths.queue_entry(job.status.status, job.status.priority, job.jid)),
-            *jobs.rebucket(job, Bucket.DELETED),
+            *jobs.change_bucket(job, Bucket.DELETED),
             *(Delete(path(job.jid)) for path in _NODES),
             Delete(paths.job(job.jid)),
             *space.replace(session, job.jid, None),
         )
         try:
             commit(session, operations)
-        except Refused as refusal:
-            if refusal.path == paths.job_lock(job.jid) and is_taken(refusal):
-                raise Busy(f"{job.jid} is being worked on") from refusal
-            if refusal.path == paths.job_status(job.jid):
-                raise Stale(f"{job.jid} has changed since it was read") from refusal
-            if refusal.path != paths.SPACE:
-                raise
+        except Contended:
+            continue  # other jobs changed the sum of reserved bytes
         except Ambiguous:
-            if session.exists(paths.job(job.jid)) is None:
-                return deleted
-        else:
-            return deleted
+            if session.exists(paths.job(job.jid)) is not None:
+                continue
+        return deleted
 
 
 def remove_batch(session: Session, batch: Batch) -> None:
@@ -63,8 +63,7 @@ def remove_batch(session: Session, batch: Batch) -> None:
         for start in range(0, len(jids), CHUNK):
             _remove_jobs(session, batch.bid, bucket, jids[start : start + CHUNK])
     nodes = [*_tree(session, paths.batch(batch.bid)), paths.open_batch(batch.bid), *_key(batch)]
-    there = [node for node in nodes if session.exists(node) is not None]
-    commit(session, [Delete(node) for node in there])
+    commit(session, [Delete(node) for node in nodes if session.exists(node) is not None])
 
 
 def _key(batch: Batch) -> tuple[str, ...]:
@@ -98,13 +97,12 @@ def _remains_of(session: Session, jid: str) -> list[Operation]:
 
 
 def _return_promise(session: Session, jid: str) -> list[Operation]:
-    """Given back at once, in a transaction of its own: one transaction can write the sum only once."""
+    """Release the reservation in its own transaction: one transaction can write the sum only once."""
     while operations := space.replace(session, jid, None):
         try:
             commit(session, operations)
-        except Refused as refusal:
-            if refusal.path not in (paths.SPACE, paths.reservation(jid)):
-                raise
+        except Contended:
+            continue
     return []
 
 
@@ -112,5 +110,5 @@ def _tree(session: Session, path: str) -> list[str]:
     """A node's descendants and itself, children before parents; nothing if it does not exist."""
     if session.exists(path) is None:
         return []
-    below = [each for name in session.children(path) for each in _tree(session, f"{path}/{name}")]
+    below = [node for name in session.children(path) for node in _tree(session, f"{path}/{name}")]
     return [*below, path]

@@ -18,20 +18,32 @@ class Missing(ArklineError):
 
 
 class Stale(ArklineError):
-    """The record has moved on since it was read; nothing was changed."""
+    """The record has changed since it was read; nothing was written."""
 
 
 class Busy(ArklineError):
-    """Somebody else holds the lock; nothing was changed."""
+    """Another attempt holds the lock; nothing was written."""
 
 
 class Refused(ArklineError):
-    """ZooKeeper refused a transaction because of its operation on `path`; nothing was changed."""
+    """ZooKeeper refused a transaction because of its operation on `path`; nothing was written."""
 
     def __init__(self, path: str, error: Exception) -> None:
         super().__init__(f"{path}: {type(error).__name__} {error}".rstrip())
         self.path = path
         self.error = error
+
+
+class Contended(Refused):
+    """A shared value, such as a counter, changed since it was read: read it and try again."""
+
+
+class Outdated(Refused):
+    """A reservation was made from a sum that has changed since: count the free space again."""
+
+
+class Taken(Refused):
+    """The name belongs to another record already."""
 
 
 class Ambiguous(ArklineError):

@@ -1,4 +1,4 @@
-"""What a step may ask of the record while it works: pipeline.job_record.JobRecord on ZooKeeper."""
+"""What a step reads and writes of its job while it works: pipeline.job_record.JobRecord on ZooKeeper."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -7,9 +7,9 @@ from pipeline.attempt import Attempt
 from pipeline.outcome import AttemptOver, Promised
 from pipeline.records import Identifiers, Job
 from zkstate import codec, counters, holds, locks, paths, space
-from zkstate.errors import Ambiguous, Refused
+from zkstate.errors import Ambiguous, Contended, Stale
 from zkstate.session import Session
-from zkstate.transaction import Check, Operation, Put, commit
+from zkstate.transaction import Check, Operation, Put, Role, commit
 
 
 class ZooKeeperJobRecord:
@@ -36,7 +36,7 @@ class ZooKeeperJobRecord:
                 return
 
     def mint(self, job: Job, counter: str, spell: Callable[[int], str]) -> str:
-        """One transaction takes the number and writes the identifier: neither is ever lost or given twice."""
+        """Take a number and write the identifier in one transaction: no number is lost or assigned twice."""
         path = paths.counter(f"ark-{counter}")
         counters.ensure_node(self._session, path, codec.encode_int(0))
         while True:
@@ -50,23 +50,17 @@ class ZooKeeperJobRecord:
             try:
                 self._commit(
                     job,
-                    Put(path, codec.encode_int(number), stat.version),
+                    Put(path, codec.encode_int(number), stat.version, Role.SHARED),
                     Put(paths.identifiers(job.jid), codec.encode(minted)),
                 )
-            except Refused as refusal:
-                if refusal.path != path:
-                    raise
-            except Ambiguous:
-                continue
+            except (Contended, Ambiguous):
+                continue  # the next round reads whether the identifier was written
 
     def _commit(self, job: Job, *operations: Operation) -> None:
-        fence = Check(paths.job_status(job.jid), job.version)
         try:
-            commit(self._session, (fence, *operations))
-        except Refused as refusal:
-            if refusal.path == fence.path:
-                raise AttemptOver(f"{job.jid} has been taken over by another attempt") from refusal
-            raise
+            commit(self._session, (Check(paths.job_status(job.jid), job.version), *operations))
+        except Stale as lost:
+            raise AttemptOver(f"another attempt has taken over {job.jid}") from lost
 
     def exclusive(self, kind: str, name: str) -> AbstractContextManager[None]:
         return locks.exclusive(self._session, kind, name, self._attempt)
@@ -78,7 +72,7 @@ class ZooKeeperJobRecord:
         return space.promised(self._session)
 
     def fence(self, job: Job) -> None:
-        """Raise AttemptOver unless the leader still has this attempt as the job's owner."""
+        """Raise AttemptOver unless this attempt still owns the job, by the word of ZooKeeper's leader."""
         self._attempt.check()
         if self._session.get_synced(paths.job_status(job.jid))[1].version != job.version:
-            raise AttemptOver(f"{job.jid} has been taken over by another attempt")
+            raise AttemptOver(f"another attempt has taken over {job.jid}")

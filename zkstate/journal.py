@@ -10,7 +10,7 @@ from pipeline.principal import Interface
 from pipeline.records import Record, now
 from zkstate import codec, counters
 from zkstate.errors import Stale
-from zkstate.jobs import token
+from zkstate.record import token
 from zkstate.session import Session
 from zkstate.transaction import Operation, Put, fenced
 

@@ -13,7 +13,7 @@ from pipeline.attempt import Attempt, Progress
 from pipeline.outcome import AttemptOver, Stopping, transient
 from zkstate import counters, paths
 from zkstate.errors import Unreachable
-from zkstate.jobs import token
+from zkstate.record import token
 from zkstate.session import ANSWER_TIMEOUT, BROKEN, Session
 
 __all__ = ["AttemptGuard", "ServerClock", "drop", "exclusive", "single_flight", "take", "token"]

@@ -1,6 +1,6 @@
 """Every znode's path; nothing else in the project spells one.
 
-    /batches/BID/{submission,profile,status,lock,status-report}
+    /batches/BID/{submission,profile,status,history,lock,status-report}
     /batches/BID/states/{batch-processing,batch-failed,batch-completed,batch-deleted}/JID
     /open-batches/BID                   the batches in which a worker still has something to do
     /jobs/JID/{bid,configuration,identifiers,status,priority,space_needed,history,lock}
@@ -120,6 +120,10 @@ def priority(jid: str) -> str:
 
 def space_needed(jid: str) -> str:
     return f"{JOBS}/{jid}/space_needed"
+
+
+def batch_history(bid: str) -> str:
+    return f"{BATCHES}/{bid}/history"
 
 
 def history(jid: str) -> str:

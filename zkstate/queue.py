@@ -7,7 +7,7 @@ from operator import itemgetter
 
 from pipeline.records import Job, JobStatus, Ticket
 from pipeline.states import JOB, JobState
-from zkstate import codec, fairness, holds, jobs, paths
+from zkstate import codec, fairness, holds, jobs, paths, record
 from zkstate.errors import Busy, Corrupt, Missing, Stale
 from zkstate.fairness import Quota, unlimited
 from zkstate.session import Session
@@ -134,7 +134,7 @@ def _mark(session: Session, jid: str) -> Ticket | None:
         job = jobs.load(session, jid)
         if job.status.status is not JobState.PENDING or job.status.dispatched_at is not None:
             return None
-        return jobs.redispatch(session, job, lost=False)
+        return record.redispatch(session, job, lost=False)
     except (Busy, Stale):
         return None
     except (Missing, Corrupt) as damage:

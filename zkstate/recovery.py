@@ -1,132 +1,135 @@
-"""Finds what lost its worker or its message, by the server's clock, without flooding anybody."""
+"""Finds the jobs and batches that lost their worker or their message, by the server's clock.
+
+A record is abandoned if it is in a working state, has no lock and no message in the broker, and its delay
+is over. A record that loses its worker again and again is dispatched less and less often.
+"""
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic
 
-from pipeline.records import BatchStatus, JobStatus, Ticket
+from pipeline.records import BatchStatus, FencedStatus, JobStatus, Ticket
 from pipeline.states import BATCH, JOB, BatchState, Bucket, JobState
-from zkstate import batches, codec, jobs, paths, queue
+from zkstate import batches, codec, jobs, paths, queue, record
 from zkstate.errors import Busy, Corrupt, Missing, Stale
 from zkstate.locks import ServerClock
+from zkstate.record import R, St
 from zkstate.session import Session
 
 GRACE = 3.0
-"""Seconds after a dispatch in which a message may be in a worker's hand, neither queued nor acquired."""
+"""Seconds after a dispatch in which a worker may have the message but not the lock yet."""
 
-MOST_DOUBLINGS = 4
-"""Of GRACE, with each time that a worker was lost: 48 seconds at the end."""
+MAX_DOUBLINGS = 4
+"""Of GRACE, with every lost worker: 48 seconds at the end."""
 
-PASS = 500
-"""Jobs looked at for each state in one pass, most urgent first."""
+SWEEP_PAGE = 500
+"""Jobs read in one sweep for one state, most urgent first."""
 
 Live = Collection[tuple[str, int]]
-"""(id, epoch) of the tickets that still lie in the broker."""
+"""(id, epoch) of the tickets that are still in the broker."""
 
 _log = logging.getLogger("arkline.recovery")
-
-St = TypeVar("St", JobStatus, BatchStatus)
 
 
 @dataclass(frozen=True)
 class Recovered:
-    """Fresh tickets, and the jobs that lost their worker too often to be given another."""
+    """New tickets, and the jobs that lost their worker too often to get another one."""
 
     tickets: tuple[Ticket, ...] = ()
-    hopeless: tuple[str, ...] = ()
+    exhausted: tuple[str, ...] = ()
 
 
-def sweep_jobs(session: Session, live: Live, clock: ServerClock, most: int) -> Recovered:
-    """Fresh tickets for the jobs that nobody works on and no message speaks of.
+def sweep_jobs(session: Session, live: Live, clock: ServerClock, max_redispatches: int) -> Recovered:
+    """New tickets for abandoned jobs.
 
-    Jobs that wait for space are left to the provisioning re-check, which looks at every one of them.
+    Jobs that wait for space are left to the provisioning re-check, which reads every one of them.
     """
     tickets: list[Ticket] = []
-    hopeless: list[str] = []
+    exhausted: list[str] = []
     for state in JOB.working():
         if state is JobState.PROVISIONING:
             continue
-        for jid, status in _orphans(session, state, live, clock):
-            if status.redispatches >= most:
-                hopeless.append(jid)
-            elif ticket := _again(session, jid, status):
+        jids = queue.queued(session, state)[:SWEEP_PAGE]
+        for jid, status in _abandoned(session, jids, _JOBS, live, clock):
+            if status.status is not state or (state is JobState.PENDING and status.dispatched_at is None):
+                continue  # the job has moved, or has not been fed yet
+            if status.redispatches >= max_redispatches:
+                exhausted.append(jid)
+            elif ticket := _redispatch(session, jobs.load, jid, status):
                 tickets.append(ticket)
-    return Recovered(tuple(tickets), tuple(hopeless))
+    return Recovered(tuple(tickets), tuple(exhausted))
 
 
-def _orphans(
-    session: Session, state: JobState, live: Live, clock: ServerClock
-) -> Iterable[tuple[str, JobStatus]]:
-    jids = queue.queued(session, state)[:PASS]
-    statuses = [paths.job_status(jid) for jid in jids]
-    held = session.exists_many([paths.job_lock(jid) for jid in jids])
-    found = session.get_many(statuses)
-    for jid, path, lock, node in zip(jids, statuses, held, found, strict=True):
+def sweep_batches(session: Session, live: Live, clock: ServerClock, by: str) -> tuple[Ticket, ...]:
+    """New tickets for abandoned batches, and for batches whose last job ended unnoticed."""
+    names = sorted(session.children(paths.OPEN_BATCHES))
+    tickets: list[Ticket | None] = []
+    waiting: list[str] = []
+    for bid, status in _abandoned(session, names, _BATCHES, live, clock):
+        if status.status is BatchState.PROCESSING and status.total is not None:
+            waiting.append(bid)  # for its jobs
+        elif status.status in BATCH.working():
+            tickets.append(_redispatch(session, batches.load, bid, status))
+    unended = session.exists_many([paths.bucket(bid, Bucket.PROCESSING) for bid in waiting])
+    for bid, bucket in zip(waiting, unended, strict=True):
+        if bucket is None or not bucket.numChildren:
+            tickets.append(_finish(session, bid, by))
+    return tuple(ticket for ticket in tickets if ticket is not None)
+
+
+@dataclass(frozen=True)
+class _Kind(Generic[St]):
+    """Where the status and the lock of a kind of record are."""
+
+    status: type[St]
+    status_path: Callable[[str], str]
+    lock_path: Callable[[str], str]
+
+
+_JOBS = _Kind(JobStatus, paths.job_status, paths.job_lock)
+_BATCHES = _Kind(BatchStatus, paths.batch_status, paths.batch_lock)
+
+
+def _abandoned(
+    session: Session, names: Sequence[str], kind: _Kind[St], live: Live, clock: ServerClock
+) -> Iterator[tuple[str, St]]:
+    locks = session.exists_many([kind.lock_path(name) for name in names])
+    statuses = session.get_many([kind.status_path(name) for name in names])
+    for name, lock, node in zip(names, locks, statuses, strict=True):
         if lock is not None or node is None:
             continue
         try:
-            status = codec.decode(JobStatus, node[0], path)
+            status = codec.decode(kind.status, node[0], kind.status_path(name))
         except Corrupt as damage:
             _log.error("%s", damage)
             continue
-        never_fed = state is JobState.PENDING and status.dispatched_at is None
-        if status.status is state and not never_fed and _due(jid, status, node[1].mtime, live, clock):
-            yield jid, status
+        if (name, status.epoch) not in live and _is_due(status, node[1].mtime, clock):
+            yield name, status
 
 
-def _due(name: str, status: St, mtime: int, live: Live, clock: ServerClock) -> bool:
-    """Whatever loses its worker again and again is tried less and less often.
-
-    One that was handed back with a delay has just shown that its worker lives: it waits that delay alone.
-    """
-    lost = GRACE * 2 ** min(status.redispatches, MOST_DOUBLINGS)
-    patience = max(GRACE, status.delay) if status.delay else lost
-    waited = (clock.now_ms() - mtime) / 1000
-    return waited > patience and (name, status.epoch) not in live
+def _is_due(status: FencedStatus, mtime: int, clock: ServerClock) -> bool:
+    """A record that was handed back with a delay waits that delay alone: its worker was alive."""
+    lost = GRACE * 2 ** min(status.redispatches, MAX_DOUBLINGS)
+    wait = max(GRACE, status.delay) if status.delay else lost
+    return clock.now_ms() - mtime > wait * 1000
 
 
-def _again(session: Session, jid: str, seen: JobStatus) -> Ticket | None:
+def _redispatch(
+    session: Session, load: Callable[[Session, str], R], name: str, seen: FencedStatus
+) -> Ticket | None:
     try:
-        job = jobs.load(session, jid)
-        if job.status.op != seen.op:
+        loaded = load(session, name)
+        if loaded.status.op != seen.op:
             return None
-        return jobs.redispatch(session, job, lost=seen.delay == 0)
+        return record.redispatch(session, loaded, lost=seen.delay == 0)
     except (Busy, Stale, Missing, Corrupt):
-        return None
+        return None  # another sweep or a worker was first, or the next sweep logs the damage
 
 
-def sweep_batches(session: Session, live: Live, clock: ServerClock) -> tuple[Ticket, ...]:
-    """Fresh tickets for the batches that nobody works on and no message speaks of."""
-    bids = sorted(session.children(paths.OPEN_BATCHES))
-    statuses = [paths.batch_status(bid) for bid in bids]
-    held = session.exists_many([paths.batch_lock(bid) for bid in bids])
-    ended = session.exists_many([paths.bucket(bid, Bucket.PROCESSING) for bid in bids])
-    tickets = []
-    found = session.get_many(statuses)
-    for bid, path, lock, rest, node in zip(bids, statuses, held, ended, found, strict=True):
-        if lock is not None or node is None:
-            continue
-        try:
-            status = codec.decode(BatchStatus, node[0], path)
-        except Corrupt as damage:
-            _log.error("%s", damage)
-            continue
-        if status.status not in BATCH.working() or not _due(bid, status, node[1].mtime, live, clock):
-            continue
-        at_work = status.status is BatchState.PROCESSING and status.total is not None
-        if at_work and rest is not None and rest.numChildren:
-            continue
-        if ticket := _batch_again(session, bid, at_work):
-            tickets.append(ticket)
-    return tuple(tickets)
-
-
-def _batch_again(session: Session, bid: str, at_work: bool) -> Ticket | None:
+def _finish(session: Session, bid: str, by: str) -> Ticket | None:
     try:
-        if at_work:
-            finished = batches.finish_if_ended(session, bid)
-            return batches.ticket(finished) if finished else None
-        return batches.redispatch(session, batches.load(session, bid))
-    except (Busy, Stale, Missing, Corrupt):
+        finished = batches.finish_if_ended(session, bid, by)
+    except (Missing, Corrupt):
         return None
+    return record.ticket(finished) if finished else None

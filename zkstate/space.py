@@ -6,7 +6,7 @@ Rule: a promise changes only together with the sum, under the sum's version.
 from pipeline.outcome import Promised, Reservation
 from zkstate import codec, paths
 from zkstate.session import Session
-from zkstate.transaction import Create, Delete, Operation, Put
+from zkstate.transaction import Create, Delete, Operation, Put, Role
 
 
 def promised(session: Session) -> Promised:
@@ -33,7 +33,7 @@ def reservations(session: Session) -> dict[str, int]:
 def grant(jid: str, reservation: Reservation) -> tuple[Operation, ...]:
     total = reservation.seen.bytes + reservation.bytes
     return (
-        Put(paths.SPACE, codec.encode_int(total), reservation.seen.version),
+        Put(paths.SPACE, codec.encode_int(total), reservation.seen.version, Role.RESERVATION),
         Create(paths.reservation(jid), codec.encode_int(reservation.bytes)),
     )
 
@@ -44,9 +44,12 @@ def replace(session: Session, jid: str, wanted: int | None) -> tuple[Operation, 
     held = reservation_of(session, jid)
     if held == wanted:
         return ()
-    total = Put(paths.SPACE, codec.encode_int(seen.bytes - (held or 0) + (wanted or 0)), seen.version)
-    if wanted is None:
-        return total, Delete(paths.reservation(jid))
+    data = codec.encode_int(seen.bytes - (held or 0) + (wanted or 0))
+    total = Put(paths.SPACE, data, seen.version, Role.SHARED)
     node = paths.reservation(jid)
+    if wanted is None:
+        return total, Delete(node, role=Role.SHARED)
     data = codec.encode_int(wanted)
-    return total, (Create(node, data) if held is None else Put(node, data))
+    if held is None:
+        return total, Create(node, data, role=Role.SHARED)
+    return total, Put(node, data, role=Role.SHARED)

@@ -1,12 +1,13 @@
 """kazoo's transaction, made to say what happened.
 
-kazoo returns a refusal as a value and its `with` form hides it; here a refused transaction raises,
-and one whose answer was lost is settled by its token.
+kazoo returns a refusal as a value and its `with` form hides the refusal; here a refused transaction
+raises, and a transaction whose answer was lost is settled by its token.
 """
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 from kazoo.exceptions import (
@@ -16,8 +17,26 @@ from kazoo.exceptions import (
     ZookeeperError,
 )
 
-from zkstate.errors import Ambiguous, Busy, Missing, Refused, Stale
+from pipeline.errors import ArklineError
+from zkstate.errors import Ambiguous, Busy, Contended, Missing, Outdated, Refused, Stale, Taken
 from zkstate.session import ANSWER_TIMEOUT, BROKEN, Session
+
+
+class Role(Enum):
+    """What an operation is for; the error that a refusal of the operation raises follows from it."""
+
+    PLAIN = "plain"
+    """Nothing should refuse it: Refused."""
+    FENCE = "fence"
+    """The record must not have changed since it was read: Stale."""
+    LOCK = "lock"
+    """The lock must be there (else Stale), or must not be there (else Busy)."""
+    SHARED = "shared"
+    """A value made from what was read, and that others change too: Contended; read and try again."""
+    RESERVATION = "reservation"
+    """Space that was counted before: Outdated; count again."""
+    NAME = "name"
+    """A name that only one may have: Taken."""
 
 
 @dataclass(frozen=True)
@@ -25,33 +44,40 @@ class Create:
     path: str
     data: bytes = b""
     ephemeral: bool = False
+    role: Role = Role.PLAIN
 
 
 @dataclass(frozen=True)
 class Put:
-    """Set a node's data; `version` None means whatever it is, and is right only behind another fence."""
+    """Set a node's data; `version` None means any version, and is right only behind another fence."""
 
     path: str
     data: bytes
     version: int | None = None
+    role: Role = Role.PLAIN
 
 
 @dataclass(frozen=True)
 class Delete:
     path: str
+    role: Role = Role.PLAIN
 
 
 @dataclass(frozen=True)
 class Check:
     path: str
     version: int
+    role: Role = Role.FENCE
 
 
 Operation = Create | Put | Delete | Check
 
 
 def commit(session: Session, operations: Sequence[Operation]) -> list[Any]:
-    """All of the operations or none: kazoo's results, or Refused naming the first culprit, or Ambiguous."""
+    """All of the operations or none: kazoo's results.
+
+    Raises what the role of the first refused operation says, or Ambiguous if the answer was lost.
+    """
     transaction = session.zk.transaction()
     for operation in operations:
         match operation:
@@ -67,17 +93,38 @@ def commit(session: Session, operations: Sequence[Operation]) -> list[Any]:
         results: list[Any] = transaction.commit_async().get(timeout=ANSWER_TIMEOUT)
     except BROKEN as error:
         raise Ambiguous(f"ZooKeeper at {session.hosts} did not confirm a change") from error
-    culprit = _culprit(results)
-    if culprit is not None:
-        at, reason = culprit
-        raise Refused(operations[at].path, reason) from reason
+    refused = _first_refusal(results)
+    if refused is not None:
+        position, reason = refused
+        raise _refusal(operations[position], reason) from reason
     return results
 
 
-def _culprit(results: Sequence[Any]) -> tuple[int, ZookeeperError] | None:
-    bad = [(at, each) for at, each in enumerate(results) if isinstance(each, ZookeeperError)]
-    real = [pair for pair in bad if not isinstance(pair[1], RolledBackError | RuntimeInconsistency)]
-    return next(iter(real or bad), None)
+def _first_refusal(results: Sequence[Any]) -> tuple[int, ZookeeperError] | None:
+    """The position and error of the operation at fault; the others were only rolled back with it."""
+    errors = [(at, result) for at, result in enumerate(results) if isinstance(result, ZookeeperError)]
+    causes = [pair for pair in errors if not isinstance(pair[1], RolledBackError | RuntimeInconsistency)]
+    return next(iter(causes or errors), None)
+
+
+_REFUSED = {
+    Role.PLAIN: Refused,
+    Role.SHARED: Contended,
+    Role.RESERVATION: Outdated,
+    Role.NAME: Taken,
+}
+
+
+def _refusal(operation: Operation, error: ZookeeperError) -> ArklineError:
+    path = operation.path
+    if operation.role is Role.FENCE:
+        return Stale(f"{path} has changed since it was read")
+    if operation.role is Role.LOCK:
+        owner = path.split("/")[-2]
+        if isinstance(error, NodeExistsError):
+            return Busy(f"{owner} is being worked on")
+        return Stale(f"the lock of {owner} is gone")
+    return _REFUSED[operation.role](path, error)
 
 
 def fenced(
@@ -88,19 +135,16 @@ def fenced(
 ) -> int:
     """Commit a new status together with `others`, exactly once; the status node's new version.
 
-    `status.version` is the fence. `is_mine` recognises the written status by its token, which settles
-    a commit whose answer was lost. Raises Stale when somebody else was first, Refused otherwise.
+    `status.version` is the fence: Stale if another writer was first. `is_mine` recognises the written
+    status by its token, which settles a commit whose answer was lost.
     """
     if status.version is None:
         raise TypeError("a fenced write needs the version that was read")
+    operations = (replace(status, role=Role.FENCE), *others)
     deadline = time.monotonic() + 2 * ANSWER_TIMEOUT
     while True:
         try:
-            return int(commit(session, (status, *others))[0].version)
-        except Refused as refusal:
-            if refusal.path == status.path:
-                raise Stale(f"{status.path} has changed since it was read") from refusal
-            raise
+            return int(commit(session, operations)[0].version)
         except Ambiguous:
             if not session.wait_connected(deadline):
                 raise
@@ -112,26 +156,3 @@ def fenced(
             return int(stat.version)
         if stat.version != status.version:
             raise Stale(f"{status.path} has changed since it was read")
-
-
-def fenced_under(
-    session: Session,
-    status: Put,
-    others: Sequence[Operation],
-    is_mine: Callable[[bytes], bool],
-    lock: str,
-) -> int:
-    """`fenced`, for a thing that is locked at `lock`: Busy if somebody else holds it, Stale if it is gone."""
-    try:
-        return fenced(session, status, others, is_mine)
-    except Refused as refusal:
-        thing = lock.split("/")[-2]
-        if refusal.path == lock and is_taken(refusal):
-            raise Busy(f"{thing} is being worked on") from refusal
-        if refusal.path == lock:
-            raise Stale(f"the lock of {thing} is gone") from refusal
-        raise
-
-
-def is_taken(refusal: Refused) -> bool:
-    return isinstance(refusal.error, NodeExistsError)

@@ -8,11 +8,9 @@ from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli import exit_codes
 from entrypoints.cli.options import Batch, Id, Jid, Json, OlderThan, OptionalId, Profile, State
-from entrypoints.cli.render import overview as drawn_overview
 from entrypoints.cli.render import views as drawn
 from entrypoints.cli.render import why as drawn_why
 from operations.batch_view import batch_view
-from operations.health import Health
 from operations.job_list import JobFilter, list_jobs
 from operations.job_view import job_view
 from operations.job_view import timeline as timeline_
@@ -29,18 +27,17 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: arkline audit --json")(audit)
 
 
-def status(context: typer.Context, name: OptionalId = None, json: Json = False) -> None:
-    """Show a batch, a job, or the health of the whole fleet.
+def status(name: OptionalId = None, json: Json = False) -> None:
+    """Show how a batch, a job or the queue stands.
 
-    Exit 1 if the batch or job failed, or if no job can move.
+    Exit 1 if the batch or job failed.
     """
     settings = opened.settings()
     with opened.session(settings) as session:
         if name is None:
-            opened.quiet_logs(bool(context.obj))
-            whole = overview(session, settings)
-            screen.emit(whole) if json else drawn_overview.show(whole)
-            raise typer.Exit(exit_codes.FAILED if whole.health.status is Health.STOPPED else 0)
+            whole = overview(session)
+            screen.emit(whole) if json else drawn.overview(whole)
+            return
         archive = opened.archive(settings)
         if name.startswith("bid"):
             batch = batch_view(session, name, archive)

@@ -9,7 +9,7 @@ from pipeline.settings import Settings
 from tasks.dispatch import dispatch_batch
 from tasks.publisher import publisher
 from tests.servers.http_source import HttpSource
-from zkstate import batches
+from zkstate import batches, record
 from zkstate.session import Session
 
 _OBJECT = "http://uc3.cdlib.org/registry/ingest/manifest/mrt-ingest-manifest"
@@ -86,4 +86,4 @@ def submit(
 
 def send(settings: Settings, bid: str, session: Session) -> None:
     """Send the batch's ticket to this test's own queues, where only its own workers listen."""
-    assert dispatch_batch(publisher(settings), batches.ticket(batches.load(session, bid)))
+    assert dispatch_batch(publisher(settings), record.ticket(batches.load(session, bid)))

@@ -17,8 +17,9 @@ from tests.e2e.test_pipeline import rows
 from tests.servers.http_source import HttpSource
 from tests.support import planting
 from tests.support.fleet import Fleet, batch_ended, job_reaches, quiet
-from zkstate import batches, jobs, paths
-from zkstate.jobs import Lock
+from zkstate import batches, jobs, paths, record
+from zkstate.jobs import JobMove
+from zkstate.record import Lock
 from zkstate.session import Session
 
 pytestmark = pytest.mark.timeout(240)
@@ -74,7 +75,7 @@ def test_doubled_and_stale_tickets_do_nothing(
 ) -> None:
     url = source.put("/a.txt", body_of("a"))
     bid, (jid,) = planting.split_batch(session, 1, payload_url=url, payload_name="a.txt")
-    ticket = jobs.ticket(jobs.load(session, jid))
+    ticket = record.ticket(jobs.load(session, jid))
     app = publisher(settings)
     for _ in range(5):
         assert dispatch_job(app, ticket, 5)
@@ -133,7 +134,7 @@ def test_a_batch_whose_splitter_died_is_split_once(
 def test_a_worker_that_takes_no_messages_ends_itself_and_its_successor_does_the_work(
     session: Session, settings: Settings, fleet: Fleet, source: HttpSource
 ) -> None:
-    fleet.settings = settings.model_copy(update={"deaf_after": 2})
+    fleet.settings = settings.model_copy(update={"stalled_after": 2})
     arguments = ("worker", "-c", "1", "--without-mingle", "--without-gossip")
     deaf = fleet.start("deaf", "-m", "tests.support.stalled_worker", *arguments)
     url = source.put("/a.txt", body_of("a"))
@@ -158,10 +159,12 @@ def test_a_job_that_an_operator_fails_frees_its_worker_at_once(
     (jid,) = batches.all_jobs(session, bid)
     running = job_reaches(session, jid, JobState.DOWNLOADING)
 
-    jobs.move(session, jobs.load(session, jid), Event.FAIL, "operator", message="no", lock=Lock.BREAK)
+    jobs.move(
+        session, jobs.load(session, jid), JobMove(Event.FAIL, "operator", message="no", lock=Lock.BREAK)
+    )
     other = submit(session, settings, source.put("/a.txt", body_of("a")), SubmissionType.FILE)
 
     assert batch_ended(session, other, timeout=45).status.status is BatchState.COMPLETED
     quiet(session)
     assert jobs.load(session, running.jid).status.message == "no"
-    batches.finish_if_ended(session, bid)
+    batches.finish_if_ended(session, bid, "test")

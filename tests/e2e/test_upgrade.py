@@ -10,7 +10,8 @@ from tests.support import planting
 from tests.support.fleet import Fleet, batch_ended, quiet
 from tests.upgrade import recording
 from zkstate import batches, jobs, paths, queue
-from zkstate.jobs import Lock
+from zkstate.jobs import JobMove
+from zkstate.record import Lock
 from zkstate.session import Session
 
 pytestmark = pytest.mark.timeout(240)
@@ -24,7 +25,7 @@ def test_jobs_in_flight_of_an_earlier_release_are_completed(
     recording.restore(version, session, settings, source)
     for state, event in ((JobState.HELD, Event.RELEASE), (JobState.FAILED, Event.RESUME)):
         (jid,) = queue.queued(session, state)
-        jobs.move(session, jobs.load(session, jid), event, "operator", lock=Lock.FREE)
+        jobs.move(session, jobs.load(session, jid), JobMove(event, "operator", lock=Lock.FREE))
 
     fleet.worker()
     fleet.beat()

@@ -15,9 +15,10 @@ from pipeline.settings import Settings
 from pipeline.states import Event, JobState
 from tests.servers.proxy import Proxy
 from tests.support import planting
-from zkstate import batches, counters, creation, holds, jobs, paths
+from zkstate import batches, counters, creation, holds, jobs, paths, record
 from zkstate.errors import Stale
 from zkstate.job_record import ZooKeeperJobRecord
+from zkstate.jobs import JobMove
 from zkstate.locks import AttemptGuard
 from zkstate.session import Session, connect
 
@@ -49,7 +50,7 @@ def test_an_acquire_whose_answer_was_lost_happened_once(
     kept = jobs.load(session, job.jid)
     assert held == kept
     assert kept.status.attempt == 1
-    jobs.hand_back(shaky, kept, "test")
+    record.hand_back(shaky, kept, "test")
 
 
 def test_a_move_whose_answer_was_lost_happened_once(
@@ -60,7 +61,7 @@ def test_a_move_whose_answer_was_lost_happened_once(
     moved = without_answer(
         zookeeper_proxy,
         b"/jobs/states/processing/",
-        lambda: jobs.move(shaky, held, Event.SUCCEED, "test"),
+        lambda: jobs.move(shaky, held, JobMove(Event.SUCCEED, "test")),
     )
 
     kept = jobs.load(session, held.jid)
@@ -77,11 +78,11 @@ def test_jobs_whose_creation_was_not_confirmed_are_made_once(
     made = without_answer(
         zookeeper_proxy,
         b"/configuration",
-        lambda: creation.create_jobs(shaky, batch, planting.plan(100), planting.WORKING, "test", UNATTENDED),
+        lambda: planting.create_jobs(shaky, batch, planting.plan(100), planting.WORKING, "test", UNATTENDED),
     )
 
     assert len(batches.all_jobs(session, batch.bid)) == 100
-    creation.finish_split(shaky, made)  # type: ignore[arg-type]
+    batches.finish_split(shaky, made)  # type: ignore[arg-type]
 
 
 def test_a_submission_whose_answer_was_lost_is_kept_once(
@@ -137,7 +138,7 @@ def test_an_ark_whose_minting_was_not_confirmed_is_the_only_one(
     assert ark == "ark:/99999/fk41"
     assert job_record.identifiers(held).primary_id == ark
     assert job_record.mint(held, "99999_fk4", lambda number: f"ark:/99999/fk4{number}") == ark
-    jobs.hand_back(shaky, held, "test")
+    record.hand_back(shaky, held, "test")
 
 
 def test_an_interrupted_split_goes_on_where_it_stopped(session: Session) -> None:
@@ -150,14 +151,14 @@ def test_an_interrupted_split_goes_on_where_it_stopped(session: Session) -> None
             raise AttemptOver("killed")
 
     with pytest.raises(AttemptOver):
-        creation.create_jobs(session, batch, plan, planting.WORKING, "test", CheckedAttempt(check))
+        planting.create_jobs(session, batch, plan, planting.WORKING, "test", CheckedAttempt(check))
     halfway = batches.load(session, batch.bid)
     assert halfway.status.created == 2 * creation.CHUNK
 
-    whole = creation.create_jobs(session, halfway, plan, planting.WORKING, "test", UNATTENDED)
+    whole = planting.create_jobs(session, halfway, plan, planting.WORKING, "test", UNATTENDED)
 
     assert len(batches.all_jobs(session, batch.bid)) == 100
-    creation.finish_split(session, whole)
+    batches.finish_split(session, whole)
 
 
 def test_two_splits_at_once_make_each_job_once(session: Session) -> None:
@@ -166,7 +167,7 @@ def test_two_splits_at_once_make_each_job_once(session: Session) -> None:
 
     def split() -> bool:
         try:
-            creation.create_jobs(session, batch, plan, planting.WORKING, "test", UNATTENDED)
+            planting.create_jobs(session, batch, plan, planting.WORKING, "test", UNATTENDED)
         except Stale:
             return False
         return True
@@ -176,7 +177,7 @@ def test_two_splits_at_once_make_each_job_once(session: Session) -> None:
 
     assert won == 1
     assert len(batches.all_jobs(session, batch.bid)) == 200
-    creation.finish_split(session, batches.load(session, batch.bid))
+    batches.finish_split(session, batches.load(session, batch.bid))
 
 
 def expire(session: Session, hosts: str) -> None:
@@ -203,13 +204,13 @@ def test_a_zombie_whose_session_expired_is_told_and_fenced(
         with pytest.raises(AttemptOver, match="session was lost"):
             guard.check()
         with pytest.raises(Stale):
-            jobs.move(doomed, held, Event.SUCCEED, "zombie")
-        successor = jobs.acquire(session, jobs.ticket(held), "successor")
+            jobs.move(doomed, held, JobMove(Event.SUCCEED, "zombie"))
+        successor = jobs.acquire(session, record.ticket(held), "successor")
         with pytest.raises(Stale):
-            jobs.move(doomed, held, Event.SUCCEED, "zombie")
+            jobs.move(doomed, held, JobMove(Event.SUCCEED, "zombie"))
         with pytest.raises(AttemptOver):
             ZooKeeperJobRecord(doomed, UNATTENDED).write_identifiers(held, Identifiers(primary_id="x"))
-        jobs.move(session, successor, Event.SUCCEED, "successor")
+        jobs.move(session, successor, JobMove(Event.SUCCEED, "successor"))
 
     assert jobs.load(session, held.jid).status.status is JobState.PROCESSING
 

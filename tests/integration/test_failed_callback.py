@@ -13,14 +13,16 @@ from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
 from pipeline.steps.clients import Clients, open_clients
-from tasks.callback import tell
+from tasks.callback import deliver
 from tests.servers.receiver import Receiver
 from tests.support import planting
 from tests.support.step_context import collection
 from zkstate import callbacks, deletion, jobs, paths
 from zkstate.audit import audit
 from zkstate.callbacks import Owed
+from zkstate.jobs import JobMove
 from zkstate.locks import ServerClock
+from zkstate.record import Lock
 from zkstate.session import Session
 
 DEAF: list[tuple[int, dict[str, str]]] = [(503, {})] * 3
@@ -48,7 +50,7 @@ def owed(session: Session, job: Job) -> Owed | None:
 def try_once(session: Session, clients: Clients, job: Job) -> None:
     found = owed(session, job)
     assert found is not None
-    tell(session, clients, found, "worker")
+    deliver(session, clients, found, "worker")
 
 
 def clock(session: Session, *, ahead: float = 0) -> ServerClock:
@@ -83,12 +85,12 @@ def test_a_deaf_receiver_is_told_again_later_and_so_often_and_no_more(
     assert callbacks.due(session, clock(session, ahead=29)) == []
     (due,) = callbacks.due(session, clock(session, ahead=31))
 
-    tell(session, clients, due, "worker")
+    deliver(session, clients, due, "worker")
     assert owed(session, job) is None
     assert len(receiver.received) == 6
     last = jobs.load(session, job.jid).history[-1]
     assert last.event is None
-    assert last.message.startswith("the depositor's system was not told of the failure: the callback http://")
+    assert last.message.startswith("failure callback not delivered: the callback http://")
     assert "503" in last.message
 
 
@@ -99,8 +101,8 @@ def test_a_callback_that_its_worker_never_made_is_given_out_again(
     assert callbacks.due(session, clock(session)) == []
     (due,) = callbacks.due(session, clock(session, ahead=61))
 
-    assert callbacks.give_out(session, due)
-    assert not callbacks.give_out(session, due)
+    assert callbacks.claim(session, due)
+    assert not callbacks.claim(session, due)
     assert callbacks.due(session, clock(session, ahead=59)) == []
 
     try_once(session, clients, job)
@@ -126,11 +128,11 @@ def test_a_failure_that_is_overcome_is_not_told(
     found = owed(session, job)
     assert found is not None
     if event is Event.DELETE:
-        deletion.delete_job(session, job)
+        deletion.delete_job(session, job, "operator")
     else:
-        jobs.move(session, job, event, "ann", lock=jobs.Lock.FREE)
+        jobs.move(session, job, JobMove(event, "ann", lock=Lock.FREE))
 
-    tell(session, clients, found, "worker")
+    deliver(session, clients, found, "worker")
 
     assert owed(session, job) is None
     assert receiver.received == []
@@ -142,7 +144,7 @@ def test_a_job_that_moves_on_while_its_failure_is_told_keeps_its_own_history(
     job = failed(session)
     found = owed(session, job)
     assert found is not None
-    resumed = jobs.move(session, job, Event.RESUME, "ann", lock=jobs.Lock.FREE)
+    resumed = jobs.move(session, job, JobMove(Event.RESUME, "ann", lock=Lock.FREE))
 
     callbacks.settle(session, job, found, "worker", "told")
 
@@ -172,7 +174,7 @@ def test_a_job_that_failed_by_its_callback_owes_none(session: Session) -> None:
 
 def test_each_failure_is_told_by_itself(session: Session, clients: Clients, receiver: Receiver) -> None:
     first = failed(session)
-    again = jobs.move(session, first, Event.RESUME, "ann", lock=jobs.Lock.FREE)
+    again = jobs.move(session, first, JobMove(Event.RESUME, "ann", lock=Lock.FREE))
     second = planting.fire(session, again, Event.FAIL, FailureKind.SYSTEM)
 
     try_once(session, clients, second)

@@ -9,7 +9,8 @@ from pipeline.records import Ticket
 from pipeline.settings import Settings
 from pipeline.states import Event
 from tests.support import planting
-from zkstate import batches, creation, fairness, jobs, queue
+from zkstate import batches, fairness, jobs, queue
+from zkstate.jobs import JobMove
 from zkstate.session import Session
 
 
@@ -17,8 +18,8 @@ def deposit(session: Session, collection: str, count: int, priority: int = 5) ->
     """The JIDs of a batch that was split."""
     batch = planting.acquired_batch(session, profile_name=collection)
     plan = planting.plan(count, priority=priority)
-    batch = creation.create_jobs(session, batch, plan, planting.WORKING, "test", UNATTENDED)
-    creation.finish_split(session, batch)
+    batch = planting.create_jobs(session, batch, plan, planting.WORKING, "test", UNATTENDED)
+    batches.finish_split(session, batch)
     return batches.all_jobs(session, batch.bid)
 
 
@@ -41,7 +42,7 @@ def test_the_next_place_goes_to_the_collection_with_the_fewest_jobs_at_work(sess
     large = deposit(session, "large", 10)
     for ticket in queue.feed(session, in_flight=4):
         job = jobs.acquire(session, ticket, "test")
-        jobs.move(session, job, Event.ACQUIRE, "test")
+        jobs.move(session, job, JobMove(Event.ACQUIRE, "test"))
     small = deposit(session, "small", 10)
 
     assert fed(session, queue.feed(session, in_flight=7)) == {"small": 3}

@@ -20,7 +20,7 @@ from pipeline.states import JobState
 from tasks.profiles import host_limit
 from tests.servers.http_source import HttpSource
 from tests.support import planting
-from zkstate import hosts, jobs
+from zkstate import hosts, record
 from zkstate.hosts import FleetHostLimiter
 from zkstate.session import Session, connect
 
@@ -179,7 +179,7 @@ def test_a_collection_may_have_a_limit_of_its_own(settings: Settings, tmp_path: 
 def test_why_says_for_which_turn_a_job_waits(session: Session, settings: Settings) -> None:
     job = planting.job_in(session, JobState.DOWNLOADING)
     held = planting.acquire(session, job)
-    jobs.hand_back(session, held, "worker", message="x.edu asked to be left alone", delay=90)
+    record.hand_back(session, held, "worker", message="x.edu asked to be left alone", delay=90)
 
     found = why(session, settings, job.jid)
 

@@ -21,9 +21,10 @@ from pipeline.states import JOB, Event, FailureKind, JobState
 from tests.integration.test_sweep import later
 from tests.support import planting
 from tests.support.model_machine import Model, World
-from zkstate import deletion, jobs, paths, queue, recovery, space
+from zkstate import deletion, jobs, paths, queue, record, recovery, space
 from zkstate.errors import Busy, Missing, Refused, Stale
-from zkstate.jobs import Lock
+from zkstate.jobs import JobMove
+from zkstate.record import HandBack, Lock
 from zkstate.session import connect
 
 pytestmark = pytest.mark.timeout(1800)
@@ -131,7 +132,7 @@ class Pipeline(World):
             model.promised = model.needed
         elif model.state is JobState.DOWNLOADING:
             done, model.needed, model.promised = Done(space_needed=size), size, size
-        jobs.move(session, self._release(model), done.event, "worker", done=done)
+        jobs.move(session, self._release(model), JobMove(done.event, "worker", done=done))
         model.move(done.event)
 
     def reserve_on_another_count(self, number: int, worker: int, size: int) -> None:
@@ -143,7 +144,7 @@ class Pipeline(World):
         another = Promised(seen.bytes, seen.version + 1)
         done = Done(reservation=Reservation(model.needed, another))
         with pytest.raises(Refused) as refused:
-            jobs.move(session, self.held[model.jid], Event.SUCCEED, "worker", done=done)
+            jobs.move(session, self.held[model.jid], JobMove(Event.SUCCEED, "worker", done=done))
         assert refused.value.path == paths.SPACE
 
     def fail(self, number: int, worker: int, size: int) -> None:
@@ -151,20 +152,21 @@ class Pipeline(World):
         model = held[number % len(held)]
         kind = tuple(FailureKind)[size % len(FailureKind)]
         session = self.workers[model.owner or 0]
-        jobs.move(session, self._release(model), Event.FAIL, "worker", message="broken", kind=kind)
+        jobs.move(session, self._release(model), JobMove(Event.FAIL, "worker", message="broken", kind=kind))
         model.move(Event.FAIL)
         model.kind = kind
 
     def hand_back(self, number: int, worker: int, size: int) -> None:
         model = self._one_held(number)
         session, tried = self.workers[model.owner or 0], bool(size % 2)
-        jobs.hand_back(session, self._release(model), "worker", delay=5 * tried, tried=tried)
+        why = HandBack.TRIED if tried else HandBack.UNFINISHED
+        record.hand_back(session, self._release(model), "worker", delay=5 * tried, why=why)
         model.epoch += 1
 
     def hold(self, number: int, worker: int, size: int) -> None:
         pending = self._in((JobState.PENDING,), held=True)
         model = pending[number % len(pending)]
-        jobs.move(self.workers[model.owner or 0], self._release(model), Event.HOLD, "worker")
+        jobs.move(self.workers[model.owner or 0], self._release(model), JobMove(Event.HOLD, "worker"))
         model.move(Event.HOLD)
 
     def lose_the_session(self, number: int, worker: int, size: int) -> None:
@@ -205,7 +207,7 @@ class Pipeline(World):
         for model in waiting:
             model.epoch += 1
         assert {t.id: t.epoch for t in found.tickets} == {m.jid: m.epoch for m in waiting}
-        assert found.hopeless == ()
+        assert found.exhausted == ()
 
     # operators
 
@@ -215,7 +217,9 @@ class Pipeline(World):
         model = working[number % len(working)]
         job = jobs.load(self.operator, model.jid)
         kind = FailureKind.SYSTEM
-        jobs.move(self.operator, job, Event.FAIL, "operator", message="enough", kind=kind, lock=Lock.BREAK)
+        jobs.move(
+            self.operator, job, JobMove(Event.FAIL, "operator", message="enough", kind=kind, lock=Lock.BREAK)
+        )
         if model.owner is not None:
             self.zombies.append((model.owner, self._release(model)))
         model.move(Event.FAIL)
@@ -225,7 +229,9 @@ class Pipeline(World):
         returning = self._returning()
         model = returning[number % len(returning)]
         event = Event.RELEASE if model.state is JobState.HELD else Event.RESUME
-        jobs.move(self.operator, jobs.load(self.operator, model.jid), event, "operator", lock=Lock.FREE)
+        jobs.move(
+            self.operator, jobs.load(self.operator, model.jid), JobMove(event, "operator", lock=Lock.FREE)
+        )
         model.move(event)
         if event is Event.RESUME and model.state in LATE:
             model.promised = model.needed
@@ -233,7 +239,7 @@ class Pipeline(World):
     def operator_deletes(self, number: int, worker: int, size: int) -> None:
         ended = self._in((JobState.HELD, JobState.FAILED))
         model = ended[number % len(ended)]
-        deletion.delete_job(self.operator, jobs.load(self.operator, model.jid))
+        deletion.delete_job(self.operator, jobs.load(self.operator, model.jid), "operator")
         model.state, model.promised = JobState.DELETED, None
 
     def clean_up(self, number: int, worker: int, size: int) -> None:

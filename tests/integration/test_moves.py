@@ -20,9 +20,11 @@ from pipeline.states import (
     bucket,
 )
 from tests.support import planting
-from zkstate import audit, batches, creation, jobs, paths, queue, space
+from zkstate import audit, batches, jobs, paths, queue, record, space
+from zkstate.batches import BatchMove
 from zkstate.errors import Busy, Missing, Refused, Stale
-from zkstate.jobs import Lock
+from zkstate.jobs import JobMove
+from zkstate.record import HandBack, Lock
 from zkstate.session import Session
 
 LIVING = [state for state in JobState if state is not JobState.DELETED]
@@ -64,7 +66,7 @@ def test_an_event_that_is_not_in_the_jobs_table_is_refused_and_changes_nothing(
     for event in Event:
         if event not in JOB.events(state):
             with pytest.raises(IllegalTransition, match=f"a {state} job cannot {event}"):
-                jobs.move(session, job, event, "test", lock=Lock.FREE)
+                jobs.move(session, job, JobMove(event, "test", lock=Lock.FREE))
 
     assert planting.tree(session) == before
 
@@ -78,7 +80,7 @@ def test_each_row_of_the_batches_table_leads_where_it_says(
     if (row.source, row.event) == (BatchState.PROCESSING, Event.SUCCEED):
         job = jobs.load(session, batches.all_jobs(session, before.bid)[0])
         planting.fire(session, job, Event.FAIL)
-        batches.finish_if_ended(session, before.bid)
+        batches.finish_if_ended(session, before.bid, "test")
     else:
         planting.fire_batch(session, before, row.event)
 
@@ -88,7 +90,7 @@ def test_each_row_of_the_batches_table_leads_where_it_says(
     assert (before.bid in session.children(paths.OPEN_BATCHES)) == is_open
     if row.event is Event.ACQUIRE:
         batch = kept
-        creation.finish_split(session, batch)
+        batches.finish_split(session, batch)
 
 
 @pytest.mark.parametrize("state", list(BatchState))
@@ -101,7 +103,7 @@ def test_an_event_that_is_not_in_the_batches_table_is_refused_and_changes_nothin
     for event in Event:
         if event not in BATCH.events(state):
             with pytest.raises(IllegalTransition, match=f"a {state} batch cannot {event}"):
-                batches.move(session, batch, event, lock=Lock.FREE)
+                batches.move(session, batch, BatchMove(event, "test", lock=Lock.FREE))
 
     assert planting.tree(session) == before
 
@@ -111,7 +113,7 @@ def test_a_content_failure_in_pending_cannot_be_resumed(session: Session) -> Non
     failed = planting.fire(session, job, Event.FAIL, FailureKind.CONTENT)
 
     with pytest.raises(IllegalTransition, match="a new submission is required"):
-        jobs.move(session, failed, Event.RESUME, "operator", lock=Lock.FREE)
+        jobs.move(session, failed, JobMove(Event.RESUME, "operator", lock=Lock.FREE))
 
 
 def test_a_resume_counts_and_keeps_the_last_success(session: Session) -> None:
@@ -130,10 +132,10 @@ def test_a_stale_move_changes_nothing(session: Session) -> None:
     before = planting.tree(session)
 
     with pytest.raises(Stale):
-        jobs.move(session, old, Event.ACQUIRE, "zombie")
+        jobs.move(session, old, JobMove(Event.ACQUIRE, "zombie"))
 
     assert planting.tree(session) == before
-    jobs.hand_back(session, held, "test")
+    record.hand_back(session, held, "test")
 
 
 def test_a_job_that_is_worked_on_cannot_be_acquired_again(session: Session) -> None:
@@ -143,7 +145,7 @@ def test_a_job_that_is_worked_on_cannot_be_acquired_again(session: Session) -> N
     with pytest.raises(Busy):
         planting.acquire(session, jobs.load(session, job.jid))
 
-    jobs.hand_back(session, held, "test")
+    record.hand_back(session, held, "test")
 
 
 @pytest.mark.parametrize("change", [{"epoch": 99}, {"epoch": 0}, {"state": "notify"}])
@@ -152,7 +154,7 @@ def test_a_ticket_of_another_time_is_void(session: Session, change: dict[str, ob
     before = planting.tree(session)
 
     with pytest.raises(Stale):
-        jobs.acquire(session, jobs.ticket(job).model_copy(update=change), "test")
+        jobs.acquire(session, record.ticket(job).model_copy(update=change), "test")
 
     assert planting.tree(session) == before
 
@@ -163,15 +165,11 @@ def test_an_operator_can_fail_a_job_that_a_worker_holds_and_the_worker_is_fenced
     jobs.move(
         session,
         jobs.load(session, held.jid),
-        Event.FAIL,
-        "operator",
-        message="wrong files",
-        kind=FailureKind.SYSTEM,
-        lock=Lock.BREAK,
+        JobMove(Event.FAIL, "operator", message="wrong files", kind=FailureKind.SYSTEM, lock=Lock.BREAK),
     )
 
     with pytest.raises(Stale):
-        jobs.move(session, held, Event.SUCCEED, "zombie")
+        jobs.move(session, held, JobMove(Event.SUCCEED, "zombie"))
     assert jobs.load(session, held.jid).status.message == "wrong files"
 
 
@@ -179,16 +177,16 @@ def test_an_operators_event_waits_for_nobody_who_holds_the_lock(session: Session
     held = planting.acquire(session, planting.one_job(session))
 
     with pytest.raises(Busy):
-        jobs.move(session, held, Event.HOLD, "operator", lock=Lock.FREE)
+        jobs.move(session, held, JobMove(Event.HOLD, "operator", lock=Lock.FREE))
 
-    jobs.hand_back(session, held, "test")
+    record.hand_back(session, held, "test")
 
 
 def test_space_is_promised_in_the_move_that_lets_the_job_through(session: Session) -> None:
     held = planting.acquire(session, planting.job_in(session, JobState.PROVISIONING))
     asked = Done(space_needed=700, reservation=Reservation(700, space.promised(session)))
 
-    jobs.move(session, held, Event.SUCCEED, "test", done=asked)
+    jobs.move(session, held, JobMove(Event.SUCCEED, "test", done=asked))
 
     assert space.promised(session).bytes == 700
     assert space.reservation_of(session, held.jid) == 700
@@ -199,23 +197,27 @@ def test_a_promise_on_an_outdated_sum_is_refused_and_the_job_stays(session: Sess
     seen = space.promised(session)
     other = planting.acquire(session, planting.job_in(session, JobState.PROVISIONING))
     jobs.move(
-        session, other, Event.SUCCEED, "test", done=Done(space_needed=5, reservation=Reservation(5, seen))
+        session,
+        other,
+        JobMove(Event.SUCCEED, "test", done=Done(space_needed=5, reservation=Reservation(5, seen))),
     )
 
     with pytest.raises(Refused) as refused:
         jobs.move(
-            session, held, Event.SUCCEED, "test", done=Done(space_needed=7, reservation=Reservation(7, seen))
+            session,
+            held,
+            JobMove(Event.SUCCEED, "test", done=Done(space_needed=7, reservation=Reservation(7, seen))),
         )
 
     assert refused.value.path == paths.SPACE
     assert space.promised(session).bytes == 5
-    jobs.hand_back(session, held, "test")
+    record.hand_back(session, held, "test")
 
 
 def test_cleaning_up_returns_the_promise_and_takes_the_queue_entry(session: Session) -> None:
     held = planting.acquire(session, planting.job_in(session, JobState.PROVISIONING))
     asked = Done(space_needed=700, reservation=Reservation(700, space.promised(session)))
-    job = jobs.move(session, held, Event.SUCCEED, "test", done=asked)
+    job = jobs.move(session, held, JobMove(Event.SUCCEED, "test", done=asked))
     while job.status.status is not JobState.COMPLETED:
         job = planting.fire(session, job, Event.SUCCEED)
 
@@ -229,10 +231,10 @@ def test_cleaning_up_returns_the_promise_and_takes_the_queue_entry(session: Sess
 def test_the_batch_goes_to_reporting_once_when_its_last_job_ends(session: Session) -> None:
     bid, jids = planting.split_batch(session, 2)
     planting.fire(session, jobs.load(session, jids[0]), Event.FAIL)
-    assert batches.finish_if_ended(session, bid) is None
+    assert batches.finish_if_ended(session, bid, "test") is None
     planting.fire(session, jobs.load(session, jids[1]), Event.FAIL)
 
-    first, second = (batches.finish_if_ended(session, bid) for _ in range(2))
+    first, second = (batches.finish_if_ended(session, bid, "test") for _ in range(2))
 
     assert first is not None
     assert first.status.status is BatchState.REPORTING
@@ -241,13 +243,13 @@ def test_the_batch_goes_to_reporting_once_when_its_last_job_ends(session: Sessio
 
 def test_a_batch_that_is_still_being_split_is_not_finished(session: Session) -> None:
     batch = planting.acquired_batch(session)
-    batch = creation.create_jobs(session, batch, planting.plan(1), planting.WORKING, "test", UNATTENDED)
+    batch = planting.create_jobs(session, batch, planting.plan(1), planting.WORKING, "test", UNATTENDED)
     job = jobs.load(session, batches.all_jobs(session, batch.bid)[0])
     planting.fire(session, job, Event.FAIL)
 
-    assert batches.finish_if_ended(session, batch.bid) is None
-    creation.finish_split(session, batch)
-    assert batches.finish_if_ended(session, batch.bid) is not None
+    assert batches.finish_if_ended(session, batch.bid, "test") is None
+    batches.finish_split(session, batch)
+    assert batches.finish_if_ended(session, batch.bid, "test") is not None
 
 
 def test_an_idempotency_key_keeps_a_submission_once(session: Session) -> None:
@@ -263,8 +265,8 @@ def test_jobs_wait_in_the_order_of_their_priority(session: Session) -> None:
     jobs_planned = planting.plan(3).jobs
     urgent = jobs_planned[2].model_copy(update={"priority": 0})
     plan = Plan(jobs=(*jobs_planned[:2], urgent), sha256="x")
-    batch = creation.create_jobs(session, batch, plan, planting.WORKING, "test", UNATTENDED)
-    creation.finish_split(session, batch)
+    batch = planting.create_jobs(session, batch, plan, planting.WORKING, "test", UNATTENDED)
+    batches.finish_split(session, batch)
 
     made = batches.all_jobs(session, batch.bid)
 
@@ -280,7 +282,7 @@ def test_the_feeder_gives_each_pending_job_one_ticket_and_keeps_to_the_limit(ses
     assert [ticket.id for ticket in first] == jids[:3]
     assert again == []
     job = jobs.acquire(session, first[0], "test")
-    planting_failed = jobs.move(session, job, Event.FAIL, "test", kind=FailureKind.SYSTEM)
+    planting_failed = jobs.move(session, job, JobMove(Event.FAIL, "test", kind=FailureKind.SYSTEM))
     assert planting_failed.status.status is JobState.FAILED
     assert [ticket.id for ticket in queue.feed(session, in_flight=3)] == [jids[3]]
 
@@ -318,7 +320,7 @@ def test_raisers_of_the_table_are_known(session: Session) -> None:
 
 def test_the_history_says_of_which_kind_a_failure_was(session: Session) -> None:
     held = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
-    waiting = jobs.hand_back(session, held, "test", message="503", delay=0, tried=True)
+    waiting = record.hand_back(session, held, "test", message="503", delay=0, why=HandBack.TRIED)
     failed = planting.fire(session, waiting, Event.FAIL, FailureKind.CONTENT)
 
     kinds = [entry.kind for entry in jobs.load(session, failed.jid).history]

@@ -18,7 +18,8 @@ from tasks.broker import live_tickets
 from tests.support import planting
 from tests.support.operators import ANN, ann
 from zkstate import batches, jobs, paths
-from zkstate.jobs import Lock
+from zkstate.batches import BatchMove
+from zkstate.record import Lock
 from zkstate.session import Session
 
 BATCH_VERBS = {row.event for row in BATCH.table if Raiser.OPERATOR in row.by}
@@ -137,7 +138,7 @@ def test_a_deleted_batch_leaves_tombstones_of_itself_and_its_jobs(
 
 def test_a_deletion_of_a_batch_that_was_interrupted_goes_on(session: Session, operator: Operator) -> None:
     batch = planting.batch_in(session, BatchState.FAILED)
-    batches.move(session, batch, Event.DELETE, lock=Lock.FREE)
+    batches.move(session, batch, BatchMove(Event.DELETE, "test", lock=Lock.FREE))
 
     act_on_batch(operator, batch.bid, Event.DELETE)
 

@@ -18,6 +18,7 @@ from tests.support.operators import ANN, ann, landed_job
 from zkstate import batches, holds, jobs, paths, queue, space
 from zkstate.errors import Busy, Missing, Stale
 from zkstate.holds import Hold
+from zkstate.jobs import JobMove
 from zkstate.session import Session
 
 JOB_VERBS = {row.event for row in JOB.table if Raiser.OPERATOR in row.by}
@@ -135,7 +136,7 @@ def test_failing_a_running_job_frees_its_lock_and_its_promise_and_fences_its_wor
     assert session.exists(paths.job_lock(running.jid)) is None
     assert space.promised(session).bytes == 0
     with pytest.raises(Stale):
-        jobs.move(session, running, Event.SUCCEED, "the zombie")
+        jobs.move(session, running, JobMove(Event.SUCCEED, "the zombie"))
     batch = batches.load(session, running.bid)
     assert batch.status.status is BatchState.REPORTING
     assert (batch.bid, batch.status.epoch) in live_tickets(settings)

@@ -18,7 +18,9 @@ from pipeline.states import BatchState, Event, FailureKind, IllegalTransition
 from tests.support import cli as arkline
 from tests.support import planting
 from tests.support.operators import ann
-from zkstate import batches, creation, jobs, paths
+from zkstate import batches, jobs, paths, record
+from zkstate.batches import BatchMove
+from zkstate.record import Lock
 from zkstate.session import Session
 
 
@@ -41,9 +43,9 @@ def write(settings: Settings, **rules: object) -> None:
 
 def started(session: Session, settings: Settings) -> Batch:
     bid = batches.submit(session, planting.submission())
-    batch = batches.acquire(session, batches.ticket(batches.load(session, bid)), "test")
+    batch = batches.acquire(session, record.ticket(batches.load(session, bid)), "test")
     profile = take_snapshot(Profiles(settings.profiles).get("demo"))
-    return batches.move(session, batch, Event.ACQUIRE, profile=profile)
+    return batches.move(session, batch, BatchMove(Event.ACQUIRE, "test", lock=Lock.KEEP, profile=profile))
 
 
 def test_a_renewed_batch_goes_on_by_the_file_and_says_who_changed_it(
@@ -126,8 +128,8 @@ def test_why_says_that_a_mended_profile_does_not_count_yet(
 ) -> None:
     write(settings, storage_node=1)
     batch = started(session, settings)
-    batch = creation.create_jobs(session, batch, planting.plan(1), settings.working, "test", UNATTENDED)
-    creation.finish_split(session, batch)
+    batch = planting.create_jobs(session, batch, planting.plan(1), settings.working, "test", UNATTENDED)
+    batches.finish_split(session, batch)
     (jid,) = batches.all_jobs(session, batch.bid)
     planting.fire(session, jobs.load(session, jid), Event.FAIL, FailureKind.SYSTEM)
     assert why(session, settings, jid).changed_fields == ()

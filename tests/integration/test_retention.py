@@ -11,8 +11,9 @@ from tasks import retention
 from tasks.orphan_folders import ended_jobs, orphans
 from tests.support import planting
 from zkstate import batches, deletion, jobs, paths
-from zkstate.jobs import Lock
+from zkstate.batches import BatchMove
 from zkstate.locks import ServerClock, single_flight
+from zkstate.record import Lock
 from zkstate.session import Session
 
 
@@ -27,7 +28,7 @@ def completed_batch(session: Session, count: int) -> tuple[str, list[str]]:
     for jid in jids:
         done = planting.complete(session, jobs.load(session, jid))
         jobs.clean_up(session, done)
-    reporting = batches.finish_if_ended(session, bid)
+    reporting = batches.finish_if_ended(session, bid, "test")
     assert reporting is not None
     planting.fire_batch(session, reporting, Event.SUCCEED)
     return bid, jids
@@ -60,7 +61,7 @@ def test_a_removal_that_was_interrupted_is_finished(session: Session, settings: 
     bid, jids = completed_batch(session, 2)
     batch = batches.load(session, bid)
     retention.archive(session, batch, clients, by="test", reason="")
-    batches.move(session, batch, Event.DELETE, lock=Lock.FREE)
+    batches.move(session, batch, BatchMove(Event.DELETE, "test", lock=Lock.FREE))
     for path in (paths.job_lock, paths.history, paths.priority):
         if session.exists(path(jids[0])) is not None:
             session.zk.delete(path(jids[0]))
@@ -74,9 +75,9 @@ def test_a_removal_that_was_interrupted_is_finished(session: Session, settings: 
 def test_a_batch_with_a_deleted_job_is_archived_too(session: Session, settings: Settings) -> None:
     clients = open_clients(settings)
     bid, jids = planting.split_batch(session, 2)
-    deletion.delete_job(session, planting.fire(session, jobs.load(session, jids[0]), Event.FAIL))
+    deletion.delete_job(session, planting.fire(session, jobs.load(session, jids[0]), Event.FAIL), "operator")
     jobs.clean_up(session, planting.complete(session, jobs.load(session, jids[1])))
-    reporting = batches.finish_if_ended(session, bid)
+    reporting = batches.finish_if_ended(session, bid, "test")
     assert reporting is not None
     done = planting.fire_batch(session, reporting, Event.SUCCEED)
     assert done.status.status is BatchState.COMPLETED

@@ -11,10 +11,11 @@ from pipeline.records import Ticket
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, JobState
 from tests.support import planting
-from zkstate import batches, jobs, paths, queue, recovery
+from zkstate import batches, jobs, paths, queue, record, recovery
 from zkstate.errors import Stale
-from zkstate.jobs import Lock
+from zkstate.jobs import JobMove
 from zkstate.locks import ServerClock, exclusive, single_flight
+from zkstate.record import HandBack, Lock
 from zkstate.session import Session, connect
 
 NONE: frozenset[tuple[str, int]] = frozenset()
@@ -40,7 +41,7 @@ def test_a_job_without_lock_and_message_gets_a_ticket_that_voids_the_old_one(ses
     assert (ticket.id, ticket.state) == (job.jid, "downloading")
     with pytest.raises(Stale):
         planting.acquire(session, job)
-    jobs.hand_back(session, jobs.acquire(session, ticket, "test"), "test")
+    record.hand_back(session, jobs.acquire(session, ticket, "test"), "test")
 
 
 def test_a_job_whose_message_is_in_the_broker_is_left_alone(session: Session) -> None:
@@ -55,7 +56,7 @@ def test_a_job_that_is_worked_on_is_left_alone(session: Session) -> None:
 
     assert sweep(session) == []
 
-    jobs.hand_back(session, held, "test")
+    record.hand_back(session, held, "test")
 
 
 def test_a_job_that_was_dispatched_a_moment_ago_is_left_alone(session: Session) -> None:
@@ -66,7 +67,7 @@ def test_a_job_that_was_dispatched_a_moment_ago_is_left_alone(session: Session) 
 
 def test_a_job_waits_out_its_delay_by_the_servers_clock(session: Session) -> None:
     held = planting.acquire(session, planting.job_in(session, JobState.NOTIFY))
-    jobs.hand_back(session, held, "test", message="503", delay=100, tried=True)
+    record.hand_back(session, held, "test", message="503", delay=100, why=HandBack.TRIED)
 
     assert sweep(session, seconds=90) == []
     assert len(sweep(session, seconds=110)) == 1
@@ -108,23 +109,23 @@ def test_a_job_that_loses_its_worker_too_often_is_given_up(session: Session) -> 
     last = recovery.sweep_jobs(session, NONE, later(session), MOST)
 
     assert last.tickets == ()
-    assert last.hopeless == (job.jid,)
+    assert last.exhausted == (job.jid,)
 
 
 def test_a_submission_whose_message_was_lost_is_taken_up(session: Session) -> None:
     bid = batches.submit(session, planting.submission())
 
-    (ticket,) = recovery.sweep_batches(session, NONE, later(session))
+    (ticket,) = recovery.sweep_batches(session, NONE, later(session), "sweep")
 
     assert (ticket.id, ticket.state) == (bid, "pending")
 
 
 def test_a_batch_whose_last_job_ended_unnoticed_goes_to_reporting(session: Session) -> None:
     bid, (jid,) = planting.split_batch(session, 1)
-    assert recovery.sweep_batches(session, NONE, later(session)) == ()
+    assert recovery.sweep_batches(session, NONE, later(session), "sweep") == ()
     planting.fire(session, jobs.load(session, jid), Event.FAIL)
 
-    (ticket,) = recovery.sweep_batches(session, NONE, later(session))
+    (ticket,) = recovery.sweep_batches(session, NONE, later(session), "sweep")
 
     assert ticket.state == BatchState.REPORTING
     assert batches.load(session, bid).status.status is BatchState.REPORTING
@@ -156,7 +157,7 @@ def test_an_exclusive_lock_is_passed_on_when_its_holder_leaves(settings: Setting
 
 def test_a_held_job_that_is_released_is_fed_again(session: Session) -> None:
     held = planting.job_in(session, JobState.HELD)
-    jobs.move(session, held, Event.RELEASE, "operator", lock=Lock.FREE)
+    jobs.move(session, held, JobMove(Event.RELEASE, "operator", lock=Lock.FREE))
 
     assert [ticket.id for ticket in queue.feed(session, in_flight=5)] == [held.jid]
     assert session.exists(paths.job_lock(held.jid)) is None
@@ -187,7 +188,7 @@ def test_a_job_that_is_handed_back_waits_its_delay_however_often_it_lost_its_wor
     for _ in range(MOST - 1):
         (ticket,) = sweep(session, seconds=1000)
     held = jobs.acquire(session, ticket, "test")
-    jobs.hand_back(session, held, "test", message="no space", delay=4, tried=True)
+    record.hand_back(session, held, "test", message="no space", delay=4, why=HandBack.TRIED)
 
     assert sweep(session, seconds=3) == []
     assert len(sweep(session, seconds=5)) == 1

@@ -17,7 +17,7 @@ from tasks.app import make_context
 from tasks.worker_context import WorkerContext
 from tests.servers.http_source import HttpSource
 from tests.support import planting
-from zkstate import batches, hosts
+from zkstate import batches, hosts, record
 from zkstate.hosts import FleetHostLimiter
 from zkstate.session import Session
 
@@ -88,7 +88,7 @@ def test_a_batch_waits_for_its_turn_and_that_is_no_try(
     FleetHostLimiter(session, lambda: 1).back_off(source.host, 60)
     given = planting.submission(payload_url=url, type=SubmissionType.BATCH_MANIFEST)
     bid = batches.submit(session, given)
-    ticket = batches.ticket(batches.load(session, bid))
+    ticket = record.ticket(batches.load(session, bid))
 
     context.app.tasks["batch.split"](ticket.model_dump())
 

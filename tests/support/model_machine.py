@@ -9,10 +9,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from pipeline.records import Job, Ticket
 from pipeline.settings import Settings
 from pipeline.states import JOB, Bucket, Event, FailureKind, JobState, bucket
-from zkstate import batches, jobs, paths, space
+from zkstate import batches, jobs, paths, record, space
 from zkstate.audit import audit
 from zkstate.errors import Busy, Missing, Stale
-from zkstate.jobs import Lock
+from zkstate.jobs import JobMove
+from zkstate.record import Lock
 from zkstate.session import Session, connect
 
 
@@ -72,16 +73,16 @@ class World(RuleBasedStateMachine):
         for worker, job in self.zombies:
             self._refused(self.workers[worker], job)
         for model in [model for model in self._all() if model.owner is not None]:
-            jobs.hand_back(self.workers[model.owner or 0], self._release(model), "worker")
+            record.hand_back(self.workers[model.owner or 0], self._release(model), "worker")
         assert [str(finding) for finding in audit(self.operator)] == []
         assert space.promised(self.operator).bytes == sum(m.promised or 0 for m in self.models.values())
 
     def _refused(self, session: Session, job: Job) -> None:
         event = Event.ACQUIRE if job.status.status is JobState.PENDING else Event.SUCCEED
         with pytest.raises((Stale, Busy)):
-            jobs.move(session, job, event, "zombie", lock=Lock.MINE)
+            jobs.move(session, job, JobMove(event, "zombie", lock=Lock.MINE))
         with pytest.raises((Stale, Busy)):
-            jobs.hand_back(session, job, "zombie")
+            record.hand_back(session, job, "zombie")
 
     # what must be so
 

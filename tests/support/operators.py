@@ -11,7 +11,8 @@ from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import Event
 from tests.support import planting
-from zkstate import batches, creation, jobs, space
+from zkstate import batches, jobs, space
+from zkstate.jobs import JobMove
 from zkstate.session import Session
 
 ANN = Principal(name="ann@desk", role=Role.ADMIN, interface=Interface.CLI)
@@ -26,14 +27,16 @@ def ann(session: Session, settings: Settings) -> Operator:
 def landed_job(session: Session, settings: Settings) -> Job:
     """A job in downloading that holds a promise of space and has a working directory."""
     batch = planting.acquired_batch(session)
-    batch = creation.create_jobs(session, batch, planting.plan(1), settings.working, "test", UNATTENDED)
-    creation.finish_split(session, batch)
+    batch = planting.create_jobs(session, batch, planting.plan(1), settings.working, "test", UNATTENDED)
+    batches.finish_split(session, batch)
     job = jobs.load(session, batches.all_jobs(session, batch.bid)[0])
     job = planting.fire(session, job, Event.ACQUIRE)
-    job = jobs.move(session, planting.acquire(session, job), Event.SUCCEED, "w", done=Done(space_needed=700))
+    job = jobs.move(
+        session, planting.acquire(session, job), JobMove(Event.SUCCEED, "w", done=Done(space_needed=700))
+    )
     seen = space.promised(session)
     granted = Done(reservation=Reservation(700, seen))
-    job = jobs.move(session, planting.acquire(session, job), Event.SUCCEED, "w", done=granted)
+    job = jobs.move(session, planting.acquire(session, job), JobMove(Event.SUCCEED, "w", done=granted))
     folder = Path(job.configuration.working_dir)
     folder.mkdir(parents=True)
     (folder / "a.txt").write_text("a")

@@ -5,13 +5,15 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from pipeline.attempt import UNATTENDED
+from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.manifests.split import Plan, PlannedJob
 from pipeline.outcome import Done
 from pipeline.records import Batch, Job, PayloadType, StatusReport, Submission, SubmissionType, Ticket
 from pipeline.states import BATCH, JOB, BatchState, Bucket, Event, FailureKind, JobState, Raiser, Transition
-from zkstate import batches, creation, deletion, jobs
-from zkstate.jobs import Lock
+from zkstate import batches, creation, deletion, jobs, record
+from zkstate.batches import BatchMove
+from zkstate.jobs import JobMove
+from zkstate.record import Lock
 from zkstate.session import Session
 
 WORKING = Path("/nowhere/working")
@@ -46,8 +48,15 @@ def plan(count: int, **changes: object) -> Plan:
 def acquired_batch(session: Session, **changes: object) -> Batch:
     """A batch in processing, locked, with no job yet."""
     bid = batches.submit(session, submission(**changes))
-    batch = batches.acquire(session, batches.ticket(batches.load(session, bid)), "test")
-    return batches.move(session, batch, Event.ACQUIRE)
+    batch = batches.acquire(session, record.ticket(batches.load(session, bid)), "test")
+    return batches.move(session, batch, BatchMove(Event.ACQUIRE, "test", lock=Lock.KEEP))
+
+
+def create_jobs(
+    session: Session, batch: Batch, given: Plan, working: Path, by: str, attempt: Attempt
+) -> Batch:
+    """The batch once all jobs of the plan exist."""
+    return [batch, *creation.create_jobs(session, batch, given, working, by, attempt)][-1]
 
 
 def split_batch(
@@ -55,8 +64,8 @@ def split_batch(
 ) -> tuple[str, list[str]]:
     """A batch with `count` pending jobs."""
     batch = acquired_batch(session)
-    batch = creation.create_jobs(session, batch, plan(count, **changes), working, "test", UNATTENDED)
-    creation.finish_split(session, batch)
+    batch = create_jobs(session, batch, plan(count, **changes), working, "test", UNATTENDED)
+    batches.finish_split(session, batch)
     return batch.bid, batches.all_jobs(session, batch.bid)
 
 
@@ -65,7 +74,7 @@ def one_job(session: Session, **changes: Any) -> Job:
 
 
 def acquire(session: Session, job: Job) -> Job:
-    return jobs.acquire(session, jobs.ticket(job), f"test {next(_numbers)}")
+    return jobs.acquire(session, record.ticket(job), f"test {next(_numbers)}")
 
 
 def fire(session: Session, job: Job, event: Event, kind: FailureKind = FailureKind.SYSTEM) -> Job:
@@ -74,13 +83,17 @@ def fire(session: Session, job: Job, event: Event, kind: FailureKind = FailureKi
         jobs.clean_up(session, job)
         return jobs.load(session, job.jid)
     if event is Event.DELETE:
-        deletion.delete_job(session, job)
+        deletion.delete_job(session, job, "operator")
         return job
     failure = kind if event is Event.FAIL else None
     if Raiser.WORKER in JOB.rows(job.status.status, event)[0].by:
         held = acquire(session, job)
-        return jobs.move(session, held, event, "worker", done=Done(), message="said so", kind=failure)
-    return jobs.move(session, job, event, "operator", message="said so", kind=failure, lock=Lock.FREE)
+        return jobs.move(
+            session, held, JobMove(event, "worker", done=Done(), message="said so", kind=failure)
+        )
+    return jobs.move(
+        session, job, JobMove(event, "operator", message="said so", kind=failure, lock=Lock.FREE)
+    )
 
 
 def complete(session: Session, job: Job) -> Job:
@@ -138,7 +151,7 @@ def batch_in(session: Session, state: BatchState) -> Batch:
         batch = batch_in(session, BatchState.PROCESSING)
         job = jobs.load(session, batches.all_jobs(session, batch.bid)[0])
         fire(session, job, Event.FAIL)
-        finished = batches.finish_if_ended(session, batch.bid)
+        finished = batches.finish_if_ended(session, batch.bid, "test")
         assert finished is not None
         return finished
     if state is BatchState.DELETED:
@@ -156,9 +169,10 @@ def fire_batch(session: Session, batch: Batch, event: Event) -> Batch:
         for jid in batches.jobs_in(session, batch.bid, Bucket.FAILED):
             complete(session, jobs.load(session, jid))
     if by_worker:
-        batch = batches.acquire(session, batches.ticket(batch), "test")
-        return batches.move(session, batch, event, report=report)
-    return batches.move(session, batch, event, lock=Lock.FREE)
+        batch = batches.acquire(session, record.ticket(batch), "test")
+        lock = Lock.KEEP if event is Event.ACQUIRE else Lock.MINE
+        return batches.move(session, batch, BatchMove(event, "test", report=report, lock=lock))
+    return batches.move(session, batch, BatchMove(event, "test", lock=Lock.FREE))
 
 
 def tree(session: Session, path: str = "/") -> dict[str, bytes]:

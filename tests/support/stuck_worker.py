@@ -15,7 +15,7 @@ from pipeline.states import JobState
 from pipeline.steps.context import StepContext
 from tasks import job as path_of_a_job
 from tasks.app import make_context
-from zkstate import jobs
+from zkstate import jobs, record
 
 
 def _stuck(_job: Job, _services: StepContext) -> Done:
@@ -29,7 +29,7 @@ def main() -> None:
     jid, state = sys.argv[1], JobState(sys.argv[2])
     path_of_a_job.STEPS[state] = _stuck
     context = make_context(Settings())
-    ticket: Ticket | None = jobs.ticket(jobs.load(context.session(), jid))
+    ticket: Ticket | None = record.ticket(jobs.load(context.session(), jid))
     while ticket is not None:
         ticket = path_of_a_job.run(context, ticket)
 

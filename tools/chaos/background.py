@@ -14,7 +14,7 @@ from tasks.dispatch import dispatch_batch
 from tasks.publisher import publisher
 from tools.chaos.cluster import PROFILE
 from tools.chaos.deposits import Deposit
-from zkstate import batches
+from zkstate import batches, record
 from zkstate.locks import single_flight
 from zkstate.session import Session, connect
 
@@ -59,7 +59,7 @@ class Submitter:
                         bid = self._submit(session, waiting[0])
                         self.bids[waiting[0].key] = bid
                         waiting.pop(0)
-                        dispatch_batch(publisher(self._settings), batches.ticket(batches.load(session, bid)))
+                        dispatch_batch(publisher(self._settings), record.ticket(batches.load(session, bid)))
             except ArklineError:
                 self._over.wait(0.5)
 

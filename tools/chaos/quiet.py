@@ -8,7 +8,9 @@ from pipeline.settings import Settings
 from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind, JobState
 from tools.chaos.background import SecondBeat, Submitter
 from zkstate import batches, jobs, paths
-from zkstate.jobs import Lock
+from zkstate.batches import BatchMove
+from zkstate.jobs import JobMove
+from zkstate.record import Lock
 from zkstate.session import Session, connect
 
 LOOK = 0.5
@@ -88,9 +90,11 @@ class Quiet:
         told = set(batch.report.failed_jobs) if batch.report else set()
         if told == set(batches.jobs_in(session, batch.bid, Bucket.FAILED)):
             return True
-        batches.move(session, batch, Event.UPDATE_REPORT, lock=Lock.FREE)
+        batches.move(session, batch, BatchMove(Event.UPDATE_REPORT, "operator", lock=Lock.FREE))
         return False
 
     def _resume(self, session: Session, job: Job) -> None:
-        jobs.move(session, job, Event.RESUME, "operator", message="the faults are over", lock=Lock.FREE)
+        jobs.move(
+            session, job, JobMove(Event.RESUME, "operator", message="the faults are over", lock=Lock.FREE)
+        )
         self.resumed.append(job.jid)
