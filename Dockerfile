@@ -1,16 +1,17 @@
-# The fleet's one image: a worker, a beat and Flower differ by their command in docker-compose.yml.
+# The one image of the fleet: workers, beats and Flower differ by their command in docker-compose.yml.
 
 FROM python:3.13-slim AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
 COPY requirements.lock ./
-# Everything is checked against the digests in the lock. The lock also names what only the tests need, so
-# the packages are put beside each other first, and just what arkline asks for is installed from there.
+# Every package is checked against the digests in the lock. The lock also names the packages of the tests, so
+# all are downloaded first, and only the dependencies of arkline are installed from there.
 RUN pip download --quiet --require-hashes --requirement requirements.lock --dest /wheels
-COPY pyproject.toml README.md LICENSE celeryconfig.py ./
+COPY pyproject.toml README.md LICENSE arkline.py celeryconfig.py ./
 COPY pipeline pipeline
 COPY zkstate zkstate
 COPY tasks tasks
+COPY operations operations
 COPY entrypoints entrypoints
 RUN pip wheel --quiet --no-deps --wheel-dir /wheels . \
     && python -m venv /opt/arkline \

@@ -24,6 +24,7 @@ ENTRIES = (
     Entry("bench", "measure on this machine", True),
     Entry("chaos", "inject faults into a whole stack and check that nothing is lost", True),
     Entry("lock", "update requirements.lock from pyproject.toml"),
+    Entry("release", "build the wheel, check it outside the checkout, tag", True),
 )
 BY_NAME = {entry.name: entry for entry in ENTRIES}
 USAGE = "\n".join(

@@ -13,7 +13,7 @@ from entrypoints.cli import exit_codes, standalone_command
 from entrypoints.stack.services import StackConfig
 from pipeline.errors import ArklineError
 from tools.checkout import PROJECT, VAR, own_profiles
-from tools.dev import benches, checks, lock
+from tools.dev import benches, checks, lock, release
 
 app = typer.Typer(
     name="./dev",
@@ -132,6 +132,18 @@ def chaos(
 def lock_() -> None:
     """Write requirements.lock anew from pyproject.toml."""
     raise typer.Exit(lock.lock(console))
+
+
+@app.command("release", epilog="Example: ./dev release --tag")
+def release_(
+    tag: Annotated[
+        bool, typer.Option("--tag", help="Also tag this commit with the changelog's section.")
+    ] = False,
+    target: Annotated[Path, typer.Option(help="The folder for the wheel and the source archive.")] = VAR
+    / "dist",
+) -> None:
+    """Build the wheel, and check it in an empty environment outside the checkout with a stack of its own."""
+    release.release(target.absolute(), tag=tag, console=console)
 
 
 def main() -> None:

@@ -27,6 +27,15 @@ CHECKED = (
 )
 LOCK_FILES = ("requirements.lock", "tools/installer.lock", "tools/java.lock")
 
+SCHEMAS = {
+    "compose-spec": "docker-compose.yml",
+    "github-workflows": ".github/workflows/*.yml",
+    "dependabot": ".github/dependabot.yml",
+    "github-issue-forms": ".github/ISSUE_TEMPLATE/[!c]*.yml",
+    "github-issue-config": ".github/ISSUE_TEMPLATE/config.yml",
+}
+"""A published schema -> the files that follow it."""
+
 
 @dataclass(frozen=True)
 class Check:
@@ -51,18 +60,14 @@ def check(fix: bool, console: Console) -> int:
 
 def _checks(fix: bool) -> list[Check]:
     paths = tuple(path for path in CHECKED if (PROJECT / path).exists())
-    compose = PROJECT / "docker-compose.yml"
-    checks = [
+    return [
         Check("format", _command("ruff", "format", *(() if fix else ("--check",)), *paths)),
         Check("lint", _command("ruff", "check", "--quiet", *(("--fix",) if fix else ()), *paths)),
         Check("types", _command("mypy")),
         Check("imports", _command("lint-imports")),
         Check("lock files", _locks),
+        Check("schemas", _schemas),
     ]
-    if compose.exists():
-        schema = ("--builtin-schema", "vendor.compose-spec")
-        checks.append(Check("compose file", _command("check-jsonschema", *schema, str(compose))))
-    return checks
 
 
 def _command(program: str, *arguments: str) -> Callable[[], str]:
@@ -73,6 +78,14 @@ def _command(program: str, *arguments: str) -> Callable[[], str]:
         return (done.stdout + done.stderr).strip() or f"code {done.returncode}" if done.returncode else ""
 
     return run
+
+
+def _schemas() -> str:
+    complaints = []
+    for schema, pattern in SCHEMAS.items():
+        files = map(str, PROJECT.glob(pattern))
+        complaints.append(_command("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *files)())
+    return "\n".join(filter(None, complaints))
 
 
 def _locks() -> str:

@@ -1,0 +1,146 @@
+"""Build the wheel, and check it in an empty environment outside the checkout."""
+
+import functools
+import http.server
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipeline.errors import ArklineError, ServiceUnreachable
+from tools.checkout import PROJECT, VENV
+
+SHIPPED = frozenset(
+    {"arkline.py", "celeryconfig.py", "entrypoints", "operations", "pipeline", "tasks", "zkstate"}
+)
+"""What a wheel contains beside its metadata; tools, tests and benchmarks belong to a checkout."""
+
+SOURCE_PATHS = (*sorted(SHIPPED), "pyproject.toml", "README.md", "LICENSE")
+
+
+class CheckFailed(ArklineError):
+    """The wheel is not fit to be released; the message says what is wrong with it."""
+
+
+def find_uv() -> str:
+    own = VENV / "bin" / "uv"
+    uv = str(own) if own.exists() else shutil.which("uv")
+    if uv is None:
+        raise ServiceUnreachable("uv was not found; it is needed to build and install wheels: pip install uv")
+    return uv
+
+
+def build(target: Path, scratch: Path) -> Path:
+    """Build the wheel and the source archive into `target`; the wheel's path.
+
+    Built from a copy in `scratch`, so that no old build folder gets into the wheel.
+    """
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in SOURCE_PATHS:
+        source = PROJECT / name
+        if source.is_dir():
+            shutil.copytree(source, scratch / name, ignore=ignored)
+        else:
+            shutil.copy(source, scratch / name)
+    _run([find_uv(), "build", "--quiet", "--out-dir", target, scratch], scratch)
+    (wheel,) = target.glob("*.whl")
+    return wheel
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A wheel that is installed in an environment of its own; its commands run in `folder`."""
+
+    folder: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def run(self, program: str, *arguments: str) -> str:
+        """Standard output of a program of the environment; CheckFailed if it fails."""
+        return _run([self.folder / "venv" / "bin" / program, *arguments], self.folder, self.environment)
+
+
+def install(wheel: Path, folder: Path) -> Installed:
+    """Install the wheel, with the versions of requirements.lock, into a new environment in `folder`."""
+    uv, venv = find_uv(), folder / "venv"
+    _run([uv, "venv", "--quiet", "--python", sys.executable, venv], folder)
+    lock = PROJECT / "requirements.lock"
+    to = ("--python", venv / "bin" / "python")
+    _run([uv, "pip", "install", "--quiet", *to, "--constraint", lock, wheel], folder)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("ARKLINE_", "PYTHON"))}
+    return Installed(folder, clean)
+
+
+def check_contents(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        top = {name.split("/")[0] for name in archive.namelist()}
+    strangers = {name for name in top if not name.endswith(".dist-info")} ^ SHIPPED
+    if strangers:
+        raise CheckFailed(f"{wheel.name} has too much or too little: {', '.join(sorted(strangers))}")
+
+
+def check_commands(installed: Installed, version: str) -> None:
+    """The command and the import work, and say the version."""
+    for arguments in (("--help",), ("standalone", "--help"), ("submit", "--help")):
+        installed.run("arkline", *arguments)
+    spoken = {
+        installed.run("arkline", "--version").strip(),
+        installed.run("python", "-c", "import arkline; print('arkline', arkline.__version__)").strip(),
+    }
+    if spoken != {f"arkline {version}"}:
+        raise CheckFailed(f"the wheel says {', '.join(sorted(spoken))} and not arkline {version}")
+
+
+def check_ingest(installed: Installed) -> str:
+    """Start a standalone stack, submit a file, and wait until it is completed; the batch's id."""
+    home = f"--home={installed.folder / 'home'}"
+    content = installed.folder / "content"
+    content.mkdir()
+    (content / "hello.txt").write_text("A small file.\n")
+    allowed = {**installed.environment, "ARKLINE_ALLOW_NETWORKS": "127.0.0.0/8"}
+    starter = Installed(installed.folder, allowed)
+    starter.run("arkline", "standalone", "start", "--detach", "--workers=1", home)
+    try:
+        info = json.loads((installed.folder / "home" / "run" / "stack.json").read_text())
+        user = Installed(installed.folder, {**installed.environment, **info["environment"]})
+        with _served(content) as base:
+            view = user.run("arkline", "submit", "--profile=demo", f"{base}/hello.txt", "--wait", "--json")
+    finally:
+        installed.run("arkline", "standalone", "stop", home)
+    batch = json.loads(view)
+    if batch["status"] != "completed":
+        raise CheckFailed(f"{batch['bid']} is {batch['status']}: {batch['message']}")
+    return str(batch["bid"])
+
+
+@contextmanager
+def _served(folder: Path) -> Iterator[str]:
+    """The folder on a web server on loopback; yields the base URL."""
+    handler = functools.partial(_Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Leave the screen to the commands."""
+
+
+def _run(command: Sequence[str | Path], folder: Path, environment: Mapping[str, str] | None = None) -> str:
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        words = " ".join(map(str, command))
+        raise CheckFailed(f"$ {words}\ncode {done.returncode}\n{done.stdout}{done.stderr}".rstrip())
+    return done.stdout
