@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.errors import ServiceUnreachable
 from tests.support.requirements import unavailable
 from tools.dev import wheel
 from tools.dev.release import project_version
@@ -14,7 +15,7 @@ from tools.dev.wheel import Installed
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     try:
         wheel.find_uv()
-    except wheel.ServiceUnreachable as error:
+    except ServiceUnreachable as error:
         unavailable(error)
     built = wheel.build(tmp_path_factory.mktemp("dist"), tmp_path_factory.mktemp("source"))
     wheel.check_contents(built)
