@@ -31,7 +31,7 @@ SCHEMAS = {
     "compose-spec": "docker-compose.yml",
     "github-workflows": ".github/workflows/*.yml",
 }
-"""A published schema -> the files that follow it; .pre-commit-config.yaml checks the other files of .github."""
+"""A published schema -> its files; .pre-commit-config.yaml checks the other files of .github."""
 
 
 @dataclass(frozen=True)
