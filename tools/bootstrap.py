@@ -1,10 +1,11 @@
-"""From a fresh checkout to a command that runs: the servers' programs, the environment, then the command.
+"""Prepare a fresh checkout, then run the command: the servers' programs, the environment, the command.
 
-Standard library only: it runs before anything is installed. It speaks on standard error, because standard
-output belongs to the command (`./dev demo --json`). What is there already costs nothing but a look.
+Standard library only: it runs before anything is installed. Its messages go to standard error, because
+standard output belongs to the command (`./dev demo --json`). Nothing is installed a second time.
 """
 
 import fcntl
+import functools
 import hashlib
 import os
 import shutil
@@ -17,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from entrypoints.stack import java
-from tools import commands, for_tests, servers
+from tools import commands, for_tests, package_index, servers
 from tools.checkout import PROJECT, VAR, VENV
 
 PYTHON = VENV / "bin" / "python"
@@ -40,8 +41,8 @@ def timed(what: str, work: Callable[[], None]) -> None:
     say(f"{what}: done in {time.monotonic() - began:.1f} s")
 
 
-def wanted_stamp() -> str:
-    """What the environment must be made from: the lock file, the project's metadata and this Python."""
+def current_stamp() -> str:
+    """A digest of what the environment is made from: the lock file, the project's metadata, this Python."""
     digest = hashlib.sha256()
     for name in ("requirements.lock", "pyproject.toml"):
         digest.update((PROJECT / name).read_bytes())
@@ -50,16 +51,16 @@ def wanted_stamp() -> str:
 
 
 def is_current() -> bool:
-    return PYTHON.exists() and STAMP.exists() and STAMP.read_text().strip() == wanted_stamp()
+    return PYTHON.exists() and STAMP.exists() and STAMP.read_text().strip() == current_stamp()
 
 
 def uv_on_path() -> str | None:
-    found = shutil.which("uv")
-    return found if found and succeeds([found, "--version"]) else None
+    uv = shutil.which("uv")
+    return uv if uv and succeeds([uv, "--version"]) else None
 
 
 def uv_in_venv() -> str | None:
-    """A uv of our own, installed with pip: it installs the rest five times as fast as pip would."""
+    """The uv of .venv, installed with pip: it installs the other packages five times as fast as pip."""
     own = VENV / "bin" / "uv"
     if not succeeds([own, "--version"]):
         succeeds([*PIP, "--require-hashes", "-r", "tools/installer.lock"])
@@ -67,7 +68,7 @@ def uv_in_venv() -> str | None:
 
 
 def install_command() -> tuple[str, ...]:
-    """With uv where that runs, else with pip."""
+    """uv where it runs, else pip."""
     uv = uv_on_path() or uv_in_venv()
     return (uv, "pip", "install", "--quiet", "--python", str(PYTHON)) if uv else PIP
 
@@ -88,17 +89,18 @@ def make_environment() -> None:
         "installing the packages of requirements.lock",
         lambda: install("--require-hashes", "-r", "requirements.lock"),
     )
-    # by a call of its own: a checkout has no digest
+    # in a separate call: a checkout has no digest
     timed("installing this checkout", lambda: install("--no-deps", "--editable", "."))
-    STAMP.write_text(wanted_stamp() + "\n")
+    STAMP.write_text(current_stamp() + "\n")
 
 
 def install(*what: str) -> None:
-    run([*install_command(), *what], "a package could not be installed; is a package index reachable?")
+    problem = "a package could not be installed; is the package index of `pip config list` reachable?"
+    run([*install_command(), *what], problem)
 
 
 def is_usable(with_pip: bool) -> bool:
-    """Whether what is in .venv runs, is of this Python's version, and has the pip that may be needed."""
+    """Whether the Python of .venv runs, has this Python's version, and has pip if pip is needed."""
     question = "import sys; sys.stdout.write(sys.version)"
     if not PYTHON.exists():
         return False
@@ -107,21 +109,37 @@ def is_usable(with_pip: bool) -> bool:
 
 
 def ensure_java() -> None:
-    """Java from the package index, where the system has none and may not be asked for one."""
+    """Install Java from the package index, where the system has none and none may be installed."""
     if java.find_program() is None and not java.runs(str(servers.venv_java())):
         timed("installing Java into .venv", lambda: install("--require-hashes", "-r", "tools/java.lock"))
 
 
+@functools.cache
+def installer_environment() -> dict[str, str]:
+    """The variables for pip and uv: pip's settings, and the certificates that this system trusts."""
+    pip = ([str(PYTHON), "-m", "pip"], [sys.executable, "-m", "pip"], ["pip3"])
+    settings = package_index.pip_settings(list(pip))
+    variables = package_index.environment(os.environ, settings, package_index.system_bundle())
+    return {**os.environ, **variables}
+
+
 def succeeds(command: Sequence[str | Path]) -> bool:
     try:
-        return subprocess.run(command, capture_output=True).returncode == 0
+        return subprocess.run(command, env=installer_environment(), capture_output=True).returncode == 0
     except OSError:
         return False
 
 
 def run(command: Sequence[str], problem: str) -> None:
-    """Run it quietly; when it fails, say what it said."""
-    done = subprocess.run(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    """Run a command quietly; if it fails, its output is in the error."""
+    done = subprocess.run(
+        command,
+        cwd=PROJECT,
+        env=installer_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     if done.returncode:
         raise BootstrapFailed(f"{problem}\n$ {' '.join(command)}\n{done.stdout.strip()}")
 
@@ -129,7 +147,7 @@ def run(command: Sequence[str], problem: str) -> None:
 def prepare(command: str) -> None:
     VAR.mkdir(exist_ok=True)
     with (VAR / "bootstrap.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # a second ./dev waits until the first has installed
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a second ./dev waits until the first has finished installing
         needs_servers = commands.BY_NAME[command].needs_zookeeper and not os.environ.get("ARKLINE_ZK_HOSTS")
         if needs_servers:
             servers.ensure_zookeeper(say)
@@ -144,9 +162,9 @@ def prepare(command: str) -> None:
 def main(arguments: list[str]) -> None:
     command = arguments[0] if arguments else ""
     if command not in commands.BY_NAME:
-        asked = command in ("", "-h", "--help", "help")
-        print(commands.USAGE, file=sys.stdout if asked else sys.stderr)
-        sys.exit(0 if asked else 2)
+        is_help = command in ("", "-h", "--help", "help")
+        print(commands.USAGE, file=sys.stdout if is_help else sys.stderr)
+        sys.exit(0 if is_help else 2)
     os.chdir(PROJECT)
     try:
         prepare(command)
