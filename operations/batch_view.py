@@ -9,7 +9,7 @@ from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
 from pipeline.notify.report.compose import BatchReport, status_report_of
 from pipeline.records import Batch, Record, StatusReport, SubmissionType
 from pipeline.states import BATCH, BatchState, Bucket, FailureKind, JobState
-from zkstate import batches, views
+from zkstate import batches, listings, views
 from zkstate.errors import Missing
 from zkstate.session import Session
 
@@ -90,20 +90,11 @@ def batch_view(
         submitted_at=batch.submission.submitted_at,
         total=batch.status.total,
         buckets=counts,
-        jobs={} if counts_only else _states(session, bid, counts),
+        jobs={} if counts_only else listings.states_of_batch(session, bid, counts),
         percent=_percent(batch, counts),
         failed_jobs=() if counts_only or not counts[Bucket.FAILED] else _failed(session, bid),
         report=batch.report,
     )
-
-
-def _states(session: Session, bid: str, counts: dict[Bucket, int]) -> dict[JobState, int]:
-    unended = batches.jobs_in(session, bid, Bucket.PROCESSING) if counts[Bucket.PROCESSING] else []
-    found = Counter(row.state for row in views.readable(views.job_rows(session, unended)))
-    found[JobState.COMPLETED] += counts[Bucket.COMPLETED]
-    found[JobState.FAILED] += counts[Bucket.FAILED]
-    found[JobState.DELETED] += counts[Bucket.DELETED]
-    return {state: found[state] for state in JobState if found[state]}
 
 
 def _percent(batch: Batch, counts: dict[Bucket, int]) -> float | None:

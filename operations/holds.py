@@ -8,7 +8,7 @@ from pipeline.principal import Principal, Role
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Record
 from pipeline.states import BatchState, Event, JobState
-from zkstate import holds, views
+from zkstate import holds, listings, views
 from zkstate.holds import Hold
 from zkstate.journal import JournalEntry
 from zkstate.session import Session
@@ -62,7 +62,7 @@ def held_in(session: Session, name: str) -> list[str]:
     """The held batches of a collection, then its held jobs."""
     held_batches = [
         row.bid
-        for row in views.readable(views.batch_rows(session, views.all_batches(session)))
+        for row in views.readable(views.batch_rows(session, listings.all_batches(session)))
         if row.status is BatchState.HELD and row.profile == name
     ]
     return held_batches + [row.jid for row in find(session, JobFilter(state=JobState.HELD, profile=name))]

@@ -1,13 +1,14 @@
-"""Many jobs at a glance, read in few flights."""
+"""Lists of jobs: a page and the cursor of the next one. A page reads its rows and nothing else."""
 
 from collections.abc import Iterator
 
 from operations.wording import age
+from pipeline.errors import UsageRefused
 from pipeline.records import Record
 from pipeline.states import JobState
-from zkstate import batches, queue, views
+from zkstate import batches, listings, views
 from zkstate.session import Session
-from zkstate.views import JobRow
+from zkstate.views import JobRow, Unreadable
 
 
 class JobFilter(Record):
@@ -27,36 +28,79 @@ class JobFilter(Record):
             and (self.older_than is None or age(row.since) >= self.older_than)
         )
 
+    @property
+    def listed(self) -> bool:
+        """True if the listings alone say which jobs are meant, so that none has to be read for that."""
+        return self.profile is None and self.older_than is None
+
+    @property
+    def by_priority(self) -> bool:
+        return self.bid is None and self.state not in (None, JobState.COMPLETED)
+
+    def cursor(self, row: JobRow) -> str:
+        return f"{row.priority:02d}-{row.jid}" if self.by_priority else row.jid
+
 
 class JobList(Record):
-    """The first `jobs`, and how many there are in all."""
+    """One page of jobs."""
 
     jobs: tuple[JobRow, ...]
-    total: int
+    unreadable: tuple[Unreadable, ...] = ()
+    """Jobs of this page whose record is damaged."""
+    total: int | None = None
+    """How many jobs there are on all pages; None if every one of them would have to be read for that."""
+    next: str | None = None
+    """The cursor of the next page; None on the last page."""
 
 
-def candidates(session: Session, wanted: JobFilter) -> list[str]:
-    """The ids among which the wanted jobs are: those of a batch, of a queue, or all, newest first."""
-    if wanted.bid is not None:
-        batches.load(session, wanted.bid)
-        return batches.all_jobs(session, wanted.bid)
-    if wanted.state is not None and wanted.state is not JobState.COMPLETED:
-        return queue.queued(session, wanted.state)
-    return views.all_jobs(session)
+def list_jobs(session: Session, wanted: JobFilter, limit: int, after: str | None = None) -> JobList:
+    """At most `limit` jobs that follow the cursor `after`.
+
+    Jobs of a batch come in their order, jobs of a state in the queue's order, others newest first.
+    """
+    names = _cursors(session, wanted)
+    rest = names if after is None else _following(names, after, wanted)
+    jobs: list[JobRow] = []
+    unreadable: list[Unreadable] = []
+    for row in views.job_rows(session, _jids(rest), limit if wanted.listed else views.READ_PAGE):
+        if isinstance(row, Unreadable):
+            unreadable.append(row)
+        elif wanted.admits(row):
+            jobs.append(row)
+        if len(jobs) == limit:
+            break
+    last = wanted.cursor(jobs[-1]) if len(jobs) == limit else None
+    complete = after is None and last is None
+    total = len(names) if wanted.listed else len(jobs) if complete else None
+    more = last is not None and last != rest[-1]
+    return JobList(jobs=tuple(jobs), unreadable=tuple(unreadable), total=total, next=last if more else None)
 
 
 def find(session: Session, wanted: JobFilter) -> Iterator[JobRow]:
-    return (
-        row
-        for row in views.readable(views.job_rows(session, candidates(session, wanted)))
-        if wanted.admits(row)
-    )
+    """Every job that the filter admits and that can be read."""
+    rows = views.job_rows(session, _jids(_cursors(session, wanted)))
+    return (row for row in views.readable(rows) if wanted.admits(row))
 
 
-def list_jobs(session: Session, wanted: JobFilter, limit: int) -> JobList:
-    """At most `limit` jobs; `total` counts all, without reading them where that is possible."""
-    if wanted == JobFilter():
-        jids = candidates(session, wanted)
-        return JobList(jobs=tuple(views.readable(views.job_rows(session, jids[:limit]))), total=len(jids))
-    found = tuple(find(session, wanted))
-    return JobList(jobs=found[:limit], total=len(found))
+def _cursors(session: Session, wanted: JobFilter) -> list[str]:
+    """The cursors of all jobs that may be meant, in the order of the list."""
+    if wanted.bid is not None:
+        batches.load(session, wanted.bid)
+        return listings.of_batch(session, wanted.bid, wanted.state)
+    if wanted.state is None:
+        return listings.all_jobs(session)[::-1]
+    if wanted.state is JobState.COMPLETED:
+        return listings.completed_jobs(session)[::-1]
+    return listings.in_queue(session, wanted.state)
+
+
+def _following(names: list[str], after: str, wanted: JobFilter) -> list[str]:
+    jid = after[3:] if wanted.by_priority else after
+    if not jid.startswith("jid") or (wanted.by_priority and after[2] != "-"):
+        raise UsageRefused(f"'{after}' is not a cursor of this list: take `next` of the page before")
+    newest_first = wanted.bid is None and not wanted.by_priority
+    return [name for name in names if (name < after if newest_first else name > after)]
+
+
+def _jids(cursors: list[str]) -> list[str]:
+    return [cursor.rpartition("-")[2] for cursor in cursors]

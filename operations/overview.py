@@ -2,7 +2,7 @@
 
 from pipeline.records import Record
 from pipeline.states import JobState
-from zkstate import holds, queue, space, views
+from zkstate import holds, listings, queue, space, views
 from zkstate.holds import Hold
 from zkstate.session import Session
 from zkstate.views import BatchRow
@@ -25,12 +25,12 @@ class Overview(Record):
 
 
 def overview(session: Session) -> Overview:
-    bids = views.all_batches(session)
+    bids = listings.all_batches(session)
     return Overview(
         jobs=queue.counts(session),
         batches=tuple(views.readable(views.batch_rows(session, bids[: -LATEST - 1 : -1]))),
         batches_in_all=len(bids),
-        open_batches=views.open_batches(session),
+        open_batches=listings.open_batches(session),
         paused=holds.paused(session),
         held_collections=holds.held_collections(session),
         promised=space.promised(session).bytes,

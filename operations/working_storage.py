@@ -11,7 +11,7 @@ from pipeline.steps.clients import open_clients
 from pipeline.working_storage.capacity import usage
 from tasks.orphan_folders import orphans
 from tasks.retention import remove_old_batches, retention_of
-from zkstate import locks, queue, space, views
+from zkstate import listings, locks, queue, space, views
 from zkstate.session import Session
 
 
@@ -108,7 +108,7 @@ def clean_up(operator: Operator, *, older_than: float | None = None, dry_run: bo
 def _old_batches(operator: Operator, retention: float) -> tuple[str, ...]:
     """The batches that would leave ZooKeeper now."""
     profiles = Profiles(operator.settings.profiles)
-    found = views.readable(views.batch_rows(operator.session, views.all_batches(operator.session)))
+    found = views.readable(views.batch_rows(operator.session, listings.all_batches(operator.session)))
     return tuple(
         row.bid
         for row in found
@@ -124,9 +124,9 @@ def _remove_batches(operator: Operator, retention: float) -> tuple[tuple[str, ..
     """The batches that are gone now; True if beat was removing some at the same moment."""
     session = operator.session
     clients = open_clients(operator.settings.model_copy(update={"retention": retention}))
-    before = set(views.all_batches(session))
+    before = set(listings.all_batches(session))
     with locks.single_flight(session, "clean_up_batches") as clock:
         if clock is None:
             return (), True
         remove_old_batches(session, clock, clients)
-    return tuple(sorted(before - set(views.all_batches(session)))), False
+    return tuple(sorted(before - set(listings.all_batches(session)))), False

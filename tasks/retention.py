@@ -7,7 +7,7 @@ from pipeline.records import Batch
 from pipeline.states import BatchState, Bucket, Event
 from pipeline.steps.clients import Clients
 from tasks.logs import log
-from zkstate import batches, deletion, jobs, views
+from zkstate import batches, deletion, jobs, listings, views
 from zkstate.batches import BatchMove
 from zkstate.errors import Busy, Corrupt, Missing, Stale
 from zkstate.locks import ServerClock
@@ -17,7 +17,7 @@ from zkstate.session import Session
 
 def remove_old_batches(session: Session, clock: ServerClock, clients: Clients) -> None:
     """Archive and remove completed batches older than the retention time; finish interrupted removals."""
-    for bid in views.all_batches(session):
+    for bid in listings.all_batches(session):
         try:
             batch = batches.load(session, bid)
             written = views.batch_activity(session, bid).status_written

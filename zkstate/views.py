@@ -1,4 +1,4 @@
-"""What lists and pages show of many jobs and batches.
+"""What lists and pages show of jobs and batches, one row each.
 
 Rule: a node that cannot be read spoils no list; its id and the fault stand beside the rows.
 """
@@ -25,7 +25,7 @@ from zkstate.errors import Corrupt
 from zkstate.session import Session
 
 READ_PAGE = 200
-"""Jobs read at a time, three nodes each: the requests of one page are some 60 kB."""
+"""Jobs read at a time at most, three nodes each: the requests for them are some 60 kB."""
 
 
 class JobRow(Record):
@@ -81,22 +81,6 @@ class Activity(Record):
 Row = TypeVar("Row", JobRow, BatchRow)
 
 
-def all_jobs(session: Session) -> list[str]:
-    """The ids of all jobs, newest first."""
-    return sorted((name for name in session.children(paths.JOBS) if paths.is_job(name)), reverse=True)
-
-
-def all_batches(session: Session) -> list[str]:
-    """The ids of all batches, oldest first."""
-    return sorted(session.children(paths.BATCHES))
-
-
-def open_batches(session: Session) -> int:
-    """How many batches have work left."""
-    stat = session.exists(paths.OPEN_BATCHES)
-    return stat.numChildren if stat else 0
-
-
 def job_exists(session: Session, jid: str) -> bool:
     return session.exists(paths.job(jid)) is not None
 
@@ -143,14 +127,18 @@ def connection_watched(session: Session, on_change: Callable[[bool], None]) -> I
         session.zk.remove_listener(listener)
 
 
-def job_rows(session: Session, jids: Sequence[str]) -> Iterator[JobRow | Unreadable]:
-    """The jobs of these ids, in their order; a job that has been removed meanwhile is left out."""
-    return _rows(session, jids, (paths.job_status, paths.configuration, paths.identifiers), _job_row)
+def job_rows(session: Session, jids: Sequence[str], page: int = READ_PAGE) -> Iterator[JobRow | Unreadable]:
+    """The jobs of these ids, in their order; a job that has been removed meanwhile is left out.
+
+    They are read `page` at a time, and only as far as the caller goes.
+    """
+    parts = (paths.job_status, paths.configuration, paths.identifiers)
+    return _rows(session, jids, parts, _job_row, min(page, READ_PAGE))
 
 
 def batch_rows(session: Session, bids: Sequence[str]) -> Iterator[BatchRow | Unreadable]:
     """The batches of these ids, in their order; a batch that has been removed meanwhile is left out."""
-    return _rows(session, bids, (paths.submission, paths.batch_status), _batch_row)
+    return _rows(session, bids, (paths.submission, paths.batch_status), _batch_row, READ_PAGE)
 
 
 def readable(rows: Iterator[Row | Unreadable]) -> Iterator[Row]:
@@ -162,9 +150,10 @@ def _rows(
     names: Sequence[str],
     parts: Sequence[Callable[[str], str]],
     build: Callable[[str, Sequence[bytes]], Row],
+    size: int,
 ) -> Iterator[Row | Unreadable]:
-    for start in range(0, len(names), READ_PAGE):
-        page = names[start : start + READ_PAGE]
+    for start in range(0, len(names), size):
+        page = names[start : start + size]
         nodes = iter(session.get_many([path(name) for name in page for path in parts]))
         for name in page:
             data = [node and node[0] for node in islice(nodes, len(parts))]

@@ -48,21 +48,25 @@ def status(name: OptionalId = None, json: Json = False) -> None:
         raise typer.Exit(exit_codes.of_state(job.state))
 
 
-def jobs(
+def jobs(  # noqa: PLR0913 - one argument for each option
     profile: Profile = None,
     batch: Batch = None,
     state: State = None,
     older_than: OlderThan = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Jobs shown at most.")] = 50,
+    after: Annotated[
+        str | None,
+        typer.Option("--after", metavar="CURSOR", help="Continue after this job: `next` of the page before."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """List jobs.
 
-    Those of a batch in their order, those of a state in the queue's order, else the newest first.
+    Jobs of a batch come in their order, jobs of a state in the queue's order, others newest first.
     """
     wanted = JobFilter(bid=batch, profile=profile, state=state, older_than=older_than)
     with opened.session(opened.settings()) as session:
-        found = list_jobs(session, wanted, limit)
+        found = list_jobs(session, wanted, limit, after)
     screen.emit(found) if json else drawn.job_list(found)
 
 

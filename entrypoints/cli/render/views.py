@@ -126,8 +126,11 @@ def job_list(found: JobList) -> None:
             for row in found.jobs
         ),
     )
-    if found.total > len(found.jobs):
-        screen.note(f"{len(found.jobs)} of {counted(found.total, 'job')} shown; --limit shows more")
+    for damaged in found.unreadable:
+        screen.note(f"{damaged.id} cannot be read: {damaged.problem}")
+    if found.next is not None:
+        total = "" if found.total is None else f" of {counted(found.total, 'job')}"
+        screen.note(f"{len(found.jobs)}{total} shown; --after {found.next} shows the next page")
 
 
 def _said(name: str, kind: FailureKind | None, message: str) -> Text | str:

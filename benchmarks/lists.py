@@ -1,0 +1,89 @@
+"""What a list costs beside one read of every job in it: 10,000 jobs, or `ARKLINE_BENCH_JOBS`.
+
+All jobs belong to one batch and are pending. `seconds_*` is one call; `ratio` divides the time of reading
+every job by that of a page of the queue, in the same round.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+from benchmarks._output import tell
+from entrypoints.stack import zookeeper
+from operations.batch_view import batch_view
+from operations.job_list import JobFilter, list_jobs
+from operations.overview import overview
+from pipeline.settings import Settings
+from pipeline.states import Bucket, Event, JobState
+from tests.support import planting
+from zkstate import jobs, listings, paths, views
+from zkstate.session import Session, connect
+
+WHOLE = 1000
+"""Jobs with all their znodes; the others have only the names that lists count."""
+
+PIECE = 400
+"""Jobs in one transaction; ten transactions are under way at a time."""
+
+JOBS = int(os.environ.get("ARKLINE_BENCH_JOBS", "10000"))
+ROUNDS = 5
+PAGE = 50
+
+
+def build(session: Session) -> str:
+    """The batch of `JOBS` pending jobs."""
+    bid, _ = planting.split_batch(session, min(JOBS, WHOLE))
+    flights = []
+    for start in range(WHOLE + 1, JOBS + 1, PIECE):
+        names = session.zk.transaction()
+        for number in range(start, min(start + PIECE, JOBS + 1)):
+            jid = f"jid{number:010d}"
+            names.create(paths.job(jid))
+            names.create(paths.queue_entry(JobState.PENDING, 5, jid))
+            names.create(paths.batch_entry(bid, Bucket.PROCESSING, jid))
+        flights.append(names.commit_async())
+        if len(flights) > 10:
+            flights.pop(0).get(timeout=60)
+    for flight in flights:
+        flight.get(timeout=60)
+    return bid
+
+
+def seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def measure(session: Session, bid: str) -> dict[str, float]:
+    pending = JobFilter(state=JobState.PENDING)
+    cursor = list_jobs(session, pending, PAGE).next
+    sample = listings.all_jobs(session)[:WHOLE]
+    return {
+        "jobs_by_state": seconds(lambda: list_jobs(session, pending, PAGE)),
+        "next_page": seconds(lambda: list_jobs(session, pending, PAGE, cursor)),
+        "jobs_of_batch": seconds(lambda: list_jobs(session, JobFilter(bid=bid), PAGE)),
+        "completed_jobs": seconds(lambda: list_jobs(session, JobFilter(state=JobState.COMPLETED), PAGE)),
+        "status_of_batch": seconds(lambda: batch_view(session, bid)),
+        "overview": seconds(lambda: overview(session)),
+        "every_job": JOBS / len(sample) * seconds(lambda: list(views.job_rows(session, sample))),
+    }
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder, zookeeper.running(Path(folder)) as server:
+        settings = Settings(zk_hosts=server.hosts, zk_root="/benchmark")
+        with connect(settings) as session:
+            bid = build(session)
+            planting.fire(session, jobs.load(session, "jid0000000001"), Event.ACQUIRE)
+            rounds = [measure(session, bid) for _ in range(ROUNDS)]
+    figures = {f"seconds_{name}": round(median(r[name] for r in rounds), 3) for name in rounds[0]}
+    ratio = median(r["every_job"] / r["jobs_by_state"] for r in rounds)
+    tell({"rounds": ROUNDS, "jobs": JOBS, **figures, "ratio": round(ratio, 1)})
+
+
+if __name__ == "__main__":
+    main()

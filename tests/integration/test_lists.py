@@ -1,0 +1,155 @@
+"""A list is read page by page; a count reads no job; a damaged job spoils neither."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from operations.batch_view import batch_view
+from operations.job_list import JobFilter, JobList, list_jobs
+from operations.overview import overview
+from pipeline.errors import UsageRefused
+from pipeline.states import Event, JobState
+from tests.support import planting
+from zkstate import jobs, listings, paths, views
+from zkstate.session import Session
+
+
+def pages(session: Session, wanted: JobFilter, limit: int = 2) -> list[JobList]:
+    """Every page of the list, each begun at the cursor of the page before."""
+    found = [list_jobs(session, wanted, limit)]
+    while found[-1].next is not None:
+        found.append(list_jobs(session, wanted, limit, found[-1].next))
+    return found
+
+
+def ids(found: list[JobList]) -> list[str]:
+    return [row.jid for page in found for row in page.jobs]
+
+
+@pytest.fixture
+def damaged_job(session: Session) -> Iterator[str]:
+    """The last of three pending jobs has no readable status; it has again at the end, for the audit."""
+    _, jids = planting.split_batch(session, 3)
+    path = paths.job_status(jids[-1])
+    whole, _ = session.zk.get(path)
+    session.zk.set(path, b"no JSON")
+    yield jids[-1]
+    session.zk.set(path, whole)
+
+
+@pytest.mark.parametrize("state", [None, JobState.PENDING])
+@pytest.mark.parametrize("of_batch", [True, False])
+def test_the_pages_of_a_list_have_every_job_once(
+    session: Session, state: JobState | None, of_batch: bool
+) -> None:
+    bid, jids = planting.split_batch(session, 5)
+    found = pages(session, JobFilter(bid=bid if of_batch else None, state=state))
+
+    newest_first = not of_batch and state is None
+    assert ids(found) == (jids[::-1] if newest_first else jids)
+    assert [len(page.jobs) for page in found] == [2, 2, 1]
+    assert {page.total for page in found} == {5}
+
+
+def test_the_last_page_has_no_cursor_when_it_is_full(session: Session) -> None:
+    planting.split_batch(session, 4)
+
+    assert [page.next is None for page in pages(session, JobFilter(state=JobState.PENDING))] == [False, True]
+
+
+def test_a_state_is_listed_in_the_order_of_the_queue_across_pages(session: Session) -> None:
+    _, late = planting.split_batch(session, 3)
+    _, urgent = planting.split_batch(session, 2, priority=1)
+
+    assert ids(pages(session, JobFilter(state=JobState.PENDING))) == [*urgent, *late]
+
+
+def test_the_jobs_of_a_batch_in_one_state_are_listed(session: Session) -> None:
+    bid, jids = planting.split_batch(session, 4)
+    planting.split_batch(session, 2)
+    planting.fire(session, jobs.load(session, jids[1]), Event.FAIL)
+    planting.fire(session, jobs.load(session, jids[2]), Event.ACQUIRE)
+
+    assert ids(pages(session, JobFilter(bid=bid, state=JobState.PENDING))) == [jids[0], jids[3]]
+    assert ids(pages(session, JobFilter(bid=bid, state=JobState.FAILED))) == [jids[1]]
+    assert ids(pages(session, JobFilter(bid=bid, state=JobState.ESTIMATING))) == [jids[2]]
+
+
+def test_completed_jobs_are_listed_before_and_after_they_are_cleaned_up(session: Session) -> None:
+    planting.split_batch(session, 2)
+    cleaned = planting.job_in(session, JobState.COMPLETED, JobState.NOTIFY)
+    fresh = planting.job_in(session, JobState.COMPLETED, JobState.NOTIFY)
+    jobs.clean_up(session, cleaned)
+
+    assert ids(pages(session, JobFilter(state=JobState.COMPLETED), 1)) == [fresh.jid, cleaned.jid]
+
+
+def test_a_filter_that_has_to_read_jobs_stops_at_a_full_page_and_says_no_total(session: Session) -> None:
+    _, jids = planting.split_batch(session, 3)
+
+    page = list_jobs(session, JobFilter(state=JobState.PENDING, profile="demo"), 2)
+
+    assert ([row.jid for row in page.jobs], page.total) == (jids[:2], None)
+    assert ids(pages(session, JobFilter(state=JobState.PENDING, profile="demo"))) == jids
+    assert list_jobs(session, JobFilter(profile="other"), 2).total == 0
+
+
+@pytest.mark.parametrize("cursor", ["", "jid", "05-jid0000000001x/..", "bid0000000001"])
+def test_a_cursor_of_another_list_is_refused(session: Session, cursor: str) -> None:
+    wanted = JobFilter() if cursor.startswith("05") else JobFilter(state=JobState.PENDING)
+
+    with pytest.raises(UsageRefused, match="is not a cursor of this list"):
+        list_jobs(session, wanted, 2, cursor)
+
+
+def test_a_damaged_job_is_reported_beside_the_others(session: Session, damaged_job: str) -> None:
+    (page,) = pages(session, JobFilter(state=JobState.PENDING), 10)
+
+    assert damaged_job not in [row.jid for row in page.jobs]
+    assert len(page.jobs) == 2
+    assert [found.id for found in page.unreadable] == [damaged_job]
+    assert paths.job_status(damaged_job) in page.unreadable[0].problem
+
+
+def test_a_job_without_one_of_its_znodes_is_reported(session: Session, damaged_job: str) -> None:
+    session.zk.delete(paths.identifiers(damaged_job))
+
+    (found,) = views.job_rows(session, [damaged_job])
+    assert isinstance(found, views.Unreadable)
+    session.zk.create(paths.identifiers(damaged_job), b"{}")
+
+
+def test_a_page_and_the_counts_read_no_job_beyond_the_page(session: Session, damaged_job: str) -> None:
+    page = list_jobs(session, JobFilter(state=JobState.PENDING), 2)
+
+    assert (len(page.jobs), page.unreadable, page.total) == (2, (), 3)
+    assert batch_view(session, page.jobs[0].bid).jobs == {JobState.PENDING: 3}
+    assert overview(session).jobs[JobState.PENDING] == 3
+
+
+def test_a_batch_counts_its_jobs_by_state(session: Session) -> None:
+    bid, jids = planting.split_batch(session, 4)
+    planting.split_batch(session, 3)
+    planting.fire(session, jobs.load(session, jids[0]), Event.FAIL)
+    planting.fire(session, jobs.load(session, jids[1]), Event.ACQUIRE)
+
+    assert batch_view(session, bid).jobs == {
+        JobState.PENDING: 2,
+        JobState.ESTIMATING: 1,
+        JobState.FAILED: 1,
+    }
+
+
+def test_a_job_that_is_in_no_queue_while_they_are_listed_is_still_counted(session: Session) -> None:
+    bid, (jid,) = planting.split_batch(session, 1)
+    entry = paths.queue_entry(JobState.PENDING, 5, jid)
+    session.zk.delete(entry)
+
+    assert batch_view(session, bid).jobs == {JobState.PENDING: 1}
+    session.zk.create(entry)
+
+
+def test_a_job_is_no_queue(session: Session) -> None:
+    _, jids = planting.split_batch(session, 2)
+
+    assert listings.all_jobs(session) == jids
