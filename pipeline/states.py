@@ -163,11 +163,3 @@ BATCH: Machine[BatchState] = Machine(
 def bucket(state: JobState) -> Bucket:
     """Where a batch keeps a job in `state`; a held job has not ended."""
     return JOB.facts[state].bucket
-
-
-if __name__ == "__main__":
-    import sys
-
-    from pipeline.states_page import markdown
-
-    sys.stdout.write(markdown())

@@ -1,5 +1,6 @@
-"""The page docs/states.md, made from the tables: `python -m pipeline.states > docs/states.md`."""
+"""The page docs/states.md, made from the tables: `python -m pipeline.states_page > docs/states.md`."""
 
+import sys
 from collections.abc import Iterable
 
 from pipeline.machine import ANY, Event, FailureKind, Machine, Raiser, S
@@ -10,7 +11,7 @@ def markdown() -> str:
     lines = [
         "# States",
         "",
-        "Generated from `pipeline/states.py` by `python -m pipeline.states > docs/states.md`.",
+        "Generated from `pipeline/states.py` by `python -m pipeline.states_page > docs/states.md`.",
         *_section("Jobs", JOB),
         *_section("Batches", BATCH),
     ]
@@ -52,3 +53,7 @@ def _rows(machine: Machine[S]) -> Iterable[str]:
             after += f"; refused after a failure of {row.refused_after}"
         by = ", ".join(raiser for raiser in Raiser if raiser in row.by)
         yield f"| {row.source} | {row.event} | {row.target} | {after} | {by} |"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown())
