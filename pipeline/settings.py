@@ -6,7 +6,7 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import AliasChoices, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 Seconds = Annotated[float, Field(gt=0)]
@@ -14,28 +14,30 @@ Bytes = Annotated[int, Field(ge=0)]
 
 
 class Settings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix="ARKLINE_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="ARKLINE_", frozen=True, extra="ignore", validate_by_name=True, validate_by_alias=True
+    )
 
     zk_hosts: str = Field("127.0.0.1:2181", description="ZooKeeper servers, host:port, comma separated.")
-    zk_root: str = Field("/", description="The znode below which everything is kept.")
+    zk_root: str = Field("/", description="The znode that contains all others.")
     zk_session_timeout: Seconds = Field(
         20,
-        description="Seconds after which a dead worker's locks are free; the server allows 2 to 20 ticks.",
+        description="Seconds until the locks of a dead worker are released; the server allows 2 to 20 ticks.",
     )
     zk_user: str = Field("", description="User of ZooKeeper's digest scheme; empty: no authentication.")
     zk_password: SecretStr = Field(SecretStr(""), description="Password of zk_user.")
     broker_url: str = Field("redis://127.0.0.1:6379/0", description="Redis or Valkey, for Celery's messages.")
     broker_prefix: str = Field("arkline:", description="Prefix of every key in Redis.")
 
-    home: Path = Field(Path("var"), description="Folder of everything below that has no setting of its own.")
+    home: Path = Field(Path("var"), description="Parent folder of all data folders that have no setting.")
     working_storage: Path | None = Field(
-        None, description="Jobs' working directories, shared by all workers; default HOME/working."
+        None, description="Working directories of jobs, shared by all workers; default HOME/working."
     )
     storage_root: Path | None = Field(None, description="OCFL storage root; default HOME/ocfl.")
     outbox: Path | None = Field(
-        None, description="Mail is written here unless smtp_host is set; default HOME/outbox."
+        None, description="Mail is written to this folder unless smtp_host is set; default HOME/outbox."
     )
-    inventory_url: str = Field("", description="SQLAlchemy URL of the inventory; default sqlite in HOME.")
+    inventory_url: str = Field("", description="SQLAlchemy URL of the inventory; default SQLite in HOME.")
     profiles: Path = Field(
         default_factory=lambda values: values.get("home", Path("var")) / "profiles",
         description="Folder of the collections' profiles, NAME.yaml; default HOME/profiles.",
@@ -45,28 +47,29 @@ class Settings(BaseSettings):
         80, description="Percent of working storage that may be used or promised."
     )
     working_capacity: Bytes = Field(
-        0, description="Bytes of working storage to use at most; 0: what the file system has."
+        0, description="Maximum bytes of working storage; 0: the size of the file system."
     )
     in_flight: Annotated[int, Field(ge=1)] = Field(
         64,
-        description="Jobs taken up at a time; the others wait in ZooKeeper, where priority still counts.",
+        description="Maximum jobs in progress; the others wait in ZooKeeper, in the order of their priority.",
     )
     max_tries: Annotated[int, Field(ge=1)] = Field(
-        5, description="Tries of a step that meets passing faults, before the job fails."
+        5, description="Tries of a step with transient faults, before the job fails."
     )
     max_redispatches: Annotated[int, Field(ge=1)] = Field(
-        10, description="Times a job may lose its worker in one state, before it fails."
+        10, description="Times that a job may lose its worker in one state, before it fails."
     )
-    backoff: Seconds = Field(5, description="Seconds before the second try; doubles with each further one.")
-    backoff_limit: Seconds = Field(600, description="Seconds between two tries at most.")
+    backoff: Seconds = Field(5, description="Seconds before the second try; doubled for every further try.")
+    backoff_limit: Seconds = Field(600, description="Maximum seconds between two tries.")
     stalled_after: Seconds = Field(
         60,
-        description="Seconds in which a worker with a free process takes none of the waiting messages, "
-        "before it ends itself.",
+        validation_alias=AliasChoices("ARKLINE_STALLED_AFTER", "ARKLINE_DEAF_AFTER"),
+        description="A worker restarts after so many seconds with an idle process and a queued message that "
+        "it does not consume.",
     )
     stop_grace: Seconds = Field(
         30,
-        description="Seconds that running steps have to end when a worker stops; then they are handed back.",
+        description="Seconds that a stopping worker waits for running steps; then it hands their jobs back.",
     )
     retention: Seconds = Field(30 * 86400, description="Seconds that a completed batch stays in ZooKeeper.")
 
@@ -75,76 +78,81 @@ class Settings(BaseSettings):
         description="Private networks that content may come from, comma separated: 127.0.0.0/8,10.1.0.0/16.",
     )
     download_threads: Annotated[int, Field(ge=1, le=64)] = Field(
-        4, description="Files of one job fetched at a time."
+        4, description="Files of one job downloaded at a time."
     )
     host_limit: Annotated[int, Field(ge=0)] = Field(
-        32, description="Connections that the whole fleet has open to one source's host; 0: no limit."
+        32, description="Maximum connections of all workers together to one source host; 0: no limit."
     )
     connect_timeout: Seconds = Field(10, description="Seconds to wait for a connection to a source.")
     read_timeout: Seconds = Field(60, description="Seconds to wait for the next bytes from a source.")
-    fetch_tries: Annotated[int, Field(ge=1)] = Field(4, description="Tries of one file without any progress.")
-    manifest_limit: Bytes = Field(5_000_000, description="Bytes of a batch manifest at most.")
-    object_manifest_limit: Bytes = Field(50_000_000, description="Bytes of an object manifest at most.")
+    fetch_tries: Annotated[int, Field(ge=1)] = Field(4, description="Tries of one file without any new byte.")
+    manifest_limit: Bytes = Field(5_000_000, description="Maximum bytes of a batch manifest.")
+    object_manifest_limit: Bytes = Field(50_000_000, description="Maximum bytes of an object manifest.")
     object_files: Annotated[int, Field(ge=1)] = Field(
-        100_000, description="Files that an object manifest lists at most."
+        100_000, description="Maximum files in an object manifest."
     )
     container_entries: Annotated[int, Field(ge=1)] = Field(
-        100_000, description="Files in a container at most."
+        100_000, description="Maximum files and folders in a container."
     )
     container_ratio: Annotated[int, Field(ge=1)] = Field(
-        200, description="Times that a container may grow when unpacked."
+        200, description="Maximum expansion ratio of a container."
     )
-    container_bytes: Bytes = Field(1 << 40, description="Bytes of an unpacked container at most.")
+    container_bytes: Bytes = Field(1 << 40, description="Maximum bytes of an unpacked container.")
 
     s3_root: str = Field(
         "",
-        description="OCFL storage root in S3, in place of storage_root: s3://bucket/prefix; "
-        "credentials and region come from where boto3 looks for them.",
+        description="OCFL storage root in S3, instead of storage_root: s3://bucket/prefix; "
+        "credentials and region are those of boto3.",
     )
     s3_endpoint: str = Field("", description="URL of an S3 server other than Amazon's.")
 
     storage_service_url: str = Field(
-        "", description="Merritt storage service that keeps the objects; empty: the OCFL storage root."
+        "", description="URL of a Merritt storage service for the objects; empty: the OCFL storage root."
     )
     storage_service_node: Annotated[int, Field(ge=0)] = Field(
-        0, description="Its storage node for profiles that name none."
+        0, description="Storage node for profiles that do not name one."
     )
     storage_service_timeout: Seconds = Field(
-        48 * 3600, description="Seconds to wait for it to make a version: it fetches all files first."
+        48 * 3600,
+        description="Seconds to wait for a new version: the storage service fetches all files first.",
     )
-    storage_service_look_again: Seconds = Field(
+    storage_service_recheck_after: Seconds = Field(
         300,
-        description="Seconds before what its lost answer left is looked at: it may still be at work on it.",
+        validation_alias=AliasChoices(
+            "ARKLINE_STORAGE_SERVICE_RECHECK_AFTER", "ARKLINE_STORAGE_SERVICE_LOOK_AGAIN"
+        ),
+        description="Seconds before the outcome of a request whose response was lost is checked.",
     )
     working_storage_url: str = Field(
         "",
         description="URL of working storage, from which the storage service fetches files; "
-        "empty: it has the same disk and is told file: URLs.",
+        "empty: the service has the same disk and gets file: URLs.",
     )
 
     ezid_url: str = Field(
-        "", description="EZID, where minted ARKs are registered: https://ezid.cdlib.org; empty: nowhere."
+        "",
+        description="URL of EZID, where minted ARKs are registered: https://ezid.cdlib.org; empty: nowhere.",
     )
-    ezid_user: str = Field("", description="EZID's user, who may write below the profiles' shoulders.")
+    ezid_user: str = Field("", description="EZID user that may write below the shoulders of the profiles.")
     ezid_password: SecretStr = Field(SecretStr(""), description="Password of ezid_user.")
-    ezid_timeout: Seconds = Field(30, description="Seconds to wait for EZID's answer.")
+    ezid_timeout: Seconds = Field(30, description="Seconds to wait for a response of EZID.")
     ezid_target: str = Field(
         "",
-        description="Where a registered ARK leads, {ark} for the ARK: https://example.org/m/{ark}; "
+        description="Target URL of a registered ARK, with {ark} for the ARK: https://example.org/m/{ark}; "
         "empty: EZID's own page.",
     )
 
     smtp_host: str = Field("", description="SMTP server; empty: mail is written to the outbox.")
-    smtp_port: Annotated[int, Field(ge=1, le=65535)] = Field(25, description="Its port.")
-    smtp_user: str = Field("", description="Login, if it wants one.")
+    smtp_port: Annotated[int, Field(ge=1, le=65535)] = Field(25, description="Port of the SMTP server.")
+    smtp_user: str = Field("", description="User of the SMTP server; empty: no login.")
     smtp_password: SecretStr = Field(SecretStr(""), description="Password of smtp_user.")
-    smtp_tls: bool = Field(False, description="Encrypt from the first byte on, usually on port 465.")
-    smtp_starttls: bool = Field(False, description="Encrypt by STARTTLS before anything is said.")
-    mail_from: str = Field("arkline@localhost", description="Sender of mail.")
-    callback_timeout: Seconds = Field(60, description="Seconds to wait for a callback's answer.")
+    smtp_tls: bool = Field(False, description="TLS from the first byte on, usually on port 465.")
+    smtp_starttls: bool = Field(False, description="TLS by STARTTLS, before login and mail.")
+    mail_from: str = Field("arkline@localhost", description="Sender address of mail.")
+    callback_timeout: Seconds = Field(60, description="Seconds to wait for the response to a callback.")
     callback_secret: SecretStr = Field(
         SecretStr(""),
-        description="Signs callbacks, 16 bytes at least, unless NAME.secret beside a profile has its own.",
+        description="Key to sign callbacks, at least 16 bytes; NAME.secret beside a profile overrides it.",
     )
 
     log_level: str = Field("INFO", description="DEBUG, INFO, WARNING or ERROR.")
@@ -167,7 +175,7 @@ class Settings(BaseSettings):
     @classmethod
     def _is_folder(cls, value: Path | None) -> Path | None:
         if value is not None and value.parts[:1] == ("s3:",):
-            raise ValueError("it is a folder; a storage root in S3 is named by ARKLINE_S3_ROOT")
+            raise ValueError("storage_root is a folder; use ARKLINE_S3_ROOT for a storage root in S3")
         return value
 
     @cached_property

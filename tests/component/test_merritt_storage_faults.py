@@ -44,7 +44,7 @@ def refused(repository: Kept, job: Job, kind: FailureKind, says: str) -> StepFai
 def test_a_version_whose_answer_was_lost_is_found_and_not_made_again(
     repository: Kept, fault: Fault, says: str
 ) -> None:
-    repository.keep(repository.service, storage_service_timeout=0.5, storage_service_look_again=90)
+    repository.keep(repository.service, storage_service_timeout=0.5, storage_service_recheck_after=90)
     repository.service.faults = [fault]
     job = repository.submitted(1, ADD, {"a": "a"})
     assert refused(repository, job, FailureKind.TRANSIENT, says).retry_after == 90

@@ -46,7 +46,7 @@ def settings(settings: Settings, postgresql_server: Server, tmp_path: Path) -> I
             "profiles": tmp_path / "profiles",
             "max_tries": 100,
             "backoff_limit": 1,
-            "storage_service_look_again": 1,
+            "storage_service_recheck_after": 1,
         }
     )
     if not postgresql_server.running:  # it is not this test's alone

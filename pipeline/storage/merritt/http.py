@@ -133,7 +133,7 @@ class MerrittHttp:
 
     def _unknown(self, what: str) -> StepFailed:
         """The service may have made the version, or may still be making it."""
-        return transient(f"{self.name} {what}; {_LATER}", self._settings.storage_service_look_again)
+        return transient(f"{self.name} {what}; {_LATER}", self._settings.storage_service_recheck_after)
 
     def _version_state(self, body: bytes) -> dict[str, Any]:
         """Its fields without their prefix."""
