@@ -24,7 +24,7 @@ from zkstate import audit, batches, jobs, paths, queue, record, space
 from zkstate.batches import BatchMove
 from zkstate.errors import Busy, Missing, Refused, Stale
 from zkstate.jobs import JobMove
-from zkstate.record import HandBack, Lock
+from zkstate.record import BATCH_HISTORY_LIMIT, HandBack, Lock
 from zkstate.session import Session
 
 LIVING = [state for state in JobState if state is not JobState.DELETED]
@@ -327,3 +327,54 @@ def test_the_history_says_of_which_kind_a_failure_was(session: Session) -> None:
 
     assert kinds[-2:] == [FailureKind.TRANSIENT, FailureKind.CONTENT]
     assert set(kinds[:-2]) == {None}
+
+
+def test_the_history_of_a_batch_names_every_move_and_on_whose_behalf(session: Session) -> None:
+    batch = planting.batch_in(session, BatchState.FAILED)
+    batches.move(session, batch, BatchMove(Event.UPDATE_REPORT, "ann", "again", lock=Lock.FREE))
+
+    history = batches.load(session, batch.bid).history
+
+    assert [entry.state for entry in history] == [
+        BatchState.PENDING,
+        BatchState.PROCESSING,
+        BatchState.REPORTING,
+        BatchState.FAILED,
+        BatchState.UPDATE_REPORTING,
+    ]
+    assert (history[-1].event, history[-1].by, history[-1].message) == (Event.UPDATE_REPORT, "ann", "again")
+
+
+def test_a_batch_of_0_1_0_begins_its_history_with_its_next_move(session: Session) -> None:
+    batch = planting.batch_in(session, BatchState.FAILED)
+    session.zk.delete(paths.batch_history(batch.bid))
+
+    old = batches.load(session, batch.bid)
+    batches.move(session, old, BatchMove(Event.UPDATE_REPORT, "ann", lock=Lock.FREE))
+
+    assert old.history == ()
+    assert [entry.by for entry in batches.load(session, batch.bid).history] == ["ann"]
+
+
+def test_the_history_of_a_batch_is_bounded(session: Session) -> None:
+    batch = planting.batch_in(session, BatchState.REPORTING)
+    for _ in range(BATCH_HISTORY_LIMIT + 1):
+        held = batches.acquire(session, record.ticket(batch), "worker")
+        batch = record.hand_back(session, held, "worker", message="503", why=HandBack.TRIED)
+
+    history = batches.load(session, batch.bid).history
+    assert len(history) == BATCH_HISTORY_LIMIT
+    assert batch.history == history
+
+
+def test_a_move_may_break_the_lock_of_a_batch(session: Session) -> None:
+    batch = planting.batch_in(session, BatchState.REPORTING)
+    zombie = batches.acquire(session, record.ticket(batch), "worker")
+
+    with pytest.raises(Busy):
+        batches.move(session, zombie, BatchMove(Event.FAIL, "ann", lock=Lock.FREE))
+    batches.move(session, zombie, BatchMove(Event.FAIL, "ann", "stopped", lock=Lock.BREAK))
+
+    assert session.exists(paths.batch_lock(batch.bid)) is None
+    with pytest.raises(Stale):
+        record.hand_back(session, zombie, "worker")

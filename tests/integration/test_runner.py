@@ -1,0 +1,180 @@
+"""The runner of tickets: what each kind of exception does to the record, its lock and the session."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from pipeline.outcome import AttemptOver, RateLimited, StepFailed, Stopping, content, transient
+from pipeline.records import Batch, Ticket
+from pipeline.settings import Settings
+from pipeline.states import BatchState, Event, FailureKind
+from tasks.app import make_context
+from tasks.run import MEANINGS, Locked, Meaning, StateWork, meaning_of, run
+from tasks.worker_context import WorkerContext
+from tests.support import planting
+from tests.support.fleet import wait_for
+from zkstate import batches, paths, record
+from zkstate.batches import BatchMove
+from zkstate.errors import Busy, Corrupt, Missing, Stale, Unreachable
+from zkstate.locks import AttemptGuard
+from zkstate.record import Lock
+from zkstate.session import Session
+
+HANDED_BACK: dict[Exception, tuple[int, float, bool]] = {
+    Stopping("the worker is stopping"): (0, 0, False),
+    RateLimited("all connections are in use", 7): (0, 7, True),
+    transient("503", retry_after=9): (1, 9, False),
+    Corrupt("znode /x is unreadable"): (0, 60, False),
+}
+"""Exception -> (tries, delay, in_line) of the status afterwards."""
+
+LEAVING = (
+    Stale("changed"),
+    Busy("busy"),
+    Missing("gone"),
+    AttemptOver("lost"),
+    Unreachable("no answer"),
+    ValueError("a mistake"),
+)
+"""Exceptions after which the lock may belong to another attempt."""
+
+
+@pytest.fixture
+def context(settings: Settings) -> Iterator[WorkerContext]:
+    quick = settings.model_copy(update={"backoff": 1, "backoff_limit": 60, "max_tries": 3})
+    opened = make_context(quick)
+    yield opened
+    opened.drop_session()
+
+
+@pytest.fixture
+def ticket(session: Session) -> Ticket:
+    return record.ticket(planting.batch_in(session, BatchState.REPORTING))
+
+
+def raising(error: BaseException) -> StateWork[Batch]:
+    def do(_: Locked[Batch]) -> Batch | None:
+        raise error
+
+    return StateWork(batches.acquire, do, _fail)
+
+
+def _fail(locked: Locked[Batch], failure: StepFailed) -> Batch:
+    request = BatchMove(Event.FAIL, "worker", message=failure.message, kind=failure.kind)
+    return batches.move(locked.session, locked.record, request)
+
+
+def locked_by(session: Session, bid: str) -> bool:
+    return session.exists(paths.batch_lock(bid)) is not None
+
+
+@pytest.mark.parametrize("error", HANDED_BACK, ids=lambda error: type(error).__name__)
+def test_a_record_is_handed_back_with_what_the_exception_asks_for(
+    session: Session, context: WorkerContext, ticket: Ticket, error: Exception
+) -> None:
+    used = context.session()
+
+    assert run(context, ticket, raising(error)) is None
+
+    status = batches.load(session, ticket.id).status
+    assert (status.tries, status.delay, status.in_line) == HANDED_BACK[error]
+    assert (status.status, status.epoch, status.message) == (ticket.state, ticket.epoch + 1, str(error))
+    assert not locked_by(session, ticket.id)
+    assert context.session() is used
+
+
+@pytest.mark.parametrize("error", LEAVING, ids=lambda error: type(error).__name__)
+def test_an_attempt_that_may_have_lost_its_lock_leaves_the_record_and_drops_its_session(
+    session: Session, context: WorkerContext, ticket: Ticket, error: Exception
+) -> None:
+    used = context.session()
+
+    assert run(context, ticket, raising(error)) is None
+
+    lock = paths.batch_lock(ticket.id)
+    wait_for(session, lock, lambda: session.exists(lock) is None, 10, lambda: "the lock is still there")
+    assert batches.load(session, ticket.id).status.epoch == ticket.epoch
+    assert context.session() is not used
+
+
+def test_a_fault_that_is_not_transient_fails_the_record(
+    session: Session, context: WorkerContext, ticket: Ticket
+) -> None:
+    run(context, ticket, raising(content("damaged")))
+
+    failed = batches.load(session, ticket.id)
+    assert (failed.status.status, failed.status.message) == (BatchState.FAILED, "damaged")
+    assert failed.history[-1].kind is FailureKind.CONTENT
+
+
+def test_a_transient_fault_that_lasts_fails_the_record(
+    session: Session, context: WorkerContext, ticket: Ticket
+) -> None:
+    for _ in range(3):
+        run(context, record.ticket(batches.load(session, ticket.id)), raising(transient("503")))
+
+    ended = batches.load(session, ticket.id)
+    assert ended.status.status is BatchState.FAILED
+    assert [entry.event for entry in ended.history[-3:]] == [None, None, Event.FAIL]
+
+
+def test_a_worker_that_is_told_to_exit_hands_its_record_back_first(
+    session: Session, context: WorkerContext, ticket: Ticket
+) -> None:
+    with pytest.raises(SystemExit):
+        run(context, ticket, raising(SystemExit(0)))
+
+    assert batches.load(session, ticket.id).status.epoch == ticket.epoch + 1
+    assert not locked_by(session, ticket.id)
+
+
+def test_a_void_ticket_keeps_the_session(session: Session, context: WorkerContext, ticket: Ticket) -> None:
+    used = context.session()
+
+    assert run(context, planting.void(ticket), raising(ValueError("is never run"))) is None
+
+    assert context.session() is used
+    assert batches.load(session, ticket.id).status.epoch == ticket.epoch
+
+
+def test_the_most_specific_class_decides() -> None:
+    assert meaning_of(Stopping("")) is Meaning.STOPPING
+    assert meaning_of(AttemptOver("")) is Meaning.SUPERSEDED
+    assert meaning_of(KeyError("")) is Meaning.UNEXPECTED
+    assert set(MEANINGS.values()) | {Meaning.UNEXPECTED} == set(Meaning)
+
+
+def test_an_attempt_never_uses_the_version_of_the_next_owner(
+    session: Session, context: WorkerContext, ticket: Ticket
+) -> None:
+    """A batch is split for minutes: whoever takes it over meanwhile keeps it."""
+    own = context.session()
+    zombie = Locked(context, own, AttemptGuard(own), batches.acquire(own, ticket, "zombie"))
+    session.zk.delete(paths.batch_lock(ticket.id))
+    fresh = record.redispatch(session, batches.load(session, ticket.id), lost=True)
+    owner = batches.acquire(session, fresh, "owner")
+
+    with pytest.raises(Stale):
+        zombie.hand_back("the zombie wakes up")
+
+    assert batches.load(session, ticket.id).version == owner.version
+    assert locked_by(session, ticket.id)
+    record.hand_back(session, owner, "owner")
+
+
+def test_a_batch_that_is_split_hands_back_the_version_after_its_last_jobs(
+    session: Session, context: WorkerContext
+) -> None:
+    bid = batches.submit(session, planting.submission())
+    first = record.ticket(batches.load(session, bid))
+
+    def do(locked: Locked[Batch]) -> Batch | None:
+        start = BatchMove(Event.ACQUIRE, "worker", lock=Lock.KEEP)
+        locked.record = batches.move(locked.session, locked.record, start)
+        raise Stopping("the worker is stopping")
+
+    run(context, first, StateWork(batches.acquire, do, _fail))
+
+    batch = batches.load(session, bid)
+    assert (batch.status.status, batch.status.message) == (BatchState.PROCESSING, "the worker is stopping")
+    assert not locked_by(session, bid)
