@@ -18,7 +18,7 @@ from pipeline.states import BatchState, JobState
 from tests.e2e.collection import File, body_of, put_batch, put_object, submit
 from tests.servers.ezid import PASSWORD, USER
 from tests.servers.http_source import HttpSource
-from tests.servers.killable_services import Killable
+from tests.servers.killable_services import KillableService
 from tests.servers.postgresql import Server
 from tests.support.fleet import Fleet, batch_ended, quiet, wait_for
 from zkstate import batches, jobs, paths
@@ -31,10 +31,10 @@ JOBS, OBJECTS = 6, 4
 
 @dataclass(frozen=True)
 class StepContext:
-    names: Killable
-    store: Killable
-    depositor: Killable
-    mail: Killable
+    names: KillableService
+    store: KillableService
+    depositor: KillableService
+    mail: KillableService
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def settings(settings: Settings, postgresql_server: Server, tmp_path: Path) -> I
 @pytest.fixture
 def services(fleet: Fleet, settings: Settings) -> StepContext:
     kinds = ("ezid", "storage", "callback", "mail")
-    found = StepContext(*(Killable(fleet, kind) for kind in kinds))
+    found = StepContext(*(KillableService(fleet, kind) for kind in kinds))
     settings.profiles.mkdir()
     (settings.profiles / "demo.yaml").write_text(
         "owner: ark:/99999/fk4o\ncollections: ark:/99999/fk4c\nnotification: depositor@example.org\n"
@@ -119,7 +119,7 @@ def await_blocked(connection: psycopg.Connection[tuple[int]]) -> None:
         time.sleep(0.05)
 
 
-def kill_while_a_version_is_entered(server: Server, settings: Settings, store: Killable) -> None:
+def kill_while_a_version_is_entered(server: Server, settings: Settings, store: KillableService) -> None:
     """Storage comes back while nobody can enter a version; who wants to is then in mid-transaction."""
     with closing(psycopg.connect(settings.inventory_url)) as connection:
         connection.execute("LOCK TABLE inv_versions IN ACCESS EXCLUSIVE MODE")

@@ -1,4 +1,4 @@
-"""A server on loopback that speaks EZID's protocol, with faults: each is used by one request, in order."""
+"""A server on loopback that speaks EZID's protocol, with faults: the next request uses the first fault."""
 
 import base64
 import re
@@ -6,8 +6,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
+
+from tests.servers.base import Handler, serving
 
 USER, PASSWORD = "arkline", "s3cret:ü"
 LOGIN = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
@@ -21,12 +22,12 @@ class Fault:
 
     status: int = 200
     body: bytes | None = None
-    """Answered instead of EZID's own words; nothing is done."""
+    """Sent instead of EZID's response; nothing is done."""
     headers: tuple[tuple[str, str], ...] = ()
     cut: bool = False
-    """EZID does what it was asked, and the connection ends without an answer."""
+    """EZID does the work, and the connection ends without a response."""
     hold: bool = False
-    """No answer before the server ends."""
+    """No response before the server stops."""
 
 
 @dataclass
@@ -44,7 +45,7 @@ class Ezid:
         return f"http://127.0.0.1:{self.port}"
 
     def answer(self, method: str, identifier: str, given: Elements) -> tuple[int, str]:
-        """What EZID does and says, faults apart."""
+        """The response of EZID without faults: HTTP status and body."""
         known = self.identifiers.get(identifier)
         if method == "PUT":
             if known is not None:
@@ -81,16 +82,8 @@ def _plain(text: str) -> str:
     return unquote(text, errors="strict")
 
 
-class _Quiet(ThreadingHTTPServer):
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that goes away is what some tests are about."""
-
-
-class _Answer(BaseHTTPRequestHandler):
+class _Answer(Handler):
     service: Ezid
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing: the test's own output matters."""
 
     def do_GET(self) -> None:
         self._serve("GET")
@@ -103,47 +96,34 @@ class _Answer(BaseHTTPRequestHandler):
 
     def _serve(self, method: str) -> None:
         identifier = unquote(urlsplit(self.path).path).removeprefix("/id/")
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = self.request_body()
         with self.service.turn:
             self.service.asked.append((method, identifier))
             fault = self.service.faults.pop(0) if self.service.faults else Fault()
         if fault.hold:
             self.service.ended.wait(30)
         if fault.body is not None:
-            self._say(fault.status, fault.body, fault.headers)
+            self.respond(fault.status, fault.body, fault.headers)
         elif self.headers["Authorization"] != LOGIN:
-            self._say(401, b"error: unauthorized")
+            self.respond(401, b"error: unauthorized")
         else:
             with self.service.turn:
                 status, words = self.service.answer(method, identifier, _elements(body))
             if not fault.cut:
-                self._say(status, words.encode())
-
-    def _say(self, status: int, body: bytes, headers: tuple[tuple[str, str], ...] = ()) -> None:
-        self.send_response(status)
-        for name, value in (("Content-Length", str(len(body))), *headers):
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
+                self.respond(status, words.encode())
 
 
 @contextmanager
-def ezid(kept: Ezid | None = None) -> Iterator[Ezid]:
-    """The service; `kept` is one that ended, which comes back at its address with all that it held."""
-    running = kept or Ezid()
+def ezid(previous: Ezid | None = None) -> Iterator[Ezid]:
+    """The running service; `previous` was stopped, and comes back at the same address with its data."""
+    running = previous or Ezid()
     running.ended.clear()
 
     class Answer(_Answer):
         service = running
 
-    server = _Quiet(("127.0.0.1", running.port), Answer)
-    running.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield running
-    finally:
-        running.ended.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(Answer, running.port) as running.port:
+        try:
+            yield running
+        finally:
+            running.ended.set()

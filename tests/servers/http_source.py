@@ -9,18 +9,17 @@ with HttpSource() as source:
 
 import hashlib
 import re
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from socketserver import BaseServer
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
+
+from tests.servers.base import HOST, Handler, serving
 
 PIECE = 1 << 16
 PATIENCE = 30
@@ -119,43 +118,24 @@ class _Site:
         return times is None or used < times
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is what many tests are about; anything else is shown."""
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)
-
-
 class HttpSource:
     """Serves the pages it was given, and the files of `folder` if there is one."""
 
-    def __init__(self, folder: Path | None = None, host: str = "127.0.0.1") -> None:
+    def __init__(self, folder: Path | None = None, host: str = HOST) -> None:
         self._site = _Site(folder=folder)
-        site = self._site
 
-        class Handler(_Handler):
-            def __init__(self, request: Any, client: Any, server: BaseServer) -> None:
-                self.site = site
-                super().__init__(request, client, server)
+        class BoundHandler(_Handler):
+            site = self._site
 
-        self._server = _Server((host, 0), Handler)
         self.host = host
-        self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        )
+        self._running = serving(BoundHandler, host=host)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self.port = self._running.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._running.__exit__(None, None, None)
 
     def url(self, path: str) -> str:
         return f"http://{self.host}:{self.port}{path}"
@@ -187,14 +167,11 @@ class HttpSource:
                 raise TimeoutError(f"{path} was asked for {self.count(path)} times, not {times}")
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = PIECE
     site: _Site
-
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
 
     def do_HEAD(self) -> None:
         self._answer(body=False)

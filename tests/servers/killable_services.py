@@ -1,7 +1,7 @@
-"""Outside services as processes of their own: what they hold is on disk, and they can die in a request.
+"""Outside services as separate processes, with their data on disk, that can be killed within a request.
 
-A service is told in which request it is to be killed, so that a kill in the middle is no matter of luck: the
-request is done, or not yet (`undone`), and its answer never leaves.
+A service is started with the number of the request that kills it: a kill in the middle does not depend
+on timing: the request is done, or not yet (`undone`), and no response is sent.
 """
 
 import logging
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Killable:
+class KillableService:
     """The test's side of a service."""
 
     fleet: Fleet
@@ -46,7 +46,7 @@ class Killable:
         return f"http://{HOST}:{self.port}"
 
     def start(self, dies_in: int = 0, *, undone: bool = False, wait: bool = True) -> None:
-        """Start it, or start it again; killed in the request of that number, if one is given."""
+        """Start the service, also after it was killed; request number `dies_in` kills it."""
         arguments = [self.kind, str(self.port), str(self.file), f"--dies-in={dies_in}"]
         if undone:
             arguments.append("--undone")
@@ -67,86 +67,84 @@ class Killable:
 
 
 @dataclass
-class Life:
-    """The service's side: how many requests it had, and which is the last."""
+class DurableState:
+    """The service's side: its data on disk, and the request in which its process is killed."""
 
     file: Path
     dies_in: int
     undone: bool
     requests: int = 0
 
-    def held(self, nothing: T) -> T:
-        """What an earlier process held."""
+    def load(self, default: T) -> T:
+        """The data of the process before this one."""
         with suppress(FileNotFoundError):
-            found: T = pickle.loads(self.file.read_bytes())
-            return found
-        return nothing
+            data: T = pickle.loads(self.file.read_bytes())
+            return data
+        return default
 
-    def through(self, work: Callable[[], T], holding: Callable[[], object]) -> T:
-        """One request: do it and keep what is held then, unless this is the moment."""
+    def change(self, work: Callable[[], T], data: Callable[[], object]) -> T:
+        """Serve one request and save the data, unless the process is to be killed before or after it."""
         self.requests += 1
         last = self.requests == self.dies_in
         if last and self.undone:
             os.kill(os.getpid(), signal.SIGKILL)
-        done = work()
+        result = work()
         draft = self.file.with_suffix(".draft")
-        draft.write_bytes(pickle.dumps(holding()))
+        draft.write_bytes(pickle.dumps(data()))
         draft.replace(self.file)
         if last:
             os.kill(os.getpid(), signal.SIGKILL)
-        return done
+        return result
 
 
 @dataclass
-class KeptEzid(Ezid):
-    life: Life = field(kw_only=True)
+class DurableEzid(Ezid):
+    state: DurableState = field(kw_only=True)
 
     def answer(self, method: str, identifier: str, given: Elements) -> tuple[int, str]:
-        return self.life.through(
-            lambda: super(KeptEzid, self).answer(method, identifier, given), lambda: self.identifiers
+        return self.state.change(
+            lambda: super(DurableEzid, self).answer(method, identifier, given), lambda: self.identifiers
         )
 
 
 @dataclass
-class KeptMerritt(Merritt):
-    """Counts the changes that it was asked for."""
-
-    life: Life = field(kw_only=True)
+class DurableMerritt(Merritt):
+    state: DurableState = field(kw_only=True)
 
     def change(self, change: Change) -> bytes:
-        return self.life.through(lambda: super(KeptMerritt, self).change(change), lambda: self.objects)
+        return self.state.change(lambda: super(DurableMerritt, self).change(change), lambda: self.objects)
 
 
 @dataclass
-class KeptReceiver(Receiver):
-    life: Life = field(kw_only=True)
+class DurableReceiver(Receiver):
+    state: DurableState = field(kw_only=True)
 
     def record(self, request: CallbackRequest) -> None:
-        self.life.through(lambda: super(KeptReceiver, self).record(request), lambda: self.received)
+        self.state.change(lambda: super(DurableReceiver, self).record(request), lambda: self.received)
 
 
 @dataclass
-class KeptPostbox:
-    life: Life
+class DurablePostbox:
+    state: DurableState
     letters: list[bytes]
 
-    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
         letter = envelope.original_content or b""
-        self.life.through(lambda: self.letters.append(letter), lambda: self.letters)
+        self.state.change(lambda: self.letters.append(letter), lambda: self.letters)
         return "250 OK"
 
 
-def serve(kind: str, port: int, life: Life, opened: ExitStack) -> None:
+def serve(kind: str, port: int, state: DurableState, opened: ExitStack) -> None:
     match kind:
         case "ezid":
-            opened.enter_context(ezid(KeptEzid(port, life.held({}), life=life)))
+            opened.enter_context(ezid(DurableEzid(port, state.load({}), state=state)))
         case "storage":
-            opened.enter_context(merritt(KeptMerritt(port, life.held({}), life=life)))
+            opened.enter_context(merritt(DurableMerritt(port, state.load({}), state=state)))
         case "callback":
-            opened.enter_context(receiving(KeptReceiver(port, life.held([]), life=life)))
+            opened.enter_context(receiving(DurableReceiver(port, state.load([]), state=state)))
         case "mail":
-            logging.getLogger("mail.log").setLevel(logging.ERROR)  # aiosmtpd tells of every word
-            postbox = Controller(KeptPostbox(life, life.held([])), hostname=HOST, port=port)
+            logging.getLogger("mail.log").setLevel(logging.ERROR)  # aiosmtpd logs every command
+            postbox = Controller(DurablePostbox(state, state.load([])), hostname=HOST, port=port)
             postbox.start()
             opened.callback(postbox.stop)
         case _:
@@ -159,7 +157,7 @@ def main(
     signals = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     with ExitStack() as opened:
-        serve(kind, port, Life(file, dies_in, undone), opened)
+        serve(kind, port, DurableState(file, dies_in, undone), opened)
         Path(os.environ["ARKLINE_READY_FILE"]).touch()
         signal.sigwait(signals)
 

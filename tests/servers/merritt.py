@@ -6,10 +6,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 from urllib.request import urlopen
 from xml.sax.saxutils import escape, quoteattr
+
+from tests.servers.base import Handler, serving
 
 CREATED = "2026-09-01T12:00:00-07:00"
 
@@ -28,17 +29,17 @@ class Held:
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to one request for a change."""
+    """A fault in the response to one change."""
 
     status: int = 200
     body: bytes | None = None
-    """Answered instead of the service's own words; nothing is done."""
+    """Sent instead of the service's response; nothing is done."""
     done: bool = False
-    """It is done all the same."""
+    """The change is done although `body` is sent."""
     cut: bool = False
-    """It is done, and the connection ends without an answer."""
+    """The change is done, and the connection ends without a response."""
     hold: bool = False
-    """It is done, and there is no answer before the server ends."""
+    """The change is done, and no response is sent before the server stops."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,9 @@ class Merritt:
     changes: list[Change] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     handed: dict[str, bytes] = field(default_factory=dict)
-    """Path -> bytes handed over instead of those that are held."""
+    """Path -> bytes served instead of the stored ones."""
     lost: set[str] = field(default_factory=set)
-    """Paths that are listed and cannot be handed over."""
+    """Paths that are listed in the manifest and answered with 404."""
     unread: int = 0
     """Reads that are answered with 503 from now on."""
     ended: threading.Event = field(default_factory=threading.Event)
@@ -74,7 +75,7 @@ class Merritt:
         return f"http://127.0.0.1:{self.port}/store"
 
     def change(self, change: Change) -> bytes:
-        """Make a version; ValueError says what is wrong with the request."""
+        """Store a version; raises ValueError with what is wrong with the request."""
         text = change.form.get("manifest") or _fetch(change.form["url"]).decode()
         number = len(self.objects.get((change.node, change.ark), ())) + 1
         versions = self.objects.setdefault((change.node, change.ark), [])
@@ -132,16 +133,8 @@ def _rows(text: str) -> Iterator[tuple[str, bytes]]:
         yield name.replace("%20", " ").replace("%7c", "|"), data
 
 
-class _Quiet(ThreadingHTTPServer):
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that goes away is what some tests are about."""
-
-
-class _Answer(BaseHTTPRequestHandler):
+class _Answer(Handler):
     service: Merritt
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing: the test's own output matters."""
 
     def _parts(self) -> list[str]:
         return [unquote(part) for part in urlsplit(self.path).path.split("/")[2:]]
@@ -150,7 +143,7 @@ class _Answer(BaseHTTPRequestHandler):
         with self.service.turn:
             if self.service.unread:
                 self.service.unread -= 1
-                return self._say(503, b"busy")
+                return self.respond(503, b"busy")
             match self._parts():
                 case ["manifest", node, ark]:
                     body = self.service.manifest(node, ark)
@@ -160,10 +153,10 @@ class _Answer(BaseHTTPRequestHandler):
                     body = self.service.handed.get(path, held.data) if held and there else None
                 case _:
                     body = None
-            return self._say(404, b"no such thing") if body is None else self._say(200, body)
+            return self.respond(404, b"no such thing") if body is None else self.respond(200, body)
 
     def do_POST(self) -> None:
-        raw = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        raw = self.request_body().decode()
         form = {name: values[0] for name, values in parse_qs(raw, strict_parsing=True).items()}
         action, node, ark = self._parts()
         change = Change(action, node, ark, self.headers["JID"], form)
@@ -180,32 +173,20 @@ class _Answer(BaseHTTPRequestHandler):
         if fault.hold:
             self.service.ended.wait(30)
         if not (fault.cut or fault.hold):
-            self._say(status, body)
-
-    def _say(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+            self.respond(status, body)
 
 
 @contextmanager
-def merritt(kept: Merritt | None = None) -> Iterator[Merritt]:
-    """The service; `kept` is one that ended, which comes back at its address with all that it held."""
-    running = kept or Merritt()
+def merritt(previous: Merritt | None = None) -> Iterator[Merritt]:
+    """The running service; `previous` was stopped, and comes back at the same address with its data."""
+    running = previous or Merritt()
     running.ended.clear()
 
     class Answer(_Answer):
         service = running
 
-    server = _Quiet(("127.0.0.1", running.port), Answer)
-    running.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield running
-    finally:
-        running.ended.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(Answer, running.port) as running.port:
+        try:
+            yield running
+        finally:
+            running.ended.set()

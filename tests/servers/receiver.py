@@ -4,7 +4,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from tests.servers.base import Handler, serving
 
 
 @dataclass(frozen=True)
@@ -43,32 +44,20 @@ def receiving(previous: Receiver | None = None) -> Iterator[Receiver]:
     """The running system; `previous` was stopped, and comes back at the same address with its requests."""
     receiver = previous or Receiver()
 
-    class Answer(BaseHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            """Say nothing: the test's own output matters."""
-
+    class Answer(Handler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            body = self.request_body()
             with receiver.changed:
                 receiver.record(CallbackRequest(self.path, dict(self.headers.items()), body))
                 receiver.changed.notify_all()
             if receiver.hold is not None:
                 receiver.hold.wait(10)
             status, headers = receiver.answers.pop(0) if receiver.answers else (200, {})
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.end_headers()
+            self.respond(status, headers=tuple(headers.items()))
 
-    server = ThreadingHTTPServer(("127.0.0.1", receiver.port), Answer)
-    receiver.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield receiver
-    finally:
-        if receiver.hold is not None:
-            receiver.hold.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(Answer, receiver.port) as receiver.port:
+        try:
+            yield receiver
+        finally:
+            if receiver.hold is not None:
+                receiver.hold.set()
