@@ -1,8 +1,7 @@
-"""Beat with a stand-by: `python -m tasks.beat_leader`, as many as you like; one of them ticks.
+"""Beat with a standby: `python -m tasks.beat_leader`; run several, and one elected leader ticks.
 
-The schedule is in memory and made of intervals only, so there is no second truth to keep. The leader
-leaves at the first doubt about its session, before another one could be elected; whoever started it
-starts it again.
+The schedule is in memory and consists of intervals only, so no schedule has to be stored. The leader exits
+at the first doubt about its session, before another leader can be elected; its supervisor restarts it.
 """
 
 import os
@@ -42,7 +41,7 @@ def main() -> int:
                 Path(ready).touch()
             lead(session, f"beat {os.uname().nodename}:{os.getpid()}", partial(_tick, settings))
     except ArklineError as error:
-        logs.log().error("beat stops", error=str(error))
+        logs.log().error("beat stopped", error=str(error))
         return 1
     return 0
 

@@ -1,7 +1,7 @@
-"""What lies in the broker: the tickets that no worker has taken yet.
+"""The messages that no worker has consumed yet.
 
-The queues are shallow, since the backlog stays in ZooKeeper, so they can be read whole; that says
-exactly which jobs still have a message, instead of guessing from how long they wait.
+The backlog stays in ZooKeeper and the queues in Redis are short, so the queues can be read completely. That
+shows exactly which jobs still have a message, instead of a guess from how long they wait.
 """
 
 import base64
@@ -20,12 +20,12 @@ _SEPARATOR = "\x06\x16"
 
 
 def live_tickets(settings: Settings) -> frozenset[tuple[str, int]]:
-    """(id, epoch) of every ticket in the queues; OperationalError if the broker does not answer."""
+    """(id, epoch) of every ticket in the queues; OperationalError if Redis does not answer."""
     try:
         with _client(settings) as client, client.pipeline(transaction=False) as reads:
             for name in _lists(settings, celeryconfig.QUEUES):
                 reads.lrange(name, 0, -1)
-            messages = [message for found in reads.execute() for message in found]
+            messages = [message for queue in reads.execute() for message in queue]
     except redis.RedisError as error:
         raise OperationalError(str(error)) from error
     tickets = (_ticket(json.loads(message)) for message in messages)
@@ -33,7 +33,7 @@ def live_tickets(settings: Settings) -> frozenset[tuple[str, int]]:
 
 
 def waiting_messages(settings: Settings, queues: Iterable[str]) -> int:
-    """How many messages lie in these queues; redis.RedisError if the broker does not answer."""
+    """The number of messages in these queues; redis.RedisError if Redis does not answer."""
     with _client(settings) as client, client.pipeline(transaction=False) as reads:
         for name in _lists(settings, queues):
             reads.llen(name)

@@ -6,8 +6,8 @@ import sys
 import structlog
 from structlog.typing import Processor
 
-_CHATTY = ("kazoo", "alembic", "celery.beat", "celery.worker.strategy", "celery.app.trace")
-"""They tell of every tick and every message; the moves that matter are logged by ourselves."""
+_VERBOSE = ("kazoo", "alembic", "celery.beat", "celery.worker.strategy", "celery.app.trace")
+"""Loggers that report every tick and every message; tasks.run logs the moves."""
 
 _SHARED: tuple[Processor, ...] = (
     structlog.contextvars.merge_contextvars,
@@ -39,7 +39,7 @@ def configure(level: str = "INFO") -> None:
     root = logging.getLogger()
     root.handlers = [writer]
     root.setLevel(level.upper())
-    for name in _CHATTY:
+    for name in _VERBOSE:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
 
 

@@ -1,4 +1,4 @@
-"""What a crash left behind on disk: its job is gone, or was cleaned up before."""
+"""Working directories that a crash left on disk, whose job is deleted or cleaned up."""
 
 import os
 from collections.abc import Callable
@@ -12,29 +12,29 @@ from zkstate.session import Session
 
 
 def orphans(session: Session, working: Path) -> list[Path]:
-    """The directories that nobody needs any more.
+    """The working directories that no job needs.
 
-    The folders are listed first: a job's record is there before its folder, and the folder of a job that
-    has completed goes before its queue entry. A folder of a number that this record has never given is
-    left alone: it belongs to another record, or the settings name the wrong one.
+    The folders are listed first: a job's record is created before its folder, and the folder of a completed
+    job is removed before its queue entry. A folder whose number this record has never assigned is kept: it
+    belongs to another record, or the settings name the wrong record.
     """
-    found = [
+    folders = [
         Path(job.path) for batch in _folders(working, "bid") for job in _folders(Path(batch.path), "jid")
     ]
     ended = ended_jobs(session)
-    return [folder for folder in found if ended(folder.name)]
+    return [folder for folder in folders if ended(folder.name)]
 
 
 def ended_jobs(session: Session) -> Callable[[str], bool]:
-    """Whether this record gave that number once, and its job is gone or was cleaned up."""
+    """A test for a JID: this record assigned the number, and the job is deleted or cleaned up."""
     return partial(_is_orphan, session, creation.last_number(session))
 
 
 def _folders(folder: Path, prefix: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            return [each for each in entries if each.name.startswith(prefix) and each.is_dir()]
-    except FileNotFoundError:  # a batch's folder goes with its last job
+            return [entry for entry in entries if entry.name.startswith(prefix) and entry.is_dir()]
+    except FileNotFoundError:  # a batch's folder is removed with that of its last job
         return []
 
 

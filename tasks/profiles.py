@@ -1,4 +1,4 @@
-"""The profile of a batch: as it was when the batch started, whatever its file says by now."""
+"""The profile of a batch, as it was when the batch started; later changes of the file do not count."""
 
 from collections.abc import Callable
 
@@ -9,15 +9,15 @@ from zkstate.session import Session
 
 
 def profile_of(session: Session, profiles: Profiles, bid: str, name: str) -> Profile:
-    """ProfileError if the batch has kept none, as before it starts, and the file is no good either."""
-    kept = batches.profile_snapshot(session, bid)
-    return profiles.get(name) if kept is None else restore_profile(kept, profiles)
+    """ProfileError if the batch has no snapshot, because it has not started, and the file is invalid."""
+    snapshot = batches.profile_snapshot(session, bid)
+    return profiles.get(name) if snapshot is None else restore_profile(snapshot, profiles)
 
 
 def host_limit(default: int, profile: Callable[[], Profile]) -> int:
-    """Connections to one host that the fleet may have while a job of this profile takes another."""
+    """The fleet's limit of connections to one host, for a job of this profile."""
     try:
         own = profile().limits.host_connections
     except ProfileError:
-        return default  # the step that needs the profile meets the same fault, and tells it
+        return default  # the step that needs the profile meets the same fault, and reports it
     return default if own is None else own

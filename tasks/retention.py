@@ -1,4 +1,4 @@
-"""Completed batches leave ZooKeeper after their time, with all that is known of them kept in the archive."""
+"""Completed batches are deleted from ZooKeeper after the retention time; the archive keeps their records."""
 
 from pipeline.inventory.archive import archive_batch
 from pipeline.notify.report import compose_report
@@ -22,21 +22,23 @@ def remove_old_batches(session: Session, clock: ServerClock, clients: Clients) -
             batch = batches.load(session, bid)
             written = views.batch_activity(session, bid).status_written
             age = clock.now_ms() / 1000 - written if written else 0.0
-            stays = retention_of(batch.submission.profile_name, clients.profiles, clients.settings.retention)
-            if batch.status.status is BatchState.COMPLETED and age > stays:
+            retention = retention_of(
+                batch.submission.profile_name, clients.profiles, clients.settings.retention
+            )
+            if batch.status.status is BatchState.COMPLETED and age > retention:
                 archive(session, batch, clients, by="retention", reason="retention time is over")
                 batch = batches.move(session, batch, BatchMove(Event.DELETE, "retention", lock=Lock.FREE))
             if batch.status.status is BatchState.DELETED:
                 deletion.remove_batch(session, batch)
-                log().info("removed", bid=bid)
+                log().info("batch removed", bid=bid)
         except (Stale, Busy, Missing):
             continue
         except Corrupt as error:
-            log().error("cannot be removed", bid=bid, error=str(error))
+            log().error("batch not removed", bid=bid, error=str(error))
 
 
 def retention_of(profile_name: str, profiles: Profiles, default: float) -> float:
-    """Seconds that a completed batch stays: its collection's days, or `default`."""
+    """Seconds that a completed batch stays in ZooKeeper: the retention of its collection, or `default`."""
     try:
         days = profiles.get(profile_name).retention_days
     except ProfileError:
@@ -45,9 +47,11 @@ def retention_of(profile_name: str, profiles: Profiles, default: float) -> float
 
 
 def archive(session: Session, batch: Batch, clients: Clients, *, by: str, reason: str) -> None:
-    """Keep the batch, its report and every job's timeline in SQL."""
-    kept = (bucket for bucket in Bucket if bucket is not Bucket.DELETED)
-    members = [jobs.load(session, j) for b in kept for j in batches.jobs_in(session, batch.bid, b)]
+    """Store the batch, its report and every job's timeline in SQL."""
+    existing = (bucket for bucket in Bucket if bucket is not Bucket.DELETED)
+    members = [
+        jobs.load(session, jid) for bucket in existing for jid in batches.jobs_in(session, batch.bid, bucket)
+    ]
     report = compose_report(batch, members, number=max(batch.status.reports, 1))
     archive_batch(
         clients.inventory, batch, members, by=by, reason=reason, report=report.model_dump(mode="json")

@@ -1,4 +1,4 @@
-"""When a passing fault is met again: in ZooKeeper's time, less and less often, a finite number of times."""
+"""Retries after a transient fault: with growing delays, a finite number of times."""
 
 from pipeline.outcome import StepFailed
 from pipeline.settings import Settings
@@ -6,9 +6,9 @@ from pipeline.states import FailureKind
 
 
 def delay_before_retry(failure: StepFailed, tries: int, settings: Settings) -> float | None:
-    """Seconds until the next try, `tries` having failed before this one; None if there is none.
+    """Seconds until the next try, if `tries` tries failed before this one; None if there is no next try.
 
-    Never less than the other side asked for.
+    At least the time that the other service asked for. ZooKeeper's clock measures the delay.
     """
     if failure.kind is not FailureKind.TRANSIENT or tries + 1 >= settings.max_tries:
         return None

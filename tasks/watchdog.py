@@ -1,7 +1,7 @@
-"""A worker that is alive but takes no messages any more is ended: whoever started it starts it again.
+"""Ends a worker that runs but consumes no messages, so that its supervisor restarts the worker.
 
-Celery has had workers that stopped consuming after Redis came back and were healthy by every other sign
-(celery#8091, celery#10205). Being up is not enough: what counts is that waiting messages are taken.
+Celery has had workers that stopped consuming after Redis came back, and that answered every other check
+(celery#8091, celery#10205). A running process proves nothing: waiting messages must be consumed.
 """
 
 import os
@@ -17,28 +17,32 @@ from tasks.broker import waiting_messages
 from tasks.logs import log
 
 EXIT_STALLED = 75
-"""EX_TEMPFAIL of sysexits.h: start me again."""
+"""EX_TEMPFAIL of sysexits.h: restart the process."""
+
+
+SAMPLES = 4
+"""Samples in a row without a consumed message, after which a worker counts as stalled."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What the worker and its queues look like at one moment."""
+    """The worker and its queues at one moment."""
 
     waiting: int
     """Messages in the queues that this worker consumes; 0 if Redis does not answer."""
     taken: int
-    """Messages that it has taken since it started."""
+    """Messages that the worker has consumed since it started."""
     idle: bool
-    """True if it has a process free for another."""
+    """True if the worker has a free process."""
 
 
 class Watchdog:
-    """Looks at the signs a few times while `patience` (seconds) lasts; calls `end` when nothing moved."""
+    """Calls `end` if the worker consumed nothing in SAMPLES samples, spread over `limit` seconds."""
 
-    def __init__(self, look: Callable[[], Sample], end: Callable[[], None], patience: float) -> None:
-        self._look = look
+    def __init__(self, sample: Callable[[], Sample], end: Callable[[], None], limit: float) -> None:
+        self._sample = sample
         self._end = end
-        self._pause = patience / LOOKS
+        self._pause = limit / SAMPLES
         self._stopped = threading.Event()
 
     def start(self) -> None:
@@ -48,23 +52,19 @@ class Watchdog:
         self._stopped.set()
 
     def _watch(self) -> None:
-        before = self._look()
-        deaf = 0
+        before = self._sample()
+        stalled = 0
         while not self._stopped.wait(self._pause):
-            signs = self._look()
-            same = signs.taken == before.taken and before.idle and signs.idle
-            stuck = same and before.waiting and signs.waiting
-            deaf = deaf + 1 if stuck else 0
-            before = signs
-            if deaf >= LOOKS:
+            now = self._sample()
+            could_consume = before.idle and now.idle and before.waiting and now.waiting
+            stalled = stalled + 1 if could_consume and now.taken == before.taken else 0
+            before = now
+            if stalled >= SAMPLES:
                 self._end()
                 return
 
 
-LOOKS = 4
-
-
-def look(settings: Settings, queues: Iterable[str], concurrency: int) -> Sample:
+def take_sample(settings: Settings, queues: Iterable[str], concurrency: int) -> Sample:
     try:
         waiting = waiting_messages(settings, queues)
     except redis.RedisError:
@@ -73,5 +73,5 @@ def look(settings: Settings, queues: Iterable[str], concurrency: int) -> Sample:
 
 
 def end() -> None:
-    log().critical("takes no messages though some are waiting: ends, to be started again")
+    log().critical("consumer stalled with messages queued; exiting for restart")
     os._exit(EXIT_STALLED)

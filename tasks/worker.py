@@ -37,7 +37,7 @@ def connect_signals(context: WorkerContext) -> None:
         """See tasks.watchdog; a worker that is stopping consumes no messages on purpose."""
         queues, concurrency = sender.app.amqp.queues, sender.controller.concurrency
         dog = watchdog.Watchdog(
-            lambda: watchdog.look(settings, queues.consume_from, concurrency),
+            lambda: watchdog.take_sample(settings, queues.consume_from, concurrency),
             watchdog.end,
             settings.stalled_after,
         )

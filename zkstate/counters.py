@@ -1,4 +1,4 @@
-"""Increasing numbers managed by ZooKeeper."""
+"""Increasing numbers from ZooKeeper, and nodes that are created once."""
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
@@ -7,10 +7,10 @@ from zkstate.session import Session
 
 
 def next_number(session: Session, name: str) -> int:
-    """A number never given before; a crash may leave a gap.
+    """A number that was never assigned before; a crash may leave a gap.
 
-    It is the version that an unconditional write gets, so that many writers never contend; a write whose
-    answer was lost is made again, which leaves a gap, too.
+    The number is the version after an unconditional write, so that writers never contend. A write whose
+    answer was lost is repeated, which leaves a gap too.
     """
     path = paths.counter(name)
     while True:
@@ -21,7 +21,7 @@ def next_number(session: Session, name: str) -> int:
 
 
 def ensure_node(session: Session, path: str, data: bytes = b"") -> None:
-    """Create a node unless it is there already."""
+    """Create a node unless it exists."""
     try:
         session.ask(session.zk.create_async, path, data, makepath=True)
     except NodeExistsError:

@@ -1,4 +1,4 @@
-"""Ephemeral locks with one holder in the fleet, the latch of a lost lock, and the server's clock."""
+"""Ephemeral locks with one holder in the fleet, the guard of an attempt, and the server's clock."""
 
 import threading
 import time
@@ -18,49 +18,52 @@ from zkstate.session import ANSWER_TIMEOUT, BROKEN, Session
 
 __all__ = ["AttemptGuard", "ServerClock", "drop", "exclusive", "single_flight", "take", "token"]
 
-PATIENCE = 300.0
-"""Seconds to wait for another holder of the same object before the step is tried again later."""
+LOCK_WAIT = 300.0
+"""Seconds to wait for another holder of the same object before the step fails as a transient fault."""
 
 
 class AttemptGuard:
-    """Made before a lock is taken; once the session that holds the lock is in doubt, it stays shut."""
+    """Created before a lock is taken; once the lock is in doubt, every further check fails.
+
+    The attempt that `pipeline.attempt.Attempt` describes, for work under a lock in ZooKeeper.
+    """
 
     def __init__(self, session: Session, stopping: Callable[[], bool] = lambda: False) -> None:
         self._session = session
         self._standing = session.standing()
         self._stopping = stopping
-        self._taken_away = threading.Event()
+        self._lock_deleted = threading.Event()
 
     def watch_lock(self, path: str) -> None:
-        """Shut when the lock at `path` goes: an operator who fails a job takes its lock away.
+        """Fail the checks once the lock at `path` is deleted, as by an operator who fails the job.
 
-        Nobody waits for the answer; a lock that is gone by then shuts the latch as well.
+        The watch is set without waiting for the answer; if the lock is missing already, the checks fail too.
         """
         zk = self._session.zk
-        answer = zk.exists_async(path, watch=lambda _: self._taken_away.set())
-        answer.rawlink(self._read)
+        answer = zk.exists_async(path, watch=lambda _: self._lock_deleted.set())
+        answer.rawlink(self._on_answer)
 
-    def _read(self, answer: Any) -> None:
+    def _on_answer(self, answer: Any) -> None:
         if answer.successful() and answer.value is None:
-            self._taken_away.set()
+            self._lock_deleted.set()
 
     def check(self) -> None:
         """Raise AttemptOver once the lock may be lost, or the worker is asked to stop."""
         if self._standing is None or self._session.standing() != self._standing:
             self._standing = None
             raise AttemptOver("the ZooKeeper session was lost: another worker takes over")
-        if self._taken_away.is_set():
-            raise AttemptOver("the lock was taken away: an operator, or another worker, goes on with it")
+        if self._lock_deleted.is_set():
+            raise AttemptOver("the lock was removed: an operator or another worker has taken over")
         if self._stopping():
             raise Stopping("the worker is stopping: another worker takes over")
 
     def report(self, progress: Progress) -> None:
-        del progress
+        """Progress is not part of the record; see tasks.progress."""
 
 
 @dataclass(frozen=True)
 class ServerClock:
-    """ZooKeeper's time, in milliseconds since the epoch: one reading, carried on by a monotonic clock."""
+    """ZooKeeper's time, in milliseconds since the epoch: one reading, extended by a monotonic clock."""
 
     read_ms: int
     at: float
@@ -71,7 +74,7 @@ class ServerClock:
 
 @contextmanager
 def single_flight(session: Session, name: str) -> Iterator[ServerClock | None]:
-    """Run alone in the fleet: None if somebody else is at it already."""
+    """Run the block in one process of the fleet at a time; None if another process is running it."""
     path = paths.exclusive("single-flight", name)
     mark = token()
     if not take(session, path, mark):
@@ -88,16 +91,16 @@ def single_flight(session: Session, name: str) -> Iterator[ServerClock | None]:
 
 @contextmanager
 def exclusive(
-    session: Session, kind: str, name: str, attempt: Attempt, patience: float = PATIENCE
+    session: Session, kind: str, name: str, attempt: Attempt, wait: float = LOCK_WAIT
 ) -> Iterator[None]:
-    """Hold (kind, name) alone; waits for its holder, and gives up as a passing fault."""
+    """Hold (kind, name) exclusively; waits for another holder, and fails as a transient fault in the end."""
     path = paths.exclusive(kind, name)
     mark = token()
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + wait
     while not take(session, path, mark):
         _wait_until_gone(session, path, attempt, deadline)
         if time.monotonic() > deadline:
-            raise transient(f"another job has been working on {kind} {name} for {patience:.0f} s")
+            raise transient(f"another job has held {kind} {name} for {wait:.0f} s")
     try:
         yield
     finally:
@@ -112,7 +115,7 @@ def _wait_until_gone(session: Session, path: str, attempt: Attempt, deadline: fl
 
 
 def take(session: Session, path: str, mark: str) -> bool:
-    """Make the ephemeral node at `path`; False if it is somebody else's."""
+    """Create the ephemeral node at `path`; False if another holder has it."""
     while True:
         try:
             session.zk.create_async(path, mark.encode(), ephemeral=True).get(timeout=ANSWER_TIMEOUT)
@@ -128,12 +131,12 @@ def take(session: Session, path: str, mark: str) -> bool:
 
 
 def _is_mine(session: Session, path: str, mark: str) -> bool:
-    found = session.get_many([path])[0]
-    return found is not None and found[0] == mark.encode()
+    node = session.get_many([path])[0]
+    return node is not None and node[0] == mark.encode()
 
 
 def drop(session: Session, path: str, mark: str) -> None:
-    """Delete the lock if it is still this holder's; a lost session has dropped it already."""
+    """Delete the lock if this holder still has it; a lost session has dropped it already."""
     try:
         if _is_mine(session, path, mark):
             session.zk.delete_async(path).get(timeout=ANSWER_TIMEOUT)

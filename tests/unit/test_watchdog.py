@@ -1,47 +1,47 @@
-"""The watchdog ends a worker that leaves waiting messages alone, and no other."""
+"""The watchdog ends a worker that leaves waiting messages in its queues, and no other worker."""
 
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from tasks.watchdog import LOOKS, Sample, Watchdog
+from tasks.watchdog import SAMPLES, Sample, Watchdog
+
+STALLED = Sample(waiting=1, taken=7, idle=True)
 
 
-def ended(signs: list[Sample]) -> bool:
-    """Whether a watchdog that sees these one after another ends its worker."""
-    over, seen = threading.Event(), threading.Event()
-    moments: Iterator[Sample] = iter(signs)
+def ended(samples: list[Sample]) -> bool:
+    """True if a watchdog that takes these samples, one after another, ends its worker."""
+    over, used_up = threading.Event(), threading.Event()
+    remaining: Iterator[Sample] = iter(samples)
 
-    def look() -> Sample:
+    def take_sample() -> Sample:
         try:
-            return next(moments)
+            return next(remaining)
         except StopIteration:
-            seen.set()
+            used_up.set()
             return Sample(waiting=0, taken=0, idle=True)
 
-    dog = Watchdog(look, over.set, patience=0.04)
+    dog = Watchdog(take_sample, over.set, limit=0.04)
     dog.start()
-    while not over.wait(0.01) and not seen.is_set():
+    while not over.wait(0.01) and not used_up.is_set():
         pass
     dog.stop()
     return over.is_set()
 
 
-def test_a_worker_that_leaves_messages_alone_is_ended() -> None:
-    assert ended([Sample(waiting=1, taken=7, idle=True)] * (LOOKS + 1))
+def test_a_worker_that_consumes_no_waiting_message_is_ended() -> None:
+    assert ended([STALLED] * (SAMPLES + 1))
 
 
 @pytest.mark.parametrize(
-    "moment",
+    "sample",
     [
         Sample(waiting=0, taken=7, idle=True),
         Sample(waiting=1, taken=8, idle=True),
         Sample(waiting=1, taken=7, idle=False),
     ],
-    ids=["nothing is waiting", "it took one", "it has no process free"],
+    ids=["no message is waiting", "a message was consumed", "no process is free"],
 )
-def test_a_worker_that_has_a_reason_is_left_alone(moment: Sample) -> None:
-    deaf = Sample(waiting=1, taken=7, idle=True)
-
-    assert not ended([*[deaf] * LOOKS, moment, *[deaf] * LOOKS])
+def test_a_worker_with_a_reason_to_consume_nothing_is_kept(sample: Sample) -> None:
+    assert not ended([*[STALLED] * SAMPLES, sample, *[STALLED] * SAMPLES])
