@@ -1,1 +1,1 @@
-"""`./dev demo`: a small collection goes the whole way through the real stack."""
+"""`./dev demo`: ingest a sample collection through the real stack, by the commands that people type."""

@@ -2,206 +2,184 @@
 
 import json
 import os
+import shlex
 import shutil
+import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from entrypoints.cli import exit_codes
-from entrypoints.stack import stack as whole
 from entrypoints.stack.home import StackRunning, running_pid
 from entrypoints.stack.ports import HOST
 from entrypoints.stack.services import StackConfig
 from entrypoints.stack.signals import stop_signals
+from entrypoints.stack.stack import Stack, running
 from entrypoints.stack.supervisor import StopRequested
-from operations.batch_view import BatchView
 from pipeline.errors import ArklineError, UsageRefused
-from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
-from pipeline.states import BatchState, Bucket
 from tools.checkout import PROJECT, own_profiles
-from tools.demo import collection, screen, source
-from tools.demo.repository import Repository
+from tools.demo import collection
 from tools.dev.console import teller
-from zkstate.session import connect
+from tools.web_server import serving
 
-PROFILE = "demo"
 HARBOUR = PROJECT / "examples" / "harbour"
 LIMIT = 300
-"""Seconds after which a demo that has not ended is called stuck; it takes a few on two cores."""
+"""Seconds after which a demo that has not ended is called stuck; on two cores it takes half a minute."""
 
-TAKEN_FROM_OUTSIDE = ("ARKLINE_ZK_HOSTS", "ARKLINE_BROKER_URL")
-"""The only settings taken from outside: a demo must not write into somebody's repository."""
+SERVER_SETTINGS = ("ARKLINE_ZK_HOSTS", "ARKLINE_BROKER_URL")
+"""The only settings of the caller that count: a demo must not write into a real repository."""
+
+DEPOSITS = (("batch-manifest", "objects.checkm"), ("container-batch-manifest", "containers.checkm"))
+"""(type, manifest): three objects by their manifests, and two zip containers."""
 
 
 class DemoStuck(ArklineError):
-    pass
+    """A command of the demo did not end in time."""
 
 
 @dataclass(frozen=True)
-class Deposit:
-    name: str
-    manifest: str
-    kind: SubmissionType
+class Session:
+    """A person at a terminal who uses the running stack; with `as_json`, the terminal is standard error."""
 
+    stack: Stack
+    console: Console
+    as_json: bool
 
-DEPOSITS = (
-    Deposit("Three objects by their manifests", "objects.checkm", SubmissionType.BATCH_MANIFEST),
-    Deposit("Two zip containers", "containers.checkm", SubmissionType.CONTAINER_BATCH_MANIFEST),
-)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    batches: tuple[BatchView, ...]
-    seconds: float
-
-    @property
-    def completed(self) -> bool:
-        return all(each.status is BatchState.COMPLETED for each in self.batches)
-
-    def jobs(self, bucket: Bucket) -> int:
-        return sum(each.buckets[bucket] for each in self.batches)
+    def arkline(self, *arguments: str, show: bool = True) -> tuple[int, str]:
+        """Run a command, supervising the stack meanwhile; its exit code and standard output."""
+        self.console.print(f"\n$ arkline {shlex.join(arguments)}", style="bold", markup=False)
+        deadline = time.monotonic() + LIMIT
+        with subprocess.Popen(
+            [sys.executable, "-P", "-m", "arkline", *arguments],
+            env={**os.environ, **self.stack.info.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as child:
+            try:
+                while child.poll() is None:
+                    if time.monotonic() > deadline:
+                        logs = self.stack.settings.home / "log"
+                        raise DemoStuck(f"not done after {LIMIT} s; the logs are in {logs}")
+                    self.stack.poll_for(0.1)
+            finally:
+                child.kill()
+            output = child.stdout.read() if child.stdout else ""
+        if show:
+            self.console.print(output.rstrip(), markup=False)
+        return child.returncode, output
 
 
 def demonstrate(home: Path, as_json: bool, keep: bool) -> int:
-    """Run it; 0 if every batch completed. With `as_json`, standard output has one line, for a program."""
+    """Run the demo; 0 if every batch completed. `as_json`: standard output has one line, for a program."""
     console = Console(stderr=as_json, highlight=False, soft_wrap=True)
     home = home.absolute()
     _clear(home)
-    with stop_signals() as signals, source.serving(home / "source") as base:
+    with stop_signals() as signals, serving(home / "source") as base:
         collection.prepare(HARBOUR, home / "source", base)
         try:
-            with whole.running(_choice(home), signals, teller(console)) as stack:
-                outcome = _deposit(stack, base, console)
-                if as_json:
-                    sys.stdout.write(json.dumps(summary(outcome, stack.settings)) + "\n")
-                    sys.stdout.flush()
+            with running(_config(home), signals, teller(console)) as stack:
+                completed = _ingest(Session(stack, console, as_json), base)
                 if keep:
-                    _until_stopped(stack, console)
-        except StopRequested as wish:
-            return exit_codes.of_error(wish)
-    return 0 if outcome.completed else 1
+                    console.print("\nThe stack keeps running; Ctrl-C stops it.")
+                    _wait_for_signal(stack)
+        except StopRequested as stop:
+            return exit_codes.of_error(stop)
+    return 0 if completed else 1
 
 
 def _clear(home: Path) -> None:
-    """Forget the last demo; but only a demo, and only one that has ended."""
+    """Remove the previous demo; refuse if it still runs, or if the folder is not a demo's."""
     if (pid := running_pid(home)) is not None:
-        raise StackRunning(f"a demo runs already (process {pid}); stop it with Ctrl-C where it runs")
+        raise StackRunning(f"a demo already runs (process {pid}); stop it with Ctrl-C in its terminal")
     if home.exists() and any(home.iterdir()) and not (home / "source").is_dir():
-        raise UsageRefused(f"{home} is not a demo's folder, and would be emptied: choose another one")
+        raise UsageRefused(f"{home} is not a demo's folder, and would be emptied: choose another folder")
     shutil.rmtree(home, ignore_errors=True)
 
 
-def _choice(home: Path) -> StackConfig:
-    for name in [
-        each for each in os.environ if each.startswith("ARKLINE_") and each not in TAKEN_FROM_OUTSIDE
-    ]:
+def _config(home: Path) -> StackConfig:
+    for name in [name for name in os.environ if name.startswith("ARKLINE_") and name not in SERVER_SETTINGS]:
         del os.environ[name]
     environment = own_profiles() | {
-        "ARKLINE_ALLOW_NETWORKS": "127.0.0.0/8",  # where the sample collection is served
+        "ARKLINE_ALLOW_NETWORKS": "127.0.0.0/8",  # the sample collection is served there
         "NO_PROXY": ",".join(filter(None, (HOST, os.environ.get("NO_PROXY")))),
     }
-    if any(os.environ.get(name) for name in TAKEN_FROM_OUTSIDE):
+    if any(os.environ.get(name) for name in SERVER_SETTINGS):
         own = f"demo-{uuid.uuid4().hex[:8]}"
         environment |= {"ARKLINE_ZK_ROOT": f"/{own}", "ARKLINE_BROKER_PREFIX": f"{own}:"}
     return StackConfig(home=home, wait_for_all=False, environment=environment)
 
 
-def _deposit(stack: whole.Stack, base: str, console: Console) -> Outcome:
-    note = stack.info
-    console.print(
-        f"Flower: {note.flower_url} (login {note.flower_user} / {note.flower_password})", markup=False
-    )
-    with connect(stack.settings) as session:
-        repository = Repository(session, stack.settings)
-        began = time.monotonic()
-        names = {repository.submit(_submission(each, base)): each.name for each in DEPOSITS}
-        outcome = Outcome(_watch(stack, repository, names, console), time.monotonic() - began)
-        for each in outcome.batches:
-            screen.report(console, names[each.bid], each, repository.report(each.bid))
-    settings = stack.settings
-    screen.places(
-        console,
-        f"Done in {outcome.seconds:.1f} s. Where things are:",
-        {
-            "objects": str(settings.storage),
-            "inventory": settings.inventory,
-            "mail": str(settings.outbox_folder),
-            "Flower": f"{note.flower_url} while the stack runs",
-            "logs": str(stack.settings.home / "log"),
-        },
-    )
-    return outcome
+def _ingest(session: Session, base: str) -> bool:
+    """Submit the deposits, wait until they have ended, show the reports; whether every batch completed."""
+    began = time.monotonic()
+    form = ("--json",) if session.as_json else ()
+    ended = []
+    for kind, manifest in DEPOSITS:
+        options = ("--profile", "demo", "--type", kind, "--wait", *form)
+        ended.append(session.arkline("submit", *options, f"{base}/{manifest}", show=not session.as_json))
+    seconds = time.monotonic() - began
+    if not session.as_json:
+        for _, output in ended:
+            session.arkline("report", output.split()[0])
+    settings, info = session.stack.settings, session.stack.info
+    session.console.print(f"\nDone in {seconds:.1f} s. The results:", style="bold")
+    for name, value in (
+        ("objects", str(settings.storage)),
+        ("inventory", settings.inventory),
+        ("mail", str(settings.outbox_folder)),
+        (
+            "Flower",
+            f"{info.flower_url} (login {info.flower_user} / {info.flower_password}) while the stack runs",
+        ),
+        ("logs", str(settings.home / "log")),
+    ):
+        session.console.print(f"  {name:<9}  {value}", markup=False)
+    if session.as_json:
+        views = [json.loads(output) for _, output in ended]
+        sys.stdout.write(json.dumps(summary(views, seconds, settings)) + "\n")
+        sys.stdout.flush()
+    return all(code == 0 for code, _ in ended)
 
 
-def _submission(deposit: Deposit, base: str) -> Submission:
-    return Submission(
-        profile_name=PROFILE,
-        submitter="demo",
-        payload_url=f"{base}/{deposit.manifest}",
-        type=deposit.kind,
-        payload_filename=deposit.manifest,
-    )
-
-
-def _watch(
-    stack: whole.Stack, repository: Repository, names: Mapping[str, str], console: Console
-) -> tuple[BatchView, ...]:
-    """Show the batches until all have ended."""
-    deadline = time.monotonic() + LIMIT
-    with screen.meter(console, names) as meter:
-        while True:
-            found = tuple(repository.view(bid) for bid in names)
-            for each in found:
-                meter.show(each)
-            if all(each.ended for each in found):
-                return found
-            if time.monotonic() > deadline:
-                stuck = ", ".join(f"{each.bid} is {each.status}" for each in found if not each.ended)
-                raise DemoStuck(
-                    f"not done after {LIMIT} s: {stuck}; the logs are in {stack.settings.home / 'log'}"
-                )
-            stack.poll_for(0.2)
-
-
-def summary(outcome: Outcome, settings: Settings) -> dict[str, object]:
-    """The JSON object of `./dev demo --json`. Files and bytes are the depositors', as they are in storage."""
+def summary(views: list[dict[str, Any]], seconds: float, settings: Settings) -> dict[str, object]:
+    """The JSON object of `./dev demo --json`. `files` and `bytes` count the depositors' files in storage."""
     stored = [path for path in settings.storage.rglob("v*/content/producer/**/*") if path.is_file()]
+    batches = [
+        {
+            "bid": view["bid"],
+            "status": view["status"],
+            "jobs": {result: view["buckets"].get(f"batch-{result}", 0) for result in ("completed", "failed")},
+        }
+        for view in views
+    ]
     return {
-        "batches": [
-            {
-                "bid": each.bid,
-                "status": str(each.status),
-                "jobs": {
-                    "completed": each.buckets[Bucket.COMPLETED],
-                    "failed": each.buckets[Bucket.FAILED],
-                },
-            }
-            for each in outcome.batches
-        ],
-        "status": "completed" if outcome.completed else "failed",
+        "batches": batches,
+        "status": "completed" if all(view["status"] == "completed" for view in views) else "failed",
         "jobs": {
-            "completed": outcome.jobs(Bucket.COMPLETED),
-            "failed": outcome.jobs(Bucket.FAILED),
+            result: sum(_count(batch, result) for batch in batches) for result in ("completed", "failed")
         },
         "files": len(stored),
         "bytes": sum(path.stat().st_size for path in stored),
-        "seconds": round(outcome.seconds, 3),
+        "seconds": round(seconds, 3),
         "storage_root": str(settings.storage),
         "inventory_url": settings.inventory,
         "outbox": str(settings.outbox_folder),
     }
 
 
-def _until_stopped(stack: whole.Stack, console: Console) -> None:
-    console.print("\nThe stack stays up; Ctrl-C stops it.")
+def _count(batch: dict[str, Any], result: str) -> int:
+    return int(batch["jobs"][result])
+
+
+def _wait_for_signal(stack: Stack) -> None:
     with suppress(StopRequested):
         while True:
             stack.poll_for(0.2)

@@ -13,6 +13,7 @@ from entrypoints.cli import exit_codes, standalone_command
 from entrypoints.stack.services import StackConfig
 from pipeline.errors import ArklineError
 from tools.checkout import PROJECT, VAR, own_profiles
+from tools.demo.run import demonstrate
 from tools.dev import benches, checks, lock, release
 
 app = typer.Typer(
@@ -41,8 +42,6 @@ def demo(
     home: Home = VAR / "demo",
 ) -> None:
     """Run real batches through the real stack: ZooKeeper, Redis, workers, beats and Flower."""
-    from tools.demo.run import demonstrate
-
     raise typer.Exit(demonstrate(home, as_json=json, keep=keep))
 
 

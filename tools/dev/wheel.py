@@ -1,21 +1,18 @@
 """Build the wheel, and check it in an empty environment outside the checkout."""
 
-import functools
-import http.server
 import json
 import os
 import shutil
 import subprocess
 import sys
-import threading
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.errors import ArklineError, ServiceUnreachable
 from tools.checkout import PROJECT, VENV
+from tools.web_server import serving
 
 SHIPPED = frozenset(
     {"arkline.py", "celeryconfig.py", "entrypoints", "operations", "pipeline", "tasks", "zkstate"}
@@ -109,7 +106,7 @@ def check_ingest(installed: Installed) -> str:
     try:
         info = json.loads((installed.folder / "home" / "run" / "stack.json").read_text())
         user = Installed(installed.folder, {**installed.environment, **info["environment"]})
-        with _served(content) as base:
+        with serving(content) as base:
             view = user.run("arkline", "submit", "--profile=demo", f"{base}/hello.txt", "--wait", "--json")
     finally:
         installed.run("arkline", "standalone", "stop", home)
@@ -117,25 +114,6 @@ def check_ingest(installed: Installed) -> str:
     if batch["status"] != "completed":
         raise CheckFailed(f"{batch['bid']} is {batch['status']}: {batch['message']}")
     return str(batch["bid"])
-
-
-@contextmanager
-def _served(folder: Path) -> Iterator[str]:
-    """The folder on a web server on loopback; yields the base URL."""
-    handler = functools.partial(_Quiet, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Leave the screen to the commands."""
 
 
 def _run(command: Sequence[str | Path], folder: Path, environment: Mapping[str, str] | None = None) -> str:
