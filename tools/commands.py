@@ -23,6 +23,7 @@ ENTRIES = (
     Entry("check", "format, lint, types, imports, lock files"),
     Entry("bench", "measure on this machine", True),
     Entry("chaos", "inject faults into a whole stack and check that nothing is lost", True),
+    Entry("record", "draw the README's picture from a real session", True),
     Entry("lock", "update requirements.lock from pyproject.toml"),
     Entry("release", "build the wheel, check it outside the checkout, tag", True),
 )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
 from entrypoints.cli import exit_codes
 from entrypoints.stack.home import StackRunning, running_pid
@@ -58,9 +59,10 @@ class Session:
         deadline = time.monotonic() + LIMIT
         with subprocess.Popen(
             [sys.executable, "-P", "-m", "arkline", *arguments],
-            env={**os.environ, **self.stack.info.environment},
+            env={**os.environ, **self.stack.info.environment, **self._colours()},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if self.console.record else None,  # progress bars
             text=True,
         ) as child:
             try:
@@ -73,8 +75,14 @@ class Session:
                 child.kill()
             output = child.stdout.read() if child.stdout else ""
         if show:
-            self.console.print(output.rstrip(), markup=False)
+            self.console.print(Text.from_ansi(output.rstrip()))
         return child.returncode, output
+
+    def _colours(self) -> dict[str, str]:
+        """The variables that give the command the width and the colours of the console."""
+        if not self.console.is_terminal or self.as_json:
+            return {}
+        return {"FORCE_COLOR": "1", "COLUMNS": str(self.console.width)}
 
 
 def demonstrate(home: Path, as_json: bool, keep: bool) -> int:
@@ -85,7 +93,7 @@ def demonstrate(home: Path, as_json: bool, keep: bool) -> int:
     with stop_signals() as signals, serving(home / "source") as base:
         collection.prepare(HARBOUR, home / "source", base)
         try:
-            with running(_config(home), signals, teller(console)) as stack:
+            with running(demo_config(home), signals, teller(console)) as stack:
                 completed = _ingest(Session(stack, console, as_json), base)
                 if keep:
                     console.print("\nThe stack keeps running; Ctrl-C stops it.")
@@ -104,7 +112,7 @@ def _clear(home: Path) -> None:
     shutil.rmtree(home, ignore_errors=True)
 
 
-def _config(home: Path) -> StackConfig:
+def demo_config(home: Path) -> StackConfig:
     for name in [name for name in os.environ if name.startswith("ARKLINE_") and name not in SERVER_SETTINGS]:
         del os.environ[name]
     environment = own_profiles() | {
@@ -128,7 +136,7 @@ def _ingest(session: Session, base: str) -> bool:
     seconds = time.monotonic() - began
     if not session.as_json:
         for _, output in ended:
-            session.arkline("report", output.split()[0])
+            session.arkline("report", Text.from_ansi(output).plain.split()[0])
     settings, info = session.stack.settings, session.stack.info
     session.console.print(f"\nDone in {seconds:.1f} s. The results:", style="bold")
     for name, value in (

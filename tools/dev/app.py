@@ -13,8 +13,10 @@ from entrypoints.cli import exit_codes, standalone_command
 from entrypoints.stack.services import StackConfig
 from pipeline.errors import ArklineError
 from tools.checkout import PROJECT, VAR, own_profiles
+from tools.demo import picture
 from tools.demo.run import demonstrate
 from tools.dev import benches, checks, lock, release
+from tools.dev.console import teller
 
 app = typer.Typer(
     name="./dev",
@@ -125,6 +127,14 @@ def chaos(
     asked += [f"--keep={keep.absolute()}"] if keep else []
     os.chdir(PROJECT)
     os.execv(sys.executable, [sys.executable, "-W", "ignore", "-m", "tools.chaos", *asked])  # noqa: S606 - no shell
+
+
+@app.command("record", epilog="Example: ./dev record")
+def record_(
+    target: Annotated[Path, typer.Option(help="The file to write.")] = picture.PICTURE,
+) -> None:
+    """Run a session against a real stack, and draw it as an SVG for the README."""
+    picture.record(target.absolute(), teller(console))
 
 
 @app.command("lock", epilog="Example: ./dev lock")
