@@ -1,6 +1,6 @@
 """Checkm manifests: Merritt's four profiles, read into values, checked before submission, and written.
 
-Rule: there is one reader. `check` tells everything it found; `parse` refuses if any of that is an error.
+Rule: there is one reader. `check` returns all problems; `parse` refuses if one of them is an error.
 """
 
 import re
@@ -13,12 +13,12 @@ from functools import partial
 from pipeline.errors import ArklineError
 from pipeline.manifests import checkm_lines, checkm_row
 from pipeline.manifests.checkm_lines import Line
-from pipeline.manifests.checkm_problems import PROBLEMS_KEPT, Enough, Findings, Problem, Severity
+from pipeline.manifests.checkm_problems import PROBLEM_LIMIT, Findings, Problem, Severity, StopReading
 from pipeline.manifests.checkm_row import ManifestProfile, Row
 from pipeline.names import duplicates, quote_name
 
 __all__ = [
-    "PROBLEMS_KEPT",
+    "PROBLEM_LIMIT",
     "Manifest",
     "ManifestError",
     "ManifestProfile",
@@ -31,19 +31,19 @@ __all__ = [
     "write",
 ]
 
-_SHOWN = 3
+_PROBLEMS_SHOWN = 3
 _PROFILE = re.compile(r"#%profile\b\s*\|?\s*(\S*)")
 _REGISTRIES = ("http://uc3.cdlib.org/registry/ingest/manifest/", "http://uc3.cdlib.org/registry/mrt/")
 _PROFILES = {registry + profile: profile for registry in _REGISTRIES for profile in ManifestProfile}
 
 
 class ManifestError(ArklineError):
-    """A manifest that is refused, with everything that is wrong in it."""
+    """A manifest that is refused, with all its problems."""
 
     def __init__(self, source: str, problems: Sequence[Problem]) -> None:
-        more = len(problems) - _SHOWN
+        more = len(problems) - _PROBLEMS_SHOWN
         rest = f"; and {more} more" if more > 0 else ""
-        super().__init__(f"manifest {source}: {'; '.join(map(str, problems[:_SHOWN]))}{rest}")
+        super().__init__(f"manifest {source}: {'; '.join(map(str, problems[:_PROBLEMS_SHOWN]))}{rest}")
         self.problems = tuple(problems)
 
 
@@ -73,21 +73,21 @@ def parse(
 def check(
     data: bytes, expected: ManifestProfile | None = None, case_fold: bool = True, most: int | None = None
 ) -> tuple[Problem, ...]:
-    """Everything that `parse` would refuse, and what may not be meant, in the order of the lines."""
+    """The errors that `parse` would refuse, and warnings, in the order of the lines."""
     _, findings = _read(data, expected, case_fold, most)
     return tuple(_in_order(findings.errors + findings.warnings))
 
 
 def check_rows(profile: ManifestProfile, rows: Sequence[Row], case_fold: bool = True) -> tuple[Problem, ...]:
-    """What is wrong between rows that are sound each by itself, and what may not be meant."""
+    """Problems between rows that are valid on their own: errors, and warnings."""
     findings = Findings()
-    with suppress(Enough):
+    with suppress(StopReading):
         _check_rows(profile, rows, case_fold, findings)
     return tuple(_in_order(findings.errors + findings.warnings))
 
 
 def write(profile: ManifestProfile, rows: Iterable[Row]) -> bytes:
-    """A manifest that reads back as these rows; ManifestError if one cannot be written so that it does."""
+    """A manifest that reads back as these rows; ManifestError if a row cannot be written so that it does."""
     given = tuple(rows)
     lines = [
         "#%checkm_0.7",
@@ -102,12 +102,12 @@ def write(profile: ManifestProfile, rows: Iterable[Row]) -> bytes:
     back = parse(data, "to be written", profile, case_fold=False).rows
     numbered = tuple(replace(row, line=start + index) for index, row in enumerate(given))
     if back != numbered:
-        wrong = next((a for a, b in zip(numbered, back, strict=False) if a != b), numbered[-1])
+        different = next((a for a, b in zip(numbered, back, strict=False) if a != b), numbered[-1])
         message = (
-            f"the row of {quote_name(wrong.name)} would not read back as it is: "
-            "write a blank for %20 and a bar for %7c"
+            f"the row of {quote_name(different.name)} cannot be written to a manifest: "
+            "replace %20 by a space and %7c by |"
         )
-        raise ManifestError("to be written", [Problem(wrong.line, message)])
+        raise ManifestError("to be written", [Problem(different.line, message)])
     return data
 
 
@@ -125,7 +125,7 @@ def _read(
         _check_headers(headers, profile, findings)
         rows = _rows(profile, lines, findings)
         _check_rows(profile, rows, case_fold, findings)
-    except Enough:
+    except StopReading:
         return None, findings
     return Manifest(profile, rows), findings
 
@@ -136,39 +136,39 @@ def _profile(headers: list[Line], expected: ManifestProfile | None, findings: Fi
     if not named:
         if expected is not None and not headers:
             return expected
-        findings.stop(0, f"it has no line '#%profile | URI'; the URI is {known}")
+        findings.stop(0, f"the line '#%profile | URI' is missing; the URI is {known}")
     for line, uri in named:
         if uri not in _PROFILES:
-            findings.stop(line.number, f"profile {quote_name(uri)} is not known; it is {known}")
+            findings.stop(line.number, f"profile {quote_name(uri)} is not known; expected {known}")
         if _PROFILES[uri] is not _PROFILES[named[0][1]]:
-            findings.stop(line.number, "a second #%profile says something else than the first")
+            findings.stop(line.number, "a second #%profile contradicts the first")
     line, uri = named[0]
     found = _PROFILES[uri]
     if expected is not None and found is not expected:
         findings.stop(
             line.number,
-            f"it is a {found} ({found.doc}) where a {expected} ({expected.doc}) is wanted; "
+            f"this is a {found} ({found.doc}), but a {expected} ({expected.doc}) is expected; "
             f"submit it as type {found.submission_type.label}",
         )
     return found
 
 
 def _check_headers(headers: list[Line], profile: ManifestProfile, findings: Findings) -> None:
-    for wanted in ("#%checkm", "#%prefix", "#%fields"):
-        if not any(line.text.startswith(wanted) for line in headers):
-            findings.warn(0, f"it has no line {wanted}")
+    for header in ("#%checkm", "#%prefix", "#%fields"):
+        if not any(line.text.startswith(header) for line in headers):
+            findings.warn(0, f"the line {header} is missing")
     for line in headers:
         fields = tuple(cell.strip(" \t") for cell in line.text.split("|")[1:])
         if line.text.startswith("#%fields") and fields[: len(profile.columns)] != profile.columns:
             findings.warn(
                 line.number,
-                "#%fields is not followed: columns are read as " + " | ".join(profile.columns),
+                "#%fields is ignored: the columns are read as " + " | ".join(profile.columns),
             )
 
 
 def _rows(profile: ManifestProfile, lines: list[Line], findings: Findings) -> tuple[Row, ...]:
     if not lines and not findings.errors:
-        findings.stop(0, "it has no rows")
+        findings.stop(0, "the manifest has no rows")
     return tuple(
         checkm_row.read(
             profile,
@@ -191,7 +191,9 @@ def _check_rows(profile: ManifestProfile, rows: Sequence[Row], case_fold: bool, 
         times = Counter(row.url for row in rows)
         for row in rows:
             if times[row.url] > 1:
-                findings.warn(row.line, f"its URL is on {times[row.url]} lines: an object is made of each")
-    bare = sum(row.digest is None for row in rows)
-    if bare:
-        findings.warn(0, f"{bare} of {len(rows)} rows have no digest: damage on the way would go unseen")
+                findings.warn(row.line, f"its URL is on {times[row.url]} lines: every line makes an object")
+    undeclared = sum(row.digest is None for row in rows)
+    if undeclared:
+        findings.warn(
+            0, f"{undeclared} of {len(rows)} rows have no digest: a transfer error would not be detected"
+        )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pipeline.manifests.checkm_problems import Findings
 
-HEADERS_KEPT = 100
-"""Lines that begin with #%; four say all that there is to say."""
+HEADER_LIMIT = 100
+"""Lines that begin with #%; a manifest needs four."""
 
 LINE_LIMIT = 1 << 17
 """Bytes of one line: all columns at their own limits fit."""
@@ -16,7 +16,7 @@ LINE_LIMIT = 1 << 17
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
-# No reader of lists, mail or XML that comes after us can hold these.
+# Characters that lists, mail and XML cannot contain.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 
 
@@ -31,12 +31,12 @@ def read(data: bytes, most: int | None, findings: Findings) -> tuple[list[Line],
     headers: list[Line] = []
     rows: list[Line] = []
     ended = False
-    for number, piece in enumerate(_pieces(data, findings), 1):
-        text = _text(number, piece, findings) if piece else ""
+    for number, raw in enumerate(_raw_lines(data, findings), 1):
+        text = _text(number, raw, findings) if raw else ""
         if not text:
             continue
         if ended:
-            findings.error(number, "it goes on after #%eof")
+            findings.error(number, "text follows after #%eof")
             break
         ended = text[:5].lower() == "#%eof"
         if not text.startswith("#"):
@@ -44,23 +44,24 @@ def read(data: bytes, most: int | None, findings: Findings) -> tuple[list[Line],
             if most is not None and len(rows) > most:
                 findings.stop(
                     number,
-                    f"it has more than {most:,} rows: divide it, or ask the operator for a higher limit",
+                    f"the manifest has more than {most:,} rows: divide it, or "
+                    "ask the operator for a higher limit",
                 )
         elif text.startswith("#%") and not ended:
             headers.append(Line(number, text))
-            if len(headers) > HEADERS_KEPT:
-                findings.stop(number, f"it has more than {HEADERS_KEPT} lines that begin with #%")
+            if len(headers) > HEADER_LIMIT:
+                findings.stop(number, f"more than {HEADER_LIMIT} lines begin with #%")
     if not (headers or rows or ended or findings.errors):
-        findings.stop(0, "it is empty")
+        findings.stop(0, "the manifest is empty")
     if not ended:
-        findings.error(0, "it does not end with a line #%eof: it may be truncated")
+        findings.error(0, "the last line is not #%eof: the manifest may be truncated")
     return headers, rows
 
 
-def _pieces(data: bytes, findings: Findings) -> Iterator[bytes]:
-    """Line by line, so that a manifest of many short ones does not fill the memory."""
+def _raw_lines(data: bytes, findings: Findings) -> Iterator[bytes]:
+    """One line at a time, so that a manifest of many short lines does not fill the memory."""
     if data.startswith(_UTF16):
-        findings.stop(0, "it is written in UTF-16; save it as UTF-8")
+        findings.stop(0, "the manifest is UTF-16; save it as UTF-8")
     start = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
     for end in _LINE_END.finditer(data):
         yield data[start : end.start()]
@@ -68,16 +69,16 @@ def _pieces(data: bytes, findings: Findings) -> Iterator[bytes]:
     yield data[start:]
 
 
-def _text(number: int, piece: bytes, findings: Findings) -> str:
-    """What the line says; nothing if that cannot be read."""
-    if len(piece) > LINE_LIMIT:
-        findings.stop(number, f"it is longer than {LINE_LIMIT} bytes")
+def _text(number: int, raw: bytes, findings: Findings) -> str:
+    """The text of the line; empty if it cannot be read."""
+    if len(raw) > LINE_LIMIT:
+        findings.stop(number, f"the line is longer than {LINE_LIMIT} bytes")
     try:
-        text = piece.decode().strip(" \t")
+        text = raw.decode().strip(" \t")
     except UnicodeDecodeError as error:
         findings.error(number, f"byte {error.start + 1} is not UTF-8; save the manifest as UTF-8")
         return ""
     if forbidden := _FORBIDDEN.search(text):
-        findings.error(number, f"it has the control character U+{ord(forbidden[0]):04X} in it")
+        findings.error(number, f"the line contains the control character U+{ord(forbidden[0]):04X}")
         return ""
     return text

@@ -1,11 +1,11 @@
-"""What is wrong in a manifest, found as it is read."""
+"""The problems of a manifest, collected while it is read."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NoReturn
 
-PROBLEMS_KEPT = 1000
-"""Problems after which reading stops: enough to mend, and a hostile manifest cannot fill the memory."""
+PROBLEM_LIMIT = 1000
+"""Problems after which reading stops, so that a hostile manifest cannot fill the memory."""
 
 
 class Severity(StrEnum):
@@ -15,7 +15,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What was found at a line, counted from 1; line 0 is the manifest as a whole."""
+    """A problem of a line, counted from 1; line 0 is the manifest as a whole."""
 
     line: int
     message: str
@@ -25,8 +25,8 @@ class Problem:
         return f"line {self.line}: {self.message}" if self.line else self.message
 
 
-class Enough(Exception):
-    """Reading stops: nothing that follows would be of use."""
+class StopReading(Exception):
+    """The rest of the manifest is not read."""
 
 
 @dataclass
@@ -36,13 +36,13 @@ class Findings:
 
     def error(self, line: int, message: str) -> None:
         self.errors.append(Problem(line, message))
-        if len(self.errors) >= PROBLEMS_KEPT:
-            self.stop(0, f"reading stopped after {PROBLEMS_KEPT} problems")
+        if len(self.errors) >= PROBLEM_LIMIT:
+            self.stop(0, f"reading stopped after {PROBLEM_LIMIT} problems")
 
     def stop(self, line: int, message: str) -> NoReturn:
         self.errors.append(Problem(line, message))
-        raise Enough
+        raise StopReading
 
     def warn(self, line: int, message: str) -> None:
-        if len(self.warnings) < PROBLEMS_KEPT:
+        if len(self.warnings) < PROBLEM_LIMIT:
             self.warnings.append(Problem(line, message, Severity.WARNING))

@@ -1,6 +1,6 @@
-"""One row of a Checkm manifest: what its columns are, what they may hold, and how they are written.
+"""One row of a Checkm manifest: its columns, their valid values, and how they are written.
 
-Columns are read by position, as Merritt reads them; `%20` and `%7c` stand for a blank and a bar in every
+Columns are read by position, as Merritt reads them; `%20` and `%7c` stand for a space and a | in every
 column but the URL.
 """
 
@@ -27,10 +27,10 @@ from pipeline.records import SubmissionType
 from pipeline.states import Documented
 
 URL_LIMIT = 8192
-"""Characters of a URL: what a job's configuration keeps."""
+"""Characters of a URL, as in a job's configuration."""
 
 TEXT_LIMIT = 4000
-"""Characters of any other column: what a job's configuration keeps."""
+"""Characters of any other column, as in a job's configuration."""
 
 _SIZE = re.compile(r"[0-9]{1,18}")
 _MIME_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(\s*;.*)?", re.ASCII)
@@ -101,11 +101,11 @@ class Row:
 
 
 def read(profile: ManifestProfile, text: str, line: int, error: Report, warn: Report) -> Row:
-    """The row that `text` is; worthless once `error` was called, but told apart by its name."""
+    """The row in `text`; only its name can be used once `error` was called."""
     url, *cells = (cell.strip(" \t") for cell in text.split("|"))
     extra = len(cells) + 1 - len(profile.columns)
     if extra > 0 and any(cells[-extra:]):
-        warn(f"what follows column {len(profile.columns)} is not read; write a bar within a text as %7c")
+        warn(f"cells after column {len(profile.columns)} are ignored; write the character | as %7c")
     cells += [""] * -extra
     return of_cells(
         profile, url, dict(zip(profile.columns[1:], map(_decoded, cells), strict=False)), line, error, warn
@@ -115,13 +115,13 @@ def read(profile: ManifestProfile, text: str, line: int, error: Report, warn: Re
 def of_cells(
     profile: ManifestProfile, url: str, cell: Mapping[str, str], line: int, error: Report, warn: Report
 ) -> Row:
-    """The row of these values, each under its column's name; every column but the URL is in `cell`."""
+    """The row of these values: column name -> value, for every column but the URL."""
     too_long = next((name for name, value in cell.items() if len(value) > TEXT_LIMIT), None)
     if too_long:
         error(f"{too_long} is longer than {TEXT_LIMIT} characters")
-    fault = _url_fault(url)
-    if fault:
-        error(fault)
+    problem = _url_problem(url)
+    if problem:
+        error(problem)
     primary = cell.get("mrt:primaryIdentifier") or None
     if primary is not None and not is_ark(primary):
         error(f"primary identifier {quote_name(primary)} is not an ARK such as ark:/99999/fk4abc")
@@ -129,7 +129,7 @@ def of_cells(
     if mime_type and not _MIME_TYPE.fullmatch(mime_type):
         warn(f"{quote_name(mime_type)} is not a MIME type such as image/jpeg")
     name = ""
-    if cell["nfo:fileName"] or not fault:
+    if cell["nfo:fileName"] or not problem:
         name = _name(cell["nfo:fileName"] or name_in(url), error)
         _check_kind(profile, name, error, warn)
     return Row(
@@ -168,42 +168,42 @@ def _decoded(text: str) -> str:
 
 
 def _encoded(text: str) -> str:
-    """Blanks at the ends are written as %20, since they are stripped otherwise."""
+    """Spaces at the ends are written as %20, since a reader strips them."""
     inner = text.strip(" ")
     at = text.find(inner) if inner else len(text)
     edges = ("%20" * at, "%20" * (len(text) - at - len(inner)))
     return edges[0] + inner.replace("|", "%7c") + edges[1]
 
 
-def _url_fault(url: str) -> str | None:
-    """What is wrong with the URL; it is never quoted, since it may carry a secret."""
+def _url_problem(url: str) -> str | None:
+    """Why the URL is not valid; it is not quoted, since it may contain a secret."""
     if not url:
-        return "has no URL in its first column"
+        return "the first column has no URL"
     if len(url) > URL_LIMIT:
         return f"the URL is longer than {URL_LIMIT} characters"
     if not url.isprintable() or not {" ", "\\"}.isdisjoint(url):
-        return "the URL has a blank, a backslash or an unprintable character in it; write %20, %5C"
+        return "the URL contains a space, a backslash or an unprintable character; write %20 or %5C"
     try:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        return f"the URL cannot be read ({error})"
-    return _address_fault(parts)
+        return f"the URL is not valid ({error})"
+    return _address_problem(parts)
 
 
-def _address_fault(parts: SplitResult) -> str | None:
+def _address_problem(parts: SplitResult) -> str | None:
     if parts.scheme not in ("http", "https"):
-        return "the URL does not begin with http:// or https://; content is fetched in no other way"
+        return "the URL does not begin with http:// or https://, the only supported schemes"
     if not parts.hostname:
         return "the URL names no host"
     if parts.username is not None:
-        return "the URL carries a user name or a password, which would be kept and shown; leave it out"
+        return "the URL contains a user name or a password, which would be stored and shown; remove it"
     return None
 
 
 def _name(name: str, error: Report) -> str:
     if not name:
-        error("has no file name, and the URL's path does not end in one")
+        error("the file name is missing, and the URL does not end in one")
         return name
     try:
         return safe_name(name, PRODUCER)
@@ -216,10 +216,10 @@ def _digest(name: str, value: str, error: Report) -> Digest | None:
     if not name and not value:
         return None
     if not value:
-        error(f"digest algorithm {quote_name(name)} is given without a value")
+        error(f"digest algorithm {quote_name(name)} has no value")
         return None
     if not name:
-        error("a digest value is given without its algorithm")
+        error("a digest value has no algorithm")
         return None
     try:
         return Digest(algorithm=algorithm(name), value=value)
@@ -247,8 +247,10 @@ def _check_kind(profile: ManifestProfile, name: str, error: Report, warn: Report
                 f"{quote_name(name)} is not a container; its name must end in {' '.join(CONTAINER_SUFFIXES)}"
             )
         case ManifestProfile.BATCH if not is_manifest:
-            warn(f"{quote_name(name)} is read as an object manifest, though its name does not end in .checkm")
+            warn(
+                f"{quote_name(name)} is read as an object manifest, although its name does not end in .checkm"
+            )
         case ManifestProfile.FILE_BATCH if is_manifest or is_container(name):
-            warn(f"{quote_name(name)} is kept as one file, as it is; it is not unpacked or followed")
+            warn(f"{quote_name(name)} is stored as one file; it is neither unpacked nor read as a manifest")
         case _:
             pass

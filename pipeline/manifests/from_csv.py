@@ -1,7 +1,7 @@
 """A table in CSV, as spreadsheets write it, turned into a manifest.
 
-Rule: a column is known by its name, whatever the order; each row is judged as a manifest's row is, and
-told by its line in the table.
+Rule: a column is identified by its name, in any order; rows are checked like rows of a manifest, and problems
+are reported with the line in the table.
 """
 
 import csv
@@ -17,10 +17,10 @@ from pipeline.manifests.checkm import ManifestProfile, Problem, Row, Severity
 from pipeline.names import quote_name
 
 CELL_LIMIT = 1 << 17
-"""Characters of one cell: more than any column may have, so that the column's own limit is told."""
+"""Characters of one cell: more than any column may have, so that the column's limit is reported."""
 
 DELIMITERS = (",", ";", "\t")
-"""What spreadsheets put between cells, by the country they are used in."""
+"""Delimiters of spreadsheets; they depend on the country."""
 
 _EXAMPLES = {
     "nfo:hashAlgorithm": "sha256",
@@ -37,7 +37,7 @@ _EXAMPLE_NAMES = {
     ManifestProfile.CONTAINER_BATCH: "harbour.zip",
     ManifestProfile.FILE_BATCH: "harbour.jpg",
 }
-_UNKNOWN_LEFT_OUT = "nfo:fileLastModified"
+_IGNORED_COLUMN = "nfo:fileLastModified"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -61,16 +61,16 @@ class _Findings:
         self.problems.append(Problem(line, message, Severity.WARNING))
 
     @property
-    def wrong(self) -> bool:
+    def has_errors(self) -> bool:
         return any(problem.severity is Severity.ERROR for problem in self.problems)
 
 
 def template(profile: ManifestProfile) -> str:
-    """The columns of a table for `profile`, and a row to be replaced."""
+    """The header row of a table for `profile`, and an example row."""
     name = _EXAMPLE_NAMES[profile]
     examples = {**_EXAMPLES, "nfo:fileUrl": f"https://example.org/{name}", "nfo:fileName": name}
     text = io.StringIO()
-    columns = [column for column in profile.columns if column != _UNKNOWN_LEFT_OUT]
+    columns = [column for column in profile.columns if column != _IGNORED_COLUMN]
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_title(column) for column in columns)
     writer.writerow(examples.get(column, "") for column in columns)
@@ -78,14 +78,14 @@ def template(profile: ManifestProfile) -> str:
 
 
 def convert(data: bytes, profile: ManifestProfile, case_fold: bool = True) -> Converted:
-    """The manifest that a table means, or everything that keeps it from being one."""
+    """The table as a manifest, or all problems that prevent it."""
     findings = _Findings()
     rows = tuple(_rows(data, profile, findings))
-    if not rows and not findings.wrong:
-        findings.error(0, "the table has no rows below its line of titles")
+    if not rows and not findings.has_errors:
+        findings.error(0, "the table has no rows below its header row")
     findings.problems += checkm.check_rows(profile, rows, case_fold) if rows else ()
-    problems = tuple(sorted(findings.problems, key=lambda problem: problem.line)[: checkm.PROBLEMS_KEPT])
-    manifest = None if findings.wrong else checkm.write(profile, rows)
+    problems = tuple(sorted(findings.problems, key=lambda problem: problem.line)[: checkm.PROBLEM_LIMIT])
+    manifest = None if findings.has_errors else checkm.write(profile, rows)
     return Converted(problems, len(rows), manifest)
 
 
@@ -93,11 +93,11 @@ def _rows(data: bytes, profile: ManifestProfile, findings: _Findings) -> Iterato
     records = _records(data, findings)
     first = next(records, None)
     if first is None:
-        if not findings.wrong:
-            findings.error(0, f"the table is empty; its first line has the titles {_titles(profile)}")
+        if not findings.has_errors:
+            findings.error(0, f"the table is empty; its first line is the header row {_titles(profile)}")
         return
     columns = _columns(*first, profile, findings)
-    if findings.wrong:
+    if findings.has_errors:
         return
     for line, cells in records:
         if any(cells):
@@ -105,12 +105,12 @@ def _rows(data: bytes, profile: ManifestProfile, findings: _Findings) -> Iterato
 
 
 def _records(data: bytes, findings: _Findings) -> Iterator[tuple[int, list[str]]]:
-    """The cells of each record with the line on which it begins."""
+    """The records: their first line, and their cells."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        findings.error(line, "it is not UTF-8; save the table as 'CSV UTF-8'")
+        findings.error(line, "the table is not UTF-8; save it as 'CSV UTF-8'")
         return
     head = text.partition("\n")[0]
     delimiter = max(DELIMITERS, key=head.count)
@@ -122,30 +122,30 @@ def _records(data: bytes, findings: _Findings) -> Iterator[tuple[int, list[str]]
             yield start, [cell.strip() for cell in record]
             start = reader.line_num + 1
     except csv.Error as error:
-        findings.error(start, f"the table cannot be read from here on: {error}; check the quotation marks")
+        findings.error(start, f"the table cannot be read after this line: {error}; check the quotation marks")
 
 
 def _columns(
     line: int, titles: Sequence[str], profile: ManifestProfile, findings: _Findings
 ) -> tuple[str, ...]:
-    """The manifest's column of each of the table's, '' where there is nothing but blanks."""
+    """The columns of the table as columns of the manifest; '' for one without a title."""
     known = {_plain(column): column for column in profile.columns}
     columns = []
     for title in titles:
         column = known.get(_plain(title), "")
         if title and not column:
             near = difflib.get_close_matches(_plain(title), known, 1)
-            meant = f"; did you mean {_title(known[near[0]])}?" if near else f"; there are {_titles(profile)}"
+            meant = f"; did you mean {_title(known[near[0]])}?" if near else f"; columns: {_titles(profile)}"
             findings.error(
-                line, f"{quote_name(title)} is no column of {_a(profile.submission_type.label)}{meant}"
+                line, f"{quote_name(title)} is not a column of {_a(profile.submission_type.label)}{meant}"
             )
         if column and column in columns:
-            findings.error(line, f"there are two columns {_title(column)}")
+            findings.error(line, f"column {_title(column)} is there twice")
         columns.append(column)
-    if profile.columns[0] not in columns and not findings.wrong:
-        findings.error(line, f"there is no column {_title(profile.columns[0])}")
-    if _UNKNOWN_LEFT_OUT in columns:
-        findings.warn(line, f"column {_title(_UNKNOWN_LEFT_OUT)} is left out: nothing reads it")
+    if profile.columns[0] not in columns and not findings.has_errors:
+        findings.error(line, f"column {_title(profile.columns[0])} is missing")
+    if _IGNORED_COLUMN in columns:
+        findings.warn(line, f"column {_title(_IGNORED_COLUMN)} is not used")
     return tuple(columns)
 
 
@@ -154,19 +154,19 @@ def _row(
 ) -> Row:
     if any(cells[len(columns) :]):
         findings.error(
-            line, f"has more cells than the {len(columns)} titles; quote a text with a comma in it"
+            line, f"the row has more cells than the {len(columns)} columns; quote texts that contain a comma"
         )
     given = {column: value for column, value in zip(columns, cells, strict=False) if column}
     error, warn = partial(findings.error, line), partial(findings.warn, line)
     for column, value in given.items():
         if _CONTROL.search(value):
-            error(f"{_title(column)} has a line break or a control character in it")
+            error(f"{_title(column)} contains a line break or a control character")
     values = {column: given.get(column, "") for column in profile.columns}
     url = values.pop(profile.columns[0])
     before = len(findings.problems)
     row = checkm_row.of_cells(profile, url, values, line, error, warn)
     if len(findings.problems) == before and not _reads_back(profile, row):
-        error("has %20 or %7c in it, which a manifest's reader takes for a blank or a bar: write those")
+        error("the row contains %20 or %7c, which a manifest reads as a space or |: write those characters")
     return row
 
 
@@ -176,7 +176,7 @@ def _reads_back(profile: ManifestProfile, row: Row) -> bool:
 
 
 def _ignore(_: str) -> None:
-    """What is wrong was told when the row was read from the table."""
+    """The problems were reported when the row was read from the table."""
 
 
 def _a(noun: str) -> str:
@@ -188,7 +188,7 @@ def _title(column: str) -> str:
 
 
 def _titles(profile: ManifestProfile) -> str:
-    return ", ".join(_title(column) for column in profile.columns if column != _UNKNOWN_LEFT_OUT)
+    return ", ".join(_title(column) for column in profile.columns if column != _IGNORED_COLUMN)
 
 
 def _plain(title: str) -> str:

@@ -1,7 +1,7 @@
-"""One batch's payload -> the jobs it means, one for each object.
+"""The payload of a batch, split into jobs: one job per object.
 
-Rule: the same payload always gives the same plan, so that a split that was interrupted goes on where it
-stopped; the plan's digest tells if the payload has changed meanwhile.
+Rule: the same payload always gives the same plan, so that an interrupted split continues where it stopped.
+The digest of the plan shows whether the payload has changed meanwhile.
 """
 
 import hashlib
@@ -31,16 +31,16 @@ _SINGLE = {
     SubmissionType.CONTAINER: PayloadType.CONTAINER,
     SubmissionType.OBJECT_MANIFEST: PayloadType.OBJECT_MANIFEST,
 }
-_ROWS_ARE = {
+_TYPE_OF_ROWS = {
     ManifestProfile.BATCH: PayloadType.OBJECT_MANIFEST,
     ManifestProfile.CONTAINER_BATCH: PayloadType.CONTAINER,
     ManifestProfile.FILE_BATCH: PayloadType.FILE,
 }
-_BATCHES = {profile.submission_type: profile for profile in _ROWS_ARE}
+_BATCHES = {profile.submission_type: profile for profile in _TYPE_OF_ROWS}
 
 
 class PlannedJob(Record):
-    """One object to be made; what it does not say is as in the submission."""
+    """One object to be made; values that are absent are those of the submission."""
 
     payload_url: str
     payload_type: PayloadType
@@ -59,7 +59,7 @@ class PlannedJob(Record):
 class Plan:
     jobs: tuple[PlannedJob, ...]
     sha256: str
-    """Digest of what the payload says; priority is left out, since an operator may change it meanwhile."""
+    """Digest of the payload's content; without the priority, which an operator may change meanwhile."""
 
 
 def plan(
@@ -80,8 +80,8 @@ def plan(
         jobs = _from_rows(submission, profile, _manifest(submission, read, limit))
     if most_jobs is not None and len(jobs) > most_jobs:
         raise content(
-            f"{_name(submission)} would make {len(jobs)} objects; collection {submission.profile_name} "
-            f"takes {most_jobs} in one batch: divide it"
+            f"{_name(submission)} contains {len(jobs)} objects; collection {submission.profile_name} "
+            f"accepts {most_jobs} per batch: divide it"
         )
     given = submission.priority if submission.priority is not None else profile_priority
     priority = priority_of(len(jobs)) if given is None else given
@@ -115,7 +115,7 @@ def _single(submission: Submission) -> PlannedJob:
     if submission.type is SubmissionType.CONTAINER and not is_container(name):
         raise content(
             f"{quote_name(name)} is not a container: its name must end in {' '.join(CONTAINER_SUFFIXES)}; "
-            "to have it kept as it is, submit it as type file"
+            "to store it unchanged, submit it as type file"
         )
     if submission.primary_id and not is_ark(submission.primary_id):
         raise content(
@@ -145,7 +145,7 @@ def _manifest(submission: Submission, read: Callable[[str, int], bytes], limit: 
     if submission.size is not None and submission.size != len(data):
         raise content(
             f"manifest {quote_name(name)} has {len(data)} bytes, but {submission.size} were declared: "
-            "submit it again with the right size"
+            "submit it again with the correct size"
         )
     if submission.digest is not None:
         digester = Digester((submission.digest.algorithm,))
@@ -153,7 +153,7 @@ def _manifest(submission: Submission, read: Callable[[str, int], bytes], limit: 
         try:
             digester.check(submission.digest, f"manifest {quote_name(name)}")
         except DigestMismatch as error:
-            raise content(f"{error}: submit it again with the right digest") from error
+            raise content(f"{error}: submit it again with the correct digest") from error
     return data
 
 
@@ -172,10 +172,10 @@ def _from_rows(submission: Submission, profile: ManifestProfile, data: bytes) ->
 
 
 def _from_row(submission: Submission, profile: ManifestProfile, row: Row) -> PlannedJob:
-    """The row's values, or else the form's; but local ids, digest and size are the row's alone."""
+    """The values of the row, else of the submission; local ids, digest and size only of the row."""
     return PlannedJob(
         payload_url=row.url,
-        payload_type=_ROWS_ARE[profile],
+        payload_type=_TYPE_OF_ROWS[profile],
         payload_name=row.name,
         digest=row.digest,
         size=row.size,

@@ -69,8 +69,8 @@ def test_columns_that_are_too_many_are_not_read_but_told() -> None:
     line = f"{URL} | | | | | a.jpg | image/jpeg | | more"
 
     assert row(line) == Row(line=3, url=URL, name="a.jpg", mime_type="image/jpeg")
-    assert any("column 7 is not read" in each for each in warnings(manifest(line)))
-    assert not any("is not read" in each for each in warnings(manifest(f"{URL} | | | | | a.jpg | | | ")))
+    assert any("cells after column 7 are ignored" in each for each in warnings(manifest(line)))
+    assert not any("are ignored" in each for each in warnings(manifest(f"{URL} | | | | | a.jpg | | | ")))
 
 
 def test_a_file_without_a_name_has_that_of_its_url() -> None:
@@ -113,14 +113,14 @@ def test_what_the_manifest_says_of_its_columns_is_not_followed_but_told() -> Non
     fields = "#%fields | nfo:fileName | nfo:fileUrl"
 
     assert row(fields, URL).url == URL
-    assert any("#%fields is not followed" in each for each in warnings(manifest(fields, URL)))
+    assert any("#%fields is ignored" in each for each in warnings(manifest(fields, URL)))
 
 
 def test_without_any_header_the_profile_is_the_one_expected() -> None:
     data = f"{URL}\n#%eof".encode()
 
     assert parse(data, "test", ManifestProfile.OBJECT).profile is ManifestProfile.OBJECT
-    assert "it has no line '#%profile | URI'" in problems(data)[0]
+    assert "the line '#%profile | URI' is missing" in problems(data)[0]
 
 
 def test_a_check_finds_the_same_errors_as_the_reader() -> None:
@@ -141,7 +141,7 @@ def test_a_good_manifest_passes_the_check_without_a_word() -> None:
 
 WARNED = {
     "rows without a digest": (manifest(URL), "1 of 1 rows have no digest"),
-    "missing headers": (manifest(URL), "it has no line #%fields"),
+    "missing headers": (manifest(URL), "the line #%fields is missing"),
     "a strange MIME type": (manifest(f"{URL} ||||| a | jpeg"), "line 3: 'jpeg' is not a MIME type"),
     "a batch row that is no manifest": (
         manifest(f"{URL} ||||| a.jpg", profile=BATCH),
@@ -149,11 +149,11 @@ WARNED = {
     ),
     "a container kept as a file": (
         manifest(f"{URL} ||||| a.zip", profile=FILES),
-        "line 3: 'a.zip' is kept as one",
+        "line 3: 'a.zip' is stored as one",
     ),
     "a manifest kept as a file": (
         manifest(f"{URL} ||||| a.checkm", profile=FILES),
-        "line 3: 'a.checkm' is kept as one file",
+        "line 3: 'a.checkm' is stored as one file",
     ),
     "one URL for two objects": (manifest(URL, URL, profile=FILES), "line 4: its URL is on 2 lines"),
 }
@@ -168,4 +168,4 @@ def test_a_check_warns_of(case: str) -> None:
 
 
 def test_a_problem_of_the_whole_manifest_has_no_line() -> None:
-    assert str(Problem(0, "it is empty")) == "it is empty"
+    assert str(Problem(0, "the manifest is empty")) == "the manifest is empty"

@@ -128,7 +128,7 @@ def test_a_row_that_would_not_read_back_is_not_written(unwritable: Row) -> None:
 def test_the_row_that_would_not_read_back_is_named() -> None:
     with pytest.raises(
         ManifestError,
-        match="to be written: line 6: the row of 'a%20b' would not read back as it is: write a blank",
+        match="to be written: line 6: the row of 'a%20b' cannot be written to a manifest: replace %20",
     ):
         write(ManifestProfile.OBJECT, [Row(0, URL, "a%20b")])
     with pytest.raises(ManifestError, match=r"to be written: line 6: file name '\.\./a' has a '\.'"):

@@ -2,30 +2,30 @@ import tracemalloc
 
 import pytest
 
-from pipeline.manifests.checkm import PROBLEMS_KEPT, ManifestError, ManifestProfile, parse
-from pipeline.manifests.checkm_lines import HEADERS_KEPT, LINE_LIMIT
+from pipeline.manifests.checkm import PROBLEM_LIMIT, ManifestError, ManifestProfile, parse
+from pipeline.manifests.checkm_lines import HEADER_LIMIT, LINE_LIMIT
 from tests.support.manifests import BATCH, CONTAINERS, MD5, OBJECT, URL, manifest, problems
 
 REFUSED_ROWS = {
-    "no URL": ("| | | | | a", "no URL in its first column"),
+    "no URL": ("| | | | | a", "the first column has no URL"),
     "a file URL": ("file:///etc/passwd", "http:// or https://"),
     "an ftp URL": ("ftp://x.edu/a", "http:// or https://"),
     "a mistyped scheme": ("hzzttps://x.edu/a", "http:// or https://"),
     "no scheme": ("x.edu/a", "http:// or https://"),
     "no host": ("https:///a", "names no host"),
-    "a broken host": ("https://[::1/a", "cannot be read"),
-    "a broken port": ("https://x.edu:port/a", "cannot be read"),
+    "a broken host": ("https://[::1/a", "the URL is not valid"),
+    "a broken port": ("https://x.edu:port/a", "the URL is not valid"),
     "a blank in the URL": ("https://x.edu/a b", "write %20"),
-    "a backslash in the URL": ("https://x.edu\\@y.edu/a", "write %20, %5C"),
+    "a backslash in the URL": ("https://x.edu\\@y.edu/a", "write %20 or %5C"),
     "a long URL": (f"https://x.edu/{'a' * 9000}", "longer than 8192 characters"),
     "a login in the URL": ("https://me:secret@x.edu/a", "a user name or a password"),
-    "no name anywhere": ("https://x.edu/", "has no file name"),
+    "no name anywhere": ("https://x.edu/", "the file name is missing"),
     "a name that leaves the folder": (f"{URL} ||||| ../../etc/passwd", "'..' segment"),
     "an absolute name": (f"{URL} ||||| /etc/passwd", "is absolute"),
     "an unknown algorithm": (f"{URL} | sha3 | {MD5}", "'sha3' is not known"),
     "an algorithm that is too weak": (f"{URL} | md2 | {MD5}", "'md2' is not known; use one of"),
-    "an algorithm without a value": (f"{URL} | md5 |", "without a value"),
-    "a value without an algorithm": (f"{URL} | | {MD5}", "without its algorithm"),
+    "an algorithm without a value": (f"{URL} | md5 |", "has no value"),
+    "a value without an algorithm": (f"{URL} | | {MD5}", "has no algorithm"),
     "a short value": (f"{URL} | md5 | {MD5[:-1]}", "is not a value of md5"),
     "a value that is not hexadecimal": (f"{URL} | md5 | {'x' * 32}", "is not a value of md5"),
     "a negative size": (f"{URL} | | | -1", "'-1' is not a number of bytes"),
@@ -50,26 +50,29 @@ def test_a_secret_in_a_url_is_not_repeated() -> None:
 
 
 REFUSED_MANIFESTS = {
-    "an empty one": (b"", "it is empty"),
-    "one of blank lines": (b"\n  \n\r\n", "it is empty"),
-    "one without rows": (manifest(), "it has no rows"),
-    "one that may be truncated": (manifest(URL, end=""), "does not end with a line #%eof"),
-    "rows after its end": (manifest(URL, end=f"#%eof\n{URL}"), "line 5: it goes on after #%eof"),
-    "a second end": (manifest(URL, end="#%eof\n#%eof"), "line 5: it goes on after #%eof"),
-    "headers without a profile": (f"#%checkm_0.7\n{URL}\n#%eof".encode(), "no line '#%profile | URI'"),
+    "an empty one": (b"", "the manifest is empty"),
+    "one of blank lines": (b"\n  \n\r\n", "the manifest is empty"),
+    "one without rows": (manifest(), "the manifest has no rows"),
+    "one that may be truncated": (manifest(URL, end=""), "the last line is not #%eof"),
+    "rows after its end": (manifest(URL, end=f"#%eof\n{URL}"), "line 5: text follows after #%eof"),
+    "a second end": (manifest(URL, end="#%eof\n#%eof"), "line 5: text follows after #%eof"),
+    "headers without a profile": (
+        f"#%checkm_0.7\n{URL}\n#%eof".encode(),
+        "the line '#%profile | URI' is missing",
+    ),
     "a profile in capitals": (
         manifest(URL, profile=OBJECT.replace("profile", "Profile")),
-        "no line '#%profile | URI'",
+        "the line '#%profile | URI' is missing",
     ),
     "an unknown profile": (
         manifest(URL, profile="#%profile | http://x"),
-        "'http://x' is not known; it is http://uc3.cdlib.org/registry/ingest/manifest/ followed by mrt-",
+        "'http://x' is not known; expected http://uc3.cdlib.org/registry/ingest/manifest/ followed by mrt-",
     ),
     "two profiles": (manifest(BATCH, URL), "line 3: a second #%profile"),
     "bytes that are not UTF-8": (manifest(URL) + b"\xff", "line 5: byte 1 is not UTF-8"),
-    "UTF-16": (manifest(URL).decode().encode("utf-16"), "written in UTF-16"),
-    "many headers": (manifest(*["#%x"] * (HEADERS_KEPT + 1)), "more than 100 lines that begin with #%"),
-    "a line without end": (manifest(f"{URL} | {'x' * LINE_LIMIT}"), "line 3: it is longer than"),
+    "UTF-16": (manifest(URL).decode().encode("utf-16"), "the manifest is UTF-16"),
+    "many headers": (manifest(*["#%x"] * (HEADER_LIMIT + 1)), "more than 100 lines begin with #%"),
+    "a line without end": (manifest(f"{URL} | {'x' * LINE_LIMIT}"), "line 3: the line is longer than"),
 }
 
 
@@ -123,8 +126,8 @@ def test_another_profile_than_the_expected_is_refused_with_what_to_submit_it_as(
     (problem,) = problems(manifest("ftp://bad", profile=CONTAINERS), ManifestProfile.BATCH)
 
     assert problem == (
-        "line 2: it is a mrt-container-batch-manifest (containers, one object each) where a "
-        "mrt-batch-manifest (object manifests, one object each) is wanted; submit it as type "
+        "line 2: this is a mrt-container-batch-manifest (containers, one object each), but a "
+        "mrt-batch-manifest (object manifests, one object each) is expected; submit it as type "
         "container-batch-manifest"
     )
 
@@ -146,16 +149,16 @@ def test_the_message_names_the_manifest_the_first_problems_and_how_many_more() -
 
 
 def test_a_hostile_manifest_does_not_fill_the_memory_with_problems() -> None:
-    found = problems(manifest(*["x"] * (PROBLEMS_KEPT * 2)))
+    found = problems(manifest(*["x"] * (PROBLEM_LIMIT * 2)))
 
-    assert len(found) == PROBLEMS_KEPT + 1
-    assert found[0] == f"reading stopped after {PROBLEMS_KEPT} problems"
+    assert len(found) == PROBLEM_LIMIT + 1
+    assert found[0] == f"reading stopped after {PROBLEM_LIMIT} problems"
 
 
 def test_a_manifest_of_too_many_rows_is_refused_at_the_first_of_them() -> None:
     data = manifest(*[f"{URL} ||||| {n}" for n in range(4)])
     with pytest.raises(
-        ManifestError, match="line 6: it has more than 3 rows: divide it, or ask the operator"
+        ManifestError, match="line 6: the manifest has more than 3 rows: divide it, or ask the operator"
     ):
         parse(data, "test", most=3)
 

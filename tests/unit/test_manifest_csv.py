@@ -55,8 +55,8 @@ def test_every_problem_is_told_with_its_line_in_the_table() -> None:
 
     assert errors(table) == [
         "line 2: 'xyz' is not a value of md5",
-        "line 4: fileName has a line break or a control character in it",
-        "line 4: the URL does not begin with http:// or https://; content is fetched in no other way",
+        "line 4: fileName contains a line break or a control character",
+        "line 4: the URL does not begin with http:// or https://, the only supported schemes",
         "line 4: file name 'b\\u000ab' has the unwritable character U+000A in it",
         "line 4: file size 'many' is not a number of bytes",
         "line 6: file name '../c.jpg' has a '.' or '..' segment; give the path itself",
@@ -67,20 +67,20 @@ def test_every_problem_is_told_with_its_line_in_the_table() -> None:
 @pytest.mark.parametrize(
     ("table", "told"),
     [
-        ("", "the table is empty; its first line has the titles fileUrl, hashAlgorithm"),
-        ("fileUrl\n", "the table has no rows below its line of titles"),
-        ("fileName\na\n", "line 1: there is no column fileUrl"),
+        ("", "the table is empty; its first line is the header row fileUrl, hashAlgorithm"),
+        ("fileUrl\n", "the table has no rows below its header row"),
+        ("fileName\na\n", "line 1: column fileUrl is missing"),
         (
             "fileUrl,fileNmae\n",
-            "line 1: 'fileNmae' is no column of an object-manifest; did you mean fileName?",
+            "line 1: 'fileNmae' is not a column of an object-manifest; did you mean fileName?",
         ),
-        ("fileUrl,title\n", "line 1: 'title' is no column of an object-manifest; "),
-        ("fileUrl,xyzzy\n", "line 1: 'xyzzy' is no column of an object-manifest; there are fileUrl, "),
-        ("fileUrl,file url\n", "line 1: there are two columns fileUrl"),
-        (f"fileUrl,fileName\n{URL},a,b\n", "line 2: has more cells than the 2 titles"),
-        (f"fileUrl,fileName\n{URL},a%20b\n", "line 2: has %20 or %7c in it"),
-        (f'fileUrl,fileName\n{URL},"a\n', "line 2: the table cannot be read from here on"),
-        (b"fileUrl,fileName\n" + URL.encode() + b",Gr\xf6\xdfe\n", "line 2: it is not UTF-8"),
+        ("fileUrl,title\n", "line 1: 'title' is not a column of an object-manifest; "),
+        ("fileUrl,xyzzy\n", "line 1: 'xyzzy' is not a column of an object-manifest; columns: fileUrl, "),
+        ("fileUrl,file url\n", "line 1: column fileUrl is there twice"),
+        (f"fileUrl,fileName\n{URL},a,b\n", "line 2: the row has more cells than the 2 columns"),
+        (f"fileUrl,fileName\n{URL},a%20b\n", "line 2: the row contains %20 or %7c"),
+        (f'fileUrl,fileName\n{URL},"a\n', "line 2: the table cannot be read after this line"),
+        (b"fileUrl,fileName\n" + URL.encode() + b",Gr\xf6\xdfe\n", "line 2: the table is not UTF-8"),
     ],
 )
 def test_a_table_that_makes_no_manifest_says_why(table: str | bytes, told: str) -> None:
@@ -93,8 +93,8 @@ def test_what_is_left_out_and_what_may_not_be_meant_are_warnings() -> None:
     converted = convert(f"fileUrl,fileLastModified\n{URL},2009\n".encode(), OBJECT)
 
     assert [str(problem) for problem in converted.problems] == [
-        "1 of 1 rows have no digest: damage on the way would go unseen",
-        "line 1: column fileLastModified is left out: nothing reads it",
+        "1 of 1 rows have no digest: a transfer error would not be detected",
+        "line 1: column fileLastModified is not used",
     ]
     assert converted.manifest is not None
 

@@ -148,7 +148,7 @@ def test_the_digest_of_a_batch_manifest_is_checked() -> None:
     message = refusal(submitted(payload_filename="m.checkm", digest=DIGEST), manifest(*numbered(1)))
 
     assert "manifest 'm.checkm': the md5 digest is" in message
-    assert message.endswith("submit it again with the right digest")
+    assert message.endswith("submit it again with the correct digest")
 
 
 def test_the_size_of_a_batch_manifest_is_checked() -> None:
@@ -193,7 +193,7 @@ def test_a_manifest_of_another_profile_than_submitted_is_refused_naming_both() -
     )
 
     assert "is a mrt-container-batch-manifest" in message
-    assert "where a mrt-batch-manifest" in message
+    assert "but a mrt-batch-manifest" in message
     assert "submit it as type container-batch-manifest" in message
 
 
@@ -208,7 +208,7 @@ def test_a_faulty_manifest_is_refused_with_name_and_line() -> None:
 
 
 def test_a_batch_manifest_without_rows_is_refused() -> None:
-    assert "it has no rows" in refusal(
+    assert "the manifest has no rows" in refusal(
         submitted(), b"#%profile | " + ManifestProfile.BATCH.uri.encode() + b"\n#%eof"
     )
 
@@ -240,7 +240,7 @@ def test_more_jobs_than_the_collection_takes_are_refused() -> None:
     data = manifest(*numbered(3))
 
     assert len(plan(submitted(), serving(data), LIMIT, most_jobs=3).jobs) == 3
-    with pytest.raises(StepFailed, match="would make 3 objects; collection demo takes 2 in one batch"):
+    with pytest.raises(StepFailed, match="contains 3 objects; collection demo accepts 2 per batch"):
         plan(submitted(), serving(data), LIMIT, most_jobs=2)
 
 
