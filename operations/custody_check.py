@@ -81,22 +81,22 @@ class _Chain:
         self._brought: defaultdict[str, list[InventoryVersion]] = defaultdict(list)
         for version in found.versions:
             for file in version.files:
-                if file.arrival is not None:
+                if file.provenance is not None:
                     self._arrived[file.digest].append((version, file))
                 if file.added:
                     self._brought[file.digest].append(version)
 
-    def arrival(
+    def provenance_of(
         self, version: InventoryVersion, file: InventoryFile
     ) -> tuple[InventoryVersion, Provenance] | None:
         """With this version, or with the last one before it that these bytes came with."""
-        if file.arrival is not None:
-            return version, file.arrival
+        if file.provenance is not None:
+            return version, file.provenance
         before = [pair for pair in self._arrived[file.digest] if pair[0].number < version.number]
         same = [pair for pair in before if pair[1].path == file.path] or before
-        if not same or same[-1][1].arrival is None or not file.path.startswith(PRODUCER):
+        if not same or same[-1][1].provenance is None or not file.path.startswith(PRODUCER):
             return None
-        return same[-1][0], same[-1][1].arrival
+        return same[-1][0], same[-1][1].provenance
 
     def kept(self, version: InventoryVersion, file: InventoryFile) -> Kept:
         before = [each for each in self._brought[file.digest] if each.number <= version.number]
@@ -113,10 +113,10 @@ def _files(
     listed = set()
     for file in version.files:
         listed.add(file.path)
-        came = chain.arrival(version, file)
+        came = chain.provenance_of(version, file)
         kept = chain.kept(version, file)
         source = _source(file, came[1] if came else None)
-        landing = Landing(came[1].sha512, came[0].landed, came[0].number, came[0].jid) if came else None
+        landing = Landing(came[1].sha512, came[0].downloaded, came[0].number, came[0].jid) if came else None
         found = held.get((version.number, file.path))
         problems = tuple(problems_of(source, landing, kept, found, version.number if complete else None))
         yield FileCustody(

@@ -1,1 +1,1 @@
-"""How an object is described: ERC, Dublin Core, DataCite, PREMIS, and what the depositor gave."""
+"""Descriptive metadata: ERC, Dublin Core, DataCite, PREMIS, and the depositor's own files."""

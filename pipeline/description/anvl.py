@@ -1,7 +1,7 @@
 """ANVL: lines of `name: value`, and the Electronic Resource Citation (ERC) written in it.
 
-A value stands on one line. Control characters and `%` are written as `%XX`, so that whatever a depositor
-typed reads back as it was.
+A value is on one line. Control characters and `%` are written as `%XX`, so that every value reads back
+unchanged.
 """
 
 import re
@@ -25,21 +25,21 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 def is_given(value: str) -> bool:
-    """Whether it is more than one of ERC's codes for a value that is not there."""
+    """False for an empty value and for ERC's codes of a missing value."""
     return value.strip() not in _NOT_GIVEN
 
 
 def escape(value: str) -> str:
-    return _TO_ESCAPE.sub(lambda found: f"%{ord(found[0]):02X}", value.strip())
+    return _TO_ESCAPE.sub(lambda match: f"%{ord(match[0]):02X}", value.strip())
 
 
 def unescape(text: str) -> str:
-    """The value behind `text`; a `%` that begins no escape stands for itself."""
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
+    """The value of escaped `text`; a `%` that begins no escape is literal."""
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 def write(pairs: Iterable[tuple[str, str]], gap: str = " ") -> bytes:
-    """One line each; an empty value is written as not given."""
+    """One line per pair; an empty value is written as (:unas)."""
     return "".join(f"{name}:{gap}{escape(value) or UNKNOWN}\n" for name, value in pairs).encode()
 
 
@@ -48,36 +48,36 @@ def write_erc(pairs: Pairs) -> bytes:
 
 
 def parse(data: bytes, source: str) -> Pairs:
-    """All pairs in order; a line that begins with a blank goes on with the value above it."""
+    """All pairs in order; a line that begins with a blank continues the value above."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         at = data[: error.start].count(b"\n") + 1
         raise content(f"{source} line {at} is not UTF-8: save it as UTF-8 and submit again") from error
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
         if not line.strip(_BLANK) or line.startswith("#"):
             continue
-        if line[0] in _BLANK and found:
-            name, value = found[-1]
-            found[-1] = (name, f"{value} {line.strip(_BLANK)}".strip())
+        if line[0] in _BLANK and pairs:
+            name, value = pairs[-1]
+            pairs[-1] = (name, f"{value} {line.strip(_BLANK)}".strip())
             continue
         name, colon, value = line.partition(":")
         if not colon:
-            raise content(f"{source} line {number} has no colon: every line is 'name: value'")
-        found.append((name.strip(_BLANK), value.strip(_BLANK)))
-    return tuple((name, unescape(value)) for name, value in found)
+            raise content(f"{source} line {number} has no colon: expected 'name: value'")
+        pairs.append((name.strip(_BLANK), value.strip(_BLANK)))
+    return tuple((name, unescape(value)) for name, value in pairs)
 
 
 def parse_erc(data: bytes, source: str) -> dict[str, tuple[str, ...]]:
-    """Element -> what was given for it; the short form `erc: who | what | when | where` counts, too."""
-    found: dict[str, list[str]] = {}
+    """Element -> its values; the short form `erc: who | what | when | where` is read as well."""
+    values: dict[str, list[str]] = {}
     for name, value in parse(data, source):
         if name.lower() == "erc":
             pairs = list(zip(ELEMENTS, value.split("|"), strict=False))
         else:
             pairs = [(name.lower(), value)]
-        for element, each in pairs:
-            if element in ELEMENTS and is_given(each):
-                found.setdefault(element, []).append(each.strip())
-    return {element: tuple(values) for element, values in found.items()}
+        for element, text in pairs:
+            if element in ELEMENTS and is_given(text):
+                values.setdefault(element, []).append(text.strip())
+    return {element: tuple(texts) for element, texts in values.items()}

@@ -1,4 +1,4 @@
-"""DataCite's metadata in XML, of kernel 2 to 4, as the elements of simple Dublin Core."""
+"""DataCite metadata in XML (kernels 2 to 4), converted to simple Dublin Core."""
 
 import re
 from collections.abc import Iterator
@@ -30,21 +30,21 @@ _DOI = "doi"
 
 
 def parse(data: bytes, source: str) -> dict[str, tuple[str, ...]]:
-    """Element of Dublin Core -> values; StepFailed(content) unless the document describes one resource."""
+    """Dublin Core element -> values; StepFailed(content) unless the document describes one resource."""
     root = depositor_xml.parse(data, source)
-    resources = [each for each in root.iter() if local_name(each) == "resource" and _is_datacite(each)]
+    resources = [e for e in root.iter() if local_name(e) == "resource" and _is_datacite(e)]
     if len(resources) != 1:
         raise content(
-            f"{source} has {len(resources)} elements resource in DataCite's namespace "
-            "http://datacite.org/schema/kernel-4, and must have one: correct it and submit again"
+            f"{source} has {len(resources)} resource elements in DataCite's namespace "
+            "http://datacite.org/schema/kernel-4, but must have one: correct the file and submit again"
         )
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for path, name in _AS_DUBLIN_CORE.items():
         for element in _at(resources[0], path.split("/")):
             value = _value(element)
             if anvl.is_given(value):
-                found.setdefault(name, []).append(value)
-    return {name: tuple(dict.fromkeys(values)) for name, values in found.items()}
+                values.setdefault(name, []).append(value)
+    return {name: tuple(dict.fromkeys(texts)) for name, texts in values.items()}
 
 
 def _is_datacite(element: Element) -> bool:

@@ -1,6 +1,6 @@
-"""XML that a depositor gave, parsed so that it can neither reach our files nor take much time or memory.
+"""Parses a depositor's XML so that it can neither read our files nor use much time or memory.
 
-Its size is the caller's to bound.
+The caller limits the size.
 """
 
 import re
@@ -9,35 +9,39 @@ from xml.etree.ElementTree import Element
 
 from pipeline.outcome import content
 
-DEPTH = 100
-"""Elements one within the other: records of metadata have five or six."""
+MAX_DEPTH = 100
+"""Nesting of elements; metadata records have five or six levels."""
 
 _DECLARATION = re.compile(r"<!\s*(DOCTYPE|ENTITY)", re.IGNORECASE)
 
 
 def parse(data: bytes, source: str) -> Element:
-    """The root; StepFailed(content), naming `source`, if there is none to be had."""
+    """The root element; StepFailed(content), naming `source`, if the document is invalid."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise content(f"{source} is not UTF-8: save it as UTF-8 and submit again") from error
     if _DECLARATION.search(text):
-        # Entities can name files of ours or grow without bound; no record of metadata needs them.
-        raise content(f"{source} has a DOCTYPE or ENTITY declaration, which is not read: take it out")
+        # Entities can name our files or expand without limit; metadata records do not need them.
+        raise content(
+            f"{source} has a DOCTYPE or ENTITY declaration, which is not allowed: remove it and submit again"
+        )
     try:
         root = ElementTree.fromstring(text)  # noqa: S314 - no declarations, hence no entities, get here
     except ElementTree.ParseError as error:
-        raise content(f"{source} is not well-formed XML: {error}; correct it and submit again") from error
+        raise content(
+            f"{source} is not well-formed XML: {error}; correct the file and submit again"
+        ) from error
     level = [root]
-    for _ in range(DEPTH):
+    for _ in range(MAX_DEPTH):
         level = [child for element in level for child in element]
         if not level:
             return root
-    raise content(f"{source} has more than {DEPTH} elements one within the other: submit one with fewer")
+    raise content(f"{source} is nested more than {MAX_DEPTH} elements deep: submit a flatter file")
 
 
 def local_name(element: Element) -> str:
-    """Without its namespace."""
+    """The tag without its namespace."""
     return str(element.tag).rpartition("}")[2]
 
 
@@ -46,5 +50,5 @@ def namespace(element: Element) -> str:
 
 
 def text_of(element: Element) -> str:
-    """All text in the element on one line."""
+    """All text of the element on one line."""
     return " ".join("".join(element.itertext()).split())

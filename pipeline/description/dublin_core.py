@@ -1,4 +1,4 @@
-"""Simple Dublin Core as XML: the fifteen elements, in the form that OAI-PMH calls oai_dc."""
+"""Simple Dublin Core as XML: the fifteen elements in the oai_dc form of OAI-PMH."""
 
 from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree
@@ -43,11 +43,11 @@ def write(fields: Mapping[str, Sequence[str]]) -> bytes:
 
 
 def parse(data: bytes, source: str) -> dict[str, tuple[str, ...]]:
-    """The elements anywhere in the document, in either of Dublin Core's namespaces; others are ignored."""
-    found: dict[str, list[str]] = {}
+    """The elements anywhere in the document, in either Dublin Core namespace; other elements are ignored."""
+    values: dict[str, list[str]] = {}
     for element in depositor_xml.parse(data, source).iter():
         name = depositor_xml.local_name(element)
         known = name in ELEMENTS and depositor_xml.namespace(element) in (_DC, _TERMS)
         if known and (value := depositor_xml.text_of(element)):
-            found.setdefault(name, []).append(value)
-    return {name: tuple(values) for name, values in found.items()}
+            values.setdefault(name, []).append(value)
+    return {name: tuple(texts) for name, texts in values.items()}

@@ -1,6 +1,6 @@
 """A depositor's embargo, `mrt-embargo.txt`: `embargoEndDate:` and a date, or `none`.
 
-arkline gives nothing out; it keeps the file for what does, after making sure that it can be read.
+arkline gives no access to objects. It stores the file for access systems, after checking that it is valid.
 """
 
 from datetime import datetime
@@ -13,7 +13,7 @@ _FIELD = "embargoEndDate"
 
 
 def check(data: bytes) -> str:
-    """What the embargo is; StepFailed(content) if the file does not say."""
+    """A sentence with the embargo; StepFailed(content) if the file is invalid."""
     source = f"producer/{NAME}"
     ends = [value for name, value in anvl.parse(data, source) if name.lower() == _FIELD.lower()]
     if len(ends) != 1:
@@ -24,7 +24,7 @@ def check(data: bytes) -> str:
         datetime.fromisoformat(ends[0])
     except ValueError as error:
         raise content(
-            f"{source}: '{ends[0][:100]}' is not a date of ISO 8601 such as 2030-01-31 or "
+            f"{source}: '{ends[0][:100]}' is not an ISO 8601 date such as 2030-01-31 or "
             "2030-01-31T12:00:00Z, nor 'none'"
         ) from error
     return f"{source}: embargo until {ends[0]}"

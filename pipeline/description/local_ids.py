@@ -4,15 +4,15 @@ from collections.abc import Iterable
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """`a; b;a` -> (a, b): trimmed, empty ones left out, each once, in the order given."""
+    """`a; b;a` -> (a, b): trimmed, without empty or repeated ids, in the given order."""
     return merge(part.strip().replace("%sc", ";") for part in text.split(";"))
 
 
 def merge(*groups: Iterable[str]) -> tuple[str, ...]:
-    """All ids of all groups, each once, in the order of their first appearance."""
-    return tuple(dict.fromkeys(each for group in groups for each in group if each))
+    """The ids of all groups without repeats, in the order of their first appearance."""
+    return tuple(dict.fromkeys(name for group in groups for name in group if name))
 
 
 def write(ids: Iterable[str]) -> str:
-    """The one text of which `parse` makes these ids."""
-    return ";".join(each.replace(";", "%sc") for each in ids)
+    """The text that `parse` converts to these ids."""
+    return ";".join(name.replace(";", "%sc") for name in ids)

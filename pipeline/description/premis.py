@@ -1,8 +1,7 @@
-"""PREMIS 3.0: what was done to the object until it was handed to storage, made of the job's own history.
+"""PREMIS 3.0: the events of the object up to its storage, from the history of the job.
 
-Rule: nothing is dated by a clock of its own. What the work of a state did is dated by the job's move out
-of that state, as the record has it, and processing by the move into it; so an attempt that is repeated
-writes the same bytes.
+Rule: all dates come from the record. The work of a state has the date of the job's move out of that state,
+processing has the date of the move into it; so a repeated attempt writes the same bytes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,9 +20,9 @@ from pipeline.states import Event, JobState
 
 NAME = "mrt-premis.xml"
 
-FILES = 1_000
-"""Files that are described one by one; of more, the storage manifest and the store's inventory have the
-digests, and a description of megabytes would help nobody."""
+MAX_FILES = 1_000
+"""Maximum number of files for which files are described. For more, the description would have megabytes; the
+storage manifest and the inventory in storage have the digests."""
 
 _PREMIS = "http://www.loc.gov/premis/v3"
 _TYPE = "{http://www.w3.org/2001/XMLSchema-instance}type"
@@ -36,7 +35,7 @@ _CODES = {
     "unpacking": "unp",
     "validation": "val",
 }
-"""Terms of the Library of Congress's vocabulary of event types; `identifier assignment` has none there."""
+"""Codes in the Library of Congress's vocabulary of event types, which lacks `identifier assignment`."""
 
 ElementTree.register_namespace("premis", _PREMIS)
 ElementTree.register_namespace("xsi", "http://www.w3.org/2001/XMLSchema-instance")
@@ -46,7 +45,7 @@ NONE_DECLARED: Mapping[str, Digest] = {}
 
 
 @dataclass(frozen=True)
-class _Happened:
+class _PremisEvent:
     kind: str
     at: datetime
     detail: str
@@ -62,14 +61,14 @@ def write(
     local_id: tuple[str, ...] | None = None,
     declared: Mapping[str, Digest] = NONE_DECLARED,
 ) -> bytes:
-    """The object and its files, the events up to the hand-over, and who took part.
+    """The object and its files, the events up to storage, and the agents.
 
-    `job` has all its identifiers; `checks` says, one sentence each, what was found to be valid; `local_id`
-    are the object's, where they are more than the job's; `declared` has the depositors' digests by path.
+    `job` has all its identifiers. `checks`: a sentence for every successful validation. `local_id`: the local
+    ids of the object, if there are more than the job's. `declared`: the depositor's digests by path.
     """
     root = Element(_tag("premis"), version="3.0")
     _entity(root, job, ark, job.identifiers.local_id if local_id is None else local_id)
-    for file in files if len(files) <= FILES else ():
+    for file in files if len(files) <= MAX_FILES else ():
         _file(root, ark, file, declared.get(file.path))
     for number, event in enumerate(_events(job, ark, checks), 1):
         _event(root, event, f"{job.jid}-{number:02d}", ark)
@@ -86,37 +85,43 @@ def _release() -> str:
     return version("arkline")
 
 
-def _events(job: Job, ark: str, checks: Iterable[str]) -> Iterator[_Happened]:
-    """In the order in which they happened, failures that were overcome included."""
-    before = JobState.PENDING
+def _events(job: Job, ark: str, checks: Iterable[str]) -> Iterator[_PremisEvent]:
+    """In the order in which they happened, including failures that were resolved."""
+    previous = JobState.PENDING
     for entry in job.history:
         if entry.event is Event.FAIL:
-            yield _Happened("ingestion", entry.at, f"the work of state {before}", "failure", entry.message)
-        if entry.event is Event.SUCCEED and before is JobState.DOWNLOADING:
-            yield from _arrival(job, entry)
-        before = entry.state
+            yield _PremisEvent(
+                "ingestion", entry.at, f"the work of state {previous}", "failure", entry.message
+            )
+        if entry.event is Event.SUCCEED and previous is JobState.DOWNLOADING:
+            yield from _download_events(job, entry)
+        previous = entry.state
     at = max((entry.at for entry in job.history), default=job.configuration.submitted_at)
     for check in checks:
-        yield _Happened("validation", at, check, "valid")
+        yield _PremisEvent("validation", at, check, "valid")
     how = "assigned to the object by arkline" if job.identifiers.assigned else "given by the depositor"
-    local_ids = "".join(f"; local id {each}" for each in job.identifiers.local_id)
-    yield _Happened("identifier assignment", at, f"{ark}, {how}{local_ids}")
+    local_ids = "".join(f"; local id {name}" for name in job.identifiers.local_id)
+    yield _PremisEvent("identifier assignment", at, f"{ark}, {how}{local_ids}")
     given = job.configuration
-    yield _Happened(
+    yield _PremisEvent(
         "ingestion",
         at,
         f"{given.submission_mode} by job {job.jid} of batch {job.bid}, profile {given.profile_name}",
     )
 
 
-def _arrival(job: Job, entry: HistoryEntry) -> Iterator[_Happened]:
-    """What downloading did, told by the move out of it."""
+def _download_events(job: Job, entry: HistoryEntry) -> Iterator[_PremisEvent]:
+    """The events of downloading, dated by the move out of that state."""
     given = job.configuration
-    yield _Happened("transfer", entry.at, given.payload_name or "the payload", note=entry.message)
-    yield _Happened("fixity check", entry.at, "every size and digest that was declared, as the bytes arrived")
+    yield _PremisEvent("transfer", entry.at, given.payload_name or "the payload", note=entry.message)
+    yield _PremisEvent(
+        "fixity check", entry.at, "all declared sizes and digests, compared while the bytes were received"
+    )
     if given.payload_type is PayloadType.CONTAINER:
-        yield _Happened("unpacking", entry.at, given.payload_name or "the container")
-    yield _Happened("message digest calculation", entry.at, f"{OF_RECORD} of every file, as it was written")
+        yield _PremisEvent("unpacking", entry.at, given.payload_name or "the container")
+    yield _PremisEvent(
+        "message digest calculation", entry.at, f"{OF_RECORD} of every file, computed while it was written"
+    )
 
 
 def _tag(name: str) -> str:
@@ -130,7 +135,7 @@ def _leaf(parent: Element, name: str, text: str) -> Element:
 
 
 def _identified(parent: Element, role: str, kind: str, value: str) -> Element:
-    """`role` and its two parts, as in objectIdentifier(objectIdentifierType, objectIdentifierValue)."""
+    """An element `role` with its type and value, as objectIdentifierType and objectIdentifierValue."""
     element = SubElement(parent, _tag(role))
     _leaf(element, f"{role}Type", kind)
     _leaf(element, f"{role}Value", value)
@@ -169,7 +174,7 @@ def _fixity(parent: Element, digest: Digest, originator: str) -> None:
     _leaf(element, "messageDigestOriginator", originator)
 
 
-def _event(root: Element, event: _Happened, identifier: str, ark: str) -> None:
+def _event(root: Element, event: _PremisEvent, identifier: str, ark: str) -> None:
     element = SubElement(root, _tag("event"))
     _identified(element, "eventIdentifier", "arkline", identifier)
     kind = _leaf(element, "eventType", event.kind)
@@ -188,10 +193,10 @@ def _event(root: Element, event: _Happened, identifier: str, ark: str) -> None:
     _identified(element, "linkingObjectIdentifier", "ARK", ark)
 
 
-def _agent(root: Element, kind: str, name: str, sort: str, number: str = "") -> None:
+def _agent(root: Element, kind: str, name: str, agent_type: str, number: str = "") -> None:
     element = SubElement(root, _tag("agent"))
     _identified(element, "agentIdentifier", kind, name)
     _leaf(element, "agentName", name)
-    _leaf(element, "agentType", sort)
+    _leaf(element, "agentType", agent_type)
     if number:
         _leaf(element, "agentVersion", number)

@@ -1,7 +1,7 @@
-"""The storage manifest `mrt-manifest.txt`: every file handed over to storage, in Checkm.
+"""The storage manifest `mrt-manifest.txt`: all files of a version, in Checkm.
 
-Its rows are read by position. `%20` and `%7c` stand for a blank at an end and a bar; Checkm has no way to
-say a literal `%20`, so a name with one in it reads back changed. The store's own inventory is exact.
+Columns are read by position. `%20` is a blank at an end, `%7c` is a bar; Checkm cannot express a literal
+`%20`, so a name that contains one reads back changed. The inventory in storage is exact.
 """
 
 import mimetypes
@@ -21,13 +21,13 @@ _HEAD = (
     "#%fields | nfo:fileUrl | nfo:hashAlgorithm | nfo:hashValue | nfo:fileSize | nfo:fileLastModified"
     " | nfo:fileName | mrt:mimeType",
 )
-# Only the types that Python knows: a host's own list would make two workers disagree.
+# Only Python's built-in types: with the lists of their hosts, two workers could disagree.
 _TYPES = mimetypes.MimeTypes(filenames=())
 
 
 def mime_type(path: str) -> str:
-    """What the name says; the same on every host. Packed content is of the type of its packing."""
-    # Without its folders and after a "./" no name is taken for a URL.
+    """The MIME type by file name, the same on every host; compressed files have the compression's type."""
+    # Without folders and after "./", no name is mistaken for a URL.
     kind, packed = _TYPES.guess_type(f"./{path.rpartition('/')[2]}")
     return f"application/{packed}" if packed else kind or "application/octet-stream"
 
@@ -37,7 +37,7 @@ def _file_url(path: Path) -> str:
 
 
 def write(files: Iterable[ContentFile], url: Callable[[Path], str] = _file_url) -> bytes:
-    """The manifest of `files`, sorted by path. When a working copy was modified says nothing: left out."""
+    """The manifest of `files`, sorted by path; without the modification dates of our working copies."""
     rows = [
         f"{url(file.source)} | sha512 | {file.sha512} | {file.size} |  | {_cell(file.path)}"
         f" | {file.mime_type or mime_type(file.path)}"

@@ -1,7 +1,7 @@
-"""ARKs registered at EZID: chosen by our own counter, reserved there, made public with their metadata.
+"""ARKs registered at EZID: numbered by our own counter, reserved, then published with their metadata.
 
-Rule: EZID is never asked to choose a name. What it is asked can be asked again after a crash or a lost
-answer and comes out the same, so that a job costs one ARK (docs/decisions/0017).
+Rule: EZID never chooses a name. So every request can be repeated after a crash or a lost answer with the same
+result, and a job uses one ARK (docs/decisions/0017).
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from pipeline.http.retry import (
     retry_request,
     translated,
 )
-from pipeline.identifiers.minter import Chosen, Claim, LocalMinter, nothing
+from pipeline.identifiers.minter import Assignment, Claim, LocalMinter, no_claim
 from pipeline.job_record import JobRecord
 from pipeline.outcome import StepFailed, system
 from pipeline.profiles.profile import Profile
@@ -27,20 +27,18 @@ from pipeline.settings import Settings
 from pipeline.urls import redact_url
 
 MARK = "arkline.job"
-"""The element that says which job an identifier was registered for."""
+"""The element with the job that an identifier was registered for."""
 
-_SHOWN = 300
-"""Characters of EZID's own words in a message."""
+_QUOTED = 300
+"""Characters that a message quotes of EZID's answer."""
 
 _LOGIN = "check ARKLINE_EZID_USER and ARKLINE_EZID_PASSWORD, and that this user may write below the shoulder"
 _PERMANENT = ("bad request", "method not allowed", "not found")
-
-
 _EXISTS = "identifier already exists"
 
 
 class _Refused(Exception):
-    """EZID understood, and will not do it."""
+    """EZID understood the request and refused it."""
 
 
 class EzidMinter:
@@ -49,52 +47,58 @@ class EzidMinter:
         self._url = settings.ezid_url.rstrip("/")
         self._service = f"EZID ({redact_url(self._url)})"
         self._pause = pause
-        self._name = LocalMinter()
+        self._names = LocalMinter()
 
-    def mint(self, job: Job, profile: Profile, job_record: JobRecord, claim: Claim = nothing) -> str:
-        """The name is in the record before EZID hears of it; it is reserved there until it is announced."""
-        ark = self._name.mint(job, profile, job_record, claim)
-        try:
-            self._ask("PUT", ark, {**_registration(job, profile), "_status": "reserved"})
-        except _Refused as refusal:
-            if _EXISTS not in str(refusal):
-                raise self._failure(ark, refusal) from refusal
-            self._check_ours(ark, _mark(job))
+    def mint(self, job: Job, profile: Profile, job_record: JobRecord, claim: Claim = no_claim) -> str:
+        """Record the name, then reserve it at EZID; it stays reserved until it is announced."""
+        ark = self._names.mint(job, profile, job_record, claim)
+        reserved = self._reserve(ark, job, profile)
+        if not reserved and (self._registered(ark) or {}).get(MARK) != _mark(job):
+            raise _taken(ark)
         return ark
 
-    def announce(self, ark: str, profile: Profile, erc: anvl.Pairs, chosen: Chosen | None = None) -> None:
-        """A name that EZID keeps as reserved becomes public; one that a curator withdrew stays withdrawn.
+    def announce(
+        self, ark: str, profile: Profile, erc: anvl.Pairs, assigned: Assignment | None = None
+    ) -> None:
+        """Publish a reserved name with its metadata; a name that a curator withdrew stays withdrawn.
 
-        One that EZID was away for when it was minted is registered now, for whichever job comes first.
+        A name that could not be reserved when it was minted is registered now.
         """
         if not ark.startswith(f"ark:/{profile.naan}/{profile.shoulder}"):
             return
+        entry = self._registered(ark)
+        if entry is None and assigned is None:
+            return
+        if entry is None and assigned is not None:
+            # False if the answer to an earlier request of this job was lost
+            self._reserve(ark, assigned.job, profile)
+            entry = self._registered(ark)
+        elements = entry or {}
+        if assigned is not None and MARK not in elements and assigned.is_first():
+            raise _taken(ark)
+        status = {"_status": "public"} if elements.get("_status") == "reserved" else {}
+        self._update(ark, self._metadata(ark, profile, erc) | status)
+
+    def _metadata(self, ark: str, profile: Profile, erc: anvl.Pairs) -> dict[str, str]:
         metadata = {"erc": anvl.write(erc).decode()}
         if profile.context:
             metadata["mrt.creator"] = profile.context
         if self._settings.ezid_target:
             metadata["_target"] = self._settings.ezid_target.replace("{ark}", quote(ark, safe=""))
-        found = self._found(ark)
-        if found is None:
-            if chosen is None:
-                return
-            try:
-                self._ask("PUT", ark, {**_registration(chosen.job, profile), "_status": "reserved"})
-            except _Refused as refusal:
-                # the answer to this very request may have been lost before
-                if _EXISTS not in str(refusal):
-                    raise self._failure(ark, refusal) from refusal
-            found = self._found(ark) or {}
-        if chosen is not None and MARK not in found and chosen.is_first():
-            raise _taken(ark)
-        status = {"_status": "public"} if found.get("_status") == "reserved" else {}
-        try:
-            self._ask("POST", ark, metadata | status)
-        except _Refused as refusal:
-            raise self._failure(ark, refusal) from refusal
+        return metadata
 
-    def _found(self, ark: str) -> dict[str, str] | None:
-        """What EZID knows of the ARK; None if nothing."""
+    def _reserve(self, ark: str, job: Job, profile: Profile) -> bool:
+        """Register the ARK as reserved for the job; False if EZID has the ARK already."""
+        try:
+            self._ask("PUT", ark, {**_registration(job, profile), "_status": "reserved"})
+        except _Refused as refusal:
+            if _EXISTS not in str(refusal):
+                raise self._failure(ark, refusal) from refusal
+            return False
+        return True
+
+    def _registered(self, ark: str) -> dict[str, str] | None:
+        """The elements that EZID has for the ARK; None if EZID does not know the ARK."""
         try:
             return self._ask("GET", ark)
         except _Refused as refusal:
@@ -102,24 +106,19 @@ class EzidMinter:
                 return None
             raise self._failure(ark, refusal) from refusal
 
-    def _check_ours(self, ark: str, mark: str) -> None:
-        """The name may be there because our own earlier try reached EZID, and for no other reason."""
+    def _update(self, ark: str, metadata: Mapping[str, str]) -> None:
         try:
-            found = self._ask("GET", ark)
+            self._ask("POST", ark, metadata)
         except _Refused as refusal:
             raise self._failure(ark, refusal) from refusal
-        if found.get(MARK) != mark:
-            raise _taken(ark)
 
     def _ask(self, method: str, ark: str, metadata: Mapping[str, str] | None = None) -> dict[str, str]:
-        """EZID's answer without its first line; _Refused if it says no."""
-        body = None if metadata is None else _written(metadata)
+        """The elements of EZID's answer; _Refused if EZID refuses the request."""
+        body = None if metadata is None else _encode(metadata)
         answer = retry_request(lambda: self._send(method, ark, body), self._service, self._pause)
         name = answer.pop("success").split(" ")[0]
         if name != ark:
-            raise system(
-                f"{self._service} answered for {name} when it was asked about {ark}: check ARKLINE_EZID_URL"
-            )
+            raise system(f"{self._service} answered for {name}, not for {ark}: check ARKLINE_EZID_URL")
         return answer
 
     def _send(self, method: str, ark: str, body: bytes | None) -> dict[str, str]:
@@ -136,28 +135,28 @@ class EzidMinter:
                 timeout=(settings.connect_timeout, settings.ezid_timeout),
                 allow_redirects=False,
             )
-        return self._judge(response)
+        return self._parse(response)
 
-    def _judge(self, response: requests.Response) -> dict[str, str]:
+    def _parse(self, response: requests.Response) -> dict[str, str]:
         status = response.status_code
         if status in (401, 403):
-            raise system(f"{self._service} refuses the login ({status}): {_LOGIN}")
+            raise system(f"{self._service} refused the login ({status}): {_LOGIN}")
         raise_if_transient(response)
         try:
             pairs = anvl.parse(response.content, "the answer")
         except StepFailed:
             pairs = ()
-        word, said = pairs[0] if pairs else ("", "")
-        if word == "error":
-            raise _of_error(" ".join(said.split()))
+        outcome, text = pairs[0] if pairs else ("", "")
+        if outcome == "error":
+            raise _error(" ".join(text.split()))
         if status >= 300:
             raise system(f"{self._service} answered {status}: check ARKLINE_EZID_URL")
-        if word != "success":
-            raise TransientError("answered something that is not EZID's: another service may stand in for it")
-        return {**dict(pairs[1:]), "success": said}
+        if outcome != "success":
+            raise TransientError("gave an answer that is not EZID's: another server may answer in its place")
+        return {**dict(pairs[1:]), "success": text}
 
     def _failure(self, ark: str, refusal: _Refused) -> StepFailed:
-        return system(f"{self._service} refuses {ark}: {refusal}")
+        return system(f"{self._service} refused {ark}: {refusal}")
 
 
 def _mark(job: Job) -> str:
@@ -171,21 +170,22 @@ def _registration(job: Job, profile: Profile) -> dict[str, str]:
 
 def _taken(ark: str) -> StepFailed:
     return system(
-        f"{ark} was just minted, but EZID has it already, registered for something else: give the "
-        "profile a shoulder that nobody else mints below, or set the counter of minted identifiers "
-        "beyond the last ARK there; then submit again"
+        f"{ark} was just minted, but EZID has this ARK registered for something else: give the profile a "
+        "shoulder that nobody else uses, or set the counter of minted identifiers beyond the "
+        "last ARK at EZID; "
+        "then submit again"
     )
 
 
-def _of_error(said: str) -> Exception:
-    """`unauthorized` and the like may come with any status."""
-    if said.startswith(("unauthorized", "forbidden")):
-        return system(f"EZID says '{said[:_SHOWN]}': {_LOGIN}")
-    if said.startswith(_PERMANENT):
-        return _Refused(said[:_SHOWN])
-    return TransientError(f"says '{said[:_SHOWN]}'")
+def _error(text: str) -> Exception:
+    """The meaning of EZID's error; `unauthorized` may come with any HTTP status."""
+    if text.startswith(("unauthorized", "forbidden")):
+        return system(f"EZID answered '{text[:_QUOTED]}': {_LOGIN}")
+    if text.startswith(_PERMANENT):
+        return _Refused(text[:_QUOTED])
+    return TransientError(f"answered '{text[:_QUOTED]}'")
 
 
-def _written(metadata: Mapping[str, str]) -> bytes:
-    """ANVL as EZID reads it: a line an element, `%`, and what would end a line, escaped."""
+def _encode(metadata: Mapping[str, str]) -> bytes:
+    """ANVL for EZID: one line per element, with `%` and line ends escaped."""
     return "".join(f"{name}: {anvl.escape(value)}\n" for name, value in metadata.items()).encode()

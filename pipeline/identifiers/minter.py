@@ -1,4 +1,4 @@
-"""Identifiers: ARKs minted here (NOID), which a service may make known to the world."""
+"""Minting of ARKs (NOIDs), which a service may register and publish."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,41 +14,45 @@ from pipeline.records import Job
 Claim = Callable[[str], None]
 
 
-def nothing(ark: str) -> None:
-    """The claim of a name that nobody else can want."""
+def no_claim(ark: str) -> None:
+    """The claim of an ARK that needs none."""
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """Of an ARK that arkline chose: the job that is to be stored under it, and whether it is the first."""
+class Assignment:
+    """An ARK that arkline assigned: the job to be stored under it, and whether it is the first such job."""
 
     job: Job
     is_first: Callable[[], bool] = lambda: True
 
 
 class Minter(Protocol):
-    def mint(self, job: Job, profile: Profile, job_record: JobRecord, claim: Claim = nothing) -> str:
-        """An ARK for the job, already written to its identifiers; the same one however often it is asked.
+    def mint(self, job: Job, profile: Profile, job_record: JobRecord, claim: Claim = no_claim) -> str:
+        """An ARK for the job, written to the job's identifiers; repeated calls return the same ARK.
 
-        `claim(ark)` is done between that and whatever the world is told of it.
+        `claim(ark)` runs after the ARK is saved and before it is registered.
         """
 
-    def announce(self, ark: str, profile: Profile, erc: anvl.Pairs, chosen: Chosen | None = None) -> None:
-        """Tell who resolves the ARK what it names now; again is the same as once.
+    def announce(
+        self, ark: str, profile: Profile, erc: anvl.Pairs, assigned: Assignment | None = None
+    ) -> None:
+        """Publish the ARK with the metadata of its object; idempotent.
 
-        `chosen`: to be given if arkline chose the ARK, which is then made known if it is not yet. Any other
-        that is not known is left alone.
+        `assigned`: required if arkline assigned the ARK; the ARK is then registered if it is not yet. An ARK
+        that the depositor gave is never registered.
         """
 
 
 class LocalMinter:
-    """Numbers from the record's own counter, one per shoulder, spelled as NOIDs."""
+    """Numbers from a counter in the record, one per shoulder, spelled as NOIDs."""
 
-    def mint(self, job: Job, profile: Profile, job_record: JobRecord, claim: Claim = nothing) -> str:
+    def mint(self, job: Job, profile: Profile, job_record: JobRecord, claim: Claim = no_claim) -> str:
         counter = f"{profile.naan}_{profile.shoulder}"
         ark = job_record.mint(job, counter, partial(noid.spell, profile.naan, profile.shoulder))
         claim(ark)
         return ark
 
-    def announce(self, ark: str, profile: Profile, erc: anvl.Pairs, chosen: Chosen | None = None) -> None:
-        """Nobody resolves these ARKs but the inventory, which is told by recording."""
+    def announce(
+        self, ark: str, profile: Profile, erc: anvl.Pairs, assigned: Assignment | None = None
+    ) -> None:
+        """Nothing to do: only the inventory resolves these ARKs, and recording writes to it."""

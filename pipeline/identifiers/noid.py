@@ -1,4 +1,4 @@
-"""ARKs as NOIDs: a number spelled in letters that make no words, with a check character at the end.
+"""ARKs as NOIDs: a number spelled in letters that form no words, with a check character at the end.
 
 The blade follows the mask MASK: `e` is one of 29 characters (digits and consonants without `l` and `y`),
 `d` a digit. It holds CAPACITY numbers; larger ones get further `e` characters in front, as NOID's `z`
@@ -40,7 +40,7 @@ class NotAnArk(UsageRefused):
 
 @dataclass(frozen=True)
 class Ark:
-    """The two parts of `ark:/NAAN/name`; `str` gives the one spelling that arkline keeps."""
+    """The two parts of `ark:/NAAN/name`; `str` gives the canonical spelling."""
 
     naan: str
     name: str
@@ -51,10 +51,10 @@ class Ark:
 
 def parse_ark(text: str) -> Ark:
     """`ark:/99999/fk4x`, `ark:99999/fk4x` and `ARK:/99999/fk4x` are the same ARK."""
-    found = _ARK.fullmatch(text.strip())
-    if found is None:
-        raise NotAnArk(f"'{text}' is not an ARK: it should look like ark:/99999/fk4abc")
-    return Ark(found[1], found[2])
+    match = _ARK.fullmatch(text.strip())
+    if match is None:
+        raise NotAnArk(f"'{text}' is not an ARK; expected the form ark:/99999/fk4abc")
+    return Ark(match[1], match[2])
 
 
 def blade(number: int) -> str:
@@ -78,13 +78,13 @@ def check_character(text: str) -> str:
 
 
 def spell(naan: str, shoulder: str, number: int) -> str:
-    """The ARK of `number` below the shoulder, with its check character."""
+    """The ARK of `number` under the shoulder, with its check character."""
     name = shoulder + blade(number)
     return str(Ark(naan, name + check_character(f"{naan}/{name}")))
 
 
 def is_valid(ark: str) -> bool:
-    """Whether the last character checks the others; ARKs minted elsewhere need not have one."""
+    """Whether the last character is the check character; ARKs minted elsewhere may not have one."""
     try:
         parsed = parse_ark(ark)
     except NotAnArk:

@@ -1,4 +1,4 @@
-"""The inventory: which objects, versions and files the repository holds."""
+"""The inventory of the repository: its objects, versions and files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,22 +10,22 @@ from pipeline.files import StoredVersion
 
 @dataclass(frozen=True)
 class Provenance:
-    """How a file of the depositor arrived."""
+    """Where a depositor's file came from, and its digests."""
 
     sha512: str
-    """Computed while its bytes came in."""
+    """Computed while the file was downloaded."""
     digest: str | None = None
-    """What was declared, algorithm:value, and checked then; empty if nothing was, None if that is unknown."""
+    """The declared digest, algorithm:value, checked on download; empty: none declared; None: not known."""
     declared_by: str = ""
-    """Where, in words."""
+    """Where the digest was declared, in words."""
     container: str = ""
-    """The container that the digest is of; empty if it is the file's own."""
+    """The container, if the digest is that of a container; else empty."""
     url: str = ""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """One version to be entered, in one transaction."""
+    """A version to enter in one transaction."""
 
     version: StoredVersion
     mime_types: dict[str, str]
@@ -46,29 +46,29 @@ class Recording:
     ingest_type: str
     submitted: datetime
     note: str = ""
-    arrivals: Mapping[str, Provenance] = field(default_factory=dict)
-    """Logical path -> how that file arrived with this job."""
-    landed: datetime | None = None
-    """When all of them had; None if that is no longer known, nor then how."""
+    provenance: Mapping[str, Provenance] = field(default_factory=dict)
+    """Logical path -> provenance, for the files that were downloaded for this job."""
+    downloaded: datetime | None = None
+    """When all files were downloaded; None if that is not known, and then `provenance` is empty."""
 
 
 class Inventory(Protocol):
-    """Errors are StepFailed: `content` when identifiers contradict each other, `transient` if it may pass."""
+    """Errors are StepFailed: `content` if identifiers conflict, `transient` if a retry may succeed."""
 
     def record(self, recording: Recording) -> None:
-        """Enter a version; entering the same job's version again changes nothing."""
+        """Enter a version; idempotent by job."""
 
     def arks_of(self, owner: str, local_id: Sequence[str]) -> dict[str, str]:
-        """The ARK that each known local id of this owner names; unknown ones are left out."""
+        """Local id -> ARK, for the local ids of this owner that are known."""
 
     def local_ids_of(self, ark: str) -> tuple[str, ...]:
-        """All local ids that name this object, in the order in which they became known."""
+        """All local ids of the object, in the order in which they were recorded."""
 
     def reserve_local_ids(self, owner: str, ark: str, local_id: Sequence[str]) -> None:
-        """Make these local ids of this owner name `ark`, all or none; to be called before anything is stored.
+        """Reserve these local ids of this owner for `ark`, all or none; called before anything is stored.
 
-        Again is the same as once. StepFailed(content), naming the id and the other ARK, if one is taken,
-        and if the object itself belongs to another owner.
+        Idempotent. StepFailed(content), naming the id and the other ARK, if a local id belongs to another
+        object, or if the object belongs to another owner.
         """
 
 
@@ -77,12 +77,12 @@ class InventoryFile:
     path: str
     size: int
     added: bool
-    """True if this version brought the bytes."""
+    """True if this version added the bytes."""
     mime_type: str
     digest: str
     """algorithm:value."""
-    arrival: Provenance | None = None
-    """None if it did not arrive with this version, or that was not recorded."""
+    provenance: Provenance | None = None
+    """None if the file was not downloaded for this version, or if that was not recorded."""
 
 
 @dataclass(frozen=True)
@@ -97,16 +97,16 @@ class InventoryVersion:
     payload_name: str
     submitted: datetime
     storage_url: str
-    landed: datetime | None
-    """When its files had arrived; None if that was not recorded, nor then how they did."""
+    downloaded: datetime | None
+    """When its files were downloaded; None if that was not recorded, and then files have no provenance."""
     verified: datetime | None
-    """When storage was read back, if that was recorded."""
+    """When the version was read back from storage; None if that was not recorded."""
     files: tuple[InventoryFile, ...]
 
 
 @dataclass(frozen=True)
 class InventoryObject:
-    """Everything the inventory knows of one object, versions in order."""
+    """Everything that the inventory has about an object; versions in order."""
 
     ark: str
     owner: str
@@ -116,7 +116,7 @@ class InventoryObject:
     object_role: str
     aggregate_role: str
     erc: tuple[tuple[str, str], ...]
-    """That of the latest version."""
+    """The ERC of the latest version."""
     created: datetime
     modified: datetime
     versions: tuple[InventoryVersion, ...]

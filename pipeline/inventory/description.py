@@ -1,4 +1,4 @@
-"""Reading an object back: its versions, files, ingests and identifiers."""
+"""Reads an object from the inventory: its versions, files, ingests and identifiers."""
 
 from collections import defaultdict
 from typing import Any
@@ -20,7 +20,7 @@ from pipeline.inventory.tables import (
 
 
 def describe(connection: Connection, ark: str) -> InventoryObject | None:
-    """Everything about one object; None if no version of it was ever recorded."""
+    """Everything about an object; None if no version of it was recorded."""
     row = connection.execute(
         select(objects, owners.c.ark.label("owner"))
         .join(owners, owners.c.id == objects.c.inv_owner_id)
@@ -28,7 +28,6 @@ def describe(connection: Connection, ark: str) -> InventoryObject | None:
     ).one_or_none()
     if row is None:
         return None
-    made = _versions(connection, row.id)
     return InventoryObject(
         ark=row.ark,
         owner=row.owner,
@@ -46,7 +45,7 @@ def describe(connection: Connection, ark: str) -> InventoryObject | None:
         erc=_kernel(connection, row.id, row.version_number),
         created=row.created,
         modified=row.modified,
-        versions=made,
+        versions=_versions(connection, row.id),
     )
 
 
@@ -65,7 +64,7 @@ def _kernel(connection: Connection, object_id: int, number: int) -> tuple[tuple[
 
 
 def _versions(connection: Connection, object_id: int) -> tuple[InventoryVersion, ...]:
-    contents = _files(connection, object_id)
+    files_of = _files(connection, object_id)
     rows = connection.execute(
         select(
             versions.c.id.label("version_id"), versions.c.number, versions.c.created, versions.c.note, ingests
@@ -74,10 +73,10 @@ def _versions(connection: Connection, object_id: int) -> tuple[InventoryVersion,
         .where(versions.c.inv_object_id == object_id)
         .order_by(versions.c.number)
     )
-    return tuple(_version(row, tuple(contents[row.version_id])) for row in rows)
+    return tuple(_version(row, tuple(files_of[row.version_id])) for row in rows)
 
 
-def _version(row: Row[Any], contents: tuple[InventoryFile, ...]) -> InventoryVersion:
+def _version(row: Row[Any], version_files: tuple[InventoryFile, ...]) -> InventoryVersion:
     return InventoryVersion(
         number=row.number,
         created=row.created,
@@ -89,14 +88,14 @@ def _version(row: Row[Any], contents: tuple[InventoryFile, ...]) -> InventoryVer
         payload_name=row.filename,
         submitted=row.submitted,
         storage_url=row.storage_url,
-        landed=row.landed,
+        downloaded=row.landed,
         verified=row.verified,
-        files=contents,
+        files=version_files,
     )
 
 
 def _files(connection: Connection, object_id: int) -> defaultdict[int, list[InventoryFile]]:
-    found: defaultdict[int, list[InventoryFile]] = defaultdict(list)
+    files_of: defaultdict[int, list[InventoryFile]] = defaultdict(list)
     rows = connection.execute(
         select(files)
         .join(versions, versions.c.id == files.c.inv_version_id)
@@ -104,21 +103,21 @@ def _files(connection: Connection, object_id: int) -> defaultdict[int, list[Inve
         .order_by(files.c.id)
     )
     for row in rows:
-        found[row.inv_version_id].append(
+        files_of[row.inv_version_id].append(
             InventoryFile(
                 path=row.pathname,
                 size=row.full_size,
-                # an empty file costs nothing whether or not this version brought it
+                # an empty file is billed nothing, whether or not this version added it
                 added=row.billable_size == row.full_size,
                 mime_type=row.mime_type,
                 digest=f"{row.digest_type.replace('-', '')}:{row.digest_value}",
-                arrival=_arrival(row),
+                provenance=_provenance(row),
             )
         )
-    return found
+    return files_of
 
 
-def _arrival(row: Row[Any]) -> Provenance | None:
+def _provenance(row: Row[Any]) -> Provenance | None:
     if row.landed_digest is None:
         return None
     return Provenance(

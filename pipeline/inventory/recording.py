@@ -1,4 +1,4 @@
-"""Entering one version: object, version, files, ingest, local ids and kernel metadata, all or nothing."""
+"""Enters a version: object, version, files, ingest, local ids and kernel metadata, in one transaction."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -20,17 +20,17 @@ from pipeline.inventory.tables import (
 )
 from pipeline.outcome import content, system
 
-FILES_AT_A_TIME = 5_000
-"""Rows of one executemany: more measured no faster, and each takes memory."""
+FILES_PER_STATEMENT = 5_000
+"""Rows of one executemany; more rows were not faster, and need more memory."""
 
 _METADATA = {"mrt-erc.txt", "mrt-dc.xml", "mrt-dublincore.xml"}
-"""Files that describe the object; all others are its data."""
+"""Files that describe the object; all other files are data."""
 
 _SOURCES = ("producer", "system")
 
 
 def enter(connection: Connection, recording: Recording) -> None:
-    """Enter the version unless this job already did; StepFailed if another job or owner has its place."""
+    """Enter the version unless this job has entered it; StepFailed if its number belongs to another job."""
     object_id = _object(connection, recording)
     if _entered(connection, recording, object_id):
         return
@@ -38,7 +38,7 @@ def enter(connection: Connection, recording: Recording) -> None:
     _collections(connection, recording, object_id)
     version_id = _version(connection, recording, object_id)
     own = {"inv_object_id": object_id, "inv_version_id": version_id}
-    for portion in portions(_files(recording, own), FILES_AT_A_TIME):
+    for portion in portions(_files(recording, own), FILES_PER_STATEMENT):
         connection.execute(files.insert(), portion)
     if kernel := list(_kernel(recording, own)):
         connection.execute(dublin_kernels.insert(), kernel)
@@ -47,15 +47,15 @@ def enter(connection: Connection, recording: Recording) -> None:
 
 def _id_of(connection: Connection, table: Table, ark: str) -> int:
     for _ in range(2):
-        found = connection.scalar(select(table.c.id).where(table.c.ark == ark))
-        if found is not None:
-            return int(found)
+        row_id = connection.scalar(select(table.c.id).where(table.c.ark == ark))
+        if row_id is not None:
+            return int(row_id)
         insert_new(connection, table, [{"ark": ark}])
     raise AssertionError(f"{ark} was entered in {table.name} and is not there")
 
 
 def _object(connection: Connection, recording: Recording) -> int:
-    """The object's row, made or brought up to date, and locked: its versions are entered one at a time."""
+    """Create or update the object's row and lock it: versions of an object are entered one at a time."""
     version = recording.version
     owner_id = _id_of(connection, owners, recording.owner)
     described = {
@@ -70,8 +70,8 @@ def _object(connection: Connection, recording: Recording) -> int:
     insert_new(connection, objects, [new])
     row = connection.execute(select(objects).where(objects.c.ark == version.ark).with_for_update()).one()
     if row.inv_owner_id != owner_id:
-        raise content(f"{version.ark} belongs to another owner than {recording.owner}")
-    # versions may be recorded out of order: an older one does not describe the object as it is now
+        raise content(f"{version.ark} does not belong to the owner {recording.owner}, but to another")
+    # versions may be recorded out of order: an older version must not replace the current description
     changes: dict[str, Any] = described if version.number > row.version_number else {}
     if version.created < row.created:
         changes = {**changes, "created": version.created}
@@ -81,26 +81,26 @@ def _object(connection: Connection, recording: Recording) -> int:
 
 
 def _entered(connection: Connection, recording: Recording, object_id: int) -> bool:
-    """True if this job's version is there; refuses if the job or the version's number is another's."""
+    """True if the job's version is entered; StepFailed if the job or the number has another entry."""
     version = recording.version
     entries = select(ingests.c.job_id, versions.c.ark, versions.c.number).join(
         versions, versions.c.id == ingests.c.inv_version_id
     )
-    # two queries: an OR over both tables would be answered by reading all of them
+    # two queries: an OR over two tables would scan both
     of_job = entries.where(ingests.c.job_id == recording.jid)
     of_number = entries.where(versions.c.inv_object_id == object_id, versions.c.number == version.number)
-    found = {tuple(row) for query in (of_job, of_number) for row in connection.execute(query)}
-    for jid, ark, number in sorted(found - {(recording.jid, version.ark, version.number)}):
+    entered = {tuple(row) for query in (of_job, of_number) for row in connection.execute(query)}
+    for jid, ark, number in sorted(entered - {(recording.jid, version.ark, version.number)}):
         raise system(
             f"the inventory has version {number} of {ark} from job {jid}, but storage says that "
             f"job {recording.jid} made version {version.number} of {version.ark}: compare the two"
         )
-    return bool(found)
+    return bool(entered)
 
 
 def _collections(connection: Connection, recording: Recording, object_id: int) -> None:
     ids = [_id_of(connection, collections, ark) for ark in sorted(set(recording.collections))]
-    rows = [{"inv_collection_id": each, "inv_object_id": object_id} for each in ids]
+    rows = [{"inv_collection_id": collection_id, "inv_object_id": object_id} for collection_id in ids]
     insert_new(connection, memberships, rows)
 
 
@@ -113,8 +113,8 @@ def _version(connection: Connection, recording: Recording, object_id: int) -> in
         "note": recording.note,
         "created": version.created,
     }
-    made = connection.execute(insert(connection, versions).returning(versions.c.id), row)
-    return int(made.scalar_one())
+    inserted = connection.execute(insert(connection, versions).returning(versions.c.id), row)
+    return int(inserted.scalar_one())
 
 
 def _files(recording: Recording, own: dict[str, int]) -> Iterator[dict[str, Any]]:
@@ -132,18 +132,18 @@ def _files(recording: Recording, own: dict[str, int]) -> Iterator[dict[str, Any]
             "digest_type": "sha-512",
             "digest_value": file.sha512,
             "created": created,
-            **_arrival(recording.arrivals.get(file.path)),
+            **_provenance(recording.provenance.get(file.path)),
         }
 
 
-def _arrival(arrival: Provenance | None) -> dict[str, str | None]:
-    """The same columns in every row, as one executemany needs them."""
+def _provenance(of: Provenance | None) -> dict[str, str | None]:
+    """The same columns in every row, as executemany needs them."""
     return {
-        "landed_digest": arrival.sha512 if arrival else None,
-        "source_digest": arrival.digest if arrival else None,
-        "source_declared_by": arrival.declared_by or None if arrival else None,
-        "source_container": arrival.container or None if arrival else None,
-        "source_url": arrival.url or None if arrival else None,
+        "landed_digest": of.sha512 if of else None,
+        "source_digest": of.digest if of else None,
+        "source_declared_by": of.declared_by or None if of else None,
+        "source_container": of.container or None if of else None,
+        "source_url": of.url or None if of else None,
     }
 
 
@@ -152,7 +152,7 @@ def _kernel(recording: Recording, own: dict[str, int]) -> Iterator[dict[str, Any
     for number, (element, value) in enumerate(recording.erc, start=1):
         qualifier = None
         if element == "where":
-            # the object's own identifier comes first, the depositor's after it
+            # the object's own identifier comes first, then the depositor's
             qualifier = "local" if places else "primary"
             places += 1
         yield {**own, "seq_num": number, "element": element, "qualifier": qualifier, "value": value}
@@ -175,6 +175,6 @@ def _ingest(recording: Recording) -> dict[str, Any]:
         "user_agent": recording.submitter,
         "submitted": recording.submitted,
         "storage_url": recording.version.url,
-        "landed": recording.landed,
+        "landed": recording.downloaded,
         "verified": recording.version.verified,
     }

@@ -1,11 +1,11 @@
-"""All clients of the outside systems, opened once in each process from the settings."""
+"""The clients of outside systems, opened once per process from the settings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from pipeline.attempt import Attempt
 from pipeline.identifiers.minter import Minter
-from pipeline.identifiers.minter_router import ChosenMinter
+from pipeline.identifiers.minter_router import MinterRouter
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.job_record import JobRecord
 from pipeline.notify.callback import Callback, HttpCallback
@@ -37,7 +37,7 @@ class Clients:
         limiter: HostLimiter,
         profile_of: Callable[[], Profile],
     ) -> StepContext:
-        """What the steps of one attempt may use."""
+        """The context of the steps of one attempt."""
         return StepContext(
             settings=self.settings,
             profile_of=profile_of,
@@ -57,7 +57,7 @@ def open_clients(settings: Settings) -> Clients:
         settings=settings,
         profiles=Profiles(settings.profiles),
         fetcher=HttpFetcher(settings),
-        minter=ChosenMinter(settings),
+        minter=MinterRouter(settings),
         storage=open_storage(settings),
         inventory=open_inventory(settings.inventory),
         callback=HttpCallback(settings),

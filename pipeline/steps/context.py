@@ -1,4 +1,4 @@
-"""What a step may use: one outside system per file, each a Protocol with its clients."""
+"""The context of a step: the outside systems, as Protocols, and the attempt that the step is part of."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ from pipeline.storage.base import Storage
 
 @dataclass(frozen=True)
 class StepContext:
-    """Everything outside the job; made anew for each attempt."""
+    """Everything outside the job; created for every attempt."""
 
     settings: Settings
     profile_of: Callable[[], Profile]
-    """The profile that the job's batch started with."""
+    """Reads the profile of the batch's snapshot; called when the profile is first needed."""
     job_record: JobRecord
     fetcher: Fetcher
     minter: Minter
@@ -35,7 +35,7 @@ class StepContext:
 
     @property
     def profile(self) -> Profile:
-        """The profile that the job's batch started with; StepFailed(system) if it cannot be had."""
+        """The profile that the job's batch started with; StepFailed(system) if it is missing or invalid."""
         try:
             return self.profile_of()
         except ProfileError as error:

@@ -1,23 +1,22 @@
-"""Processing: the job's content gets its identifier, its description, and its place in storage.
+"""Processing: the content gets its identifier and its description, and is stored.
 
-Nothing here is undone after a crash; all of it is done again and comes out the same. The ARK and the local
-ids are in the record and in the inventory before anything is stored; the files that describe the object
-depend on the job alone, and for an update on the version before it, which is held still meanwhile; storage
-keeps one version per job.
+Nothing is undone after a crash: the work is repeated and has the same result. The ARK and the local ids are
+in the record and in the inventory before anything is stored. The files that describe the object depend on the
+job alone, and for an update on the previous version, which is locked meanwhile. Storage has one version per
+job.
 """
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline import names
 from pipeline.containers import bag
 from pipeline.containers import own_manifest as corroboration
 from pipeline.containers.declared import UnpackedContainer
-from pipeline.description import embargo, metadata, premis, storage_manifest
+from pipeline.description import anvl, embargo, metadata, premis, storage_manifest
 from pipeline.files import ContentFile, StoredVersion
-from pipeline.identifiers.minter import Chosen
+from pipeline.identifiers.minter import Assignment
 from pipeline.names import PRODUCER
 from pipeline.outcome import Done, content, system
 from pipeline.profiles.profile import Profile
@@ -29,81 +28,140 @@ from pipeline.working_storage.capacity import full_is_transient
 from pipeline.working_storage.workspace import DownloadedFile, Workspace, write_stored
 
 DELETIONS = "mrt-delete.txt"
-"""A depositor's list of files that an update takes out, one path a line, relative to `producer/`."""
+"""A depositor's list of files that an update deletes: one path per line, relative to `producer/`."""
 
 SUBMITTED_MANIFEST = "mrt-submission-manifest.txt"
 
 
+@dataclass(frozen=True)
+class _Content:
+    """The submitted content, read and checked."""
+
+    workspace: Workspace
+    downloaded: tuple[DownloadedFile, ...]
+    """With the digests that the content itself declares."""
+    files: tuple[ContentFile, ...]
+    """The depositor's files in the object."""
+    delete: tuple[str, ...]
+    """Logical paths that an update deletes."""
+    checks: tuple[str, ...]
+    """A sentence for every statement of the content about itself that was found to be true."""
+    local_id: tuple[str, ...]
+
+
 def work(job: Job, context: StepContext) -> Done:
+    submitted = _read_content(job, context)
+    identity = identify(job, context.profile, context, submitted.local_id)
+    stored = _store_once(job, context, submitted, identity)
+    _verify(job, context, submitted, stored)
+    new = sum(file.added for file in stored.files)
+    return Done(message=f"stored as version {stored.number} of {stored.ark}, {new:,} new files")
+
+
+def _read_content(job: Job, context: StepContext) -> _Content:
     workspace = Workspace.of(job)
-    profile = context.profile
-    landed = workspace.read_downloaded()
-    delete = _deletions(job, workspace, landed)
-    handed = _producer_files(job, workspace, landed)
-    if not handed and not delete:
+    downloaded = workspace.read_downloaded()
+    delete = _deletions(job, workspace, downloaded)
+    files = _producer_files(job, workspace, downloaded)
+    if not files and not delete:
         raise content(f"{job.configuration.payload_name or 'the payload'} has no file to store")
-    checks, landed = _checks(job, workspace, landed, context)
-    said = metadata.told(workspace.producer)
-    local_id = metadata.all_local_ids(context.job_record.identifiers(job).local_id, said)
+    checks, downloaded = _checks(job, workspace, downloaded, context)
+    described = metadata.read_elements(workspace.producer)
+    local_id = metadata.all_local_ids(context.job_record.identifiers(job).local_id, described)
+    return _Content(workspace, downloaded, files, delete, checks, local_id)
 
-    identity = identify(job, profile, context, local_id)
-    known = job.model_copy(update={"identifiers": identity.identifiers})
 
-    def is_first() -> bool:
-        path = f"system/{metadata.ERC}"
-        return context.storage.read(identity.ark, path, node=profile.storage_node) is None
+def _store_once(job: Job, context: StepContext, submitted: _Content, identity: Identity) -> StoredVersion:
+    """The job's version; it is stored now unless an earlier attempt stored it.
 
-    def make() -> StoredVersion:
-        before = _before(job, profile, context, identity.ark)
-        described = metadata.describe(known, profile, identity.ark, workspace.producer, before)
-        with full_is_transient("describing the object"):
-            declared = {f"{PRODUCER}{f.path}": f.digest for f in landed if f.digest and not f.container}
-            events = premis.write(known, identity.ark, handed, checks, described.local_id, declared)
-            texts = {**described.files, premis.NAME: events}
-            files = (*handed, *_system_files(job, context, workspace, texts, handed))
-        request = _request(job, profile, identity, files, delete)
+    Order: storage accepts the request, then the ARK is announced, then the version is stored. So no object
+    is stored under an unknown ARK, and no ARK is announced for a request that storage refuses. A job that is
+    stored already announces nothing: a later version may have announced newer metadata.
+    """
+    profile = context.profile
+    with context.job_record.exclusive("storage", identity.ark):
+        _fence(job, context)
+        existing = context.storage.version_of(identity.ark, job.jid, profile.storage_node)
+        if existing is not None:
+            return existing
+        request, erc = _compose_version(job, profile, context, submitted, identity)
         context.storage.check(request, context.attempt)
-        chosen = Chosen(known, is_first) if known.identifiers.assigned else None
-        context.minter.announce(identity.ark, profile, described.erc, chosen)
+        context.minter.announce(identity.ark, profile, erc, _assignment(job, profile, context, identity))
         return context.storage.store(request, lambda: _fence(job, context))
 
-    stored = _stored(job, profile, context, identity.ark, make)
-    _check_ours(job, handed, stored)
+
+def _compose_version(
+    job: Job, profile: Profile, context: StepContext, submitted: _Content, identity: Identity
+) -> tuple[StoreRequest, anvl.Pairs]:
+    """Write the files that describe the object; the request to store the version, and its ERC."""
+    identified = job.model_copy(update={"identifiers": identity.identifiers})
+    previous = _previous(job, profile, context, identity.ark)
+    described = metadata.describe(identified, profile, identity.ark, submitted.workspace.producer, previous)
+    declared = {
+        f"{PRODUCER}{file.path}": file.digest
+        for file in submitted.downloaded
+        if file.digest and not file.container
+    }
+    with full_is_transient("describing the object"):
+        events = premis.write(
+            identified, identity.ark, submitted.files, submitted.checks, described.local_id, declared
+        )
+        texts = {**described.files, premis.NAME: events}
+        system_files = _system_files(job, context, submitted.workspace, texts, submitted.files)
+    files = (*submitted.files, *system_files)
+    return _request(job, profile, identity, files, submitted.delete), described.erc
+
+
+def _assignment(job: Job, profile: Profile, context: StepContext, identity: Identity) -> Assignment | None:
+    """None if the depositor gave the ARK."""
+    if not identity.identifiers.assigned:
+        return None
+
+    def is_first() -> bool:
+        erc = context.storage.read(identity.ark, f"system/{metadata.ERC}", node=profile.storage_node)
+        return erc is None
+
+    return Assignment(job.model_copy(update={"identifiers": identity.identifiers}), is_first)
+
+
+def _verify(job: Job, context: StepContext, submitted: _Content, stored: StoredVersion) -> None:
+    """Read the version back, and record the result in working storage."""
+    _check_ours(job, submitted.files, stored)
     context.storage.verify(stored, context.attempt)
     context.attempt.check()
-    with full_is_transient("noting what was stored"):
-        workspace.write_downloaded(landed)
-        write_stored(workspace, replace(stored, verified=now()))
-    new = sum(file.added for file in stored.files)
-    return Done(message=f"stored as version {stored.number} of {stored.ark}, {new:,} files new")
+    with full_is_transient("recording what was stored"):
+        submitted.workspace.write_downloaded(submitted.downloaded)
+        write_stored(submitted.workspace, replace(stored, verified=now()))
 
 
 def _checks(
-    job: Job, workspace: Workspace, landed: tuple[DownloadedFile, ...], context: StepContext
+    job: Job, workspace: Workspace, downloaded: tuple[DownloadedFile, ...], context: StepContext
 ) -> tuple[tuple[str, ...], tuple[DownloadedFile, ...]]:
-    """What the content says of itself and was found to be true; StepFailed(content) if it is not.
+    """Check what the content declares about itself; StepFailed(content) if a declaration is false.
 
-    With it the files, and the digests that the content declares of them.
+    Returns a sentence for every check, and the files with the digests that the content declares.
     """
-    arrived = UnpackedContainer(workspace.producer, {file.path: file for file in landed}, context.attempt)
-    found: list[str | None] = []
+    unpacked = UnpackedContainer(
+        workspace.producer, {file.path: file for file in downloaded}, context.attempt
+    )
+    checks: list[str | None] = []
     if job.configuration.payload_type is PayloadType.CONTAINER:
-        found += [corroboration.corroborate(arrived), *bag.check_bags(arrived)]
-    if embargo.NAME in arrived.files:
-        found.append(embargo.check(arrived.text(embargo.NAME)))
-    return tuple(each for each in found if each), arrived.landed()
+        checks += [corroboration.corroborate(unpacked), *bag.check_bags(unpacked)]
+    if embargo.NAME in unpacked.files:
+        checks.append(embargo.check(unpacked.text(embargo.NAME)))
+    return tuple(filter(None, checks)), unpacked.landed()
 
 
-def _before(job: Job, profile: Profile, context: StepContext, ark: str) -> metadata.Before:
-    """What an update starts from: read in storage, since the version before may not be recorded yet."""
+def _previous(job: Job, profile: Profile, context: StepContext, ark: str) -> metadata.Previous:
+    """The description that an update starts from; read from storage, since it may not be recorded yet."""
     if job.configuration.submission_mode is not SubmissionMode.UPDATE:
-        return metadata.NOTHING
+        return metadata.NO_PREVIOUS
 
     def read(path: str) -> bytes | None:
         context.attempt.check()
         return context.storage.read(ark, path, node=profile.storage_node)
 
-    return metadata.Before(metadata.told_before(ark, read), context.inventory.local_ids_of(ark))
+    return metadata.Previous(metadata.read_previous_elements(ark, read), context.inventory.local_ids_of(ark))
 
 
 def _is_deletion_list(job: Job, path: str) -> bool:
@@ -111,7 +169,7 @@ def _is_deletion_list(job: Job, path: str) -> bool:
 
 
 def _producer_files(
-    job: Job, workspace: Workspace, landed: tuple[DownloadedFile, ...]
+    job: Job, workspace: Workspace, downloaded: tuple[DownloadedFile, ...]
 ) -> tuple[ContentFile, ...]:
     return tuple(
         ContentFile(
@@ -121,16 +179,16 @@ def _producer_files(
             sha512=file.sha512,
             mime_type=storage_manifest.mime_type(file.path),
         )
-        for file in landed
+        for file in downloaded
         if not _is_deletion_list(job, file.path)
     )
 
 
-def _deletions(job: Job, workspace: Workspace, landed: tuple[DownloadedFile, ...]) -> tuple[str, ...]:
-    """Logical paths that the update takes out."""
-    if not any(_is_deletion_list(job, file.path) for file in landed):
+def _deletions(job: Job, workspace: Workspace, downloaded: tuple[DownloadedFile, ...]) -> tuple[str, ...]:
+    """Logical paths that the update deletes."""
+    if not any(_is_deletion_list(job, file.path) for file in downloaded):
         return ()
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     try:
         text = (workspace.producer / DELETIONS).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -139,10 +197,10 @@ def _deletions(job: Job, workspace: Workspace, landed: tuple[DownloadedFile, ...
         if not line.strip():
             continue
         try:
-            found[f"producer/{names.safe_name(line)}"] = None
+            paths[f"producer/{names.safe_name(line)}"] = None
         except names.UnsafeName as error:
             raise content(f"producer/{DELETIONS} line {number}: {error}") from error
-    return tuple(found)
+    return tuple(paths)
 
 
 def _system_files(
@@ -150,14 +208,14 @@ def _system_files(
     context: StepContext,
     workspace: Workspace,
     texts: dict[str, bytes],
-    handed: tuple[ContentFile, ...],
+    producer_files: tuple[ContentFile, ...],
 ) -> tuple[ContentFile, ...]:
-    """Write our own files below `system/`; the manifest of all others comes last."""
+    """Write our own files to `system/`; the manifest of all other files comes last."""
     texts = texts | _text(SUBMITTED_MANIFEST, workspace.manifest)
     if job.configuration.submission_mode is SubmissionMode.UPDATE:
         texts |= _text(DELETIONS, workspace.producer / DELETIONS)
     files = tuple(_system_file(workspace, name, text) for name, text in texts.items())
-    manifest = storage_manifest.write((*handed, *files))
+    manifest = storage_manifest.write((*producer_files, *files))
     context.attempt.check()
     for name, text in (*texts.items(), (storage_manifest.NAME, manifest)):
         workspace.publish(workspace.system / name, text)
@@ -198,31 +256,18 @@ def _request(
     )
 
 
-def _stored(
-    job: Job, profile: Profile, context: StepContext, ark: str, make: Callable[[], StoredVersion]
-) -> StoredVersion:
-    """The object's version. Its name is announced before, so that no object is kept under a name unknown,
-    and after storage was asked whether it will take it, so that no name is told of what is refused.
-
-    A job that was stored already announces nothing: a later version may have done so since.
-    """
-    with context.job_record.exclusive("storage", ark):
-        _fence(job, context)
-        return context.storage.version_of(ark, job.jid, profile.storage_node) or make()
-
-
 def _fence(job: Job, context: StepContext) -> None:
     context.attempt.check()
     context.job_record.fence(job)
 
 
-def _check_ours(job: Job, handed: tuple[ContentFile, ...], stored: StoredVersion) -> None:
-    """A version that carries the job's id must be of this job's content, or the ids are being used again."""
-    held = {file.path: file.sha512 for file in stored.files}
-    for file in handed:
-        if held.get(file.path) != file.sha512:
+def _check_ours(job: Job, files: tuple[ContentFile, ...], stored: StoredVersion) -> None:
+    """StepFailed unless the version with the job's id has this job's content; job ids may be reused."""
+    digests = {file.path: file.sha512 for file in stored.files}
+    for file in files:
+        if digests.get(file.path) != file.sha512:
             raise system(
-                f"version {stored.number} of {stored.ark} carries {job.jid} but holds another "
+                f"version {stored.number} of {stored.ark} belongs to {job.jid} but has a different "
                 f"{names.quote_name(file.path)}: the counter of job ids was reset; set it beyond "
                 f"the last job "
                 "in storage, then submit again"

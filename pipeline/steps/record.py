@@ -1,4 +1,4 @@
-"""Recording: the stored version is entered in the inventory; before that no job may be called complete."""
+"""Recording: enter the stored version in the inventory; only then may a job be completed."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -27,32 +27,34 @@ def work(job: Job, context: StepContext) -> Done:
     recording = _recording(job, version, profile, context)
     context.attempt.check()
     context.inventory.record(recording)
-    brought = sum(file.size for file in version.files if file.added)
-    lost = "" if recording.landed else "; how its files landed went with working storage"
-    told = f"{version.ark} version {version.number}: {len(version.files)} files, {brought} new bytes"
-    return Done(message=told + lost)
+    new_bytes = sum(file.size for file in version.files if file.added)
+    lost = "" if recording.downloaded else "; the list of downloaded files was lost with working storage"
+    entered = f"{version.ark} version {version.number}: {len(version.files):,} files, {new_bytes:,} new bytes"
+    return Done(message=entered + lost)
 
 
 def _stored(job: Job, profile: Profile, context: StepContext) -> StoredVersion:
-    """What storage answered to this job; storage itself is asked if the note of it is lost."""
+    """The job's version, from working storage; from storage itself if that file is lost."""
     ark = job.identifiers.primary_id
     if ark is None:
-        raise system(f"{job.jid} has no ARK although it was processed: fail it and submit its object again")
-    noted = read_stored(Workspace.of(job))
-    if noted is not None and (noted.ark, noted.jid) == (ark, job.jid):
-        return noted
-    found = context.storage.version_of(ark, job.jid, profile.storage_node)
-    if found is None:
+        raise system(
+            f"{job.jid} has no ARK although it was processed: fail the job and submit its object again"
+        )
+    stored = read_stored(Workspace.of(job))
+    if stored is not None and (stored.ark, stored.jid) == (ark, job.jid):
+        return stored
+    version = context.storage.version_of(ark, job.jid, profile.storage_node)
+    if version is None:
         raise system(
             f"storage has no version of {ark} from {job.jid}: compare the job's timeline with storage"
         )
-    context.storage.verify(found, context.attempt)
-    return replace(found, verified=now())
+    context.storage.verify(version, context.attempt)
+    return replace(version, verified=now())
 
 
 def _recording(job: Job, version: StoredVersion, profile: Profile, context: StepContext) -> Recording:
     configuration = job.configuration
-    landed = _landed(job)
+    downloaded = _downloaded(job)
     return Recording(
         version=version,
         mime_types={file.path: mime_type(file.path) for file in version.files},
@@ -71,13 +73,13 @@ def _recording(job: Job, version: StoredVersion, profile: Profile, context: Step
         ingest_type=configuration.submission_type.label,
         submitted=configuration.submitted_at,
         note=configuration.note,
-        arrivals={f"{PRODUCER}{file.path}": _arrival(file) for file in landed or ()},
-        landed=None if landed is None else _landed_at(job),
+        provenance={f"{PRODUCER}{file.path}": _provenance(file) for file in downloaded or ()},
+        downloaded=None if downloaded is None else _downloaded_at(job),
     )
 
 
-def _landed(job: Job) -> tuple[DownloadedFile, ...] | None:
-    """What arrived; None if the list of it is gone or damaged: what is stored is recorded all the same."""
+def _downloaded(job: Job) -> tuple[DownloadedFile, ...] | None:
+    """The downloaded files; None if the list is missing or damaged: the version is recorded all the same."""
     workspace = Workspace.of(job)
     try:
         return workspace.read_downloaded() if workspace.landing.exists() else None
@@ -85,33 +87,33 @@ def _landed(job: Job) -> tuple[DownloadedFile, ...] | None:
         return None
 
 
-def _arrival(file: DownloadedFile) -> Provenance:
+def _provenance(file: DownloadedFile) -> Provenance:
     declared = None if file.declared_by is None else str(file.digest or "")
     return Provenance(file.sha512, declared, file.declared_by or "", file.container, redact_url(file.url))
 
 
-def _landed_at(job: Job) -> datetime:
-    """When the job last left downloading."""
+def _downloaded_at(job: Job) -> datetime:
+    """When the job last completed the downloading step."""
     moves = zip((JobState.PENDING, *(entry.state for entry in job.history)), job.history, strict=False)
     left = (e.at for before, e in moves if before is JobState.DOWNLOADING and e.event is Event.SUCCEED)
     return max(left, default=job.configuration.submitted_at)
 
 
 def _described(job: Job, version: StoredVersion, profile: Profile, context: StepContext) -> anvl.Pairs:
-    """The kernel metadata as it is stored with the object; as submitted if it has none."""
+    """The kernel metadata as stored with the object; as submitted if the object has none."""
     data = _stored_erc(job, version, profile, context)
     if data is not None:
         pairs = anvl.parse(data, _ERC)
     else:
         given = job.configuration
-        places = (("where", each) for each in (version.ark, *job.identifiers.local_id))
+        places = (("where", place) for place in (version.ark, *job.identifiers.local_id))
         pairs = (("who", given.erc_who), ("what", given.erc_what), ("when", given.erc_when), *places)
     known = ((element.lower(), value) for element, value in pairs)
     return tuple((e, value) for e, value in known if e in anvl.ELEMENTS and value not in ("", anvl.UNKNOWN))
 
 
 def _stored_erc(job: Job, version: StoredVersion, profile: Profile, context: StepContext) -> bytes | None:
-    """The file in working storage if it is the one that was stored: a later attempt may have written it."""
+    """The stored file; read from working storage, unless a later attempt has changed it there."""
     digest = next((file.sha512 for file in version.files if file.path == _ERC), None)
     if digest is None:
         return None

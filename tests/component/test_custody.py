@@ -386,7 +386,7 @@ def test_an_object_or_version_that_is_not_known_is_refused_with_a_hint(repositor
     for arguments, message in (
         (("ark:/99999/unknown",), "the inventory knows no object ark:/99999/unknown"),
         (("loc-1",), f"'loc-1' is a local id: ask for the object that it names, {ark}"),
-        (("nonsense",), "'nonsense' is not an ARK: it should look like"),
+        (("nonsense",), "'nonsense' is not an ARK; expected the form"),
         ((ark, "--version", "3"), f"the inventory has no version 3 of {ark}; it has 1"),
         ((ark, "--version", "1", "--all-versions"), "exclude each other"),
     ):
@@ -451,7 +451,7 @@ def test_what_is_lost_with_working_storage_is_read_back_before_it_is_recorded(
     known = job.model_copy(update={"identifiers": repository.identifiers(job)})
     done = record.work(known, repository.services())
 
-    assert str(done.message).endswith("; how its files landed went with working storage")
+    assert str(done.message).endswith("; the list of downloaded files was lost with working storage")
 
     found = of_file(proved(repository, stored.ark), "producer/a.txt")
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pipeline.identifiers.ezid import MARK, EzidMinter
-from pipeline.identifiers.minter_router import ChosenMinter
+from pipeline.identifiers.minter_router import MinterRouter
 from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import MinterName, Profile
 from pipeline.records import Job
@@ -148,8 +148,8 @@ def test_a_passing_fault_costs_a_second_try_and_no_second_ark(
     ("fault", "says"),
     [
         (Fault(502, b""), "answered 502"),
-        (Fault(200, b"error: database is locked"), "says 'database is locked'"),
-        (Fault(200, MAINTENANCE), "answered something that is not EZID's"),
+        (Fault(200, b"error: database is locked"), "answered 'database is locked'"),
+        (Fault(200, MAINTENANCE), "gave an answer that is not EZID's"),
         (Fault(cut=True), "cannot be reached, or the connection broke"),
     ],
 )
@@ -211,9 +211,9 @@ def test_a_long_wait_that_ezid_asks_for_is_left_to_the_jobs_next_try(
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
-        (Fault(400, b"error: bad request - invalid metadata"), "refuses ark:/99999/.*invalid metadata"),
-        (Fault(403, b"error: forbidden"), "refuses the login .403.: check ARKLINE_EZID_USER"),
-        (Fault(200, b"error: forbidden"), "says 'forbidden': check ARKLINE_EZID_USER"),
+        (Fault(400, b"error: bad request - invalid metadata"), "refused ark:/99999/.*invalid metadata"),
+        (Fault(403, b"error: forbidden"), "refused the login .403.: check ARKLINE_EZID_USER"),
+        (Fault(200, b"error: forbidden"), "answered 'forbidden': check ARKLINE_EZID_USER"),
         (Fault(404, b"<html>not here</html>"), "answered 404: check ARKLINE_EZID_URL"),
         (Fault(302, b"", (("Location", "/login"),)), "answered 302: check ARKLINE_EZID_URL"),
         (Fault(201, b"success: ark:/99999/fk4other"), "answered for ark:/99999/fk4other"),
@@ -236,7 +236,7 @@ def test_a_wrong_password_is_told_and_not_shown(
 ) -> None:
     minter = EzidMinter(with_ezid(service, tmp_path, ezid_password="wrong"))
 
-    with pytest.raises(StepFailed, match="refuses the login") as failed:
+    with pytest.raises(StepFailed, match="refused the login") as failed:
         minter.mint(a_new_job(), PROFILE, job_record)
 
     assert "wrong" not in failed.value.message
@@ -248,7 +248,7 @@ def test_a_name_that_somebody_else_registered_is_not_taken(
     ark = minter.mint(a_new_job(1), PROFILE, job_record)
     job_record.counters.clear()
 
-    with pytest.raises(StepFailed, match=f"{ark} was just minted, but EZID has it already") as failed:
+    with pytest.raises(StepFailed, match=f"{ark} was just minted, but EZID has this ARK") as failed:
         minter.mint(a_new_job(2), PROFILE, job_record)
 
     assert failed.value.kind is FailureKind.SYSTEM
@@ -267,7 +267,7 @@ def test_ezid_is_used_if_the_settings_name_it(service: Ezid, tmp_path: Path) -> 
 def test_a_profile_may_have_its_arks_from_the_local_minter_all_the_same(
     service: Ezid, tmp_path: Path
 ) -> None:
-    minter = ChosenMinter(with_ezid(service, tmp_path))
+    minter = MinterRouter(with_ezid(service, tmp_path))
     local = PROFILE.model_copy(update={"minter": MinterName.LOCAL})
 
     minter.announce(minter.mint(a_new_job(1), local, MemoryJobRecord()), local, ())
@@ -279,6 +279,6 @@ def test_a_profile_that_wants_ezid_gets_no_ark_without_it() -> None:
     wants = PROFILE.model_copy(update={"minter": MinterName.EZID})
 
     with pytest.raises(StepFailed, match="ARKLINE_EZID_URL is not set") as refused:
-        ChosenMinter(Settings()).mint(a_new_job(1), wants, MemoryJobRecord())
+        MinterRouter(Settings()).mint(a_new_job(1), wants, MemoryJobRecord())
 
     assert refused.value.kind is FailureKind.SYSTEM

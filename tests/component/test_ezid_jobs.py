@@ -106,7 +106,7 @@ def test_a_name_that_somebody_else_registered_while_ezid_was_away_is_not_overwri
     service.identifiers[ark] = {"_status": "public", "erc": "what: another"}
 
     for job in (first, second):
-        with pytest.raises(StepFailed, match=f"{ark} was just minted, but EZID has it already"):
+        with pytest.raises(StepFailed, match=f"{ark} was just minted, but EZID has this ARK"):
             process.work(job, services)
 
     assert service.identifiers[ark]["erc"] == "what: another"

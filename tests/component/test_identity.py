@@ -54,7 +54,13 @@ def test_a_local_id_of_another_object_than_the_ark_given_is_refused(repository: 
     first = repository.work(repository.job(1, local_id=("loc-1",)))
     job = repository.job(2, primary_id="ark:/99999/other", local_id=("loc-1",))
 
-    refused(repository, job, FailureKind.CONTENT, rf"'loc-1' names {first.ark}, but .* is ark:/99999/other")
+    refused(
+        repository,
+        job,
+        FailureKind.CONTENT,
+        rf"'loc-1' belongs to {first.ark}, but .* is "
+        "ark:/99999/other",
+    )
     assert repository.jobs_of("ark:/99999/other") == []
 
 
@@ -64,7 +70,10 @@ def test_local_ids_of_two_objects_are_refused(repository: Repository) -> None:
     job = repository.job(3, local_id=("loc-1", "loc-2"))
 
     refused(
-        repository, job, FailureKind.CONTENT, "'loc-1' names ark:/99999/one, 'loc-2' names ark:/99999/two"
+        repository,
+        job,
+        FailureKind.CONTENT,
+        "'loc-1' belongs to ark:/99999/one, 'loc-2' belongs to ark:/99999/two",
     )
 
 

@@ -49,7 +49,7 @@ def test_a_version_whose_answer_was_lost_is_found_and_not_made_again(
     job = repository.submitted(1, ADD, {"a": "a"})
     assert refused(repository, job, FailureKind.TRANSIENT, says).retry_after == 90
 
-    assert repository.process(job) == f"stored as version 1 of {ARK}, 9 files new"
+    assert repository.process(job) == f"stored as version 1 of {ARK}, 9 new files"
     assert len(repository.service.changes) == len(repository.service.objects[HERE]) == 1
 
 

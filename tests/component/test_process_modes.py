@@ -102,7 +102,7 @@ def test_the_last_file_of_an_object_is_not_deleted(repository: Repository) -> No
 def test_nothing_is_minted_for_a_reset_that_names_no_object(repository: Repository) -> None:
     job = submitted(repository, 1, RESET, {"a": "a"})
 
-    refused(repository, job, "is to be reset, but nothing names it")
+    refused(repository, job, "the object to reset is not identified")
     assert not repository.job_record.counters
 
 

@@ -71,7 +71,7 @@ def test_the_manifest_that_was_submitted_is_kept(repository: Repository) -> None
 def test_the_outcome_says_what_was_stored_where(repository: Repository) -> None:
     done = process.work(repository.job(1, primary_id="ark:/99999/given"), repository.services())
 
-    assert done.message == "stored as version 1 of ark:/99999/given, 9 files new"
+    assert done.message == "stored as version 1 of ark:/99999/given, 9 new files"
 
 
 def test_content_without_a_file_is_refused_before_anything_is_minted(repository: Repository) -> None:
@@ -230,4 +230,4 @@ def test_an_embargo_is_kept_and_told_in_the_objects_history(repository: Reposito
 def test_an_embargo_that_cannot_be_read_is_refused(repository: Repository) -> None:
     job = repository.job(1, {"a": "a", "mrt-embargo.txt": "embargoEndDate: soon\n"})
 
-    refused(repository, job, FailureKind.CONTENT, "'soon' is not a date")
+    refused(repository, job, FailureKind.CONTENT, "'soon' is not an ISO 8601 date")

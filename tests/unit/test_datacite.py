@@ -94,7 +94,7 @@ def test_a_code_for_a_value_that_is_not_there_is_no_value(code: str) -> None:
     ],
 )
 def test_a_document_that_describes_no_resource_or_two_is_refused(xml: str) -> None:
-    with pytest.raises(StepFailed, match=r"x has [02] elements resource .*kernel-4, and must have one"):
+    with pytest.raises(StepFailed, match=r"x has [02] resource elements .*kernel-4, but must have one"):
         datacite.parse(xml.encode(), "x")
 
 

@@ -22,9 +22,9 @@ def test_an_embargo_that_can_be_read_is_told(text: str, says: str) -> None:
     [
         (b"", "must have one line 'embargoEndDate: 2030-01-31'"),
         (b"embargoEndDate: none\nembargoEndDate: 2030-01-31\n", "must have one line"),
-        (b"embargoEndDate: soon", "'soon' is not a date of ISO 8601 such as 2030-01-31"),
-        (b"embargoEndDate: 2030-02-30", "'2030-02-30' is not a date"),
-        (b"embargoEndDate: ", "'' is not a date"),
+        (b"embargoEndDate: soon", "'soon' is not an ISO 8601 date such as 2030-01-31"),
+        (b"embargoEndDate: 2030-02-30", "'2030-02-30' is not an ISO 8601 date"),
+        (b"embargoEndDate: ", "'' is not an ISO 8601 date"),
         (b"until 2030", "line 1 has no colon"),
         (b"\xff", "is not UTF-8"),
     ],

@@ -70,16 +70,16 @@ def test_a_recorded_version_can_be_read_back(inventory: SqlInventory) -> None:
 
 def test_how_a_file_arrived_is_kept_with_the_version_that_it_arrived_with(inventory: SqlInventory) -> None:
     came = Provenance("ab" * 64, "md5:" + "cd" * 16, "submission", "box.zip", "http://source.example/box.zip")
-    inventory.record(recording(arrivals={"producer/a.jpg": came}, landed=FIRST_DAY))
-    bare = recording(number=2, jid="jid0000000002", arrivals={"producer/a.jpg": Provenance("ab" * 64)})
+    inventory.record(recording(provenance={"producer/a.jpg": came}, downloaded=FIRST_DAY))
+    bare = recording(number=2, jid="jid0000000002", provenance={"producer/a.jpg": Provenance("ab" * 64)})
     inventory.record(replace(bare, version=replace(bare.version, verified=FIRST_DAY)))
 
     found = inventory.describe_object(ARK)
     assert found is not None
     first, second = found.versions
-    assert [file.arrival for file in first.files] == [came, None]
-    assert [file.arrival for file in second.files] == [Provenance("ab" * 64), None]
-    assert [(version.landed, version.verified) for version in found.versions] == [
+    assert [file.provenance for file in first.files] == [came, None]
+    assert [file.provenance for file in second.files] == [Provenance("ab" * 64), None]
+    assert [(version.downloaded, version.verified) for version in found.versions] == [
         (FIRST_DAY, None),
         (None, FIRST_DAY),
     ]
@@ -97,8 +97,8 @@ def test_what_an_earlier_schema_holds_has_no_arrival(inventory: SqlInventory, ur
     found = open_inventory(url).describe_object(ARK)
 
     assert found is not None
-    assert [file.arrival for version in found.versions for file in version.files] == [None, None]
-    assert (found.versions[0].landed, found.versions[0].verified) == (None, None)
+    assert [file.provenance for version in found.versions for file in version.files] == [None, None]
+    assert (found.versions[0].downloaded, found.versions[0].verified) == (None, None)
     assert inventory.database.read(revision) == HEAD
 
 
@@ -187,7 +187,7 @@ def test_a_job_that_made_another_version_is_refused(inventory: SqlInventory) -> 
 def test_an_object_of_another_owner_is_refused(inventory: SqlInventory) -> None:
     inventory.record(recording())
 
-    with pytest.raises(StepFailed, match="belongs to another owner") as refusal:
+    with pytest.raises(StepFailed, match="does not belong to the owner") as refusal:
         inventory.record(recording(number=2, jid="jid0000000002", owner=OTHER_OWNER))
     assert refusal.value.kind is FailureKind.CONTENT
 

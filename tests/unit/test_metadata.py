@@ -257,13 +257,13 @@ def test_an_erc_may_be_one_line() -> None:
     [
         ("mrt-erc.txt", b"who: a\nwhat\n", "producer/mrt-erc.txt line 2 has no colon"),
         ("mrt-erc.txt", b"who: a\nwhat: \xff\n", "producer/mrt-erc.txt line 2 is not UTF-8"),
-        ("mrt-erc.txt", b"who: " + b"a" * 1_000_000, "more than 1,000,000 bytes"),
+        ("mrt-erc.txt", b"who: " + b"a" * 1_000_000, "larger than 1,000,000 bytes"),
         ("mrt-dc.xml", b"<dc>", "producer/mrt-dc.xml is not well-formed XML"),
         ("mrt-dc.xml", b"\xff\xfe<", "producer/mrt-dc.xml is not UTF-8"),
         ("mrt-dc.xml", b"<!DOCTYPE dc SYSTEM 'file:///etc/passwd'><dc/>", "DOCTYPE or ENTITY"),
         ("mrt-dc.xml", b"<!doctype dc [<!ENTITY a 'aaa'>]><dc>&a;</dc>", "DOCTYPE or ENTITY"),
         ("mrt-dc.xml", b"", "not well-formed"),
-        ("mrt-dc.xml", b"<a>" * 101 + b"</a>" * 101, "more than 100 elements one within the other"),
+        ("mrt-dc.xml", b"<a>" * 101 + b"</a>" * 101, "nested more than 100 elements deep"),
         ("mrt-datacite.xml", b"<resource>", "producer/mrt-datacite.xml is not well-formed XML"),
         ("mrt-datacite.xml", b"\xff", "producer/mrt-datacite.xml is not UTF-8"),
         (
@@ -271,8 +271,8 @@ def test_an_erc_may_be_one_line() -> None:
             b"<!DOCTYPE r [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><r/>",
             "DOCTYPE or ENTITY",
         ),
-        ("mrt-datacite.xml", b"<resource/>", "has 0 elements resource in DataCite's namespace"),
-        ("mrt-datacite.xml", b" " * 1_000_001, "mrt-datacite.xml has more than 1,000,000 bytes"),
+        ("mrt-datacite.xml", b"<resource/>", "has 0 resource elements in DataCite's namespace"),
+        ("mrt-datacite.xml", b" " * 1_000_001, "mrt-datacite.xml is larger than 1,000,000 bytes"),
     ],
 )
 def test_a_description_that_cannot_be_read_is_the_depositors_to_mend(
@@ -281,16 +281,16 @@ def test_a_description_that_cannot_be_read_is_the_depositors_to_mend(
     (producer / name).write_bytes(data)
 
     with pytest.raises(StepFailed, match=says) as failed:
-        metadata.told(producer)
+        metadata.read_elements(producer)
     assert failed.value.kind is FailureKind.CONTENT
 
 
 def test_a_description_of_the_object_itself_that_cannot_be_read_is_the_operators() -> None:
     with pytest.raises(StepFailed) as failed:
-        metadata.told_before(ARK, {"system/mrt-erc.txt": b"who"}.get)
+        metadata.read_previous_elements(ARK, {"system/mrt-erc.txt": b"who"}.get)
 
     assert failed.value.kind is FailureKind.SYSTEM
-    assert f"the latest version of {ARK} has a description that cannot be used" in failed.value.message
+    assert f"the latest version of {ARK} has an invalid description" in failed.value.message
     assert "system/mrt-erc.txt line 1 has no colon" in failed.value.message
     assert failed.value.message.endswith("submit the whole object with mode add")
 

@@ -88,7 +88,7 @@ def test_the_spellings_of_an_ark_are_one() -> None:
     "text", ["", "fk4x", "ark:/99999/", "ark:/9999/x", "ark:/99999/a b", "doi:10.5072/x"]
 )
 def test_what_is_not_an_ark_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(noid.NotAnArk, match="should look like ark:/99999/fk4abc"):
+    with pytest.raises(noid.NotAnArk, match="expected the form ark:/99999/fk4abc"):
         noid.parse_ark(text)
 
 

@@ -123,7 +123,7 @@ def test_a_file_has_its_digest_size_and_format() -> None:
 
 
 def test_very_many_files_are_left_to_the_storage_manifest() -> None:
-    root = ElementTree.fromstring(premis.write(worked(), ARK, (FILE,) * (premis.FILES + 1), ()))
+    root = ElementTree.fromstring(premis.write(worked(), ARK, (FILE,) * (premis.MAX_FILES + 1), ()))
 
     assert len(root.findall("p:object", NAMES)) == 1
 

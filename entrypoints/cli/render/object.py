@@ -68,7 +68,7 @@ def _deposit(version: InventoryVersion) -> None:
             ("deposited", f"{when(version.submitted)}{by}"),
             ("payload", version.payload_name),
             ("batch", f"{version.bid}, collection {version.profile}"),
-            ("landed", _moment(version.landed)),
+            ("landed", _moment(version.downloaded)),
             ("stored", f"{_moment(version.created)} at {version.storage_url}"),
             ("read back", _moment(version.verified)),
             ("events", events if any(file.path == events for file in version.files) else ""),
