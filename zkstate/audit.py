@@ -5,11 +5,12 @@ A finding on a running system may be a move in progress, since many nodes are no
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from pipeline.records import Batch, BatchStatus, Job, Record
-from pipeline.states import BATCH, JOB, BatchState, Bucket, Event, JobState, bucket
+from pipeline.records import Batch, BatchStatus, Entry, Job, Record
+from pipeline.states import BATCH, JOB, BatchState, Bucket, Event, JobState, Machine, S, bucket
 from zkstate import batches, jobs, paths, space
 from zkstate.errors import Corrupt, Missing
 from zkstate.session import Session
@@ -126,19 +127,23 @@ def _bucket_of(tree: Tree, job: Job) -> Iterator[Finding]:
 
 
 def _legal(job: Job) -> Iterator[Finding]:
-    """The history is a path through the tables of its time that ends where the job is."""
     path = paths.history(job.jid)
     if not job.history or job.history[0].state is not JOB.initial:
         yield Finding(path=path, problem=f"does not begin with {JOB.initial}")
         return
-    state = job.history[0].state
-    for entry in job.history[1:]:
-        possible = JOB.targets(state, entry.event, entry.table) if entry.event else {state}
+    yield from _legal_moves(path, JOB, job.history, job.status.status)
+
+
+def _legal_moves(path: str, machine: Machine[S], history: Sequence[Entry[S]], status: S) -> Iterator[Finding]:
+    """The history is a path through the tables of its time that ends in today's state."""
+    for before, entry in pairwise(history):
+        possible = machine.targets(before.state, entry.event, entry.table) if entry.event else {before.state}
         if entry.state not in possible:
-            yield Finding(path=path, problem=f"{entry.event} cannot lead from {state} to {entry.state}")
-        state = entry.state
-    if state is not job.status.status:
-        yield Finding(path=path, problem=f"ends with {state}, but the job is {job.status.status}")
+            problem = f"{entry.event} cannot lead from {before.state} to {entry.state}"
+            yield Finding(path=path, problem=problem)
+    if history[-1].state is not status:
+        problem = f"ends with {history[-1].state}, but the {machine.name} is {status}"
+        yield Finding(path=path, problem=problem)
 
 
 def _queues(tree: Tree) -> Iterator[Finding]:
@@ -156,6 +161,8 @@ def _batches(tree: Tree) -> Iterator[Finding]:
         if wants_open != (bid in tree.open_batches):
             told = "is missing" if wants_open else "should not be there"
             yield Finding(path=paths.open_batch(bid), problem=f"{told}: the batch is {status.status}")
+        if batch.history:  # release 0.1.0 wrote none
+            yield from _legal_moves(paths.batch_history(bid), BATCH, batch.history, status.status)
         unsplit = not BATCH.facts[status.status].split
         if unsplit == (bid in tree.buckets) and status.status is not BatchState.DELETED:
             told = "should not be there" if unsplit else "is missing"

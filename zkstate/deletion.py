@@ -32,7 +32,7 @@ def delete_job(session: Session, job: Job, by: str) -> Job:
     """
     target = JOB.next(job.status.status, Event.DELETE)
     status = job.status.model_copy(update={"status": target})
-    entry = HistoryEntry(state=target, event=Event.DELETE, by=by)
+    entry = HistoryEntry(state=target, event=Event.DELETE, by=by, table=JOB.version)
     deleted = job.model_copy(update={"status": status, "history": (*job.history, entry)})
     while True:
         operations = (
