@@ -14,9 +14,9 @@ from operations.operator import (
     retry_stale,
 )
 from operations.reports import compose
-from operations.wording import counted
 from pipeline.inventory.archive import tombstone
 from pipeline.records import Batch, Job
+from pipeline.remedies import Action, Remedy
 from pipeline.states import BATCH, BatchState, Bucket, Event, IllegalTransition
 from zkstate import batches, deletion, jobs
 from zkstate.batches import BatchMove
@@ -59,9 +59,9 @@ def _check(operator: Operator, batch: Batch, event: Event) -> None:
     unended = batches.counts(operator.session, batch.bid)[Bucket.PROCESSING]
     if unended:
         raise IllegalTransition(
-            f"{counted(unended, 'job')} of {batch.bid} {'has' if unended == 1 else 'have'} not ended: "
-            f"wait, or stop them by `arkline cancel {batch.bid}`"
-        )
+            f"{unended:,} {'job' if unended == 1 else 'jobs'} of {batch.bid} "
+            f"{'has' if unended == 1 else 'have'} not ended: wait, or stop them"
+        ).with_remedies(Remedy(Action.CANCEL, batch.bid))
 
 
 def _move(operator: Operator, batch: Batch, event: Event) -> VerbResult:
@@ -72,7 +72,7 @@ def _move(operator: Operator, batch: Batch, event: Event) -> VerbResult:
         was=batch.status.status,
         now=moved.status.status,
         version=moved.version,
-        note=follow(operator.session, operator.settings, moved),
+        sent=follow(operator.session, operator.settings, moved),
     )
 
 
@@ -99,8 +99,8 @@ def _delete(operator: Operator, batch: Batch) -> VerbResult:
         )
         batch = batches.move(operator.session, batch, BatchMove(Event.DELETE, operator.by, lock=Lock.FREE))
     deletion.remove_batch(operator.session, batch)
-    notes = {remove_folder(operator, Path(job.configuration.working_dir)) for job in members}
-    return VerbResult(id=batch.bid, was=was, now=BatchState.DELETED, note=min(notes, default=""))
+    left = [remove_folder(operator, Path(job.configuration.working_dir)) for job in members]
+    return VerbResult(id=batch.bid, was=was, now=BatchState.DELETED, folder_left=max(left, default=""))
 
 
 def _members(operator: Operator, bid: str) -> list[Job]:

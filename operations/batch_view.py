@@ -36,6 +36,8 @@ class BatchView(Record):
     bid: str
     status: BatchState
     since: datetime
+    version: int | None = None
+    """Of the status in ZooKeeper, for a verb that must not meet a later state."""
     message: str = ""
     kind: FailureKind | None = None
     profile: str
@@ -81,6 +83,7 @@ def batch_view(
         bid=bid,
         status=batch.status.status,
         since=batch.status.last_modified,
+        version=batch.version,
         message=batch.status.message,
         kind=batch.status.kind,
         profile=batch.submission.profile_name,

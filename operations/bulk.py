@@ -7,10 +7,14 @@ from operations.job_list import JobFilter, find
 from operations.operator import Operator, VerbResult, feed
 from pipeline.errors import ArklineError, ServiceUnreachable, UsageRefused
 from pipeline.records import Record
+from pipeline.remedies import Action, Remedy
 from pipeline.states import BATCH, JOB, Bucket, Event, IllegalTransition, JobState, Raiser
 from zkstate import batches, jobs
 from zkstate.errors import Ambiguous
 from zkstate.session import Session
+
+_FOR_A_BATCH = {Event.FAIL: (Action.CANCEL,), Event.RESUME: (Action.RESUME_BATCH,)}
+"""What does to the jobs of a batch what the event does to one job."""
 
 
 class Refusal(Record):
@@ -69,12 +73,8 @@ def _act(operator: Operator, event: Event, name: str, dry_run: bool, seen: int |
 
 def _check_is_batch_verb(bid: str, event: Event) -> None:
     if event not in batch_verbs.VERBS:
-        instead = (
-            f"stop its jobs by `arkline cancel {bid}`"
-            if event is Event.FAIL
-            else f"select its jobs by `arkline {event} --batch {bid}`"
-        )
-        raise UsageRefused(f"{event} is for jobs, and {bid} is a batch: {instead}")
+        refusal = UsageRefused(f"{event} is for jobs, and {bid} is a batch: name or select its jobs")
+        raise refusal.with_remedies(*(Remedy(action, bid) for action in _FOR_A_BATCH.get(event, ())))
 
 
 def cancel(operator: Operator, bid: str, *, dry_run: bool = False) -> Outcome:
@@ -87,9 +87,8 @@ def cancel(operator: Operator, bid: str, *, dry_run: bool = False) -> Outcome:
     unended = batches.jobs_in(operator.session, bid, Bucket.PROCESSING)
     if batch.status.total is None and batch.status.status in BATCH.working():
         raise IllegalTransition(
-            f"{bid} is not split into jobs yet: try again in a moment, or hold its jobs by "
-            f"`arkline hold --collection {batch.submission.profile_name}`"
-        )
+            f"{bid} is not split into jobs yet: try again in a moment, or hold its collection"
+        ).with_remedies(Remedy(Action.HOLD_COLLECTION, batch.submission.profile_name))
     if not unended:
         raise IllegalTransition(f"{bid} is {batch.status.status} and has no job that could be stopped")
 

@@ -3,7 +3,6 @@
 from operations.bulk import Outcome, act_on_many
 from operations.job_list import JobFilter, find
 from operations.operator import Operator, feed
-from operations.wording import by_whom
 from pipeline.principal import Principal, Role
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Record
@@ -14,14 +13,16 @@ from zkstate.journal import JournalEntry
 from zkstate.session import Session
 
 
-class Stopped(Record):
-    """Whether a collection or the queue is stopped now; `note` says if it was so before."""
+class HoldResult(Record):
+    """How a verb left a collection or, with `collection` None, the queue."""
 
-    name: str
-    stopped: bool
+    collection: str | None = None
     hold: Hold | None = None
-    note: str = ""
+    """The hold or pause that stands now."""
+    changed: bool
+    """False if it was so before the verb."""
     released: Outcome | None = None
+    """The held batches and jobs that were released with the collection."""
 
 
 class ActionHistory(Record):
@@ -31,31 +32,26 @@ class ActionHistory(Record):
     entries: tuple[JournalEntry, ...] = ()
 
 
-def hold_collection(operator: Operator, profiles: Profiles, name: str) -> Stopped:
+def hold_collection(operator: Operator, profiles: Profiles, name: str) -> HoldResult:
     """Hold what is submitted to a collection; jobs that have started continue."""
     profiles.get(name)
     operator.require(f"hold collection {name}", name)
-    placed = holds.hold_collection(operator.session, name, _hold(operator))
-    return _stopped(f"collection {name}", holds.collection_hold(operator.session, name), is_new=placed)
+    changed = holds.hold_collection(operator.session, name, _hold(operator))
+    hold = holds.collection_hold(operator.session, name)
+    return HoldResult(collection=name, hold=hold, changed=changed)
 
 
-def release_collection(operator: Operator, name: str, *, keep_held: bool = False) -> Stopped:
+def release_collection(operator: Operator, name: str, *, keep_held: bool = False) -> HoldResult:
     """End a hold and release the held batches and jobs of the collection, unless `keep_held`.
 
     After an interruption the same call releases the rest.
     """
     operator.require(f"release collection {name}", name)
-    was_held = holds.release_collection(operator.session, name, operator.stamp)
+    changed = holds.release_collection(operator.session, name, operator.stamp)
     released = None
     if not keep_held:
-        names = held_in(operator.session, name)
-        released = act_on_many(operator, Event.RELEASE, names)
-    return Stopped(
-        name=f"collection {name}",
-        stopped=False,
-        note="" if was_held else f"collection {name} was not on hold",
-        released=released,
-    )
+        released = act_on_many(operator, Event.RELEASE, held_in(operator.session, name))
+    return HoldResult(collection=name, changed=changed, released=released)
 
 
 def held_in(session: Session, name: str) -> list[str]:
@@ -68,18 +64,18 @@ def held_in(session: Session, name: str) -> list[str]:
     return held_batches + [row.jid for row in find(session, JobFilter(state=JobState.HELD, profile=name))]
 
 
-def pause(operator: Operator) -> Stopped:
+def pause(operator: Operator) -> HoldResult:
     """Start no further job; running jobs continue, and submissions are still accepted."""
     operator.require("pause the queue")
-    placed = holds.pause(operator.session, _hold(operator))
-    return _stopped("queue", holds.paused(operator.session), is_new=placed)
+    changed = holds.pause(operator.session, _hold(operator))
+    return HoldResult(hold=holds.paused(operator.session), changed=changed)
 
 
-def unpause(operator: Operator) -> Stopped:
+def unpause(operator: Operator) -> HoldResult:
     operator.require("unpause the queue")
-    was_paused = holds.unpause(operator.session, operator.stamp)
+    changed = holds.unpause(operator.session, operator.stamp)
     feed(operator)
-    return Stopped(name="queue", stopped=False, note="" if was_paused else "the queue was not paused")
+    return HoldResult(changed=changed)
 
 
 def history(session: Session, principal: Principal, collection: str | None = None) -> ActionHistory:
@@ -93,10 +89,3 @@ def history(session: Session, principal: Principal, collection: str | None = Non
 
 def _hold(operator: Operator) -> Hold:
     return Hold.model_validate(operator.stamp.model_dump())
-
-
-def _stopped(name: str, hold: Hold | None, *, is_new: bool) -> Stopped:
-    note = ""
-    if hold is not None and not is_new:
-        note = f"{name} was stopped before{by_whom(hold.by, hold.reason, hold.at)}"
-    return Stopped(name=name, stopped=hold is not None, hold=hold, note=note)

@@ -71,25 +71,25 @@ def _move(operator: Operator, job: Job, event: Event, **changes: object) -> Job:
     return jobs.move(operator.session, job, JobMove(event, operator.by, **options))  # type: ignore[arg-type]
 
 
-def _acted(operator: Operator, job: Job, moved: Job) -> VerbResult:
-    note = follow(operator.session, operator.settings, moved)
+def _result(operator: Operator, job: Job, moved: Job) -> VerbResult:
+    sent = follow(operator.session, operator.settings, moved)
     return VerbResult(
-        id=job.jid, was=job.status.status, now=moved.status.status, version=moved.version, note=note
+        id=job.jid, was=job.status.status, now=moved.status.status, version=moved.version, sent=sent
     )
 
 
 def _hold(operator: Operator, job: Job) -> VerbResult:
-    return _acted(operator, job, _move(operator, job, Event.HOLD))
+    return _result(operator, job, _move(operator, job, Event.HOLD))
 
 
 def _release(operator: Operator, job: Job) -> VerbResult:
     _refuse(operator, job, Event.RELEASE)
-    return _acted(operator, job, _move(operator, job, Event.RELEASE))
+    return _result(operator, job, _move(operator, job, Event.RELEASE))
 
 
 def _resume(operator: Operator, job: Job) -> VerbResult:
     _refuse(operator, job, Event.RESUME)
-    return _acted(operator, job, _move(operator, job, Event.RESUME))
+    return _result(operator, job, _move(operator, job, Event.RESUME))
 
 
 def _fail(operator: Operator, job: Job) -> VerbResult:
@@ -100,16 +100,15 @@ def _fail(operator: Operator, job: Job) -> VerbResult:
         moved = _move(operator, job, Event.FAIL, message=message, kind=FailureKind.SYSTEM, lock=Lock.BREAK)
     except Busy as error:
         raise Stale(f"a worker acquired {job.jid} after it was read") from error
-    return _acted(operator, job, moved)
+    return _result(operator, job, moved)
 
 
 def _delete(operator: Operator, job: Job) -> VerbResult:
     """The tombstone first, the folder last: a crash leaves at most a folder, which the clean-up finds."""
     tombstone(operator.inventory(), job, by=operator.by, reason=operator.reason)
     deleted = deletion.delete_job(operator.session, job, operator.by)
-    note = remove_folder(operator, Path(job.configuration.working_dir))
-    acted = _acted(operator, job, deleted)
-    return acted.model_copy(update={"note": note or acted.note})
+    left = remove_folder(operator, Path(job.configuration.working_dir))
+    return _result(operator, job, deleted).model_copy(update={"version": None, "folder_left": left})
 
 
 _VERBS: dict[Event, Callable[[Operator, Job], VerbResult]] = {

@@ -20,6 +20,8 @@ class JobView(Record):
     submitter: str = ""
     state: JobState
     since: datetime
+    version: int | None = None
+    """Of the status in ZooKeeper, for a verb that must not meet a later state."""
     message: str = ""
     kind: FailureKind | None = None
     last_successful_status: JobState | None = None
@@ -85,6 +87,7 @@ def job_view(session: Session, jid: str, archive: Archive = no_archive) -> JobVi
         jid=jid,
         state=status.status,
         since=status.last_modification_date,
+        version=job.version,
         message=status.message,
         kind=status.kind,
         last_successful_status=status.last_successful_status,

@@ -10,6 +10,7 @@ from pipeline.errors import ArklineError
 from pipeline.inventory.sql import SqlInventory
 from pipeline.principal import Principal, Role
 from pipeline.records import Batch, Job, Record
+from pipeline.remedies import Action, Remedy
 from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB, Event, IllegalTransition, Machine, Raiser, S
 from tasks import after_move
@@ -20,11 +21,6 @@ from zkstate.journal import Stamp
 from zkstate.session import Session
 
 R = TypeVar("R")
-
-NOT_SENT = (
-    "Redis does not answer, so no worker was notified; nothing is lost: ZooKeeper has the change, and the "
-    "work continues once Redis is back"
-)
 
 TRIES = 20
 """Times that a verb reads a job or a batch again that moved between the read and the write."""
@@ -81,7 +77,10 @@ class VerbResult(Record):
     was: str
     now: str
     version: int | None = None
-    note: str = ""
+    sent: bool = True
+    """False if Redis did not take a message; the sweep sends the message later."""
+    folder_left: str = ""
+    """The working directory, if it is not on this machine and so was not removed."""
 
 
 class Moved(ArklineError):
@@ -145,8 +144,8 @@ def refuse_while_on_hold(session: Session, profile_name: str, name: str) -> None
         by = f" by {hold.by}" if hold.by else ""
         raise IllegalTransition(
             f"{name} cannot be released while its collection {profile_name} is on hold{by}: the next worker "
-            f"would hold it again; release the collection by `arkline release --collection {profile_name}`"
-        )
+            "would hold it again"
+        ).with_remedies(Remedy(Action.RELEASE_COLLECTION, profile_name))
 
 
 def feed(operator: Operator) -> None:
@@ -154,18 +153,15 @@ def feed(operator: Operator) -> None:
     after_move.feed(publisher(operator.settings), operator.session, operator.settings)
 
 
-def follow(session: Session, settings: Settings, moved: Job | Batch) -> str:
-    """Do what follows a move, without feeding; a note for the operator if Redis did not take a message."""
-
-    return "" if after_move.follow(publisher(settings), session, moved) else NOT_SENT
+def follow(session: Session, settings: Settings, moved: Job | Batch) -> bool:
+    """Do what follows a move, without feeding; False if Redis did not take a message."""
+    return after_move.follow(publisher(settings), session, moved)
 
 
 def remove_folder(operator: Operator, folder: Path) -> str:
-    """Remove a working directory; the reason why it stays, if this machine does not see it."""
-    from tasks.after_move import remove_folder
-
+    """Remove a working directory; its path if it is not on this machine and so stays."""
     working = operator.settings.working
     if not working.is_dir() or not folder.is_relative_to(working):
-        return f"its folder {folder} is not on this machine: run `arkline cleanup` where working storage is"
-    remove_folder(folder)
+        return str(folder)
+    after_move.remove_folder(folder)
     return ""

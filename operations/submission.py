@@ -21,7 +21,8 @@ class Submitted(Record):
 
     bid: str
     again: bool = False
-    note: str = ""
+    sent: bool = True
+    """False if Redis did not take the message; the sweep sends the message later."""
 
 
 def submission_type(url: str, given: SubmissionType | None) -> SubmissionType:
@@ -63,5 +64,5 @@ def submit(
     known = batches.submitted_under(session, owned)
     bid = batches.submit(session, owned)
     batch = batches.load(session, bid)
-    note = follow(session, settings, batch) if batch.status.status is BATCH.initial else ""
-    return Submitted(bid=bid, again=bid == known, note=note)
+    sent = batch.status.status is not BATCH.initial or follow(session, settings, batch)
+    return Submitted(bid=bid, again=bid == known, sent=sent)

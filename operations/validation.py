@@ -1,6 +1,7 @@
-"""Profiles and manifests, judged before anything is submitted."""
+"""Check profiles and manifests before a submission."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from operations.submission import check_url
@@ -16,82 +17,86 @@ from pipeline.sources.fetch import HttpFetcher
 from pipeline.working_storage.capacity import in_units
 
 
-class Told(Record):
-    """A problem, at its line; line 0 is the whole."""
+@dataclass(frozen=True)
+class ManifestBytes:
+    """A manifest that the caller has read; `name` is shown in messages."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class ManifestUrl:
+    """A manifest that is fetched as a worker would fetch it, with the same limits on addresses."""
+
+    url: str
+
+
+class Finding(Record):
+    """A problem at a line; line 0 means the whole file."""
 
     line: int
     message: str
 
 
-class Checked(Record):
-    """A profile's or a manifest's problems."""
+class CheckResult(Record):
+    """The problems of a profile or a manifest."""
 
     name: str
     kind: str = ""
     rows: int | None = None
-    errors: tuple[Told, ...] = ()
-    warnings: tuple[Told, ...] = ()
+    errors: tuple[Finding, ...] = ()
+    warnings: tuple[Finding, ...] = ()
 
     @property
     def good(self) -> bool:
         return not self.errors
 
 
-def sorted_out(name: str, problems: tuple[checkm.Problem, ...], kind: str, rows: int | None) -> Checked:
-    told = {
-        severity: tuple(Told(line=p.line, message=p.message) for p in problems if p.severity is severity)
-        for severity in Severity
-    }
-    return Checked(
-        name=name, kind=kind, rows=rows, errors=told[Severity.ERROR], warnings=told[Severity.WARNING]
+def check_result(name: str, problems: tuple[checkm.Problem, ...], kind: str, rows: int | None) -> CheckResult:
+    def of(severity: Severity) -> tuple[Finding, ...]:
+        return tuple(Finding(line=p.line, message=p.message) for p in problems if p.severity is severity)
+
+    return CheckResult(
+        name=name, kind=kind, rows=rows, errors=of(Severity.ERROR), warnings=of(Severity.WARNING)
     )
 
 
-def check_profiles(profiles: Profiles, which: str | None = None) -> tuple[Checked, ...]:
-    """One profile, by its name or its file, or all in the folder."""
-    if which is not None:
-        if "/" in which or which.endswith((".yaml", ".txt")):
-            return (_profile_in(Path(which)),)
-        return (_profile_of(profiles, profiles.file(which).name, which),)
-    found = tuple(_profile_of(profiles, name, name) for name in profiles.names())
-    if not found:
+def check_profiles(profiles: Profiles, name: str | None = None) -> tuple[CheckResult, ...]:
+    """The profile of this name or, without one, all profiles in the folder."""
+    if name is not None:
+        return (check_profile_file(profiles.file(name)),)
+    results = tuple(_check_named(profiles, name) for name in profiles.names())
+    if not results:
         raise UsageRefused(f"there is no profile in {profiles.folder}: write one, or set ARKLINE_PROFILES")
-    return found + tuple(
-        Checked(
-            name=path.name,
-            kind="not a profile",
-            warnings=(
-                Told(
-                    line=0,
-                    message="is not read: a profile's file is NAME.yaml, or NAME.txt in Merritt's form",
-                ),
-            ),
-        )
-        for path in profiles.unread()
-    )
+    return results + tuple(_unread(path) for path in profiles.unread())
 
 
-def _profile_of(profiles: Profiles, shown: str, name: str) -> Checked:
+def _check_named(profiles: Profiles, name: str) -> CheckResult:
     try:
         path = profiles.file(name)
     except ProfileError as error:
-        return _refused(shown, error)
-    return _profile_in(path)
+        return _refused(name, error)
+    return check_profile_file(path)
 
 
-def _profile_in(path: Path) -> Checked:
+def _unread(path: Path) -> CheckResult:
+    message = "is not read: a profile's file is NAME.yaml, or NAME.txt in Merritt's form"
+    return CheckResult(name=path.name, kind="not a profile", warnings=(Finding(line=0, message=message),))
+
+
+def check_profile_file(path: Path) -> CheckResult:
+    """A profile in a file of this machine, with the callback's secret beside it."""
     try:
-        found, ignored = profile.read(path)
-        warnings = (*ignored, *_doubts_of_secret(path.parent / f"{found.name}{SUFFIX}"))
+        parsed, ignored = profile.read(path)
+        warnings = (*ignored, *_secret_warnings(path.parent / f"{parsed.name}{SUFFIX}"))
     except ProfileError as error:
         return _refused(path.name, error)
-    return Checked(
-        name=path.name, kind="profile", warnings=tuple(Told(line=0, message=each) for each in warnings)
-    )
+    return CheckResult(name=path.name, kind="profile", warnings=_whole_file(warnings))
 
 
-def _doubts_of_secret(path: Path) -> Iterator[str]:
-    """The callback's secret beside the profile: ProfileError if it cannot be used."""
+def _secret_warnings(path: Path) -> Iterator[str]:
+    """Warnings about the callback's secret; ProfileError if the secret cannot be used."""
     try:
         secret, mode = path.read_bytes().strip(), path.stat().st_mode
     except FileNotFoundError:
@@ -101,61 +106,53 @@ def _doubts_of_secret(path: Path) -> Iterator[str]:
     if len(secret) < MIN_SECRET_BYTES:
         raise ProfileError(f"the callback's secret {path.name} is shorter than {MIN_SECRET_BYTES} bytes")
     if mode & 0o007:
-        yield f"the callback's secret {path.name} may be read by everybody here: chmod o= {path.name}"
+        yield f"every user of this machine can read the callback's secret {path.name}: chmod o= {path.name}"
 
 
-def _refused(name: str, error: ProfileError) -> Checked:
-    return Checked(
-        name=name, kind="profile", errors=tuple(Told(line=0, message=each) for each in error.faults)
-    )
+def _refused(name: str, error: ProfileError) -> CheckResult:
+    return CheckResult(name=name, kind="profile", errors=_whole_file(error.faults))
+
+
+def _whole_file(messages: Iterable[str]) -> tuple[Finding, ...]:
+    return tuple(Finding(line=0, message=message) for message in messages)
 
 
 def check_manifest(
-    settings: Settings, source: str, expected: ManifestProfile | None = None, case_fold: bool = True
-) -> Checked:
-    """Everything that is wrong in a manifest, and what may not be meant."""
-    data = fetch(settings, source, expected)
-    most = settings.object_files if expected in (None, ManifestProfile.OBJECT) else None
-    problems = checkm.check(data, expected, case_fold, most)
+    settings: Settings,
+    source: ManifestBytes | ManifestUrl,
+    expected: ManifestProfile | None = None,
+    case_fold: bool = True,
+) -> CheckResult:
+    """Every error and every doubtful entry of a manifest; opens no file of this machine."""
+    if isinstance(source, ManifestUrl):
+        source = _fetch(settings, source.url, expected)
+    name, data = source.name, source.data
+    check_manifest_size(settings, len(data), name, expected)
+    max_files = settings.object_files if expected in (None, ManifestProfile.OBJECT) else None
+    problems = checkm.check(data, expected, case_fold, max_files)
     if any(problem.severity is Severity.ERROR for problem in problems):
-        return sorted_out(source, problems, "manifest", None)
-    manifest = checkm.parse(data, source, expected, case_fold)
-    limit, setting = _limit(settings, manifest.profile)
-    _check_size(len(data), limit, source, setting)
-    return sorted_out(source, problems, manifest.profile.submission_type.label, len(manifest.rows))
+        return check_result(name, problems, "manifest", None)
+    manifest = checkm.parse(data, name, expected, case_fold)
+    check_manifest_size(settings, len(data), name, manifest.profile)
+    return check_result(name, problems, manifest.profile.submission_type.label, len(manifest.rows))
 
 
-def fetch(settings: Settings, source: str, profile: ManifestProfile | None) -> bytes:
-    """The bytes of a file of this machine, or of a URL as a worker would fetch it."""
-    if "://" in source:
-        check_url(source)
-        with HttpFetcher(settings) as fetcher:
-            return fetcher.read(source, _limit(settings, profile)[0])
-    return read_file(settings, Path(source), profile)
+def _fetch(settings: Settings, url: str, expected: ManifestProfile | None) -> ManifestBytes:
+    check_url(url)
+    with HttpFetcher(settings) as fetcher:
+        return ManifestBytes(url, fetcher.read(url, manifest_limit(settings, expected)[0]))
 
 
-def read_file(settings: Settings, path: Path, profile: ManifestProfile | None) -> bytes:
-    """A manifest, or a table to be made one of."""
-    limit, setting = _limit(settings, profile)
-    try:
-        with path.open("rb") as file:
-            data = file.read(limit + 1)
-    except OSError as error:
-        raise UsageRefused(f"{path} cannot be read: {error.strerror}") from error
-    _check_size(len(data), limit, str(path), setting)
-    return data
-
-
-def _limit(settings: Settings, profile: ManifestProfile | None) -> tuple[int, str]:
-    """Bytes that are taken, and the setting that says so; the larger one while the profile is not known."""
+def manifest_limit(settings: Settings, profile: ManifestProfile | None) -> tuple[int, str]:
+    """The largest manifest in bytes and its setting; the larger limit while the profile is unknown."""
     if profile in (None, ManifestProfile.OBJECT):
         return settings.object_manifest_limit, "ARKLINE_OBJECT_MANIFEST_LIMIT"
     return settings.manifest_limit, "ARKLINE_MANIFEST_LIMIT"
 
 
-def _check_size(size: int, limit: int, name: str, setting: str) -> None:
+def check_manifest_size(settings: Settings, size: int, name: str, profile: ManifestProfile | None) -> None:
+    limit, setting = manifest_limit(settings, profile)
     if size > limit:
         raise UsageRefused(
-            f"{name} has more than the {in_units(limit)} of a manifest that are taken: divide it, or raise "
-            f"{setting}"
+            f"{name} is larger than {in_units(limit)}, the limit of manifests: divide it, or raise {setting}"
         )

@@ -1,4 +1,4 @@
-"""Who was promised how much of working storage, and tidying up in it."""
+"""Working storage: which jobs reserve how much of it, and removing what no job needs."""
 
 from operations.operator import Operator
 from operations.wording import age
@@ -9,109 +9,112 @@ from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
 from pipeline.steps.clients import open_clients
 from pipeline.working_storage.capacity import usage
+from tasks.after_move import clean_up_completed, remove_folder
 from tasks.orphan_folders import orphans
 from tasks.retention import remove_old_batches, retention_of
 from zkstate import listings, locks, queue, space, views
 from zkstate.session import Session
 
 
-class Promise(Record):
+class Reservation(Record):
+    """Bytes of working storage that are reserved for a job."""
+
     jid: str
     bid: str = ""
     profile: str = ""
     state: JobState | None = None
-    """None if there is no such job, which `arkline audit` reports."""
+    """None if there is no such job, which the audit reports."""
     bytes: int
 
 
 class SpaceView(Record):
-    """Bytes. What a machine that does not see working storage cannot know is None."""
+    """Bytes; `total` and `used` are None on a machine without working storage."""
 
     folder: str
     total: int | None = None
     used: int | None = None
     threshold: int
-    """Percent of `total` that may be used or promised."""
-    promised: int
-    promises: tuple[Promise, ...]
+    """Percent of `total` that may be used or reserved."""
+    reserved: int
+    reservations: tuple[Reservation, ...]
     waiting: int
     """Jobs that wait for space."""
 
 
-class Tidied(Record):
+class CleanUp(Record):
     """What a clean-up did, or would do."""
 
     dry_run: bool
     jobs: int
-    """Completed jobs whose cleaning a crash had interrupted."""
+    """Completed jobs whose clean-up a crash had interrupted."""
     batches: tuple[str, ...]
-    """Batches that left ZooKeeper; what was known of them is in the archive."""
+    """Batches that left ZooKeeper; the archive has what is known of them."""
     folders: tuple[str, ...]
-    """Working directories of jobs that are gone or completed."""
+    """Working directories that no job needs."""
     busy: bool = False
-    """True if beat is at it just now, so that batches were left to it."""
+    """True if beat was removing batches at this moment, so that none was removed here."""
 
 
 def space_view(session: Session, settings: Settings) -> SpaceView:
-    held = space.reservations(session)
-    known = {row.jid: row for row in views.readable(views.job_rows(session, list(held)))}
+    reserved = space.reservations(session)
+    rows = {row.jid: row for row in views.readable(views.job_rows(session, list(reserved)))}
     disk = usage(settings) if settings.working.is_dir() else None
-    promises = sorted(
-        (
-            Promise(jid=jid, bid=row.bid, profile=row.profile, state=row.state, bytes=size)
-            if (row := known.get(jid))
-            else Promise(jid=jid, bytes=size)
-            for jid, size in held.items()
-        ),
-        key=lambda promise: -promise.bytes,
+    reservations = (
+        Reservation(jid=jid, bid=row.bid, profile=row.profile, state=row.state, bytes=size)
+        if (row := rows.get(jid))
+        else Reservation(jid=jid, bytes=size)
+        for jid, size in reserved.items()
     )
     return SpaceView(
         folder=str(settings.working),
         total=disk.total if disk else None,
         used=disk.used if disk else None,
         threshold=settings.working_threshold,
-        promised=space.promised(session).bytes,
-        promises=tuple(promises),
+        reserved=space.promised(session).bytes,
+        reservations=tuple(sorted(reservations, key=lambda reservation: -reservation.bytes)),
         waiting=queue.counts(session)[JobState.PROVISIONING],
     )
 
 
-def clean_up(operator: Operator, *, older_than: float | None = None, dry_run: bool = False) -> Tidied:
-    """Do now what beat does from time to time, and remove the working directories that nobody needs.
+def clean_up(operator: Operator, *, older_than: float | None = None, dry_run: bool = False) -> CleanUp:
+    """Do now what beat does regularly, and remove the working directories that no job needs.
 
     `older_than`: seconds that completed batches stay in ZooKeeper, instead of the settings' retention; the
-    time that a collection's profile gives is kept in any case.
+    retention time of a collection's profile applies in any case.
     """
+    operator.require("clean up working storage")
     working = operator.settings.working
     if not working.is_dir():
         raise UsageRefused(
             f"working storage {working} is not on this machine: run this where the workers run "
             "(ARKLINE_WORKING_STORAGE)"
         )
+    session = operator.session
     retention = operator.settings.retention if older_than is None else older_than
-    unfinished = queue.counts(operator.session)[JobState.COMPLETED]
     if dry_run:
-        old = _old_batches(operator, retention)
-        folders = tuple(str(folder) for folder in orphans(operator.session, working))
-        return Tidied(dry_run=True, jobs=unfinished, batches=old, folders=folders)
-    from tasks.after_move import clean_up_completed, remove_folder
-
-    done = clean_up_completed(operator.session)
-    left, busy = _remove_batches(operator, retention)
-    removed = []
-    for folder in orphans(operator.session, working):
+        return CleanUp(
+            dry_run=True,
+            jobs=queue.counts(session)[JobState.COMPLETED],
+            batches=_old_batches(operator, retention),
+            folders=tuple(str(folder) for folder in orphans(session, working)),
+        )
+    cleaned = clean_up_completed(session)
+    archived, busy = _remove_batches(operator, retention)
+    folders = list(orphans(session, working))
+    for number, folder in enumerate(folders, start=1):
         remove_folder(folder)
-        removed.append(str(folder))
-    return Tidied(dry_run=False, jobs=done, batches=left, folders=tuple(removed), busy=busy)
+        operator.run.on_progress(number, len(folders))
+    removed = tuple(str(folder) for folder in folders)
+    return CleanUp(dry_run=False, jobs=cleaned, batches=archived, folders=removed, busy=busy)
 
 
 def _old_batches(operator: Operator, retention: float) -> tuple[str, ...]:
     """The batches that would leave ZooKeeper now."""
     profiles = Profiles(operator.settings.profiles)
-    found = views.readable(views.batch_rows(operator.session, listings.all_batches(operator.session)))
+    rows = views.readable(views.batch_rows(operator.session, listings.all_batches(operator.session)))
     return tuple(
         row.bid
-        for row in found
+        for row in rows
         if row.status is BatchState.DELETED
         or (
             row.status is BatchState.COMPLETED
@@ -121,7 +124,7 @@ def _old_batches(operator: Operator, retention: float) -> tuple[str, ...]:
 
 
 def _remove_batches(operator: Operator, retention: float) -> tuple[tuple[str, ...], bool]:
-    """The batches that are gone now; True if beat was removing some at the same moment."""
+    """The batches that were removed; True if beat was removing batches at the same moment."""
     session = operator.session
     clients = open_clients(operator.settings.model_copy(update={"retention": retention}))
     before = set(listings.all_batches(session))

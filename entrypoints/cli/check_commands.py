@@ -1,4 +1,4 @@
-"""Commands that judge profiles and manifests before anything is submitted."""
+"""Commands that check profiles and manifests before a submission."""
 
 import sys
 from collections.abc import Sequence
@@ -9,22 +9,33 @@ import typer
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
-from entrypoints.cli import operator_options as acting
-from entrypoints.cli.operator_options import By, DryRun, Reason
+from entrypoints.cli import operator_options as common
+from entrypoints.cli.operator_options import VerbOptions, with_options
 from entrypoints.cli.options import Bid, Json
 from operations.profile_renewal import renew
-from operations.validation import Checked, check_manifest, check_profiles, read_file, sorted_out
+from operations.validation import (
+    CheckResult,
+    ManifestBytes,
+    ManifestUrl,
+    check_manifest,
+    check_manifest_size,
+    check_profile_file,
+    check_profiles,
+    check_result,
+    manifest_limit,
+)
 from operations.wording import counted
 from pipeline.errors import UsageRefused
 from pipeline.manifests import from_csv as manifest_csv
 from pipeline.manifests.checkm import ManifestProfile
 from pipeline.profiles.profile import Profiles
+from pipeline.settings import Settings
 
 _MANIFESTS = "object-manifest, batch-manifest, container-batch-manifest or single-file-batch-manifest"
 
 CaseSensitive = Annotated[
     bool,
-    typer.Option("--case-sensitive", help="Take names that differ only in upper and lower case."),
+    typer.Option("--case-sensitive", help="Accept names that differ only in upper and lower case."),
 ]
 
 
@@ -54,78 +65,89 @@ def _group(text: str) -> typer.Typer:
 def profile_check(
     which: Annotated[
         str | None,
-        typer.Argument(metavar="NAME|FILE", help="A profile, or its file; or all in ARKLINE_PROFILES."),
+        typer.Argument(metavar="NAME|FILE", help="A profile or its file; all profiles if left out."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Judge one profile or all.
+    """Check one profile, or all.
 
-    Exit 1 if one cannot be used. What has no meaning here is a warning.
+    Exit 1 if a profile cannot be used. A field that arkline ignores is a warning.
     """
-    found = check_profiles(Profiles(opened.settings().profiles), which)
-    _show(found, {"profiles": found}, as_json=json)
+    if which is not None and ("/" in which or which.endswith((".yaml", ".txt"))):
+        results: tuple[CheckResult, ...] = (check_profile_file(Path(which)),)
+    else:
+        results = check_profiles(Profiles(opened.settings().profiles), which)
+    _show(results, {"profiles": results}, as_json=json)
 
 
-def profile_renew(
-    context: typer.Context,
-    bid: Bid,
-    dry_run: DryRun = False,
-    reason: Reason = "",
-    by: By = "",
-    json: Json = False,
-) -> None:
-    """Let a batch go on by its collection's profile as the file says now.
+@with_options("seen", "reason", "by", "dry_run", "json")
+def profile_renew(options: VerbOptions, bid: Bid) -> None:
+    """Use the changed profile for the rest of a batch.
 
-    A batch keeps the profile it started with; after a fault in that was mended, renew it, then resume.
+    A batch keeps the profile that it started with. After a mistake in the profile is corrected, renew the
+    profile of the batch, then resume its failed jobs.
     """
-    with acting.operator(context, by, reason) as operator:
-        renewed = renew(operator, bid, dry_run=dry_run)
-    if json:
+    with common.operator(options) as operator:
+        renewed = renew(operator, bid, seen=options.seen, dry_run=options.dry_run)
+    if options.json:
         screen.emit(renewed)
         return
     for field, (before, after) in renewed.changes.items():
         screen.say(f"{field}: {before} -> {after}")
-    would = "would go" if dry_run else "goes"
-    screen.note(
-        f"{renewed.bid} {would} on by profile {renewed.profile}, "
-        f"{counted(len(renewed.changes), 'field')} changed"
-    )
+    would = "would use" if options.dry_run else "uses"
+    changed = counted(len(renewed.changes), "field")
+    screen.note(f"{renewed.bid} {would} profile {renewed.profile} as its file is now: {changed} changed")
 
 
 def manifest_check(
     source: Annotated[str, typer.Argument(metavar="FILE|URL", help="The manifest.")],
-    kind: Annotated[str, typer.Option("--type", "-t", help=f"What it should be: {_MANIFESTS}.")] = "",
+    kind: Annotated[str, typer.Option("--type", "-t", help=f"The expected type: {_MANIFESTS}.")] = "",
     case_sensitive: CaseSensitive = False,
     json: Json = False,
 ) -> None:
     """Report every problem of a manifest with its line.
 
-    Exit 1 if a submission of it would be refused. What its rows name is not fetched.
+    Exit 1 if its submission would be refused. The files that its rows name are not fetched.
     """
+    settings = opened.settings()
     expected = _profile_of(kind) if kind else None
-    found = check_manifest(opened.settings(), source, expected, not case_sensitive)
-    _show((found,), found, as_json=json)
+    manifest = ManifestUrl(source) if "://" in source else _read(settings, Path(source), expected)
+    result = check_manifest(settings, manifest, expected, not case_sensitive)
+    _show((result,), result, as_json=json)
+
+
+def _read(settings: Settings, path: Path, profile: ManifestProfile | None) -> ManifestBytes:
+    """A manifest or a table in a file of this machine; UsageRefused if the file is too large."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(manifest_limit(settings, profile)[0] + 1)
+    except OSError as error:
+        raise UsageRefused(f"{path} cannot be read: {error.strerror}") from error
+    check_manifest_size(settings, len(data), str(path), profile)
+    return ManifestBytes(str(path), data)
 
 
 def from_csv(
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="The table: CSV in UTF-8 with a line of titles.")
+        Path | None, typer.Argument(metavar="FILE", help="The table: CSV in UTF-8 with a header row.")
     ] = None,
     kind: Annotated[
         str, typer.Option("--type", "-t", help=f"{_MANIFESTS}.", show_default=True)
     ] = "object-manifest",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where the manifest goes; standard output if none.")
+        Path | None,
+        typer.Option("--output", "-o", help="The manifest's file; standard output if left out."),
     ] = None,
     template: Annotated[
-        bool, typer.Option("--template", help="Print a table to fill in, and do nothing else.")
+        bool,
+        typer.Option("--template", help="Print an empty table with its header row only."),
     ] = False,
     case_sensitive: CaseSensitive = False,
     json: Json = False,
 ) -> None:
     """Turn a table into a manifest.
 
-    Exit 1, and no manifest, if anything in the table is wrong; each problem is told with its line. With
+    Exit 1 without a manifest if the table has an error; every problem is reported with its line. With
     --json the problems go to standard output, and the manifest only to --output.
     """
     profile = _profile_of(kind)
@@ -135,16 +157,17 @@ def from_csv(
         )
         return
     if file is None:
-        raise UsageRefused("name the table's file, or ask for a --template")
-    made = manifest_csv.convert(read_file(opened.settings(), file, profile), profile, not case_sensitive)
-    found = sorted_out(str(file), made.problems, profile.submission_type.label, made.rows)
-    if made.manifest is not None:
-        _write(made.manifest, output, to_screen=not json)
+        raise UsageRefused("name the file with the table, or add --template to get an empty one")
+    table = _read(opened.settings(), file, profile)
+    conversion = manifest_csv.convert(table.data, profile, not case_sensitive)
+    result = check_result(table.name, conversion.problems, profile.submission_type.label, conversion.rows)
+    if conversion.manifest is not None:
+        _write(conversion.manifest, output, to_screen=not json)
     if json:
-        screen.emit(found)
+        screen.emit(result)
     else:
-        _tell(found)
-    raise typer.Exit(int(not found.good))
+        _print_problems(result)
+    raise typer.Exit(int(not result.good))
 
 
 def _profile_of(kind: str) -> ManifestProfile:
@@ -166,28 +189,28 @@ def _write(manifest: bytes, output: Path | None, *, to_screen: bool) -> None:
         raise UsageRefused(f"{output} cannot be written: {error.strerror}") from error
 
 
-def _show(found: Sequence[Checked], document: object, *, as_json: bool) -> None:
+def _show(results: Sequence[CheckResult], document: object, *, as_json: bool) -> None:
     if as_json:
         screen.emit(document)
     else:
-        for each in found:
-            _tell(each)
-            if each.good:
-                rows = "" if each.rows is None else f" of {counted(each.rows, 'row')}"
-                screen.say(f"{each.name}: {each.kind}{rows}, {_warnings(each)}", "green")
-    raise typer.Exit(int(not all(each.good for each in found)))
+        for result in results:
+            _print_problems(result)
+            if result.good:
+                rows = "" if result.rows is None else f" of {counted(result.rows, 'row')}"
+                screen.say(f"{result.name}: {result.kind}{rows}, {_verdict(result)}", "green")
+    raise typer.Exit(int(not all(result.good for result in results)))
 
 
-def _warnings(found: Checked) -> str:
-    return counted(len(found.warnings), "warning") if found.warnings else "good"
+def _verdict(result: CheckResult) -> str:
+    return counted(len(result.warnings), "warning") if result.warnings else "good"
 
 
-def _tell(found: Checked) -> None:
-    """Problems in the form of compilers, so that editors lead to the line."""
-    for problems, word, style in (
-        (found.errors, "error", "red"),
-        (found.warnings, "warning", "yellow"),
+def _print_problems(result: CheckResult) -> None:
+    """One line for each problem in the form of compilers, so that editors find the line."""
+    for problems, severity, style in (
+        (result.errors, "error", "red"),
+        (result.warnings, "warning", "yellow"),
     ):
         for problem in problems:
             line = f":{problem.line}" if problem.line else ""
-            screen.note(f"{found.name}{line}: {word}: {problem.message}", style)
+            screen.note(f"{result.name}{line}: {severity}: {problem.message}", style)

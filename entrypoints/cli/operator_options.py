@@ -1,49 +1,118 @@
-"""What the operators' commands share: who acts, being asked first, and showing what was done."""
+"""What the operators' commands share: their options, the principal, the question and the result."""
 
 import getpass
+import inspect
+import signal
 import socket
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Annotated, Any
 
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from rich.text import Text
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
-from entrypoints.cli.options import read_id
+from entrypoints.cli import exit_codes
+from entrypoints.cli.options import Batch, Json, OlderThan, Profile, State, read_id
 from operations.bulk import Outcome
 from operations.job_list import JobFilter
-from operations.operator import Operator
+from operations.operator import Operator, Run
 from pipeline.errors import UsageRefused
 from pipeline.principal import Interface, Principal, Role
 
-UNREACHABLE = 3
-
 Ids = Annotated[
     list[str] | None,
-    typer.Argument(metavar="ID", parser=read_id, help="Jobs or batches; or choose jobs by options."),
+    typer.Argument(metavar="ID", parser=read_id, help="Jobs or batches; or select jobs by options."),
 ]
 Reason = Annotated[str, typer.Option("--reason", "-r", help="Why; kept in the history and the archive.")]
-By = Annotated[str, typer.Option(help="Who; by default user@host.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+By = Annotated[str, typer.Option(help="Who acts; by default user@host.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")]
+Seen = Annotated[
+    int | None,
+    typer.Option(
+        "--if-version",
+        metavar="N",
+        help="Act only if the job or batch still has this version; `status --json` shows it.",
+    ),
+]
+
+QUEUED_LATER = (
+    "Redis does not answer, so no worker was notified; nothing is lost: ZooKeeper has the change, and "
+    "the work continues once Redis is back"
+)
 
 
-@contextmanager
-def operator(context: typer.Context, by: str, reason: str) -> Iterator[Operator]:
-    """The person at the keyboard, with a session."""
-    settings = opened.settings()
-    with opened.session(settings) as session:
-        opened.quiet_logs(bool(context.obj))
-        yield Operator(
-            session=session,
-            settings=settings,
-            inventory=lambda: opened.inventory(settings),
-            principal=principal(by),
-            reason=reason,
-        )
+@dataclass(frozen=True)
+class VerbOptions:
+    """The values of the shared options; those that a command does not offer have their defaults."""
+
+    context: typer.Context
+    ids: list[str] | None = None
+    profile: str | None = None
+    batch: str | None = None
+    state: str | None = None
+    older_than: float | None = None
+    seen: int | None = None
+    reason: str = ""
+    by: str = ""
+    yes: bool = False
+    dry_run: bool = False
+    json: bool = False
+
+    @property
+    def filter(self) -> JobFilter:
+        conditions = {"bid": self.batch, "profile": self.profile, "state": self.state}
+        return JobFilter.model_validate(conditions | {"older_than": self.older_than})
+
+
+_ANNOTATIONS: dict[str, Any] = {
+    "ids": Ids,
+    "profile": Profile,
+    "batch": Batch,
+    "state": State,
+    "older_than": OlderThan,
+    "seen": Seen,
+    "reason": Reason,
+    "by": By,
+    "yes": Yes,
+    "dry_run": DryRun,
+    "json": Json,
+}
+
+
+def with_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command these shared options; the command gets them as one `VerbOptions` named `options`."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        def run(context: typer.Context, **values: Any) -> None:
+            shared = {name: values.pop(name) for name in names}
+            command(VerbOptions(context, **shared), **values)
+
+        own = [one for one in inspect.signature(command).parameters.values() if one.name != "options"]
+        shared = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=getattr(VerbOptions, name),
+                annotation=_ANNOTATIONS[name],
+            )
+            for name in names
+        ]
+        context = inspect.signature(run).parameters["context"]
+        parameters = [context, *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own), *shared]
+        run.__name__, run.__doc__ = command.__name__, command.__doc__
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
 
 
 def principal(by: str = "") -> Principal:
@@ -52,38 +121,81 @@ def principal(by: str = "") -> Principal:
     return Principal(name=name, role=Role.ADMIN, interface=Interface.CLI)
 
 
+@contextmanager
+def operator(options: VerbOptions) -> Iterator[Operator]:
+    """The person at this command line, with a session."""
+    settings = opened.settings()
+    with opened.session(settings) as session:
+        opened.quiet_logs(bool(options.context.obj))
+        yield Operator(
+            session=session,
+            settings=settings,
+            inventory=lambda: opened.inventory(settings),
+            principal=principal(options.by),
+            reason=options.reason,
+        )
+
+
+@contextmanager
+def long_run(operator: Operator) -> Iterator[Operator]:
+    """The operator, with a progress bar on a terminal; Ctrl-C stops before the next job or batch."""
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    stop = threading.Event()
+
+    def on_interrupt(_number: int, _frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        with Progress(*columns, console=screen.err(), transient=True, disable=not sys.stderr.isatty()) as bar:
+            task = bar.add_task("")
+
+            def on_progress(done: int, total: int) -> None:
+                bar.update(task, completed=done, total=total)
+
+            yield replace(operator, run=Run(on_progress, stop.is_set))
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def confirm(question: str, yes: bool) -> None:
-    """Ask, where the depositor would no longer be told; refuse where there is nobody to ask."""
+    """Ask before an effect that cannot be undone; UsageRefused without a terminal and without --yes."""
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageRefused(f"{question} There is nobody to ask here: --yes says so")
+        raise UsageRefused(f"{question} Not a terminal: add --yes to confirm")
     if not typer.confirm(question, err=True):
-        raise typer.Exit(2)
+        raise typer.Exit(exit_codes.REFUSED)
 
 
-def named(ids: list[str] | None, wanted: JobFilter) -> bool:
-    """True if things are named one by one; UsageRefused unless they are either named or chosen."""
-    by_filter = wanted != JobFilter()
-    if bool(ids) == by_filter:
+def are_named(options: VerbOptions) -> bool:
+    """True if ids are given, False if a filter is; UsageRefused if neither is, or both are."""
+    filtered = options.filter != JobFilter()
+    if bool(options.ids) == filtered:
         raise UsageRefused(
-            "say which: name jobs or batches, or choose jobs by --batch, --profile, --state or --older-than"
+            "specify ids of jobs or batches, or select jobs by --batch, --profile, --state or --older-than"
         )
-    return bool(ids)
+    return bool(options.ids)
 
 
 def show(outcome: Outcome, *, as_json: bool, single: bool) -> None:
-    """Print what was done and exit: 1 if something was refused, 3 if a service did not answer."""
-    code = UNREACHABLE if outcome.stopped else int(bool(outcome.refused or outcome.untried))
+    """Print what was done and exit: 1 if anything was refused or not tried, 3 if a service did not answer."""
+    code = exit_codes.UNREACHABLE if outcome.stopped else int(bool(outcome.refused or outcome.untried))
     if as_json:
         screen.emit(outcome)
         raise typer.Exit(code)
     would = "would become" if outcome.dry_run else "is now"
-    for acted in outcome.done:
-        line = Text.assemble(f"{acted.id} was {acted.was}, {would} ", screen.state(acted.now))
-        screen.say(line)
-        if acted.note:
-            screen.note(f"{acted.id}: {acted.note}")
+    for result in outcome.done:
+        screen.say(Text.assemble(f"{result.id} was {result.was}, {would} ", screen.state(result.now)))
+        if not result.sent:
+            screen.note(f"{result.id}: {QUEUED_LATER}")
+        if result.folder_left:
+            screen.note(
+                f"{result.id}: its folder {result.folder_left} is not on this machine: run `arkline cleanup` "
+                "on a machine that has working storage"
+            )
     for refusal in outcome.refused:
         screen.note(f"{refusal.id} refused: {refusal.message}", "red")
     if not single or outcome.stopped:
@@ -97,6 +209,6 @@ def _summary(outcome: Outcome) -> str:
     if outcome.refused:
         parts.append(f"{len(outcome.refused)} refused")
     if outcome.untried:
-        because = f": {outcome.stopped}" if outcome.stopped else ": stopped; the same command does the rest"
-        parts.append(f"{outcome.untried} not tried{because}")
+        because = outcome.stopped or "stopped; the same command does the rest"
+        parts.append(f"{outcome.untried} not tried: {because}")
     return ", ".join(parts)

@@ -1,4 +1,4 @@
-"""Options and arguments that several commands share, and how they are read."""
+"""Options and arguments that several commands share, and their parsers."""
 
 import re
 from typing import Annotated
@@ -25,15 +25,15 @@ def read_duration(text: str) -> float:
 
 
 def read_bid(text: str) -> str:
-    return _read_id(text, "bid", "a batch's id looks like bid0000000001")
+    return _read_id(text, "bid", "the id of a batch looks like bid0000000001")
 
 
 def read_jid(text: str) -> str:
-    return _read_id(text, "jid", "a job's id looks like jid0000000001")
+    return _read_id(text, "jid", "the id of a job looks like jid0000000001")
 
 
 def read_id(text: str) -> str:
-    """Either."""
+    """The id of a batch or of a job."""
     if text.startswith("bid"):
         return read_bid(text)
     return _read_id(text, "jid", "an id looks like bid0000000001 (a batch) or jid0000000001 (a job)")
@@ -41,25 +41,27 @@ def read_id(text: str) -> str:
 
 def _read_id(text: str, prefix: str, explained: str) -> str:
     if not _ID[prefix].fullmatch(text):
-        raise typer.BadParameter(f"'{text}' is no id: {explained}")
+        raise typer.BadParameter(f"'{text}' is not an id: {explained}")
     return text
 
 
 Json = Annotated[
-    bool, typer.Option("--json", help="One JSON document on standard output, and nothing else there.")
+    bool, typer.Option("--json", help="Print one JSON document, and nothing else, on standard output.")
 ]
 Bid = Annotated[str, typer.Argument(metavar="BID", parser=read_bid, help="A batch, as bid0000000001.")]
 Jid = Annotated[str, typer.Argument(metavar="JID", parser=read_jid, help="A job, as jid0000000001.")]
 Id = Annotated[str, typer.Argument(metavar="BID|JID", parser=read_id, help="A batch or a job.")]
 OptionalId = Annotated[
-    str | None, typer.Argument(metavar="BID|JID", parser=read_id, help="A batch or a job; or all.")
+    str | None,
+    typer.Argument(metavar="BID|JID", parser=read_id, help="A batch or a job; all if left out."),
 ]
 OptionalBid = Annotated[
-    str | None, typer.Argument(metavar="BID", parser=read_bid, help="A batch; or the whole queue.")
+    str | None,
+    typer.Argument(metavar="BID", parser=read_bid, help="A batch; the queue if left out."),
 ]
-Profile = Annotated[str | None, typer.Option("--profile", "-p", help="Only of this collection profile.")]
+Profile = Annotated[str | None, typer.Option("--profile", "-p", help="Only jobs of this collection.")]
 Batch = Annotated[
-    str | None, typer.Option("--batch", "-b", metavar="BID", parser=read_bid, help="Only of this batch.")
+    str | None, typer.Option("--batch", "-b", metavar="BID", parser=read_bid, help="Only jobs of this batch.")
 ]
 State = Annotated[
     JobState | None,

@@ -1,4 +1,4 @@
-"""What operators do to the whole: pause, unpause, drain, space, cleanup, report."""
+"""What operators do to the whole: pause, unpause, history, drain, space, cleanup, report."""
 
 from typing import Annotated
 
@@ -6,12 +6,12 @@ import typer
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
-from entrypoints.cli import operator_options as acting
-from entrypoints.cli.operator_options import By, DryRun, Reason
-from entrypoints.cli.options import Bid, Json, OlderThan
+from entrypoints.cli import operator_options as common
+from entrypoints.cli.operator_options import VerbOptions, with_options
+from entrypoints.cli.options import Bid, Json
+from entrypoints.cli.render import actions
 from entrypoints.cli.render import fleet as drawn_fleet
-from operations.holds import pause as pause_
-from operations.holds import unpause as unpause_
+from operations import holds
 from operations.reports import report as report_
 from operations.workers import drain as drain_
 from operations.workers import taking
@@ -21,8 +21,9 @@ from pipeline.notify.report.text import as_text
 
 def register(app: typer.Typer) -> None:
     app.command(epilog="Example: arkline report bid0000000001")(report)
-    app.command(epilog="Example: arkline pause --reason 'the inventory is moved'")(pause)
+    app.command(epilog="Example: arkline pause --reason 'inventory maintenance'")(pause)
     app.command(epilog="Example: arkline unpause")(unpause)
+    app.command(epilog="Example: arkline history demo")(history)
     app.command(epilog="Example: arkline drain worker1@host")(drain)
     app.command(epilog="Example: arkline space --json")(space)
     app.command(epilog="Example: arkline cleanup --older-than 7d --dry-run")(cleanup)
@@ -31,43 +32,60 @@ def register(app: typer.Typer) -> None:
 def report(bid: Bid, json: Json = False) -> None:
     """Print a batch's report as it stands now.
 
-    It says of each failed job why it failed and what to do.
+    For a failed job the report says why it failed and what to do.
     """
     settings = opened.settings()
     with opened.session(settings) as session:
-        found = report_(session, bid, opened.archive(settings))
-    screen.emit(found) if json else typer.echo(as_text(found), nl=False)
+        view = report_(session, bid, opened.archive(settings))
+    screen.emit(view) if json else typer.echo(as_text(view), nl=False)
 
 
-def pause(context: typer.Context, reason: Reason = "", by: By = "", json: Json = False) -> None:
-    """Take up no further job.
+@with_options("reason", "by", "json")
+def pause(options: VerbOptions) -> None:
+    """Stop starting new jobs.
 
-    What is at work goes on, and submissions are still accepted.
+    Running jobs continue, and submissions are still accepted.
     """
-    with acting.operator(context, by, reason) as operator:
-        stopped = pause_(operator)
-    screen.emit(stopped) if json else drawn_fleet.stopped(stopped)
+    with common.operator(options) as operator:
+        result = holds.pause(operator)
+    screen.emit(result) if options.json else actions.held(result)
 
 
-def unpause(context: typer.Context, by: By = "", json: Json = False) -> None:
-    """Let the queue go on."""
-    with acting.operator(context, by, "") as operator:
-        stopped = unpause_(operator)
-    screen.emit(stopped) if json else drawn_fleet.stopped(stopped)
+@with_options("reason", "by", "json")
+def unpause(options: VerbOptions) -> None:
+    """Start new jobs again."""
+    with common.operator(options) as operator:
+        result = holds.unpause(operator)
+    screen.emit(result) if options.json else actions.held(result)
+
+
+def history(
+    collection: Annotated[
+        str | None, typer.Argument(metavar="COLLECTION", help="A collection; the queue if left out.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show who held, released, paused or unpaused.
+
+    The last 100 actions are kept for the queue and for a collection. `arkline timeline` has those on a job.
+    """
+    with opened.session(opened.settings()) as session:
+        view = holds.history(session, common.principal(), collection)
+    screen.emit(view) if json else actions.history(view)
 
 
 def drain(
     context: typer.Context,
     worker: Annotated[
         str | None,
-        typer.Argument(metavar="WORKER", help="As worker1@host; without it, workers are listed."),
+        typer.Argument(metavar="WORKER", help="A worker, as worker1@host; lists the workers if left out."),
     ] = None,
-    undo: Annotated[bool, typer.Option("--undo", help="Let it take jobs again.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Let the worker take jobs again.")] = False,
     json: Json = False,
 ) -> None:
-    """Let a worker take nothing new.
+    """Stop a worker from taking new jobs.
 
-    It ends what it has, and can then be stopped. Its restart undoes this.
+    It finishes the jobs it has, and can then be stopped. When it is restarted, it takes jobs again.
     """
     settings = opened.settings()
     opened.quiet_logs(bool(context.obj))
@@ -80,26 +98,21 @@ def drain(
 
 
 def space(json: Json = False) -> None:
-    """Show working storage, and who was promised what."""
+    """Show working storage and the jobs that reserve it."""
     settings = opened.settings()
     with opened.session(settings) as session:
-        found = space_view(session, settings)
-    screen.emit(found) if json else drawn_fleet.space(found)
+        view = space_view(session, settings)
+    screen.emit(view) if json else drawn_fleet.space(view)
 
 
-def cleanup(
-    context: typer.Context,
-    older_than: OlderThan = None,
-    by: By = "",
-    dry_run: DryRun = False,
-    json: Json = False,
-) -> None:
-    """Archive old batches and remove forgotten folders.
+@with_options("older_than", "by", "dry_run", "json")
+def cleanup(options: VerbOptions) -> None:
+    """Archive old batches and remove unused folders.
 
-    Completed batches older than the retention time move from ZooKeeper to the archive; the time that
-    a collection's profile gives is kept in any case. Beat does this by itself from time to time.
-    Working directories of jobs that are gone are removed.
+    Completed batches older than the retention time move from ZooKeeper to the archive; the retention time of
+    a collection's profile applies in any case. Beat does the same regularly. Working directories without a
+    job that needs them are removed.
     """
-    with acting.operator(context, by, "") as operator:
-        done = clean_up(operator, older_than=older_than, dry_run=dry_run)
-    screen.emit(done) if json else drawn_fleet.tidied(done)
+    with common.operator(options) as operator:
+        result = clean_up(operator, older_than=options.older_than, dry_run=options.dry_run)
+    screen.emit(result) if options.json else drawn_fleet.cleaned(result)

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
-from entrypoints.cli.operator_options import principal
+from entrypoints.cli.operator_options import QUEUED_LATER, principal
 from entrypoints.cli.options import Json
 from entrypoints.cli.render import dry_run as drawn_dry_run
 from entrypoints.cli.watch_command import wait_for
@@ -37,73 +37,71 @@ def register(app: typer.Typer) -> None:
     )(submit)
 
 
-def submit(  # noqa: PLR0913 - each is an option of the command line
+def submit(  # noqa: PLR0913 - a command's arguments are its options
     context: typer.Context,
-    url: Annotated[str, typer.Argument(metavar="URL", help="What to take in; http or https.")],
-    profile: Annotated[str, typer.Option("--profile", "-p", help="The collection profile that it goes to.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="URL of the payload; http or https.")],
+    profile: Annotated[str, typer.Option("--profile", "-p", help="The profile of the collection.")],
     payload_type: Annotated[
         str,
-        typer.Option("--type", "-t", help=f"{_TYPES}. Told by the URL's ending unless that is .checkm."),
+        typer.Option("--type", "-t", help=f"{_TYPES}. Inferred from the file extension, except .checkm."),
     ] = "",
     wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Stay until the batch has ended; exit 1 if it failed.")
+        bool, typer.Option("--wait/--no-wait", help="Wait until the batch has ended; exit 1 if it failed.")
     ] = False,
     idempotency_key: Annotated[
-        str, typer.Option(metavar="KEY", help="Submitting again under the same key takes in nothing new.")
+        str, typer.Option(metavar="KEY", help="Repeating a submission with the same key has no effect.")
     ] = "",
-    submitter: Annotated[str, typer.Option(help="Who submits; by default the user's name.")] = "",
+    submitter: Annotated[str, typer.Option(help="The submitter; by default the user's name.")] = "",
     who: Annotated[str, typer.Option(help="The object's creator.")] = "",
     what: Annotated[str, typer.Option(help="The object's title.")] = "",
     when: Annotated[str, typer.Option(help="The object's date.")] = "",
-    where: Annotated[str, typer.Option(help="Where else the object is: a place beside its names.")] = "",
+    where: Annotated[str, typer.Option(help='ERC "where": another location of the object.')] = "",
     dublin_core: Annotated[
         list[str] | None,
-        typer.Option(
-            "--dc", metavar=_ELEMENT, help="A Dublin Core element, as language=de; may be repeated."
-        ),
+        typer.Option("--dc", metavar=_ELEMENT, help="A Dublin Core element, as language=de; repeatable."),
     ] = None,
     local_id: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="ID", help="The depositor's own identifier, or several with ';' between; may be repeated."
+            metavar="ID", help="The depositor's own identifier, or several separated by ';'; repeatable."
         ),
     ] = None,
     primary_id: Annotated[
-        str, typer.Option(metavar="ARK", help="The object's ARK, to add a version to it.")
+        str, typer.Option(metavar="ARK", help="The ARK of an existing object, to add a version to it.")
     ] = "",
     digest: Annotated[
         str, typer.Option(metavar=_DIGEST, help="The payload's digest, as sha256:9f86d0...")
     ] = "",
     notify: Annotated[
-        list[str] | None, typer.Option(metavar="MAIL", help="Who else gets the report; may be repeated.")
+        list[str] | None, typer.Option(metavar="MAIL", help="A further recipient of the report; repeatable.")
     ] = None,
     mode: Annotated[
         str,
         typer.Option(
-            help="add: exactly these files; update: these and the previous version's; reset: these, as a new "
-            "beginning of an object that exists."
+            help="add: exactly these files; update: these files and the previous version's others; reset: "
+            "exactly these files, for an object that exists."
         ),
     ] = "add",
     response: Annotated[
-        str, typer.Option(metavar="FORM", help="json, xml or turtle: how the depositor's system is told.")
+        str, typer.Option(metavar="FORM", help="Format of the callback: json, xml or turtle.")
     ] = "json",
     priority: Annotated[
-        int | None, typer.Option(min=0, max=99, help="00 is first; by default the profile's.")
+        int | None, typer.Option(min=0, max=99, help="0 is the most urgent; by default the profile's.")
     ] = None,
-    note: Annotated[str, typer.Option(help="A remark that is kept with the version.")] = "",
+    note: Annotated[str, typer.Option(help="A remark, stored with the version.")] = "",
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Say what would happen and how long it would take; change nothing."),
+        typer.Option("--dry-run", help="Show what would happen and how long it would take; change nothing."),
     ] = False,
     ask: Annotated[
         int,
-        typer.Option(min=0, metavar="N", help="In a dry run: manifests read and files asked for, at most."),
+        typer.Option(min=0, metavar="N", help="Dry run: maximum manifests read and files probed."),
     ] = 1000,
     json: Json = False,
 ) -> None:
-    """Submit what a URL names; prints the batch's id.
+    """Submit the payload at a URL; prints the batch's id.
 
-    With --dry-run: exit 1 if any of it would fail.
+    With --dry-run: exit 1 if any part of the submission would fail.
     """
     given = {
         "profile_name": profile,
@@ -127,7 +125,7 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
     }
     submission = _submission(given, payload_type)
     if dry_run:
-        _rehearse(submission, ask, as_json=json)
+        _dry_run(submission, ask, as_json=json)
     _submit(submission, wait=wait, as_json=json, debug=bool(context.obj))
 
 
@@ -195,7 +193,7 @@ _OPTIONS = {
 }
 
 
-def _rehearse(submission: Submission, most: int, *, as_json: bool) -> NoReturn:
+def _dry_run(submission: Submission, most: int, *, as_json: bool) -> NoReturn:
     settings = opened.settings()
     with opened.session(settings) as session:
         found = perform_dry_run(session, settings, submission, opened.archive(settings), most)
@@ -211,9 +209,9 @@ def _submit(submission: Submission, *, wait: bool, as_json: bool, debug: bool) -
         opened.quiet_logs(debug)
         done = submit_(session, settings, profiles, submission, principal())
         if done.again:
-            screen.note(f"{done.bid} was submitted under this key before; nothing new was taken in")
-        if done.note:
-            screen.note(done.note)
+            screen.note(f"{done.bid} was submitted under this key before; no new batch was made")
+        if not done.sent:
+            screen.note(QUEUED_LATER)
         if not wait:
             screen.emit(done) if as_json else screen.say(done.bid)
             return

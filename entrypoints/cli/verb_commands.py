@@ -1,16 +1,14 @@
 """What operators do to jobs and batches: hold, release, resume, fail, delete, cancel, update-report."""
 
-# ruff: noqa: PLR0913 - each argument of a command is an option of the command line
-
 from typing import Annotated
 
 import typer
 
 from entrypoints.cli import console as screen
-from entrypoints.cli import operator_options as acting
-from entrypoints.cli.operator_options import By, DryRun, Ids, Reason, Yes
-from entrypoints.cli.options import Batch, Bid, Json, OlderThan, Profile, State
-from entrypoints.cli.render import fleet as drawn_fleet
+from entrypoints.cli import operator_options as common
+from entrypoints.cli.operator_options import VerbOptions, with_options
+from entrypoints.cli.options import Bid
+from entrypoints.cli.render import actions
 from operations.bulk import Outcome, act_on_many, act_on_one, select
 from operations.bulk import cancel as cancel_
 from operations.holds import held_in, hold_collection, release_collection
@@ -20,240 +18,168 @@ from pipeline.errors import UsageRefused
 from pipeline.profiles.profile import Profiles
 from pipeline.states import Event
 
-Collection = Annotated[
-    str | None, typer.Option(metavar="PROFILE", help="The whole collection, until it is released.")
-]
+_SELECT = ("ids", "profile", "batch", "older_than")
+_SELECT_BY_STATE = ("ids", "profile", "batch", "state", "older_than")
+_ACT = ("reason", "by", "dry_run", "json")
 
 
 def register(app: typer.Typer) -> None:
-    app.command(epilog="Example: arkline hold --collection demo --reason 'database is moved'")(hold)
-    app.command(epilog="Example: arkline release --collection demo --jobs")(release)
+    app.command(epilog="Example: arkline hold --collection demo --reason 'database maintenance'")(hold)
+    app.command(epilog="Example: arkline release --collection demo")(release)
     app.command(epilog="Example: arkline resume --batch bid0000000001 --state failed --dry-run")(resume)
-    app.command(epilog="Example: arkline fail jid0000000001 --reason 'the source is withdrawn'")(fail)
-    app.command(epilog="Example: arkline delete --state failed --older-than 30d --reason 'never mended'")(
+    app.command(epilog="Example: arkline fail jid0000000001 --reason 'the source was withdrawn'")(fail)
+    app.command(epilog="Example: arkline delete --state failed --older-than 30d --reason 'never fixed'")(
         delete
     )
     app.command(epilog="Example: arkline cancel bid0000000001 --reason 'submitted by mistake'")(cancel)
     app.command("update-report", epilog="Example: arkline update-report bid0000000001")(update_report)
 
 
-def _filter(profile: str | None, batch: str | None, state: str | None, older_than: float | None) -> JobFilter:
-    return JobFilter.model_validate(
-        {"profile": profile, "bid": batch, "state": state, "older_than": older_than}
-    )
+def _act(options: VerbOptions, event: Event, question: str = "") -> None:
+    """Raise the event on the named or selected jobs and batches; `question` asks before more than a look."""
+    named = common.are_named(options)
+    with common.operator(options) as operator:
+        names = options.ids if named and options.ids else select(operator.session, options.filter, event)
+        single = named and len(names) == 1
+        if options.seen is not None and not single:
+            raise UsageRefused("--if-version is for one job or batch: name it")
 
-
-def _act(
-    context: typer.Context,
-    event: Event,
-    ids: list[str] | None,
-    wanted: JobFilter,
-    *,
-    by: str,
-    reason: str,
-    dry_run: bool,
-    json: bool,
-    question: str = "",
-    yes: bool = True,
-) -> None:
-    is_named = acting.named(ids, wanted)
-    with acting.operator(context, by, reason) as operator:
-        names = ids if is_named and ids else select(operator.session, wanted, event)
-        single = is_named and len(names) == 1
-
-        def act(rehearsal: bool) -> Outcome:
+        def act(dry_run: bool) -> Outcome:
             if single:
-                return act_on_one(operator, event, names[0], dry_run=rehearsal)
-            return act_on_many(operator, event, names, dry_run=rehearsal)
+                return act_on_one(operator, event, names[0], seen=options.seen, dry_run=dry_run)
+            with common.long_run(operator) as running:
+                return act_on_many(running, event, names, dry_run=dry_run)
 
-        if question and not dry_run and not yes and (planned := act(True).done):
-            acting.confirm(question.format(_enumerated([acted.id for acted in planned])), yes)
-        outcome = act(dry_run)
-    acting.show(outcome, as_json=json, single=single)
+        if question and not options.dry_run and not options.yes and (planned := act(True).done):
+            common.confirm(question.format(_count_or_name([result.id for result in planned])), options.yes)
+        outcome = act(options.dry_run)
+    common.show(outcome, as_json=options.json, single=single)
 
 
-def _enumerated(names: list[str]) -> str:
+def _count_or_name(names: list[str]) -> str:
     return names[0] if len(names) == 1 else counted(len(names), "job or batch", "jobs or batches")
 
 
+@with_options(*_SELECT, "seen", *_ACT)
 def hold(
-    context: typer.Context,
-    ids: Ids = None,
-    collection: Collection = None,
-    profile: Profile = None,
-    batch: Batch = None,
-    older_than: OlderThan = None,
-    reason: Reason = "",
-    by: By = "",
-    dry_run: DryRun = False,
-    json: Json = False,
+    options: VerbOptions,
+    collection: Annotated[
+        str | None, typer.Option(metavar="PROFILE", help="Hold the collection until it is released.")
+    ] = None,
 ) -> None:
-    """Keep back pending jobs, or a whole collection."""
-    wanted = _filter(profile, batch, None, older_than)
+    """Hold pending jobs or a whole collection.
+
+    A collection on hold accepts submissions; their batches and jobs wait. Jobs that have started continue.
+    """
     if collection is None:
-        _act(context, Event.HOLD, ids, wanted, by=by, reason=reason, dry_run=dry_run, json=json)
+        _act(options, Event.HOLD)
         return
-    _check_alone(ids, wanted)
-    with acting.operator(context, by, reason) as operator:
+    _check_alone(options)
+    with common.operator(options) as operator:
         profiles = Profiles(operator.settings.profiles)
         profiles.get(collection)
-        if dry_run:
-            screen.say(f"{collection} would be put on hold")
+        if options.dry_run:
+            screen.say(f"collection {collection} would be put on hold")
             return
-        stopped = hold_collection(operator, profiles, collection)
-    screen.emit(stopped) if json else drawn_fleet.stopped(stopped)
+        result = hold_collection(operator, profiles, collection)
+    screen.emit(result) if options.json else actions.held(result)
 
 
-def _check_alone(ids: list[str] | None, wanted: JobFilter) -> None:
-    if ids or wanted != JobFilter():
-        raise UsageRefused("--collection means the whole collection: leave out ids and filters")
+def _check_alone(options: VerbOptions) -> None:
+    if options.ids or options.filter != JobFilter() or options.seen is not None:
+        raise UsageRefused("--collection means the whole collection: leave out ids, filters and --if-version")
 
 
+@with_options(*_SELECT, "seen", *_ACT)
 def release(
-    context: typer.Context,
-    ids: Ids = None,
-    collection: Collection = None,
-    jobs: Annotated[
-        bool, typer.Option("--jobs", help="With --collection: also release all that it kept back.")
+    options: VerbOptions,
+    collection: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROFILE", help="End the hold and release the collection's held batches and jobs."
+        ),
+    ] = None,
+    keep_held: Annotated[
+        bool,
+        typer.Option(
+            "--keep-held",
+            help="With --collection: only end the hold; held batches and jobs stay held.",
+        ),
     ] = False,
-    profile: Profile = None,
-    batch: Batch = None,
-    older_than: OlderThan = None,
-    reason: Reason = "",
-    by: By = "",
-    dry_run: DryRun = False,
-    json: Json = False,
+    jobs: Annotated[bool, typer.Option("--jobs", hidden=True)] = False,
 ) -> None:
-    """Let what is held go on."""
-    wanted = _filter(profile, batch, None, older_than)
+    """Release held jobs, batches or a collection."""
+    del jobs  # accepted as in 0.1.0, where it asked for what is now the default
     if collection is None:
-        if jobs:
-            raise UsageRefused("--jobs goes with --collection; without it, name the jobs or choose them")
-        _act(context, Event.RELEASE, ids, wanted, by=by, reason=reason, dry_run=dry_run, json=json)
+        if keep_held:
+            raise UsageRefused("--keep-held is for --collection; without it, name or select jobs and batches")
+        _act(options, Event.RELEASE)
         return
-    _check_alone(ids, wanted)
-    with acting.operator(context, by, reason) as operator:
-        if dry_run:
-            kept = held_in(operator.session, collection)
-            released = (
-                f" and {counted(len(kept), 'job or batch', 'jobs and batches')} with it" if jobs else ""
-            )
-            screen.say(f"{collection} would be released{released}")
+    _check_alone(options)
+    with common.operator(options) as operator:
+        if options.dry_run:
+            names = [] if keep_held else held_in(operator.session, collection)
+            held = counted(len(names), "held job or batch", "held jobs and batches")
+            screen.say(f"collection {collection} would be released, and {held} with it")
             return
-        done = release_collection(operator, collection, keep_held=not jobs)
-    if json:
-        screen.emit(done)
+        with common.long_run(operator) as running:
+            result = release_collection(running, collection, keep_held=keep_held)
+    if options.json:
+        screen.emit(result)
         return
-    drawn_fleet.stopped(done)
-    if done.released is not None:
-        acting.show(done.released, as_json=False, single=False)
+    actions.held(result)
+    if result.released is not None:
+        common.show(result.released, as_json=False, single=False)
 
 
-def resume(
-    context: typer.Context,
-    ids: Ids = None,
-    profile: Profile = None,
-    batch: Batch = None,
-    state: State = None,
-    older_than: OlderThan = None,
-    reason: Reason = "",
-    by: By = "",
-    dry_run: DryRun = False,
-    json: Json = False,
-) -> None:
-    """Let failed jobs go on after their last success.
+@with_options(*_SELECT_BY_STATE, "seen", *_ACT)
+def resume(options: VerbOptions) -> None:
+    """Resume failed jobs at the step that failed.
 
-    What was fetched and is whole is not fetched again.
+    Files that were downloaded completely are not downloaded again.
     """
-    wanted = _filter(profile, batch, state, older_than)
-    _act(context, Event.RESUME, ids, wanted, by=by, reason=reason, dry_run=dry_run, json=json)
+    _act(options, Event.RESUME)
 
 
-def fail(
-    context: typer.Context,
-    ids: Ids = None,
-    profile: Profile = None,
-    batch: Batch = None,
-    state: State = None,
-    older_than: OlderThan = None,
-    reason: Reason = "",
-    by: By = "",
-    dry_run: DryRun = False,
-    json: Json = False,
-) -> None:
+@with_options(*_SELECT_BY_STATE, "seen", *_ACT)
+def fail(options: VerbOptions) -> None:
     """Stop jobs that have not ended.
 
-    Their locks and promises of space are freed. The batch's report tells the depositor.
+    Their locks and reserved space are freed. The batch's report lists them as failed.
     """
-    wanted = _filter(profile, batch, state, older_than)
-    _act(context, Event.FAIL, ids, wanted, by=by, reason=reason, dry_run=dry_run, json=json)
+    _act(options, Event.FAIL)
 
 
-def delete(
-    context: typer.Context,
-    ids: Ids = None,
-    profile: Profile = None,
-    batch: Batch = None,
-    state: State = None,
-    older_than: OlderThan = None,
-    reason: Reason = "",
-    by: By = "",
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    json: Json = False,
-) -> None:
-    """Take out what failed or is held.
+@with_options(*_SELECT_BY_STATE, "seen", "yes", *_ACT)
+def delete(options: VerbOptions) -> None:
+    """Delete failed or held jobs and batches.
 
-    Who did it, when and why stays in the archive.
+    The archive keeps who deleted them, when and why.
     """
-    wanted = _filter(profile, batch, state, older_than)
-    _act(
-        context,
-        Event.DELETE,
-        ids,
-        wanted,
-        by=by,
-        reason=reason,
-        dry_run=dry_run,
-        json=json,
-        question="Delete {}? No later report to the depositor will say how they ended.",
-        yes=yes,
-    )
+    _act(options, Event.DELETE, "Delete {}? No later report to the depositor will say how they ended.")
 
 
-def cancel(
-    context: typer.Context,
-    bid: Bid,
-    reason: Reason = "",
-    by: By = "",
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    json: Json = False,
-) -> None:
-    """Stop a whole batch.
+@with_options("reason", "by", "yes", "dry_run", "json")
+def cancel(options: VerbOptions, bid: Bid) -> None:
+    """Stop every job of a batch.
 
-    Every job of it that has not ended fails, held ones are deleted, and then it is reported.
+    Jobs that have not ended fail, held jobs are deleted, and then the batch is reported.
     """
-    with acting.operator(context, by, reason) as operator:
-        if not dry_run:
+    with common.operator(options) as operator:
+        if not options.dry_run:
             plan = cancel_(operator, bid, dry_run=True)
-            acting.confirm(f"Stop {counted(len(plan.done), 'job')} of {bid}?", yes)
-        outcome = cancel_(operator, bid, dry_run=dry_run)
-    acting.show(outcome, as_json=json, single=False)
+            common.confirm(f"Stop {counted(len(plan.done), 'job')} of {bid}?", options.yes)
+        with common.long_run(operator) as running:
+            outcome = cancel_(running, bid, dry_run=options.dry_run)
+    common.show(outcome, as_json=options.json, single=False)
 
 
-def update_report(
-    context: typer.Context,
-    bid: Bid,
-    reason: Reason = "",
-    by: By = "",
-    dry_run: DryRun = False,
-    json: Json = False,
-) -> None:
-    """Tell the depositor what changed since the report.
+@with_options("seen", *_ACT)
+def update_report(options: VerbOptions, bid: Bid) -> None:
+    """Send the depositor the changes since the last report.
 
-    No mail is sent if nothing did.
+    No mail is sent if nothing changed.
     """
-    with acting.operator(context, by, reason) as operator:
-        outcome = act_on_one(operator, Event.UPDATE_REPORT, bid, dry_run=dry_run)
-    acting.show(outcome, as_json=json, single=True)
+    with common.operator(options) as operator:
+        outcome = act_on_one(operator, Event.UPDATE_REPORT, bid, seen=options.seen, dry_run=options.dry_run)
+    common.show(outcome, as_json=options.json, single=True)

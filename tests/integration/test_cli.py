@@ -76,7 +76,7 @@ def test_submitting_again_under_a_key_says_so(session: Session, settings: Settin
     again = arkline.run(settings, *command)
 
     assert again.json() == {**first, "again": True}
-    assert "nothing new was taken in" in again.err
+    assert "no new batch was made" in again.err
     assert len(session.children(paths.BATCHES)) == 1
 
 

@@ -183,7 +183,7 @@ def test_a_deleted_job_leaves_a_tombstone_and_nothing_else(
 
     acted = act_on_job(operator, job.jid, Event.DELETE)
 
-    assert acted.note == ""
+    assert (acted.sent, acted.folder_left) == (True, "")
     with pytest.raises(Missing):
         jobs.load(session, job.jid)
     kept = find_job(operator.inventory(), job.jid)
@@ -205,7 +205,7 @@ def test_a_folder_outside_working_storage_is_left_alone(
 
     acted = act_on_job(away, job.jid, Event.DELETE)
 
-    assert "not on this machine" in acted.note
+    assert acted.folder_left == job.configuration.working_dir
     assert Path(job.configuration.working_dir).exists()
 
 

@@ -45,12 +45,11 @@ def test_a_hold_keeps_who_when_and_why_until_it_is_released(
     released = stopping.release_collection(operator, "demo")
 
     assert first.hold is not None
-    assert (first.hold.by, first.hold.reason, first.note) == ("ann@desk", "because", "")
-    assert again.hold == first.hold
-    assert "before by ann@desk" in again.note
-    assert (released.stopped, released.note) == (False, "")
+    assert (first.hold.by, first.hold.reason, first.changed) == ("ann@desk", "because", True)
+    assert (again.hold, again.changed) == (first.hold, False)
+    assert (released.hold, released.changed) == (None, True)
     assert holds.collection_hold(session, "demo") is None
-    assert "was not on hold" in stopping.release_collection(operator, "demo").note
+    assert not stopping.release_collection(operator, "demo").changed
 
 
 def test_what_operators_do_to_a_collection_and_the_queue_stays_in_their_journals(
@@ -152,22 +151,22 @@ def test_a_pause_stops_the_queue_and_an_unpause_feeds_it(
 ) -> None:
     job = planting.one_job(session)
 
-    assert stopping.pause(operator).stopped
-    assert "before by ann@desk" in stopping.pause(operator).note
+    assert stopping.pause(operator).changed
+    assert not stopping.pause(operator).changed
     stopping.unpause(operator)
 
     assert {jid for jid, _ in live_tickets(settings)} == {job.jid}
-    assert stopping.unpause(operator).note == "the queue was not paused"
+    assert not stopping.unpause(operator).changed
 
 
-def test_space_is_told_with_those_to_whom_it_is_promised(session: Session, settings: Settings) -> None:
+def test_space_is_shown_with_the_jobs_that_reserve_it(session: Session, settings: Settings) -> None:
     job = landed_job(session, settings)
 
     view = space_view(session, settings.model_copy(update={"working_capacity": 1000}))
 
-    assert (view.total, view.used, view.promised) == (1000, 1, 700)
-    (promise,) = view.promises
-    assert (promise.jid, promise.state, promise.bytes) == (job.jid, JobState.DOWNLOADING, 700)
+    assert (view.total, view.used, view.reserved) == (1000, 1, 700)
+    (reservation,) = view.reservations
+    assert (reservation.jid, reservation.state, reservation.bytes) == (job.jid, JobState.DOWNLOADING, 700)
 
 
 def test_a_clean_up_removes_the_folders_that_no_job_needs(

@@ -120,7 +120,7 @@ def test_the_command_shows_what_changes(session: Session, settings: Settings) ->
     assert done.out == (
         "callback_url: https://example.org/told -> https://example.com/told\npriority: 7 -> 9\n"
     )
-    assert f"{batch.bid} would go on by profile demo, 2 fields changed" in done.err
+    assert f"{batch.bid} would use profile demo as its file is now: 2 fields changed" in done.err
 
 
 def test_why_says_that_a_mended_profile_does_not_count_yet(

@@ -137,7 +137,7 @@ def test_verbs_want_either_names_or_a_filter() -> None:
         told = runner.invoke(app, ["resume", *arguments])
 
         assert told.exit_code == 2
-        assert "say which" in told.stderr
+        assert "specify ids" in told.stderr
 
 
 def test_a_setting_that_cannot_be_read_is_named() -> None:

@@ -7,6 +7,10 @@ from typer.main import get_group
 from typer.testing import CliRunner, Result
 
 from entrypoints.cli.main import app
+from operations.validation import ManifestBytes, ManifestUrl, check_manifest, check_profiles
+from pipeline.errors import UsageRefused
+from pipeline.profiles.profile import Profiles, UnknownProfile
+from pipeline.settings import Settings
 from tests.servers.http_source import HttpSource
 from tests.support.manifests import BATCH, OBJECT, URL, manifest
 
@@ -53,7 +57,7 @@ def test_each_has_help_with_an_example_and_answers_in_json(command: str) -> None
     assert command.split()[0] in get_group(app).commands
 
 
-def test_good_profiles_are_judged_good_and_what_is_ignored_is_a_warning(folder: Path) -> None:
+def test_a_good_profile_is_reported_as_good_and_an_ignored_field_is_a_warning(folder: Path) -> None:
     (folder / "new.yml").write_text(DEMO)
 
     result = run(folder, "profile", "check", "--json")
@@ -65,7 +69,7 @@ def test_good_profiles_are_judged_good_and_what_is_ignored_is_a_warning(folder: 
     assert (unread["name"], unread["warnings"][0]["message"][:11]) == ("new.yml", "is not read")
 
 
-def test_each_fault_of_a_bad_profile_is_told_and_the_others_are_judged(folder: Path) -> None:
+def test_every_fault_of_a_bad_profile_is_reported_and_the_other_profiles_are_checked(folder: Path) -> None:
     (folder / "bad.yaml").write_text("owner: me\npriorty: 3\n")
 
     result = run(folder, "profile", "check")
@@ -92,7 +96,7 @@ def test_a_secret_in_a_bad_profile_is_not_shown(folder: Path) -> None:
     assert "secret" not in result.output
 
 
-def test_a_manifest_is_judged_wherever_it_is(folder: Path) -> None:
+def test_a_manifest_is_checked_in_a_file_and_at_a_url(folder: Path) -> None:
     (folder / "a.checkm").write_bytes(GOOD)
     with HttpSource() as source:
         for place in (str(folder / "a.checkm"), source.put("/a.checkm", GOOD)):
@@ -102,7 +106,9 @@ def test_a_manifest_is_judged_wherever_it_is(folder: Path) -> None:
             assert (told(result)["kind"], told(result)["rows"]) == ("object-manifest", 1)
 
 
-def test_every_problem_of_a_manifest_is_told_with_its_line_errors_apart_from_warnings(folder: Path) -> None:
+def test_every_problem_of_a_manifest_has_its_line_errors_apart_from_warnings(
+    folder: Path,
+) -> None:
     path = folder / "bad.checkm"
     path.write_bytes(manifest(f"{URL} | md5 | xyz", "ftp://x.edu/b | | | 1 | | b | picture"))
 
@@ -116,7 +122,7 @@ def test_every_problem_of_a_manifest_is_told_with_its_line_errors_apart_from_war
     assert plain.stdout == ""
 
 
-def test_a_manifest_of_another_type_than_said_is_refused(folder: Path) -> None:
+def test_a_manifest_of_another_type_than_expected_is_refused(folder: Path) -> None:
     (folder / "a.checkm").write_bytes(GOOD)
 
     result = run(folder, "manifest", "check", str(folder / "a.checkm"), "--type", "batch-manifest")
@@ -131,7 +137,7 @@ def test_a_manifest_of_another_type_than_said_is_refused(folder: Path) -> None:
         (["manifest", "check", "nowhere.checkm"], "cannot be read: No such file"),
         (["manifest", "check", "ftp://x.edu/a"], "http:// or https://"),
         (["manifest", "check", "a", "--type", "box"], "'box' is not one of object-manifest"),
-        (["manifest", "from-csv"], "ask for a --template"),
+        (["manifest", "from-csv"], "add --template"),
         (["profile", "check", "nowhere/x.yaml"], ""),
     ],
 )
@@ -187,7 +193,7 @@ def test_a_table_with_a_problem_becomes_no_manifest(folder: Path) -> None:
     assert BATCH not in result.stdout
 
 
-def test_a_secret_that_cannot_be_used_or_that_everybody_can_read_is_told(folder: Path) -> None:
+def test_a_secret_that_is_too_short_or_readable_by_every_user_is_reported(folder: Path) -> None:
     secret = folder / "demo.secret"
     secret.write_text("short")
     refused = run(folder, "profile", "check", "demo")
@@ -198,5 +204,16 @@ def test_a_secret_that_cannot_be_used_or_that_everybody_can_read_is_told(folder:
 
     assert (refused.exit_code, warned.exit_code) == (1, 0)
     assert "demo.secret is shorter than 16 bytes" in refused.stderr
-    assert "demo.secret may be read by everybody" in warned.stderr
+    assert "every user of this machine can read the callback's secret demo.secret" in warned.stderr
     assert run(folder, "profile", "check", "demo").stdout == "demo.yaml: profile, good\n"
+
+
+def test_the_operation_itself_opens_no_file_of_the_machine(folder: Path) -> None:
+    (folder / "a.checkm").write_bytes(GOOD)
+    settings = Settings(profiles=folder)
+
+    with pytest.raises(UsageRefused, match="http:// or https://"):
+        check_manifest(settings, ManifestUrl(f"file://{folder}/a.checkm"))
+    with pytest.raises(UnknownProfile):
+        check_profiles(Profiles(folder), f"../{folder.name}/demo")
+    assert check_manifest(settings, ManifestBytes("a.checkm", GOOD)).good

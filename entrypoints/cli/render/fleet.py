@@ -4,20 +4,9 @@ from collections.abc import Mapping
 
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
-from operations.holds import Stopped
-from operations.wording import by_whom, counted
-from operations.working_storage import SpaceView, Tidied
+from operations.wording import counted
+from operations.working_storage import CleanUp, SpaceView
 from pipeline.working_storage.capacity import in_units
-
-
-def stopped(found: Stopped) -> None:
-    hold = found.hold
-    if found.note:
-        screen.note(found.note)
-    elif hold is not None:
-        screen.say(f"{found.name} is stopped{by_whom(hold.by, hold.reason, hold.at)}.")
-    else:
-        screen.say(f"{found.name} goes on.")
 
 
 def workers(found: Mapping[str, tuple[str, ...]]) -> None:
@@ -35,33 +24,33 @@ def space(found: SpaceView) -> None:
             ("size", in_units(found.total) if found.total is not None else ""),
             ("used", in_units(found.used) if found.used is not None else ""),
             ("threshold", f"{found.threshold} %" + (f", {in_units(limit)}" if limit is not None else "")),
-            ("promised", f"{in_units(found.promised)} to {counted(len(found.promises), 'job')}"),
+            ("reserved", f"{in_units(found.reserved)} by {counted(len(found.reservations), 'job')}"),
             ("waiting", counted(found.waiting, "job") if found.waiting else ""),
         )
     )
-    if found.promises:
+    if found.reservations:
         screen.table(
             (
                 Column("job"),
-                Column("promised", right=True),
+                Column("reserved", right=True),
                 Column("state"),
                 Column("batch", wide=True),
                 Column("collection", wide=True),
             ),
             (
                 (
-                    promise.jid,
-                    in_units(promise.bytes),
-                    screen.state(promise.state or "no such job"),
-                    promise.bid,
-                    promise.profile,
+                    reservation.jid,
+                    in_units(reservation.bytes),
+                    screen.state(reservation.state or "no such job"),
+                    reservation.bid,
+                    reservation.profile,
                 )
-                for promise in found.promises
+                for reservation in found.reservations
             ),
         )
 
 
-def tidied(found: Tidied) -> None:
+def cleaned(found: CleanUp) -> None:
     would = "would be " if found.dry_run else ""
     screen.say(f"{counted(found.jobs, 'completed job')} {would}cleaned up.")
     screen.say(f"{counted(len(found.batches), 'batch', 'batches')} {would}moved to the archive.")
@@ -69,4 +58,4 @@ def tidied(found: Tidied) -> None:
     for folder in found.folders:
         screen.say(f"  {folder}")
     if found.busy:
-        screen.note("beat is removing old batches just now: they were left to it")
+        screen.note("beat is removing old batches at this moment, so none was removed here")

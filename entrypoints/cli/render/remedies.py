@@ -9,7 +9,7 @@ from pipeline.remedies import Action, Remedy
 _COMMANDS: dict[Action, str] = {
     Action.UNPAUSE: "arkline unpause",
     Action.RELEASE: "arkline release {}",
-    Action.RELEASE_COLLECTION: "arkline release --collection {} --jobs",
+    Action.RELEASE_COLLECTION: "arkline release --collection {}",
     Action.HOLD_COLLECTION: "arkline hold --collection {}",
     Action.RESUME: "arkline resume {}",
     Action.RESUME_BATCH: "arkline resume --batch {} --state failed",

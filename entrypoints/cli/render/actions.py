@@ -1,0 +1,38 @@
+"""What operators did to collections and the queue, drawn for a terminal."""
+
+from entrypoints.cli import console as screen
+from entrypoints.cli.console import Column
+from operations.holds import ActionHistory, HoldResult
+from operations.wording import by_whom
+
+
+def held(result: HoldResult) -> None:
+    """A hold or a pause, or the end of one."""
+    collection = result.collection
+    subject = f"collection {collection}" if collection else "the queue"
+    stop = "on hold" if collection else "paused"
+    if result.hold is not None and result.changed:
+        who = ": ".join(part for part in (f"by {result.hold.by}", result.hold.reason) if part)
+        screen.say(f"{subject} is now {stop} ({who}).")
+    elif result.hold is not None:
+        hold = result.hold
+        screen.note(f"{subject} is {stop} already{by_whom(hold.by, hold.reason, hold.at)}")
+    elif result.changed:
+        screen.say(f"{subject} is not {stop} any more.")
+    else:
+        screen.note(f"{subject} was not {stop}")
+
+
+def history(actions: ActionHistory) -> None:
+    subject = f"collection {actions.collection}" if actions.collection else "the queue"
+    if not actions.entries:
+        screen.note(f"no operator has stopped or released {subject}")
+        return
+    short = (Column("at (UTC)"), Column("action"), Column("by"), Column("via", wide=True))
+    screen.table(
+        (*short, Column("reason", long=True)),
+        (
+            (f"{entry.at:%Y-%m-%d %H:%M:%S}", entry.action, entry.by, entry.via or "", entry.reason)
+            for entry in actions.entries
+        ),
+    )
