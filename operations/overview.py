@@ -1,7 +1,11 @@
-"""The whole at a glance: the queue, what stops it, and the latest batches."""
+"""The whole at a glance: its health, the queue, what stops it, working storage, and the latest batches."""
 
+from operations.fleet import Fleet
+from operations.health import FleetHealth, fleet_health
 from pipeline.records import Record
+from pipeline.settings import Settings
 from pipeline.states import JobState
+from pipeline.working_storage.capacity import usage
 from zkstate import holds, listings, queue, space, views
 from zkstate.holds import Hold
 from zkstate.session import Session
@@ -11,28 +15,53 @@ LATEST = 10
 """Batches that an overview names."""
 
 
+class Space(Record):
+    """Bytes of working storage."""
+
+    reserved: int
+    total: int | None = None
+    """None if this machine does not have working storage."""
+    used: int | None = None
+    threshold: int
+    """Percent of `total` that may be used or reserved."""
+    waiting: int
+    """Jobs that wait for space."""
+
+
 class Overview(Record):
+    health: FleetHealth
     jobs: dict[JobState, int]
     batches: tuple[BatchRow, ...]
     batches_in_all: int
     open_batches: int
     paused: Hold | None = None
     held_collections: dict[str, Hold]
-    promised: int
-    """Bytes of working storage."""
-    beat: bool
-    """True if anybody does the timed work."""
+    space: Space
 
 
-def overview(session: Session) -> Overview:
+def overview(session: Session, settings: Settings) -> Overview:
+    """At most a page of jobs and batches is read, however many there are."""
     bids = listings.all_batches(session)
+    counts = queue.counts(session)
+    pause = holds.paused(session)
     return Overview(
-        jobs=queue.counts(session),
+        health=fleet_health(session, Fleet(session, settings), counts, pause),
+        jobs=counts,
         batches=tuple(views.readable(views.batch_rows(session, bids[: -LATEST - 1 : -1]))),
         batches_in_all=len(bids),
         open_batches=listings.open_batches(session),
-        paused=holds.paused(session),
+        paused=pause,
         held_collections=holds.held_collections(session),
-        promised=space.promised(session).bytes,
-        beat=views.beat_runs(session),
+        space=_space(session, settings, counts),
+    )
+
+
+def _space(session: Session, settings: Settings, counts: dict[JobState, int]) -> Space:
+    disk = usage(settings) if settings.working.is_dir() else None
+    return Space(
+        reserved=space.promised(session).bytes,
+        total=disk.total if disk else None,
+        used=disk.used if disk else None,
+        threshold=settings.working_threshold,
+        waiting=counts[JobState.PROVISIONING],
     )

@@ -8,9 +8,11 @@ from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli import exit_codes
 from entrypoints.cli.options import Batch, Id, Jid, Json, OlderThan, OptionalId, Profile, State
+from entrypoints.cli.render import overview as drawn_overview
 from entrypoints.cli.render import views as drawn
 from entrypoints.cli.render import why as drawn_why
 from operations.batch_view import batch_view
+from operations.health import Health
 from operations.job_list import JobFilter, list_jobs
 from operations.job_view import job_view
 from operations.job_view import timeline as timeline_
@@ -27,17 +29,18 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: arkline audit --json")(audit)
 
 
-def status(name: OptionalId = None, json: Json = False) -> None:
-    """Show how a batch, a job or the queue stands.
+def status(context: typer.Context, name: OptionalId = None, json: Json = False) -> None:
+    """Show a batch, a job, or the health of the whole fleet.
 
-    Exit 1 if the batch or job failed.
+    Exit 1 if the batch or job failed, or if no job can move.
     """
     settings = opened.settings()
     with opened.session(settings) as session:
         if name is None:
-            whole = overview(session)
-            screen.emit(whole) if json else drawn.overview(whole)
-            return
+            opened.quiet_logs(bool(context.obj))
+            whole = overview(session, settings)
+            screen.emit(whole) if json else drawn_overview.show(whole)
+            raise typer.Exit(exit_codes.FAILED if whole.health.status is Health.STOPPED else 0)
         archive = opened.archive(settings)
         if name.startswith("bid"):
             batch = batch_view(session, name, archive)

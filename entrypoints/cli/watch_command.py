@@ -14,11 +14,12 @@ from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli import exit_codes
 from entrypoints.cli.options import Json, OptionalBid
+from entrypoints.cli.render import overview as drawn_overview
 from entrypoints.cli.render import views as drawn
+from entrypoints.cli.render.humanize import listed
 from operations.batch_view import BatchView
 from operations.overview import Overview, overview
 from operations.progress import follow, outages_told
-from operations.wording import listed
 from pipeline.settings import Settings
 from pipeline.states import Bucket
 from zkstate.errors import Unreachable
@@ -43,7 +44,7 @@ def watch(bid: OptionalBid = None, json: Json = False) -> None:
     with opened.session(settings) as session:
         if bid is not None:
             raise typer.Exit(wait_for(session, settings, bid, as_json=json))
-        _watch_all(session)
+        _watch_all(session, settings)
 
 
 def wait_for(session: Session, settings: Settings, bid: str, *, as_json: bool) -> int:
@@ -121,11 +122,11 @@ def ended(view: BatchView) -> str:
     return f"{view.ended_jobs} of {view.total} jobs" + (f", {failed} failed" if failed else "")
 
 
-def _watch_all(session: Session) -> None:
+def _watch_all(session: Session, settings: Settings) -> None:
     with outages_told(session, _tell_outage), _board() as board:
         while True:
             try:
-                board.draw(overview(session))
+                board.draw(overview(session, settings))
             except Unreachable:
                 continue
             time.sleep(INTERVAL)
@@ -163,4 +164,4 @@ class _Screen:
         self._live = live
 
     def draw(self, view: Overview) -> None:
-        self._live.update(Group(*drawn.overview_tables(view)), refresh=True)
+        self._live.update(Group(*drawn_overview.tables(view)), refresh=True)

@@ -113,7 +113,7 @@ def test_json_is_one_document_on_standard_output(session: Session, settings: Set
     )
 
     for command, told in zip(commands, arkline.run_all(settings, commands, "--json"), strict=True):
-        assert told.code == 0, command
+        assert told.code == (command == ("status",)), command  # no worker runs here
         assert isinstance(told.json(), dict), command
 
 

@@ -1,7 +1,5 @@
 """What is asked of the record: submitting, looking, and why something is where it is."""
 
-from collections.abc import Callable
-
 import pytest
 
 from entrypoints.cli.render.why import text
@@ -9,24 +7,21 @@ from operations.batch_view import batch_view
 from operations.facts import Reason
 from operations.job_list import JobFilter, list_jobs
 from operations.job_view import job_view, timeline
-from operations.overview import overview
 from operations.submission import submit
 from operations.why import why
 from pipeline.inventory.archive import archive_batch
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.principal import Forbidden, Interface, Principal, Role
 from pipeline.profiles.profile import Profiles, UnknownProfile
-from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Bucket, Event, FailureKind, JobState
 from tasks.broker import live_tickets
 from tests.support import planting
 from tests.support.operators import ANN
-from zkstate import batches, deletion, holds, jobs, record
+from zkstate import batches, deletion, jobs
 from zkstate.batches import BatchMove, KeyReused
 from zkstate.errors import Missing
-from zkstate.holds import Hold
-from zkstate.record import HandBack, Lock
+from zkstate.record import Lock
 from zkstate.session import Session
 
 LIVING = [state for state in JobState if state is not JobState.DELETED]
@@ -205,126 +200,6 @@ def test_jobs_are_listed_by_what_is_asked_for(session: Session) -> None:
 def test_a_filter_by_an_unknown_batch_is_refused(session: Session) -> None:
     with pytest.raises(Missing, match="bid0000000099"):
         list_jobs(session, JobFilter(bid="bid0000000099"), 1)
-
-
-def test_the_overview_tells_what_stops_the_queue(session: Session) -> None:
-    planting.split_batch(session, 2)
-    holds.pause(session, Hold(by="ann", reason="database is moved"))
-    holds.hold_collection(session, "demo", Hold(by="bob"))
-
-    view = overview(session)
-
-    assert view.jobs[JobState.PENDING] == 2
-    assert view.paused is not None
-    assert view.paused.by == "ann"
-    assert view.held_collections["demo"].by == "bob"
-    assert view.beat is False
-    assert [row.total for row in view.batches] == [2]
-
-
-def paused(session: Session, job: Job) -> None:
-    holds.pause(session, Hold(by="ann@desk", reason="database is moved"))
-
-
-def on_hold(session: Session, job: Job) -> None:
-    holds.hold_collection(session, "demo", Hold(by="bob@desk", reason="bad metadata"))
-
-
-def locked(session: Session, job: Job) -> None:
-    planting.acquire(session, job)
-
-
-def between_tries(session: Session, job: Job) -> None:
-    held = planting.acquire(session, job)
-    record.hand_back(session, held, "worker", message="source answers 503", delay=90, why=HandBack.TRIED)
-
-
-def handed_out(session: Session, job: Job) -> None:
-    record.redispatch(session, job, lost=False)
-
-
-@pytest.mark.parametrize(
-    ("circumstance", "reason", "shown"),
-    [
-        (paused, Reason.QUEUE_PAUSED, "by ann@desk less than a second ago (database is moved)"),
-        (on_hold, Reason.COLLECTION_ON_HOLD, "by bob@desk less than a second ago (bad metadata)"),
-        (locked, Reason.BEING_WORKED_ON, "The test "),
-        (between_tries, Reason.BETWEEN_TRIES, "source answers 503. Try 2 of 5 starts in 1 minute"),
-        (handed_out, Reason.BEING_DISPATCHED, "being handed to a worker"),
-        (lambda *_: None, Reason.NO_BEAT, "No beat is running"),
-    ],
-    ids=["paused", "on hold", "locked", "between tries", "handed out", "no beat"],
-)
-def test_why_names_what_a_pending_job_waits_for(
-    session: Session,
-    settings: Settings,
-    circumstance: Callable[[Session, Job], None],
-    reason: Reason,
-    shown: str,
-) -> None:
-    job = planting.one_job(session)
-
-    circumstance(session, job)
-
-    found = why(session, settings, job.jid)
-    assert found.reason is reason
-    assert shown in text(found)
-
-
-def test_why_counts_the_jobs_before_it_and_the_places(session: Session, settings: Settings) -> None:
-    _, jids = planting.split_batch(session, 3)
-    for jid in jids[:2]:
-        planting.fire(session, jobs.load(session, jid), Event.ACQUIRE)
-    last = planting.one_job(session)
-
-    found = why(session, settings.model_copy(update={"in_flight": 2}), last.jid)
-
-    assert found.reason is Reason.WAITING_FOR_TURN
-    assert (found.ahead, found.taken, found.limit) == (1, 2, 2)
-
-
-def test_why_says_that_a_job_waits_for_space(session: Session, settings: Settings) -> None:
-    job = planting.job_in(session, JobState.PROVISIONING)
-    settings.working.mkdir(parents=True)
-    held = planting.acquire(session, job)
-    record.hand_back(session, held, "worker", message="needs 3 GB")
-
-    (settings.working / "other").write_text("x")
-
-    found = why(session, settings.model_copy(update={"working_capacity": 1}), job.jid)
-
-    assert (found.reason, found.taken, found.limit) == (Reason.WAITING_FOR_SPACE, 1, 0)
-
-
-def test_why_knows_that_the_broker_is_away(session: Session, settings: Settings) -> None:
-    job = planting.job_in(session, JobState.DOWNLOADING)
-
-    found = why(session, settings.model_copy(update=AWAY), job.jid)
-
-    assert (found.reason, found.waits_for) == (Reason.BROKER_UNREACHABLE, "127.0.0.1:1")
-    assert "Nothing is lost" in text(found)
-
-
-def test_why_sees_a_message_that_nobody_takes(
-    session: Session, settings: Settings, profiles: Profiles
-) -> None:
-    bid = submit(session, settings, profiles, planting.submission(), ANN).bid
-
-    found = why(session, settings, bid)
-    assert (found.reason, found.waits_for) == (Reason.NO_WORKER, "io")
-
-
-def test_why_tells_who_has_to_act_on_a_failure(session: Session, settings: Settings) -> None:
-    beyond = planting.job_in(session, JobState.FAILED, JobState.DOWNLOADING)
-    rejected = planting.one_job(session)
-    planting.fire(session, rejected, Event.FAIL, FailureKind.CONTENT)
-
-    found = why(session, settings, beyond.jid)
-    assert (found.reason, found.resumes_in) == (Reason.FAILED_SYSTEM, JobState.PROCESSING)
-    assert f"arkline resume {beyond.jid}" in text(found)
-    found = why(session, settings, rejected.jid)
-    assert (found.reason, found.failed_in, found.resumes_in) == (Reason.FAILED_CONTENT, "pending", "")
-    assert "submit it again" in text(found)
 
 
 def test_what_has_left_zookeeper_is_answered_from_the_archive(session: Session, settings: Settings) -> None:

@@ -1,18 +1,15 @@
 """What commands show to people, drawn of what the operations return."""
 
-from collections.abc import Iterable
 from datetime import datetime
 
-from rich.table import Table
 from rich.text import Text
 
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
+from entrypoints.cli.render.humanize import age, brief, counted, duration, listed
 from operations.batch_view import BatchView, Gone
 from operations.job_list import JobList
 from operations.job_view import JobView, Step, Timeline
-from operations.overview import Overview
-from operations.wording import age, brief, by_whom, counted, duration, listed
 from pipeline.states import Event, FailureKind
 from pipeline.working_storage.capacity import in_units
 from zkstate.audit import Finding
@@ -172,51 +169,6 @@ def timeline(found: Timeline) -> None:
 
 def _lasted(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 100 else duration(seconds)
-
-
-def overview_tables(view: Overview) -> Iterable[Table]:
-    pause = view.paused
-    yield screen.facts_grid(
-        (
-            ("jobs", listed(view.jobs) or "none in the queue"),
-            ("batches", f"{view.open_batches} unfinished, {view.batches_in_all} in all"),
-            ("space", f"{in_units(view.promised)} promised" if view.promised else ""),
-            ("paused", Text(by_whom(pause.by, pause.reason, pause.at).strip(), "yellow") if pause else None),
-            *(
-                ("on hold", Text(f"{name}{by_whom(hold.by, hold.reason, hold.at)}", "yellow"))
-                for name, hold in view.held_collections.items()
-            ),
-            ("beat", None if view.beat else Text("none is running: timed work stands still", "red")),
-        )
-    )
-    if view.batches:
-        columns = (
-            Column("batch"),
-            Column("state"),
-            Column("for", right=True),
-            Column("jobs", right=True),
-            Column("collection", wide=True),
-            Column("file", long=True),
-        )
-        yield screen.table_grid(
-            columns,
-            (
-                (
-                    row.bid,
-                    screen.state(row.status),
-                    brief(age(row.since)),
-                    "" if row.total is None else str(row.total),
-                    row.profile,
-                    row.name,
-                )
-                for row in view.batches
-            ),
-        )
-
-
-def overview(view: Overview) -> None:
-    for grid in overview_tables(view):
-        screen.show(grid)
 
 
 def findings(found: tuple[Finding, ...]) -> None:

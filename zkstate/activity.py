@@ -1,0 +1,89 @@
+"""What the fleet is doing now: a bounded sample of the active jobs and batches, and the beat that leads."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from pipeline.records import BatchStatus, JobStatus, Record
+from pipeline.states import BATCH, JOB, JobState
+from zkstate import codec, paths, queue
+from zkstate.errors import Corrupt
+from zkstate.session import Session
+
+SAMPLE = 200
+"""Jobs of one state, and batches, that are read; more are active only if ARKLINE_IN_FLIGHT is larger."""
+
+BACKLOG = 5_000
+"""Pending jobs up to which the queue is listed for those that were dispatched already."""
+
+
+class Active(Record):
+    """A job or a batch in a working state that was dispatched at least once."""
+
+    id: str
+    state: str
+    locked: bool
+    """A worker has it."""
+    tries: int = 0
+    retry_at: datetime | None = None
+    """When it is dispatched again; None unless it was handed back with a delay."""
+    message: str = ""
+
+
+def active_jobs(session: Session, counts: dict[JobState, int]) -> Iterator[Active]:
+    """At most SAMPLE of each state in which workers act; `counts`: jobs by state."""
+    for state in JOB.working():
+        if state is JobState.PROVISIONING or not counts[state]:
+            continue  # the re-check of working storage looks at every job in provisioning
+        if state is JobState.PENDING and counts[state] > BACKLOG:
+            continue
+        jids = queue.queued(session, state)[:SAMPLE]
+        locks = session.exists_many([paths.job_lock(jid) for jid in jids])
+        nodes = session.get_many([paths.job_status(jid) for jid in jids])
+        for jid, lock, node in zip(jids, locks, nodes, strict=True):
+            if node is None:
+                continue
+            try:
+                status = codec.decode(JobStatus, node[0], paths.job_status(jid))
+            except Corrupt:  # the audit names it
+                continue
+            if status.status is state and (status.dispatched_at or lock):
+                yield _active(jid, status, lock is not None, node[1].mtime)
+
+
+def active_batches(session: Session) -> Iterator[Active]:
+    """At most SAMPLE of the batches that a worker splits or reports, or should."""
+    bids = sorted(session.children(paths.OPEN_BATCHES))[:SAMPLE]
+    locks = session.exists_many([paths.batch_lock(bid) for bid in bids])
+    nodes = session.get_many([paths.batch_status(bid) for bid in bids])
+    for bid, lock, node in zip(bids, locks, nodes, strict=True):
+        if node is None:
+            continue
+        try:
+            status = codec.decode(BatchStatus, node[0], paths.batch_status(bid))
+        except Corrupt:
+            continue
+        if status.status in BATCH.working() and status.total is None:
+            yield _active(bid, status, lock is not None, node[1].mtime)
+
+
+def _active(name: str, status: JobStatus | BatchStatus, locked: bool, mtime: int) -> Active:
+    written = datetime.fromtimestamp(mtime / 1000, UTC)
+    waits = status.delay > 0 and not locked
+    return Active(
+        id=name,
+        state=status.status,
+        locked=locked,
+        tries=status.tries,
+        retry_at=written + timedelta(seconds=status.delay) if waits else None,
+        message=status.message if waits else "",
+    )
+
+
+def beat_leader(session: Session) -> str:
+    """The name of the beat that does scheduled work; empty if none runs."""
+    contenders = session.children(paths.LEADER)
+    if not contenders:
+        return ""
+    first = min(contenders, key=lambda name: name[-10:])  # kazoo's election: the lowest number leads
+    found = session.get_many([f"{paths.LEADER}/{first}"])[0]
+    return found[0].decode(errors="replace") if found else ""
