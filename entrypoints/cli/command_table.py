@@ -37,7 +37,7 @@ ENTRIES = (
     Entry("report", "queue_commands", _DEPOSIT, "Print a batch's report as it stands now."),
     Entry("manifest", "check_commands", _DEPOSIT, "Checkm manifests."),
     Entry("profile", "check_commands", _DEPOSIT, "Collection profiles."),
-    Entry("status", "inspect_commands", _INSPECT, "Show how a batch, a job or the queue stands."),
+    Entry("status", "inspect_commands", _INSPECT, "Show a batch, a job, or the health of the whole fleet."),
     Entry("jobs", "inspect_commands", _INSPECT, "List jobs."),
     Entry("timeline", "inspect_commands", _INSPECT, "Show every step of a job, and how long it took."),
     Entry("why", "inspect_commands", _INSPECT, "Explain what a job or batch waits for."),
