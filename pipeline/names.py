@@ -123,7 +123,7 @@ def _too_long(name: str) -> str | None:
     return None
 
 
-class Taken:
+class UsedNames:
     """The names given so far, to tell a clash as soon as a further one is given.
 
     Names that differ only in how an accented letter is composed are the same name on some file systems,
@@ -185,5 +185,5 @@ def _likeness(first: str, second: str) -> str:
 
 def duplicates(names: Iterable[str], case_fold: bool = True) -> tuple[Clash, ...]:
     """Every name that cannot stand beside an earlier one."""
-    taken = Taken(case_fold)
+    taken = UsedNames(case_fold)
     return tuple(clash for name in names if (clash := taken.add(name)) is not None)

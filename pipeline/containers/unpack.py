@@ -1,4 +1,4 @@
-"""Unpack a depositor's container: zip, tar, tar.gz or tar.bz2, told by its content.
+"""Unpack a depositor's container, whose format is recognized by its content.
 
 Rule: everything the depositor gave arrives, or the container is refused; nothing is dropped, renamed or
 overwritten in silence. Limits count the bytes that come out, not those that a header claims.
@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.attempt import Attempt
-from pipeline.containers.entry import Entry
+from pipeline.containers.base import Archive, Entry
 from pipeline.containers.formats import entries
 from pipeline.fixity import OF_RECORD, Digester
-from pipeline.names import PRODUCER, Taken, UnsafeName, quote_name, safe_name
+from pipeline.names import PRODUCER, UnsafeName, UsedNames, quote_name, safe_name
 from pipeline.outcome import StepFailed, content, system, transient
 
 RATIO_FLOOR = 64 << 20
-"""Bytes that any container may unpack to: the ratio of a small, very regular one says nothing."""
+"""Bytes that any container may unpack to: the ratio of a small, very regular container means nothing."""
 
-# What the libraries raise for an archive that is not what its format says.
+# What the libraries raise for an archive that breaks the rules of its format.
 _DAMAGED = (
     zipfile.BadZipFile,
     tarfile.TarError,
@@ -63,16 +63,17 @@ class UnpackedFile:
 def unpack(
     archive: Path, name: str, target: Path, limits: Limits, attempt: Attempt
 ) -> tuple[UnpackedFile, ...]:
-    """Write the container's files below `target`, which is this attempt's own and holds nothing yet.
+    """Write the container's files below `target`, which belongs to this attempt and is empty.
 
-    `name` is what the depositor calls it. The attempt is checked between pieces.
-    A refused container is StepFailed(content); files written until then are left to the attempt.
+    `name` is what the depositor calls it. The attempt is checked between chunks.
+    A refused container is StepFailed(content); files written until then stay with the attempt.
     """
     try:
         room = min(limits.bytes, max(RATIO_FLOOR, limits.ratio * archive.stat().st_size))
         target.mkdir(parents=True, exist_ok=True)
-        with entries(archive, name, limits.entries, room) as found:
-            files = _write_all(found, name, target, limits, room, attempt)
+        opened = Archive(archive, name, limits.entries, room)
+        with entries(opened) as found:
+            files = _write_all(found, opened, target, limits.case_fold, attempt)
     except _DAMAGED as error:
         raise _damaged(name, error) from error
     except OSError as error:
@@ -83,29 +84,25 @@ def unpack(
 
 
 def _write_all(
-    found: Iterable[Entry],
-    container: str,
-    target: Path,
-    limits: Limits,
-    room: int,
-    attempt: Attempt,
+    entries: Iterable[Entry], archive: Archive, target: Path, case_fold: bool, attempt: Attempt
 ) -> tuple[UnpackedFile, ...]:
-    taken = Taken(limits.case_fold)
+    names = UsedNames(case_fold)
     files: list[UnpackedFile] = []
-    for count, entry in enumerate(found, 1):
+    room = archive.max_bytes
+    for count, entry in enumerate(entries, 1):
         attempt.check()
         if entry.is_folder and entry.name in ("", "."):
             continue
-        _check(entry, container)
-        if not entry.is_folder and (clash := taken.add(entry.name)):
-            raise content(f"container {quote_name(container)}: {clash.reason}; rename it and pack again")
-        if max(count, taken.count) > limits.entries:
+        _check(entry, archive.name)
+        if not entry.is_folder and (clash := names.add(entry.name)):
+            raise content(f"container {quote_name(archive.name)}: {clash.reason}; rename it and pack again")
+        if max(count, names.count) > archive.max_entries:
             raise content(
-                f"container {quote_name(container)} has more than {limits.entries} files and "
-                f"folders: divide it"
+                f"container {quote_name(archive.name)} has more than {archive.max_entries} files and "
+                "folders: divide it"
             )
         if not entry.is_folder:
-            files.append(_write(entry, container, target, room, attempt))
+            files.append(_write(entry, archive.name, target, room, attempt))
             room -= files[-1].size
     return tuple(files)
 
@@ -124,15 +121,15 @@ def _write(entry: Entry, container: str, target: Path, room: int, attempt: Attem
     path.parent.mkdir(parents=True, exist_ok=True)
     digester = Digester()
     with entry.open() as source, path.open("xb") as file:
-        while piece := source.read(entry.piece):
+        while chunk := source.read(entry.chunk):
             attempt.check()
-            digester.update(piece)
+            digester.update(chunk)
             if digester.size > room:
                 raise content(
                     f"container {quote_name(container)} unpacks to more than its limit allows, at "
                     f"{quote_name(entry.name)}: divide it, or ask the operator for a higher limit"
                 )
-            file.write(piece)
+            file.write(chunk)
     return UnpackedFile(entry.name, digester.size, digester.value(OF_RECORD))
 
 
@@ -144,11 +141,11 @@ def _damaged(name: str, error: Exception) -> StepFailed:
 
 
 def _fault(name: str, error: OSError) -> StepFailed:
-    if error.errno is None:  # the decompressors' own way to say that the bytes make no sense
+    if error.errno is None:  # raised by decompressors for bytes that make no sense
         return _damaged(name, error)
     if error.errno in _NO_SPACE:
         return transient(f"working storage is full while unpacking {quote_name(name)}")
     return system(
-        f"container {quote_name(name)} could not be unpacked ({error}): look after working storage, "
+        f"container {quote_name(name)} could not be unpacked ({error}): repair working storage, "
         "then resume the job"
     )

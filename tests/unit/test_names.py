@@ -8,8 +8,8 @@ from pipeline.names import (
     DEPTH_LIMIT,
     PRODUCER,
     Clash,
-    Taken,
     UnsafeName,
+    UsedNames,
     duplicates,
     is_ark,
     is_container,
@@ -140,7 +140,7 @@ def test_a_name_cannot_be_a_file_and_a_folder(names: list[str]) -> None:
 
 
 def test_folders_count_too() -> None:
-    taken = Taken()
+    taken = UsedNames()
     for name in ("a/b/c", "a/d", "e"):
         taken.add(name)
 

@@ -138,7 +138,7 @@ def test_a_target_that_is_not_fresh_is_never_overwritten(unpacked: Unpack) -> No
 
     assert caught.value.kind is FailureKind.SYSTEM
     assert "could not be unpacked ([Errno 17]" in caught.value.message
-    assert "look after working storage" in caught.value.message
+    assert "repair working storage" in caught.value.message
     assert (unpacked.target / "a.txt").read_text() == "mine"
 
 

@@ -159,15 +159,15 @@ def test_an_unusual_zip_method_is_refused(unpacked: Unpack) -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (gzip.compress(b"one file" * 1000), "compressed file with no tar in it"),
-        (bz2.compress(b"one file" * 1000), "compressed file with no tar in it"),
-        (gzip.compress(b""), "compressed file with no tar in it"),
+        (gzip.compress(b"one file" * 1000), "compressed file without a tar in it"),
+        (bz2.compress(b"one file" * 1000), "compressed file without a tar in it"),
+        (gzip.compress(b""), "compressed file without a tar in it"),
         (b"Rar!\x1a\x07\x01\x00" + bytes(100), "a RAR archive"),
         (b"7z\xbc\xaf\x27\x1c" + bytes(100), "a 7z archive"),
-        (b"plain text", "no archive we know"),
+        (b"plain text", "not a known archive"),
         (
             b"",
-            "no archive we know: pack it as .zip .tar .tar.gz .tgz .tar.bz2, or submit it as type file",
+            "not a known archive: pack it as .zip .tar .tar.gz .tgz .tar.bz2, or submit it as type file",
         ),
         (zipped({}), "no files in it"),
         (zipped({"folder/": b""}), "no files in it"),
@@ -181,4 +181,7 @@ def test_what_is_no_container_is_refused_with_what_to_do(data: bytes, said: str,
 def test_a_compressed_file_that_is_named_as_a_tar_is_damaged(unpacked: Unpack) -> None:
     said = unpacked.refusal(gzip.compress(b"no tar" * 1000), "a.tar.gz")
 
-    assert "is damaged, truncated or of an unusual kind (what comes out is no tar): pack it again" in said
+    assert (
+        "is damaged, truncated or of an unusual kind (the compressed file is not a tar): pack it again"
+        in said
+    )

@@ -1,0 +1,46 @@
+"""What a container format provides: how it is recognized, and its entries."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Protocol
+
+from pipeline.fixity import READ_CHUNK
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A container to read, and how much reading it may cost."""
+
+    path: Path
+    name: str
+    """What the depositor calls the container."""
+    max_entries: int
+    max_bytes: int
+    """Bytes that it may unpack to."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a container: its name as given, its bytes, and why it is refused, if it is."""
+
+    name: str
+    is_folder: bool
+    refused: str | None
+    open: Callable[[], IO[bytes]]
+    chunk: int = READ_CHUNK
+    """Bytes to read at a time."""
+
+
+class Format(Protocol):
+    """A container format. An archive may lie: nothing is held in memory by the size that a header claims."""
+
+    def recognizes(self, archive: Archive, head: bytes) -> bool:
+        """Whether the archive is of this format; `head` is its first 512 bytes."""
+
+    def entries(self, archive: Archive) -> AbstractContextManager[Iterator[Entry]]:
+        """The entries one after the other, read once and forward.
+
+        A damaged or truncated archive raises what its library raises (see pipeline.containers.unpack).
+        """

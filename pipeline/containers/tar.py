@@ -1,0 +1,185 @@
+"""tar containers, plain and compressed by gzip or bzip2."""
+
+import bz2
+import gzip
+import io
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO, Protocol
+
+from pipeline.containers.base import Archive, Entry
+from pipeline.fixity import READ_CHUNK
+from pipeline.names import quote_name
+from pipeline.outcome import content
+
+BLOCK = tarfile.BLOCKSIZE
+
+_HEADER_LIMIT = READ_CHUNK
+"""Bytes of one entry's headers, extended ones included, which tarfile holds in memory."""
+
+_ENTRY_OVERHEAD = 4 * BLOCK
+"""Bytes of an entry beside its content: header, extended header and padding."""
+
+_COMPRESSED_SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2")
+
+
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+class Tar:
+    def recognizes(self, archive: Archive, head: bytes) -> bool:
+        del archive
+        return _is_tar(head)
+
+    @contextmanager
+    def entries(self, archive: Archive) -> Iterator[Iterator[Entry]]:
+        with archive.path.open("rb") as file:
+            yield _entries(file, archive)
+
+
+class CompressedTar:
+    """`open_stream` opens a file that is decompressed while it is read."""
+
+    def __init__(self, signature: bytes, open_stream: Callable[[Path], gzip.GzipFile | bz2.BZ2File]) -> None:
+        self._signature = signature
+        self._open = open_stream
+
+    def recognizes(self, archive: Archive, head: bytes) -> bool:
+        del archive
+        return head.startswith(self._signature)
+
+    @contextmanager
+    def entries(self, archive: Archive) -> Iterator[Iterator[Entry]]:
+        with self._open(archive.path) as stream:
+            head = stream.read(BLOCK)
+            stream.seek(0)
+            if not _is_tar(head):
+                raise _not_a_tar(archive.name)
+            yield _entries(stream, archive)
+
+
+TAR_GZ = CompressedTar(b"\x1f\x8b", gzip.GzipFile)
+TAR_BZ2 = CompressedTar(b"BZh", bz2.BZ2File)
+
+
+def _not_a_tar(name: str) -> Exception:
+    if name.lower().endswith(_COMPRESSED_SUFFIXES):
+        return tarfile.ReadError("the compressed file is not a tar")
+    return content(
+        f"container {quote_name(name)} is a compressed file without a tar in it: submit the file as type "
+        "file, or pack it as .zip or .tar.gz"
+    )
+
+
+def _is_tar(head: bytes) -> bool:
+    try:
+        tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape")
+    except tarfile.TarError:
+        return False
+    return True
+
+
+class _Forward(io.RawIOBase):
+    """What tarfile reads from: never backwards, with a limit per entry's headers and one for all bytes."""
+
+    def __init__(self, plain: _Readable, archive: Archive) -> None:
+        self._plain = plain
+        self._name = archive.name
+        self._limit = archive.max_bytes + archive.max_entries * _ENTRY_OVERHEAD + READ_CHUNK
+        self._position = 0
+        self.last = b""
+        self.header_room: int | None = _HEADER_LIMIT
+        """Bytes that the headers of the entry may still take; None while content is read."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        if self.header_room is not None:
+            self.header_room -= size
+        if size < 0 or (self.header_room is not None and self.header_room < 0):
+            raise tarfile.ReadError("a header claims too many bytes")
+        self.last = self._chunk(size)
+        return self.last
+
+    def _chunk(self, size: int) -> bytes:
+        chunk = self._plain.read(size)
+        self._position += len(chunk)
+        if self._position > self._limit:
+            raise content(
+                f"container {quote_name(self._name)} unpacks to more than {self._limit} bytes: divide it, "
+                "or ask the operator for a higher limit"
+            )
+        return chunk
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, position: int, whence: int = io.SEEK_SET, /) -> int:
+        if whence != io.SEEK_SET or position < self._position:
+            raise tarfile.ReadError("a header points backwards")
+        while self._position < position and self._chunk(min(READ_CHUNK, position - self._position)):
+            pass
+        return self._position
+
+
+def _entries(plain: _Readable, archive: Archive) -> Iterator[Entry]:
+    stream = _Forward(plain, archive)
+    opened = tarfile.open(  # noqa: SIM115  - the archive's file is closed by the caller
+        fileobj=stream, mode="r:", encoding="utf-8", errors="surrogateescape"
+    )
+    last = ""
+    while info := _next(opened, stream):
+        last = quote_name(info.name)
+        yield Entry(
+            name=_name(info.name),
+            is_folder=info.isdir(),
+            refused=_refusal(info),
+            open=partial(_open, opened, info),
+        )
+    _check_end(stream, last)
+
+
+def _next(opened: tarfile.TarFile, stream: _Forward) -> tarfile.TarInfo | None:
+    stream.header_room = _HEADER_LIMIT
+    info = opened.next()
+    opened.members.clear()  # type: ignore[attr-defined]  # it would keep an object for every entry
+    if info is not None:
+        stream.header_room = None
+    return info
+
+
+def _name(name: str) -> str:
+    """UTF-8, else ISO 8859-1. `./a`, as tar writes the entries of the folder `.`, is a."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        name = name.encode("utf-8", "surrogateescape").decode("iso-8859-1")
+    return name.removeprefix("./")
+
+
+def _refusal(info: tarfile.TarInfo) -> str | None:
+    if info.issym():
+        return "is a symbolic link; pack the file itself (tar --dereference)"
+    if info.islnk():
+        return "is a hard link; pack the file itself (tar --hard-dereference)"
+    if not (info.isreg() or info.isdir()) or info.size < 0:
+        return "is neither a file nor a folder"
+    return None
+
+
+def _open(opened: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
+    stream = opened.extractfile(info)
+    assert stream is not None, "extractfile returns None for entries that _refusal refused"
+    return stream
+
+
+def _check_end(stream: _Forward, last: str) -> None:
+    """tarfile takes any damaged header but the first for the end; the real end is a block of zeros."""
+    if stream.last != bytes(BLOCK):
+        raise tarfile.ReadError(f"no end of archive after {last}")
+    stream.header_room = None
+    while chunk := stream.read(READ_CHUNK):
+        if chunk.count(0) != len(chunk):
+            raise tarfile.ReadError(f"something follows the end of the archive, which is after {last}")
