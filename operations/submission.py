@@ -1,7 +1,5 @@
 """Submitting: refuse what can be refused at once, record the submission, hand it to a worker."""
 
-from urllib.parse import urlsplit
-
 from operations.operator import follow
 from pipeline import names
 from pipeline.errors import UsageRefused
@@ -10,10 +8,9 @@ from pipeline.profiles.profile import Profiles
 from pipeline.records import Record, Submission, SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BATCH
+from pipeline.urls import has_password, url_problem
 from zkstate import batches
 from zkstate.session import Session
-
-SCHEMES = ("http", "https")
 
 
 class Submitted(Record):
@@ -38,14 +35,9 @@ def submission_type(url: str, given: SubmissionType | None) -> SubmissionType:
 
 def check_url(url: str) -> None:
     """Refuse a URL that no worker could fetch. The fetcher decides which networks are allowed."""
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname
-    except ValueError as error:
-        raise UsageRefused(f"'{url}' is not a URL: {error}") from error
-    if parts.scheme.lower() not in SCHEMES or not host:
-        raise UsageRefused(f"'{url}' cannot be fetched: give a URL that begins with http:// or https://")
-    if parts.username or parts.password:
+    if problem := url_problem(url):
+        raise UsageRefused(problem)
+    if has_password(url):
         raise UsageRefused(
             "the URL contains a password, which the record would keep and show: give a URL without one"
         )

@@ -1,13 +1,13 @@
-"""URLs as text: how they are shown to people, and which can be fetched at all."""
+"""URLs as text: how they are shown to people, and which can be fetched."""
 
 import re
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from pipeline.outcome import content
 
+SCHEMES = ("http", "https")
+
 _SECRET = re.compile(r"(?i)sig|token|secret|pass|credential|key|auth")
-
-
 _UNPRINTABLE = re.compile(r"[\x00-\x20\x7f]")
 
 
@@ -33,18 +33,28 @@ def host_of(url: str) -> str:
         return ""
 
 
-def check_url(url: str) -> None:
-    """Raise a content failure unless `url` is an http or https URL with a host."""
+def url_problem(url: str) -> str | None:
+    """Why nothing can be fetched from `url`, with the remedy; None if its text is that of a usable URL."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise content(f"'{redact_url(url)}' is not a URL: {error}") from error
-    if parts.scheme.lower() not in ("http", "https"):
-        raise content(f"'{redact_url(url)}': content is fetched by http and https only; give such a URL")
+        return f"'{redact_url(url)}' is not a URL: {error}"
+    if parts.scheme.lower() not in SCHEMES:
+        return f"'{redact_url(url)}': content is fetched by http and https only; give such a URL"
     if not host:
-        raise content(f"'{redact_url(url)}' names no host")
+        return f"'{redact_url(url)}' names no host"
     if _UNPRINTABLE.search(url):
-        raise content(
-            f"'{redact_url(url)}' holds a space or a control character: write it as %20 and the like"
-        )
+        return f"'{redact_url(url)}' contains a space or a control character: write a space as %20"
+    return None
+
+
+def check_url(url: str) -> None:
+    """Raise a content failure unless `url` can be fetched, as far as its text says."""
+    if problem := url_problem(url):
+        raise content(problem)
+
+
+def has_password(url: str) -> bool:
+    parts = urlsplit(url)
+    return bool(parts.username or parts.password)
