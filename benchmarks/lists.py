@@ -58,7 +58,7 @@ def seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def measure(session: Session, bid: str) -> dict[str, float]:
+def measure(session: Session, settings: Settings, bid: str) -> dict[str, float]:
     pending = JobFilter(state=JobState.PENDING)
     cursor = list_jobs(session, pending, PAGE).next
     sample = listings.all_jobs(session)[:WHOLE]
@@ -68,7 +68,7 @@ def measure(session: Session, bid: str) -> dict[str, float]:
         "jobs_of_batch": seconds(lambda: list_jobs(session, JobFilter(bid=bid), PAGE)),
         "completed_jobs": seconds(lambda: list_jobs(session, JobFilter(state=JobState.COMPLETED), PAGE)),
         "status_of_batch": seconds(lambda: batch_view(session, bid)),
-        "overview": seconds(lambda: overview(session)),
+        "overview": seconds(lambda: overview(session, settings)),
         "every_job": JOBS / len(sample) * seconds(lambda: list(views.job_rows(session, sample))),
     }
 
@@ -79,7 +79,7 @@ def main() -> None:
         with connect(settings) as session:
             bid = build(session)
             planting.fire(session, jobs.load(session, "jid0000000001"), Event.ACQUIRE)
-            rounds = [measure(session, bid) for _ in range(ROUNDS)]
+            rounds = [measure(session, settings, bid) for _ in range(ROUNDS)]
     figures = {f"seconds_{name}": round(median(r[name] for r in rounds), 3) for name in rounds[0]}
     ratio = median(r["every_job"] / r["jobs_by_state"] for r in rounds)
     tell({"rounds": ROUNDS, "jobs": JOBS, **figures, "ratio": round(ratio, 1)})

@@ -8,6 +8,7 @@ from operations.batch_view import batch_view
 from operations.job_list import JobFilter, JobList, list_jobs
 from operations.overview import overview
 from pipeline.errors import UsageRefused
+from pipeline.settings import Settings
 from pipeline.states import Event, JobState
 from tests.support import planting
 from zkstate import jobs, listings, paths, views
@@ -119,12 +120,14 @@ def test_a_job_without_one_of_its_znodes_is_reported(session: Session, damaged_j
     session.zk.create(paths.identifiers(damaged_job), b"{}")
 
 
-def test_a_page_and_the_counts_read_no_job_beyond_the_page(session: Session, damaged_job: str) -> None:
+def test_a_page_and_the_counts_read_no_job_beyond_the_page(
+    session: Session, settings: Settings, damaged_job: str
+) -> None:
     page = list_jobs(session, JobFilter(state=JobState.PENDING), 2)
 
     assert (len(page.jobs), page.unreadable, page.total) == (2, (), 3)
     assert batch_view(session, page.jobs[0].bid).jobs == {JobState.PENDING: 3}
-    assert overview(session).jobs[JobState.PENDING] == 3
+    assert overview(session, settings).jobs[JobState.PENDING] == 3
 
 
 def test_a_batch_counts_its_jobs_by_state(session: Session) -> None:
