@@ -10,7 +10,7 @@ from pipeline.states import BATCH, JOB, Queue
 QUEUES = tuple(queue.value for queue in Queue)
 
 PRIORITY_STEPS = range(10)
-"""Redis keeps one list for each queue and step; 0 is the most urgent."""
+"""Redis keeps one list per queue and step; 0 is the most urgent."""
 
 broker_connection_retry_on_startup = True
 broker_connection_max_retries = None  # the default gives up after some 46 minutes of outage

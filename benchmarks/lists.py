@@ -78,7 +78,7 @@ def main() -> None:
         settings = Settings(zk_hosts=server.hosts, zk_root="/benchmark")
         with connect(settings) as session:
             bid = build(session)
-            planting.fire(session, jobs.load(session, "jid0000000001"), Event.ACQUIRE)
+            planting.apply_event(session, jobs.load(session, "jid0000000001"), Event.ACQUIRE)
             rounds = [measure(session, settings, bid) for _ in range(ROUNDS)]
     figures = {f"seconds_{name}": round(median(r[name] for r in rounds), 3) for name in rounds[0]}
     ratio = median(r["every_job"] / r["jobs_by_state"] for r in rounds)

@@ -63,7 +63,7 @@ def _work(locked: Locked[Job]) -> Job | None:
 
 
 def _step(job: Job, step_context: StepContext) -> Done | Wait:
-    """A mistake in a step, or a damaged znode, fails the job: an operator resumes it once that is mended."""
+    """A mistake in a step, or a damaged znode, fails the job; an operator resumes it after the repair."""
     try:
         return STEPS[job.status.status](job, step_context)
     except Exception as error:

@@ -16,7 +16,7 @@ from zkstate.transaction import Check, Create, Delete, Operation, Put, Role, com
 
 @dataclass(frozen=True)
 class BatchMove(Move):
-    """A move of a batch; `profile` is kept for all its jobs, `report` as what the depositor was told."""
+    """A move of a batch; `profile` is for all its jobs, `report` is what the depositor received."""
 
     profile: ProfileSnapshot | None = None
     report: StatusReport | None = None

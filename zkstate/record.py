@@ -33,7 +33,7 @@ class Lock(Enum):
     MINE = "mine"
     """This attempt holds the lock; the move releases it."""
     KEEP = "keep"
-    """This attempt holds the lock, and goes on working after the move."""
+    """This attempt holds the lock, and continues to work after the move."""
     FREE = "free"
     """No attempt holds the lock; Busy otherwise."""
     BREAK = "break"

@@ -1,4 +1,4 @@
-"""Whatever a depositor hands in, it is refused with a reason, and nothing else in the batch suffers."""
+"""Invalid input is refused with a reason, and affects no other object of the batch."""
 
 from random import Random
 

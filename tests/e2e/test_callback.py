@@ -1,4 +1,4 @@
-"""Callbacks report completed and failed jobs to the depositor's system as the batch's profile says."""
+"""Callbacks report completed and failed jobs to the depositor's system, as the batch's profile asks."""
 
 import hashlib
 import hmac
@@ -43,7 +43,7 @@ def reported_status(request: CallbackRequest) -> tuple[str, str]:
     return state["job:jobStatus"], state.get("job:jobStatusMessage", "")
 
 
-def test_completed_and_failed_jobs_are_told_however_long_the_receiver_is_deaf(
+def test_completed_and_failed_jobs_are_called_back_however_long_the_receiver_fails(
     session: Session, settings: Settings, fleet: Fleet, source: HttpSource, receiver: Receiver
 ) -> None:
     fleet.worker()

@@ -1,4 +1,4 @@
-"""A short schedule of faults in every run of the tests; long ones by `./dev chaos`, by hand and at night."""
+"""A short schedule of faults in every run of the tests; `./dev chaos` runs long schedules."""
 
 import json
 import os

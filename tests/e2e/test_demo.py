@@ -24,7 +24,7 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.usefixtures("zookeeper", "redis_server")  # skipped where these cannot run
-def test_the_demo_completes_every_batch_and_says_where_things_are(tmp_path: Path) -> None:
+def test_the_demo_completes_every_batch_and_prints_where_the_results_are(tmp_path: Path) -> None:
     done = dev("demo", "--json", f"--home={tmp_path / 'demo'}")
 
     assert done.returncode == 0, done.stderr

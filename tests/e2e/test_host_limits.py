@@ -1,4 +1,4 @@
-"""A job that has to wait for its source's host, even to ask for a size, is handed back; that is no try."""
+"""A job that waits for a limit of its source's host is handed back, and not counted as tried."""
 
 import pytest
 
@@ -17,7 +17,7 @@ PEACE = 25.0
 
 
 @pytest.mark.timeout(240)
-def test_a_job_waits_for_its_turn_without_being_tried(
+def test_a_job_that_waits_for_a_rate_limit_is_not_counted_as_tried(
     session: Session, settings: Settings, fleet: Fleet, source: HttpSource
 ) -> None:
     settings = settings.model_copy(update={"max_tries": 1})

@@ -1,4 +1,4 @@
-"""EZID, storage, inventory, callback and mail, each killed in the middle of a batch and started again."""
+"""EZID, storage, inventory, callback and mail are killed in the middle of a batch and restarted."""
 
 import time
 from collections import Counter
@@ -39,7 +39,7 @@ class StepContext:
 
 @pytest.fixture
 def settings(settings: Settings, postgresql_server: Server, tmp_path: Path) -> Iterator[Settings]:
-    """Tried again without end, and soon."""
+    """Retries without end, and soon."""
     yield settings.model_copy(
         update={
             "inventory_url": postgresql_server.new_schema(),
@@ -120,7 +120,7 @@ def await_blocked(connection: psycopg.Connection[tuple[int]]) -> None:
 
 
 def kill_while_a_version_is_entered(server: Server, settings: Settings, store: KillableService) -> None:
-    """Storage comes back while nobody can enter a version; who wants to is then in mid-transaction."""
+    """Storage comes back while the inventory is locked, so that a job is in the middle of its transaction."""
     with closing(psycopg.connect(settings.inventory_url)) as connection:
         connection.execute("LOCK TABLE inv_versions IN ACCESS EXCLUSIVE MODE")
         store.start()

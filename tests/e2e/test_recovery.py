@@ -1,4 +1,4 @@
-"""Whatever dies, the record carries on: every job ends once, and the auditor has nothing to say."""
+"""Whatever process is killed, every job ends once, and the audit has no findings."""
 
 import threading
 
@@ -131,16 +131,16 @@ def test_a_batch_whose_splitter_died_is_split_once(
     assert len(batches.all_jobs(session, bid)) == 3
 
 
-def test_a_worker_that_takes_no_messages_ends_itself_and_its_successor_does_the_work(
+def test_a_worker_that_consumes_no_messages_exits_and_its_successor_does_the_work(
     session: Session, settings: Settings, fleet: Fleet, source: HttpSource
 ) -> None:
     fleet.settings = settings.model_copy(update={"stalled_after": 2})
     arguments = ("worker", "-c", "1", "--without-mingle", "--without-gossip")
-    deaf = fleet.start("deaf", "-m", "tests.support.stalled_worker", *arguments)
+    stalled = fleet.start("stalled", "-m", "tests.support.stalled_worker", *arguments)
     url = source.put("/a.txt", body_of("a"))
     bids = [submit(session, settings, url, SubmissionType.FILE) for _ in range(3)]
 
-    assert deaf.wait(60) == EXIT_STALLED
+    assert stalled.wait(60) == EXIT_STALLED
     fleet.worker()
     fleet.beat()
 

@@ -1,4 +1,4 @@
-"""Work that an earlier release left in flight is carried on by this one."""
+"""Jobs that an earlier release left in flight are completed by this release."""
 
 import pytest
 

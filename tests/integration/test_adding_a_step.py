@@ -38,14 +38,14 @@ context = app.make_context(settings)
 def proceed(found):
     "Take a job to its end: the new step by the worker's own code, the others by their moves alone."
     if found.status.status is JobState.FAILED:
-        found = planting.fire(session, found, Event.RESUME)
+        found = planting.apply_event(session, found, Event.RESUME)
     while found.status.status in JOB.working():
         if found.status.status is JobState.INDEXING:
             job.run(context, record.ticket(found))
             found = jobs.load(session, found.jid)
         else:
             pending = found.status.status is JobState.PENDING
-            found = planting.fire(session, found, Event.ACQUIRE if pending else Event.SUCCEED)
+            found = planting.apply_event(session, found, Event.ACQUIRE if pending else Event.SUCCEED)
     return found
 
 with connect(settings) as session:
@@ -124,7 +124,7 @@ def test_jobs_of_both_releases_go_through_a_step_added_as_the_page_says(
         completed = planting.job_in(session, JobState.COMPLETED, JobState.NOTIFY)
         recording = planting.job_in(session, JobState.RECORDING, JobState.PROCESSING)
         notify = planting.job_in(session, JobState.NOTIFY, JobState.RECORDING)
-        failed = planting.fire(session, planting.job_in(session, JobState.NOTIFY), Event.FAIL)
+        failed = planting.apply_event(session, planting.job_in(session, JobState.NOTIFY), Event.FAIL)
 
     result = run_new_release(checkout, settings, [job.jid for job in (completed, recording, notify, failed)])
 

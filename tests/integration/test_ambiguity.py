@@ -70,7 +70,7 @@ def test_a_move_whose_answer_was_lost_happened_once(
     assert [entry.state for entry in kept.history].count(JobState.PROCESSING) == 1
 
 
-def test_jobs_whose_creation_was_not_confirmed_are_made_once(
+def test_jobs_whose_creation_was_not_confirmed_are_created_once(
     session: Session, shaky: Session, zookeeper_proxy: Proxy
 ) -> None:
     batch = planting.acquired_batch(shaky)
@@ -85,7 +85,7 @@ def test_jobs_whose_creation_was_not_confirmed_are_made_once(
     batches.finish_split(shaky, made)  # type: ignore[arg-type]
 
 
-def test_a_submission_whose_answer_was_lost_is_kept_once(
+def test_a_submission_whose_answer_was_lost_is_stored_once(
     session: Session, shaky: Session, zookeeper_proxy: Proxy
 ) -> None:
     submission = planting.submission()
@@ -95,7 +95,7 @@ def test_a_submission_whose_answer_was_lost_is_kept_once(
     assert session.children(paths.BATCHES) == [bid]
 
 
-def test_a_number_whose_answer_was_lost_is_taken_again_and_leaves_a_gap(
+def test_a_number_whose_answer_was_lost_is_assigned_again_and_leaves_a_gap(
     session: Session, shaky: Session, zookeeper_proxy: Proxy
 ) -> None:
     first = counters.next_number(session, "batch")
@@ -105,7 +105,7 @@ def test_a_number_whose_answer_was_lost_is_taken_again_and_leaves_a_gap(
     assert second == first + 2
 
 
-def test_a_node_whose_planting_was_not_confirmed_is_planted(
+def test_a_node_whose_creation_was_not_confirmed_exists(
     session: Session, shaky: Session, zookeeper_proxy: Proxy
 ) -> None:
     without_answer(zookeeper_proxy, b"/ids/new", lambda: counters.ensure_node(shaky, "/ids/new", b"7"))
@@ -141,7 +141,7 @@ def test_an_ark_whose_minting_was_not_confirmed_is_the_only_one(
     record.hand_back(shaky, held, "test")
 
 
-def test_an_interrupted_split_goes_on_where_it_stopped(session: Session) -> None:
+def test_an_interrupted_split_continues_where_it_stopped(session: Session) -> None:
     batch = planting.acquired_batch(session)
     plan = planting.plan(100)
     steps = iter([None, None])
@@ -161,7 +161,7 @@ def test_an_interrupted_split_goes_on_where_it_stopped(session: Session) -> None
     batches.finish_split(session, whole)
 
 
-def test_two_splits_at_once_make_each_job_once(session: Session) -> None:
+def test_two_splits_at_once_create_each_job_once(session: Session) -> None:
     batch = planting.acquired_batch(session)
     plan = planting.plan(200)
 
@@ -191,7 +191,7 @@ def expire(session: Session, hosts: str) -> None:
     assert lost.wait(10)
 
 
-def test_a_zombie_whose_session_expired_is_told_and_fenced(
+def test_a_zombie_whose_session_expired_is_stopped_and_fenced(
     settings: Settings, session: Session, zookeeper: Server
 ) -> None:
     with connect(settings) as doomed:
@@ -215,7 +215,7 @@ def test_a_zombie_whose_session_expired_is_told_and_fenced(
     assert jobs.load(session, held.jid).status.status is JobState.PROCESSING
 
 
-def test_a_latch_stays_shut_when_the_connection_comes_back(
+def test_a_guard_keeps_failing_after_the_connection_comes_back(
     shaky: Session, settings: Settings, zookeeper_proxy: Proxy
 ) -> None:
     guard = AttemptGuard(shaky)

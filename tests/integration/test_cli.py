@@ -199,7 +199,7 @@ def test_nobody_is_asked_where_there_is_nobody(session: Session, settings: Setti
 
 def test_a_bulk_verb_sums_up_and_counts_refusals_as_findings(session: Session, settings: Settings) -> None:
     bid, jids = planting.split_batch(session, 2)
-    planting.fire(session, jobs.load(session, jids[0]), Event.FAIL)
+    planting.apply_event(session, jobs.load(session, jids[0]), Event.FAIL)
 
     chosen = arkline.run(settings, "resume", "--batch", bid, "--dry-run")
     named = arkline.run(settings, "resume", *jids, "--json")
@@ -226,7 +226,7 @@ def test_watch_ends_with_the_batch_and_says_how(session: Session, settings: Sett
         assert watching.stderr is not None
         assert watching.stderr.readline() == f"{batch.bid}  reporting  1 of 1 jobs, 1 failed\n"
 
-        planting.fire_batch(session, batch, Event.FAIL)
+        planting.apply_batch_event(session, batch, Event.FAIL)
         out, _ = watching.communicate(timeout=30)
 
     assert watching.returncode == 1
@@ -244,7 +244,7 @@ def test_watch_goes_on_when_zookeeper_was_away(
         zookeeper_proxy.refuse()
 
         assert watching.stderr.readline() == "ZooKeeper does not answer, still trying\n"
-        planting.fire_batch(session, batch, Event.FAIL)
+        planting.apply_batch_event(session, batch, Event.FAIL)
         zookeeper_proxy.accept()
         out, err = watching.communicate(timeout=30)
 

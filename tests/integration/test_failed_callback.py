@@ -1,4 +1,4 @@
-"""That a job failed is told to the depositor's system, a finite number of times, counted in ZooKeeper."""
+"""The callback of a failed job is tried a finite number of times, counted in ZooKeeper."""
 
 import time
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from zkstate.locks import ServerClock
 from zkstate.record import Lock
 from zkstate.session import Session
 
-DEAF: list[tuple[int, dict[str, str]]] = [(503, {})] * 3
+UNAVAILABLE: list[tuple[int, dict[str, str]]] = [(503, {})] * 3
 """Answers to one try, which asks three times."""
 
 
@@ -40,7 +40,7 @@ def clients(settings: Settings, tmp_path: Path, receiver: Receiver) -> Iterator[
 
 def failed(session: Session) -> Job:
     job = planting.job_in(session, JobState.PROCESSING)
-    return planting.fire(session, job, Event.FAIL, FailureKind.SYSTEM)
+    return planting.apply_event(session, job, Event.FAIL, FailureKind.SYSTEM)
 
 
 def owed(session: Session, job: Job) -> Owed | None:
@@ -59,7 +59,9 @@ def clock(session: Session, *, ahead: float = 0) -> ServerClock:
     return ServerClock(newest + int(ahead * 1000), time.monotonic())
 
 
-def test_a_failure_is_told_and_noted(session: Session, clients: Clients, receiver: Receiver) -> None:
+def test_a_failure_callback_is_delivered_and_recorded(
+    session: Session, clients: Clients, receiver: Receiver
+) -> None:
     job = failed(session)
 
     try_once(session, clients, job)
@@ -72,11 +74,11 @@ def test_a_failure_is_told_and_noted(session: Session, clients: Clients, receive
     assert audit(session) == ()
 
 
-def test_a_deaf_receiver_is_told_again_later_and_so_often_and_no_more(
+def test_a_callback_to_a_failing_receiver_is_repeated_a_finite_number_of_times(
     session: Session, clients: Clients, receiver: Receiver
 ) -> None:
     job = failed(session)
-    receiver.answers += DEAF + DEAF
+    receiver.answers += UNAVAILABLE + UNAVAILABLE
 
     try_once(session, clients, job)
     waiting = owed(session, job)
@@ -94,7 +96,7 @@ def test_a_deaf_receiver_is_told_again_later_and_so_often_and_no_more(
     assert "503" in last.message
 
 
-def test_a_callback_that_its_worker_never_made_is_given_out_again(
+def test_a_callback_that_its_worker_never_made_is_dispatched_again(
     session: Session, clients: Clients, receiver: Receiver
 ) -> None:
     job = failed(session)
@@ -109,7 +111,7 @@ def test_a_callback_that_its_worker_never_made_is_given_out_again(
     assert len(receiver.received) == 1
 
 
-def test_a_callback_whose_node_cannot_be_read_keeps_no_other_from_being_given_out(
+def test_an_unreadable_callback_keeps_no_other_from_being_dispatched(
     session: Session, clients: Clients
 ) -> None:
     damaged, sound = failed(session), failed(session)
@@ -121,7 +123,7 @@ def test_a_callback_whose_node_cannot_be_read_keeps_no_other_from_being_given_ou
 
 
 @pytest.mark.parametrize("event", [Event.RESUME, Event.DELETE])
-def test_a_failure_that_is_overcome_is_not_told(
+def test_no_callback_is_made_for_a_failure_that_is_overcome(
     session: Session, clients: Clients, receiver: Receiver, event: Event
 ) -> None:
     job = failed(session)
@@ -138,7 +140,7 @@ def test_a_failure_that_is_overcome_is_not_told(
     assert receiver.received == []
 
 
-def test_a_job_that_moves_on_while_its_failure_is_told_keeps_its_own_history(
+def test_a_job_that_moves_during_its_callback_keeps_its_own_history(
     session: Session, clients: Clients, receiver: Receiver
 ) -> None:
     job = failed(session)
@@ -146,13 +148,13 @@ def test_a_job_that_moves_on_while_its_failure_is_told_keeps_its_own_history(
     assert found is not None
     resumed = jobs.move(session, job, JobMove(Event.RESUME, "ann", lock=Lock.FREE))
 
-    callbacks.settle(session, job, found, "worker", "told")
+    callbacks.settle(session, job, found, "worker", "delivered")
 
     assert owed(session, job) is None
     assert jobs.load(session, job.jid) == resumed
 
 
-def test_without_a_callback_in_the_profile_nobody_is_told(
+def test_without_a_callback_url_in_the_profile_no_callback_is_made(
     session: Session, clients: Clients, receiver: Receiver
 ) -> None:
     collection(clients.settings)
@@ -164,18 +166,18 @@ def test_without_a_callback_in_the_profile_nobody_is_told(
     assert jobs.load(session, job.jid).history == job.history
 
 
-def test_a_job_that_failed_by_its_callback_owes_none(session: Session) -> None:
+def test_a_job_whose_callback_failed_owes_no_callback(session: Session) -> None:
     job = planting.job_in(session, JobState.NOTIFY)
 
-    planting.fire(session, job, Event.FAIL, FailureKind.TRANSIENT)
+    planting.apply_event(session, job, Event.FAIL, FailureKind.TRANSIENT)
 
     assert session.children(paths.CALLBACKS) == []
 
 
-def test_each_failure_is_told_by_itself(session: Session, clients: Clients, receiver: Receiver) -> None:
+def test_every_failure_has_its_own_callback(session: Session, clients: Clients, receiver: Receiver) -> None:
     first = failed(session)
     again = jobs.move(session, first, JobMove(Event.RESUME, "ann", lock=Lock.FREE))
-    second = planting.fire(session, again, Event.FAIL, FailureKind.SYSTEM)
+    second = planting.apply_event(session, again, Event.FAIL, FailureKind.SYSTEM)
 
     try_once(session, clients, second)
     try_once(session, clients, first)

@@ -124,7 +124,7 @@ def test_why_names_the_quota_that_a_job_waits_for(session: Session, settings: Se
     (settings.home / "demo.yaml").write_text(
         "owner: ark:/99999/fk4o\ncollections: ark:/99999/fk4c\nlimits:\n  jobs_at_work: 1\n"
     )
-    planting.fire(session, planting.one_job(session), Event.ACQUIRE)
+    planting.apply_event(session, planting.one_job(session), Event.ACQUIRE)
     waiting = planting.one_job(session)
 
     found = why(session, settings, waiting.jid)

@@ -68,8 +68,8 @@ def test_a_state_is_listed_in_the_order_of_the_queue_across_pages(session: Sessi
 def test_the_jobs_of_a_batch_in_one_state_are_listed(session: Session) -> None:
     bid, jids = planting.split_batch(session, 4)
     planting.split_batch(session, 2)
-    planting.fire(session, jobs.load(session, jids[1]), Event.FAIL)
-    planting.fire(session, jobs.load(session, jids[2]), Event.ACQUIRE)
+    planting.apply_event(session, jobs.load(session, jids[1]), Event.FAIL)
+    planting.apply_event(session, jobs.load(session, jids[2]), Event.ACQUIRE)
 
     assert ids(pages(session, JobFilter(bid=bid, state=JobState.PENDING))) == [jids[0], jids[3]]
     assert ids(pages(session, JobFilter(bid=bid, state=JobState.FAILED))) == [jids[1]]
@@ -133,8 +133,8 @@ def test_a_page_and_the_counts_read_no_job_beyond_the_page(
 def test_a_batch_counts_its_jobs_by_state(session: Session) -> None:
     bid, jids = planting.split_batch(session, 4)
     planting.split_batch(session, 3)
-    planting.fire(session, jobs.load(session, jids[0]), Event.FAIL)
-    planting.fire(session, jobs.load(session, jids[1]), Event.ACQUIRE)
+    planting.apply_event(session, jobs.load(session, jids[0]), Event.FAIL)
+    planting.apply_event(session, jobs.load(session, jids[1]), Event.ACQUIRE)
 
     assert batch_view(session, bid).jobs == {
         JobState.PENDING: 2,

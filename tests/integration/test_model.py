@@ -1,4 +1,4 @@
-"""Moves, locks, sweeps, promises and operators in any order, against a model, on the real server.
+"""Moves, locks, sweeps, reservations and operators in any order, against a model, on the real server.
 
 `MODEL_EXAMPLES=500 ./dev test tests/integration/test_model.py` looks longer, and elsewhere each time.
 """
@@ -20,7 +20,7 @@ from pipeline.settings import Settings
 from pipeline.states import JOB, Event, FailureKind, JobState
 from tests.integration.test_sweep import later
 from tests.support import planting
-from tests.support.model_machine import Model, World
+from tests.support.model_machine import Model, ModelMachine
 from zkstate import deletion, jobs, paths, queue, record, recovery, space
 from zkstate.errors import Busy, Missing, Refused, Stale
 from zkstate.jobs import JobMove
@@ -41,7 +41,7 @@ pick = st.integers(0, 1000)
 """Which of the candidates, counted modulo their number."""
 
 
-class Pipeline(World):
+class Pipeline(ModelMachine):
     """Two workers, and one session for the operator, the sweep and the feeder."""
 
     @initialize(count=st.integers(1, 3))
@@ -170,7 +170,7 @@ class Pipeline(World):
         model.move(Event.HOLD)
 
     def lose_the_session(self, number: int, worker: int, size: int) -> None:
-        """The server forgets the session, and with it every lock; the client goes on with a new one."""
+        """The server ends the session and its locks; the client continues with a new session."""
         session = self.workers[worker]
         lost = session.standing()
         victim = KazooClient(hosts=session.hosts, client_id=session.zk.client_id, timeout=4)
@@ -183,7 +183,7 @@ class Pipeline(World):
             self.zombies.append((worker, self._release(model)))
 
     def a_zombie_wakes_up(self, number: int, worker: int, size: int) -> None:
-        """Whatever it tries changes nothing, whether or not another attempt has gone on meanwhile."""
+        """Nothing that a zombie tries changes the record, whether or not another attempt has taken over."""
         worker, job = self.zombies.pop(number % len(self.zombies))
         self._refused(self.workers[worker], job)
 
@@ -212,7 +212,7 @@ class Pipeline(World):
     # operators
 
     def operator_fails(self, number: int, worker: int, size: int) -> None:
-        """It breaks the lock of whoever works on the job, and takes back the promise."""
+        """It breaks the lock of the worker, and releases the reservation."""
         working = self._in(JOB.working())
         model = working[number % len(working)]
         job = jobs.load(self.operator, model.jid)
@@ -249,7 +249,9 @@ class Pipeline(World):
         model.promised = None
 
 
-def test_any_order_of_workers_operators_and_timed_work_keeps_the_record_true(settings: Settings) -> None:
+def test_any_order_of_workers_operators_and_periodic_work_keeps_the_record_consistent(
+    settings: Settings,
+) -> None:
     given = settings
 
     with ExitStack() as held:

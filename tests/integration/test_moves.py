@@ -39,7 +39,7 @@ def test_each_row_of_the_jobs_table_leads_where_it_says(session: Session, row: T
     last = "any" if not isinstance(row.after, JobState | None) else row.after
     before = planting.job_in(session, row.source, last)
 
-    after = planting.fire(session, before, row.event)
+    after = planting.apply_event(session, before, row.event)
 
     if row.target is JobState.DELETED:
         with pytest.raises(Missing):
@@ -79,10 +79,10 @@ def test_each_row_of_the_batches_table_leads_where_it_says(
 
     if (row.source, row.event) == (BatchState.PROCESSING, Event.SUCCEED):
         job = jobs.load(session, batches.all_jobs(session, before.bid)[0])
-        planting.fire(session, job, Event.FAIL)
+        planting.apply_event(session, job, Event.FAIL)
         batches.finish_if_ended(session, before.bid, "test")
     else:
-        planting.fire_batch(session, before, row.event)
+        planting.apply_batch_event(session, before, row.event)
 
     kept = batches.load(session, before.bid)
     assert kept.status.status is row.target
@@ -110,7 +110,7 @@ def test_an_event_that_is_not_in_the_batches_table_is_refused_and_changes_nothin
 
 def test_a_content_failure_in_pending_cannot_be_resumed(session: Session) -> None:
     job = planting.one_job(session)
-    failed = planting.fire(session, job, Event.FAIL, FailureKind.CONTENT)
+    failed = planting.apply_event(session, job, Event.FAIL, FailureKind.CONTENT)
 
     with pytest.raises(IllegalTransition, match="a new submission is required"):
         jobs.move(session, failed, JobMove(Event.RESUME, "operator", lock=Lock.FREE))
@@ -119,7 +119,7 @@ def test_a_content_failure_in_pending_cannot_be_resumed(session: Session) -> Non
 def test_a_resume_counts_and_keeps_the_last_success(session: Session) -> None:
     failed = planting.job_in(session, JobState.FAILED, JobState.DOWNLOADING)
 
-    resumed = planting.fire(session, failed, Event.RESUME)
+    resumed = planting.apply_event(session, failed, Event.RESUME)
 
     assert resumed.status.status is JobState.PROCESSING
     assert resumed.status.last_successful_status is JobState.DOWNLOADING
@@ -149,7 +149,7 @@ def test_a_job_that_is_worked_on_cannot_be_acquired_again(session: Session) -> N
 
 
 @pytest.mark.parametrize("change", [{"epoch": 99}, {"epoch": 0}, {"state": "notify"}])
-def test_a_ticket_of_another_time_is_void(session: Session, change: dict[str, object]) -> None:
+def test_a_ticket_of_another_epoch_or_state_is_void(session: Session, change: dict[str, object]) -> None:
     job = planting.one_job(session)
     before = planting.tree(session)
 
@@ -173,7 +173,7 @@ def test_an_operator_can_fail_a_job_that_a_worker_holds_and_the_worker_is_fenced
     assert jobs.load(session, held.jid).status.message == "wrong files"
 
 
-def test_an_operators_event_waits_for_nobody_who_holds_the_lock(session: Session) -> None:
+def test_an_operators_event_is_refused_while_a_worker_holds_the_lock(session: Session) -> None:
     held = planting.acquire(session, planting.one_job(session))
 
     with pytest.raises(Busy):
@@ -182,7 +182,7 @@ def test_an_operators_event_waits_for_nobody_who_holds_the_lock(session: Session
     record.hand_back(session, held, "test")
 
 
-def test_space_is_promised_in_the_move_that_lets_the_job_through(session: Session) -> None:
+def test_space_is_reserved_in_the_move_that_lets_the_job_through(session: Session) -> None:
     held = planting.acquire(session, planting.job_in(session, JobState.PROVISIONING))
     asked = Done(space_needed=700, reservation=Reservation(700, space.promised(session)))
 
@@ -192,7 +192,7 @@ def test_space_is_promised_in_the_move_that_lets_the_job_through(session: Sessio
     assert space.reservation_of(session, held.jid) == 700
 
 
-def test_a_promise_on_an_outdated_sum_is_refused_and_the_job_stays(session: Session) -> None:
+def test_a_reservation_on_an_outdated_sum_is_refused_and_the_job_stays(session: Session) -> None:
     held = planting.acquire(session, planting.job_in(session, JobState.PROVISIONING))
     seen = space.promised(session)
     other = planting.acquire(session, planting.job_in(session, JobState.PROVISIONING))
@@ -214,12 +214,12 @@ def test_a_promise_on_an_outdated_sum_is_refused_and_the_job_stays(session: Sess
     record.hand_back(session, held, "test")
 
 
-def test_cleaning_up_returns_the_promise_and_takes_the_queue_entry(session: Session) -> None:
+def test_cleaning_up_releases_the_reservation_and_the_queue_entry(session: Session) -> None:
     held = planting.acquire(session, planting.job_in(session, JobState.PROVISIONING))
     asked = Done(space_needed=700, reservation=Reservation(700, space.promised(session)))
     job = jobs.move(session, held, JobMove(Event.SUCCEED, "test", done=asked))
     while job.status.status is not JobState.COMPLETED:
-        job = planting.fire(session, job, Event.SUCCEED)
+        job = planting.apply_event(session, job, Event.SUCCEED)
 
     jobs.clean_up(session, job)
     jobs.clean_up(session, job)
@@ -230,9 +230,9 @@ def test_cleaning_up_returns_the_promise_and_takes_the_queue_entry(session: Sess
 
 def test_the_batch_goes_to_reporting_once_when_its_last_job_ends(session: Session) -> None:
     bid, jids = planting.split_batch(session, 2)
-    planting.fire(session, jobs.load(session, jids[0]), Event.FAIL)
+    planting.apply_event(session, jobs.load(session, jids[0]), Event.FAIL)
     assert batches.finish_if_ended(session, bid, "test") is None
-    planting.fire(session, jobs.load(session, jids[1]), Event.FAIL)
+    planting.apply_event(session, jobs.load(session, jids[1]), Event.FAIL)
 
     first, second = (batches.finish_if_ended(session, bid, "test") for _ in range(2))
 
@@ -245,14 +245,14 @@ def test_a_batch_that_is_still_being_split_is_not_finished(session: Session) -> 
     batch = planting.acquired_batch(session)
     batch = planting.create_jobs(session, batch, planting.plan(1), planting.WORKING, "test", UNATTENDED)
     job = jobs.load(session, batches.all_jobs(session, batch.bid)[0])
-    planting.fire(session, job, Event.FAIL)
+    planting.apply_event(session, job, Event.FAIL)
 
     assert batches.finish_if_ended(session, batch.bid, "test") is None
     batches.finish_split(session, batch)
     assert batches.finish_if_ended(session, batch.bid, "test") is not None
 
 
-def test_an_idempotency_key_keeps_a_submission_once(session: Session) -> None:
+def test_an_idempotency_key_stores_a_submission_once(session: Session) -> None:
     first = batches.submit(session, planting.submission(idempotency_key="k"))
 
     assert batches.submit(session, planting.submission(idempotency_key="k")) == first
@@ -300,7 +300,7 @@ def test_a_missing_and_a_damaged_znode_are_named(session: Session) -> None:
     session.zk.create(paths.history(job.jid), b'[{"state":"pending","at":"2026-01-01T00:00:00Z"}]')
 
 
-def test_a_job_that_stands_in_two_queues_is_a_finding(session: Session) -> None:
+def test_a_job_in_two_queues_is_a_finding(session: Session) -> None:
     job = planting.one_job(session)
     extra = paths.queue_entry(JobState.NOTIFY, 5, job.jid)
     session.zk.create(extra)
@@ -318,10 +318,10 @@ def test_raisers_of_the_table_are_known(session: Session) -> None:
         jobs.acquire(session, ticket, Raiser.WORKER)
 
 
-def test_the_history_says_of_which_kind_a_failure_was(session: Session) -> None:
+def test_the_history_has_the_kind_of_a_failure(session: Session) -> None:
     held = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
     waiting = record.hand_back(session, held, "test", message="503", delay=0, why=HandBack.TRIED)
-    failed = planting.fire(session, waiting, Event.FAIL, FailureKind.CONTENT)
+    failed = planting.apply_event(session, waiting, Event.FAIL, FailureKind.CONTENT)
 
     kinds = [entry.kind for entry in jobs.load(session, failed.jid).history]
 

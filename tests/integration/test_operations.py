@@ -132,8 +132,8 @@ def test_a_broker_that_is_away_is_no_error(session: Session, settings: Settings,
 def test_a_batch_shows_how_far_its_jobs_are(session: Session) -> None:
     bid, jids = planting.split_batch(session, 4)
     planting.complete(session, jobs.load(session, jids[0]))
-    planting.fire(session, jobs.load(session, jids[1]), Event.FAIL, FailureKind.CONTENT)
-    planting.fire(session, jobs.load(session, jids[2]), Event.ACQUIRE)
+    planting.apply_event(session, jobs.load(session, jids[1]), Event.FAIL, FailureKind.CONTENT)
+    planting.apply_event(session, jobs.load(session, jids[2]), Event.ACQUIRE)
 
     view = batch_view(session, bid)
 
@@ -178,7 +178,7 @@ def test_a_job_in_any_state_can_be_shown_and_explained(
 def test_a_job_says_what_an_operator_may_do_with_it(session: Session) -> None:
     beyond = planting.job_in(session, JobState.FAILED, JobState.PROVISIONING)
     rejected = planting.one_job(session)
-    planting.fire(session, rejected, Event.FAIL, FailureKind.CONTENT)
+    planting.apply_event(session, rejected, Event.FAIL, FailureKind.CONTENT)
 
     assert job_view(session, beyond.jid).verbs == (Event.RESUME, Event.DELETE)
     assert job_view(session, rejected.jid).verbs == (Event.DELETE,)
@@ -187,7 +187,7 @@ def test_a_job_says_what_an_operator_may_do_with_it(session: Session) -> None:
 def test_jobs_are_listed_by_what_is_asked_for(session: Session) -> None:
     bid, jids = planting.split_batch(session, 3)
     other, _ = planting.split_batch(session, 1)
-    planting.fire(session, jobs.load(session, jids[2]), Event.FAIL)
+    planting.apply_event(session, jobs.load(session, jids[2]), Event.FAIL)
 
     assert [row.jid for row in list_jobs(session, JobFilter(bid=bid), 10).jobs] == jids
     assert [row.jid for row in list_jobs(session, JobFilter(state=JobState.FAILED), 10).jobs] == [jids[2]]

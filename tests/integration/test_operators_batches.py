@@ -150,8 +150,8 @@ def test_cancelling_stops_every_job_and_lets_the_depositor_be_told(
 ) -> None:
     bid, jids = planting.split_batch(session, 4)
     planting.complete(session, jobs.load(session, jids[0]))
-    planting.fire(session, jobs.load(session, jids[1]), Event.HOLD)
-    planting.acquire(session, planting.fire(session, jobs.load(session, jids[2]), Event.ACQUIRE))
+    planting.apply_event(session, jobs.load(session, jids[1]), Event.HOLD)
+    planting.acquire(session, planting.apply_event(session, jobs.load(session, jids[2]), Event.ACQUIRE))
 
     outcome = cancel(operator, bid)
 
@@ -181,7 +181,7 @@ def test_a_batch_that_is_not_split_cannot_be_cancelled_yet(session: Session, ope
 
 def test_a_dry_run_says_what_would_happen_and_changes_nothing(session: Session, operator: Operator) -> None:
     bid, jids = planting.split_batch(session, 2)
-    planting.fire(session, jobs.load(session, jids[0]), Event.FAIL)
+    planting.apply_event(session, jobs.load(session, jids[0]), Event.FAIL)
     before = planting.tree(session)
 
     resumed = act_on_many(operator, Event.RESUME, jids, dry_run=True)
@@ -196,7 +196,7 @@ def test_a_dry_run_says_what_would_happen_and_changes_nothing(session: Session, 
 def test_one_refusal_among_many_stops_none_of_the_others(session: Session, operator: Operator) -> None:
     _, jids = planting.split_batch(session, 3)
     for jid in (jids[0], jids[2]):
-        planting.fire(session, jobs.load(session, jid), Event.FAIL)
+        planting.apply_event(session, jobs.load(session, jid), Event.FAIL)
 
     outcome = act_on_many(operator, Event.RESUME, [*jids, "jid0000009999"])
 
@@ -208,7 +208,7 @@ def test_one_refusal_among_many_stops_none_of_the_others(session: Session, opera
 def test_a_filter_chooses_the_jobs_to_which_the_event_may_happen(session: Session) -> None:
     bid, jids = planting.split_batch(session, 2)
     planting.split_batch(session, 1)
-    planting.fire(session, jobs.load(session, jids[1]), Event.FAIL)
+    planting.apply_event(session, jobs.load(session, jids[1]), Event.FAIL)
 
     assert select(session, JobFilter(bid=bid), Event.RESUME) == [jids[1]]
     assert select(session, JobFilter(bid=bid), Event.FAIL) == [jids[0]]

@@ -169,7 +169,7 @@ def test_a_job_that_failed_before_anything_was_done_is_fed_again(
 
 def test_a_job_whose_payload_was_wrong_is_not_resumed(session: Session, operator: Operator) -> None:
     job = planting.one_job(session)
-    planting.fire(session, job, Event.FAIL, FailureKind.CONTENT)
+    planting.apply_event(session, job, Event.FAIL, FailureKind.CONTENT)
 
     with pytest.raises(IllegalTransition, match="a new submission is required"):
         act_on_job(operator, job.jid, Event.RESUME)
@@ -179,7 +179,7 @@ def test_a_deleted_job_leaves_a_tombstone_and_nothing_else(
     session: Session, operator: Operator, settings: Settings
 ) -> None:
     job = landed_job(session, settings)
-    planting.fire(session, job, Event.FAIL)
+    planting.apply_event(session, job, Event.FAIL)
 
     acted = act_on_job(operator, job.jid, Event.DELETE)
 
@@ -199,7 +199,7 @@ def test_a_folder_outside_working_storage_is_left_alone(
     session: Session, operator: Operator, settings: Settings, tmp_path: Path
 ) -> None:
     job = landed_job(session, settings)
-    planting.fire(session, job, Event.FAIL)
+    planting.apply_event(session, job, Event.FAIL)
     elsewhere = Settings.model_validate({**settings.model_dump(), "working_storage": tmp_path / "elsewhere"})
     away = dataclasses.replace(operator, settings=elsewhere)
 

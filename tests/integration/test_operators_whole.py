@@ -216,7 +216,7 @@ def test_the_report_says_why_jobs_failed_and_why_others_were_taken_out(
 
     bid, jids = planting.split_batch(session, 3)
     for jid in jids[:2]:
-        planting.fire(session, jobs.load(session, jid), Event.FAIL, FailureKind.CONTENT)
+        planting.apply_event(session, jobs.load(session, jid), Event.FAIL, FailureKind.CONTENT)
     act_on_job(operator, jids[1], Event.DELETE)
 
     found = report(session, bid, operator.inventory)

@@ -131,7 +131,7 @@ def test_why_says_that_a_mended_profile_does_not_count_yet(
     batch = planting.create_jobs(session, batch, planting.plan(1), settings.working, "test", UNATTENDED)
     batches.finish_split(session, batch)
     (jid,) = batches.all_jobs(session, batch.bid)
-    planting.fire(session, jobs.load(session, jid), Event.FAIL, FailureKind.SYSTEM)
+    planting.apply_event(session, jobs.load(session, jid), Event.FAIL, FailureKind.SYSTEM)
     assert why(session, settings, jid).changed_fields == ()
 
     write(settings, storage_node=2)

@@ -1,4 +1,4 @@
-"""A completed batch leaves ZooKeeper after its time, and the archive answers for it."""
+"""A completed batch is deleted from ZooKeeper after the retention time, and the archive has its record."""
 
 import time
 
@@ -30,7 +30,7 @@ def completed_batch(session: Session, count: int) -> tuple[str, list[str]]:
         jobs.clean_up(session, done)
     reporting = batches.finish_if_ended(session, bid, "test")
     assert reporting is not None
-    planting.fire_batch(session, reporting, Event.SUCCEED)
+    planting.apply_batch_event(session, reporting, Event.SUCCEED)
     return bid, jids
 
 
@@ -75,11 +75,13 @@ def test_a_removal_that_was_interrupted_is_finished(session: Session, settings: 
 def test_a_batch_with_a_deleted_job_is_archived_too(session: Session, settings: Settings) -> None:
     clients = open_clients(settings)
     bid, jids = planting.split_batch(session, 2)
-    deletion.delete_job(session, planting.fire(session, jobs.load(session, jids[0]), Event.FAIL), "operator")
+    deletion.delete_job(
+        session, planting.apply_event(session, jobs.load(session, jids[0]), Event.FAIL), "operator"
+    )
     jobs.clean_up(session, planting.complete(session, jobs.load(session, jids[1])))
     reporting = batches.finish_if_ended(session, bid, "test")
     assert reporting is not None
-    done = planting.fire_batch(session, reporting, Event.SUCCEED)
+    done = planting.apply_batch_event(session, reporting, Event.SUCCEED)
     assert done.status.status is BatchState.COMPLETED
 
     retention.remove_old_batches(session, later(session, settings.retention + 60), clients)
@@ -87,7 +89,7 @@ def test_a_batch_with_a_deleted_job_is_archived_too(session: Session, settings: 
     assert session.children(paths.BATCHES) == []
 
 
-def test_what_an_ended_job_left_in_staging_goes_and_what_another_prepares_stays(
+def test_staged_files_of_an_ended_job_are_removed_and_those_of_a_running_job_stay(
     session: Session, settings: Settings
 ) -> None:
     storage = OcflStorage(settings.storage)
@@ -103,7 +105,7 @@ def test_what_an_ended_job_left_in_staging_goes_and_what_another_prepares_stays(
     assert left == {f"{alive.jid}-00ff", "jid0000999999-00ff", "root-00ff"}
 
 
-def test_only_folders_of_jobs_that_this_record_has_ended_are_orphans(
+def test_only_folders_of_jobs_that_ended_in_this_record_are_orphans(
     session: Session, settings: Settings
 ) -> None:
     _, (ended,) = completed_batch(session, 1)

@@ -1,4 +1,4 @@
-"""The sweep gives a fresh ticket to what nobody cares for, once, and leaves everything else alone."""
+"""The sweep gives a new ticket to every abandoned record, once, and to no other record."""
 
 import threading
 import time
@@ -44,14 +44,14 @@ def test_a_job_without_lock_and_message_gets_a_ticket_that_voids_the_old_one(ses
     record.hand_back(session, jobs.acquire(session, ticket, "test"), "test")
 
 
-def test_a_job_whose_message_is_in_the_broker_is_left_alone(session: Session) -> None:
+def test_a_job_whose_message_is_in_the_broker_gets_no_ticket(session: Session) -> None:
     job = planting.job_in(session, JobState.DOWNLOADING)
 
     assert sweep(session, frozenset({(job.jid, job.status.epoch)})) == []
     assert [t.id for t in sweep(session, frozenset({(job.jid, job.status.epoch - 1)}))] == [job.jid]
 
 
-def test_a_job_that_is_worked_on_is_left_alone(session: Session) -> None:
+def test_a_job_that_a_worker_holds_gets_no_ticket(session: Session) -> None:
     held = planting.acquire(session, planting.job_in(session, JobState.PROCESSING))
 
     assert sweep(session) == []
@@ -59,13 +59,13 @@ def test_a_job_that_is_worked_on_is_left_alone(session: Session) -> None:
     record.hand_back(session, held, "test")
 
 
-def test_a_job_that_was_dispatched_a_moment_ago_is_left_alone(session: Session) -> None:
+def test_a_job_that_was_just_dispatched_gets_no_ticket(session: Session) -> None:
     planting.job_in(session, JobState.RECORDING)
 
     assert sweep(session, seconds=0) == []
 
 
-def test_a_job_waits_out_its_delay_by_the_servers_clock(session: Session) -> None:
+def test_a_delay_is_measured_by_the_servers_clock(session: Session) -> None:
     held = planting.acquire(session, planting.job_in(session, JobState.NOTIFY))
     record.hand_back(session, held, "test", message="503", delay=100, why=HandBack.TRIED)
 
@@ -73,14 +73,14 @@ def test_a_job_waits_out_its_delay_by_the_servers_clock(session: Session) -> Non
     assert len(sweep(session, seconds=110)) == 1
 
 
-def test_jobs_that_wait_their_turn_or_for_space_or_for_a_person_are_left_alone(session: Session) -> None:
+def test_jobs_that_wait_for_a_place_for_space_or_for_a_person_get_no_ticket(session: Session) -> None:
     for state in (JobState.PENDING, JobState.PROVISIONING, JobState.HELD, JobState.FAILED):
         planting.job_in(session, state)
 
     assert sweep(session) == []
 
 
-def test_a_pending_job_whose_ticket_was_lost_gets_another(session: Session) -> None:
+def test_a_pending_job_whose_ticket_was_lost_gets_another_one(session: Session) -> None:
     job = planting.one_job(session)
     (first,) = queue.feed(session, in_flight=5)
 
@@ -101,7 +101,7 @@ def test_two_sweeps_at_once_send_each_job_once(settings: Settings, session: Sess
     assert sorted(ticket.id for ticket in tickets) == sorted(planted)
 
 
-def test_a_job_that_loses_its_worker_too_often_is_given_up(session: Session) -> None:
+def test_a_job_that_loses_its_worker_too_often_gets_no_further_ticket(session: Session) -> None:
     job = planting.job_in(session, JobState.PROCESSING)
     for _ in range(MOST):
         assert [ticket.id for ticket in sweep(session)] == [job.jid]
@@ -112,7 +112,7 @@ def test_a_job_that_loses_its_worker_too_often_is_given_up(session: Session) -> 
     assert last.exhausted == (job.jid,)
 
 
-def test_a_submission_whose_message_was_lost_is_taken_up(session: Session) -> None:
+def test_a_submission_whose_message_was_lost_gets_a_ticket(session: Session) -> None:
     bid = batches.submit(session, planting.submission())
 
     (ticket,) = recovery.sweep_batches(session, NONE, later(session), "sweep")
@@ -123,7 +123,7 @@ def test_a_submission_whose_message_was_lost_is_taken_up(session: Session) -> No
 def test_a_batch_whose_last_job_ended_unnoticed_goes_to_reporting(session: Session) -> None:
     bid, (jid,) = planting.split_batch(session, 1)
     assert recovery.sweep_batches(session, NONE, later(session), "sweep") == ()
-    planting.fire(session, jobs.load(session, jid), Event.FAIL)
+    planting.apply_event(session, jobs.load(session, jid), Event.FAIL)
 
     (ticket,) = recovery.sweep_batches(session, NONE, later(session), "sweep")
 
@@ -131,7 +131,7 @@ def test_a_batch_whose_last_job_ended_unnoticed_goes_to_reporting(session: Sessi
     assert batches.load(session, bid).status.status is BatchState.REPORTING
 
 
-def test_only_one_in_the_fleet_runs_timed_work(settings: Settings, session: Session) -> None:
+def test_one_process_of_the_fleet_runs_periodic_work_at_a_time(settings: Settings, session: Session) -> None:
     with connect(settings) as other, single_flight(session, "sweep") as mine:
         assert mine is not None
         with single_flight(other, "sweep") as theirs:
@@ -163,7 +163,7 @@ def test_a_held_job_that_is_released_is_fed_again(session: Session) -> None:
     assert session.exists(paths.job_lock(held.jid)) is None
 
 
-def test_a_damaged_job_stops_neither_the_feeder_nor_the_sweep(session: Session) -> None:
+def test_a_damaged_job_stops_neither_feeding_nor_the_sweep(session: Session) -> None:
     damaged, sound = planting.one_job(session), planting.one_job(session)
     lost = planting.job_in(session, JobState.RECORDING)
     data, _ = session.get(paths.job_status(damaged.jid))
@@ -175,7 +175,7 @@ def test_a_damaged_job_stops_neither_the_feeder_nor_the_sweep(session: Session) 
     session.zk.set(paths.job_status(damaged.jid), data)
 
 
-def test_a_job_that_keeps_losing_its_worker_is_tried_less_and_less_often(session: Session) -> None:
+def test_a_job_that_keeps_losing_its_worker_is_dispatched_less_and_less_often(session: Session) -> None:
     planting.job_in(session, JobState.PROCESSING)
     assert len(sweep(session, seconds=4)) == 1
 

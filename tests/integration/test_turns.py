@@ -1,4 +1,4 @@
-"""Questions for sizes and manifests take their turn with the host, too; `why` says who waits for whom."""
+"""Requests for sizes and manifests observe the limits of a host too; `why` names the holders."""
 
 from collections.abc import Iterator
 
@@ -40,7 +40,7 @@ def one_connection(session: Session, who: str) -> FleetHostLimiter:
     return FleetHostLimiter(session, lambda: 1, who, patience=0.1)
 
 
-def test_a_question_for_a_size_takes_a_connection(
+def test_a_size_request_takes_a_connection(
     session: Session, fetcher: HttpFetcher, source: HttpSource
 ) -> None:
     url = source.put("/a", b"abc")
@@ -55,7 +55,7 @@ def test_a_question_for_a_size_takes_a_connection(
     second.close()
 
 
-def test_a_question_for_a_size_leaves_a_host_alone_that_asked_for_peace(
+def test_no_size_is_requested_from_a_host_that_is_backing_off(
     session: Session, fetcher: HttpFetcher, source: HttpSource
 ) -> None:
     url = source.put("/a", b"abc")
@@ -68,7 +68,7 @@ def test_a_question_for_a_size_leaves_a_host_alone_that_asked_for_peace(
     limiter.close()
 
 
-def test_a_host_that_wants_peace_when_it_is_asked_for_a_size_has_it_and_is_not_waited_for(
+def test_a_back_off_in_answer_to_a_size_request_is_kept_and_not_waited_for(
     session: Session, fetcher: HttpFetcher, source: HttpSource
 ) -> None:
     urls = [source.put(path, b"abc", status=429, retry_after="60") for path in ("/a", "/b")]
@@ -81,7 +81,7 @@ def test_a_host_that_wants_peace_when_it_is_asked_for_a_size_has_it_and_is_not_w
     limiter.close()
 
 
-def test_a_batch_waits_for_its_turn_and_that_is_no_try(
+def test_a_batch_that_waits_for_a_rate_limit_is_not_counted_as_tried(
     session: Session, settings: Settings, context: WorkerContext, source: HttpSource
 ) -> None:
     url = source.put("/batch.checkm", b"")

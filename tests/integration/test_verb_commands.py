@@ -146,7 +146,7 @@ def test_a_wrong_use_of_a_verb_says_what_to_use(
 def test_a_job_of_a_held_collection_is_released_by_the_remedy_that_the_refusal_names(
     session: Session, settings: Settings
 ) -> None:
-    job = planting.fire(session, planting.one_job(session), Event.HOLD)
+    job = planting.apply_event(session, planting.one_job(session), Event.HOLD)
     arkline.run(settings, "hold", "--collection", "demo")
 
     refused = arkline.run(settings, "release", job.jid)

@@ -75,7 +75,7 @@ def test_why_names_what_a_pending_job_waits_for(
 def test_why_counts_the_jobs_before_it_and_the_places(session: Session, settings: Settings) -> None:
     _, jids = planting.split_batch(session, 3)
     for jid in jids[:2]:
-        planting.fire(session, jobs.load(session, jid), Event.ACQUIRE)
+        planting.apply_event(session, jobs.load(session, jid), Event.ACQUIRE)
     last = planting.one_job(session)
 
     found = why(session, settings.model_copy(update={"in_flight": 2}), last.jid)
@@ -116,7 +116,7 @@ def test_why_sees_a_message_that_nobody_takes(session: Session, settings: Settin
 def test_why_tells_who_has_to_act_on_a_failure(session: Session, settings: Settings) -> None:
     beyond = planting.job_in(session, JobState.FAILED, JobState.DOWNLOADING)
     rejected = planting.one_job(session)
-    planting.fire(session, rejected, Event.FAIL, FailureKind.CONTENT)
+    planting.apply_event(session, rejected, Event.FAIL, FailureKind.CONTENT)
 
     found = why(session, settings, beyond.jid)
     assert (found.reason, found.resumes_in) == (Reason.FAILED_SYSTEM, JobState.PROCESSING)

@@ -1,4 +1,4 @@
-"""Real workers and beats as child processes of a test, and waiting for what ZooKeeper says of them."""
+"""Real workers and beats as child processes of a test, and waiting for changes in ZooKeeper."""
 
 import sys
 import threading

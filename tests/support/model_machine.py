@@ -1,4 +1,4 @@
-"""What every job must be like, in memory, and the real record beside it."""
+"""A model of every job in memory, and its comparison with the real record."""
 
 import os
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ class Model:
         self.moves.append(target)
 
 
-class World(RuleBasedStateMachine):
+class ModelMachine(RuleBasedStateMachine):
     """The jobs of one example, and how they are compared with the record at its end."""
 
     settings: Settings
@@ -64,7 +64,7 @@ class World(RuleBasedStateMachine):
         self.held: dict[str, Job] = {}
         """The attempts that hold a lock."""
         self.zombies: list[tuple[int, Job]] = []
-        """Attempts that lost theirs without knowing it: (worker, what it believes)."""
+        """Attempts that lost their lock without noticing: (worker, the job as the worker read it)."""
         self.old: list[Ticket] = []
 
     def teardown(self) -> None:

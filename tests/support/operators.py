@@ -30,7 +30,7 @@ def landed_job(session: Session, settings: Settings) -> Job:
     batch = planting.create_jobs(session, batch, planting.plan(1), settings.working, "test", UNATTENDED)
     batches.finish_split(session, batch)
     job = jobs.load(session, batches.all_jobs(session, batch.bid)[0])
-    job = planting.fire(session, job, Event.ACQUIRE)
+    job = planting.apply_event(session, job, Event.ACQUIRE)
     job = jobs.move(
         session, planting.acquire(session, job), JobMove(Event.SUCCEED, "w", done=Done(space_needed=700))
     )

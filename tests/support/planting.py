@@ -1,4 +1,4 @@
-"""Batches and jobs planted in ZooKeeper, led to any state along the tables; and the tree as a dict."""
+"""Batches and jobs created in ZooKeeper and moved to any state along the tables; and the tree as a dict."""
 
 import itertools
 from collections import deque
@@ -77,8 +77,8 @@ def acquire(session: Session, job: Job) -> Job:
     return jobs.acquire(session, record.ticket(job), f"test {next(_numbers)}")
 
 
-def fire(session: Session, job: Job, event: Event, kind: FailureKind = FailureKind.SYSTEM) -> Job:
-    """Raise one event the way whoever raises it does."""
+def apply_event(session: Session, job: Job, event: Event, kind: FailureKind = FailureKind.SYSTEM) -> Job:
+    """Raise one event as a worker, an operator or periodic work raises it."""
     if event is Event.CLEAN_UP:
         jobs.clean_up(session, job)
         return jobs.load(session, job.jid)
@@ -97,11 +97,11 @@ def fire(session: Session, job: Job, event: Event, kind: FailureKind = FailureKi
 
 
 def complete(session: Session, job: Job) -> Job:
-    """Lead a failed job, or one on its way, to completion."""
+    """Move a failed or working job on to completion."""
     while job.status.status is not JobState.COMPLETED:
         possible = JOB.events(job.status.status)
         event = next(e for e in (Event.RESUME, Event.ACQUIRE, Event.SUCCEED) if e in possible)
-        job = fire(session, job, event)
+        job = apply_event(session, job, event)
     return job
 
 
@@ -135,7 +135,7 @@ def job_in(session: Session, state: JobState, last: JobState | str | None = "any
     way = any_way_to(state) if last == "any" else way_to(state, last)  # type: ignore[arg-type]
     job = one_job(session)
     for row in way:
-        job = fire(session, job, row.event)
+        job = apply_event(session, job, row.event)
     return job
 
 
@@ -144,23 +144,23 @@ def batch_in(session: Session, state: BatchState) -> Batch:
     if state is BatchState.PENDING:
         return batches.load(session, batches.submit(session, submission()))
     if state is BatchState.HELD:
-        return fire_batch(session, batch_in(session, BatchState.PENDING), Event.HOLD)
+        return apply_batch_event(session, batch_in(session, BatchState.PENDING), Event.HOLD)
     if state is BatchState.PROCESSING:
         return batches.load(session, split_batch(session, 1)[0])
     if state is BatchState.REPORTING:
         batch = batch_in(session, BatchState.PROCESSING)
         job = jobs.load(session, batches.all_jobs(session, batch.bid)[0])
-        fire(session, job, Event.FAIL)
+        apply_event(session, job, Event.FAIL)
         finished = batches.finish_if_ended(session, batch.bid, "test")
         assert finished is not None
         return finished
     if state is BatchState.DELETED:
-        return fire_batch(session, batch_in(session, BatchState.FAILED), Event.DELETE)
+        return apply_batch_event(session, batch_in(session, BatchState.FAILED), Event.DELETE)
     row = next(r for r in BATCH.table if r.target is state)
-    return fire_batch(session, batch_in(session, row.source), row.event)
+    return apply_batch_event(session, batch_in(session, row.source), row.event)
 
 
-def fire_batch(session: Session, batch: Batch, event: Event) -> Batch:
+def apply_batch_event(session: Session, batch: Batch, event: Event) -> Batch:
     rows = BATCH.rows(batch.status.status, event)
     by_worker = bool(rows) and Raiser.WORKER in rows[0].by
     told = event in (Event.SUCCEED, Event.FAIL) and batch.status.status is not BatchState.PROCESSING
@@ -184,5 +184,5 @@ def tree(session: Session, path: str = "/") -> dict[str, bytes]:
 
 
 def void(ticket: Ticket) -> Ticket:
-    """The same ticket in an epoch that is over."""
+    """The same ticket in an earlier epoch."""
     return ticket.model_copy(update={"epoch": ticket.epoch - 1})

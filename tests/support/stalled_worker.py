@@ -1,6 +1,6 @@
 """A worker that stops asking Redis for messages once it is ready: `-m tests.support.stalled_worker`.
 
-It is alive, connected and answers pings, as workers were after the faults that tasks.watchdog tells of.
+The worker is alive, connected and answers pings, as after the faults that tasks.watchdog describes.
 """
 
 import sys
@@ -13,7 +13,7 @@ from tasks import app as application
 
 
 @worker_ready.connect(weak=False)
-def _go_deaf(**_: Any) -> None:
+def _stop_consuming(**_: Any) -> None:
     setattr(Channel, "_brpop_start", lambda self, timeout=None: None)  # noqa: B010 - not in its stubs
 
 

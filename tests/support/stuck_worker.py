@@ -1,4 +1,4 @@
-"""A worker that takes a job in some state and stays there: `python -m tests.support.stuck_worker JID STATE`.
+"""A worker that never finishes a job: `python -m tests.support.stuck_worker JID STATE`.
 
 It is the real task with the real lock and session; only the step never ends, so that it can be killed.
 """
@@ -25,7 +25,7 @@ def _stuck(_job: Job, _services: StepContext) -> Done:
 
 
 def main() -> None:
-    """Do the real work of the states before STATE, then get stuck in it."""
+    """Do the real work of the states before STATE, then block in STATE."""
     jid, state = sys.argv[1], JobState(sys.argv[2])
     path_of_a_job.STEPS[state] = _stuck
     context = make_context(Settings())

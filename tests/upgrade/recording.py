@@ -58,7 +58,7 @@ def fill(session: Session, settings: Settings, source: HttpSource) -> None:
         _, (jid,) = planting.split_batch(
             session, 1, settings.working, payload_url=url, payload_name=f"{name}.txt"
         )
-        planting.fire(session, jobs.load(session, jid), event, FailureKind.SYSTEM)
+        planting.apply_event(session, jobs.load(session, jid), event, FailureKind.SYSTEM)
     batches.submit(session, planting.submission(payload_url=source.url("/pending.txt")))
 
 
