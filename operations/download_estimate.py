@@ -1,4 +1,4 @@
-"""How long a submission's files would take to arrive, with what that is told from."""
+"""How long the downloads of a submission would take, and on which measurement that is based."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from pipeline.working_storage.capacity import in_units
 
 
 class Estimate(Record):
-    """Seconds of downloading alone: if connections at once add up, and if they do not; None: unknown."""
+    """Seconds of downloading alone: at least, if parallel connections add up, and at most; None: unknown."""
 
     least: float | None
     most: float | None
@@ -18,11 +18,11 @@ class Estimate(Record):
 
 
 def estimate(hosts: Sequence[Host], settings: Settings) -> Estimate:
-    """One connection's seconds, divided among the files that a job fetches at a time, or not."""
+    """The seconds on one connection (most), and divided by the files that a job fetches at a time (least)."""
     measured = [(host, host.sample) for host in hosts if host.sample is not None]
     sampled = sum(sample.bytes for _, sample in measured)
-    silent = [host.name for host in hosts if host.sample is None]
-    left_out = f" {', '.join(silent[:5])} gave no sample and is left out." if silent else ""
+    unsampled = [host.name for host in hosts if host.sample is None]
+    left_out = f" {', '.join(unsampled[:5])} gave no sample and is not included." if unsampled else ""
     if not measured:
         return Estimate(least=None, most=None, basis=f"No source gave a sample.{left_out}")
     seconds = sum(
@@ -30,10 +30,10 @@ def estimate(hosts: Sequence[Host], settings: Settings) -> Estimate:
         for host, sample in measured
     )
     basis = (
-        f"From {in_units(sampled)} read just now of {counted(len(measured), 'host')}, from this machine and "
-        f"on one connection each: the least if {settings.download_threads} connections at a time "
-        "(ARKLINE_DOWNLOAD_THREADS) are so many times as fast, the most if they are no faster together. "
-        "Jobs that are before it or run beside it, processing and storing are not in it, nor are files "
-        f"of unknown size.{left_out}"
+        f"Measured now: {in_units(sampled)} from {counted(len(measured), 'host')}, from this machine, on one "
+        f"connection per host. The lower figure assumes that {settings.download_threads} connections "
+        "(ARKLINE_DOWNLOAD_THREADS) are so many times as fast, the higher one that they are not faster. "
+        "Not included: waiting behind other jobs, processing, storing, and files of unknown "
+        f"size.{left_out}"
     )
     return Estimate(least=round(seconds / settings.download_threads, 1), most=round(seconds, 1), basis=basis)

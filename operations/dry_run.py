@@ -1,4 +1,4 @@
-"""What would happen if a submission were taken in: read, asked and counted, and nothing changed."""
+"""A dry run: what a submission would do. Manifests are read and sources probed; nothing is changed."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -17,21 +17,21 @@ from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.probe import Prober
 from pipeline.states import JobState
-from pipeline.steps import dry_run as dry_run
+from pipeline.steps import dry_run
 from pipeline.steps.dry_run import DryRunJob, Host
 from pipeline.working_storage.capacity import in_units, refusal, usage
 from zkstate import batches, holds, queue, space
 from zkstate.session import Session
 
-MOST_ASKED = 1000
-"""Manifests that are read, and files whose sources are asked, at most, unless more are asked for."""
+PROBE_LIMIT = 1000
+"""Default limit of manifests that are read, and of files whose sources are probed."""
 
-NAMED = 50
-"""Failures, doubts and known local ids that are listed; all are counted."""
+LIST_LIMIT = 50
+"""Failures, doubts and known local ids that are listed; all of them are counted."""
 
 
 class Trouble(Record):
-    """What would make one object fail, or may."""
+    """Why one object would fail, or may fail."""
 
     number: int
     """The object's place in the batch, from 1; 0: the batch as a whole."""
@@ -39,7 +39,7 @@ class Trouble(Record):
     message: str
 
 
-class HostSeen(Record):
+class HostResult(Record):
     host: str
     files: int
     bytes: int
@@ -48,7 +48,7 @@ class HostSeen(Record):
 
 
 class DryRunResult(Record):
-    """What a submission would come to. `failing`, `doubtful`: how many objects; the lists are cut."""
+    """What a submission would do. `failing` and `doubtful` are numbers of objects; the lists are limited."""
 
     profile: str
     payload_url: str
@@ -65,7 +65,7 @@ class DryRunResult(Record):
     priority: int | None = None
     ahead: int = 0
     space: str = ""
-    hosts: tuple[HostSeen, ...] = ()
+    hosts: tuple[HostResult, ...] = ()
     known: dict[str, str] = Field(default_factory=dict)
     known_count: int = 0
     failing: int = 0
@@ -85,9 +85,9 @@ def perform_dry_run(
     settings: Settings,
     submission: Submission,
     archive: Archive = no_archive,
-    most: int = MOST_ASKED,
+    most: int = PROBE_LIMIT,
 ) -> DryRunResult:
-    """`most`: manifests that are read, and files whose sources are asked, at most."""
+    """At most `most` manifests are read, and the sources of at most `most` files are probed."""
     profile = Profiles(settings.profiles).get(submission.profile_name)
     opening = DryRunResult(
         profile=profile.name,
@@ -95,7 +95,7 @@ def perform_dry_run(
         payload_type=submission.type,
         submission_mode=submission.submission_mode,
         submitted_before=batches.submitted_under(session, submission),
-        warnings=tuple(_stopped(session, profile.name)),
+        warnings=tuple(_waiting(session, profile.name)),
     )
     with HttpFetcher(settings) as fetcher, Prober(settings) as prober:
         try:
@@ -110,37 +110,38 @@ def perform_dry_run(
             trouble = Trouble(number=0, name=submission.payload_filename, message=failure.message)
             return opening.model_copy(update={"failing": 1, "failures": (trouble,)})
         jobs = dry_run.read_jobs(planned.jobs, submission, profile, fetcher, settings, most)
-        looked = dry_run.ask_sources(jobs, prober, settings, most)
+        answers = dry_run.ask_sources(jobs, prober, settings, most)
         dry_run.check_bytes(jobs, profile, _largest(settings))
-        hosts = dry_run.hosts(jobs, looked, prober)
+        hosts = dry_run.hosts(jobs, answers, prober)
     known = _known(profile, planned, archive)
     return opening.model_copy(
         update={
             **_counts(jobs),
             **_troubles(jobs),
-            "asked": len(looked),
+            "asked": len(answers),
             "priority": planned.jobs[0].priority if planned.jobs else None,
             "ahead": queue.counts(session)[JobState.PENDING],
             "space": _space(session, settings, jobs),
-            "hosts": tuple(_seen(host) for host in hosts),
-            "known": dict(list(known.items())[:NAMED]),
+            "hosts": tuple(_host_result(host) for host in hosts),
+            "known": dict(list(known.items())[:LIST_LIMIT]),
             "known_count": len(known),
-            "warnings": (*opening.warnings, *_doubled(jobs), *_versions(planned, known)),
+            "warnings": (*opening.warnings, *_repeated(jobs), *_contradictions(planned, known)),
             "estimate": estimate(hosts, settings),
         }
     )
 
 
-def _stopped(session: Session, name: str) -> Iterator[str]:
+def _waiting(session: Session, name: str) -> Iterator[str]:
     pause, hold = holds.paused(session), holds.collection_hold(session, name)
     if pause is not None:
-        yield f"the queue has been paused{by_whom(pause.by, pause.reason, pause.at)}: its jobs would wait"
+        yield f"the queue has been paused{by_whom(pause.by, pause.reason, pause.at)}: the jobs would wait"
     if hold is not None:
-        yield f"collection {name} has been on hold{by_whom(hold.by, hold.reason, hold.at)}: it would be held"
+        by = by_whom(hold.by, hold.reason, hold.at)
+        yield f"collection {name} has been on hold{by}: the jobs would be held"
 
 
 def _largest(settings: Settings) -> int | None:
-    """Bytes that one job may ever have, if this machine sees the working storage."""
+    """Bytes of working storage that one job can get; None if working storage is not on this machine."""
     if not settings.working.is_dir():
         return None
     return usage(settings).total * settings.working_threshold // 100
@@ -163,9 +164,9 @@ def _troubles(jobs: list[DryRunJob]) -> dict[str, object]:
     doubts = [_trouble(job, message) for job in jobs for message in job.doubts]
     return {
         "failing": sum(bool(job.failures) for job in jobs),
-        "failures": tuple(failures[:NAMED]),
+        "failures": tuple(failures[:LIST_LIMIT]),
         "doubtful": sum(bool(job.doubts) and not job.failures for job in jobs),
-        "doubts": tuple(doubts[:NAMED]),
+        "doubts": tuple(doubts[:LIST_LIMIT]),
     }
 
 
@@ -174,22 +175,22 @@ def _trouble(job: DryRunJob, message: str) -> Trouble:
 
 
 def _known(profile: Profile, planned: Plan, archive: Archive) -> dict[str, str]:
-    """Local ids that name an object of this owner already, each with its ARK."""
-    wanted = list(dict.fromkeys(each for job in planned.jobs for each in job.local_id))
-    inventory = archive() if wanted else None
-    return inventory.arks_of(profile.owner, wanted) if inventory is not None else {}
+    """Local id -> ARK, of local ids that already name an object of this owner."""
+    local_id = list(dict.fromkeys(value for job in planned.jobs for value in job.local_id))
+    inventory = archive() if local_id else None
+    return inventory.arks_of(profile.owner, local_id) if inventory is not None else {}
 
 
-def _doubled(jobs: list[DryRunJob]) -> tuple[str, ...]:
-    told = list(dry_run.repeated(jobs))
-    more = (f"and {len(told) - NAMED:,} more of the kind",) if len(told) > NAMED else ()
-    return (*told[:NAMED], *more)
+def _repeated(jobs: list[DryRunJob]) -> tuple[str, ...]:
+    warnings = list(dry_run.repeated(jobs))
+    more = (f"and {len(warnings) - LIST_LIMIT:,} more",) if len(warnings) > LIST_LIMIT else ()
+    return (*warnings[:LIST_LIMIT], *more)
 
 
-def _versions(planned: Plan, known: dict[str, str]) -> Iterator[str]:
+def _contradictions(planned: Plan, known: dict[str, str]) -> Iterator[str]:
     """Objects whose local ids contradict their primary identifier, or each other."""
     for number, job in enumerate(planned.jobs, 1):
-        arks = {known[each] for each in job.local_id if each in known}
+        arks = {known[value] for value in job.local_id if value in known}
         named = arks | ({job.primary_id} if job.primary_id else set())
         if len(named) > 1:
             yield (
@@ -201,21 +202,21 @@ def _versions(planned: Plan, known: dict[str, str]) -> Iterator[str]:
 def _space(session: Session, settings: Settings, jobs: list[DryRunJob]) -> str:
     needed = sum(job.needed for job in jobs)
     largest = max((job.needed for job in jobs), default=0)
-    need = f"{in_units(needed)} of working storage in all, {in_units(largest)} for the largest object"
+    need = f"{in_units(needed)} of working storage in total, {in_units(largest)} for the largest object"
     if not settings.working.is_dir():
-        return f"{need}; working storage is not on this machine, so that nobody can say if they fit"
+        return f"{need}; unknown whether they fit: working storage is not on this machine"
     promised = space.promised(session).bytes
     if refusal(needed, promised, settings) is None:
         return f"{need}; all fit now"
     waiting = Counter(refusal(job.needed, promised, settings) is None for job in jobs)[False]
     if waiting:
         return f"{need}; {counted(waiting, 'object')} would have to wait for space"
-    return f"{need}; each fits now, but not all at once: some would wait for others to end"
+    return f"{need}; every object fits now, but not all at once: some would wait until others end"
 
 
-def _seen(host: Host) -> HostSeen:
+def _host_result(host: Host) -> HostResult:
     rate = host.sample.bytes / host.sample.seconds if host.sample else None
-    return HostSeen(
+    return HostResult(
         host=host.name,
         files=host.files,
         bytes=host.bytes,

@@ -1,7 +1,7 @@
-"""What a submission would come to, told without taking it in.
+"""What a submission would do, without submitting it.
 
-Rule: the same readers that judge a real job judge here, so that what passes here fails only by what
-changes meanwhile.
+Rule: the readers and checks of real jobs are used here, so that a submission that passes fails later only if
+something changes meanwhile.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from itertools import chain
 
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.manifests.split import PlannedJob
-from pipeline.names import quote_name as quoted
+from pipeline.names import quote_name
 from pipeline.outcome import StepFailed
 from pipeline.parallel import in_parallel
 from pipeline.profiles.profile import Profile
@@ -28,7 +28,7 @@ from pipeline.working_storage.capacity import in_units
 
 @dataclass
 class DryRunJob:
-    """One job: the files that it would fetch, and what would make it fail."""
+    """One job: the files that it would fetch, and the reasons why it would fail."""
 
     planned: PlannedJob
     number: int
@@ -36,7 +36,7 @@ class DryRunJob:
     files: tuple[FileSpec, ...] = ()
     failures: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
-    """What may pass until the job is really done."""
+    """Faults that may have passed when the job runs."""
     sizes: dict[str, int] = field(default_factory=dict)
     read: bool = False
 
@@ -46,7 +46,7 @@ class DryRunJob:
 
     @property
     def needed(self) -> int:
-        """Bytes of working storage, as estimating would count them."""
+        """Bytes of working storage, as the step estimating would count them."""
         known = sum(self.size(file) or 0 for file in self.files)
         return known * (CONTAINER_FACTOR if self.planned.payload_type is PayloadType.CONTAINER else 1)
 
@@ -56,13 +56,13 @@ class DryRunJob:
 
 @dataclass(frozen=True)
 class Host:
-    """What a host would be asked for, and how it answered."""
+    """What would be fetched from a host, and how the host answered."""
 
     name: str
     files: int
     bytes: int
     latency: float | None
-    """Seconds from a question to its answer, on average."""
+    """Average seconds from a request to its response."""
     sample: Sample | None
 
 
@@ -74,17 +74,17 @@ def read_jobs(
     settings: Settings,
     most: int,
 ) -> list[DryRunJob]:
-    """Each job with its files; object manifests are read, `most` of them at most."""
-    rehearsed = [DryRunJob(planned, number) for number, planned in enumerate(jobs, 1)]
-    left_out = {each.number for each in [job for job in rehearsed if job.by_manifest][most:]}
+    """The jobs with their files; at most `most` object manifests are read."""
+    dry_run_jobs = [DryRunJob(planned, number) for number, planned in enumerate(jobs, 1)]
+    unread = {job.number for job in [job for job in dry_run_jobs if job.by_manifest][most:]}
 
     def read(job: DryRunJob, _: Attempt) -> None:
         _read(job, submission, profile, fetcher, settings)
 
-    wanted = [each for each in rehearsed if each.number not in left_out]
-    for _, future in in_parallel(read, wanted, settings.download_threads, UNATTENDED):
+    to_read = [job for job in dry_run_jobs if job.number not in unread]
+    for _, future in in_parallel(read, to_read, settings.download_threads, UNATTENDED):
         future.result()
-    return rehearsed
+    return dry_run_jobs
 
 
 def _read(
@@ -107,7 +107,7 @@ def _read(
     job.read = True
     most = profile.limits.object_files
     if most is not None and len(job.files) > most:
-        job.failures.append(f"the object has {len(job.files):,} files, but the collection takes {most:,}")
+        job.failures.append(f"the object has {len(job.files):,} files, but the collection accepts {most:,}")
 
 
 def _configuration(planned: PlannedJob, submission: Submission) -> JobConfiguration:
@@ -126,26 +126,26 @@ def _configuration(planned: PlannedJob, submission: Submission) -> JobConfigurat
 def ask_sources(
     jobs: list[DryRunJob], prober: Prober, settings: Settings, most: int
 ) -> dict[str, ProbeResult]:
-    """What the URLs answered, `most` of them at most: first one of each host, then those without a size."""
+    """The answers of at most `most` URLs: first one URL per host, then the files without a declared size."""
     files = [(job, file) for job in jobs for file in job.files]
     first: dict[str, tuple[DryRunJob, FileSpec]] = {}
     for job, file in files:
         first.setdefault(host_of(file.url), (job, file))
-    unsized = (each for each in files if each[1].size is None)
-    urls = list(dict.fromkeys(file.url for _, file in chain(first.values(), unsized, files)))[:most]
+    undeclared = ((job, file) for job, file in files if file.size is None)
+    urls = list(dict.fromkeys(file.url for _, file in chain(first.values(), undeclared, files)))[:most]
 
     def probe(url: str, _: Attempt) -> ProbeResult:
         return prober.probe(url)
 
-    answers = in_parallel(probe, urls, settings.download_threads, UNATTENDED)
-    looked = {url: future.result() for url, future in answers}
+    outcomes = in_parallel(probe, urls, settings.download_threads, UNATTENDED)
+    answers = {url: future.result() for url, future in outcomes}
     for job, file in files:
-        if file.url in looked:
-            _judge(job, file, looked[file.url])
-    return looked
+        if file.url in answers:
+            _compare(job, file, answers[file.url])
+    return answers
 
 
-def _judge(job: DryRunJob, file: FileSpec, answer: ProbeResult) -> None:
+def _compare(job: DryRunJob, file: FileSpec, answer: ProbeResult) -> None:
     where = f"line {file.line}: " if len(job.files) > 1 else ""
     if answer.failure:
         (job.doubts if answer.transient else job.failures).append(f"{where}{answer.failure}")
@@ -153,72 +153,74 @@ def _judge(job: DryRunJob, file: FileSpec, answer: ProbeResult) -> None:
         job.sizes[file.url] = answer.size
         if file.size is not None and file.size != answer.size:
             job.failures.append(
-                f"{where}{quoted(file.name)}: the source has {answer.size:,} bytes, "
+                f"{where}{quote_name(file.name)}: the source has {answer.size:,} bytes, "
                 f"but {file.size:,} were declared"
             )
 
 
 def check_bytes(jobs: Iterable[DryRunJob], profile: Profile, largest: int | None) -> None:
-    """Mark the jobs that are larger than the collection takes, or than `largest` bytes can ever hold."""
+    """Note the jobs that are larger than the collection accepts, or need more than `largest` bytes."""
     for job in jobs:
         most = profile.limits.object_bytes
         if most is not None and sum(job.size(file) or 0 for file in job.files) > most:
-            job.failures.append(f"the object has more than the {in_units(most)} that the collection takes")
+            job.failures.append(f"the object has more than the {in_units(most)} that the collection accepts")
         if largest is not None and job.needed > largest:
             job.failures.append(
                 f"it needs {in_units(job.needed)} of working storage, of which only {in_units(largest)} "
-                "may be used: it would wait for ever"
+                "may be used: it would never start"
             )
 
 
-def hosts(jobs: Iterable[DryRunJob], looked: dict[str, ProbeResult], prober: Prober) -> tuple[Host, ...]:
-    """Each host with what it would be asked for; a sample is taken of its largest file that answered."""
+def hosts(jobs: Iterable[DryRunJob], answers: dict[str, ProbeResult], prober: Prober) -> tuple[Host, ...]:
+    """The hosts, with a sample of the largest file that answered."""
     named: dict[str, list[tuple[FileSpec, int | None]]] = {}
     for job in jobs:
         for file in job.files:
             named.setdefault(host_of(file.url), []).append((file, job.size(file)))
-    return tuple(_host(name, files, looked, prober) for name, files in sorted(named.items()))
+    return tuple(_host(name, files, answers, prober) for name, files in sorted(named.items()))
 
 
 def _host(
-    name: str, files: list[tuple[FileSpec, int | None]], looked: dict[str, ProbeResult], prober: Prober
+    name: str, files: list[tuple[FileSpec, int | None]], answers: dict[str, ProbeResult], prober: Prober
 ) -> Host:
-    answers = [looked[file.url] for file, _ in files if file.url in looked]
-    good = {answer.url for answer in answers if not answer.failure}
+    probed = [answers[file.url] for file, _ in files if file.url in answers]
+    available = {answer.url for answer in probed if not answer.failure}
     largest = max(
-        (each for each in files if each[0].url in good), key=lambda each: each[1] or 0, default=None
+        ((file, size) for file, size in files if file.url in available),
+        key=lambda pair: pair[1] or 0,
+        default=None,
     )
     return Host(
         name=name,
         files=len(files),
         bytes=sum(size or 0 for _, size in files),
-        latency=sum(answer.seconds for answer in answers) / len(answers) if answers else None,
+        latency=sum(answer.seconds for answer in probed) / len(probed) if probed else None,
         sample=prober.sample(largest[0].url) if largest else None,
     )
 
 
 def repeated(jobs: Iterable[DryRunJob]) -> Iterator[str]:
-    """What several jobs of the batch share, which may not be meant."""
+    """Values that several jobs of the batch share, possibly by mistake."""
     planned = [job.planned for job in jobs]
     shared = (
-        ("URL", (each.payload_url for each in planned), "an object is made of each"),
+        ("URL", (job.payload_url for job in planned), "every entry makes an object"),
         (
             "primary identifier",
-            (each.primary_id for each in planned if each.primary_id),
-            "they become versions of one object, in no certain order",
+            (job.primary_id for job in planned if job.primary_id),
+            "they become versions of one object, in an undefined order",
         ),
         (
             "local id",
-            (local_id for each in planned for local_id in each.local_id),
-            "they become versions of one object, in no certain order",
+            (local_id for job in planned for local_id in job.local_id),
+            "they become versions of one object, in an undefined order",
         ),
         (
             "digest",
-            (f"{each.digest.algorithm}:{each.digest.value}" for each in planned if each.digest),
+            (f"{job.digest.algorithm}:{job.digest.value}" for job in planned if job.digest),
             "the same bytes are deposited more than once",
         ),
     )
     for what, values, meaning in shared:
         for value, times in Counter(values).items():
             if times > 1:
-                yield f"{times:,} objects have the {what} {quoted(value)}: {meaning}"
+                yield f"{times:,} objects have the {what} {quote_name(value)}: {meaning}"

@@ -65,7 +65,7 @@ def test_what_would_happen_is_counted(session: Session, settings: Settings, sour
     assert (found.without_digest, found.priority, found.failing) == (2, 11, 0)
     assert [(host.host, host.files, host.bytes) for host in found.hosts] == [("127.0.0.1", 3, 8000)]
     assert found.good
-    assert "8.0 kB of working storage in all, 5.0 kB for the largest object; all fit now" in found.space
+    assert "8.0 kB of working storage in total, 5.0 kB for the largest object; all fit now" in found.space
 
 
 def test_nothing_is_changed(session: Session, settings: Settings, source: HttpSource) -> None:
@@ -193,7 +193,7 @@ def test_the_estimate_says_from_what_it_comes(
     assert found.estimate.most is not None
     assert 0.2 < found.estimate.most < 10
     assert found.estimate.least == pytest.approx(found.estimate.most / 4, abs=0.1)
-    assert "From 40.0 kB read just now of 1 host, from this machine" in found.estimate.basis
+    assert "Measured now: 40.0 kB from 1 host, from this machine" in found.estimate.basis
 
 
 def test_only_so_much_is_asked_as_is_allowed(

@@ -1,4 +1,4 @@
-"""What a rehearsal says of a job; how it is run and shown is in tests/integration/test_dry_run.py."""
+"""What a dry run says of a job; how it is run and rendered is in tests/integration/test_dry_run.py."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from pipeline.records import PayloadType
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.probe import Prober
-from pipeline.steps import dry_run as rehearsal
+from pipeline.steps import dry_run
 from pipeline.steps.dry_run import DryRunJob
 from tests.servers.http_source import HttpSource
 from tests.support.manifests import OBJECT, manifest
@@ -40,20 +40,20 @@ def read(settings: Settings, source: HttpSource, rows: list[str], **limits: int)
     url = source.put("/m.checkm", manifest(*rows, profile=OBJECT))
     job = planned(1, payload_url=url, payload_type=MANIFEST, payload_name="m.checkm")
     with HttpFetcher(settings, first_pause=0.01) as fetcher:
-        (found,) = rehearsal.read_jobs([job], submission(), profile(**limits), fetcher, settings, 10)
+        (found,) = dry_run.read_jobs([job], submission(), profile(**limits), fetcher, settings, 10)
     return found
 
 
 def asked(settings: Settings, job: DryRunJob) -> DryRunJob:
     with Prober(settings) as prober:
-        rehearsal.ask_sources([job], prober, settings, 100)
+        dry_run.ask_sources([job], prober, settings, 100)
     return job
 
 
 def test_more_files_than_the_collection_takes_would_fail(settings: Settings, source: HttpSource) -> None:
     job = read(settings, source, ["http://x.edu/a", "http://x.edu/b"], object_files=1)
 
-    assert job.failures == ["the object has 2 files, but the collection takes 1"]
+    assert job.failures == ["the object has 2 files, but the collection accepts 1"]
 
 
 def test_more_files_than_the_settings_allow_would_fail(settings: Settings, source: HttpSource) -> None:
@@ -61,7 +61,7 @@ def test_more_files_than_the_settings_allow_would_fail(settings: Settings, sourc
 
     job = read(few, source, ["http://x.edu/a", "http://x.edu/b"])
 
-    assert job.failures[0].startswith("manifest m.checkm: line 4: it has more than 1 rows: divide it")
+    assert job.failures[0].startswith("manifest m.checkm: line 4: the manifest has more than 1 rows: ")
 
 
 def test_a_size_that_is_not_the_sources_would_fail_with_its_line(
@@ -76,25 +76,28 @@ def test_a_size_that_is_not_the_sources_would_fail_with_its_line(
 
 def test_more_bytes_than_the_collection_takes_would_fail(settings: Settings, source: HttpSource) -> None:
     job = read(settings, source, ["http://x.edu/a | | | 3000"])
-    rehearsal.check_bytes([job], profile(object_bytes=2000), largest=2500)
+    dry_run.check_bytes([job], profile(object_bytes=2000), largest=2500)
 
     assert job.failures == [
-        "the object has more than the 2.0 kB that the collection takes",
-        "it needs 3.0 kB of working storage, of which only 2.5 kB may be used: it would wait for ever",
+        "the object has more than the 2.0 kB that the collection accepts",
+        "it needs 3.0 kB of working storage, of which only 2.5 kB may be used: it would never start",
     ]
 
 
 @pytest.mark.parametrize(
     ("shared", "says"),
     [
-        ({"payload_url": "http://x.edu/a"}, "2 objects have the URL 'http://x.edu/a': an object is made of"),
+        (
+            {"payload_url": "http://x.edu/a"},
+            "2 objects have the URL 'http://x.edu/a': every entry makes",
+        ),
         (
             {"primary_id": "ark:/99999/a"},
-            "2 objects have the primary identifier 'ark:/99999/a': they become versions of one object, in no",
+            "2 objects have the primary identifier 'ark:/99999/a': they become versions of one object, in an",
         ),
         (
             {"local_id": ("box 3",)},
-            "2 objects have the local id 'box 3': they become versions of one object, in no certain order",
+            "2 objects have the local id 'box 3': they become versions of one object, in an undefined order",
         ),
         (
             {"digest": Digest(algorithm="md5", value="0" * 32)},
@@ -104,6 +107,6 @@ def test_more_bytes_than_the_collection_takes_would_fail(settings: Settings, sou
 )
 def test_what_two_jobs_of_a_batch_share_is_told(shared: dict[str, Any], says: str) -> None:
     jobs = [DryRunJob(planned(number, **shared), number) for number in (1, 2)]
-    (told,) = rehearsal.repeated(jobs)
+    (told,) = dry_run.repeated(jobs)
 
     assert told.startswith(says)
