@@ -1,20 +1,21 @@
-"""The custody of an object's files: what was declared, what landed, what was stored, what storage has now."""
+"""The custody of an object's files: their digests as declared, downloaded, stored, and read back now."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from pipeline.files import ReadBackFile
 from pipeline.fixity import OF_RECORD
 
 SHA512 = f"{OF_RECORD}:"
-"""How a digest of record begins."""
+"""The prefix of a digest of record."""
 
 
 class Origin(StrEnum):
-    """What is known of a file's digest at its source."""
+    """What is known of the digest of a file at its source."""
 
     DECLARED = "declared"
-    OF_CONTAINER = "declared of its container"
+    OF_CONTAINER = "declared for its container"
     NONE = "none declared"
     OURS = "made by arkline"
     UNKNOWN = "not recorded"
@@ -34,14 +35,14 @@ class Source:
     digest: str = ""
     """algorithm:value."""
     checked: bool = False
-    """It was compared when the file, or its container, arrived."""
+    """It was compared when the file, or its container, was downloaded."""
     declared_by: str = ""
     container: str = ""
     url: str = ""
 
 
 @dataclass(frozen=True)
-class Landing:
+class Download:
     sha512: str
     at: datetime | None
     version: int
@@ -49,24 +50,15 @@ class Landing:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What the inventory says is stored, and which version brought the bytes."""
+class StorageRecord:
+    """The stored file by the inventory, and the version that added its bytes."""
 
     sha512: str
     size: int
     version: int
     jid: str
     read_back: datetime | None
-    """When that job had read them back from storage."""
-
-
-@dataclass(frozen=True)
-class Now:
-    at: datetime
-    size: int | None
-    sha512: str | None
-    problem: str
-    place: str
+    """When that job had read the bytes back from storage."""
 
 
 @dataclass(frozen=True)
@@ -80,25 +72,25 @@ class FileCustody:
     version: int
     path: str
     source: Source
-    landing: Landing | None
-    storage: Kept | None
-    now: Now | None
+    download: Download | None
+    storage: StorageRecord | None
+    now: ReadBackFile | None
     verdict: Verdict
     problems: tuple[Problem, ...]
 
 
 @dataclass(frozen=True)
 class Custody:
-    """Of some versions."""
+    """The custody of some versions of an object."""
 
     versions: tuple[int, ...]
     began: datetime
     ended: datetime
     bytes_read: int
     read: bool
-    """Storage was asked; else the records were only compared with each other."""
+    """Storage was read; else the records were only compared with each other."""
     complete: bool
-    """All that was asked for was read."""
+    """All requested versions were read."""
     agrees: bool
-    """No file has a problem, as far as was looked."""
+    """No problem was found in what was compared."""
     files: tuple[FileCustody, ...]

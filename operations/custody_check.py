@@ -1,6 +1,6 @@
-"""Proving an object's custody: its bytes are read, and compared with every record there is of them.
+"""Proves the custody of an object: reads its bytes and compares them with all records of their digests.
 
-Nothing is taken for proved that was not read in this call.
+Only what was read in this call counts as proved.
 """
 
 from collections import defaultdict
@@ -9,13 +9,12 @@ from collections.abc import Callable, Collection, Iterator
 from operations.custody import (
     SHA512,
     Custody,
+    Download,
     FileCustody,
-    Kept,
-    Landing,
-    Now,
     Origin,
     Problem,
     Source,
+    StorageRecord,
     Verdict,
 )
 from operations.custody_problems import problems_of
@@ -27,40 +26,48 @@ from pipeline.records import now
 from pipeline.storage.base import Storage
 
 
-def size_of(found: InventoryObject, numbers: Collection[int]) -> int:
-    """Bytes that proving these versions reads: those that are shared are read once."""
-    files = (file for version in found.versions if version.number in numbers for file in version.files)
+def size_of(known: InventoryObject, numbers: Collection[int]) -> int:
+    """Bytes that `prove` reads for these versions; shared bytes are read once."""
+    files = (file for version in known.versions if version.number in numbers for file in version.files)
     return sum({file.digest: file.size for file in files}.values())
 
 
+class _Stopped(Exception):
+    """The caller asked to stop reading."""
+
+
 def prove(
-    found: InventoryObject,
+    known: InventoryObject,
     numbers: Collection[int],
     storage: Storage | None,
-    seen: Callable[[int], None] = lambda _: None,
+    on_read: Callable[[int], None] = lambda _: None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Custody:
-    """Compare the records of these versions with each other and, given `storage`, with what it has now.
+    """Compare the records of these versions with each other and, given `storage`, with its bytes.
 
-    Ctrl-C ends the reading, not the answer: it then tells what was read so far.
+    `on_read` gets the number of bytes of every piece that was read. Once `stopped` is true, the reading ends,
+    and the result covers what was read so far (`complete` is false).
     """
     began, total = now(), 0
-    held: dict[tuple[int, str], ReadBackFile] = {}
+    read: dict[tuple[int, str], ReadBackFile] = {}
     complete = storage is not None
 
     def count(size: int) -> None:
         nonlocal total
         total += size
-        seen(size)
+        on_read(size)
+        if stopped():
+            raise _Stopped
 
-    chosen = [version for version in found.versions if version.number in numbers]
+    chosen = [version for version in known.versions if version.number in numbers]
     if storage is not None and chosen:
         try:
-            for each in storage.read_back(found.ark, chosen[-1].storage_url, numbers, count):
-                held[each.number, each.path] = each
-        except KeyboardInterrupt:
+            for file in storage.read_back(known.ark, chosen[-1].storage_url, numbers, count):
+                read[file.number, file.path] = file
+        except _Stopped:
             complete = False
-    chain = _Chain(found)
-    files = tuple(file for version in chosen for file in _files(chain, version, held, complete))
+    chain = _Chain(known)
+    files = tuple(file for version in chosen for file in _files(chain, version, read, complete))
     return Custody(
         versions=tuple(version.number for version in chosen),
         began=began,
@@ -74,93 +81,95 @@ def prove(
 
 
 class _Chain:
-    """Where each file's bytes came from, whichever version brought them."""
+    """Where the bytes of a file came from, whichever version added them."""
 
-    def __init__(self, found: InventoryObject) -> None:
-        self._arrived: defaultdict[str, list[tuple[InventoryVersion, InventoryFile]]] = defaultdict(list)
-        self._brought: defaultdict[str, list[InventoryVersion]] = defaultdict(list)
-        for version in found.versions:
+    def __init__(self, known: InventoryObject) -> None:
+        self._downloaded: defaultdict[str, list[tuple[InventoryVersion, InventoryFile]]] = defaultdict(list)
+        self._added: defaultdict[str, list[InventoryVersion]] = defaultdict(list)
+        for version in known.versions:
             for file in version.files:
                 if file.provenance is not None:
-                    self._arrived[file.digest].append((version, file))
+                    self._downloaded[file.digest].append((version, file))
                 if file.added:
-                    self._brought[file.digest].append(version)
+                    self._added[file.digest].append(version)
 
     def provenance_of(
         self, version: InventoryVersion, file: InventoryFile
     ) -> tuple[InventoryVersion, Provenance] | None:
-        """With this version, or with the last one before it that these bytes came with."""
+        """The provenance in this version, or in the last earlier version with the same bytes."""
         if file.provenance is not None:
             return version, file.provenance
-        before = [pair for pair in self._arrived[file.digest] if pair[0].number < version.number]
+        before = [pair for pair in self._downloaded[file.digest] if pair[0].number < version.number]
         same = [pair for pair in before if pair[1].path == file.path] or before
         if not same or same[-1][1].provenance is None or not file.path.startswith(PRODUCER):
             return None
         return same[-1][0], same[-1][1].provenance
 
-    def kept(self, version: InventoryVersion, file: InventoryFile) -> Kept:
-        before = [each for each in self._brought[file.digest] if each.number <= version.number]
-        brought = before[-1] if before else version
-        return Kept(
-            file.digest.removeprefix(SHA512), file.size, brought.number, brought.jid, brought.verified
+    def stored(self, version: InventoryVersion, file: InventoryFile) -> StorageRecord:
+        candidates = [v for v in self._added[file.digest] if v.number <= version.number]
+        added_by = candidates[-1] if candidates else version
+        return StorageRecord(
+            file.digest.removeprefix(SHA512), file.size, added_by.number, added_by.jid, added_by.verified
         )
 
 
 def _files(
-    chain: _Chain, version: InventoryVersion, held: dict[tuple[int, str], ReadBackFile], complete: bool
+    chain: _Chain, version: InventoryVersion, read: dict[tuple[int, str], ReadBackFile], complete: bool
 ) -> Iterator[FileCustody]:
     """The version's files in the inventory's order, then those that only storage has."""
     listed = set()
     for file in version.files:
         listed.add(file.path)
-        came = chain.provenance_of(version, file)
-        kept = chain.kept(version, file)
-        source = _source(file, came[1] if came else None)
-        landing = Landing(came[1].sha512, came[0].downloaded, came[0].number, came[0].jid) if came else None
-        found = held.get((version.number, file.path))
-        problems = tuple(problems_of(source, landing, kept, found, version.number if complete else None))
+        origin = chain.provenance_of(version, file)
+        stored = chain.stored(version, file)
+        source = _source(file, origin[1] if origin else None)
+        download = _download(*origin) if origin else None
+        current = read.get((version.number, file.path))
+        problems = tuple(problems_of(source, download, stored, current, version.number if complete else None))
         yield FileCustody(
             version=version.number,
             path=file.path,
             source=source,
-            landing=landing,
-            storage=kept,
-            now=_now(found) if found else None,
-            verdict=_verdict(problems, found, complete),
+            download=download,
+            storage=stored,
+            now=current,
+            verdict=_verdict(problems, current, complete),
             problems=problems,
         )
-    for number, path in sorted(key for key in held if key[0] == version.number and key[1] not in listed):
-        what = f"storage has it in version {number}, but the inventory does not"
+    for number, path in sorted(key for key in read if key[0] == version.number and key[1] not in listed):
+        what = f"storage has this file in version {number}, but the inventory does not"
         remedy = f"compare inv_files with system/{MANIFEST} of that version, and restore the inventory"
         yield FileCustody(
             version=number,
             path=path,
             source=Source(Origin.UNKNOWN),
-            landing=None,
+            download=None,
             storage=None,
-            now=_now(held[number, path]),
+            now=read[number, path],
             verdict=Verdict.UNKNOWN,
             problems=(Problem(what, remedy),),
         )
 
 
-def _source(file: InventoryFile, arrival: Provenance | None) -> Source:
-    if arrival is None:
+def _source(file: InventoryFile, provenance: Provenance | None) -> Source:
+    if provenance is None:
         ours = not file.path.startswith(PRODUCER)
         return Source(Origin.OURS if ours else Origin.UNKNOWN)
-    if not arrival.digest:
-        return Source(Origin.UNKNOWN if arrival.digest is None else Origin.NONE, url=arrival.url)
-    origin = Origin.OF_CONTAINER if arrival.container else Origin.DECLARED
-    return Source(origin, arrival.digest, True, arrival.declared_by, arrival.container, arrival.url)
+    if not provenance.digest:
+        return Source(Origin.UNKNOWN if provenance.digest is None else Origin.NONE, url=provenance.url)
+    origin = Origin.OF_CONTAINER if provenance.container else Origin.DECLARED
+    return Source(
+        origin, provenance.digest, True, provenance.declared_by, provenance.container, provenance.url
+    )
 
 
-def _now(found: ReadBackFile) -> Now:
-    return Now(found.at, found.size, found.sha512, found.problem, found.place)
+def _download(version: InventoryVersion, provenance: Provenance) -> Download:
+    return Download(provenance.sha512, version.downloaded, version.number, version.jid)
 
 
-def _verdict(problems: tuple[Problem, ...], found: ReadBackFile | None, complete: bool) -> Verdict:
-    if found is None:
+def _verdict(problems: tuple[Problem, ...], current: ReadBackFile | None, complete: bool) -> Verdict:
+    if current is None:
         return Verdict.MISSING if complete else Verdict.DIFFERS if problems else Verdict.NOT_READ
-    if found.sha512 is None:
+    if current.sha512 is None:
         return Verdict.MISSING
     return Verdict.DIFFERS if problems else Verdict.AGREES

@@ -1,70 +1,80 @@
-"""What is wrong with a file's custody, and what is to be done.
+"""The problems in the custody of a file, with their remedies.
 
-Rule: the inventory is judged as well as storage. Of the digests that should agree, the one that differs from
+Rule: the inventory is checked as well as storage. Of the digests that should agree, the one that differs from
 the others is at fault.
 """
 
 from collections.abc import Iterator
 
-from operations.custody import SHA512, Kept, Landing, Origin, Problem, Source
+from operations.custody import SHA512, Download, Origin, Problem, Source, StorageRecord
 from pipeline.description.premis import NAME as PREMIS
 from pipeline.files import ReadBackFile
 
 
 def problems_of(
-    source: Source, landing: Landing | None, kept: Kept, found: ReadBackFile | None, version: int | None
+    source: Source,
+    download: Download | None,
+    stored: StorageRecord,
+    current: ReadBackFile | None,
+    version: int | None,
 ) -> Iterator[Problem]:
-    """`version` is None while it is open whether storage lists the file."""
-    if source.origin is Origin.DECLARED and landing and source.digest.startswith(SHA512):
+    """`version` is None if the reading was stopped: then storage may list a file that was not read."""
+    if source.origin is Origin.DECLARED and download and source.digest.startswith(SHA512):
         declared = source.digest.removeprefix(SHA512)
-        if declared != landing.sha512 == kept.sha512:
+        if declared != download.sha512 == stored.sha512:
             yield Problem(
-                f"it landed with the sha512 {landing.sha512}, but {declared} was declared "
+                f"it was downloaded with the sha512 {download.sha512}, but {declared} was declared "
                 f"({source.declared_by})",
-                f"arkline refuses such a file, so the record of its arrival was changed: {_compare(landing)}",
+                "arkline refuses such a file, so the record of the download was changed: "
+                f"{_compare(download)}",
             )
-    if found is None and version is not None:
+    if current is None and version is not None:
         yield Problem(
             f"storage lists no such file in version {version}",
-            "restore the object from a copy of the storage, or give this command the workers' settings",
+            "restore the object from a copy of the storage, or use the storage settings of the workers",
         )
-    elif found is not None and found.sha512 is None:
-        yield Problem(found.problem, "restore it from a copy of the storage, then prove it again")
+    elif current is not None and current.sha512 is None:
+        yield Problem(current.problem, "restore the file from a copy of the storage, then prove it again")
     else:
-        yield from _differing(landing, kept, found)
+        yield from _differences(download, stored, current)
 
 
-def _differing(landing: Landing | None, kept: Kept, found: ReadBackFile | None) -> Iterator[Problem]:
-    landed = landing.sha512 if landing else kept.sha512
-    has = found.sha512 if found else kept.sha512
-    if landing and landed != kept.sha512 == has:
+def _differences(
+    download: Download | None, stored: StorageRecord, current: ReadBackFile | None
+) -> Iterator[Problem]:
+    downloaded = download.sha512 if download else stored.sha512
+    actual = current.sha512 if current else stored.sha512
+    if download and downloaded != stored.sha512 == actual:
         yield Problem(
-            f"it landed with the sha512 {landed}, but was stored with {kept.sha512}",
-            f"the record of its arrival was changed: {_compare(landing)}",
+            f"it was downloaded with the sha512 {downloaded}, but stored with {stored.sha512}",
+            f"the record of the download was changed: {_compare(download)}",
         )
-    elif landing and found and has == landed != kept.sha512:
+    elif download and current and actual == downloaded != stored.sha512:
         yield Problem(
-            f"storage has what landed, with the sha512 {has}, but the inventory says {kept.sha512}",
-            "the inventory's record was changed: restore this row of inv_files from a copy of the inventory",
+            f"storage has what was downloaded, with the sha512 {actual}, but the inventory says "
+            f"{stored.sha512}",
+            "the inventory was changed: restore this row of inv_files from a copy of the inventory",
         )
-    elif has != kept.sha512 and found:
+    elif actual != stored.sha512 and current:
         also = (
-            "" if landed == kept.sha512 else f"; it landed with {landed}, so that the inventory differs too"
+            ""
+            if downloaded == stored.sha512
+            else f"; it was downloaded with {downloaded}, so the inventory is wrong as well"
         )
         yield Problem(
-            f"storage has {found.size:,} bytes with the sha512 {has}; stored were {kept.size:,} bytes with "
-            f"{kept.sha512}{also}",
-            f"restore {found.place or 'it'} from a copy of the storage, then prove it again",
+            f"storage has {current.size:,} bytes with the sha512 {actual}; {stored.size:,} bytes with "
+            f"{stored.sha512} were stored{also}",
+            f"restore {current.place or 'the file'} from a copy of the storage, then prove it again",
         )
-    elif found and found.size != kept.size:
+    elif current and current.size != stored.size:
         yield Problem(
-            f"it has {found.size:,} bytes, but the inventory says {kept.size:,}",
+            f"it has {current.size:,} bytes, but the inventory says {stored.size:,}",
             "restore this row of inv_files from a copy of the inventory",
         )
 
 
-def _compare(landing: Landing) -> str:
+def _compare(download: Download) -> str:
     return (
-        f"compare inv_files with system/{PREMIS} of version {landing.version}, and restore the inventory "
+        f"compare inv_files with system/{PREMIS} of version {download.version}, and restore the inventory "
         "from a copy"
     )

@@ -1,8 +1,11 @@
-"""`arkline object`: what the repository holds of an object, and the proof that it is what was deposited."""
+"""`arkline object`: shows an object and proves that its files are as they were deposited."""
 
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -18,8 +21,8 @@ from operations.objects import known_object, object_view, versions_to_prove
 from pipeline.errors import UsageRefused
 from pipeline.working_storage.capacity import in_units
 
-BETWEEN_LINES = 30.0
-"""Seconds between two lines of progress where there is no terminal to draw a bar on."""
+PROGRESS_INTERVAL = 30.0
+"""Seconds between two lines of progress without a terminal."""
 
 
 def register(app: typer.Typer) -> None:
@@ -27,38 +30,54 @@ def register(app: typer.Typer) -> None:
 
 
 def object_(
-    ark: Annotated[str, typer.Argument(metavar="ARK", help="As ark:/99999/fk4abc.")],
+    ark: Annotated[str, typer.Argument(metavar="ARK", help="ARK of the object, such as ark:/99999/fk4abc.")],
     version: Annotated[
         int | None,
-        typer.Option("--version", metavar="N", min=1, help="Prove this version; without: the current one."),
+        typer.Option("--version", metavar="N", min=1, help="Prove this version; default: the current one."),
     ] = None,
     all_versions: Annotated[bool, typer.Option("--all-versions", help="Prove every version.")] = False,
     verify: Annotated[
         bool,
-        typer.Option("--verify/--no-verify", help="Read every byte from storage, or compare records only."),
+        typer.Option("--verify/--no-verify", help="Read every byte from storage, or only compare records."),
     ] = True,
     json: Json = False,
 ) -> None:
     """Show an object and prove its custody.
 
-    Of every file: the digest at its source, at landing, at storage and now. Exit 4 if they disagree
-    or a file is missing. Ctrl-C ends the reading and tells what was read.
+    For every file: its digest at the source, after download, in storage and now. Exit 4 if the digests differ
+    or a file is missing. Ctrl-C stops the reading and shows the result so far.
     """
     if all_versions and version is not None:
         raise UsageRefused("--version and --all-versions exclude each other")
     settings = opened.settings()
-    found = known_object(opened.kept_inventory(settings), ark)
-    numbers = versions_to_prove(found, version, every=all_versions)
+    known = known_object(opened.kept_inventory(settings), ark)
+    numbers = versions_to_prove(known, version, every=all_versions)
     storage = opened.storage(settings) if verify else None
-    with _progress(size_of(found, numbers) if verify else 0) as seen:
-        view = object_view(found, numbers, storage, seen)
+    with interruptible() as stopped, _progress(size_of(known, numbers) if verify else 0) as on_read:
+        view = object_view(known, numbers, storage, on_read, stopped)
     screen.emit(view) if json else drawn_object.described(view)
     raise typer.Exit(exit_codes.of_custody(view.custody))
 
 
 @contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed; pressed again, it ends the command as usual."""
+    pressed = threading.Event()
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        pressed.set()
+        signal.signal(signal.SIGINT, previous)
+
+    previous = signal.signal(signal.SIGINT, on_signal)
+    try:
+        yield pressed.is_set
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+@contextmanager
 def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """What is to be told of bytes that were read: a bar on a terminal, a line now and then elsewhere."""
+    """Shows how many bytes were read: a bar on a terminal, else a line every PROGRESS_INTERVAL."""
     console = screen.err()
     if not console.is_terminal:
         yield _lines(total)
@@ -72,11 +91,11 @@ def _progress(total: int) -> Iterator[Callable[[int], None]]:
 def _lines(total: int) -> Callable[[int], None]:
     read, last = 0, time.monotonic()
 
-    def seen(size: int) -> None:
+    def on_read(size: int) -> None:
         nonlocal read, last
         read += size
-        if time.monotonic() - last >= BETWEEN_LINES:
+        if time.monotonic() - last >= PROGRESS_INTERVAL:
             last = time.monotonic()
             screen.note(f"read {in_units(read)} of {in_units(total)}", "")
 
-    return seen
+    return on_read

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import signal
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from entrypoints.cli import exit_codes
 from entrypoints.cli.main import app
+from entrypoints.cli.object_command import interruptible
 from entrypoints.cli.render import object as drawn_object
 from operations.objects import known_object, object_view
 from pipeline.files import StoredVersion
@@ -116,7 +118,7 @@ def test_the_digest_that_a_manifest_declared_is_followed_to_what_storage_has_now
         "container": "",
         "url": rows[0].url,
     }
-    assert found["landing"]["sha512"] == found["storage"]["sha512"] == found["now"]["sha512"]
+    assert found["download"]["sha512"] == found["storage"]["sha512"] == found["now"]["sha512"]
     assert found["now"]["sha512"] == sha512("alpha")
     assert (found["storage"]["version"], found["storage"]["jid"]) == (1, job.jid)
     assert found["storage"]["read_back"] is not None
@@ -151,7 +153,7 @@ def test_the_files_of_a_container_have_the_digest_of_the_container_or_of_the_lis
     assert (listed["origin"], listed["digest"]) == ("declared", str(md5(b"alpha")))
     assert listed["declared_by"] == "mrt-manifest.txt line 6"
     other = of_file(custody, "producer/mrt-manifest.txt")["source"]
-    assert (other["origin"], other["digest"]) == ("declared of its container", str(declared))
+    assert (other["origin"], other["digest"]) == ("declared for its container", str(declared))
     assert (other["container"], other["declared_by"]) == ("box.zip", "submission")
 
 
@@ -165,9 +167,9 @@ def test_a_file_that_an_update_carries_forward_is_followed_to_the_version_that_b
 
     carried = of_file(custody, "producer/a")
     assert (custody["versions"], carried["version"], carried["verdict"]) == ([2], 2, "agrees")
-    assert (carried["landing"]["version"], carried["landing"]["jid"]) == (1, "jid0000000001")
+    assert (carried["download"]["version"], carried["download"]["jid"]) == (1, "jid0000000001")
     assert (carried["storage"]["version"], carried["storage"]["jid"]) == (1, "jid0000000001")
-    assert of_file(custody, "producer/b")["landing"]["version"] == 2
+    assert of_file(custody, "producer/b")["download"]["version"] == 2
 
 
 def test_bytes_that_versions_share_are_read_once(repository: Repository) -> None:
@@ -194,7 +196,7 @@ def test_a_bit_that_flipped_in_storage_breaks_custody_and_the_file_is_named(repo
 
     broken = of_file(custody, "producer/a.txt")
     assert broken["verdict"] == "differs"
-    assert broken["landing"]["sha512"] == broken["storage"]["sha512"] == sha512("alpha")
+    assert broken["download"]["sha512"] == broken["storage"]["sha512"] == sha512("alpha")
     assert broken["now"]["sha512"] == hashlib.sha512(place.read_bytes()).hexdigest()
     assert of_file(custody, "producer/b.txt")["verdict"] == "agrees"
     assert told.exit_code == 4
@@ -231,7 +233,12 @@ def test_an_object_that_is_gone_from_storage_breaks_custody(repository: Reposito
     ("column", "value", "what", "remedy"),
     [
         ("digest_value", "'00'", "but the inventory says 00", "restore this row of inv_files"),
-        ("landed_digest", "'00'", "it landed with the sha512 00", "the record of its arrival was changed"),
+        (
+            "landed_digest",
+            "'00'",
+            "it was downloaded with the sha512 00",
+            "the record of the download was changed",
+        ),
         ("full_size", "7", "it has 5 bytes, but the inventory says 7", "restore this row of inv_files"),
         (
             "source_digest",
@@ -263,7 +270,7 @@ def test_a_file_that_was_taken_out_of_the_inventory_is_found_in_storage(reposito
     unknown = of_file(proved(repository, stored.ark, code=4), "producer/a.txt")
 
     assert unknown["verdict"] == "not in the inventory"
-    assert "storage has it in version 1" in unknown["problems"][0]["what"]
+    assert "storage has this file in version 1" in unknown["problems"][0]["what"]
 
 
 def test_what_an_earlier_release_recorded_is_compared_with_what_it_stored(repository: Repository) -> None:
@@ -275,8 +282,8 @@ def test_what_an_earlier_release_recorded_is_compared_with_what_it_stored(reposi
     old = of_file(proved(repository, stored.ark), "producer/a.txt")
 
     assert told.exit_code == 0
-    assert "of 1 file it was not recorded what was declared, or how they landed" in told.stderr
-    assert (old["source"]["origin"], old["landing"]) == ("not recorded", None)
+    assert "the declared digest and the download of 1 file are not recorded" in told.stderr
+    assert (old["source"]["origin"], old["download"]) == ("not recorded", None)
     assert (old["storage"]["read_back"], old["verdict"]) == (None, "agrees")
     damage(content(repository, stored, "producer/a.txt"))
     assert proved(repository, stored.ark, code=4)
@@ -294,7 +301,7 @@ def test_of_a_file_that_an_earlier_release_fetched_it_is_not_said_that_nothing_w
     found = of_file(proved(repository, repository.recorded(job).ark), "producer/a.txt")
 
     assert found["source"]["origin"] == "not recorded"
-    assert found["landing"]["sha512"] == sha512("alpha")
+    assert found["download"]["sha512"] == sha512("alpha")
 
 
 def test_records_alone_are_compared_without_reading(repository: Repository) -> None:
@@ -344,14 +351,16 @@ def test_forty_columns_are_enough(repository: Repository) -> None:
     assert [line for line in told.stdout.splitlines() if len(line) > 40] == []
     lines = [line.split() for line in told.stdout.splitlines()]
     assert ["source", "none", "declared"] in lines
-    assert ["landing", sha512("alpha")[:8]] in lines
+    assert ["download", sha512("alpha")[:8]] in lines
     assert ["storage", sha512("alpha")[:8], "v1"] in lines
     assert [line for line in wide.stdout.splitlines() if len(line) > 120] == []
     assert "at source" in wide.stdout
 
 
 def test_of_very_many_files_those_with_problems_are_drawn_first(repository: Repository) -> None:
-    stored = repository.recorded(repository.job(1, {f"{n:03}.txt": str(n) for n in range(drawn_object.MOST)}))
+    stored = repository.recorded(
+        repository.job(1, {f"{n:03}.txt": str(n) for n in range(drawn_object.MAX_FILES)})
+    )
     damage(content(repository, stored, "producer/499.txt"))
 
     told = asked(repository, stored.ark)
@@ -359,20 +368,22 @@ def test_of_very_many_files_those_with_problems_are_drawn_first(repository: Repo
     first = next(line for line in told.stdout.splitlines() if line.startswith("producer/"))
     assert first.startswith("producer/499.txt")
     assert "8 more files: --json has them all" in told.stderr
-    assert len(proved(repository, stored.ark, code=4)["files"]) == drawn_object.MOST + 8
+    assert len(proved(repository, stored.ark, code=4)["files"]) == drawn_object.MAX_FILES + 8
 
 
-def test_ctrl_c_ends_the_reading_and_what_was_read_is_told(
+def test_a_stopped_reading_shows_the_result_so_far(
     repository: Repository, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stored = repository.recorded(repository.job(1, {"a.txt": "alpha", "b.txt": "beta"}))
-    reads = iter([None, None])
+    pieces: list[int] = []
 
-    def seen(_: int) -> None:
-        if next(reads, "over") == "over":
-            raise KeyboardInterrupt
-
-    view = object_view(known_object(repository.inventory, stored.ark), (1,), repository.storage, seen)
+    view = object_view(
+        known_object(repository.inventory, stored.ark),
+        (1,),
+        repository.storage,
+        pieces.append,
+        lambda: len(pieces) > 2,
+    )
     drawn_object.described(view)
 
     assert [file.verdict for file in view.custody.files][:3] == ["agrees", "agrees", "not read"]
@@ -380,12 +391,21 @@ def test_ctrl_c_ends_the_reading_and_what_was_read_is_told(
     assert "Interrupted: 8 of 10 files not read." in capsys.readouterr().out
 
 
+def test_the_first_ctrl_c_stops_the_reading_and_the_second_ends_the_command() -> None:
+    with interruptible() as stopped:
+        assert not stopped()
+        signal.raise_signal(signal.SIGINT)
+        assert stopped()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
 def test_an_object_or_version_that_is_not_known_is_refused_with_a_hint(repository: Repository) -> None:
     ark = repository.recorded(repository.job(1, local_id=("loc-1",))).ark
 
     for arguments, message in (
-        (("ark:/99999/unknown",), "the inventory knows no object ark:/99999/unknown"),
-        (("loc-1",), f"'loc-1' is a local id: ask for the object that it names, {ark}"),
+        (("ark:/99999/unknown",), "the inventory has no object ark:/99999/unknown"),
+        (("loc-1",), f"'loc-1' is a local id: give the ARK of its object, {ark}"),
         (("nonsense",), "'nonsense' is not an ARK; expected the form"),
         ((ark, "--version", "3"), f"the inventory has no version 3 of {ark}; it has 1"),
         ((ark, "--version", "1", "--all-versions"), "exclude each other"),
@@ -455,5 +475,5 @@ def test_what_is_lost_with_working_storage_is_read_back_before_it_is_recorded(
 
     found = of_file(proved(repository, stored.ark), "producer/a.txt")
 
-    assert (found["source"]["origin"], found["landing"]) == ("not recorded", None)
+    assert (found["source"]["origin"], found["download"]) == ("not recorded", None)
     assert found["storage"]["read_back"] is not None

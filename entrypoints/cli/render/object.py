@@ -1,4 +1,4 @@
-"""An object and the custody of its files: a table, or on a narrow terminal a paragraph for each file."""
+"""Draws an object and the custody of its files: a table, or a paragraph per file on a narrow terminal."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -16,13 +16,13 @@ from pipeline.inventory.base import InventoryVersion
 from pipeline.working_storage.capacity import in_units
 
 SHOWN = 8
-"""Hexadecimal digits of a digest in a terminal's table; a pipe, --json and every problem have all of them."""
+"""Hexadecimal digits of a digest in a terminal's table; pipes, --json and problems have all digits."""
 
-MOST = 500
-"""Files of a version that are drawn: more take many seconds, and nobody reads them. --json has all."""
+MAX_FILES = 500
+"""Files of a version that are drawn; more take many seconds. --json has all files."""
 
-TOLD = 100
-"""Problems that are told."""
+MAX_PROBLEMS = 100
+"""Problems that are printed; --json has all of them."""
 
 _NOT_RECORDED = "not recorded"
 
@@ -60,7 +60,7 @@ def _version(version: InventoryVersion) -> None:
 
 
 def _deposit(version: InventoryVersion) -> None:
-    """Who deposited it and when, and where its events are told."""
+    """Who deposited the version and when, and where its events are."""
     by = f" by {version.submitter}" if version.submitter else ""
     events = f"system/{PREMIS}"
     screen.facts(
@@ -68,7 +68,7 @@ def _deposit(version: InventoryVersion) -> None:
             ("deposited", f"{when(version.submitted)}{by}"),
             ("payload", version.payload_name),
             ("batch", f"{version.bid}, collection {version.profile}"),
-            ("landed", _moment(version.downloaded)),
+            ("downloaded", _moment(version.downloaded)),
             ("stored", f"{_moment(version.created)} at {version.storage_url}"),
             ("read back", _moment(version.verified)),
             ("events", events if any(file.path == events for file in version.files) else ""),
@@ -81,28 +81,28 @@ def _moment(at: datetime | None) -> str:
 
 
 def _some(files: Sequence[FileCustody]) -> None:
-    """The files in their order; of very many the first, those with problems before all others."""
-    if len(files) <= MOST:
+    """The files in order; of very many files only MAX_FILES, those with problems first."""
+    if len(files) <= MAX_FILES:
         _files(files)
         return
-    _files(sorted(files, key=lambda file: not file.problems)[:MOST])
-    screen.note(f"{len(files) - MOST:,} more files: --json has them all", "")
+    _files(sorted(files, key=lambda file: not file.problems)[:MAX_FILES])
+    screen.note(f"{len(files) - MAX_FILES:,} more files: --json has them all", "")
 
 
 def _files(files: Sequence[FileCustody]) -> None:
     width = screen.out().width
     digits = None if width >= screen.PIPED_WIDTH else SHOWN
     roomy = digits is None or width < screen.NARROW
-    rows = [(file, (_source(file.source, digits, roomy=roomy), *_told(file, digits))) for file in files]
+    rows = [(file, (_source(file.source, digits, roomy=roomy), *_digests(file, digits))) for file in files]
     if width < screen.NARROW:
         for file, told in rows:
             screen.say(screen.printable(file.path), "bold")
-            screen.facts(zip(("  source", "  landing", "  storage", "  now"), told, strict=True))
+            screen.facts(zip(("  source", "  download", "  storage", "  now"), told, strict=True))
         return
     columns = (
         Column("file", long=True),
         Column("size", right=True),
-        *(Column(f"at {place}") for place in ("source", "landing", "storage")),
+        *(Column(f"at {place}") for place in ("source", "download", "storage")),
         Column("now"),
     )
     sizes = ((in_units(file.storage.size) if file.storage else "") for file, _ in rows)
@@ -114,20 +114,20 @@ def _source(source: Source, digits: int | None, *, roomy: bool) -> str:
         return source.origin
     algorithm, _, value = source.digest.partition(":")
     of = f" of {source.container}" if source.container else ""
-    by = f", {source.declared_by}, checked on arrival" if roomy else ""
+    by = f", {source.declared_by}, checked on download" if roomy else ""
     return f"{algorithm}:{value[:digits]}{of}{by}"
 
 
-def _told(file: FileCustody, digits: int | None) -> Iterator[str | Text]:
-    """At landing, at storage, now."""
-    source, landing, kept = file.source, file.landing, file.storage
-    if landing:
-        yield f"{landing.sha512[:digits]}" + (
-            f" v{landing.version}" if landing.version != file.version else ""
+def _digests(file: FileCustody, digits: int | None) -> Iterator[str | Text]:
+    """The columns download, storage and now."""
+    source, download, stored = file.source, file.download, file.storage
+    if download:
+        yield f"{download.sha512[:digits]}" + (
+            f" v{download.version}" if download.version != file.version else ""
         )
     else:
         yield "" if source.origin is Origin.OURS else _NOT_RECORDED
-    yield f"{kept.sha512[:digits]} v{kept.version}" if kept else _NOT_RECORDED
+    yield f"{stored.sha512[:digits]} v{stored.version}" if stored else _NOT_RECORDED
     yield _now(file, digits)
 
 
@@ -143,18 +143,18 @@ def _now(file: FileCustody, digits: int | None) -> Text:
 
 
 def _problems(custody: Custody) -> None:
-    found = [(file, problem) for file in custody.files for problem in file.problems]
-    for file, problem in found[:TOLD]:
+    problems = [(file, problem) for file in custody.files for problem in file.problems]
+    for file, problem in problems[:MAX_PROBLEMS]:
         screen.say(screen.printable(f"{file.path} of version {file.version}: {problem.what}."), "red")
         screen.say(screen.printable(f"To do: {problem.remedy}."))
-    if len(found) > TOLD:
-        screen.note(f"{counted(len(found) - TOLD, 'more problem')}: --json has them all")
-    if found:
+    if len(problems) > MAX_PROBLEMS:
+        screen.note(f"{counted(len(problems) - MAX_PROBLEMS, 'more problem')}: --json has them all")
+    if problems:
         screen.say("")
 
 
 def _sum(custody: Custody, versions: int) -> None:
-    """One sentence that says what is proved, and what is not."""
+    """The summary: what is proved, and what is not."""
     files = len(custody.files)
     bad = sum(bool(file.problems) for file in custody.files)
     unread = sum(file.verdict is Verdict.NOT_READ for file in custody.files)
@@ -166,8 +166,8 @@ def _sum(custody: Custody, versions: int) -> None:
         screen.say("The records agree with each other; storage was not read.", "yellow")
     elif custody.complete:
         screen.say(
-            f"Custody is proved: {counted(files, 'file')}, {amount}, read until {at}, as they landed and "
-            "were stored.",
+            f"Custody is proved: {counted(files, 'file')}, {amount}, read until {at}, as "
+            "downloaded and stored.",
             "green",
         )
     if custody.read and not custody.complete:
@@ -175,9 +175,10 @@ def _sum(custody: Custody, versions: int) -> None:
     unknown = sum(file.source.origin is Origin.UNKNOWN and file.storage is not None for file in custody.files)
     if unknown:
         screen.note(
-            f"of {counted(unknown, 'file')} it was not recorded what was declared, or how they landed: an "
-            "earlier release took them in, or the list was lost with working storage"
+            f"the declared digest and the download of {counted(unknown, 'file')} are not "
+            "recorded: an earlier release "
+            "ingested them, or the list was lost with working storage"
         )
     rest = versions - len(custody.versions)
     if rest:
-        screen.note(f"{counted(rest, 'other version')} not looked at: --all-versions", "")
+        screen.note(f"{counted(rest, 'other version')} not checked: add --all-versions", "")
