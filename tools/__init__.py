@@ -1,1 +1,1 @@
-"""What runs before anything is installed."""
+"""Programs of a checkout; they are not in the wheel."""

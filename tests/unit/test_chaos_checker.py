@@ -62,17 +62,17 @@ def clean() -> FinalState:
     )
 
 
-def found(remains: FinalState) -> tuple[Problem, ...]:
-    return judge(DEPOSITS, {"d0": BID}, remains).problems
+def found(final: FinalState) -> tuple[Problem, ...]:
+    return judge(DEPOSITS, {"d0": BID}, final).problems
 
 
-def with_job(remains: FinalState, jid: str, **changes: object) -> FinalState:
-    remains.jobs[jid] = remains.jobs[jid].model_copy(update=changes)
-    return remains
+def with_job(final: FinalState, jid: str, **changes: object) -> FinalState:
+    final.jobs[jid] = final.jobs[jid].model_copy(update=changes)
+    return final
 
 
-def with_state(remains: FinalState, jid: str, **changes: object) -> FinalState:
-    return with_job(remains, jid, status=remains.jobs[jid].status.model_copy(update=changes))
+def with_state(final: FinalState, jid: str, **changes: object) -> FinalState:
+    return with_job(final, jid, status=final.jobs[jid].status.model_copy(update=changes))
 
 
 def test_nothing_is_said_of_what_is_as_it_should_be() -> None:
@@ -80,11 +80,11 @@ def test_nothing_is_said_of_what_is_as_it_should_be() -> None:
 
 
 def test_repetitions_with_one_identifier_are_counted_and_are_no_fault() -> None:
-    remains = clean()
-    remains.letters.append(LETTER)
-    remains.calls.append(remains.calls[0])
+    final = clean()
+    final.letters.append(LETTER)
+    final.calls.append(final.calls[0])
 
-    judgement = judge(DEPOSITS, {"d0": BID}, remains)
+    judgement = judge(DEPOSITS, {"d0": BID}, final)
 
     assert judgement.problems == ()
     assert (judgement.repeated.mails, judgement.repeated.callbacks) == (1, 1)
@@ -156,68 +156,66 @@ DAMAGES: dict[str, tuple[Category, Callable[[FinalState], object]]] = {
 }
 
 
-def _more_files(remains: FinalState) -> FinalState:
+def _more_files(final: FinalState) -> FinalState:
     more = replace(VERSION, files={**VERSION.files, "producer/g.bin": "digest"})
-    remains.versions[:], remains.entries[:] = [more], [more]
-    return remains
+    final.versions[:], final.entries[:] = [more], [more]
+    return final
 
 
-def _as(remains: FinalState, **changes: str) -> FinalState:
-    remains.versions[:] = [replace(VERSION, **changes)]  # type: ignore[arg-type]
-    return remains
+def _as(final: FinalState, **changes: str) -> FinalState:
+    final.versions[:] = [replace(VERSION, **changes)]  # type: ignore[arg-type]
+    return final
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_the_checker_sees(damage: str) -> None:
     sort, do = DAMAGES[damage]
-    remains = clean()
-    remains.versions = [replace(VERSION, files=dict(VERSION.files))]
-    do(remains)
+    final = clean()
+    final.versions = [replace(VERSION, files=dict(VERSION.files))]
+    do(final)
 
-    assert sort in {each.sort for each in found(remains)}
+    assert sort in {each.sort for each in found(final)}
 
 
 def test_two_jobs_of_one_local_id_are_two_versions_of_one_object() -> None:
     again = replace(GOOD, path="/again.checkm")
     deposits = [*DEPOSITS, Deposit(1.0, "d1", SubmissionType.BATCH_MANIFEST, "/more.checkm", (again,))]
-    remains = clean()
+    final = clean()
     later, other = records.jid(3), "bid0000000002"
-    remains.jobs[later] = job(3, JobState.COMPLETED, again.path, remains.jobs[A].history, primary_id=ARK)
-    remains.jobs[later] = remains.jobs[later].model_copy(update={"bid": other})
-    remains.batches[other] = remains.batches[BID].model_copy(
+    final.jobs[later] = job(3, JobState.COMPLETED, again.path, final.jobs[A].history, primary_id=ARK)
+    final.jobs[later] = final.jobs[later].model_copy(update={"bid": other})
+    final.batches[other] = final.batches[BID].model_copy(
         update={
             "bid": other,
-            "status": remains.batches[BID].status.model_copy(update={"status": BatchState.COMPLETED}),
+            "status": final.batches[BID].status.model_copy(update={"status": BatchState.COMPLETED}),
         }
     )
-    remains.buckets[other] = {Bucket.COMPLETED: {later}}
+    final.buckets[other] = {Bucket.COMPLETED: {later}}
     second = replace(VERSION, jid=later, number=2)
-    remains.versions.append(second)
-    remains.entries.append(second)
-    remains.letters.append(Letter(f"{other}.report-1@arkline", "x", frozenset({later}), frozenset()))
-    remains.calls.append(Call(f"{later}-0", later, "COMPLETED"))
+    final.versions.append(second)
+    final.entries.append(second)
+    final.letters.append(Letter(f"{other}.report-1@arkline", "x", frozenset({later}), frozenset()))
+    final.calls.append(Call(f"{later}-0", later, "COMPLETED"))
     bids = {"d0": BID, "d1": other}
 
-    assert judge(deposits, bids, remains).problems == ()
+    assert judge(deposits, bids, final).problems == ()
 
-    remains.versions[1] = remains.entries[1] = replace(second, ark="ark:/99999/fk42", number=1)
-    remains.jobs[later] = remains.jobs[later].model_copy(
+    final.versions[1] = final.entries[1] = replace(second, ark="ark:/99999/fk42", number=1)
+    final.jobs[later] = final.jobs[later].model_copy(
         update={
-            "identifiers": remains.jobs[later].identifiers.model_copy(
-                update={"primary_id": "ark:/99999/fk42"}
-            )
+            "identifiers": final.jobs[later].identifiers.model_copy(update={"primary_id": "ark:/99999/fk42"})
         }
     )
-    assert Category.DUPLICATED in {each.sort for each in judge(deposits, bids, remains).problems}
+    assert Category.DUPLICATED in {each.sort for each in judge(deposits, bids, final).problems}
 
 
 def test_the_table_itself_decides_which_history_is_legal() -> None:
-    remains = clean()
+    final = clean()
     resumed = (
         *history(*JOB.working()[1:6], JobState.FAILED),
         HistoryEntry(state=JobState.RECORDING, event=Event.RESUME),
         *history(*JOB.working()[1:], JobState.COMPLETED)[-2:],
     )
-    with_job(remains, A, history=resumed)
+    with_job(final, A, history=resumed)
 
-    assert [each for each in found(remains) if each.sort is Category.ILLEGAL] == []
+    assert [each for each in found(final) if each.sort is Category.ILLEGAL] == []

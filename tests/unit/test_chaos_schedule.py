@@ -39,9 +39,9 @@ def test_a_seed_always_gives_the_same_deposits() -> None:
         one, two = (Depositor(9, source).make(60, 50.0) for source in (first, second))
 
     assert one == two
-    things = [thing for deposit in one.deposits for thing in deposit.things]
-    assert len(things) == 60
-    assert sum(bool(thing.planted) for thing in things) == round(60 * PLANTED)
-    assert len({thing.path for thing in things}) == 60
-    local_ids = [thing.local_id for thing in things if thing.local_id]
+    objects = [deposited for deposit in one.deposits for deposited in deposit.objects]
+    assert len(objects) == 60
+    assert sum(bool(deposited.planted) for deposited in objects) == round(60 * PLANTED)
+    assert len({deposited.path for deposited in objects}) == 60
+    local_ids = [deposited.local_id for deposited in objects if deposited.local_id]
     assert len(set(local_ids)) < len(local_ids), "some objects come twice"

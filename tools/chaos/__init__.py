@@ -1,1 +1,5 @@
-"""Faults on schedule against a whole repository, and an independent look at what became of every object."""
+"""`./dev chaos`: scheduled faults against a whole repository, and a check that no object is lost or doubled.
+
+`schedule` draws the faults, `cluster` starts the repository, `run` injects the faults (`faults`,
+`server_faults`) while `background` submits deposits, and `checker` compares `final_state` with `deposits`.
+"""

@@ -1,4 +1,4 @@
-"""`python -m tools.chaos --seed N --jobs N --faults N`: a schedule of faults, and what was lost by it."""
+"""`python -m tools.chaos --seed N --jobs N --faults N`: one run, its report and its exit code."""
 
 import argparse
 import json
@@ -11,32 +11,34 @@ from pathlib import Path
 from entrypoints.cli import exit_codes
 from entrypoints.stack.signals import stop_signals
 from pipeline.errors import ArklineError, UsageRefused
-from tools.chaos import report as story
-from tools.chaos import small_disks as ground
+from tools.chaos import report as report
+from tools.chaos import small_disks
 from tools.chaos.checker import judge
-from tools.chaos.cluster import Arena
+from tools.chaos.cluster import Cluster
 from tools.chaos.final_state import read
 from tools.chaos.result import Result, result_of
-from tools.chaos.run import Course, Order, run
+from tools.chaos.run import RunLog, RunOptions, run
 from tools.chaos.schedule import Kind
 
 SECONDS_PER_FAULT = 3.4
-"""Unless --minutes says otherwise; faults overlap, since most of them last longer."""
+"""The default of --minutes; faults overlap, since most of them last longer."""
 
 
-def _asked(arguments: list[str]) -> argparse.Namespace:
+def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="./dev chaos",
-        description="Strike a whole repository with faults on schedule; exit code 1 if anything was lost.",
+        description="Inject faults into a whole repository; exit code 1 if an object was lost or doubled.",
     )
     parser.add_argument("--seed", type=int, default=1, help="the schedule and the deposits (default: 1)")
     parser.add_argument("--jobs", type=int, default=100, help="objects deposited (default: 100)")
     parser.add_argument("--faults", type=int, default=40, help="faults injected (default: 40)")
-    parser.add_argument("--minutes", type=float, help="how long faults strike (default: 3.4 s for each)")
+    parser.add_argument(
+        "--minutes", type=float, help="how long faults are injected (default: 3.4 s per fault)"
+    )
     parser.add_argument("--json", action="store_true", help="end with one JSON object on standard output")
-    parser.add_argument("--keep", type=Path, help="an empty folder to run in, which is kept with all logs")
-    parser.add_argument("--only", nargs="+", metavar="KIND", help="strike with these kinds of faults alone")
-    parser.add_argument("--quiet", action="store_true", help="do not tell of each fault as it strikes")
+    parser.add_argument("--keep", type=Path, help="an empty folder for the run, which is kept with all logs")
+    parser.add_argument("--only", nargs="+", metavar="KIND", help="inject only these kinds of faults")
+    parser.add_argument("--quiet", action="store_true", help="do not print every fault")
     return parser.parse_args(arguments)
 
 
@@ -48,38 +50,38 @@ def _kinds(labels: list[str] | None) -> frozenset[Kind]:
 
 
 def main(arguments: list[str]) -> int:
-    asked = _asked(arguments)
-    kinds = _kinds(asked.only)
-    ground.enter()
-    for name in [each for each in os.environ if each.startswith("ARKLINE_")]:
-        del os.environ[name]  # a running stack of the caller's must not be what is struck
-    seconds = asked.minutes * 60 if asked.minutes else max(20.0, asked.faults * SECONDS_PER_FAULT)
-    order = Order(asked.seed, asked.jobs, asked.faults, seconds, kinds)
-    folder = Path(asked.keep or tempfile.mkdtemp(prefix="arkline-chaos-")).absolute()
+    parsed = _parse(arguments)
+    kinds = _kinds(parsed.only)
+    small_disks.enter()
+    for name in [name for name in os.environ if name.startswith("ARKLINE_")]:
+        del os.environ[name]  # faults must not hit a running stack of the caller
+    seconds = parsed.minutes * 60 if parsed.minutes else max(20.0, parsed.faults * SECONDS_PER_FAULT)
+    options = RunOptions(parsed.seed, parsed.jobs, parsed.faults, seconds, kinds)
+    folder = Path(parsed.keep or tempfile.mkdtemp(prefix="arkline-chaos-")).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     results: list[Result] = []
 
     def say(line: str) -> None:
-        if not asked.quiet:
+        if not parsed.quiet:
             sys.stderr.write(f"{line}\n")
 
-    def examine(stage: Arena, course: Course) -> None:
-        remains = read(stage)
-        results.append(result_of(course, remains, judge(course.collection.deposits, course.bids, remains)))
+    def examine(cluster: Cluster, run_log: RunLog) -> None:
+        final = read(cluster)
+        results.append(result_of(run_log, final, judge(run_log.collection.deposits, run_log.bids, final)))
         if results[-1].problems:
-            sys.stderr.write(story.shortest(stage, course, results[-1].problems, remains) + "\n")
+            sys.stderr.write(report.shortest(cluster, run_log, results[-1].problems, final) + "\n")
 
-    say(f"seed {order.seed}: {order.jobs} jobs, {order.faults} faults in {seconds:.0f} s, in {folder}")
+    say(f"seed {options.seed}: {options.jobs} jobs, {options.faults} faults in {seconds:.0f} s, in {folder}")
     try:
         with stop_signals() as signals:
-            course = run(order, folder, signals, say, examine)
+            run_log = run(options, folder, signals, say, examine)
     finally:
-        if asked.keep is None:
+        if parsed.keep is None:
             shutil.rmtree(folder, ignore_errors=True)
     (result,) = results
-    sys.stderr.write(story.table(course, result))
-    if asked.json:
-        sys.stdout.write(json.dumps(result.as_json(course)) + "\n")
+    sys.stderr.write(report.table(run_log, result))
+    if parsed.json:
+        sys.stdout.write(json.dumps(result.as_json(run_log)) + "\n")
     return 0 if result.clean else 1
 
 

@@ -1,4 +1,4 @@
-"""Processes that are started again when they die, as a machine's supervisor would, and what is below them."""
+"""Processes of the cluster; a process that dies is restarted, as a machine's supervisor would do."""
 
 import os
 import signal

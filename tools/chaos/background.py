@@ -1,4 +1,4 @@
-"""What this process does to the repository beside its faults: deposits, and the timed work a second time."""
+"""Threads of this process that use the repository during the faults: deposits, and a second beat."""
 
 import threading
 import time
@@ -64,7 +64,7 @@ class Submitter:
                 self._over.wait(0.5)
 
     def _submit(self, session: Session, deposit: Deposit) -> str:
-        thing = deposit.things[0]
+        deposited = deposit.objects[0]
         single = deposit.kind is not SubmissionType.BATCH_MANIFEST
         submission = Submission(
             profile_name=PROFILE,
@@ -72,7 +72,7 @@ class Submitter:
             payload_url=self._url(deposit.path),
             type=deposit.kind,
             payload_filename=deposit.path[1:],
-            local_id=(thing.local_id,) if single and thing.local_id else (),
+            local_id=(deposited.local_id,) if single and deposited.local_id else (),
             idempotency_key=deposit.key,
         )
         return batches.submit(session, submission)

@@ -1,7 +1,7 @@
-"""A whole repository of real processes that is meant to be hurt: an ensemble, Redis, workers, beats.
+"""The repository under test, as real processes: a ZooKeeper ensemble, Redis, workers and beats.
 
-Everything dies with the process that runs it, however that one dies. The first worker reaches ZooKeeper
-through proxies that can lose answers or cut it off; the others reach it directly.
+Every process dies with this process. The first worker reaches ZooKeeper through proxies that can lose
+answers or cut the worker off; the other workers reach ZooKeeper directly.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from pipeline.settings import Settings
 from tests.servers.proxy import Proxy
 from tests.support.fleet import environment
 from tools.chaos.actors import Actor
-from tools.chaos.outside_services import Outside, outside
+from tools.chaos.fakes import Fakes, run_fakes
 from tools.chaos.small_disks import Filler, make_small, unmake
 from tools.chaos.witness import Witness
 
@@ -39,7 +39,7 @@ callback_url: {callback}
 
 
 @dataclass
-class Arena:
+class Cluster:
     folder: Path
     settings: Settings
     zookeepers: list[Actor]
@@ -48,7 +48,7 @@ class Arena:
     workers: list[Actor]
     beats: list[Actor]
     zk_proxies: list[Proxy]
-    outside: Outside
+    fakes: Fakes
     witness: Witness
     small_disks: bool
     fillers: dict[str, Filler] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Arena:
         for proxy in self.zk_proxies:
             proxy.accept()
             proxy.cut()
-        self.outside.heal()
+        self.fakes.heal()
         for filler in self.fillers.values():
             filler.remove()
 
@@ -91,7 +91,7 @@ class Arena:
 
 
 def run_settings(
-    folder: Path, zk_hosts: str, redis_port: int, out: Outside, *, small_disks: bool
+    folder: Path, zk_hosts: str, redis_port: int, fakes: Fakes, *, small_disks: bool
 ) -> Settings:
     """Faults last seconds here, not minutes: tries come sooner, and there are more of them."""
     return Settings(
@@ -116,16 +116,16 @@ def run_settings(
         fetch_tries=3,
         callback_timeout=4,
         smtp_host=HOST,
-        smtp_port=out.mail_proxy.port,
+        smtp_port=fakes.mail_proxy.port,
         log_level="INFO",
     )
 
 
 @contextmanager
-def arena(folder: Path, workers: int = 3, concurrency: int = 2) -> Iterator[Arena]:
+def run_cluster(folder: Path, workers: int = 3, concurrency: int = 2) -> Iterator[Cluster]:
     """Everything, ready; gone at the end. Only in the main thread."""
     with ExitStack() as held:
-        out = held.enter_context(outside())
+        fakes = held.enter_context(run_fakes())
         for name in ("working", "storage"):
             held.callback(unmake, folder / name)
         disks = [
@@ -134,8 +134,8 @@ def arena(folder: Path, workers: int = 3, concurrency: int = 2) -> Iterator[Aren
         ]
         plan = zookeeper.plan(folder / "zookeeper", servers=3, tick=500, log_folder=folder / "log")
         (redis_port,) = free_ports(1)
-        settings = run_settings(folder, plan.hosts, redis_port, out, small_disks=all(disks))
-        _write_profile(settings.profiles, out)
+        settings = run_settings(folder, plan.hosts, redis_port, fakes, small_disks=all(disks))
+        _write_profile(settings.profiles, fakes)
         proxies = [held.enter_context(Proxy(port)) for port in plan.ports]
         servers = [
             Actor(Service(command, ready=lambda port=port: zookeeper.serves(port)))  # type: ignore[misc]
@@ -155,7 +155,7 @@ def arena(folder: Path, workers: int = 3, concurrency: int = 2) -> Iterator[Aren
             for number in range(1, workers + 1)
         ]
         beats = [Actor(services.beat(choice, number, direct)) for number in (1, 2)]
-        made = Arena(
+        cluster = Cluster(
             folder=folder,
             settings=settings,
             zookeepers=servers,
@@ -164,33 +164,33 @@ def arena(folder: Path, workers: int = 3, concurrency: int = 2) -> Iterator[Aren
             workers=fleet,
             beats=beats,
             zk_proxies=proxies,
-            outside=out,
+            fakes=fakes,
             witness=Witness(settings),
             small_disks=all(disks),
         )
-        if made.small_disks:
-            made.fillers = {
+        if cluster.small_disks:
+            cluster.fillers = {
                 "working": Filler(folder / "working"),
                 "storage": Filler(folder / "storage"),
             }
-        held.callback(_kill_all, made)
+        held.callback(_kill_all, cluster)
         for tier in ([*servers, broker], [*fleet, *beats]):
             for actor in tier:
                 actor.start()
             for actor in tier:
                 actor.await_ready()
-        made.witness.start()
-        held.callback(made.witness.stop)
-        yield made
+        cluster.witness.start()
+        held.callback(cluster.witness.stop)
+        yield cluster
 
 
-def _kill_all(made: Arena) -> None:
-    for actor in reversed(made.actors):
+def _kill_all(cluster: Cluster) -> None:
+    for actor in reversed(cluster.actors):
         if actor.running:
             actor.process.kill()
 
 
-def _write_profile(folder: Path, out: Outside) -> None:
+def _write_profile(folder: Path, fakes: Fakes) -> None:
     folder.mkdir(parents=True)
-    callback = f"http://{out.callback_proxy.hosts}/callback"
+    callback = f"http://{fakes.callback_proxy.hosts}/callback"
     (folder / f"{PROFILE}.yaml").write_text(_PROFILE_TEXT.format(name=PROFILE, callback=callback))

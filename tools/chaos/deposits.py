@@ -1,4 +1,4 @@
-"""What is deposited in a run, and what must become of it: the same seed always gives the same deposits."""
+"""The deposits of a run and their expected results; a seed always gives the same deposits."""
 
 import hashlib
 import random
@@ -39,7 +39,7 @@ class Deposit:
     key: str
     kind: SubmissionType
     path: str
-    things: tuple[DepositedObject, ...]
+    objects: tuple[DepositedObject, ...]
 
 
 @dataclass
@@ -85,23 +85,26 @@ class Depositor:
         first = self._objects
         self._objects += size
         if size == 1 and first not in planted:
-            kind, thing = self._single(name)
-            path = thing.path
-            things: tuple[DepositedObject, ...] = (thing,)
+            kind, deposited = self._single(name)
+            path = deposited.path
+            objects: tuple[DepositedObject, ...] = (deposited,)
         else:
             kind = SubmissionType.BATCH_MANIFEST
             used: set[str] = set()
-            things = tuple(self._object(f"{name}-{n}", planted.get(first + n, ""), used) for n in range(size))
+            objects = tuple(
+                self._object(f"{name}-{n}", planted.get(first + n, ""), used) for n in range(size)
+            )
             path = f"/{name}.checkm"
             rows = [
-                f"{self._source.url(thing.path)} |  |  |  |  | {thing.path[1:]} |  | {thing.local_id}"
+                f"{self._source.url(deposited.path)} |  |  |  |  | {deposited.path[1:]} "
+                f"|  | {deposited.local_id}"
                 f" | A. Maker | Object {n} | 2020"
-                for n, thing in enumerate(things)
+                for n, deposited in enumerate(objects)
             ]
             self._source.put(path, manifest(_BATCH, rows))
             # only what was deposited before may be deposited again, or the order would decide who mints
-            self._known += [t.local_id for t in things if not t.planted]
-        self._collection.deposits.append(Deposit(at, name, kind, path, things))
+            self._known += [t.local_id for t in objects if not t.planted]
+        self._collection.deposits.append(Deposit(at, name, kind, path, objects))
 
     def _single(self, name: str) -> tuple[SubmissionType, DepositedObject]:
         form = self._chance.choice(("file", "file", "container", "object"))

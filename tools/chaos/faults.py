@@ -1,4 +1,4 @@
-"""How faults are done to the arena and taken back; those of workers and beats. See also server_faults."""
+"""Injecting faults into workers and beats, and undoing them; server_faults.py has the other faults."""
 
 import signal
 from collections.abc import Callable
@@ -6,35 +6,35 @@ from dataclasses import dataclass
 
 from tools.chaos.actors import Actor, children, send
 from tools.chaos.background import SecondBeat
-from tools.chaos.cluster import Arena
+from tools.chaos.cluster import Cluster
 from tools.chaos.schedule import Fault, Kind
 
 
 class NotNow(Exception):
-    """Nothing is in the state that this fault is for; it may be in a moment."""
+    """No process is in the state that this fault is for; try again soon."""
 
 
 @dataclass
-class Struck:
-    """A fault that has begun: what it hit, and how it is taken back."""
+class Effect:
+    """An injected fault: its target, and the function that undoes it."""
 
     what: str
     undo: Callable[[], None] | None = None
 
 
 @dataclass
-class Scene:
-    """What the faults act on. `late`: a fault that waited for its moment takes whatever there is."""
+class FaultContext:
+    """The targets of faults. `late`: a fault that has waited long enough takes any target."""
 
-    arena: Arena
+    cluster: Cluster
     beat: SecondBeat
     second_bodies: dict[str, bytes]
 
 
-Begin = Callable[[Scene, Fault, bool], Struck]
+Begin = Callable[[FaultContext, Fault, bool], Effect]
 Table = dict[Kind, Begin]
 BEGIN: Table = {}
-"""How each kind of this page is done."""
+"""Kind of fault -> the function that injects it."""
 
 
 def kind_of(table: Table, *kinds: Kind) -> Callable[[Begin], Begin]:
@@ -45,12 +45,12 @@ def kind_of(table: Table, *kinds: Kind) -> Callable[[Begin], Begin]:
     return register
 
 
-def _busy_child(scene: Scene, fault: Fault, late: bool, state: str = "") -> tuple[Actor, int, str]:
-    """A worker and a process of its pool, at work (in `state`) unless it is too late to be choosy."""
-    pools = {pid: actor for actor in scene.arena.workers for pid in actor.pool}
+def _busy_child(context: FaultContext, fault: Fault, late: bool, state: str = "") -> tuple[Actor, int, str]:
+    """A worker and a process of its pool that runs a step (of `state`), or any process if it is late."""
+    pools = {pid: actor for actor in context.cluster.workers for pid in actor.pool}
     at_work = [
         each
-        for each in scene.arena.witness.holders()
+        for each in context.cluster.witness.holders()
         if each.pid in pools and (not state or each.state == state)
     ]
     if at_work:
@@ -63,55 +63,55 @@ def _busy_child(scene: Scene, fault: Fault, late: bool, state: str = "") -> tupl
 
 
 @kind_of(BEGIN, Kind.KILL_CHILD)
-def _kill_child(scene: Scene, fault: Fault, late: bool) -> Struck:
-    actor, pid, doing = _busy_child(scene, fault, late)
+def _kill_child(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    actor, pid, doing = _busy_child(context, fault, late)
     send(pid, signal.SIGKILL)
-    scene.arena.witness.killed([pid], fault.kind.label)
-    return Struck(f"{actor.name}/{pid} ({doing})")
+    context.cluster.witness.killed([pid], fault.kind.label)
+    return Effect(f"{actor.name}/{pid} ({doing})")
 
 
 @kind_of(BEGIN, Kind.KILL_WORKER)
-def _kill_worker(scene: Scene, fault: Fault, late: bool) -> Struck:
-    actor, _, _ = _busy_child(scene, fault, late)
+def _kill_worker(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    actor, _, _ = _busy_child(context, fault, late)
     pids = actor.pids
     actor.kill()
-    lost = scene.arena.witness.killed(pids, fault.kind.label)
-    return Struck(f"{actor.name} ({', '.join(lost) or 'idle'})")
+    lost = context.cluster.witness.killed(pids, fault.kind.label)
+    return Effect(f"{actor.name} ({', '.join(lost) or 'idle'})")
 
 
 @kind_of(BEGIN, Kind.TERM_DOWNLOADING, Kind.TERM_STORING)
-def _terminate(scene: Scene, fault: Fault, late: bool) -> Struck:
+def _terminate(context: FaultContext, fault: Fault, late: bool) -> Effect:
     state = "downloading" if fault.kind is Kind.TERM_DOWNLOADING else "processing"
-    actor, _, doing = _busy_child(scene, fault, late, state)
+    actor, _, doing = _busy_child(context, fault, late, state)
     actor.ask_to_stop(fault.seconds)
-    return Struck(f"{actor.name} ({doing}), SIGKILL after {fault.seconds} s")
+    return Effect(f"{actor.name} ({doing}), SIGKILL after {fault.seconds} s")
 
 
 @kind_of(BEGIN, Kind.ZOMBIE_CHILD)
-def _freeze_child(scene: Scene, fault: Fault, late: bool) -> Struck:
-    actor, pid, doing = _busy_child(scene, fault, late)
+def _freeze_child(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    actor, pid, doing = _busy_child(context, fault, late)
     send(pid, signal.SIGSTOP)
 
     def wake() -> None:
         if pid in actor.pool:
             send(pid, signal.SIGCONT)
 
-    return Struck(f"{actor.name}/{pid} ({doing})", wake)
+    return Effect(f"{actor.name}/{pid} ({doing})", wake)
 
 
 @kind_of(BEGIN, Kind.ZOMBIE_WORKER)
-def _freeze_worker(scene: Scene, fault: Fault, late: bool) -> Struck:
-    actor, _, doing = _busy_child(scene, fault, late)
-    return Struck(f"{actor.name} ({doing})", thaw(actor, actor.freeze()))
+def _freeze_worker(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    actor, _, doing = _busy_child(context, fault, late)
+    return Effect(f"{actor.name} ({doing})", thaw(actor, actor.freeze()))
 
 
-@kind_of(BEGIN, Kind.DEAF_WORKER)
-def _deafen(scene: Scene, fault: Fault, late: bool) -> Struck:
-    actor = scene.arena.workers[fault.target % len(scene.arena.workers)]
+@kind_of(BEGIN, Kind.STALLED_CONSUMER)
+def _stall_consumer(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    actor = context.cluster.workers[fault.target % len(context.cluster.workers)]
     if not actor.running:
         raise NotNow
     actor.process.suspend()
-    return Struck(actor.name, thaw(actor, [actor.process.pid]))
+    return Effect(actor.name, thaw(actor, [actor.process.pid]))
 
 
 def thaw(actor: Actor, frozen: list[int]) -> Callable[[], None]:
@@ -125,12 +125,12 @@ def thaw(actor: Actor, frozen: list[int]) -> Callable[[], None]:
 
 
 @kind_of(BEGIN, Kind.KILL_BEAT)
-def _kill_beat(scene: Scene, fault: Fault, late: bool) -> Struck:
-    pid = scene.arena.witness.leading_beat()
-    leader = next((beat for beat in scene.arena.beats if beat.running and beat.process.pid == pid), None)
+def _kill_beat(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    pid = context.cluster.witness.leading_beat()
+    leader = next((beat for beat in context.cluster.beats if beat.running and beat.process.pid == pid), None)
     if leader is None:
         if not late:
             raise NotNow
-        leader = scene.arena.beats[fault.target % 2]
+        leader = context.cluster.beats[fault.target % 2]
     leader.kill()
-    return Struck(leader.name)
+    return Effect(leader.name)

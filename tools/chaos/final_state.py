@@ -1,4 +1,4 @@
-"""Everything that a run leaves behind, read once, with as little of the repository's own code as may be."""
+"""The state that a run leaves in every store, read once, with little of the repository's own code."""
 
 import json
 import time
@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, text
 
 from pipeline.records import Batch, Job
 from pipeline.states import Bucket, JobState
-from tools.chaos.cluster import SESSION, Arena
+from tools.chaos.cluster import SESSION, Cluster
 from zkstate import batches, jobs, paths
 from zkstate.audit import audit
 from zkstate.session import Session, connect
@@ -76,18 +76,18 @@ class FinalState:
     findings: list[str] = field(default_factory=list)
 
 
-def read(stage: Arena) -> FinalState:
+def read(cluster: Cluster) -> FinalState:
     """Called when all workers are gone."""
     found = FinalState()
-    with connect(stage.settings) as session:
+    with connect(cluster.settings) as session:
         _await_release(session)
         _record(session, found)
         found.findings = [str(each) for each in audit(session)]
-    _storage(stage.settings.storage, found)
-    _inventory(stage.settings.inventory, found)
-    found.letters = [_letter(each) for each in stage.outside.postbox.letters()]
-    found.calls = [_call(told.headers, told.raw) for told in list(stage.outside.receiver.received)]
-    working = stage.settings.working
+    _storage(cluster.settings.storage, found)
+    _inventory(cluster.settings.inventory, found)
+    found.letters = [_letter(each) for each in cluster.fakes.postbox.letters()]
+    found.calls = [_call(told.headers, told.raw) for told in list(cluster.fakes.receiver.received)]
+    working = cluster.settings.working
     for batch in sorted(each for each in working.iterdir() if each.is_dir()):
         below = sorted(batch.iterdir())
         found.folders += [f"{batch.name}/{each.name}" for each in below] or [batch.name]

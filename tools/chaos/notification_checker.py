@@ -1,4 +1,4 @@
-"""Judges what a run's depositors were told: each report has one content, each end was told by a callback."""
+"""The checker of mails and callbacks: a report has one content, and every end has its callback."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -9,32 +9,32 @@ from tools.chaos.final_state import FinalState
 from tools.chaos.problem import Category, Problem
 
 
-def told(remains: FinalState) -> Iterator[Problem]:
+def check_notifications(final: FinalState) -> Iterator[Problem]:
     """A report has one content however often it is delivered; callbacks tell of each completed job."""
     contents: dict[str, set[str]] = defaultdict(set)
-    for letter in remains.letters:
+    for letter in final.letters:
         contents[letter.name].add(letter.digest)
     for name, several in contents.items():
         if len(several) > 1:
             yield Problem(
                 Category.DUPLICATED, name.partition(".")[0], f"{name} was sent with different contents"
             )
-    yield from _called(remains)
+    yield from _called(final)
 
 
-def _called(remains: FinalState) -> Iterator[Problem]:
+def _called(final: FinalState) -> Iterator[Problem]:
     called: dict[str, set[str]] = defaultdict(set)
-    failures = {call.jid for call in remains.calls if call.status == "FAILED"}
-    for call in remains.calls:
+    failures = {call.jid for call in final.calls if call.status == "FAILED"}
+    for call in final.calls:
         if call.status == "COMPLETED":
             called[call.jid].add(call.name)
-        if call.status not in _may_be_told(remains.jobs.get(call.jid)):
+        if call.status not in _may_be_told(final.jobs.get(call.jid)):
             yield Problem(Category.ILLEGAL, call.jid, f"a callback said {call.status} of it")
     for jid, names in called.items():
-        resumed = remains.jobs[jid].status.retry_count if jid in remains.jobs else 0
+        resumed = final.jobs[jid].status.retry_count if jid in final.jobs else 0
         if len(names) > 1 + resumed:
             yield Problem(Category.DUPLICATED, jid, f"callbacks were made as {sorted(names)}")
-    for jid, job in remains.jobs.items():
+    for jid, job in final.jobs.items():
         if job.status.status is JobState.COMPLETED and jid not in called:
             yield Problem(Category.LOST, jid, "no callback told of it")
         if _is_owed(job) and jid not in failures:

@@ -1,4 +1,4 @@
-"""What a run must not leave behind, by sort."""
+"""The categories of problems that the checker reports."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Waits until everything has ended, and does once what an operator would: resume what may pass."""
+"""Wait until every batch has ended; as an operator would, resume once the jobs that failed of a fault."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""One run: deposits arrive, faults strike on schedule, everything is healed, and quiet is waited for."""
+"""One run: deposits arrive, faults are injected on schedule, all is healed, then the queue must drain."""
 
 import logging
 import time
@@ -11,42 +11,42 @@ from entrypoints.stack.signals import StopSignals
 from entrypoints.stack.supervisor import StopRequested
 from tools.chaos import faults, server_faults
 from tools.chaos.background import SecondBeat, Submitter
-from tools.chaos.cluster import Arena, arena
+from tools.chaos.cluster import Cluster, run_cluster
 from tools.chaos.deposits import Collection, Depositor
 from tools.chaos.quiet import Quiet
 from tools.chaos.schedule import NEEDS_SMALL_DISKS, Fault, Kind, draw
 from tools.chaos.witness import Recovery
 
 TICK = 0.05
-"""Seconds between two looks at what is due."""
+"""Seconds between two checks of the schedule."""
 
-PATIENCE = 5.0
-"""Seconds that a fault waits for something that it can hit in the state that it is for."""
+FAULT_WAIT = 5.0
+"""Seconds that a fault waits for a process in the state that the fault is for."""
 
-GIVEN_UP = 60.0
-"""Seconds after which a fault that found nothing at all is left out."""
+GIVE_UP_AFTER = 60.0
+"""Seconds after which a fault without any target is left out."""
 
 BEGIN = faults.BEGIN | server_faults.BEGIN
 
 
 @dataclass(frozen=True)
-class Order:
-    """What was asked for."""
+class RunOptions:
+    """The options of the command line."""
 
     seed: int
     jobs: int
     faults: int
     seconds: float
-    """How long faults strike and deposits arrive."""
+    """How long faults are injected and deposits arrive."""
     kinds: frozenset[Kind] = frozenset(Kind)
     quiet_seconds: float = 420.0
-    """How long the repository may take to end everything once nothing disturbs it any more: a job that lost
-    its worker seven times is left alone for 384 s."""
+    """How long the repository may need to end every batch after the last fault: a job that lost its worker
+    seven times waits 384 s before the next attempt."""
 
 
 @dataclass(frozen=True)
-class Happened:
-    """One line of the run's own timeline."""
+class LogEntry:
+    """One line of the run's timeline."""
 
     at: float
     """Seconds since the schedule began."""
@@ -56,8 +56,8 @@ class Happened:
 
 
 @dataclass(frozen=True)
-class Stroke:
-    """A fault that was done; times are those of time.monotonic()."""
+class Injected:
+    """A fault that was injected; times are those of time.monotonic()."""
 
     fault: Fault
     began: float
@@ -68,60 +68,60 @@ class Stroke:
 
 
 @dataclass
-class Course:
-    """How the run went, for the checker and for the story."""
+class RunLog:
+    """The course of the run, for the checker and the report."""
 
-    order: Order
+    options: RunOptions
     folder: Path
     collection: Collection
     bids: dict[str, str] = field(default_factory=dict)
-    events: list[Happened] = field(default_factory=list)
-    struck: list[Stroke] = field(default_factory=list)
+    events: list[LogEntry] = field(default_factory=list)
+    injected: list[Injected] = field(default_factory=list)
     recoveries: list[Recovery] = field(default_factory=list)
     resumed: list[str] = field(default_factory=list)
     seconds: float = 0.0
     quiet_after: float | None = None
-    """Seconds from the healing until everything had ended; None if it did not."""
+    """Seconds from the healing until every batch had ended; None if a batch did not end."""
     small_disks: bool = True
 
 
 def run(
-    order: Order,
+    options: RunOptions,
     folder: Path,
     signals: StopSignals,
     say: Callable[[str], None],
-    examine: Callable[[Arena, Course], None],
-) -> Course:
-    """Do it all; `examine` sees the arena when nothing runs any more but the servers."""
+    examine: Callable[[Cluster, RunLog], None],
+) -> RunLog:
+    """Run to the end; `examine` gets the cluster when only its servers still run."""
     with ExitStack() as held:
-        stage = held.enter_context(arena(folder))
+        cluster = held.enter_context(run_cluster(folder))
         _log_to(folder / "log" / "arena.log")
-        collection = Depositor(order.seed, stage.outside.source).make(order.jobs, order.seconds * 0.85)
-        course = Course(order, folder, collection, small_disks=stage.small_disks)
-        play = _Play(order, stage, course, signals, say)
-        submitter = Submitter(stage.settings, collection.deposits, stage.outside.source.url)
-        beat = SecondBeat(stage.settings)
-        scene = faults.Scene(stage, beat, collection.second_bodies)
+        collection = Depositor(options.seed, cluster.fakes.source).make(options.jobs, options.seconds * 0.85)
+        run_log = RunLog(options, folder, collection, small_disks=cluster.small_disks)
+        runner = _Runner(options, cluster, run_log, signals, say)
+        submitter = Submitter(cluster.settings, collection.deposits, cluster.fakes.source.url)
+        beat = SecondBeat(cluster.settings)
+        context = faults.FaultContext(cluster, beat, collection.second_bodies)
         for each in (submitter, beat):
             each.start()
             held.callback(each.stop)
-        play.strike(scene)
-        stage.heal()
-        play.note("healed")
+        runner.inject(context)
+        cluster.heal()
+        runner.note("healed")
         if submitter.broken:
-            play.note("not quiet: submitting broke")
+            runner.note("not quiet: submitting broke")
         else:
-            play.wait_until_quiet(Quiet(stage.settings, submitter, beat))
-        course.bids = dict(submitter.bids)
-        course.recoveries = stage.witness.recoveries()
-        stage.stop()
-        course.seconds = time.monotonic() - play.began
-        examine(stage, course)
-        return course
+            runner.wait_until_quiet(Quiet(cluster.settings, submitter, beat))
+        run_log.bids = dict(submitter.bids)
+        run_log.recoveries = cluster.witness.recoveries()
+        cluster.stop()
+        run_log.seconds = time.monotonic() - runner.began
+        examine(cluster, run_log)
+        return run_log
 
 
 def _log_to(file: Path) -> None:
-    """What this process's own second beat says goes beside the workers' logs."""
+    """Write the log of the second beat in this process beside the workers' logs."""
     from tasks import logs
 
     logs.configure()
@@ -130,13 +130,18 @@ def _log_to(file: Path) -> None:
     writer.setStream(file.open("w"))
 
 
-class _Play:
+class _Runner:
     def __init__(
-        self, order: Order, stage: Arena, course: Course, signals: StopSignals, say: Callable[[str], None]
+        self,
+        options: RunOptions,
+        cluster: Cluster,
+        run_log: RunLog,
+        signals: StopSignals,
+        say: Callable[[str], None],
     ) -> None:
-        self.order = order
-        self.stage = stage
-        self.course = course
+        self.options = options
+        self.cluster = cluster
+        self.run_log = run_log
         self.signals = signals
         self.say = say
         self.began = time.monotonic()
@@ -144,17 +149,17 @@ class _Play:
 
     def note(self, text: str) -> None:
         at = time.monotonic() - self.began
-        self.course.events.append(Happened(at, time.time(), text))
+        self.run_log.events.append(LogEntry(at, time.time(), text))
         self.say(f"{at:6.1f}  {text}")
 
-    def strike(self, scene: faults.Scene) -> None:
-        """The schedule from its first moment to its last, and until the last fault is over."""
-        kinds = self.order.kinds - (frozenset() if self.stage.small_disks else NEEDS_SMALL_DISKS)
-        waiting = list(draw(self.order.seed, self.order.faults, self.order.seconds, kinds))
-        while waiting or self._undo or self._now() < self.order.seconds:
+    def inject(self, context: faults.FaultContext) -> None:
+        """Follow the schedule to its end, until the last fault is undone."""
+        kinds = self.options.kinds - (frozenset() if self.cluster.small_disks else NEEDS_SMALL_DISKS)
+        waiting = list(draw(self.options.seed, self.options.faults, self.options.seconds, kinds))
+        while waiting or self._undo or self._now() < self.options.seconds:
             self._tick()
-            for fault in [each for each in waiting if each.at <= self._now()]:
-                if self._begin(scene, fault):
+            for fault in [fault for fault in waiting if fault.at <= self._now()]:
+                if self._begin(context, fault):
                     waiting.remove(fault)
             self._end_due()
 
@@ -164,18 +169,18 @@ class _Play:
     def _tick(self) -> None:
         if self.signals.received:
             raise StopRequested("stopped on request")
-        self.stage.poll()
+        self.cluster.poll()
         time.sleep(TICK)
 
-    def _begin(self, scene: faults.Scene, fault: Fault) -> bool:
+    def _begin(self, context: faults.FaultContext, fault: Fault) -> bool:
         try:
-            hit = BEGIN[fault.kind](scene, fault, self._now() > fault.at + PATIENCE)
+            hit = BEGIN[fault.kind](context, fault, self._now() > fault.at + FAULT_WAIT)
         except faults.NotNow:
-            if self._now() < fault.at + GIVEN_UP:
+            if self._now() < fault.at + GIVE_UP_AFTER:
                 return False
-            self.note(f"{fault.kind.label}: there was nothing to hit")
+            self.note(f"{fault.kind.label}: no target")
             return True
-        self.course.struck.append(Stroke(fault, time.monotonic()))
+        self.run_log.injected.append(Injected(fault, time.monotonic()))
         lasts = f" for {fault.seconds} s" if hit.undo else ""
         self.note(f"{fault.kind.label}: {hit.what}{lasts}")
         if hit.undo is not None:
@@ -189,16 +194,16 @@ class _Play:
             self.note(f"{each[1]}: over")
 
     def wait_until_quiet(self, quiet: "Quiet") -> None:
-        """Until every batch has ended and been reported, what could be resumed was, and all is cleaned up."""
+        """Wait until every batch has ended and is reported, and its working storage is cleaned up."""
         healed = time.monotonic()
         quiet.start()
         while not quiet.reached.is_set():
             self._tick()
-            if time.monotonic() - healed > self.order.quiet_seconds:
+            if time.monotonic() - healed > self.options.quiet_seconds:
                 self.note(f"not quiet: {quiet.state}")
                 quiet.stop()
                 return
         quiet.stop()
-        self.course.resumed = quiet.resumed
-        self.course.quiet_after = time.monotonic() - healed
+        self.run_log.resumed = quiet.resumed
+        self.run_log.quiet_after = time.monotonic() - healed
         self.note(f"quiet; {len(quiet.resumed)} jobs were resumed")

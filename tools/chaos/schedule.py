@@ -1,4 +1,4 @@
-"""Which fault strikes when: the same seed always gives the same schedule."""
+"""The schedule of faults; a seed always gives the same schedule."""
 
 import random
 from collections.abc import Collection
@@ -19,7 +19,7 @@ class Kind(Enum):
     TERM_STORING = ("sigterm-while-storing", 3, 3, 12)
     ZOMBIE_CHILD = ("freeze-pool-process", 8, 7, 12)
     ZOMBIE_WORKER = ("freeze-worker", 4, 7, 12)
-    DEAF_WORKER = ("freeze-consumer", 3, 6, 12)
+    STALLED_CONSUMER = ("freeze-consumer", 3, 6, 12)
     REDIS_KILLED = ("kill-redis", 4, 1, 4)
     REDIS_FROZEN = ("freeze-redis", 3, 3, 8)
     REDIS_EMPTY = ("restart-redis-empty", 3, 0, 2)
@@ -55,7 +55,7 @@ NEEDS_SMALL_DISKS = frozenset({Kind.WORKING_FULL, Kind.STORAGE_FULL})
 MACHINERY = frozenset(
     {
         *(Kind.KILL_CHILD, Kind.KILL_WORKER, Kind.KILL_BEAT, Kind.TERM_DOWNLOADING, Kind.TERM_STORING),
-        *(Kind.ZOMBIE_CHILD, Kind.ZOMBIE_WORKER, Kind.DEAF_WORKER, Kind.WORKER_CUT_OFF),
+        *(Kind.ZOMBIE_CHILD, Kind.ZOMBIE_WORKER, Kind.STALLED_CONSUMER, Kind.WORKER_CUT_OFF),
         *(Kind.REDIS_KILLED, Kind.REDIS_FROZEN, Kind.REDIS_EMPTY, Kind.REDIS_FLUSHED),
         *(Kind.ZK_KILLED, Kind.ZK_LEADER_KILLED, Kind.ZK_FOLLOWER_FROZEN, Kind.ZK_LEADER_FROZEN),
         *(Kind.ZK_RESTARTED, Kind.ANSWERS_SWALLOWED),

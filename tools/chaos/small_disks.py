@@ -1,7 +1,7 @@
-"""Small file systems for the run alone, so that "full" is what the kernel says in the middle of a write.
+"""Small file systems for one run, so that a full disk is a real error of the kernel in the middle of a write.
 
-A tmpfs of a few megabytes needs a mount namespace, which root has everywhere and others on most machines.
-Where it cannot be had, the run goes on without the faults that need it, and its result says so.
+A tmpfs of a few megabytes needs a mount namespace, which root has everywhere and other users on most
+machines. Without one, the run leaves out the faults that need it, and its result says so.
 """
 
 import os

@@ -40,13 +40,13 @@ def runs(results: list[dict[str, Any]]) -> str:
 def kinds(results: list[dict[str, Any]]) -> str:
     """How often each kind of fault struck, in how many runs, and in how many of these anything was wrong."""
     lines = ["| fault | times | runs | runs with a problem |", "|---|---|---|---|"]
-    struck: Counter[str] = Counter()
+    injected: Counter[str] = Counter()
     for kind in Kind:
         those = [each for each in results if kind.label in each["kinds"]]
-        struck[kind.label] = sum(each["kinds"][kind.label] for each in those)
+        injected[kind.label] = sum(each["kinds"][kind.label] for each in those)
         wrong = sum(any(each[sort.value] for sort in Category) for each in those)
-        lines.append(f"| {kind.label} | {struck[kind.label]} | {len(those)} | {wrong} |")
-    return "\n".join([*lines, f"| **all** | **{struck.total()}** | {len(results)} | |"])
+        lines.append(f"| {kind.label} | {injected[kind.label]} | {len(those)} | {wrong} |")
+    return "\n".join([*lines, f"| **all** | **{injected.total()}** | {len(results)} | |"])
 
 
 if __name__ == "__main__":

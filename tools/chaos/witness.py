@@ -1,4 +1,4 @@
-"""Looks at the record while faults strike: who holds which job, and how soon a dead holder's job goes on."""
+"""Watch the record during the faults: which process holds which job, and how soon another takes it over."""
 
 import threading
 import time

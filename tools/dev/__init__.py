@@ -1,1 +1,1 @@
-"""`./dev`: what a developer, and a curious visitor, does with a checkout."""
+"""`./dev`: the commands for developers, and for trying arkline from a checkout."""

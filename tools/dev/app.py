@@ -1,4 +1,4 @@
-"""The subcommands of `./dev`; exit codes: 0 done, 1 failed, 2 asked wrongly, 3 something is missing."""
+"""The commands of `./dev`; exit codes: 0 done, 1 failed, 2 wrong usage, 3 something is missing."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ from tools.dev.console import teller
 
 app = typer.Typer(
     name="./dev",
-    help="Start, try, test and check arkline in this checkout. One command; what is missing is installed.",
+    help="Start, try, test and check arkline in this checkout. Missing packages and programs are installed.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -28,9 +28,9 @@ app = typer.Typer(
 )
 console = Console(stderr=True, highlight=False, soft_wrap=True)
 
-MOST_AT_ONCE = 4
+MOST_PROCESSES = 4
 
-Home = Annotated[Path, typer.Option(help="The folder that the stack keeps everything in.")]
+Home = Annotated[Path, typer.Option(help="The folder of the stack.")]
 
 
 @app.command(epilog="Example: ./dev demo --json | tail -n 1")
@@ -38,12 +38,10 @@ def demo(
     json: Annotated[
         bool, typer.Option("--json", help="End with one JSON object on standard output.")
     ] = False,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Leave the stack running afterwards, until Ctrl-C.")
-    ] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the stack running until Ctrl-C.")] = False,
     home: Home = VAR / "demo",
 ) -> None:
-    """Run real batches through the real stack: ZooKeeper, Redis, workers, beats and Flower."""
+    """Ingest a sample collection through the real stack: ZooKeeper, Redis, workers, beats and Flower."""
     raise typer.Exit(demonstrate(home, as_json=json, keep=keep))
 
 
@@ -52,20 +50,22 @@ def demo(
     epilog="Example: ./dev test tests/unit -k manifest",
 )
 def test(context: typer.Context) -> None:
-    """Run the tests, several at a time; arguments go to pytest (-n 0: one after the other)."""
+    """Run the tests in several processes; arguments go to pytest (-n 0: one process)."""
     os.chdir(PROJECT)
     spread = spread_over(os.cpu_count() or 1, context.args)
     os.execv(sys.executable, [sys.executable, "-m", "pytest", *spread, *context.args])  # noqa: S606 - no shell
 
 
 def spread_over(cores: int, arguments: Sequence[str]) -> tuple[str, ...]:
-    """Pytest's options for several processes; none if the arguments say how many, or need one.
+    """Pytest's options for several processes; none if the arguments set the number or need one process.
 
-    Each starts servers of its own, and whole workers, which mostly wait: two keep two cores busy.
+    A process starts its own servers and workers, which mostly wait: two processes keep two cores busy.
     """
-    if any(each.startswith(("-n", "--numprocesses", "--pdb", "--collect-only")) for each in arguments):
+    if any(
+        argument.startswith(("-n", "--numprocesses", "--pdb", "--collect-only")) for argument in arguments
+    ):
         return ()
-    return ("-n", str(max(2, min(cores, MOST_AT_ONCE))), "--dist", "worksteal")
+    return ("-n", str(max(2, min(cores, MOST_PROCESSES))), "--dist", "worksteal")
 
 
 @app.command(epilog="Example: ./dev up --detach && . var/run/environment && arkline status")
@@ -93,7 +93,7 @@ def down(home: Home = VAR) -> None:
 
 @app.command(epilog="Example: ./dev check --fix")
 def check(
-    fix: Annotated[bool, typer.Option("--fix", help="Format and repair what can be repaired.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Format, and apply the fixes of the linter.")] = False,
 ) -> None:
     """Format, lint, types, imports, the compose file and the lock file."""
     raise typer.Exit(checks.check(fix, console))
@@ -101,19 +101,21 @@ def check(
 
 @app.command(epilog="Example: ./dev bench moves --json")
 def bench(
-    name: Annotated[str, typer.Argument(help="One of benchmarks/NAME.py; all of them if left out.")] = "",
-    json: Annotated[bool, typer.Option("--json", help="Numbers as JSON, one line a benchmark.")] = False,
+    name: Annotated[str, typer.Argument(help="The NAME of benchmarks/NAME.py; without: all.")] = "",
+    json: Annotated[bool, typer.Option("--json", help="Figures as JSON, one line per benchmark.")] = False,
 ) -> None:
-    """Measure on this machine."""
+    """Run benchmarks on this machine."""
     raise typer.Exit(benches.bench(name, json, console))
 
 
 @app.command(epilog="Example: ./dev chaos --seed 7 --jobs 300 --faults 100 --json")
 def chaos(
-    seed: Annotated[int, typer.Option(help="Chooses the faults and the deposits.")] = 1,
-    jobs: Annotated[int, typer.Option(min=1, help="Objects that are deposited.")] = 100,
-    faults: Annotated[int, typer.Option(min=0, help="Faults that strike.")] = 40,
-    minutes: Annotated[float, typer.Option(min=0, help="How long they strike; 0: 3.4 seconds for each.")] = 0,
+    seed: Annotated[int, typer.Option(help="Determines the faults and the deposits.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Objects to deposit.")] = 100,
+    faults: Annotated[int, typer.Option(min=0, help="Faults to inject.")] = 40,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="How long faults are injected; 0: 3.4 seconds per fault.")
+    ] = 0,
     json: Annotated[
         bool, typer.Option("--json", help="End with one JSON object on standard output.")
     ] = False,
@@ -121,12 +123,12 @@ def chaos(
         Path | None, typer.Option(help="A new folder to run in, which is kept with all logs.")
     ] = None,
 ) -> None:
-    """Strike a whole repository with faults, and check that nothing is lost and nothing done twice."""
-    asked = [f"--seed={seed}", f"--jobs={jobs}", f"--faults={faults}", f"--minutes={minutes}"]
-    asked += ["--json"] if json else []
-    asked += [f"--keep={keep.absolute()}"] if keep else []
+    """Inject faults into a whole repository, and check that no object is lost or doubled."""
+    options = [f"--seed={seed}", f"--jobs={jobs}", f"--faults={faults}", f"--minutes={minutes}"]
+    options += ["--json"] if json else []
+    options += [f"--keep={keep.absolute()}"] if keep else []
     os.chdir(PROJECT)
-    os.execv(sys.executable, [sys.executable, "-W", "ignore", "-m", "tools.chaos", *asked])  # noqa: S606 - no shell
+    os.execv(sys.executable, [sys.executable, "-W", "ignore", "-m", "tools.chaos", *options])  # noqa: S606 - no shell
 
 
 @app.command("record", epilog="Example: ./dev record")
@@ -139,7 +141,7 @@ def record_(
 
 @app.command("lock", epilog="Example: ./dev lock")
 def lock_() -> None:
-    """Write requirements.lock anew from pyproject.toml."""
+    """Update requirements.lock from pyproject.toml."""
     raise typer.Exit(lock.lock(console))
 
 

@@ -20,12 +20,12 @@ def bench(name: str, as_json: bool, console: Console) -> int:
     if name and name not in names():
         raise UsageRefused(f"there is no benchmark '{name}'; there are: {', '.join(names()) or 'none yet'}")
     worst = 0
-    for each in [name] if name else names():
+    for benchmark in [name] if name else names():
         if not as_json:
-            console.rule(each)
+            console.rule(benchmark)
         arguments = ("--json",) if as_json else ()
         done = subprocess.run(
-            [sys.executable, "-m", f"benchmarks.{each}", *arguments], cwd=PROJECT, check=False
+            [sys.executable, "-m", f"benchmarks.{benchmark}", *arguments], cwd=PROJECT, check=False
         )
         worst = max(worst, done.returncode)
     return worst

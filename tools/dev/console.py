@@ -1,4 +1,4 @@
-"""Saying lines to whoever started us."""
+"""Lines of progress on the terminal."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -7,7 +7,7 @@ from rich.console import Console
 
 
 def teller(console: Console) -> Callable[[str], None]:
-    """Say lines for as long as somebody can hear them: a closed terminal must not disturb an orderly stop."""
+    """A function that prints a line; a closed terminal must not disturb an orderly stop."""
 
     def say(line: str) -> None:
         with suppress(OSError, SystemExit):  # rich answers a broken pipe with SystemExit

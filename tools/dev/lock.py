@@ -14,13 +14,13 @@ LOCKS = {
     "tools/installer.lock": ("tools/installer.in",),
     "tools/java.lock": ("tools/java.in",),
 }
-"""Lock file -> what it is made from. Apart are what only some machines need: 35 MB of Java, 25 MB of uv."""
+"""Lock file -> its source. Java (35 MB) and uv (25 MB) have files of their own: few machines need them."""
 
 LOWEST_PYTHON = "3.11"
 
 
 class LockFailed(ArklineError):
-    """No lock file could be made."""
+    """A lock file could not be written."""
 
 
 def lock(console: Console) -> int:

@@ -1,4 +1,4 @@
-"""The outside systems of a run, each behind a proxy that can refuse, hang or lose answers."""
+"""Servers in place of the outside systems, each behind a proxy that can refuse, hang or lose answers."""
 
 import logging
 from collections.abc import Iterator
@@ -59,7 +59,7 @@ class ProxiedSource(HttpSource):
 
 
 @dataclass(frozen=True)
-class Outside:
+class Fakes:
     source: ProxiedSource
     source_proxy: Proxy
     postbox: Postbox
@@ -76,7 +76,7 @@ class Outside:
 
 
 @contextmanager
-def outside() -> Iterator[Outside]:
+def run_fakes() -> Iterator[Fakes]:
     postbox = Postbox()
     controller = Controller(postbox, hostname=HOST, port=free_ports(1)[0])
     controller.start()
@@ -90,6 +90,6 @@ def outside() -> Iterator[Outside]:
             Proxy(receiver.port) as callback_proxy,
         ):
             source.front = source_proxy
-            yield Outside(source, source_proxy, postbox, mail_proxy, receiver, callback_proxy)
+            yield Fakes(source, source_proxy, postbox, mail_proxy, receiver, callback_proxy)
     finally:
         controller.stop()
