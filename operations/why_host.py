@@ -16,7 +16,7 @@ from pipeline.steps.expected_files import expected_files
 from pipeline.urls import host_of
 from pipeline.working_storage.workspace import Workspace
 from tasks.profiles import host_limit, profile_of
-from zkstate import hosts
+from zkstate import host_back_off, host_connections
 from zkstate.session import Session
 
 MANIFEST_LIMIT = 1_000_000
@@ -44,14 +44,14 @@ def batch_waits(session: Session, settings: Settings, batch: Batch) -> Cause | N
 
 def _waits(session: Session, limit: int, name: str, needed: Iterable[str]) -> Cause | None:
     for host in filter(None, needed):
-        if (left := hosts.back_off_left(session, host)) > 0:
+        if (left := host_back_off.seconds_left_by_own_clock(session, host)) > 0:
             return Cause(
                 reason=Reason.HOST_BACKING_OFF,
                 waits_for=host,
                 when=now() + timedelta(seconds=left),
                 moves_itself=True,
             )
-        users = hosts.holders(session, host)
+        users = host_connections.holders(session, host)
         if name not in users and len(users) >= limit:
             return Cause(
                 reason=Reason.WAITING_FOR_HOST,
@@ -75,4 +75,4 @@ def _hosts(job: Job) -> list[str]:
 
 def _limit(session: Session, settings: Settings, bid: str, name: str) -> int:
     profile = partial(profile_of, session, Profiles(settings.profiles), bid, name)
-    return host_limit(settings.host_limit, profile) or hosts.ANY_NUMBER
+    return host_limit(settings.host_limit, profile) or host_connections.UNLIMITED

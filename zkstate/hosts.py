@@ -1,201 +1,111 @@
-"""How many connections the whole fleet has open to one host, and until when a host is left alone.
+"""One attempt's connections to the hosts of content, within the limits that the whole fleet observes."""
 
-A connection is an ephemeral node below the host's: the server refuses a second one of the same number,
-so that no crowd of waiting workers can have more than there are. A host's peace is a number of seconds in
-its node, from the moment that the node was written; both moments are the server's.
-"""
-
-import random
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
-
-from kazoo.exceptions import NoNodeError
 
 from pipeline.attempt import Attempt
 from pipeline.outcome import RateLimited
-from pipeline.records import Record
-from zkstate import codec, counters, locks, paths
-from zkstate.errors import Unreachable
-from zkstate.locks import ServerClock
+from zkstate import host_back_off, host_connections
+from zkstate.host_connections import Connection
 from zkstate.session import Session
 
 PATIENCE = 20.0
-"""Seconds that a worker waits for a host; then the job is handed back, and another takes the worker."""
+"""Seconds that a worker waits for a host; then the job is handed back, and the worker takes another one."""
 
-AGAIN = 5.0
-"""Seconds after which a job that was handed back for want of a connection asks again."""
+RETRY_AFTER = 5.0
+"""Seconds after which a job that got no connection asks for one again."""
 
 LEASE = 5.0
-"""Seconds after which a connection is given back between two files, so that other jobs get theirs."""
-
-MAX_BACK_OFF = 3600.0
-"""Seconds that a host is left alone at most, whatever it asks for; then it may ask again."""
-
-ANY_NUMBER = 1 << 20
-"""Connections where there is no limit: only peace is kept then."""
-
-
-class BackOff(Record):
-    """`/locks/hosts/HOST`: seconds from the node's last change in which nobody asks the host."""
-
-    seconds: float = 0
-
-
-@dataclass(frozen=True)
-class _Place:
-    path: str
-    mark: str
-    since: float
-    clock: ServerClock
+"""Seconds after which a connection is released between two files, so that other jobs get one."""
 
 
 class FleetHostLimiter:
-    """One attempt's dealings with hosts; its threads share it, and `close` gives everything back."""
+    """Lends connections to the threads of one attempt. A connection is reused for its lease; `close`
+    releases all of them.
+    """
 
     def __init__(
-        self, session: Session, limit: Callable[[], int], who: str = "", patience: float = PATIENCE
+        self, session: Session, limit: Callable[[], int], owner: str = "", patience: float = PATIENCE
     ) -> None:
         self._session = session
-        self._who = who
-        """The job or the batch, for people who ask who has the connections."""
+        self._owner = owner
+        """The job or batch; `arkline why` shows who uses the connections."""
         self._limit_of = limit
         self._patience = patience
-        self._free: defaultdict[str, list[_Place]] = defaultdict(list)
+        self._idle: defaultdict[str, list[Connection]] = defaultdict(list)
         self._clear: dict[str, threading.Event] = {}
-        """Hosts that wanted no peace when they were looked at; set once somebody has written there since."""
+        """Hosts without back-off when they were last read; the event is set once their node is written."""
         self._mutex = threading.Lock()
 
     @contextmanager
     def connection(self, host: str, attempt: Attempt) -> Iterator[None]:
-        place = self._again(host) or self._wait_for_place(host, attempt)
+        """Within this block one request may be sent to the host; RateLimited if that takes too long."""
+        connection = self._reuse(host) or self._open(host, attempt)
         try:
-            self._await_back_off(host, place, attempt)
+            self._wait_out_back_off(host, connection, attempt)
             yield
         finally:
-            if time.monotonic() - place.since > LEASE:
-                locks.drop(self._session, place.path, place.mark)
-            else:
-                with self._mutex:
-                    self._free[host].append(place)
+            self._return(host, connection)
 
     def back_off(self, host: str, seconds: float) -> None:
-        path = paths.host(host)
-        counters.ensure_node(self._session, path)
-        asked = min(seconds, MAX_BACK_OFF)
-        with locks.single_flight(self._session, f"peace-{host}") as clock:
-            # whoever is at it already was asked at the same moment
-            if clock is not None and _back_off_left(self._session, host, clock) < asked:
-                self._session.ask(self._session.zk.set_async, path, codec.encode(BackOff(seconds=asked)))
-
-    @cached_property
-    def _limit(self) -> int:
-        """Asked for only once something is fetched."""
-        return self._limit_of() or ANY_NUMBER
+        host_back_off.begin(self._session, host, seconds)
 
     def close(self) -> None:
         with self._mutex:
-            kept = [place for places in self._free.values() for place in places]
-            self._free.clear()
-        for place in kept:
-            locks.drop(self._session, place.path, place.mark)
+            idle = [connection for connections in self._idle.values() for connection in connections]
+            self._idle.clear()
+        for connection in idle:
+            host_connections.release(self._session, connection)
 
-    def _again(self, host: str) -> _Place | None:
+    @cached_property
+    def _limit(self) -> int:
+        """Looked up only once something is fetched."""
+        return self._limit_of() or host_connections.UNLIMITED
+
+    def _reuse(self, host: str) -> Connection | None:
         with self._mutex:
-            places = self._free[host]
-            return places.pop() if places else None
+            connections = self._idle[host]
+            return connections.pop() if connections else None
 
-    def _wait_for_place(self, host: str, attempt: Attempt) -> _Place:
+    def _open(self, host: str, attempt: Attempt) -> Connection:
         deadline = time.monotonic() + self._patience
         while True:
             attempt.check()
             changed = threading.Event()
-            taken = _places(self._session, host, changed)
-            if len(taken) < self._limit:
-                if place := self._take(host, taken):
-                    return place
-            elif time.monotonic() > deadline:
+            connection = host_connections.acquire(self._session, host, self._limit, self._owner, changed)
+            if connection is not None:
+                return connection
+            if time.monotonic() > deadline:
                 raise RateLimited(
                     f"all {self._limit} connections that the fleet may have open to {host} are in use "
                     "(ARKLINE_HOST_LIMIT, or limits.host_connections in the profile)",
-                    AGAIN,
+                    RETRY_AFTER,
                 )
-            else:
-                changed.wait(0.5)
+            changed.wait(0.5)
 
-    def _take(self, host: str, taken: set[str]) -> _Place | None:
-        number = next(n for n in iter(lambda: random.randrange(self._limit), -1) if str(n) not in taken)  # noqa: S311 - spreads the tries, guards nothing
-        path, mark = paths.connection(host, number), f"{locks.token()} {self._who}"
-        if not locks.take(self._session, path, mark):
-            return None
-        stat = self._session.exists(path)
-        if stat is None:
-            raise Unreachable("the ZooKeeper session was lost")
-        now = time.monotonic()
-        return _Place(path, mark, now, ServerClock(stat.ctime, now))
+    def _return(self, host: str, connection: Connection) -> None:
+        if time.monotonic() - connection.since > LEASE:
+            host_connections.release(self._session, connection)
+            return
+        with self._mutex:
+            self._idle[host].append(connection)
 
-    def _await_back_off(self, host: str, place: _Place, attempt: Attempt) -> None:
-        seen = self._clear.get(host)
-        if seen is not None and not seen.is_set():
+    def _wait_out_back_off(self, host: str, connection: Connection, attempt: Attempt) -> None:
+        written = self._clear.get(host)
+        if written is not None and not written.is_set():
             return
         deadline = time.monotonic() + self._patience
         while True:
             changed = threading.Event()
-            left = _back_off_left(self._session, host, place.clock, changed)
+            left = host_back_off.seconds_left(self._session, host, connection.clock, changed)
             if left <= 0:
                 self._clear[host] = changed
                 return
             if time.monotonic() + left > deadline:
-                raise RateLimited(f"{host} asked to be left alone, for {left:.0f} seconds more", left)
+                raise RateLimited(f"{host} asked for no requests for {left:.0f} more seconds", left)
             attempt.check()
             changed.wait(min(left, 0.2))
-
-
-def in_use(session: Session, host: str) -> int:
-    """Connections that the fleet has open to a host now."""
-    stat = session.exists(paths.host(host))
-    return stat.numChildren if stat else 0
-
-
-def holders(session: Session, host: str) -> tuple[str, ...]:
-    """Who has each of the connections to a host; '' for one that did not say."""
-    path = paths.host(host)
-    if session.exists(path) is None:
-        return ()
-    found = session.get_many([f"{path}/{number}" for number in session.children(path)])
-    return tuple(node[0].decode(errors="replace").partition(" ")[2] for node in found if node)
-
-
-def back_off_left(session: Session, host: str) -> float:
-    """Seconds until the host may be asked again, by this machine's clock, which is for people only."""
-    return _back_off_left(session, host, ServerClock(int(time.time() * 1000), time.monotonic()))
-
-
-def _back_off_left(
-    session: Session, host: str, clock: ServerClock, changed: threading.Event | None = None
-) -> float:
-    """Seconds until the host may be asked again, 0 if it may; `changed` is set when its node is written."""
-    path = paths.host(host)
-    watch = changed and (lambda _: changed.set())
-    try:
-        data, stat = session.ask(session.zk.get_async, path, watch=watch)
-    except NoNodeError:
-        return 0
-    if not data:
-        return 0
-    peace = codec.decode(BackOff, data, path)
-    return max(0.0, float(stat.mtime - clock.now_ms()) / 1000 + peace.seconds)
-
-
-def _places(session: Session, host: str, changed: threading.Event) -> set[str]:
-    """The numbers that are taken; `changed` is set when one comes or goes."""
-    path = paths.host(host)
-    while True:
-        try:
-            return set(session.ask(session.zk.get_children_async, path, watch=lambda _: changed.set()))
-        except NoNodeError:
-            counters.ensure_node(session, path)

@@ -9,7 +9,7 @@
     /locks/queue/ingest                 an operator's pause
     /locks/collections/NAME             an operator's hold
     /locks/KIND/NAME                    ephemeral: one holder in the fleet
-    /locks/hosts/HOST/N                 ephemeral: a connection to a source; the parent holds its peace
+    /locks/hosts/HOST/N                 ephemeral: a connection to a source; the parent holds its back-off
     /space/working/JID                  bytes promised to a job; the parent holds their sum
     /actions/queue                      what operators did to the queue: pauses
     /actions/collections/NAME           what operators did to a collection: holds and releases

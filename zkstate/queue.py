@@ -17,14 +17,15 @@ _log = logging.getLogger("arkline.queue")
 LISTING = 1000
 """Pending jobs up to which the queue is listed whenever there is room for one more."""
 
-IDLE = 8
-"""Looks at the line, in_flight jobs each, after which jobs that may not be taken up are passed over."""
+IDLE_WINDOWS = 8
+"""Windows of `in_flight` jobs that may not start, after which the rest of a priority is not read."""
 
 
 def counts(session: Session) -> dict[JobState, int]:
+    """How many jobs are in each state, without listing them."""
     states = JOB.where(lambda facts: facts.queued)
-    found = session.exists_many([paths.queue(state) for state in states])
-    return {s: stat.numChildren if stat else 0 for s, stat in zip(states, found, strict=True)}
+    stats = session.exists_many([paths.queue(state) for state in states])
+    return {state: stat.numChildren if stat else 0 for state, stat in zip(states, stats, strict=True)}
 
 
 def places_taken(jobs_in: Mapping[JobState, int]) -> int:
@@ -45,10 +46,10 @@ def queued(session: Session, state: JobState) -> list[str]:
 
 
 def feed(session: Session, in_flight: int, quota: Quota = unlimited) -> list[Ticket]:
-    """Tickets for the pending jobs that may be taken up now, so that at most `in_flight` are at work.
+    """Tickets for the pending jobs that may start now, so that at most `in_flight` jobs take a place.
 
-    Most urgent first; among equals, collections in turn. Each job is marked as dispatched before its ticket
-    is given out; two feeders at once mark each job once.
+    Most urgent first; among equals, collections take turns. Each job is marked as dispatched before
+    its ticket is returned, so two feeders at once dispatch each job once.
     """
     if holds.paused(session) is not None:
         return []
@@ -59,77 +60,103 @@ def feed(session: Session, in_flight: int, quota: Quota = unlimited) -> list[Tic
         return []
     collections = fairness.open_collections(session)
     if fairness.matters(collections, quota):
-        return _in_turn(session, room, in_flight, quota, collections)
-    return _in_line(session, room, in_flight)
+        return _dispatch_in_turn(session, room, in_flight, quota, collections)
+    return _dispatch_in_order(session, room, in_flight)
 
 
-def _in_line(session: Session, room: int, in_flight: int) -> list[Ticket]:
-    waiting_line = queued(session, JobState.PENDING)
+def _dispatch_in_order(session: Session, room: int, in_flight: int) -> list[Ticket]:
+    """Dispatch up to `room` jobs in the order of the queue; `in_flight` jobs are read at a time."""
+    jids = queued(session, JobState.PENDING)
     tickets: list[Ticket] = []
-    for start in range(0, len(waiting_line), in_flight):
-        fresh, taken = _sort_out(session, waiting_line[start : start + in_flight])
-        room -= len(taken)
-        given = [ticket for jid in fresh[: max(room, 0)] if (ticket := _mark(session, jid))]
-        tickets += given
-        room -= len(given)
-        if room <= 0:
+    for start in range(0, len(jids), in_flight):
+        undispatched, dispatched = _by_dispatch(session, jids[start : start + in_flight])
+        room -= len(dispatched)
+        for jid in undispatched:
+            if len(tickets) >= room:
+                break
+            if ticket := _dispatch(session, jid):
+                tickets.append(ticket)
+        if len(tickets) >= room:
             break
     return tickets
 
 
-def _in_turn(
+def _dispatch_in_turn(
     session: Session, room: int, in_flight: int, quota: Quota, collections: Mapping[str, list[str]]
 ) -> list[Ticket]:
+    """Dispatch up to `room` jobs, most urgent first; inside a priority, collections take turns."""
     load = fairness.at_work(session)
     tickets: list[Ticket] = []
-    entries = map(paths.read_queue_entry, sorted(session.children(paths.queue(JobState.PENDING))))
-    for _, group in groupby(entries, key=itemgetter(0)):
-        line = [jid for _, jid in group]
-        front: dict[str, str] = {}
-        idle = 0
-        for start in range(0, len(line), in_flight):
-            look = [jid for jid in line[start : start + in_flight] if jid not in front]
-            found = fairness.of_jobs(session, look)
-            if not start and len(line) > in_flight:
-                found |= fairness.elsewhere(session, set(line), found, collections, in_flight)
-            front |= found
-            fresh, taken = _sort_out(session, list(found))
-            load.update(front[jid] for jid in taken)
-            room -= len(taken)
-            given = 0
-            for jid in fairness.turns({jid: front[jid] for jid in fresh}, load, quota):
-                if room <= 0:
-                    return tickets
-                if ticket := _mark(session, jid):
-                    tickets.append(ticket)
-                    room, given = room - 1, given + 1
-            if fairness.all_full(collections, load, quota):
+    for jids in _pending_by_priority(session):
+        idle_windows = 0
+        for window in _windows(session, jids, collections, in_flight):
+            undispatched, dispatched = _by_dispatch(session, list(window))
+            load.update(window[jid] for jid in dispatched)
+            room -= len(dispatched)
+            waiting = {jid: window[jid] for jid in undispatched}
+            new = _dispatch_turns(session, fairness.turns(waiting, load, quota), room - len(tickets))
+            tickets += new
+            if len(tickets) >= room or fairness.all_full(collections, load, quota):
                 return tickets
-            idle = 0 if given or taken else idle + 1
-            if idle == IDLE or room <= 0:
+            idle_windows = 0 if new or dispatched else idle_windows + 1
+            if idle_windows == IDLE_WINDOWS:
                 break
     return tickets
 
 
-def _sort_out(session: Session, jids: list[str]) -> tuple[list[str], list[str]]:
-    """Which of these have no ticket yet, and which are being taken up right now.
+def _pending_by_priority(session: Session) -> Iterator[list[str]]:
+    """The JIDs of each priority, most urgent first."""
+    entries = map(paths.read_queue_entry, sorted(session.children(paths.queue(JobState.PENDING))))
+    for _, group in groupby(entries, key=itemgetter(0)):
+        yield [jid for _, jid in group]
 
-    One that waits to be tried again takes up no room: a dead source must not stop everybody.
+
+def _windows(
+    session: Session, jids: list[str], collections: Mapping[str, list[str]], size: int
+) -> Iterator[dict[str, str]]:
+    """JID -> collection, for `size` jobs of the queue at a time.
+
+    The first window also has jobs from further behind, of collections with few jobs at the front.
     """
-    wanted = [paths.job_status(jid) for jid in jids]
+    seen: set[str] = set()
+    for start in range(0, len(jids), size):
+        window = fairness.of_jobs(session, [jid for jid in jids[start : start + size] if jid not in seen])
+        if start == 0 and len(jids) > size:
+            window |= fairness.elsewhere(session, set(jids), window, collections, size)
+        seen.update(window)
+        yield window
+
+
+def _dispatch_turns(session: Session, turns: Iterator[str], room: int) -> list[Ticket]:
+    tickets: list[Ticket] = []
+    while len(tickets) < room and (jid := next(turns, None)) is not None:
+        if ticket := _dispatch(session, jid):
+            tickets.append(ticket)
+    return tickets
+
+
+def _by_dispatch(session: Session, jids: list[str]) -> tuple[list[str], list[str]]:
+    """The jobs without a ticket, and the jobs whose ticket a worker is about to take.
+
+    A job that waits for its next try is in neither: a source that is down must not block all others.
+    """
+    nodes = [paths.job_status(jid) for jid in jids]
     statuses = {}
-    for jid, path, node in zip(jids, wanted, session.get_many(wanted), strict=True):
+    for jid, path, node in zip(jids, nodes, session.get_many(nodes), strict=True):
         try:
             if node is not None:
                 statuses[jid] = codec.decode(JobStatus, node[0], path)
         except Corrupt as damage:
             _log.error("%s", damage)
-    fresh = [jid for jid, status in statuses.items() if status.dispatched_at is None]
-    taken = [jid for jid, s in statuses.items() if s.dispatched_at is not None and s.delay == 0]
-    return fresh, taken
+    undispatched = [jid for jid, status in statuses.items() if status.dispatched_at is None]
+    dispatched = [
+        jid for jid, status in statuses.items() if status.dispatched_at is not None and status.delay == 0
+    ]
+    return undispatched, dispatched
 
 
-def _mark(session: Session, jid: str) -> Ticket | None:
+def _dispatch(session: Session, jid: str) -> Ticket | None:
+    """The job's ticket; None if another feeder was faster, or the job cannot be read."""
     try:
         job = jobs.load(session, jid)
         if job.status.status is not JobState.PENDING or job.status.dispatched_at is not None:
@@ -144,11 +171,11 @@ def _mark(session: Session, jid: str) -> Ticket | None:
 
 def waiting_for_space(session: Session) -> Iterator[tuple[str, int]]:
     """(JID, bytes needed) of every job that waits for working storage, most urgent first."""
-    line = queued(session, JobState.PROVISIONING)
-    for start in range(0, len(line), LISTING):
-        jids = line[start : start + LISTING]
-        wanted = [paths.space_needed(jid) for jid in jids]
-        for jid, path, node in zip(jids, wanted, session.get_many(wanted), strict=True):
+    waiting = queued(session, JobState.PROVISIONING)
+    for start in range(0, len(waiting), LISTING):
+        jids = waiting[start : start + LISTING]
+        nodes = [paths.space_needed(jid) for jid in jids]
+        for jid, path, node in zip(jids, nodes, session.get_many(nodes), strict=True):
             try:
                 if node is not None:
                     yield jid, codec.decode_int(node[0], path)

@@ -1,4 +1,4 @@
-"""Among jobs of one priority collections take turns; none has more jobs at work than its quota."""
+"""Among jobs of one priority collections take turns; no collection exceeds its limit of jobs at work."""
 
 from collections import Counter
 
@@ -15,7 +15,7 @@ from zkstate.session import Session
 
 
 def deposit(session: Session, collection: str, count: int, priority: int = 5) -> list[str]:
-    """The JIDs of a batch that was split."""
+    """The JIDs of a new batch."""
     batch = planting.acquired_batch(session, profile_name=collection)
     plan = planting.plan(count, priority=priority)
     batch = planting.create_jobs(session, batch, plan, planting.WORKING, "test", UNATTENDED)
@@ -52,7 +52,7 @@ def test_the_next_place_goes_to_the_collection_with_the_fewest_jobs_at_work(sess
     assert queue.feed(session, in_flight=9) == []
 
 
-def test_a_more_urgent_job_goes_before_any_turn(session: Session) -> None:
+def test_a_more_urgent_job_goes_first_whatever_its_collection(session: Session) -> None:
     deposit(session, "small", 4, priority=5)
     urgent = deposit(session, "large", 4, priority=1)
 
@@ -70,7 +70,7 @@ def test_a_collection_gets_no_more_places_than_its_quota(session: Session) -> No
     assert queue.feed(session, in_flight=10, quota=quota) == []
 
 
-def test_a_quota_counts_for_a_collection_that_is_alone(session: Session) -> None:
+def test_a_quota_applies_to_a_collection_that_is_alone(session: Session) -> None:
     deposit(session, "large", 20)
 
     assert len(queue.feed(session, in_flight=10, quota=lambda _: 3)) == 3
@@ -97,7 +97,7 @@ def test_two_feeders_mark_each_job_once(session: Session) -> None:
     assert len(first) == 6
 
 
-def test_a_backlog_is_not_read_whole_to_find_whose_turn_it_is(session: Session) -> None:
+def test_a_backlog_is_not_read_whole_to_find_the_next_collection(session: Session) -> None:
     jids = deposit(session, "large", 300)
     deposit(session, "small", 2)
     read: list[str] = []
@@ -111,7 +111,7 @@ def test_a_backlog_is_not_read_whole_to_find_whose_turn_it_is(session: Session) 
     assert list(fairness.of_jobs(session, jids[:2]).values()) == ["large", "large"]
 
 
-def test_a_line_of_which_nobody_may_go_on_is_known_at_once() -> None:
+def test_a_queue_of_full_collections_is_recognised_at_once() -> None:
     full = {"large": 1, "small": None}.get
 
     assert fairness.all_full(["large"], {"large": 1}, full)

@@ -20,7 +20,7 @@ from pipeline.states import JobState
 from tasks.profiles import host_limit
 from tests.servers.http_source import HttpSource
 from tests.support import planting
-from zkstate import hosts, record
+from zkstate import host_connections, record
 from zkstate.hosts import FleetHostLimiter
 from zkstate.session import Session, connect
 
@@ -45,7 +45,7 @@ def test_the_fleet_never_has_more_connections_than_allowed(session: Session, oth
             with mutex:
                 now += 1
                 most = max(most, now)
-            assert hosts.in_use(session, HOST) <= 3
+            assert host_connections.in_use(session, HOST) <= 3
             with mutex:
                 now -= 1
         limiter.close()
@@ -54,7 +54,7 @@ def test_the_fleet_never_has_more_connections_than_allowed(session: Session, oth
         list(pool.map(fetch, fleet * 10))
 
     assert 1 <= most <= 3
-    assert hosts.in_use(session, HOST) == 0
+    assert host_connections.in_use(session, HOST) == 0
 
 
 def test_who_gets_no_connection_in_time_is_told_which_limit_it_waits_for(
@@ -74,7 +74,7 @@ def test_who_gets_no_connection_in_time_is_told_which_limit_it_waits_for(
             pass
     first.close()
     with second.connection(HOST, UNATTENDED):
-        assert hosts.in_use(session, HOST) == 1
+        assert host_connections.in_use(session, HOST) == 1
     second.close()
 
 
@@ -83,21 +83,21 @@ def test_a_connection_is_kept_from_file_to_file_and_given_back_at_the_end(sessio
 
     for _ in range(3):
         with limiter.connection(HOST, UNATTENDED):
-            assert hosts.in_use(session, HOST) == 1
-    assert hosts.in_use(session, HOST) == 1
+            assert host_connections.in_use(session, HOST) == 1
+    assert host_connections.in_use(session, HOST) == 1
     limiter.close()
 
-    assert hosts.in_use(session, HOST) == 0
+    assert host_connections.in_use(session, HOST) == 0
 
 
 def test_a_session_that_ends_gives_its_connections_back(session: Session, settings: Settings) -> None:
     with connect(settings) as doomed:
         taken = FleetHostLimiter(doomed, lambda: 1).connection(HOST, UNATTENDED)
         taken.__enter__()
-        assert hosts.in_use(session, HOST) == 1
+        assert host_connections.in_use(session, HOST) == 1
 
     with FleetHostLimiter(session, lambda: 1).connection(HOST, UNATTENDED):
-        assert hosts.in_use(session, HOST) == 1
+        assert host_connections.in_use(session, HOST) == 1
     del taken
 
 
@@ -106,7 +106,7 @@ def test_a_host_that_asks_for_peace_has_it_from_everybody(session: Session, othe
     limiter = FleetHostLimiter(other, lambda: 4)
 
     with (
-        pytest.raises(RateLimited, match=r"x\.edu asked to be left alone, for \d\d seconds more") as turn,
+        pytest.raises(RateLimited, match=r"x\.edu asked for no requests for \d\d more seconds") as turn,
         limiter.connection(HOST, UNATTENDED),
     ):
         pass
@@ -156,7 +156,7 @@ def test_a_source_that_answers_429_is_left_alone_by_the_whole_fleet(
 
         with pytest.raises(StepFailed, match="429 Too Many Requests"):
             fetcher.limited_by(here).download(wanted, UNATTENDED)
-        with pytest.raises(RateLimited, match="asked to be left alone"):
+        with pytest.raises(RateLimited, match="asked for no requests"):
             fetcher.limited_by(there).download(wanted, UNATTENDED)
         here.close()
         there.close()
@@ -179,9 +179,9 @@ def test_a_collection_may_have_a_limit_of_its_own(settings: Settings, tmp_path: 
 def test_why_says_for_which_turn_a_job_waits(session: Session, settings: Settings) -> None:
     job = planting.job_in(session, JobState.DOWNLOADING)
     held = planting.acquire(session, job)
-    record.hand_back(session, held, "worker", message="x.edu asked to be left alone", delay=90)
+    record.hand_back(session, held, "worker", message="x.edu asked for no requests", delay=90)
 
     found = why(session, settings, job.jid)
 
     assert found.reason is Reason.WAITING_FOR_HOST
-    assert "Nothing failed: x.edu asked to be left alone. It asks again in 1 minute." in text(found)
+    assert "Nothing failed: x.edu asked for no requests. It asks again in 1 minute." in text(found)

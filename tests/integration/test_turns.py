@@ -17,7 +17,7 @@ from tasks.app import make_context
 from tasks.worker_context import WorkerContext
 from tests.servers.http_source import HttpSource
 from tests.support import planting
-from zkstate import batches, hosts, record
+from zkstate import batches, host_back_off, host_connections, record
 from zkstate.hosts import FleetHostLimiter
 from zkstate.session import Session
 
@@ -47,7 +47,7 @@ def test_a_size_request_takes_a_connection(
     first, second = one_connection(session, "jid1"), one_connection(session, "jid2")
 
     assert fetcher.limited_by(first).size(url) == 3
-    assert hosts.holders(session, source.host) == ("jid1",)
+    assert host_connections.holders(session, source.host) == ("jid1",)
     with pytest.raises(RateLimited, match="all 1 connections"):
         fetcher.limited_by(second).size(url)
     first.close()
@@ -62,7 +62,7 @@ def test_no_size_is_requested_from_a_host_that_is_backing_off(
     limiter = one_connection(session, "jid1")
     limiter.back_off(source.host, 60)
 
-    with pytest.raises(RateLimited, match="asked to be left alone"):
+    with pytest.raises(RateLimited, match="asked for no requests"):
         fetcher.limited_by(limiter).size(url)
     assert source.count() == 0
     limiter.close()
@@ -77,7 +77,7 @@ def test_a_back_off_in_answer_to_a_size_request_is_kept_and_not_waited_for(
 
     assert [polite.size(url) for url in urls] == [None, None]
     assert source.count() == 1
-    assert 50 < hosts.back_off_left(session, source.host) <= 60
+    assert 50 < host_back_off.seconds_left_by_own_clock(session, source.host) <= 60
     limiter.close()
 
 

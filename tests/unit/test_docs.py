@@ -23,7 +23,7 @@ from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.settings import Settings
 from pipeline.states import Bucket, JobState
 from tools.dev import app as dev
-from zkstate import holds, hosts, journal, paths
+from zkstate import holds, host_back_off, journal, paths
 
 PROJECT = Path(__file__).parents[2]
 DOCS = PROJECT / "docs"
@@ -66,7 +66,7 @@ STORED = (
     records.OwedCallback,
     holds.Hold,
     journal.JournalEntry,
-    hosts.BackOff,
+    host_back_off.BackOff,
 )
 """The records that are kept in znodes."""
 
