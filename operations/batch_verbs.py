@@ -65,8 +65,7 @@ def _check(operator: Operator, batch: Batch, event: Event) -> None:
 
 
 def _move(operator: Operator, batch: Batch, event: Event) -> VerbResult:
-    message = f"{event} by {operator.by}{operator.because}"
-    moved = batches.move(operator.session, batch, BatchMove(event, operator.by, message, lock=Lock.FREE))
+    moved = batches.move(operator.session, batch, _request(operator, event))
     return VerbResult(
         id=batch.bid,
         was=batch.status.status,
@@ -74,6 +73,11 @@ def _move(operator: Operator, batch: Batch, event: Event) -> VerbResult:
         version=moved.version,
         sent=follow(operator.session, operator.settings, moved),
     )
+
+
+def _request(operator: Operator, event: Event) -> BatchMove:
+    message = f"{event} by {operator.by}{operator.because}"
+    return BatchMove(event, operator.by, message, lock=Lock.FREE, via=operator.principal.interface)
 
 
 def _release(operator: Operator, batch: Batch) -> VerbResult:
@@ -97,7 +101,7 @@ def _delete(operator: Operator, batch: Batch) -> VerbResult:
             jobs=members,
             report=compose(operator.session, batch, operator.inventory).model_dump(mode="json"),
         )
-        batch = batches.move(operator.session, batch, BatchMove(Event.DELETE, operator.by, lock=Lock.FREE))
+        batch = batches.move(operator.session, batch, _request(operator, Event.DELETE))
     deletion.remove_batch(operator.session, batch)
     left = [remove_folder(operator, Path(job.configuration.working_dir)) for job in members]
     return VerbResult(id=batch.bid, was=was, now=BatchState.DELETED, folder_left=max(left, default=""))

@@ -5,9 +5,10 @@ from operations.job_list import JobFilter, find
 from operations.operator import Operator, feed
 from pipeline.principal import Principal, Role
 from pipeline.profiles.profile import Profiles
-from pipeline.records import Record
+from pipeline.profiles.snapshot import Renewal
+from pipeline.records import BatchHistoryEntry, Record
 from pipeline.states import BatchState, Event, JobState
-from zkstate import holds, listings, views
+from zkstate import batches, holds, listings, views
 from zkstate.holds import Hold
 from zkstate.journal import JournalEntry
 from zkstate.session import Session
@@ -30,6 +31,14 @@ class ActionHistory(Record):
 
     collection: str | None = None
     entries: tuple[JournalEntry, ...] = ()
+
+
+class BatchHistory(Record):
+    """The moves of a batch, oldest first, and who renewed its profile."""
+
+    bid: str
+    moves: tuple[BatchHistoryEntry, ...]
+    renewals: tuple[Renewal, ...]
 
 
 def hold_collection(operator: Operator, profiles: Profiles, name: str) -> HoldResult:
@@ -85,6 +94,19 @@ def history(session: Session, principal: Principal, collection: str | None = Non
         return ActionHistory(entries=holds.queue_actions(session))
     principal.require(Role.VIEWER, f"see the history of collection {collection}", collection)
     return ActionHistory(collection=collection, entries=holds.collection_actions(session, collection))
+
+
+def batch_history(session: Session, principal: Principal, bid: str) -> BatchHistory:
+    """Of a batch in ZooKeeper; Missing once the batch has moved to the archive."""
+    batch = batches.load(session, bid)
+    collection = batch.submission.profile_name
+    principal.require(Role.VIEWER, f"see the history of {bid}", collection)
+    snapshot = batches.profile_snapshot(session, bid)
+    given = () if snapshot is None else (*snapshot.earlier, snapshot)
+    renewals = tuple(
+        Renewal(since=one.since, by=one.by, reason=one.reason, via=one.via) for one in given if one.by
+    )
+    return BatchHistory(bid=bid, moves=batch.history, renewals=renewals)
 
 
 def _hold(operator: Operator) -> Hold:

@@ -67,7 +67,7 @@ def _refuse(operator: Operator, job: Job, event: Event) -> None:
 
 def _move(operator: Operator, job: Job, event: Event, **changes: object) -> Job:
     message = f"{event} by {operator.by}{operator.because}"
-    options = {"message": message, "lock": Lock.FREE, **changes}
+    options = {"message": message, "lock": Lock.FREE, "via": operator.principal.interface, **changes}
     return jobs.move(operator.session, job, JobMove(event, operator.by, **options))  # type: ignore[arg-type]
 
 

@@ -100,13 +100,12 @@ def check_seen(thing: Job | Batch, seen: int | None) -> None:
     """Moved unless the job or batch still has the version that the caller saw; None accepts any version."""
     if seen is None or thing.version == seen:
         return
-    status = thing.status
+    by = thing.history[-1].by if thing.history else ""
     if isinstance(thing, Job):
-        by = thing.history[-1].by if thing.history else ""
         possible = JOB.events(thing.status.status, Raiser.OPERATOR)
-        raise Moved(thing.jid, status.status, thing.status.last_modification_date, by, possible)
+        raise Moved(thing.jid, thing.status.status, thing.status.last_modification_date, by, possible)
     possible = BATCH.events(thing.status.status, Raiser.OPERATOR)
-    raise Moved(thing.bid, status.status, thing.status.last_modified, "", possible)
+    raise Moved(thing.bid, thing.status.status, thing.status.last_modified, by, possible)
 
 
 def retry_stale(name: str, act: Callable[[], R]) -> R:

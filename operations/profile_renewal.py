@@ -33,7 +33,7 @@ def _renew(operator: Operator, bid: str, seen: int | None, dry_run: bool) -> Pro
     profile = Profiles(operator.settings.profiles).get(profile_name)
     changed = profile_changes(batches.profile_snapshot(operator.session, bid), profile)
     if changed and not dry_run:
-        snapshot = take_snapshot(profile, by=operator.by, reason=operator.reason)
+        snapshot = take_snapshot(profile, operator.by, operator.reason, operator.principal.interface)
         batches.renew_profile(operator.session, batch, snapshot)
     return ProfileRenewal(bid=bid, profile=profile.name, changes=changed, dry_run=dry_run)
 

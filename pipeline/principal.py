@@ -2,10 +2,9 @@
 
 from enum import StrEnum
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.errors import ArklineError, ErrorKind
-from pipeline.records import Record
 
 LOCAL = "local:"
 """Begins the identity of a person at the command line, who has an account of the machine and no token."""
@@ -45,8 +44,10 @@ class Forbidden(ArklineError):
     error_kind = ErrorKind.REFUSED
 
 
-class Principal(Record):
+class Principal(BaseModel):
     """A person or a program with its rights; `collections` None means every collection."""
+
+    model_config = ConfigDict(frozen=True)
 
     name: str = Field(min_length=1, max_length=255)
     role: Role

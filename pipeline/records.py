@@ -11,6 +11,7 @@ from typing import Annotated, Generic, Self
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
 
 from pipeline.fixity import Digest
+from pipeline.principal import Interface
 from pipeline.states import BatchState, Event, FailureKind, JobState, S
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=255)]
@@ -206,6 +207,8 @@ class Entry(Record, Generic[S]):
     """Of a failure, or of the fault that a try met: who has to act."""
     table: int = 1
     """The version of the state table that allowed the move."""
+    via: Interface | None = None
+    """The interface by which a person acted; None for workers and scheduled work."""
 
 
 class HistoryEntry(Entry[JobState]):

@@ -135,10 +135,17 @@ def profile_snapshot(session: Session, bid: str) -> ProfileSnapshot | None:
 
 
 def renew_profile(session: Session, batch: Batch, profile: ProfileSnapshot) -> None:
-    """Give the batch another profile to continue with; Stale if it moved meanwhile."""
+    """Give the batch another profile to continue with, which keeps who renewed it before.
+
+    Stale if the batch moved meanwhile, or somebody else renewed its profile.
+    """
     path = paths.profile_snapshot(batch.bid)
-    data = codec.encode(profile)
-    put = Create(path, data) if session.exists(path) is None else Put(path, data)
+    node = session.get_many([path])[0]
+    if node is None:
+        put: Create | Put = Create(path, codec.encode(profile), role=Role.FENCE)
+    else:
+        data = codec.encode(profile.after(codec.decode(ProfileSnapshot, node[0], path)))
+        put = Put(path, data, node[1].version, role=Role.FENCE)
     commit(session, [Check(paths.batch_status(batch.bid), batch.version), put])
 
 
@@ -161,9 +168,7 @@ def move(session: Session, batch: Batch, request: BatchMove) -> Batch:
             "dispatched_at": moment,
         },
     )
-    history, put_history = record.extend_history(
-        batch, target, request.by, request.message, request.event, request.kind
-    )
+    history, put_history = record.extend_history(batch, target, record.history_facts(request))
     operations = (
         *_start(batch, request),
         *_put_report(batch, request.report),

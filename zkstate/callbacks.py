@@ -82,7 +82,7 @@ def drop(session: Session, callback: Owed) -> None:
 def settle(session: Session, job: Job, callback: Owed, by: str, message: str) -> None:
     """Record the outcome in the job's history; if the job has moved on, only delete the callback."""
     status = job.status.model_copy(update={"op": token()})
-    _, put = record.extend_history(job, status.status, by, message[:MESSAGE_LIMIT], None, None)
+    _, put = record.extend_history(job, status.status, {"by": by, "message": message[:MESSAGE_LIMIT]})
     try:
         record.write(session, job, status, (put, Delete(callback.path)))
     except (Stale, Refused):

@@ -64,9 +64,8 @@ def move(session: Session, job: Job, request: JobMove) -> Job:
     be free is held); Outdated (`done.reservation` was made from a sum that has changed).
     """
     status = _status_after(job, request)
-    history, put_history = record.extend_history(
-        job, status.status, request.by, status.message, request.event, status.kind
-    )
+    facts = record.history_facts(request) | {"message": status.message, "kind": status.kind}
+    history, put_history = record.extend_history(job, status.status, facts)
     needed = job.space_needed if request.done.space_needed is None else request.done.space_needed
     operations = (
         *_change_queue(job, status),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
+from pipeline.principal import Interface
 from pipeline.records import Batch, BatchHistoryEntry, FencedStatus, HistoryEntry, Job, Ticket, now
 from pipeline.states import BATCH, JOB, Event, FailureKind
 from zkstate import codec, paths
@@ -60,6 +61,19 @@ class Move:
     message: str = ""
     kind: FailureKind | None = None
     lock: Lock = Lock.MINE
+    via: Interface | None = None
+    """The interface by which a person asks for the move."""
+
+
+def history_facts(request: Move) -> dict[str, object]:
+    """What the history says of a move besides its state."""
+    return {
+        "event": request.event,
+        "by": request.by,
+        "message": request.message,
+        "kind": request.kind,
+        "via": request.via,
+    }
 
 
 def token() -> str:
@@ -126,7 +140,8 @@ def hand_back(
     if why is not HandBack.TRIED:
         return write(session, record, status, lock_operations(session, record, Lock.MINE))
     state = record.status.status
-    history, put = extend_history(record, state, by, status.message, None, FailureKind.TRANSIENT)
+    facts = {"by": by, "message": status.message, "kind": FailureKind.TRANSIENT}
+    history, put = extend_history(record, state, facts)
     return write(
         session, record, status, (*lock_operations(session, record, Lock.MINE), put), history=history
     )
@@ -169,11 +184,11 @@ def lock_operations(session: Session, record: Job | Batch, lock: Lock) -> tuple[
 
 
 def extend_history(
-    record: Job | Batch, state: str, by: str, message: str, event: Event | None, kind: FailureKind | None
+    record: Job | Batch, state: str, facts: Mapping[str, object]
 ) -> tuple[tuple[HistoryEntry, ...] | tuple[BatchHistoryEntry, ...], Operation]:
-    """The history with one more entry, and the operation that writes the history."""
+    """The history with one more entry made of `facts`, and the operation that writes the history."""
     table = JOB.version if isinstance(record, Job) else BATCH.version
-    facts = {"state": state, "event": event, "by": by, "message": message, "kind": kind, "table": table}
+    facts = {"state": state, "table": table, **facts}
     if isinstance(record, Job):
         history = (*record.history, HistoryEntry.model_validate(facts))
         return history, Put(paths.history(record.jid), codec.encode_history(history))

@@ -53,7 +53,7 @@ ENTRIES = (
     Entry("update-report", "verb_commands", _ACT, "Send the depositor the changes since the last report."),
     Entry("pause", "queue_commands", _QUEUE, "Stop starting new jobs."),
     Entry("unpause", "queue_commands", _QUEUE, "Start new jobs again."),
-    Entry("history", "queue_commands", _QUEUE, "Show who held, released, paused or unpaused."),
+    Entry("history", "queue_commands", _QUEUE, "Show who did what to a batch, a collection or the queue."),
     Entry("drain", "queue_commands", _QUEUE, "Stop a worker from taking new jobs."),
     Entry("cleanup", "queue_commands", _QUEUE, "Archive old batches and remove unused folders."),
     Entry("standalone", "standalone_command", _MACHINE, "Run a whole stack on this machine."),

@@ -9,7 +9,7 @@ from pipeline.states import JOB, JobState
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
-_ID = {"bid": re.compile(r"bid\d{10,}"), "jid": re.compile(r"jid\d{10,}")}
+ID = {"bid": re.compile(r"bid\d{10,}"), "jid": re.compile(r"jid\d{10,}")}
 
 
 def read_duration(text: str) -> float:
@@ -40,7 +40,7 @@ def read_id(text: str) -> str:
 
 
 def _read_id(text: str, prefix: str, explained: str) -> str:
-    if not _ID[prefix].fullmatch(text):
+    if not ID[prefix].fullmatch(text):
         raise typer.BadParameter(f"'{text}' is not an id: {explained}")
     return text
 

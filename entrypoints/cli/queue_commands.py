@@ -8,7 +8,7 @@ from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli import operator_options as common
 from entrypoints.cli.operator_options import VerbOptions, with_options
-from entrypoints.cli.options import Bid, Json
+from entrypoints.cli.options import ID, Bid, Json
 from entrypoints.cli.render import actions
 from entrypoints.cli.render import fleet as drawn_fleet
 from operations import holds
@@ -60,17 +60,23 @@ def unpause(options: VerbOptions) -> None:
 
 
 def history(
-    collection: Annotated[
-        str | None, typer.Argument(metavar="COLLECTION", help="A collection; the queue if left out.")
+    subject: Annotated[
+        str | None,
+        typer.Argument(metavar="BID|COLLECTION", help="A batch or a collection; the queue if left out."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show who held, released, paused or unpaused.
+    """Show who did what to a batch, a collection or the queue.
 
-    The last 100 actions are kept for the queue and for a collection. `arkline timeline` has those on a job.
+    The last 200 moves of a batch and the last 100 holds, releases and pauses are kept. `arkline timeline`
+    has the history of a job.
     """
     with opened.session(opened.settings()) as session:
-        view = holds.history(session, common.principal(), collection)
+        if subject is not None and ID["bid"].fullmatch(subject):
+            batch = holds.batch_history(session, common.principal(), subject)
+            screen.emit(batch) if json else actions.batch_history(batch)
+            return
+        view = holds.history(session, common.principal(), subject)
     screen.emit(view) if json else actions.history(view)
 
 

@@ -9,22 +9,44 @@ from typing import Any
 
 from pydantic import Field
 
+from pipeline.principal import Interface
 from pipeline.profiles.profile import Profile, ProfileError, Profiles
 from pipeline.records import Record, now
 
+RENEWALS = 20
+"""Earlier renewals that a snapshot names; the oldest are dropped."""
 
-class ProfileSnapshot(Record):
-    """`/batches/BID/profile`."""
+REASON_LIMIT = 500
+"""Characters of the reason of an earlier renewal."""
+
+
+class Renewal(Record):
+    """Who gave a batch a profile, and why; `by` is empty if the batch started with the profile."""
 
     since: datetime = Field(default_factory=now)
     by: str = ""
     reason: str = ""
+    via: Interface | None = None
+
+
+class ProfileSnapshot(Renewal):
+    """`/batches/BID/profile`."""
+
     profile: dict[str, Any]
     """The fields of `Profile`, without secrets."""
+    earlier: tuple[Renewal, ...] = ()
+    """Whose profiles the batch had before, oldest first."""
+
+    def after(self, before: "ProfileSnapshot") -> "ProfileSnapshot":
+        """This snapshot as the one that follows `before`."""
+        last = Renewal(since=before.since, by=before.by, reason=before.reason[:REASON_LIMIT], via=before.via)
+        return self.model_copy(update={"earlier": (*before.earlier, last)[-RENEWALS:]})
 
 
-def take_snapshot(profile: Profile, by: str = "", reason: str = "") -> ProfileSnapshot:
-    return ProfileSnapshot(profile=profile.public(), by=by, reason=reason)
+def take_snapshot(
+    profile: Profile, by: str = "", reason: str = "", via: Interface | None = None
+) -> ProfileSnapshot:
+    return ProfileSnapshot(profile=profile.public(), by=by, reason=reason, via=via)
 
 
 def restore_profile(snapshot: ProfileSnapshot, profiles: Profiles) -> Profile:

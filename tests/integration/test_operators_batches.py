@@ -98,6 +98,8 @@ def test_a_held_batch_is_released_to_be_split(
 
     released = batches.load(session, batch.bid)
     assert released.status.status is BatchState.PENDING
+    assert (released.history[-1].by, released.history[-1].via) == ("ann@desk", "cli")
+    assert released.history[-1].message == "release by ann@desk: because"
     assert (batch.bid, released.status.epoch) in live_tickets(settings)
 
 

@@ -101,7 +101,11 @@ def test_a_held_job_waits_until_it_is_released(session: Session, operator: Opera
     held = jobs.load(session, job.jid)
     acted = act_on_job(operator, job.jid, Event.RELEASE)
 
-    assert (held.status.status, held.history[-1].by) == (JobState.HELD, "ann@desk")
+    assert (held.status.status, held.history[-1].by, held.history[-1].via) == (
+        JobState.HELD,
+        "ann@desk",
+        "cli",
+    )
     assert held.status.message == "hold by ann@desk: because"
     assert (acted.was, acted.now) == (JobState.HELD, JobState.PENDING)
     assert jobs.load(session, job.jid).status.dispatched_at is not None

@@ -1,14 +1,17 @@
 """A batch keeps the profile it started with until an operator renews it."""
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
-from operations.operator import Operator
+from operations.holds import batch_history
+from operations.operator import Moved, Operator
 from operations.profile_renewal import renew
 from operations.why import why
 from pipeline.attempt import UNATTENDED
+from pipeline.principal import Interface
 from pipeline.profiles.profile import Profiles, UnknownProfile
 from pipeline.profiles.snapshot import take_snapshot
 from pipeline.records import Batch
@@ -17,7 +20,7 @@ from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, IllegalTransition
 from tests.support import cli as arkline
 from tests.support import planting
-from tests.support.operators import ann
+from tests.support.operators import ANN, ann
 from zkstate import batches, jobs, paths, record
 from zkstate.batches import BatchMove
 from zkstate.record import Lock
@@ -59,9 +62,42 @@ def test_a_renewed_batch_goes_on_by_the_file_and_says_who_changed_it(
     assert renew(operator, batch.bid).changes == {"priority": (7, 9)}
     assert renew(operator, batch.bid).changes == {}
 
-    kept = batches.profile_snapshot(session, batch.bid)
-    assert kept is not None
-    assert (kept.profile["priority"], kept.by, kept.reason) == (9, "ann@desk", "because")
+    snapshot = batches.profile_snapshot(session, batch.bid)
+    assert snapshot is not None
+    assert (snapshot.profile["priority"], snapshot.by, snapshot.reason) == (9, "ann@desk", "because")
+
+
+def test_every_renewal_stays_in_the_history_of_the_batch(
+    session: Session, settings: Settings, operator: Operator
+) -> None:
+    write(settings, priority=7)
+    batch = started(session, settings)
+    for priority in (8, 9):
+        write(settings, priority=priority)
+        bob = ANN.model_copy(update={"name": f"bob{priority}"})
+        renew(dataclasses.replace(operator, principal=bob), batch.bid)
+
+    history = batch_history(session, ANN, batch.bid)
+
+    assert [(one.by, one.reason, one.via) for one in history.renewals] == [
+        ("bob8", "because", Interface.CLI),
+        ("bob9", "because", Interface.CLI),
+    ]
+    shown = arkline.run(settings, "history", batch.bid).out
+    assert [line.split()[2] for line in shown.splitlines()[-2:]] == ["renew-profile", "renew-profile"]
+
+
+def test_a_renewal_on_an_older_version_is_refused(
+    session: Session, settings: Settings, operator: Operator
+) -> None:
+    write(settings, priority=7)
+    batch = started(session, settings)
+    write(settings, priority=9)
+
+    with pytest.raises(Moved, match=f"{batch.bid} has changed since you looked at it"):
+        renew(operator, batch.bid, seen=batch.version - 1)
+
+    assert renew(operator, batch.bid, seen=batch.version).changes == {"priority": (7, 9)}
 
 
 def test_a_batch_that_an_older_release_started_can_be_given_a_profile(

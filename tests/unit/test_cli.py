@@ -113,7 +113,7 @@ def test_a_wrong_word_on_the_command_line_is_wrong_usage(arguments: list[str]) -
     ("arguments", "message"),
     [
         (["http://example.org/a.checkm"], "is a manifest: give its type"),
-        (["ftp://example.org/a.txt"], "http:// or https://"),
+        (["ftp://example.org/a.txt"], "http and https only"),
         (["https://me:secret@example.org/a.txt"], "give a URL without one"),
         (["http://example.org/a.txt", "--digest", "md5:xyz"], "--digest: 'xyz' is not a md5 value"),
         (["http://example.org/a.txt", "--digest", "xyz"], "ALGORITHM:VALUE"),

@@ -135,7 +135,7 @@ def test_a_manifest_of_another_type_than_expected_is_refused(folder: Path) -> No
     ("arguments", "message"),
     [
         (["manifest", "check", "nowhere.checkm"], "cannot be read: No such file"),
-        (["manifest", "check", "ftp://x.edu/a"], "http:// or https://"),
+        (["manifest", "check", "ftp://x.edu/a"], "http and https only"),
         (["manifest", "check", "a", "--type", "box"], "'box' is not one of object-manifest"),
         (["manifest", "from-csv"], "add --template"),
         (["profile", "check", "nowhere/x.yaml"], ""),
@@ -212,7 +212,7 @@ def test_the_operation_itself_opens_no_file_of_the_machine(folder: Path) -> None
     (folder / "a.checkm").write_bytes(GOOD)
     settings = Settings(profiles=folder)
 
-    with pytest.raises(UsageRefused, match="http:// or https://"):
+    with pytest.raises(UsageRefused, match="http and https only"):
         check_manifest(settings, ManifestUrl(f"file://{folder}/a.checkm"))
     with pytest.raises(UnknownProfile):
         check_profiles(Profiles(folder), f"../{folder.name}/demo")

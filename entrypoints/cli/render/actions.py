@@ -1,8 +1,10 @@
 """What operators did to collections and the queue, drawn for a terminal."""
 
+from datetime import datetime
+
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
-from operations.holds import ActionHistory, HoldResult
+from operations.holds import ActionHistory, BatchHistory, HoldResult
 from operations.wording import by_whom
 
 
@@ -23,6 +25,32 @@ def held(result: HoldResult) -> None:
         screen.note(f"{subject} was not {stop}")
 
 
+def batch_history(history: BatchHistory) -> None:
+    moves = [
+        (entry.at, entry.event or "retry", entry.state, entry.by, entry.via or "", entry.message)
+        for entry in history.moves
+    ]
+    renewals = [
+        (renewal.since, "renew-profile", "", renewal.by, renewal.via or "", renewal.reason)
+        for renewal in history.renewals
+    ]
+    screen.table(
+        (
+            Column("at (UTC)"),
+            Column("action"),
+            Column("state"),
+            Column("by"),
+            Column("via", wide=True),
+            Column("message", long=True),
+        ),
+        ((_moment(at), *cells) for at, *cells in sorted(moves + renewals, key=lambda row: row[0])),
+    )
+
+
+def _moment(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S}"
+
+
 def history(actions: ActionHistory) -> None:
     subject = f"collection {actions.collection}" if actions.collection else "the queue"
     if not actions.entries:
@@ -32,7 +60,7 @@ def history(actions: ActionHistory) -> None:
     screen.table(
         (*short, Column("reason", long=True)),
         (
-            (f"{entry.at:%Y-%m-%d %H:%M:%S}", entry.action, entry.by, entry.via or "", entry.reason)
+            (_moment(entry.at), entry.action, entry.by, entry.via or "", entry.reason)
             for entry in actions.entries
         ),
     )
