@@ -311,7 +311,7 @@ def test_a_job_in_two_queues_is_a_finding(session: Session) -> None:
     session.zk.delete(extra)
 
 
-def test_raisers_of_the_table_are_known(session: Session) -> None:
+def test_a_ticket_of_an_unknown_job_is_refused(session: Session) -> None:
     ticket = Ticket(id="jid9999999999", state="pending", epoch=1)
 
     with pytest.raises(Missing, match="there is no job jid9999999999"):

@@ -270,3 +270,11 @@ def test_a_row_applies_from_its_first_to_its_last_version() -> None:
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
 def test_the_current_rows_are_those_of_the_current_version(machine: Machine[JobState]) -> None:
     assert machine.table == machine.of_version(machine.version)
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
+def test_raisers_of_the_table_are_known(machine: Machine[JobState] | Machine[BatchState]) -> None:
+    known = frozenset(Raiser)
+
+    assert [row for row in machine.table if not row.by or not row.by <= known] == []
+    assert known == {raiser for row in machine.table for raiser in row.by}
