@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kazoo.exceptions import NoNodeError
 
-from zkstate import counters, locks, paths
+from zkstate import counters, locks, paths, record
 from zkstate.errors import Unreachable
 from zkstate.locks import ServerClock
 from zkstate.session import Session
@@ -38,7 +38,7 @@ def acquire(
         # one number more than are taken, so that at least one of these is free
         numbers = random.sample(range(limit), len(taken) + 1)
         free = next(number for number in numbers if str(number) not in taken)
-        path, token = paths.connection(host, free), f"{locks.token()} {owner}"
+        path, token = paths.connection(host, free), f"{record.token()} {owner}"
         if locks.take(session, path, token):
             stat = session.exists(path)
             if stat is None:

@@ -16,8 +16,6 @@ from zkstate.errors import Unreachable
 from zkstate.record import token
 from zkstate.session import ANSWER_TIMEOUT, BROKEN, Session
 
-__all__ = ["AttemptGuard", "ServerClock", "drop", "exclusive", "single_flight", "take", "token"]
-
 LOCK_WAIT = 300.0
 """Seconds to wait for another holder of the same object before the step fails as a transient fault."""
 

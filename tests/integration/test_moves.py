@@ -22,7 +22,7 @@ from pipeline.states import (
 from tests.support import planting
 from zkstate import audit, batches, jobs, paths, queue, record, space
 from zkstate.batches import BatchMove
-from zkstate.errors import Busy, Missing, Refused, Stale
+from zkstate.errors import Busy, Missing, Outdated, Stale
 from zkstate.jobs import JobMove
 from zkstate.record import BATCH_HISTORY_LIMIT, HandBack, Lock
 from zkstate.session import Session
@@ -202,7 +202,7 @@ def test_a_reservation_on_an_outdated_sum_is_refused_and_the_job_stays(session: 
         JobMove(Event.SUCCEED, "test", done=Done(space_needed=5, reservation=Reservation(5, seen))),
     )
 
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Outdated) as refused:
         jobs.move(
             session,
             held,
