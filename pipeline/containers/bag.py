@@ -1,6 +1,6 @@
-"""BagIt bags (RFC 8493) in a container: recognised by their declaration, and checked as a whole.
+"""BagIt bags (RFC 8493) in a container: recognized by their declaration, and checked as a whole.
 
-A bag is kept as it is: its manifests go on to prove the payload after us.
+A bag is stored unchanged, with its manifests.
 """
 
 import re
@@ -30,7 +30,7 @@ _ESCAPES = {"%0A": "\n", "%0D": "\r"}
 @dataclass(frozen=True)
 class _Bag:
     folder: str
-    """With its slash; empty if the container is the bag."""
+    """With its slash; empty if the container itself is the bag."""
     files: Mapping[str, DownloadedFile]
     """By their path in the bag."""
     arrived: UnpackedContainer
@@ -79,18 +79,18 @@ def _check(arrived: UnpackedContainer, folder: str) -> str:
     }
     bag = _declared(_Bag(folder, files, arrived))
     manifests = [_manifest(bag, match) for name in sorted(files) if (match := _MANIFEST.fullmatch(name))]
-    usable = [each for each in manifests if each.algorithm]
-    if not any(not each.of_tags for each in usable):
-        bag.refuse(DECLARATION, "declares a bag, but there is no manifest-ALGORITHM.txt of a known algorithm")
+    usable = [manifest for manifest in manifests if manifest.algorithm]
+    if all(manifest.of_tags for manifest in usable):
+        bag.refuse(DECLARATION, "declares a bag, but it has no manifest-ALGORITHM.txt of a known algorithm")
     what = f"the bag in {quote_name(folder)}" if folder else "the bag"
     refuse(what, _problems(bag, usable))
     payload = sum(name.startswith("data/") for name in files)
-    used = ", ".join(sorted({each.algorithm for each in usable}))
+    used = ", ".join(sorted({manifest.algorithm for manifest in usable}))
     return f"{what} (BagIt {bag.version[0]}.{bag.version[1]}) is valid: {payload:,} payload files, {used}"
 
 
 def _declared(bag: _Bag) -> _Bag:
-    """The bag with what `bagit.txt` says of it."""
+    """The bag with the version and the encoding that `bagit.txt` declares."""
     fields = dict(_fields(bag, DECLARATION))
     version = _VERSION.fullmatch(fields.get("bagit-version", ""))
     if version is None:
@@ -108,23 +108,23 @@ def _fields(bag: _Bag, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _manifest(bag: _Bag, match: re.Match[str]) -> _Manifest:
-    """`algorithm` is empty if nothing here computes it."""
+    """`algorithm` is empty if it is not supported."""
     entries: dict[str, tuple[int, str]] = {}
     try:
         name = algorithm(match[2])
     except UnknownAlgorithm:
         name = ""
     for number, line in bag.lines(match[0]):
-        found = _LINE.fullmatch(line.rstrip())
-        if found is None:
+        entry = _LINE.fullmatch(line.rstrip())
+        if entry is None:
             bag.refuse(match[0], f"line {number} is not a digest and a path")
-        path = _path(bag, found[2])
+        path = _path(bag, entry[2])
         if path in entries:
             bag.refuse(match[0], f"line {number}: {quote_name(path)} is listed twice")
         if path.startswith("data/") == bool(match[1]):
             place = "outside data/" if match[1] is None else "in data/"
             bag.refuse(match[0], f"line {number}: {quote_name(path)} is {place}")
-        entries[path] = (number, found[1])
+        entries[path] = (number, entry[1])
     return _Manifest(match[0], name, bool(match[1]), entries)
 
 
@@ -158,17 +158,17 @@ def _oxum(bag: _Bag) -> Iterator[str]:
     sizes = [file.size for name, file in bag.files.items() if name.startswith("data/")]
     for label, value in _fields(bag, "bag-info.txt"):
         if label == "payload-oxum":
-            said = _OXUM.fullmatch(value)
-            if said is None or (int(said[1]), int(said[2])) != (sum(sizes), len(sizes)):
-                found = f"{sum(sizes)}.{len(sizes)}"
+            oxum = _OXUM.fullmatch(value)
+            if oxum is None or (int(oxum[1]), int(oxum[2])) != (sum(sizes), len(sizes)):
+                actual = f"{sum(sizes)}.{len(sizes)}"
                 place = quote_name(bag.folder + "bag-info.txt")
-                yield f"{place}: Payload-Oxum is {quote_name(value)}, not {found}"
+                yield f"{place}: Payload-Oxum is {quote_name(value)}, not {actual}"
 
 
 def _unlisted(bag: _Bag, manifests: list[_Manifest]) -> Iterator[str]:
-    """Payload files that a manifest leaves out: since version 1.0 each has to list them all."""
+    """Payload files missing in a manifest: since version 1.0 every manifest has to list all of them."""
     payload = sorted(name for name in bag.files if name.startswith("data/"))
-    lists = [each for each in manifests if not each.of_tags]
+    lists = [manifest for manifest in manifests if not manifest.of_tags]
     if bag.version >= (1, 0):
         for manifest in lists:
             for name in payload:

@@ -1,7 +1,8 @@
-"""What a container declares of its own files, compared with what was in it."""
+"""Digests and sizes that a container declares for its own files, compared with the files."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from pipeline.attempt import Attempt
@@ -10,23 +11,23 @@ from pipeline.names import quote_name
 from pipeline.outcome import StepFailed, content
 from pipeline.working_storage.workspace import DownloadedFile
 
-PROBLEMS_TOLD = 20
-"""Problems after which no others are looked for: enough for the depositor to see a pattern."""
+PROBLEMS_REPORTED = 20
+"""Problems after which checking stops: enough for the depositor to see a pattern."""
 
-MESSAGE = 1800
-"""Characters of a message that are kept, less some for its beginning."""
+MESSAGE_LIMIT = 1800
+"""Characters of a message that are stored, less some for its beginning."""
 
 
 @dataclass(frozen=True)
 class Declared:
-    """A file as something in the container declares it; `where` names the place."""
+    """A file as a list in the container declares it; `where` is the place in the list."""
 
     where: str
     path: str
     digests: tuple[Digest, ...] = ()
     size: int | None = None
     by: str = ""
-    """The place in full, where `where` leaves out the name of the list."""
+    """The place with the name of the list, if `where` is without it."""
 
 
 @dataclass(frozen=True)
@@ -36,40 +37,40 @@ class UnpackedContainer:
     producer: Path
     files: Mapping[str, DownloadedFile]
     attempt: Attempt
-    agreed: dict[str, Declared] = field(default_factory=dict)
-    """Path -> what was declared of it with a digest, and was found to be true."""
+    confirmed: dict[str, Declared] = field(default_factory=dict)
+    """Path -> a declaration with a digest that the file agrees with."""
 
     def text(self, path: str) -> bytes:
         return (self.producer / path).read_bytes()
 
     def problems(self, declared: Iterable[Declared]) -> Iterator[str]:
-        """How the files differ from what is declared of them; each is read once at most."""
-        for each in declared:
+        """How the files differ from their declarations; a file is read once at most."""
+        for entry in declared:
             self.attempt.check()
-            file = self.files.get(each.path)
+            file = self.files.get(entry.path)
             if file is None:
-                yield f"{each.where}: {quote_name(each.path)} is not in the container"
-            elif each.size not in (None, file.size):
-                yield f"{each.where}: {quote_name(each.path)} has {file.size:,} bytes, not {each.size:,}"
+                yield f"{entry.where}: {quote_name(entry.path)} is not in the container"
+            elif entry.size not in (None, file.size):
+                yield f"{entry.where}: {quote_name(entry.path)} has {file.size:,} bytes, not {entry.size:,}"
             else:
-                differing = tuple(self._differing(each, file))
-                yield from differing
-                if each.digests and not differing:
-                    self.agreed[each.path] = each
+                differences = tuple(self._differences(entry, file))
+                yield from differences
+                if entry.digests and not differences:
+                    self.confirmed[entry.path] = entry
 
-    def landed(self) -> tuple[DownloadedFile, ...]:
-        """The files, each with the longest digest that the content itself declares of it, if it does."""
+    def with_declared_digests(self) -> tuple[DownloadedFile, ...]:
+        """The files, with the longest digest that the container itself declares for them, if there is one."""
         return tuple(self._with_declared(file) for file in self.files.values())
 
     def _with_declared(self, file: DownloadedFile) -> DownloadedFile:
-        found = self.agreed.get(file.path)
-        if found is None:
+        entry = self.confirmed.get(file.path)
+        if entry is None:
             return file
-        longest = max(found.digests, key=lambda digest: len(digest.value))
-        place = found.by or found.where
+        longest = max(entry.digests, key=lambda digest: len(digest.value))
+        place = entry.by or entry.where
         return file.model_copy(update={"digest": longest, "declared_by": place, "container": ""})
 
-    def _differing(self, declared: Declared, file: DownloadedFile) -> Iterator[str]:
+    def _differences(self, declared: Declared, file: DownloadedFile) -> Iterator[str]:
         others = {digest.algorithm for digest in declared.digests} - {OF_RECORD}
         digester = self._read(file, others) if others else Digester(())
         for digest in declared.digests:
@@ -79,8 +80,7 @@ class UnpackedContainer:
                 elif digest.value != file.sha512:
                     yield (
                         f"{declared.where}: {quote_name(file.path)}: the {OF_RECORD} digest is "
-                        f"{file.sha512}, "
-                        f"but {digest.value} was declared"
+                        f"{file.sha512}, but {digest.value} was declared"
                     )
             except DigestMismatch as mismatch:
                 yield f"{declared.where}: {mismatch}"
@@ -88,27 +88,23 @@ class UnpackedContainer:
     def _read(self, file: DownloadedFile, algorithms: Iterable[str]) -> Digester:
         digester = Digester(algorithms)
         with (self.producer / file.path).open("rb") as stream:
-            while piece := stream.read(READ_CHUNK):
+            while chunk := stream.read(READ_CHUNK):
                 self.attempt.check()
-                digester.update(piece)
+                digester.update(chunk)
         return digester
 
 
 def refuse(what: str, problems: Iterable[str]) -> None:
-    """StepFailed(content) that tells the problems, as many as a message can hold, if there are any."""
-    found: list[str] = []
-    for problem in problems:
-        found.append(problem)
-        if len(found) >= PROBLEMS_TOLD:
-            break
-    if found:
-        raise _refusal(what, found)
+    """StepFailed(content) with the problems, as many as a message can hold, if there are any."""
+    reported = list(islice(problems, PROBLEMS_REPORTED))
+    if reported:
+        raise _refusal(what, reported)
 
 
 def _refusal(what: str, problems: Sequence[str]) -> StepFailed:
-    told = f"{what} does not agree with the container; correct it and pack again"
+    text = f"{what} does not match the content of the container; correct it and pack the container again"
     for count, problem in enumerate(problems):
-        if len(told) + len(problem) > MESSAGE:
-            return content(f"{told}; and more")
-        told += f"{';' if count else ':'} {problem}"
-    return content(told + ("; reading stopped there" if len(problems) >= PROBLEMS_TOLD else ""))
+        if len(text) + len(problem) > MESSAGE_LIMIT:
+            return content(f"{text}; and more")
+        text += f"{';' if count else ':'} {problem}"
+    return content(text + ("; checking stopped there" if len(problems) >= PROBLEMS_REPORTED else ""))

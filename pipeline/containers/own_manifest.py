@@ -1,4 +1,4 @@
-"""A container's own manifest, `mrt-manifest.txt`: it lists the files in the container, all and no others."""
+"""A container's own manifest, `mrt-manifest.txt`: it lists all other files of the container."""
 
 from collections.abc import Iterator
 
@@ -10,12 +10,12 @@ from pipeline.outcome import content
 NAME = "mrt-manifest.txt"
 
 
-def corroborate(arrived: UnpackedContainer) -> str | None:
-    """What was found to be true; None without such a manifest, StepFailed(content) if it is not true."""
+def check_manifest(arrived: UnpackedContainer) -> str | None:
+    """A sentence if the manifest is correct; None without one, StepFailed(content) if it is not correct."""
     if NAME not in arrived.files:
         return None
     try:
-        # Names that clash were refused when the container was unpacked, as the collection's rules say.
+        # Names that clash were refused when the container was unpacked, by the rules of the collection.
         rows = parse(arrived.text(NAME), f"producer/{NAME}", ManifestProfile.OBJECT, case_fold=False).rows
     except ManifestError as error:
         raise content(str(error)) from error

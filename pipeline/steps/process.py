@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline import names
-from pipeline.containers import bag
-from pipeline.containers import own_manifest as corroboration
+from pipeline.containers import bag, own_manifest
 from pipeline.containers.declared import UnpackedContainer
 from pipeline.description import anvl, embargo, metadata, premis, storage_manifest
 from pipeline.files import ContentFile, StoredVersion
@@ -146,10 +145,10 @@ def _checks(
     )
     checks: list[str | None] = []
     if job.configuration.payload_type is PayloadType.CONTAINER:
-        checks += [corroboration.corroborate(unpacked), *bag.check_bags(unpacked)]
+        checks += [own_manifest.check_manifest(unpacked), *bag.check_bags(unpacked)]
     if embargo.NAME in unpacked.files:
         checks.append(embargo.check(unpacked.text(embargo.NAME)))
-    return tuple(filter(None, checks)), unpacked.landed()
+    return tuple(filter(None, checks)), unpacked.with_declared_digests()
 
 
 def _previous(job: Job, profile: Profile, context: StepContext, ark: str) -> metadata.Previous:

@@ -1,7 +1,7 @@
-"""How full working storage is, and whether a job's content still fits.
+"""How full working storage is, and whether a job's content fits.
 
-Rule: what is counted is what lies there and what is promised and has not arrived yet, so that many jobs
-let through at one moment do not all count on the same free bytes.
+Rule: used bytes and reserved bytes both count, so that many jobs that pass at one moment do not all count on
+the same free bytes.
 """
 
 import errno
@@ -18,7 +18,7 @@ from pipeline.outcome import transient
 from pipeline.settings import Settings
 
 MEASURED_FOR = 5
-"""Seconds that one count of the bytes below a folder is used: all waiting jobs are looked at in a row."""
+"""Seconds that one count of the bytes below a folder is reused: all waiting jobs are checked in a row."""
 
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -26,29 +26,29 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 @dataclass(frozen=True)
 class Usage:
-    """Bytes of working storage: all that there are for us, and those in use."""
+    """Bytes of working storage: those that can be used, and those in use."""
 
     total: int
     used: int
 
 
 def usage(settings: Settings) -> Usage:
-    """What the file system says, or what lies in the folder if the settings give it a capacity."""
+    """Usage of the file system; of the folder, if the settings limit its capacity."""
     settings.working.mkdir(parents=True, exist_ok=True)
     if settings.working_capacity:
-        return Usage(settings.working_capacity, landed(settings.working))
+        return Usage(settings.working_capacity, bytes_below(settings.working))
     disk = shutil.disk_usage(settings.working)
-    # `total` has blocks that only root may use; what we can fill is what is used and what is free for us.
+    # `disk.total` includes blocks that only root may use.
     return Usage(disk.used + disk.free, disk.used)
 
 
-def landed(folder: Path) -> int:
+def bytes_below(folder: Path) -> int:
     """Bytes of the files below `folder`, counted at most MEASURED_FOR seconds ago."""
-    return _landed(folder, int(time.monotonic() // MEASURED_FOR))
+    return _counted(folder, int(time.monotonic() // MEASURED_FOR))
 
 
 @lru_cache(maxsize=8)
-def _landed(folder: Path, _moment: int) -> int:
+def _counted(folder: Path, _moment: int) -> int:
     return _bytes_below(str(folder))
 
 
@@ -62,7 +62,7 @@ def _bytes_below(folder: str) -> int:
                 else:
                     total += _size(entry)
     except (FileNotFoundError, NotADirectoryError):
-        return total  # jobs end while we count, and their folders go
+        return total  # jobs end while we count, and their folders are removed
     return total
 
 
@@ -74,15 +74,15 @@ def _size(entry: os.DirEntry[str]) -> int:
 
 
 def fits(need: int, promised: int, space: Usage, threshold: int) -> str | None:
-    """None if `need` bytes fit beside the used and the promised ones; else why not, for people.
+    """None if `need` bytes fit beside the used and the reserved bytes; else why not, for people.
 
-    `promised` is what is promised to other jobs and is not in `space.used` already; `threshold` is the
-    percentage of working storage that may be used.
+    `promised`: bytes reserved for other jobs and not in `space.used` yet; `threshold`: percentage of working
+    storage that may be used.
     """
     limit = space.total * threshold // 100
     if need > limit:
         return (
-            f"needs {in_units(need)}, but {threshold} % of working storage are only {in_units(limit)}: it "
+            f"needs {in_units(need)}, but {threshold} % of working storage is only {in_units(limit)}: it "
             "can never fit; an operator enlarges working storage or raises ARKLINE_WORKING_THRESHOLD, or "
             "the depositor divides the object"
         )
@@ -90,8 +90,8 @@ def fits(need: int, promised: int, space: Usage, threshold: int) -> str | None:
     if taken + need <= limit:
         return None
     facts = (
-        f"{in_units(space.used)} used and {in_units(promised)} promised of the {in_units(limit)} "
-        f"({threshold} % of working storage) that may be"
+        f"{in_units(space.used)} used and {in_units(promised)} reserved of the {in_units(limit)} "
+        f"({threshold} % of working storage) available"
     )
     if not need:
         return f"its size is not known, so it waits until working storage is below its threshold: {facts}"
@@ -99,19 +99,19 @@ def fits(need: int, promised: int, space: Usage, threshold: int) -> str | None:
 
 
 def refusal(need: int, promised: int, settings: Settings) -> str | None:
-    """Why `need` bytes do not fit now, `promised` of them being promised to all jobs; None if they do."""
+    """Why `need` bytes do not fit now, with `promised` bytes reserved by all jobs; None if they fit."""
     space = usage(settings)
     reason = fits(need, promised, space, settings.working_threshold)
     if reason is None or not promised:
         return reason
-    # What of the promised bytes has arrived is in use already: counted once. Only files are in working
-    # storage whose jobs hold a promise, since directory and promise go together.
-    outstanding = max(0, promised - landed(settings.working))
+    # Reserved bytes that have arrived are in use already and count once. All files in working storage belong
+    # to jobs with a reservation, since directory and reservation are removed together.
+    outstanding = max(0, promised - bytes_below(settings.working))
     return fits(need, outstanding, space, settings.working_threshold)
 
 
 def in_units(count: int) -> str:
-    """Bytes for people: `1.5 GB`; a thousand of one unit are one of the next."""
+    """Bytes for people: `1.5 GB`; units are powers of 1000."""
     size = float(count)
     for unit in _UNITS:
         if size < 999.5 or unit == _UNITS[-1]:
@@ -127,7 +127,7 @@ def is_full(error: OSError) -> bool:
 
 @contextmanager
 def full_is_transient(doing: str) -> Iterator[None]:
-    """Turn a full disk met in this block into a transient failure; `doing` says what met it."""
+    """Raise a full disk in this block as a transient failure; `doing` names the work."""
     try:
         yield
     except OSError as error:
@@ -135,5 +135,5 @@ def full_is_transient(doing: str) -> Iterator[None]:
             raise
         raise transient(
             f"working storage is full ({error.strerror} while {doing}); "
-            "once there is space again the job goes on by itself"
+            "the job continues by itself once there is space"
         ) from error

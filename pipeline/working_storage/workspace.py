@@ -1,8 +1,8 @@
-"""What has arrived for a job: its working directory, and the list of landed files that the steps pass on.
+"""A job's working directory, and the list of downloaded files that the steps pass on.
 
-Layout of a working directory: `producer/` the depositor's files, whole ones only; `system/` ours;
+Layout of a working directory: `producer/` the depositor's files, complete ones only; `system/` our files;
 `attempts/TOKEN/` one attempt's unfinished files; `manifest.checkm` the object manifest;
-`landing.json` the files with size and digest, written last; `stored.json` what storage answered.
+`landing.json` the downloaded files with size and digest, written last; `stored.json` the stored version.
 """
 
 from pathlib import Path
@@ -23,11 +23,11 @@ class DownloadedFile(Record):
     sha512: str
     url: str = ""
     digest: Digest | None = None
-    """What was declared of it, or of `container`; checked before the file was put here."""
+    """Declared for the file, or for `container`; checked before the file was put here."""
     declared_by: str | None = None
-    """Where that was declared, in words; empty if nothing was, None if an earlier release did not note it."""
+    """Where the digest was declared, in words; empty if none was, None in records of early releases."""
     container: str = ""
-    """The container that the digest is of; empty if it is the file's own."""
+    """The container whose digest it is; empty if the digest is the file's own."""
 
 
 _FILES = TypeAdapter(tuple[DownloadedFile, ...])
@@ -51,7 +51,7 @@ class Workspace:
         return cls(Path(job.configuration.working_dir), job.status.op or "none")
 
     def publish(self, path: Path, data: bytes) -> None:
-        """Write a file below the working directory so that it is whole or absent, whoever else writes it."""
+        """Write a file below the working directory; it is complete or absent at any moment."""
         self.attempt.mkdir(parents=True, exist_ok=True)
         draft = self.attempt / f"{path.name}.draft"
         draft.write_bytes(data)
@@ -75,7 +75,7 @@ def write_stored(workspace: Workspace, version: StoredVersion) -> None:
 
 
 def read_stored(workspace: Workspace) -> StoredVersion | None:
-    """What storage answered; None if that is lost, and storage has to be asked again."""
+    """The stored version; None if the note of it is lost, and storage has to be asked."""
     try:
         return _STORED.validate_json(workspace.stored.read_bytes())
     except (FileNotFoundError, ValueError):

@@ -47,7 +47,7 @@ def test_a_job_that_does_not_fit_waits_with_the_numbers(settings: Settings) -> N
 
     assert isinstance(outcome, Wait)
     assert "needs 301 bytes" in outcome.reason
-    assert "500 bytes promised" in outcome.reason
+    assert "500 bytes reserved" in outcome.reason
 
 
 def test_promised_bytes_that_have_arrived_are_counted_once(settings: Settings) -> None:

@@ -107,7 +107,7 @@ def test_an_independent_validator_judges_the_same(tmp_path: Path, damage: str) -
         ({"data__a": b"omega"}, "'manifest-sha256.txt' line 1: 'data/a.txt': the sha256 digest is"),
         ({"data__a": None}, "'manifest-sha256.txt' line 1: 'data/a.txt' is not in the container"),
         ({"data__b": b""}, "'data/b.txt' is not in 'manifest-sha256.txt'"),
-        ({"manifest_sha256": None}, "there is no manifest-ALGORITHM.txt"),
+        ({"manifest_sha256": None}, "it has no manifest-ALGORITHM.txt"),
         ({"manifest_sha256": None, "manifest_blake9": b""}, "manifest-ALGORITHM.txt of a known algorithm"),
         ({"manifest_sha256": b"alpha"}, "'manifest-sha256.txt' line 1 is not a digest and a path"),
         ({"manifest_sha256": b"12  data/a.txt"}, "line 1: '12' is not a value of sha256"),
@@ -156,7 +156,7 @@ def test_the_longest_digest_that_a_bag_declares_of_a_file_is_kept_with_it(tmp_pa
     arrived = landed(tmp_path, by_hand(manifest_sha512=f"{sha512}  data/a.txt\n".encode()))
     check_bags(arrived)
 
-    files = {file.path: file for file in arrived.landed()}
+    files = {file.path: file for file in arrived.with_declared_digests()}
 
     assert str(files["data/a.txt"].digest) == f"sha512:{sha512}"
     assert files["data/a.txt"].declared_by == "'manifest-sha256.txt' line 1 and 'manifest-sha512.txt' line 1"

@@ -6,7 +6,7 @@ import pytest
 from pipeline.outcome import StepFailed
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
-from pipeline.working_storage.capacity import Usage, fits, full_is_transient, in_units, landed, usage
+from pipeline.working_storage.capacity import Usage, bytes_below, fits, full_is_transient, in_units, usage
 
 GB = 10**9
 HUNDRED = Usage(total=100 * GB, used=50 * GB)
@@ -26,8 +26,8 @@ def test_the_reason_to_wait_has_numbers_for_people() -> None:
     reason = fits(25 * GB, 10 * GB, HUNDRED, 80)
 
     assert reason == (
-        "needs 25.0 GB, but 20.0 GB are free: 50.0 GB used and 10.0 GB promised of the 80.0 GB "
-        "(80 % of working storage) that may be"
+        "needs 25.0 GB, but 20.0 GB are free: 50.0 GB used and 10.0 GB reserved of the 80.0 GB "
+        "(80 % of working storage) available"
     )
 
 
@@ -62,11 +62,11 @@ def test_a_link_counts_as_itself_and_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "inside").mkdir()
     (tmp_path / "inside" / "link").symlink_to(tmp_path / "outside")
 
-    assert landed(tmp_path / "inside") < 5000
+    assert bytes_below(tmp_path / "inside") < 5000
 
 
 def test_a_folder_that_is_gone_holds_nothing(tmp_path: Path) -> None:
-    assert landed(tmp_path / "gone") == 0
+    assert bytes_below(tmp_path / "gone") == 0
 
 
 @pytest.mark.parametrize(
