@@ -10,6 +10,7 @@ from datetime import datetime
 
 from pydantic import Field
 
+from pipeline.attempt import Progress
 from pipeline.records import Record
 from pipeline.remedies import Remedy
 from pipeline.states import Documented, FailureKind
@@ -107,7 +108,11 @@ class Cause(Record):
     obstacles: tuple[Obstacle, ...] = ()
     """What keeps it from moving once `reason` is over."""
     remedies: tuple[Remedy, ...] = ()
-    """In the order in which they are to be applied."""
+    """In the order in which they are to be applied, now."""
+    afterwards: tuple[Remedy, ...] = ()
+    """To be applied once the jobs have ended."""
+    progress: Progress | None = None
+    """Of a download, as the worker reported it last."""
     first: Explanation | None = None
     """Of a batch: one of the jobs that it waits for, or that failed."""
 

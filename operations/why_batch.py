@@ -127,14 +127,15 @@ def _failed(session: Session, fleet: Fleet, batch: Batch, view: BatchView) -> Ca
     facts = {"total": view.total, "obstacles": obstacles, "message": batch.status.message}
     if view.buckets[Bucket.PROCESSING]:
         first = _first_unended(session, fleet, batch.bid)
-        before = first.remedies if first else ()
         return Cause.model_validate(
             {
                 **facts,
                 "reason": Reason.JOBS_RESUMED,
                 "jobs": view.jobs,
                 "first": first,
-                "remedies": (*before, update, *by_hand),
+                "moves_itself": first is None or first.moves_itself,
+                "remedies": (*(first.remedies if first else ()), *by_hand),
+                "afterwards": (update,),
             }
         )
     if not view.total or batch.status.kind is not None:
@@ -154,7 +155,7 @@ def _failed(session: Session, fleet: Fleet, batch: Batch, view: BatchView) -> Ca
             {**facts, "reason": reason, "jobs": view.jobs, "remedies": (*remedies, *by_hand)}
         )
     first, resumable = _first_failed(session, fleet, view)
-    resume = (Remedy(Action.RESUME_BATCH, batch.bid), update)
+    resume = (Remedy(Action.RESUME_BATCH, batch.bid),)
     again = (*outdated, Remedy(Action.SUBMIT_AGAIN), Remedy(Action.DELETE, batch.bid))
     return Cause.model_validate(
         {
@@ -163,6 +164,7 @@ def _failed(session: Session, fleet: Fleet, batch: Batch, view: BatchView) -> Ca
             "jobs": Counter(str(job.kind or "unknown") for job in view.failed_jobs),
             "first": first,
             "remedies": (*(resume if resumable else again), *by_hand),
+            "afterwards": (update,) if resumable else (),
         }
     )
 

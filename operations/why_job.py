@@ -12,6 +12,7 @@ from pipeline.profiles.snapshot import profile_changes
 from pipeline.records import Job
 from pipeline.remedies import Action, Remedy
 from pipeline.states import JOB, BatchState, Event, FailureKind, JobState
+from tasks.progress import read
 from zkstate import batches, holds, views
 from zkstate.session import Session
 
@@ -56,7 +57,9 @@ def _at_work(session: Session, fleet: Fleet, job: Job) -> Cause:
     activity = views.job_activity(session, job.jid)
     host = why_host.job_waits(session, fleet.settings, job)
     if activity.holder is not None:
-        return with_worker(host or Cause(reason=Reason.BEING_WORKED_ON, moves_itself=True), activity.holder)
+        progress = read(fleet.settings, job.jid) if job.status.status is JobState.DOWNLOADING else None
+        working = Cause(reason=Reason.BEING_WORKED_ON, progress=progress, moves_itself=True)
+        return with_worker(host or working, activity.holder)
     status, written = job.status, activity.status_written or 0.0
     task = f"job.{status.status}"
     if status.delay:
@@ -91,6 +94,7 @@ def _failed(session: Session, fleet: Fleet, job: Job) -> Cause:
     status = job.status
     batch = batches.load(session, job.bid).status.status
     resumable = Event.RESUME in operator_verbs(job) and batch is not BatchState.DELETED
+    afterwards = (Remedy(Action.UPDATE_REPORT, job.bid),) if batch is BatchState.FAILED else ()
     target = ""
     changed: tuple[str, ...] = ()
     remedies: tuple[Remedy, ...] = (Remedy(Action.SUBMIT_AGAIN), Remedy(Action.DELETE, job.jid))
@@ -103,7 +107,6 @@ def _failed(session: Session, fleet: Fleet, job: Job) -> Cause:
             *before,
             *((Remedy(Action.RENEW_PROFILE, job.bid),) if changed else ()),
             Remedy(Action.RESUME, job.jid),
-            *((Remedy(Action.UPDATE_REPORT, job.bid),) if batch is BatchState.FAILED else ()),
         )
     return Cause(
         reason=FAILURES[status.kind or FailureKind.SYSTEM],
@@ -114,6 +117,7 @@ def _failed(session: Session, fleet: Fleet, job: Job) -> Cause:
         changed_fields=changed,
         obstacles=obstacles,
         remedies=remedies,
+        afterwards=afterwards if resumable else (),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from entrypoints.cli.render.humanize import ago, counted, duration, in_time, listed
+from entrypoints.cli.render.progress import progress
 from entrypoints.cli.render.remedies import command, hints
 from operations.facts import Explanation, Obstacle, Reason
 from operations.wording import age
@@ -51,7 +52,7 @@ def _opening(found: Explanation) -> str:
 
 def _closing(found: Explanation) -> str:
     if found.moves_itself:
-        return "No action is needed."
+        return "Nothing has to be done now." if found.afterwards else "Nothing has to be done."
     if found.remedies:
         return "What helps:"
     return ""
@@ -60,6 +61,8 @@ def _closing(found: Explanation) -> str:
 def _advice(found: Explanation) -> Iterator[str]:
     if not found.moves_itself:
         yield from hints(found.remedies)
+    for hint in hints(found.afterwards):
+        yield f"afterwards {hint}"
 
 
 def _by(found: Explanation) -> str:
@@ -97,7 +100,8 @@ def _starting(found: Explanation) -> str:
 def _working(found: Explanation) -> str:
     spent = duration(age(found.holder_since)) if found.holder_since else "some time"
     before = f" {counted(found.tries, 'earlier attempt')} met a transient fault." if found.tries else ""
-    return f"The {found.holder} has been working on it for {spent} (attempt {found.attempt}).{before}"
+    far = f" {progress(found.progress)}." if found.progress else ""
+    return f"The {found.holder} has been working on it for {spent} (attempt {found.attempt}).{far}{before}"
 
 
 def _host(found: Explanation) -> str:

@@ -1,0 +1,75 @@
+"""Every cause that `why` can name: its advice is followed literally, and the job or batch moves on.
+
+Where nothing has to be done, it moves on by itself.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from entrypoints.stack import redis as redis_stack
+from entrypoints.stack import zookeeper as zookeeper_stack
+from operations.facts import Reason
+from pipeline.settings import Settings
+from tests.servers.http_source import HttpSource
+from tests.support import remedy_ended, remedy_waiting
+from tests.support.fleet import fleet
+from tests.support.remedy_waiting import PROCESSES
+from tests.support.remedy_world import World, write_profiles
+from zkstate.audit import audit
+from zkstate.session import connect
+
+pytestmark = pytest.mark.e2e
+
+CASES = {**remedy_waiting.CASES, **remedy_ended.CASES}
+
+
+@pytest.fixture(scope="module")
+def running(
+    zookeeper: zookeeper_stack.Server,
+    redis_server: redis_stack.Server,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[World]:
+    """One worker and one beat for all cases; every case leaves them as it found them."""
+    own, home = f"t{uuid4().hex}", tmp_path_factory.mktemp("remedies")
+    write_profiles(home / "profiles")
+    settings = Settings(
+        zk_hosts=zookeeper.hosts,
+        zk_root=f"/{own}",
+        zk_session_timeout=4,
+        broker_url=redis_server.url,
+        broker_prefix=f"{own}:",
+        home=home,
+        profiles=Path(home / "profiles"),
+        allow_networks="127.0.0.0/8",
+        in_flight=2,
+        max_tries=2,
+        backoff=4,
+        fetch_tries=1,
+        working_capacity=1_000_000,
+        stop_grace=1,
+    )
+    with HttpSource() as source, connect(settings) as session, fleet(settings) as started:
+        started.worker("w1", concurrency=PROCESSES)
+        started.beat()
+        yield World(session, settings, started, source, redis_server)
+        assert [str(finding) for finding in audit(session)] == []
+
+
+@pytest.fixture
+def world(running: World) -> Iterator[World]:
+    yield running
+    for gate in running.gates:
+        gate.set()
+    running.gates.clear()
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_the_advice_of_why_works(world: World, reason: Reason) -> None:
+    CASES[reason](world)
+
+
+def test_every_reason_has_a_case() -> None:
+    assert set(CASES) == set(Reason)

@@ -1,0 +1,189 @@
+"""Cases of waiting: the cause is made, the advice followed, and the job or batch moves on."""
+
+import threading
+
+from operations.facts import Reason
+from operations.holds import release_collection
+from pipeline.records import SubmissionType
+from pipeline.states import BatchState
+from tests.support.fleet import batch_ended
+from tests.support.operators import ann
+from tests.support.remedy_world import Case, World, adding_to
+from zkstate import jobs
+from zkstate.hosts import FleetHostLimiter
+
+PROCESSES = 4
+"""Of the worker."""
+
+CASES: dict[Reason, Case] = {}
+case = adding_to(CASES)
+
+
+@case(Reason.QUEUE_PAUSED)
+def _paused(world: World) -> None:
+    world.arkline("pause")
+    bid = world.submit()
+    world.remedied(world.job(bid), Reason.QUEUE_PAUSED)
+    world.completed(bid)
+
+
+@case(Reason.COLLECTION_ON_HOLD)
+def _on_hold(world: World) -> None:
+    world.arkline("hold", "--collection", "demo")
+    bid = world.submit()
+    assert batch_ended(world.session, bid).status.status is BatchState.HELD
+    world.remedied(bid, Reason.COLLECTION_ON_HOLD)
+    world.completed(bid)
+
+
+@case(Reason.HOLD_ENDED)
+def _hold_ended(world: World) -> None:
+    world.arkline("hold", "--collection", "demo")
+    bid = world.submit()
+    assert batch_ended(world.session, bid).status.status is BatchState.HELD
+    release_collection(ann(world.session, world.settings), "demo", keep_held=True)
+    world.remedied(bid, Reason.HOLD_ENDED)
+    world.completed(bid)
+
+
+@case(Reason.COLLECTION_AT_QUOTA)
+def _at_quota(world: World) -> None:
+    first = world.held("small")
+    second = world.submit(profile="small")
+    world.moves_itself(world.job(second), Reason.COLLECTION_AT_QUOTA)
+    first.gate.set()
+    world.completed(second)
+
+
+@case(Reason.WAITING_FOR_TURN)
+def _turn(world: World) -> None:
+    first, _ = world.held(), world.held()
+    third = world.submit()
+    world.moves_itself(world.job(third), Reason.WAITING_FOR_TURN)
+    first.gate.set()
+    world.completed(third)
+
+
+@case(Reason.STARTING)
+def _starting(world: World) -> None:
+    with world.without_beat(leader=True):
+        job = world.planted()
+        world.moves_itself(job.jid, Reason.STARTING)
+    world.completed(job.bid)
+
+
+@case(Reason.BEING_DISPATCHED)
+def _dispatched(world: World) -> None:
+    with world.without_beat(leader=True):
+        job = world.planted()
+        jobs.redispatch(world.session, job, lost=False)
+        world.moves_itself(job.jid, Reason.BEING_DISPATCHED)
+    world.completed(job.bid)
+
+
+@case(Reason.LOST_WORKER)
+def _lost(world: World) -> None:
+    with world.without_beat(leader=True):
+        job = world.planted()
+        jobs.redispatch(world.session, job, lost=False)
+        world.moves_itself(job.jid, Reason.LOST_WORKER)
+    world.completed(job.bid)
+
+
+@case(Reason.NO_BEAT)
+def _no_beat(world: World) -> None:
+    with world.without_beat(leader=False):
+        job = world.planted()
+        world.remedied(job.jid, Reason.NO_BEAT)
+    world.completed(job.bid)
+
+
+@case(Reason.NO_WORKER)
+def _drained(world: World) -> None:
+    (worker,) = world.arkline("drain").split()[:1]
+    world.arkline("drain", worker)
+    bid = world.submit()
+    world.remedied(bid, Reason.NO_WORKER)
+    world.completed(bid)
+
+
+@case(Reason.BROKER_UNREACHABLE)
+def _redis_away(world: World) -> None:
+    world.redis.process.kill()
+    bid = world.submit()
+    world.remedied(bid, Reason.BROKER_UNREACHABLE)
+    world.completed(bid)
+
+
+@case(Reason.BEING_WORKED_ON)
+def _at_work(world: World) -> None:
+    held = world.held()
+    world.moves_itself(held.jid, Reason.BEING_WORKED_ON)
+    held.gate.set()
+    world.completed(held.bid)
+
+
+def _held_manifest(world: World, gate: threading.Event) -> str:
+    """A batch that is being split until the gate is opened; then it fails, its manifest being empty."""
+    url = world.put(b"#%checkm_0.7\n", hold=gate)
+    return world.submit(url, type=SubmissionType.BATCH_MANIFEST)
+
+
+@case(Reason.BEING_SPLIT)
+def _splitting(world: World) -> None:
+    gate = world.gate()
+    bid = _held_manifest(world, gate)
+    world.moves_itself(bid, Reason.BEING_SPLIT)
+    gate.set()
+    assert batch_ended(world.session, bid).status.status is BatchState.FAILED
+
+
+@case(Reason.WORKERS_BUSY)
+def _busy(world: World) -> None:
+    gate = world.gate()
+    for _ in range(PROCESSES):
+        world.expect(_held_manifest(world, gate), Reason.BEING_SPLIT)
+    bid = world.submit()
+    world.moves_itself(bid, Reason.WORKERS_BUSY)
+    gate.set()
+    world.completed(bid)
+
+
+@case(Reason.WAITING_FOR_HOST)
+def _host(world: World) -> None:
+    first = world.held()
+    second = world.submit(profile="shy")
+    world.moves_itself(world.job(second), Reason.WAITING_FOR_HOST)
+    first.gate.set()
+    world.completed(second)
+
+
+@case(Reason.HOST_BACKING_OFF)
+def _backing_off(world: World) -> None:
+    FleetHostLimiter(world.session, lambda: 1).back_off(world.source.host, 8)
+    bid = world.submit()
+    world.moves_itself(world.job(bid), Reason.HOST_BACKING_OFF)
+    world.completed(bid)
+
+
+@case(Reason.WAITING_FOR_SPACE)
+def _space(world: World) -> None:
+    first = world.held(body=b"x" * 600_000)
+    second = world.submit(world.put(b"y" * 600_000))
+    world.moves_itself(world.job(second), Reason.WAITING_FOR_SPACE)
+    first.gate.set()
+    world.completed(second)
+
+
+@case(Reason.EXCEEDS_SPACE)
+def _too_large(world: World) -> None:
+    bid = world.submit(world.put(b"x" * 900_000))
+    world.remedied(world.job(bid), Reason.EXCEEDS_SPACE)
+    assert batch_ended(world.session, bid).status.status is BatchState.FAILED
+
+
+@case(Reason.BETWEEN_TRIES)
+def _between_tries(world: World) -> None:
+    bid = world.submit(world.put(b"x", status=500, status_times=1))
+    world.moves_itself(world.job(bid), Reason.BETWEEN_TRIES)
+    world.completed(bid)

@@ -1,0 +1,205 @@
+"""A running fleet on a record of its own, in which a test causes trouble and follows the advice of `why`."""
+
+import itertools
+import shlex
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from entrypoints.cli.render.remedies import command
+from entrypoints.stack.redis import Server as RedisServer
+from operations.facts import Explanation, Reason
+from operations.submission import submit
+from operations.why import why
+from pipeline.inventory.sql import open_inventory
+from pipeline.profiles.profile import Profiles
+from pipeline.records import Job
+from pipeline.remedies import Action, Remedy
+from pipeline.settings import Settings
+from pipeline.states import BatchState, JobState
+from tests.servers.http_source import HttpSource
+from tests.support import cli as arkline
+from tests.support import planting
+from tests.support.fleet import Fleet, batch_ended, job_reaches
+from tests.support.operators import ANN
+from zkstate import batches, jobs, paths
+from zkstate.session import Session
+
+PROFILE = "owner: ark:/99999/fk4o\ncollections: ark:/99999/fk4c\nnaan: '99999'\nshoulder: fk4\n"
+DEMO = Path(__file__).parents[2] / "examples" / "profiles" / "demo.yaml"
+
+WAIT = 60.0
+"""Seconds that a busy machine may take to come to an expected state."""
+
+_numbers = itertools.count()
+
+Case = Callable[["World"], None]
+Value = TypeVar("Value")
+
+
+def adding_to(cases: dict[Reason, Case]) -> Callable[[Reason], Callable[[Case], Case]]:
+    """A decorator: the function shows that what `why` says of a reason is true and its advice works."""
+
+    def of(reason: Reason) -> Callable[[Case], Case]:
+        def add(case: Case) -> Case:
+            cases[reason] = case
+            return case
+
+        return add
+
+    return of
+
+
+def write_profiles(folder: Path) -> None:
+    """`demo`, `small` with one active job at a time, `shy` with one connection to a host."""
+    folder.mkdir()
+    shutil.copy(DEMO, folder / "demo.yaml")
+    (folder / "small.yaml").write_text(f"{PROFILE}limits:\n  jobs_at_work: 1\n")
+    (folder / "shy.yaml").write_text(f"{PROFILE}limits:\n  host_connections: 1\n")
+
+
+@dataclass
+class Held:
+    """A batch of one file whose download waits until the gate is opened."""
+
+    bid: str
+    jid: str
+    gate: threading.Event
+    path: str
+
+
+@dataclass
+class World:
+    session: Session
+    settings: Settings
+    fleet: Fleet
+    source: HttpSource
+    redis: RedisServer
+    submitted_again: str = ""
+    gates: list[threading.Event] = field(default_factory=list)
+
+    def put(self, body: bytes = b"content", **how: Any) -> str:
+        return self.source.put(f"/{next(_numbers)}.txt", body, **how)
+
+    def submit(self, url: str = "", profile: str = "demo", **changes: object) -> str:
+        """The BID."""
+        given = planting.submission(profile_name=profile, payload_url=url or self.put(), **changes)
+        return submit(self.session, self.settings, Profiles(self.settings.profiles), given, ANN).bid
+
+    def job(self, bid: str) -> str:
+        """The JID of the batch's only job, once there is one."""
+        return self.until(lambda: next(iter(batches.all_jobs(self.session, bid)), ""), f"a job of {bid}")
+
+    def gate(self) -> threading.Event:
+        """What the source holds back until it is set, at the latest at the end of the test."""
+        gate = threading.Event()
+        self.gates.append(gate)
+        return gate
+
+    def held(self, profile: str = "demo", body: bytes = b"content") -> Held:
+        """A job whose download has begun and waits."""
+        gate = self.gate()
+        url = self.put(body, hold=gate)
+        path = url.removeprefix(self.source.url(""))
+        bid = self.submit(url, profile)
+        jid = self.job(bid)
+        self.until(lambda: self.source.seen(path, "GET"), f"a download of {path}")
+        return Held(bid, jid, gate, path)
+
+    def planted(self) -> Job:
+        """A pending job that no feeder has looked at; to be used without a beat."""
+        url = self.put()
+        return jobs.load(
+            self.session,
+            planting.split_batch(self.session, 1, self.settings.working, payload_url=url)[1][0],
+        )
+
+    def why(self, name: str) -> Explanation:
+        return why(self.session, self.settings, name, lambda: open_inventory(self.settings.inventory))
+
+    def expect(self, name: str, reason: Reason) -> Explanation:
+        """The explanation of the job or batch, once it has this reason."""
+        seen: list[Explanation] = []
+
+        def explained() -> Explanation | None:
+            seen.append(self.why(name))
+            return seen[-1] if seen[-1].reason is reason else None
+
+        return self.until(explained, lambda: f"{reason} of {name}; the last was {seen[-1]}")
+
+    def until(self, reached: Callable[[], Value | None], what: str | Callable[[], str]) -> Value:
+        """What `reached` returns once it is true; what `why` says has no event to wait for."""
+        deadline = time.monotonic() + WAIT
+        while not (found := reached()):
+            assert time.monotonic() < deadline, f"not within {WAIT} s: {what() if callable(what) else what}"
+            time.sleep(0.1)
+        return found
+
+    def remedied(self, name: str, reason: Reason) -> Explanation:
+        """Wait for the reason, and follow the advice literally."""
+        found = self.expect(name, reason)
+        assert found.remedies, f"no remedy: {found}"
+        self.follow(found.remedies)
+        return found
+
+    def moves_itself(self, name: str, reason: Reason) -> Explanation:
+        found = self.expect(name, reason)
+        assert (found.moves_itself, found.remedies, found.obstacles) == (True, (), ())
+        return found
+
+    def follow(self, remedies: tuple[Remedy, ...]) -> None:
+        for remedy in remedies:
+            if remedy.action is Action.START_BEAT:
+                self.start_beat()
+            elif remedy.action is Action.START_BROKER:
+                self.redis.process.start()
+            elif remedy.action is Action.SUBMIT_AGAIN:
+                self.submitted_again = self.submit()
+            elif remedy.action is not Action.ADD_SPACE:
+                yes = ("--yes",) if remedy.action is Action.DELETE else ()
+                self.arkline(*shlex.split(command(remedy))[1:], *yes, code=remedy.action is Action.AUDIT)
+
+    def arkline(self, *words: str, code: int = 0) -> str:
+        done = arkline.run(self.settings, *words)
+        assert done.code == code, (words, done)
+        return done.out
+
+    def completed(self, bid: str) -> None:
+        assert batch_ended(self.session, bid, WAIT).status.status is BatchState.COMPLETED
+
+    def job_completes(self, jid: str) -> None:
+        job_reaches(self.session, jid, JobState.COMPLETED, timeout=WAIT)
+
+    def failed_by_operator(self) -> Held:
+        """A batch whose only job was stopped by an operator; its report says so."""
+        held = self.held()
+        self.arkline("fail", held.jid)
+        assert batch_ended(self.session, held.bid, WAIT).status.status is BatchState.FAILED
+        return held
+
+    def start_beat(self) -> None:
+        self.fleet.beat()
+
+    @contextmanager
+    def without_beat(self, *, leader: bool) -> Iterator[None]:
+        """No scheduled work; with `leader` the record says that a beat leads. At the end there is one."""
+        for process in [p for p in self.fleet.running if p.name == "beat"]:
+            process.terminate()
+            process.stop(20)
+            self.fleet.running.remove(process)
+        fake = f"{paths.LEADER}/{'0' * 32}__lock__0000000000"
+        self.until(lambda: not self.session.children(paths.LEADER), "no beat leads")
+        if leader:
+            self.session.zk.create(fake, b"beat of the test", ephemeral=True, makepath=True)
+        try:
+            yield
+        finally:
+            if leader:
+                self.session.zk.delete(fake)
+            if not any(p.name == "beat" for p in self.fleet.running):
+                self.start_beat()
