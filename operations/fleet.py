@@ -1,6 +1,7 @@
 """The fleet as one answer sees it: Redis, the workers, the beat; asked once, and only if needed."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cached_property
 
 from kombu.exceptions import OperationalError
@@ -16,6 +17,10 @@ from zkstate.session import Session
 
 CONTROL = "control"
 """The queue of scheduled work."""
+
+
+TIMES_ASKED = 2
+"""Before no worker is believed to run: a busy machine answers late."""
 
 
 class Fleet:
@@ -42,10 +47,11 @@ class Fleet:
         """Empty if Redis does not answer."""
         if self.tickets is None:
             return ()
-        try:
-            return workers(self.settings) or workers(self.settings)
-        except ServiceUnreachable:
-            return ()
+        for _ in range(TIMES_ASKED):
+            with suppress(ServiceUnreachable):  # the pool may hold connections from before a restart
+                if found := workers(self.settings):
+                    return found
+        return ()
 
     def consumers(self, queue: str) -> tuple[Worker, ...]:
         return tuple(worker for worker in self.workers if queue in worker.queues)

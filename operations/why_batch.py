@@ -112,7 +112,7 @@ def _at_work(session: Session, fleet: Fleet, batch: Batch) -> Cause:
         return with_worker(cause, activity.holder)
     written, task = activity.status_written or 0.0, BATCH.task(status.status).name
     if status.delay:
-        cause = why_waiting.later(fleet, status, written, host, rate_limited=status.in_line)
+        cause = why_waiting.later(fleet, status, written, host)
         return why_waiting.blocked(fleet, cause, queue_of(settings, task))
     hold = holds.collection_hold(session, batch.submission.profile_name)
     if hold is not None and status.status is BatchState.PENDING:

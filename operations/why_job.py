@@ -63,8 +63,7 @@ def _at_work(session: Session, fleet: Fleet, job: Job) -> Cause:
     status, written = job.status, activity.status_written or 0.0
     task = f"job.{status.status}"
     if status.delay:
-        rate_limited = status.message != job.history[-1].message  # a try that failed is in the history
-        cause = why_waiting.later(fleet, status, written, host, rate_limited=rate_limited)
+        cause = why_waiting.later(fleet, status, written, host)
         return why_waiting.blocked(fleet, cause, queue_of(fleet.settings, task))
     if status.status is JobState.PENDING and status.dispatched_at is None:
         return why_waiting.in_line(session, fleet, job)

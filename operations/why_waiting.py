@@ -129,20 +129,13 @@ def _space(session: Session, fleet: Fleet, job: Job) -> Cause:
     return Cause.model_validate({"reason": Reason.WAITING_FOR_SPACE, "remedies": remedies, **facts})
 
 
-def later(
-    fleet: Fleet,
-    status: JobStatus | BatchStatus,
-    written: float,
-    host: Cause | None,
-    *,
-    rate_limited: bool,
-) -> Cause:
+def later(fleet: Fleet, status: JobStatus | BatchStatus, written: float, host: Cause | None) -> Cause:
     """Handed back by a worker, to be dispatched again after a delay.
 
-    `written`: when the status was, in seconds since the epoch. `host`: what it waits for if `rate_limited`.
+    `written`: when the status was, in seconds since the epoch. `host`: the host it waits for, if any.
     """
     when = datetime.fromtimestamp(written + status.delay, UTC)
-    if rate_limited:
+    if status.in_line:
         waiting = host or Cause(reason=Reason.WAITING_FOR_HOST)
         return waiting.model_copy(
             update={"when": max(when, waiting.when or when), "message": status.message, "moves_itself": True}

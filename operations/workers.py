@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
+import redis
 from celery.app.control import Inspect
 from kombu.exceptions import OperationalError
 
@@ -77,7 +78,7 @@ def _ask(settings: Settings, *questions: Callable[[Inspect], Any]) -> list[dict[
                 threads.submit(question, control.inspect(timeout=ANSWER_WAIT)) for question in questions
             ]
             return [answer.result() or {} for answer in answers]
-    except OperationalError as error:
+    except (OperationalError, redis.RedisError) as error:
         raise ServiceUnreachable(
             f"Redis at {broker_address(settings)} does not answer: is it running? (ARKLINE_BROKER_URL)"
         ) from error

@@ -8,7 +8,8 @@ from pipeline.states import BatchState, Event, JobState
 from tests.support import planting
 from tests.support.fleet import batch_ended, job_reaches, quiet
 from tests.support.remedy_world import Case, World, adding_to
-from zkstate import batches, jobs, paths
+from zkstate import batches, jobs, paths, record
+from zkstate.batches import BatchMove
 from zkstate.errors import Missing
 
 CASES: dict[Reason, Case] = {}
@@ -105,11 +106,13 @@ def _not_sent(world: World) -> None:
     with world.without_beat(leader=True):
         job = world.planted()
         planting.complete(world.session, job)
-        batch = batches.finish_if_ended(world.session, job.bid)
+        batch = batches.finish_if_ended(world.session, job.bid, "test")
         assert batch is not None
-        batch = batches.acquire(world.session, batches.ticket(batch), "test")
+        batch = batches.acquire(world.session, record.ticket(batch), "test")
         unsent = "the report could not be mailed: the mail server refused it"
-        batches.move(world.session, batch, Event.SUCCEED, message=unsent, report=StatusReport())
+        batches.move(
+            world.session, batch, BatchMove(Event.SUCCEED, "test", message=unsent, report=StatusReport())
+        )
         world.remedied(job.bid, Reason.REPORT_NOT_SENT)
 
 

@@ -9,7 +9,7 @@ from pipeline.states import BatchState
 from tests.support.fleet import batch_ended
 from tests.support.operators import ann
 from tests.support.remedy_world import Case, World, adding_to
-from zkstate import jobs
+from zkstate import record
 from zkstate.hosts import FleetHostLimiter
 
 PROCESSES = 4
@@ -76,7 +76,7 @@ def _starting(world: World) -> None:
 def _dispatched(world: World) -> None:
     with world.without_beat(leader=True):
         job = world.planted()
-        jobs.redispatch(world.session, job, lost=False)
+        record.redispatch(world.session, job, lost=False)
         world.moves_itself(job.jid, Reason.BEING_DISPATCHED)
     world.completed(job.bid)
 
@@ -85,7 +85,7 @@ def _dispatched(world: World) -> None:
 def _lost(world: World) -> None:
     with world.without_beat(leader=True):
         job = world.planted()
-        jobs.redispatch(world.session, job, lost=False)
+        record.redispatch(world.session, job, lost=False)
         world.moves_itself(job.jid, Reason.LOST_WORKER)
     world.completed(job.bid)
 
@@ -184,6 +184,6 @@ def _too_large(world: World) -> None:
 
 @case(Reason.BETWEEN_TRIES)
 def _between_tries(world: World) -> None:
-    bid = world.submit(world.put(b"x", status=500, status_times=1))
+    bid = world.submit(world.put(b"x", status=500, status_times=2))
     world.moves_itself(world.job(bid), Reason.BETWEEN_TRIES)
     world.completed(bid)
