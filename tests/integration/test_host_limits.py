@@ -22,6 +22,7 @@ from tests.servers.http_source import HttpSource
 from tests.support import planting
 from zkstate import host_connections, record
 from zkstate.hosts import FleetHostLimiter
+from zkstate.record import HandBack
 from zkstate.session import Session, connect
 
 HOST = "x.edu"
@@ -179,7 +180,8 @@ def test_a_collection_may_have_a_limit_of_its_own(settings: Settings, tmp_path: 
 def test_why_says_for_which_turn_a_job_waits(session: Session, settings: Settings) -> None:
     job = planting.job_in(session, JobState.DOWNLOADING)
     held = planting.acquire(session, job)
-    record.hand_back(session, held, "worker", message="x.edu asked for no requests", delay=90)
+    message = "x.edu asked for no requests"
+    record.hand_back(session, held, "worker", message=message, delay=90, why=HandBack.IN_LINE)
 
     found = why(session, settings, job.jid)
 

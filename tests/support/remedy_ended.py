@@ -96,7 +96,7 @@ def _waiting_for_jobs(world: World) -> None:
 def _reporting(world: World) -> None:
     with world.without_beat(leader=True):
         job = world.planted()
-        planting.fire(world.session, job, Event.FAIL)
+        planting.apply_event(world.session, job, Event.FAIL)
         world.moves_itself(job.bid, Reason.REPORTING)
     assert batch_ended(world.session, job.bid).status.status is BatchState.FAILED
 
