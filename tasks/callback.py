@@ -15,6 +15,9 @@ from zkstate.errors import Missing
 from zkstate.locks import single_flight
 from zkstate.session import Session
 
+NOT_DELIVERED = "failure callback not delivered"
+"""The beginning of the history entry of a failed job whose callback was given up."""
+
 
 def deliver_once(context: WorkerContext, jid: str, epoch: int) -> None:
     """Deliver the callback of the failure in `epoch`, unless another worker is delivering it."""
@@ -49,7 +52,7 @@ def deliver(session: Session, clients: Clients, owed: Owed, by: str) -> None:
             callbacks.put_off(session, owed, delay)
             log().warning("callback will be tried again", jid=job.jid, message=failure.message, seconds=delay)
             return
-        outcome = f"failure callback not delivered: {failure.message}"
+        outcome = f"{NOT_DELIVERED}: {failure.message}"
         log().error("failure callback not delivered", jid=job.jid, message=failure.message)
     callbacks.settle(session, job, owed, by, outcome)
 

@@ -1,4 +1,4 @@
-"""What a command opens: its settings, a session, the clients; each only when it is needed."""
+"""The settings, sessions and clients of a command, opened only when the command needs them."""
 
 import logging
 import sys
@@ -16,7 +16,7 @@ from pipeline.storage.base import Storage
 from pipeline.storage.factory import open_storage
 from zkstate.session import Session, connect
 
-PATIENCE = 5.0
+CONNECT_SECONDS = 5.0
 """Seconds to wait for the first answer of ZooKeeper."""
 
 
@@ -25,51 +25,51 @@ def settings() -> Settings:
     try:
         return Settings()
     except ValidationError as error:
-        wrong = [
-            f"ARKLINE_{str(each['loc'][0]).upper()}: {each['msg']}"
-            for each in error.errors(include_url=False, include_input=False)
+        problems = [
+            f"ARKLINE_{str(problem['loc'][0]).upper()}: {problem['msg']}"
+            for problem in error.errors(include_url=False, include_input=False)
         ]
-        raise UsageRefused("; ".join(wrong)) from error
+        raise UsageRefused("; ".join(problems)) from error
 
 
 @contextmanager
-def session(found: Settings) -> Iterator[Session]:
-    with connect(found, PATIENCE) as opened:
-        yield opened
+def session(settings: Settings) -> Iterator[Session]:
+    with connect(settings, CONNECT_SECONDS) as connected:
+        yield connected
 
 
-def archive(found: Settings) -> Archive:
-    """The SQL archive, opened when something is looked for in it; none if its file was never made."""
+def archive(settings: Settings) -> Archive:
+    """The SQL archive, opened at the first search; None if its file does not exist yet."""
 
-    def open_it() -> SqlInventory | None:
-        if not found.inventory_url and not (found.home / "inventory.sqlite").exists():
+    def open_archive() -> SqlInventory | None:
+        if not settings.inventory_url and not (settings.home / "inventory.sqlite").exists():
             return None
-        return inventory(found)
+        return inventory(settings)
 
-    return open_it
-
-
-def inventory(found: Settings) -> SqlInventory:
-    return open_inventory(found.inventory)
+    return open_archive
 
 
-def kept_inventory(found: Settings) -> SqlInventory:
-    """The inventory, for who only looks: a file that is not there is not made."""
-    file = found.home / "inventory.sqlite"
-    if not found.inventory_url and not file.exists():
+def inventory(settings: Settings) -> SqlInventory:
+    return open_inventory(settings.inventory)
+
+
+def existing_inventory(settings: Settings) -> SqlInventory:
+    """The inventory for reading: its file is not created."""
+    file = settings.home / "inventory.sqlite"
+    if not settings.inventory_url and not file.exists():
         raise UsageRefused(
-            f"there is no inventory at {file.absolute()}: set ARKLINE_HOME or ARKLINE_INVENTORY_URL to what "
-            "the workers have; it is made when the first job is processed"
+            f"there is no inventory at {file.absolute()}: set ARKLINE_HOME or ARKLINE_INVENTORY_URL to the "
+            "value of the workers; the inventory is created when the first job is processed"
         )
-    return inventory(found)
+    return inventory(settings)
 
 
-def storage(found: Settings) -> Storage:
-    return open_storage(found)
+def storage(settings: Settings) -> Storage:
+    return open_storage(settings)
 
 
 def quiet_logs(debug: bool) -> None:
-    """Keep the log lines of Celery's side off the screen: the command says itself what happened."""
+    """Hide the log lines of the task layer unless --debug is given: the command reports the result."""
     structlog.configure(
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if debug else logging.CRITICAL),

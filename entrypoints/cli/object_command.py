@@ -50,7 +50,7 @@ def object_(
     if all_versions and version is not None:
         raise UsageRefused("--version and --all-versions exclude each other")
     settings = opened.settings()
-    known = known_object(opened.kept_inventory(settings), ark)
+    known = known_object(opened.existing_inventory(settings), ark)
     numbers = versions_to_prove(known, version, every=all_versions)
     storage = opened.storage(settings) if verify else None
     with interruptible() as stopped, _progress(size_of(known, numbers) if verify else 0) as on_read:

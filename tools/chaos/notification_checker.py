@@ -5,12 +5,13 @@ from collections.abc import Iterator
 
 from pipeline.records import Job
 from pipeline.states import JobState
+from tasks.callback import NOT_DELIVERED
 from tools.chaos.final_state import FinalState
 from tools.chaos.problem import Category, Problem
 
 
 def check_notifications(final: FinalState) -> Iterator[Problem]:
-    """A report has one content however often it is delivered; callbacks tell of each completed job."""
+    """A report has one content however often it is delivered; every completed job has a callback."""
     contents: dict[str, set[str]] = defaultdict(set)
     for letter in final.letters:
         contents[letter.name].add(letter.digest)
@@ -28,7 +29,7 @@ def _called(final: FinalState) -> Iterator[Problem]:
     for call in final.calls:
         if call.status == "COMPLETED":
             called[call.jid].add(call.name)
-        if call.status not in _may_be_told(final.jobs.get(call.jid)):
+        if call.status not in _possible_states(final.jobs.get(call.jid)):
             yield Problem(Category.ILLEGAL, call.jid, f"a callback said {call.status} of it")
     for jid, names in called.items():
         resumed = final.jobs[jid].status.retry_count if jid in final.jobs else 0
@@ -36,15 +37,15 @@ def _called(final: FinalState) -> Iterator[Problem]:
             yield Problem(Category.DUPLICATED, jid, f"callbacks were made as {sorted(names)}")
     for jid, job in final.jobs.items():
         if job.status.status is JobState.COMPLETED and jid not in called:
-            yield Problem(Category.LOST, jid, "no callback told of it")
+            yield Problem(Category.LOST, jid, "no callback was received")
         if _is_owed(job) and jid not in failures:
-            yield Problem(Category.LOST, jid, "no callback told of its failure, and nothing says why")
+            yield Problem(Category.LOST, jid, "no callback was receiveds failure, and nothing says why")
 
 
 def _is_owed(job: Job) -> bool:
-    """A failure is told of, unless it is the callback's own or is noted as not told after finite tries."""
+    """A failure has a callback, unless the callback itself failed or was given up, which the history says."""
     status, last = job.status, job.history[-1]
-    noted = last.event is None and "was not told" in last.message
+    noted = last.event is None and last.message.startswith(NOT_DELIVERED)
     return (
         status.status is JobState.FAILED
         and status.last_successful_status is not JobState.RECORDING
@@ -52,8 +53,8 @@ def _is_owed(job: Job) -> bool:
     )
 
 
-def _may_be_told(job: Job | None) -> Iterator[str]:
-    """A failure may have been told before the job was resumed."""
+def _possible_states(job: Job | None) -> Iterator[str]:
+    """The states that a callback may report; a failure may have been reported before the job was resumed."""
     if job is not None and job.status.status is JobState.COMPLETED:
         yield "COMPLETED"
     if job is not None and any(entry.state is JobState.FAILED for entry in job.history):

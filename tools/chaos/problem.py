@@ -23,7 +23,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Repeated:
-    """What was told more than once with the same identifier: allowed, since nobody can tell exactly once."""
+    """Messages sent more than once with the same identifier: allowed, since nobody can send exactly once."""
 
     mails: int = 0
     callbacks: int = 0

@@ -69,13 +69,13 @@ class Quiet:
             self._beat.ask("clean_up_jobs")
             return False
         if owed := session.children(paths.CALLBACKS):
-            self.state = f"{len(owed)} failures have still to be told"
+            self.state = f"{len(owed)} failure callbacks are still to be made"
             self._beat.ask("sweep")
             return False
         return True
 
     def _is_over(self, session: Session, batch: Batch) -> bool:
-        """Resume a failed batch's jobs once; when they have ended, have the depositor told what changed."""
+        """Resume a failed batch's jobs once; when they have ended, send the depositor an updated report."""
         if batch.status.status is not BatchState.FAILED:
             return True
         if batch.bid not in self._asked_again:

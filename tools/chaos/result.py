@@ -30,7 +30,7 @@ class Result:
     tries: int = 0
     """Tries that met a passing fault and were made again."""
     attempts: int = 0
-    """Times that a job was taken up in some state; seven for one that nothing disturbed."""
+    """Attempts of a job in all states; an undisturbed job needs seven."""
 
     @property
     def clean(self) -> bool:

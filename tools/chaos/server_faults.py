@@ -11,7 +11,7 @@ from tools.chaos.faults import Effect, FaultContext, NotNow, Table, kind_of, tha
 from tools.chaos.schedule import Fault, Kind
 
 BEGIN: Table = {}
-"""How each kind of this page is done."""
+"""Kind of fault -> the function that injects it."""
 
 
 @kind_of(BEGIN, Kind.REDIS_KILLED, Kind.REDIS_EMPTY)

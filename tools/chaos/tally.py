@@ -38,7 +38,7 @@ def runs(results: list[dict[str, Any]]) -> str:
 
 
 def kinds(results: list[dict[str, Any]]) -> str:
-    """How often each kind of fault struck, in how many runs, and in how many of these anything was wrong."""
+    """Kind of fault -> how often it was injected, in how many runs, and how many of these had a problem."""
     lines = ["| fault | times | runs | runs with a problem |", "|---|---|---|---|"]
     injected: Counter[str] = Counter()
     for kind in Kind:
