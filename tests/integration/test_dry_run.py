@@ -82,7 +82,7 @@ def test_nothing_is_changed(session: Session, settings: Settings, source: HttpSo
     assert after == before
 
 
-def test_each_object_that_would_fail_is_told_with_its_reason(
+def test_every_object_that_would_fail_is_reported_with_its_reason(
     session: Session, settings: Settings, source: HttpSource
 ) -> None:
     good = source.put("/good", b"good")
@@ -127,7 +127,7 @@ def test_a_host_on_a_private_network_would_fail(
     assert "not a public address" in messages(found)[0][1]
 
 
-def test_a_payload_that_cannot_be_split_is_told(
+def test_a_payload_that_cannot_be_split_is_reported(
     session: Session, settings: Settings, source: HttpSource
 ) -> None:
     url = source.put("/batch.checkm", manifest("ftp://x | | |", profile=FILES))
@@ -139,7 +139,9 @@ def test_a_payload_that_cannot_be_split_is_told(
     assert "submit it as type single-file-batch-manifest" in found.failures[0].message
 
 
-def test_duplicates_in_the_batch_are_told(session: Session, settings: Settings, source: HttpSource) -> None:
+def test_duplicates_in_the_batch_are_reported(
+    session: Session, settings: Settings, source: HttpSource
+) -> None:
     url = source.put("/a.txt", b"a")
     lines = [f"{url} | | | | | a.txt | | same", f"{url} | | | | | a.txt | | same"]
     batch = source.put("/batch.checkm", manifest(*lines, profile=FILES))
@@ -162,7 +164,7 @@ def test_a_container_counts_as_estimating_counts_it(
     assert "needs 2.0 kB of working storage, of which only 1.2 kB may be used" in messages(found)[0][1]
 
 
-def test_what_stops_the_queue_is_told(session: Session, settings: Settings, source: HttpSource) -> None:
+def test_a_pause_and_a_hold_are_reported(session: Session, settings: Settings, source: HttpSource) -> None:
     holds.pause(session, Hold(by="ann"))
     holds.hold_collection(session, "demo", Hold(by="bob", reason="audit"))
 
@@ -172,7 +174,9 @@ def test_what_stops_the_queue_is_told(session: Session, settings: Settings, sour
     assert "on hold by bob" in found.warnings[1]
 
 
-def test_a_key_that_was_used_is_told(session: Session, settings: Settings, source: HttpSource) -> None:
+def test_an_idempotency_key_that_was_used_is_reported(
+    session: Session, settings: Settings, source: HttpSource
+) -> None:
     moment = datetime(2026, 9, 1, tzinfo=UTC)
     given = {"idempotency_key": "k", "type": SubmissionType.FILE, "submitted_at": moment}
     url = source.put("/a.txt", b"a")

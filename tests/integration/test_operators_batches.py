@@ -147,7 +147,7 @@ def test_a_deletion_of_a_batch_that_was_interrupted_goes_on(session: Session, op
     assert session.children(paths.BATCHES) == []
 
 
-def test_cancelling_stops_every_job_and_lets_the_depositor_be_told(
+def test_cancelling_stops_every_job_and_the_batch_is_reported(
     session: Session, operator: Operator, settings: Settings
 ) -> None:
     bid, jids = planting.split_batch(session, 4)

@@ -119,7 +119,7 @@ def test_a_job_is_not_released_into_a_collection_on_hold(session: Session, opera
         act_on_job(operator, job.jid, Event.RELEASE)
 
 
-def test_a_pending_job_that_is_being_taken_up_is_not_held(session: Session, operator: Operator) -> None:
+def test_a_pending_job_that_a_worker_has_acquired_is_not_held(session: Session, operator: Operator) -> None:
     job = planting.one_job(session)
     planting.acquire(session, job)
 

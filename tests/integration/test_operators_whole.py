@@ -209,7 +209,7 @@ def test_a_clean_up_needs_the_working_storage(operator: Operator) -> None:
         clean_up(operator)
 
 
-def test_the_report_says_why_jobs_failed_and_why_others_were_taken_out(
+def test_the_report_says_why_jobs_failed_and_why_others_were_deleted(
     session: Session, operator: Operator
 ) -> None:
     from operations.job_verbs import act_on_job
@@ -227,7 +227,9 @@ def test_the_report_says_why_jobs_failed_and_why_others_were_taken_out(
 
 
 @pytest.mark.e2e
-def test_a_worker_is_drained_and_taken_back(session: Session, settings: Settings) -> None:
+def test_a_drained_worker_consumes_no_queue_until_the_drain_is_undone(
+    session: Session, settings: Settings
+) -> None:
     with fleet(settings) as running:
         running.worker("w1", concurrency=1)
         (name,) = workers.taking(settings)

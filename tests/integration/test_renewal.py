@@ -131,7 +131,7 @@ def test_a_batch_with_nothing_to_renew_is_left_as_it_is(
     assert session.exists(paths.profile_snapshot(batch.bid)) is None
 
 
-def test_a_profile_that_is_no_good_replaces_nothing(
+def test_an_invalid_profile_replaces_nothing(
     session: Session, settings: Settings, operator: Operator
 ) -> None:
     write(settings, priority=7)
@@ -159,7 +159,7 @@ def test_the_command_shows_what_changes(session: Session, settings: Settings) ->
     assert f"{batch.bid} would use profile demo as its file is now: 2 fields changed" in done.err
 
 
-def test_why_says_that_a_mended_profile_does_not_count_yet(
+def test_why_says_that_a_corrected_profile_is_not_used_before_its_renewal(
     session: Session, settings: Settings, operator: Operator
 ) -> None:
     write(settings, storage_node=1)
