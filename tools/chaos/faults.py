@@ -49,9 +49,9 @@ def _busy_child(context: FaultContext, fault: Fault, late: bool, state: str = ""
     """A worker and a process of its pool that runs a step (of `state`), or any process if it is late."""
     pools = {pid: actor for actor in context.cluster.workers for pid in actor.pool}
     at_work = [
-        each
-        for each in context.cluster.witness.holders()
-        if each.pid in pools and (not state or each.state == state)
+        holder
+        for holder in context.cluster.witness.holders()
+        if holder.pid in pools and (not state or holder.state == state)
     ]
     if at_work:
         holder = at_work[fault.target % len(at_work)]

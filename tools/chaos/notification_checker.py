@@ -39,7 +39,9 @@ def _called(final: FinalState) -> Iterator[Problem]:
         if job.status.status is JobState.COMPLETED and jid not in called:
             yield Problem(Category.LOST, jid, "no callback was received")
         if _is_owed(job) and jid not in failures:
-            yield Problem(Category.LOST, jid, "no callback was receiveds failure, and nothing says why")
+            yield Problem(
+                Category.LOST, jid, "no callback reported its failure, and the history has no reason"
+            )
 
 
 def _is_owed(job: Job) -> bool:

@@ -19,16 +19,16 @@ LINES = 120
 
 
 def table(run_log: RunLog, result: Result) -> str:
-    kinds = Counter(each.fault.kind.label for each in run_log.injected)
-    told = result.as_json(run_log)
+    kinds = Counter(injected.fault.kind.label for injected in run_log.injected)
+    figures = result.as_json(run_log)
     lines = [f"  {name:<32}{count:>5}" for name, count in sorted(kinds.items())]
     sorts = ", ".join(f"{sort} {result.count(sort)}" for sort in Category)
     quiet = "never" if run_log.quiet_after is None else f"after {run_log.quiet_after:.0f} s"
     lines += [
         f"{len(run_log.injected)} faults, {result.jobs} jobs: {result.completed} completed, "
         f"{result.failed} failed ({result.planted} planted), {len(run_log.resumed)} resumed; quiet {quiet}",
-        f"{sorts}; recovery p95 {told['recovery_p95_s']} s of {told['recoveries']}, "
-        f"{told['recovery_alone_p95_s']} s of the {told['recoveries_alone']} that nothing else disturbed",
+        f"{sorts}; recovery p95 {figures['recovery_p95_s']} s of {figures['recoveries']}, "
+        f"{figures['recovery_alone_p95_s']} s of the {figures['recoveries_alone']} without another fault",
         f"repeated: {result.repeated.mails} mails, {result.repeated.callbacks} callbacks",
     ]
     if result.problems:
@@ -52,10 +52,10 @@ def _again(run_log: RunLog) -> str:
 
 def shortest(cluster: Cluster, run_log: RunLog, problems: tuple[Problem, ...], final: FinalState) -> str:
     """The problems, and the timeline of the first one that is about a single job or batch."""
-    lines = [f"{each.sort}: {each.about} {each.text}" for each in problems[:SHOWN]]
+    lines = [f"{problem.sort}: {problem.about} {problem.text}" for problem in problems[:SHOWN]]
     if len(problems) > SHOWN:
         lines.append(f"and {len(problems) - SHOWN} more")
-    about = [each.about for each in problems if each.about]
+    about = [problem.about for problem in problems if problem.about]
     if about:
         chosen = min(about, key=lambda name: len(_moments(cluster, run_log, final, name)))
         lines += [f"--- {chosen}", *_moments(cluster, run_log, final, chosen)[-LINES:]]
@@ -68,7 +68,9 @@ def _moments(cluster: Cluster, run_log: RunLog, final: FinalState, name: str) ->
     if not own:
         return []
     first, last = min(own)[0] - 10, max(own)[0] + 10
-    faults = [(each.clock, f"FAULT {each.text}") for each in run_log.events if first <= each.clock <= last]
+    faults = [
+        (entry.clock, f"FAULT {entry.text}") for entry in run_log.events if first <= entry.clock <= last
+    ]
     begin = run_log.events[0].clock - run_log.events[0].at if run_log.events else first
     return [f"{moment - begin:7.2f}  {line}" for moment, line in sorted([*own, *faults])]
 

@@ -30,9 +30,9 @@ def runs(results: list[dict[str, Any]]) -> str:
     """One line a run, and their sums."""
     lines = ["| " + " | ".join(name.replace("_", " ") for name in _COLUMNS) + " |"]
     lines.append("|" + "---|" * len(_COLUMNS))
-    for each in results:
-        lines.append("| " + " | ".join(str(each[name]) for name in _COLUMNS) + " |")
-    sums = ["all", *(f"{sum(each[name] for each in results):g}" for name in _COLUMNS[1:])]
+    for result in results:
+        lines.append("| " + " | ".join(str(result[name]) for name in _COLUMNS) + " |")
+    sums = ["all", *(f"{sum(result[name] for result in results):g}" for name in _COLUMNS[1:])]
     lines.append("| " + " | ".join(sums) + " |")
     return "\n".join(lines)
 
@@ -42,9 +42,9 @@ def kinds(results: list[dict[str, Any]]) -> str:
     lines = ["| fault | times | runs | runs with a problem |", "|---|---|---|---|"]
     injected: Counter[str] = Counter()
     for kind in Kind:
-        those = [each for each in results if kind.label in each["kinds"]]
-        injected[kind.label] = sum(each["kinds"][kind.label] for each in those)
-        wrong = sum(any(each[sort.value] for sort in Category) for each in those)
+        those = [result for result in results if kind.label in result["kinds"]]
+        injected[kind.label] = sum(result["kinds"][kind.label] for result in those)
+        wrong = sum(any(result[sort.value] for sort in Category) for result in those)
         lines.append(f"| {kind.label} | {injected[kind.label]} | {len(those)} | {wrong} |")
     return "\n".join([*lines, f"| **all** | **{injected.total()}** | {len(results)} | |"])
 
