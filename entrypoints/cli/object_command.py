@@ -48,7 +48,7 @@ def object_(
     or a file is missing. Ctrl-C stops the reading and shows the result so far.
     """
     if all_versions and version is not None:
-        raise UsageRefused("--version and --all-versions exclude each other")
+        raise UsageRefused("--version and --all-versions cannot be combined")
     settings = opened.settings()
     known = known_object(opened.existing_inventory(settings), ark)
     numbers = versions_to_prove(known, version, every=all_versions)

@@ -1,7 +1,7 @@
-"""The archive: what remains of a batch or a job once it has left ZooKeeper, for reports and for auditors.
+"""The archive of batches and jobs that have left ZooKeeper, for reports and for auditors.
 
-Rule: a later entry replaces an earlier one, because it was read from the record later; only the who, when
-and why of a deletion stay as they were first written, so that repeating one after a crash changes nothing.
+Rule: a later entry replaces an earlier one, because the record was read later. Only the actor, date and
+reason of a deletion keep their first values, so that repeating a deletion after a crash changes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,12 +26,12 @@ from pipeline.records import (
 )
 from pipeline.states import BatchState, FailureKind, JobState
 
-JOBS_AT_A_TIME = 500
+JOBS_PER_STATEMENT = 500
 """Rows of one statement; a job's row is a few kilobytes."""
 
 
 class Disposition(Record):
-    """Who took it out of the record, when and why."""
+    """Who removed it from the record, when and why."""
 
     who: str
     why: str = ""
@@ -60,13 +60,13 @@ class ArchivedBatch(Record):
     message: str
     submission: Submission
     report: dict[str, Any] | None
-    """The last report, as `pipeline.notify.report.as_json` has it."""
+    """The last report, in the form of `pipeline.notify.report.as_json`."""
     disposition: Disposition
 
 
 def archive_job(inventory: SqlInventory, job: Job, *, by: str, reason: str = "") -> None:
-    """Keep a job as it ended."""
-    _keep(inventory, (), [_job_row(job, job.status.status, Disposition(who=by, why=reason))])
+    """Archive a job that has ended."""
+    _write(inventory, (), [_job_row(job, job.status.status, Disposition(who=by, why=reason))])
 
 
 def archive_batch(
@@ -78,9 +78,9 @@ def archive_batch(
     reason: str = "",
     report: Mapping[str, Any] | None = None,
 ) -> None:
-    """Keep a batch as it ended, with those of its jobs that are still in the record; all or nothing."""
+    """Archive a batch that has ended, with its jobs that are still in the record; in one transaction."""
     disposition = Disposition(who=by, why=reason)
-    _keep(
+    _write(
         inventory,
         [_batch_row(batch, batch.status.status, disposition, report)],
         [_job_row(job, job.status.status, disposition) for job in jobs],
@@ -89,34 +89,34 @@ def archive_batch(
 
 def tombstone(
     inventory: SqlInventory,
-    taken_out: Job | Batch,
+    deleted: Job | Batch,
     *,
     by: str,
     reason: str,
     jobs: Sequence[Job] = (),
     report: Mapping[str, Any] | None = None,
 ) -> None:
-    """Keep a job, or a batch with its remaining `jobs`, as deleted; to be called before its nodes go."""
+    """Archive a job, or a batch with its remaining `jobs`, as deleted; called before the znodes go."""
     disposition = Disposition(who=by, why=reason)
     rows = [_job_row(job, JobState.DELETED, disposition) for job in jobs]
-    if isinstance(taken_out, Job):
-        _keep(inventory, (), [*rows, _job_row(taken_out, JobState.DELETED, disposition)])
+    if isinstance(deleted, Job):
+        _write(inventory, (), [*rows, _job_row(deleted, JobState.DELETED, disposition)])
     else:
-        _keep(inventory, [_batch_row(taken_out, BatchState.DELETED, disposition, report)], rows)
+        _write(inventory, [_batch_row(deleted, BatchState.DELETED, disposition, report)], rows)
 
 
 def find_job(inventory: SqlInventory, jid: str) -> ArchivedJob | None:
-    found = _read(inventory, select(jobs_archived).where(jobs_archived.c.jid == jid))
-    return _job(found[0]) if found else None
+    rows = _read(inventory, select(jobs_archived).where(jobs_archived.c.jid == jid))
+    return _job(rows[0]) if rows else None
 
 
 def find_batch(inventory: SqlInventory, bid: str) -> ArchivedBatch | None:
-    found = _read(inventory, select(batches_archived).where(batches_archived.c.bid == bid))
-    return _batch(found[0]) if found else None
+    rows = _read(inventory, select(batches_archived).where(batches_archived.c.bid == bid))
+    return _batch(rows[0]) if rows else None
 
 
 def jobs_of(inventory: SqlInventory, bid: str) -> tuple[ArchivedJob, ...]:
-    """The archived jobs of a batch, which itself may be archived or not."""
+    """The archived jobs of a batch; the batch itself may still be in the record."""
     query = select(jobs_archived).where(jobs_archived.c.bid == bid).order_by(jobs_archived.c.jid)
     return tuple(_job(row) for row in _read(inventory, query))
 
@@ -125,11 +125,13 @@ def _read(inventory: SqlInventory, query: Select[Any]) -> Sequence[RowMapping]:
     return inventory.database.read(lambda connection: connection.execute(query).mappings().all())
 
 
-def _keep(inventory: SqlInventory, batches: Sequence[dict[str, Any]], jobs: Sequence[dict[str, Any]]) -> None:
+def _write(
+    inventory: SqlInventory, batches: Sequence[dict[str, Any]], jobs: Sequence[dict[str, Any]]
+) -> None:
     def write(connection: Connection) -> None:
         for row in batches:
             _put(connection, batches_archived, [row])
-        for portion in portions(jobs, JOBS_AT_A_TIME):
+        for portion in portions(jobs, JOBS_PER_STATEMENT):
             _put(connection, jobs_archived, portion)
 
     inventory.database.write(write)

@@ -1,7 +1,7 @@
-"""One SQL database, the same for every process: lazy engines, and transactions repeated after passing faults.
+"""The SQL database, shared by all processes: lazy engines, and transactions that are retried.
 
-Rule: an engine belongs to the process that made it. A forked child makes its own and leaves the parent's
-connections alone: closing them here would end the parent's sessions and, with SQLite, drop its locks.
+Rule: an engine belongs to the process that created it. A forked child creates its own engine and leaves the
+parent's connections open: closing them would end the parent's sessions and, with SQLite, release its locks.
 """
 
 import os
@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 TRIES = 8
 FIRST_PAUSE = 0.05
-"""Seconds before the second try; doubles up to LONGEST_PAUSE."""
+"""Seconds before the second try; the pause doubles up to LONGEST_PAUSE."""
 LONGEST_PAUSE = 2.0
-PATIENCE = 30.0
-"""Seconds after which no further try is begun: the job's own tries, minutes apart, go on from there."""
+RETRY_SECONDS = 30.0
+"""Seconds after which no further try starts; the job itself tries again minutes later."""
 
 _guard = threading.Lock()
 _engines: dict[URL, Engine] = {}
@@ -35,7 +35,7 @@ _inherited: list[Engine] = []
 
 def _forget_inherited() -> None:
     global _guard
-    _guard = threading.Lock()  # a thread of the parent may have held the old one when it forked
+    _guard = threading.Lock()  # a thread of the parent may hold the old lock during the fork
     _inherited.extend(_engines.values())
     _engines.clear()
 
@@ -55,15 +55,15 @@ def _parse(url: str) -> URL:
         case "sqlite" if parsed.database and parsed.database != ":memory:":
             return parsed
         case "sqlite":
-            raise UsageRefused("the inventory needs a file that every worker sees: sqlite:////folder/file")
+            raise UsageRefused("the inventory needs a file that all workers share: sqlite:////folder/file")
         case "postgresql" | "postgres":
             return parsed.set(drivername="postgresql+psycopg")
         case other:
-            raise UsageRefused(f"the inventory is kept in sqlite or postgresql; {other} is neither")
+            raise UsageRefused(f"the inventory can be in sqlite or postgresql, not in {other}")
 
 
 class Database:
-    """Runs one transaction at a time for its caller; safe to share between threads, cheap to make."""
+    """Runs transactions; safe to share between threads, cheap to create."""
 
     def __init__(self, url: str, tries: int = TRIES) -> None:
         self._url = _parse(url)
@@ -71,17 +71,17 @@ class Database:
         self.name = self._url.render_as_string(hide_password=True)
 
     def write(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in one transaction; run it again after a deadlock, a lock or a lost connection.
+        """Run `work` in one transaction; repeat it after a deadlock, a lock timeout or a lost connection.
 
-        A lost connection may have lost only the answer to the commit, so `work` must be idempotent.
+        The commit may have succeeded before the connection was lost, so `work` must be idempotent.
         """
-        return self._persevere(work, writing=True)
+        return self._retry(work, writing=True)
 
     def read(self, work: Callable[[Connection], T]) -> T:
-        return self._persevere(work, writing=False)
+        return self._retry(work, writing=False)
 
     def close(self) -> None:
-        """Close this process's connections to it; the next use opens new ones."""
+        """Close this process's connections; the next use opens new ones."""
         with _guard:
             engine = _engines.pop(self._url, None)
         if engine is not None:
@@ -107,28 +107,28 @@ class Database:
         ):
             return work(connection)
 
-    def _persevere(self, work: Callable[[Connection], T], *, writing: bool) -> T:
+    def _retry(self, work: Callable[[Connection], T], *, writing: bool) -> T:
         started = time.monotonic()
         pause = FIRST_PAUSE
         for tries_left in reversed(range(self._tries)):
             try:
                 return self._once(work, writing=writing)
             except (DBAPIError, UnicodeEncodeError) as error:
-                late = time.monotonic() - started > PATIENCE
-                if not engines.may_pass(error) or not tries_left or late:
+                late = time.monotonic() - started > RETRY_SECONDS
+                if not engines.is_transient(error) or not tries_left or late:
                     raise self._failure(error) from error
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads contenders, no secret
             pause = min(2 * pause, LONGEST_PAUSE)
         raise AssertionError("the last try returns or raises")
 
     def _failure(self, error: DBAPIError | UnicodeEncodeError) -> StepFailed:
-        said = engines.said_by(error)
+        reason = engines.first_line(error)
         match error:
             case DataError() | UnicodeEncodeError():
-                return content(f"a name or value of this object cannot be kept in the inventory: {said}")
+                return content(f"the inventory cannot store a name or value of this object: {reason}")
             case IntegrityError():
-                return system(f"the inventory {self.name} contradicts what is to be entered: {said}")
-            case _ if engines.may_pass(error) or engines.out_of_reach(error):
-                return transient(f"the inventory {self.name} does not answer: {said}")
+                return system(f"the entry conflicts with the inventory {self.name}: {reason}")
+            case _ if engines.is_transient(error) or engines.is_unreachable(error):
+                return transient(f"the inventory {self.name} does not answer: {reason}")
             case _:
-                return system(f"the inventory {self.name} refused: {said}")
+                return system(f"the inventory {self.name} refused the request: {reason}")

@@ -1,4 +1,4 @@
-"""SQLAlchemy engines as the inventory needs them, and what their errors mean."""
+"""SQLAlchemy engines for the inventory, and the meaning of their errors."""
 
 import sqlite3
 from pathlib import Path
@@ -10,13 +10,13 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from pipeline.errors import UsageRefused
 
 WRITING = "arkline_writing"
-"""Execution option of a connection whose transaction will write."""
+"""Execution option of a connection for a transaction that writes."""
 
 LOCK_WAIT = 30
-"""Seconds to wait for another writer."""
+"""Seconds to wait for the lock of another writer."""
 
 _SQLITE_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-_SQLITE_OUT_OF_REACH = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
+_SQLITE_UNREACHABLE = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
 
 _POSTGRESQL_OPTIONS: dict[str, Any] = {
     "application_name": "arkline",
@@ -24,7 +24,7 @@ _POSTGRESQL_OPTIONS: dict[str, Any] = {
     "keepalives_idle": 30,
     "keepalives_interval": 10,
     "keepalives_count": 3,
-    # milliseconds; a server that vanished is noticed although nothing was refused
+    # milliseconds until a server that vanished silently is detected
     "tcp_user_timeout": 60_000,
 }
 
@@ -41,15 +41,15 @@ def _sqlite(url: URL) -> Engine:
 
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, record: object) -> None:
-        # The driver's own BEGIN comes too late and is never IMMEDIATE.
+        # The driver's own BEGIN is too late, and never IMMEDIATE.
         connection.isolation_level = None
         connection.execute("PRAGMA foreign_keys = ON")
-        # A recorded version must survive a power cut: "completed" is said right after the commit.
+        # A recorded version must survive a power cut: the job completes right after the commit.
         connection.execute("PRAGMA synchronous = FULL")
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # A transaction that reads first and writes later cannot wait for a writer; one begun IMMEDIATE can.
+        # A transaction that reads before it writes cannot wait for another writer, unless it is IMMEDIATE.
         writing = connection.get_execution_options().get(WRITING)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
@@ -71,10 +71,10 @@ def _postgresql(url: URL) -> Engine:
     return engine
 
 
-def may_pass(error: Exception) -> bool:
+def is_transient(error: Exception) -> bool:
     """True if the same transaction may succeed in a moment.
 
-    IntegrityError is among them: of two that enter the same new row, the later finds it on its second try.
+    This includes IntegrityError: of two transactions that insert the same row, the second one will find it.
     """
     if isinstance(error, IntegrityError):
         return True
@@ -85,21 +85,21 @@ def may_pass(error: Exception) -> bool:
     return isinstance(error, OperationalError) or error.connection_invalidated
 
 
-def out_of_reach(error: Exception) -> bool:
-    """True if the database cannot be used now, for a reason that an operator may be mending."""
+def is_unreachable(error: Exception) -> bool:
+    """True if the database cannot be used now, for a reason that an operator may be fixing."""
     return (
         isinstance(error, DBAPIError)
         and isinstance(error.orig, sqlite3.Error)
-        and _primary_code(error.orig) in _SQLITE_OUT_OF_REACH
+        and _primary_code(error.orig) in _SQLITE_UNREACHABLE
     )
 
 
-def said_by(error: Exception) -> str:
-    """The driver's first line; SQLAlchemy's own text would repeat the statement and its values."""
-    said = str(error.orig if isinstance(error, DBAPIError) else error)
-    return said.strip().partition("\n")[0] or type(error).__name__
+def first_line(error: Exception) -> str:
+    """The first line of the driver's message; SQLAlchemy's message has the statement and its values."""
+    message = str(error.orig if isinstance(error, DBAPIError) else error)
+    return message.strip().partition("\n")[0] or type(error).__name__
 
 
 def _primary_code(error: sqlite3.Error) -> int:
-    # an extended result code has its primary one in the lowest byte
+    # the lowest byte of an extended result code is the primary code
     return getattr(error, "sqlite_errorcode", 0) & 0xFF

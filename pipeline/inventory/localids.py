@@ -1,4 +1,4 @@
-"""Local ids: each names one object of its owner, for good."""
+"""Local ids: a local id belongs permanently to one object of its owner."""
 
 from collections.abc import Sequence
 
@@ -10,35 +10,35 @@ from pipeline.outcome import content
 from pipeline.records import now
 
 
-def known(connection: Connection, owner: str, wanted: Sequence[str]) -> dict[str, str]:
-    """Local id -> ARK, for those of this owner that are known."""
-    found: dict[str, str] = {}
-    for some in portions(dict.fromkeys(wanted), NAMES_AT_A_TIME):
+def known(connection: Connection, owner: str, names: Sequence[str]) -> dict[str, str]:
+    """Local id -> ARK, for the local ids of this owner that are known."""
+    arks: dict[str, str] = {}
+    for portion in portions(dict.fromkeys(names), NAMES_AT_A_TIME):
         rows = connection.execute(
             select(local_ids.c.local_id, local_ids.c.inv_object_ark).where(
-                local_ids.c.inv_owner_ark == owner, local_ids.c.local_id.in_(some)
+                local_ids.c.inv_owner_ark == owner, local_ids.c.local_id.in_(portion)
             )
         )
-        found.update((local_id, ark) for local_id, ark in rows)
-    return found
+        arks.update((local_id, ark) for local_id, ark in rows)
+    return arks
 
 
 def of_object(connection: Connection, ark: str) -> tuple[str, ...]:
-    """In the order in which they became known."""
+    """The local ids of the object, in the order in which they were recorded."""
     query = select(local_ids.c.local_id).where(local_ids.c.inv_object_ark == ark).order_by(local_ids.c.id)
     return tuple(connection.scalars(query))
 
 
 def arks(connection: Connection, local_id: str) -> tuple[str, ...]:
-    """One for each owner that uses the id."""
+    """The ARKs with this local id: one per owner that uses the id."""
     query = select(local_ids.c.inv_object_ark).where(local_ids.c.local_id == local_id)
     return tuple(connection.scalars(query.order_by(local_ids.c.id)))
 
 
-def reserve(connection: Connection, owner: str, ark: str, wanted: Sequence[str]) -> None:
-    """Make the ids name `ark`; StepFailed(content) if one names another object, or is no usable name."""
-    # sorted, so that two jobs with the same ids wait for each other instead of dead-locking
-    names = sorted(set(wanted))
+def reserve(connection: Connection, owner: str, ark: str, ids: Sequence[str]) -> None:
+    """Reserve the ids for `ark`; StepFailed(content) if an id is invalid or belongs to another object."""
+    # sorted, so that two jobs with the same ids cannot deadlock
+    names = sorted(set(ids))
     for name in names:
         if not name or len(name) > LOCAL_ID_LENGTH:
             raise content(
@@ -53,22 +53,23 @@ def reserve(connection: Connection, owner: str, ark: str, wanted: Sequence[str])
             for name in names
         ],
     )
-    # an id that another transaction is entering was waited for above, so what is read now is final
+    # the insert above waited for transactions with the same ids, so the result of this query is final
     for name, named in sorted(known(connection, owner, names).items()):
         if named != ark:
             raise content(
-                f"the local id '{name}' of owner {owner} already names {named}, so it cannot name {ark}: "
-                "submit with that ARK, or without this local id"
+                f"the local id '{name}' of owner {owner} belongs to {named}, not to {ark}: submit "
+                "again with that "
+                "ARK, or without this local id"
             )
 
 
 def check_owner(connection: Connection, owner: str, ark: str) -> None:
-    """StepFailed(content) if the object exists and is another owner's."""
-    found = connection.scalar(
+    """StepFailed(content) if the object exists and belongs to another owner."""
+    current = connection.scalar(
         select(owners.c.ark).join(objects, objects.c.inv_owner_id == owners.c.id).where(objects.c.ark == ark)
     )
-    if found is not None and found != owner:
+    if current is not None and current != owner:
         raise content(
-            f"{ark} belongs to owner {found}, but the submission's collection belongs to {owner}: "
-            "submit it to a collection of its owner"
+            f"{ark} belongs to owner {current}, but the submission's collection belongs to {owner}: "
+            "submit the object to a collection of its owner"
         )

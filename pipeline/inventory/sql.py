@@ -10,7 +10,7 @@ from pipeline.inventory.database import Database
 
 
 class SqlInventory:
-    """Satisfies `pipeline.inventory.base.Inventory`; cheap to make, for any thread and child."""
+    """Satisfies `pipeline.inventory.base.Inventory`; cheap to create, for any thread and child process."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -34,7 +34,7 @@ class SqlInventory:
         self.database.write(reserve)
 
     def objects_named(self, local_id: str) -> tuple[str, ...]:
-        """The ARKs that this local id names, one for each owner that has it."""
+        """The ARKs with this local id: one per owner that uses it."""
         return self.database.read(lambda connection: localids.arks(connection, local_id))
 
     def describe_object(self, ark: str) -> InventoryObject | None:
@@ -42,5 +42,5 @@ class SqlInventory:
 
 
 def open_inventory(url: str) -> SqlInventory:
-    """The inventory at an SQLAlchemy URL; its schema is made or upgraded when a process first uses it."""
+    """The inventory at an SQLAlchemy URL; a process's first use creates or upgrades the schema."""
     return SqlInventory(Database(url))

@@ -1,4 +1,4 @@
-"""What both databases are asked in their own dialects."""
+"""Statements in the dialects of both databases."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -12,18 +12,18 @@ Row = Mapping[str, Any]
 Insert = sqlite.Insert | postgresql.Insert
 
 NAMES_AT_A_TIME = 500
-"""Values of one IN list; SQLite's builds allow 999 parameters at least."""
+"""Values of one IN list; all SQLite builds allow 999 parameters."""
 
 
 def insert(connection: Connection, table: Table) -> Insert:
-    """An INSERT that knows ON CONFLICT."""
+    """An INSERT that supports ON CONFLICT."""
     if connection.dialect.name == "sqlite":
         return sqlite.insert(table)
     return postgresql.insert(table)
 
 
 def insert_new(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
-    """Insert those rows that no unique constraint refuses."""
+    """Insert the rows that violate no unique constraint."""
     if rows:
         connection.execute(insert(connection, table).on_conflict_do_nothing(), list(rows))
 

@@ -1,4 +1,4 @@
-"""The tables: `inv_*` as in Merritt's inventory, `arc_*` what remains of ended batches and jobs."""
+"""The tables: `inv_*` as in Merritt's inventory, `arc_*` the archive of ended batches and jobs."""
 
 import re
 from datetime import UTC, datetime
@@ -26,12 +26,12 @@ LOCAL_ID_LENGTH = 255
 """Characters; PostgreSQL refuses index rows over 2704 bytes, and a character may take four."""
 
 
-# PostgreSQL keeps no NUL, and half of a surrogate pair is no character
-_UNKEEPABLE = re.compile("[\x00\ud800-\udfff]")
+# PostgreSQL cannot store NUL; half of a surrogate pair is not a character
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 class Utc(TypeDecorator[datetime]):
-    """A point in time, UTC whatever the database thinks of zones."""
+    """A point in time in UTC, whatever the database does with time zones."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -46,13 +46,14 @@ class Utc(TypeDecorator[datetime]):
 
 
 class Prose(TypeDecorator[str]):
-    """What people wrote. Characters that no database takes must not stop a version that is already stored."""
+    """Text written by people. Characters that the database cannot store are replaced: they must not prevent
+    the recording of a stored version."""
 
     impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        return None if value is None else _UNKEEPABLE.sub("\ufffd", value)
+        return None if value is None else _UNSTORABLE.sub("\ufffd", value)
 
 
 metadata = MetaData(
@@ -152,7 +153,7 @@ files = Table(
     Column("digest_type", String(16), nullable=False),
     Column("digest_value", String(128), nullable=False),
     _time("created"),
-    # how it arrived, in the version that it arrived with; NULL in the others, and in rows of older releases
+    # the provenance, in the version that downloaded the file; NULL in other versions and in older rows
     Column("landed_digest", String(128), nullable=True),
     # empty if nothing was declared
     Column("source_digest", String(160), nullable=True),

@@ -1,1 +1,1 @@
-"""Where objects are kept: one Protocol, and a package for each kind of storage."""
+"""Storage of objects: one Protocol, and a package per kind of storage."""

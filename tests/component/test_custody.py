@@ -408,7 +408,7 @@ def test_an_object_or_version_that_is_not_known_is_refused_with_a_hint(repositor
         (("loc-1",), f"'loc-1' is a local id: give the ARK of its object, {ark}"),
         (("nonsense",), "'nonsense' is not an ARK; expected the form"),
         ((ark, "--version", "3"), f"the inventory has no version 3 of {ark}; it has 1"),
-        ((ark, "--version", "1", "--all-versions"), "exclude each other"),
+        ((ark, "--version", "1", "--all-versions"), "cannot be combined"),
     ):
         told = asked(repository, *arguments)
         assert (told.exit_code, told.stdout) == (2, ""), arguments

@@ -36,8 +36,8 @@ def refused(repository: Kept, job: Job, kind: FailureKind, says: str) -> StepFai
             Fault(500, b"<h1>Oops</h1>", done=True),
             "answered 500 .*the next try checks whether it made the version",
         ),
-        (Fault(200, b"{}", done=True), "is not the state of a version; the next try checks"),
-        (Fault(200, b"<xml/>", done=True), "is not the state of a version; the next try checks"),
+        (Fault(200, b"{}", done=True), "is not a version state; the next try checks"),
+        (Fault(200, b"<xml/>", done=True), "is not a version state; the next try checks"),
     ],
     ids=["cut", "slow", "500", "other JSON", "no JSON"],
 )

@@ -27,27 +27,27 @@ MAX_PROBLEMS = 100
 _NOT_RECORDED = "not recorded"
 
 
-def described(found: ObjectView) -> None:
-    screen.say(found.ark, "bold")
+def described(view: ObjectView) -> None:
+    screen.say(view.ark, "bold")
     screen.facts(
         (
-            ("owner", found.owner),
-            ("collections", ", ".join(found.collections)),
-            ("local ids", "; ".join(found.local_id)),
-            *found.erc,
-            ("created", when(found.created)),
-            ("changed", when(found.modified)),
+            ("owner", view.owner),
+            ("collections", ", ".join(view.collections)),
+            ("local ids", "; ".join(view.local_id)),
+            *view.erc,
+            ("created", when(view.created)),
+            ("changed", when(view.modified)),
         )
     )
-    for version in found.versions:
+    for version in view.versions:
         _version(version)
-        if version.number in found.custody.versions:
+        if version.number in view.custody.versions:
             _deposit(version)
             screen.say("")
-            _some([file for file in found.custody.files if file.version == version.number])
+            _some([file for file in view.custody.files if file.version == version.number])
     screen.say("")
-    _problems(found.custody)
-    _sum(found.custody, len(found.versions))
+    _problems(view.custody)
+    _sum(view.custody, len(view.versions))
 
 
 def _version(version: InventoryVersion) -> None:
@@ -95,9 +95,9 @@ def _files(files: Sequence[FileCustody]) -> None:
     roomy = digits is None or width < screen.NARROW
     rows = [(file, (_source(file.source, digits, roomy=roomy), *_digests(file, digits))) for file in files]
     if width < screen.NARROW:
-        for file, told in rows:
+        for file, digests in rows:
             screen.say(screen.printable(file.path), "bold")
-            screen.facts(zip(("  source", "  download", "  storage", "  now"), told, strict=True))
+            screen.facts(zip(("  source", "  download", "  storage", "  now"), digests, strict=True))
         return
     columns = (
         Column("file", long=True),
@@ -106,7 +106,9 @@ def _files(files: Sequence[FileCustody]) -> None:
         Column("now"),
     )
     sizes = ((in_units(file.storage.size) if file.storage else "") for file, _ in rows)
-    screen.table(columns, ((file.path, size, *told) for (file, told), size in zip(rows, sizes, strict=True)))
+    screen.table(
+        columns, ((file.path, size, *digests) for (file, digests), size in zip(rows, sizes, strict=True))
+    )
 
 
 def _source(source: Source, digits: int | None, *, roomy: bool) -> str:

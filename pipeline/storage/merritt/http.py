@@ -1,4 +1,4 @@
-"""Requests to the Merritt storage service, and what its answers mean."""
+"""Requests to the Merritt storage service, and the meaning of its responses."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -21,15 +21,15 @@ from pipeline.settings import Settings
 from pipeline.states import FailureKind
 from pipeline.urls import redact_url
 
-_SHOWN = 300
-"""Characters of the service's own words in a message."""
+_QUOTED = 300
+"""Characters that a message quotes of the service's response."""
 
 _LATER = "the next try checks whether it made the version"
 _ADDRESS = "check ARKLINE_STORAGE_SERVICE_URL and the storage node"
 
 
 class Absent(StepFailed):
-    """The service has no such thing."""
+    """The service has no such object, version or file."""
 
 
 class MerrittHttp:
@@ -43,11 +43,11 @@ class MerrittHttp:
         return "/".join([self._base, *(quote(str(part), safe="") for part in parts)])
 
     def shown_url(self, *parts: str | int) -> str:
-        """As it may be kept and shown."""
+        """The URL without secrets, for messages and records."""
         return redact_url(self.url(*parts))
 
     def get(self, *parts: str | int) -> bytes | None:
-        """The body; None if there is no such thing."""
+        """The body; None if the service has no such resource."""
         return retry_request(lambda: self._get(parts), self.name, self._pause)
 
     def _get(self, parts: tuple[str | int, ...]) -> bytes | None:
@@ -73,7 +73,7 @@ class MerrittHttp:
             raise transient(f"{self.name} did not deliver {parts[-1]}: it {fault}") from fault
 
     def post(self, jid: str, form: Mapping[str, str], *parts: str | int) -> dict[str, Any]:
-        """The version state that the service answers.
+        """The version state in the service's response.
 
         Repeated at once only if the service cannot have begun. Otherwise it may still be making the version
         after its answer was lost: the job's next try looks for that version.
@@ -136,15 +136,15 @@ class MerrittHttp:
         return transient(f"{self.name} {what}; {_LATER}", self._settings.storage_service_recheck_after)
 
     def _version_state(self, body: bytes) -> dict[str, Any]:
-        """Its fields without their prefix."""
+        """The fields of the version state, without their prefix."""
         try:
             answer = json.loads(body)
             state = answer["ver:versionState"]
             return {str(name).rpartition(":")[2]: value for name, value in state.items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise self._unknown("answered something that is not the state of a version") from error
+            raise self._unknown("gave a response that is not a version state") from error
 
 
 def _words(response: requests.Response) -> str:
     text = " ".join(response.text.split())
-    return text[:_SHOWN] or response.reason or "no reason given"
+    return text[:_QUOTED] or response.reason or "no reason given"
