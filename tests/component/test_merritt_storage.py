@@ -31,7 +31,7 @@ def refused(repository: Kept, job: Job, kind: FailureKind, says: str) -> StepFai
 def test_a_version_is_made_of_the_files_in_working_storage(repository: Kept) -> None:
     said = repository.process(repository.submitted(1, ADD, {"a name.txt": "a", "sub/ü|b": ""}))
 
-    assert said == f"stored as version 1 of {ARK}, 10 files new"
+    assert said == f"stored as version 1 of {ARK}, 10 new files"
     assert repository.producer(1) == {"a name.txt": b"a", "sub/ü|b": b""}
     assert (repository.service.changes[0].jid, repository.service.changes[0].action) == (jid(1), "add")
     assert repository.version(1).url == f"{repository.service.url}/manifest/7777/ark%3A%2F99999%2Fgiven"

@@ -75,8 +75,8 @@ def assert_custody(settings: Settings, ark: str) -> None:
     for file in files:
         assert (file["verdict"], file["source"]["origin"]) == ("agrees", "declared")
         assert file["source"]["url"].startswith("http://127.0.0.1:")
-        assert file["landing"]["at"] <= file["storage"]["read_back"] < file["now"]["at"]
-        assert file["landing"]["sha512"] == file["storage"]["sha512"] == file["now"]["sha512"]
+        assert file["download"]["at"] <= file["storage"]["read_back"] < file["now"]["at"]
+        assert file["download"]["sha512"] == file["storage"]["sha512"] == file["now"]["sha512"]
 
 
 def test_a_bad_object_fails_alone_and_the_report_says_why(
