@@ -37,7 +37,7 @@ def test_the_proxy_loses_answers_and_then_works_again(zookeeper_proxy: Proxy) ->
     assert zookeeper_stack.serves(zookeeper_proxy.port)
 
 
-def test_the_proxy_turns_clients_away_until_told_to_accept(zookeeper_proxy: Proxy) -> None:
+def test_the_proxy_refuses_clients_until_it_accepts_again(zookeeper_proxy: Proxy) -> None:
     zookeeper_proxy.refuse()
     assert not zookeeper_stack.serves(zookeeper_proxy.port)
     assert zookeeper_proxy.refused.wait(5)

@@ -22,7 +22,7 @@ def test_root_on_debian_installs_at_once() -> None:
     assert ways(machine(root=True, apt=True, sudo=True))[0] is Way.APT
 
 
-def test_sudo_is_used_when_somebody_can_be_asked() -> None:
+def test_sudo_is_used_when_a_person_can_answer() -> None:
     assert ways(machine(apt=True, sudo=True, may_ask=True)) == (Way.SUDO, Way.UNPACK)
 
 
@@ -30,7 +30,7 @@ def test_sudo_is_used_in_continuous_integration() -> None:
     assert ways(machine(apt=True, sudo=True, ci=True))[0] is Way.SUDO
 
 
-def test_nothing_runs_as_root_where_nobody_can_be_asked() -> None:
+def test_nothing_runs_as_root_when_no_person_can_answer() -> None:
     assert ways(machine(apt=True, sudo=True)) == (Way.UNPACK,)
 
 
@@ -52,22 +52,22 @@ def test_homebrew_is_not_run_as_root() -> None:
         ({"ci": True}, False),
     ],
 )
-def test_what_only_tests_need_is_installed_by_root_and_by_ci_alone(
+def test_programs_for_tests_are_installed_only_by_root_and_in_ci(
     facts: dict[str, bool], allowed: bool
 ) -> None:
     assert for_tests.may_install(machine(apt=True, **facts)) is allowed
     assert not for_tests.may_install(machine(**facts))
 
 
-def test_whoever_may_install_nothing_is_told_what_some_tests_lack() -> None:
-    said: list[str] = []
+def test_a_user_without_rights_reads_which_programs_are_missing() -> None:
+    output: list[str] = []
     here = Program("bash", "bash", lambda: True)
     away = Program("postgresql", "PostgreSQL", lambda: False)
 
-    for_tests.ensure(machine(apt=True, sudo=True, may_ask=True), said.append, (here, away))
-    for_tests.ensure(machine(apt=True), said.append, (here,))
+    for_tests.ensure(machine(apt=True, sudo=True, may_ask=True), output.append, (here, away))
+    for_tests.ensure(machine(apt=True), output.append, (here,))
 
-    assert said == ["some tests need PostgreSQL, which is not installed: apt-get install postgresql"]
+    assert output == ["some tests need PostgreSQL, which is not installed: apt-get install postgresql"]
 
 
 def test_the_advice_names_every_way_and_what_was_tried() -> None:
@@ -84,9 +84,9 @@ def test_what_runs_first_imports_the_standard_library_alone() -> None:
     )
     isolated = [sys.executable, "-I", "-S", "-c", question]
 
-    said = subprocess.run(isolated, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(isolated, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
-    assert set(said.split()) <= {"__main__", "entrypoints", "tools"}
+    assert set(output.split()) <= {"__main__", "entrypoints", "tools"}
 
 
 @pytest.mark.parametrize(("arguments", "code"), [((), 0), (("--help",), 0), (("fly",), 2)])

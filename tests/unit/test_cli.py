@@ -20,10 +20,10 @@ runner = CliRunner()
 
 def test_every_command_has_help_with_an_example_that_names_it() -> None:
     for command in COMMANDS:
-        told = runner.invoke(app, [command, "--help"])
+        result = runner.invoke(app, [command, "--help"])
 
-        assert told.exit_code == 0
-        example = " ".join(told.output.partition("Example:")[2].split())
+        assert result.exit_code == 0
+        example = " ".join(result.output.partition("Example:")[2].split())
         assert example.startswith(f"arkline {command}"), command
 
 
@@ -61,7 +61,7 @@ def test_every_command_can_answer_in_json() -> None:
 
 def _in_a_process(code: str, *arguments: str, **variables: str) -> list[str]:
     """The lines that this code writes in a process of its own."""
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         cwd=PROJECT,
         env={**os.environ, **variables},
@@ -69,7 +69,7 @@ def _in_a_process(code: str, *arguments: str, **variables: str) -> list[str]:
         text=True,
         check=True,
     )
-    return told.stdout.splitlines()
+    return result.stdout.splitlines()
 
 
 def test_help_fits_a_terminal_of_sixty_columns() -> None:
@@ -102,11 +102,11 @@ def test_the_version_is_that_of_the_distribution() -> None:
     ],
 )
 def test_a_wrong_word_on_the_command_line_is_wrong_usage(arguments: list[str]) -> None:
-    told = runner.invoke(app, arguments)
+    result = runner.invoke(app, arguments)
 
-    assert told.exit_code == 2
-    assert told.stdout == ""
-    assert "Error" in told.stderr
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "Error" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -122,32 +122,32 @@ def test_a_wrong_word_on_the_command_line_is_wrong_usage(arguments: list[str]) -
         (["http://example.org/a.txt", "--priority", "100"], "less than or equal to 99"),
     ],
 )
-def test_a_submission_that_cannot_be_right_is_refused_before_anything_is_opened(
+def test_an_invalid_submission_is_refused_before_a_connection_is_opened(
     arguments: list[str], message: str
 ) -> None:
-    told = runner.invoke(app, ["submit", "--profile", "demo", *arguments])
+    result = runner.invoke(app, ["submit", "--profile", "demo", *arguments])
 
-    assert told.exit_code == 2
-    assert message in told.stderr
-    assert "secret" not in told.stderr
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "secret" not in result.stderr
 
 
-def test_verbs_want_either_names_or_a_filter() -> None:
+def test_verbs_require_either_ids_or_a_filter() -> None:
     for arguments in ([], ["jid0000000001", "--state", "failed"]):
-        told = runner.invoke(app, ["resume", *arguments])
+        result = runner.invoke(app, ["resume", *arguments])
 
-        assert told.exit_code == 2
-        assert "specify ids" in told.stderr
-
-
-def test_a_setting_that_cannot_be_read_is_named() -> None:
-    told = runner.invoke(app, ["status"], env={"ARKLINE_WORKING_THRESHOLD": "much"})
-
-    assert told.exit_code == 2
-    assert told.stderr.startswith("error: ARKLINE_WORKING_THRESHOLD: ")
+        assert result.exit_code == 2
+        assert "specify ids" in result.stderr
 
 
-def test_help_loads_nothing_that_takes_long() -> None:
+def test_the_message_names_an_invalid_setting() -> None:
+    result = runner.invoke(app, ["status"], env={"ARKLINE_WORKING_THRESHOLD": "much"})
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: ARKLINE_WORKING_THRESHOLD: ")
+
+
+def test_help_imports_no_slow_module() -> None:
     heavy = ("celery", "kazoo", "pydantic", "requests", "rich", "sqlalchemy", "structlog", "yaml")
     show_help = (
         "import sys\n"

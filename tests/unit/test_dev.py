@@ -14,9 +14,9 @@ COMMANDS = [entry.name for entry in ENTRIES]
 
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name != "test"])
 def test_help_has_an_example(command: str) -> None:
-    said = CliRunner().invoke(app, [command, "--help"]).stdout
+    output = CliRunner().invoke(app, [command, "--help"]).stdout
 
-    assert f"Example: ./dev {command}" in said
+    assert f"Example: ./dev {command}" in output
 
 
 def test_the_table_lists_the_commands_that_exist() -> None:
@@ -51,10 +51,10 @@ def test_an_address_in_a_lock_file_is_a_complaint(tmp_path: Path) -> None:
     ("cores", "arguments", "processes"),
     [(1, [], "2"), (2, ["-k", "nothing"], "2"), (3, ["tests/unit"], "3"), (64, [], "4")],
 )
-def test_tests_run_several_at_a_time(cores: int, arguments: list[str], processes: str) -> None:
+def test_tests_run_in_several_processes(cores: int, arguments: list[str], processes: str) -> None:
     assert spread_over(cores, arguments)[:2] == ("-n", processes)
 
 
 @pytest.mark.parametrize("argument", ["-n0", "--numprocesses=8", "--pdb"])
-def test_how_many_at_a_time_can_be_said(argument: str) -> None:
+def test_the_number_of_processes_can_be_given(argument: str) -> None:
     assert spread_over(8, ["tests/unit", argument]) == ()

@@ -43,8 +43,8 @@ def service(folder: Path, name: str, code: str = WAITS, stop_seconds: float = 5)
 
 
 def supervisor(*tiers: tuple[Service, ...]) -> tuple[Supervisor, list[str]]:
-    said: list[str] = []
-    return Supervisor(tiers, StopSignals(), said.append), said
+    lines: list[str] = []
+    return Supervisor(tiers, StopSignals(), lines.append), lines
 
 
 def test_tiers_start_in_order_and_stop_in_reverse(tmp_path: Path) -> None:
@@ -66,8 +66,8 @@ def test_tiers_start_in_order_and_stop_in_reverse(tmp_path: Path) -> None:
     assert order.read_text().split() == ["+a", "+b", "-b", "-a"]
 
 
-def test_a_process_that_dies_is_started_again(tmp_path: Path) -> None:
-    stack, said = supervisor((service(tmp_path, "worker"),))
+def test_a_process_that_dies_is_restarted(tmp_path: Path) -> None:
+    stack, lines = supervisor((service(tmp_path, "worker"),))
     stack.start()
     (process,) = stack.processes
     first = process.pid
@@ -81,21 +81,21 @@ def test_a_process_that_dies_is_started_again(tmp_path: Path) -> None:
     until(is_back)
     stack.stop()
 
-    assert any("worker ended with code -9" in line for line in said)
+    assert any("worker ended with code -9" in line for line in lines)
 
 
-def test_a_process_that_dies_again_and_again_is_given_up(tmp_path: Path) -> None:
-    each = Supervised(service(tmp_path, "worker"))
+def test_a_process_that_dies_too_often_ends_the_stack(tmp_path: Path) -> None:
+    supervised = Supervised(service(tmp_path, "worker"))
 
-    plans = [each.plan_restart(float(second)) for second in range(RESTARTS + 1)]
+    plans = [supervised.plan_restart(float(second)) for second in range(RESTARTS + 1)]
 
     assert plans == [True] * RESTARTS + [False]
 
 
-def test_deaths_long_ago_are_forgiven(tmp_path: Path) -> None:
-    each = Supervised(service(tmp_path, "worker"))
+def test_old_restarts_do_not_count(tmp_path: Path) -> None:
+    supervised = Supervised(service(tmp_path, "worker"))
 
-    assert all(each.plan_restart(hour * 3600.0) for hour in range(100))
+    assert all(supervised.plan_restart(hour * 3600.0) for hour in range(100))
 
 
 def test_a_start_that_fails_shows_the_end_of_the_log(tmp_path: Path) -> None:
@@ -105,17 +105,17 @@ def test_a_start_that_fails_shows_the_end_of_the_log(tmp_path: Path) -> None:
         stack.start()
 
 
-def test_what_does_not_stop_is_killed(tmp_path: Path) -> None:
-    stack, said = supervisor((service(tmp_path, "worker", STUBBORN, stop_seconds=0.2),))
+def test_a_process_that_does_not_stop_is_killed(tmp_path: Path) -> None:
+    stack, lines = supervisor((service(tmp_path, "worker", STUBBORN, stop_seconds=0.2),))
     stack.start()
 
     stack.stop()
 
     assert not stack.processes[0].running
-    assert any("killed" in line for line in said)
+    assert any("killed" in line for line in lines)
 
 
-def test_a_second_wish_to_stop_kills_at_once(tmp_path: Path) -> None:
+def test_a_second_stop_signal_kills_at_once(tmp_path: Path) -> None:
     stack, _ = supervisor((service(tmp_path, "worker", STUBBORN, stop_seconds=60),))
     stack.start()
     with stop_signals() as signals:
@@ -129,7 +129,7 @@ def test_a_second_wish_to_stop_kills_at_once(tmp_path: Path) -> None:
     assert not stack.processes[0].running
 
 
-def test_a_signal_is_a_wish_to_stop(tmp_path: Path) -> None:
+def test_a_signal_requests_a_stop(tmp_path: Path) -> None:
     with stop_signals() as signals:
         stack = Supervisor((), signals)
         os.kill(os.getpid(), signal.SIGTERM)
@@ -187,7 +187,7 @@ def test_a_folder_is_free_after_its_stack(tmp_path: Path) -> None:
     assert running_pid(tmp_path) is None
 
 
-def test_the_note_of_a_stack_is_private_and_goes_with_it(tmp_path: Path) -> None:
+def test_the_file_of_a_stack_is_private_and_removed_with_the_stack(tmp_path: Path) -> None:
     note = StackInfo(
         pid=os.getpid(), zk_hosts="z", broker_url="b", environment={"ARKLINE_HOME": "a b"}, services={}
     )
@@ -201,7 +201,7 @@ def test_the_note_of_a_stack_is_private_and_goes_with_it(tmp_path: Path) -> None
     assert read_info(tmp_path) is None
 
 
-def test_the_note_of_a_stack_that_was_killed_is_not_believed(tmp_path: Path) -> None:
+def test_the_file_of_a_killed_stack_is_ignored(tmp_path: Path) -> None:
     write_note_dir = tmp_path / "run"
     write_note_dir.mkdir()
     write_info(tmp_path, StackInfo(pid=1, zk_hosts="z", broker_url="b", environment={}, services={}))
