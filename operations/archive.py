@@ -1,4 +1,4 @@
-"""What has left ZooKeeper: found in the SQL archive, if there is one.
+"""Jobs and batches that have left ZooKeeper, from the SQL archive, if there is one.
 
 `Archive` is called only when something is not in ZooKeeper, because opening a database takes long.
 """

@@ -1,4 +1,4 @@
-"""A batch as people see it: how far it is, what failed and why, what the depositor was told."""
+"""A batch for people: its progress, its failures with their reasons, and its last report."""
 
 from collections import Counter
 from datetime import datetime
@@ -140,7 +140,7 @@ def _from_archive(batch: ArchivedBatch, jobs: tuple[ArchivedJob, ...]) -> BatchV
         jobs=dict(states),
         percent=100.0,
         failed_jobs=tuple(_archived_failures(jobs)),
-        report=_told(batch.report),
+        report=_status_report(batch.report),
         archived=Gone(by=gone.who, reason=gone.why, at=gone.at),
     )
 
@@ -153,7 +153,7 @@ def _archived_failures(jobs: tuple[ArchivedJob, ...]) -> list[FailedJob]:
     ][:FAILURES]
 
 
-def _told(report: dict[str, Any] | None) -> StatusReport | None:
+def _status_report(report: dict[str, Any] | None) -> StatusReport | None:
     if report is None:
         return None
     return status_report_of(BatchReport.model_validate(report))

@@ -45,7 +45,7 @@ class JobView(Record):
 
 
 class Step(Record):
-    """One entry of the history, and the seconds until the next (or, for a job at work, until now)."""
+    """One entry of the history; `seconds` until the next, or until now for a job that has not ended."""
 
     state: JobState
     event: Event | None = None
@@ -101,18 +101,18 @@ def job_view(session: Session, jid: str, archive: Archive = no_archive) -> JobVi
 
 
 def _configured(job: Job | ArchivedJob) -> dict[str, object]:
-    told = job.configuration
+    configuration = job.configuration
     return {
         "bid": job.bid,
-        "profile": told.profile_name,
-        "submitter": told.submitter,
-        "payload_url": told.payload_url,
-        "payload_type": told.payload_type,
-        "name": told.payload_name or told.payload_url.rpartition("/")[2],
-        "who": told.erc_who,
-        "what": told.erc_what,
-        "when": told.erc_when,
-        "working_dir": told.working_dir,
+        "profile": configuration.profile_name,
+        "submitter": configuration.submitter,
+        "payload_url": configuration.payload_url,
+        "payload_type": configuration.payload_type,
+        "name": configuration.payload_name or configuration.payload_url.rpartition("/")[2],
+        "who": configuration.erc_who,
+        "what": configuration.erc_what,
+        "when": configuration.erc_when,
+        "working_dir": configuration.working_dir,
         "ark": job.identifiers.primary_id,
         "local_id": job.identifiers.local_id,
     }

@@ -1,7 +1,7 @@
-"""Following a batch until it has ended, without asking ZooKeeper again and again whether it has.
+"""Following a batch until it has ended.
 
-A one-shot watch tells at once that the batch moved. How many of its jobs have ended is asked twice a
-second, by counts: a watch on them would have to list every job each time one ends.
+A watch reports at once that the batch has moved. The number of jobs that have ended is read twice a
+second, by counts: with a watch every job would be listed each time a job ends.
 """
 
 import threading
@@ -19,7 +19,7 @@ TICK = 0.5
 
 
 def follow(session: Session, bid: str, archive: Archive = no_archive) -> Iterator[BatchView]:
-    """The batch now and whenever something has changed, last of all as it ended; goes on through outages.
+    """The batch now, whenever it has changed, and at last as it ended; outages do not end the iteration.
 
     Missing if there is no such batch at the beginning.
     """
@@ -45,8 +45,8 @@ def follow(session: Session, bid: str, archive: Archive = no_archive) -> Iterato
 
 
 @contextmanager
-def outages_told(session: Session, tell: Callable[[bool], None]) -> Iterator[None]:
-    """Within this block `tell(True)` is called when ZooKeeper goes away and `tell(False)` when it is back.
+def outages_reported(session: Session, report: Callable[[bool], None]) -> Iterator[None]:
+    """Within this block `report(True)` is called when ZooKeeper goes away, `report(False)` when it is back.
 
     It is called on the connection's own thread and must not block.
     """
@@ -58,7 +58,7 @@ def outages_told(session: Session, tell: Callable[[bool], None]) -> Iterator[Non
                 away.clear()
             else:
                 away.set()
-            tell(not connected)
+            report(not connected)
 
     with views.connection_watched(session, change):
         yield

@@ -12,7 +12,7 @@ from zkstate.session import Session
 
 
 def report(session: Session, bid: str, archive: Archive = no_archive) -> BatchReport:
-    """How every job of the batch stands; once it has left ZooKeeper, as the archive kept it."""
+    """The state of every job of the batch; once the batch has left ZooKeeper, its archived report."""
     try:
         batch = batches.load(session, bid)
     except Missing:

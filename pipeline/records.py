@@ -141,7 +141,7 @@ class BatchStatus(FencedStatus):
 
 
 class StatusReport(Record):
-    """`/batches/BID/status-report`: what the depositor was last told."""
+    """`/batches/BID/status-report`: the content of the last report."""
 
     last_modified: datetime = Field(default_factory=now)
     failed_jobs: tuple[str, ...] = ()

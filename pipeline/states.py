@@ -1,6 +1,6 @@
 """What may follow what, written once: the job's table and the batch's table.
 
-Rule: nothing about states and their order stands anywhere else. Task names, queues, command line verbs,
+Rule: nothing about states and their order is written anywhere else. Task names, queues, command line verbs,
 refusals, the diagram in docs/states.md and the tests are derived from the two tables below; no code sets a
 state that a row of them did not give. docs/adding-a-step.md says how to add a state.
 """

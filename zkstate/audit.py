@@ -1,7 +1,7 @@
-"""Do the places agree in which a job is written down? The same code answers operators and tests.
+"""Checks whether the record is consistent: `arkline audit` and the tests use the same code.
 
 A finding on a running system may be a move in progress, since many nodes are not read at one moment:
-`audit` looks twice and reports what it saw both times.
+`audit` reads the record twice and reports the findings of both readings.
 """
 
 from collections import Counter
@@ -102,7 +102,7 @@ def _jobs(tree: Tree) -> Iterator[Finding]:
         cleaned = state is JobState.COMPLETED and not places
         if places != [state] and not cleaned:
             where = ", ".join(places) or "no queue"
-            yield Finding(path=paths.job_status(jid), problem=f"is {state}, but stands in {where}")
+            yield Finding(path=paths.job_status(jid), problem=f"is {state}, but is in {where}")
         for place in places:
             if tree.queues[place][jid] != job.status.priority:
                 entry = paths.queue_entry(place, tree.queues[place][jid], jid)
@@ -118,11 +118,11 @@ def _bucket_of(tree: Tree, job: Job) -> Iterator[Finding]:
     if buckets is None:
         yield Finding(path=paths.job_bid(job.jid), problem=f"its batch {job.bid} has no such job")
         return
-    found = [name for name, jids in buckets.items() if job.jid in jids]
-    wanted = bucket(job.status.status)
-    if found != [wanted]:
-        where = ", ".join(found) or "no bucket"
-        problem = f"{job.status.status} belongs in {wanted} of {job.bid}, but is in {where}"
+    actual = [name for name, jids in buckets.items() if job.jid in jids]
+    expected = bucket(job.status.status)
+    if actual != [expected]:
+        where = ", ".join(actual) or "no bucket"
+        problem = f"{job.status.status} belongs in {expected} of {job.bid}, but is in {where}"
         yield Finding(path=paths.job_status(job.jid), problem=problem)
 
 
@@ -157,16 +157,16 @@ def _queues(tree: Tree) -> Iterator[Finding]:
 def _batches(tree: Tree) -> Iterator[Finding]:
     for bid, batch in tree.batches.items():
         status = batch.status
-        wants_open = BATCH.facts[status.status].open
-        if wants_open != (bid in tree.open_batches):
-            told = "is missing" if wants_open else "should not be there"
-            yield Finding(path=paths.open_batch(bid), problem=f"{told}: the batch is {status.status}")
+        should_be_open = BATCH.facts[status.status].open
+        if should_be_open != (bid in tree.open_batches):
+            fault = "is missing" if should_be_open else "should not be there"
+            yield Finding(path=paths.open_batch(bid), problem=f"{fault}: the batch is {status.status}")
         if batch.history:  # release 0.1.0 wrote none
             yield from _legal_moves(paths.batch_history(bid), BATCH, batch.history, status.status)
         unsplit = not BATCH.facts[status.status].split
         if unsplit == (bid in tree.buckets) and status.status is not BatchState.DELETED:
-            told = "should not be there" if unsplit else "is missing"
-            yield Finding(path=paths.buckets(bid), problem=f"{told}: the batch is {status.status}")
+            fault = "should not be there" if unsplit else "is missing"
+            yield Finding(path=paths.buckets(bid), problem=f"{fault}: the batch is {status.status}")
         if batch.history and batch.history[-1].state is not status.status:
             problem = f"ends with {batch.history[-1].state}: the batch is {status.status}"
             yield Finding(path=paths.batch_history(bid), problem=problem)
@@ -201,7 +201,9 @@ def _space(session: Session, tree: Tree) -> Iterator[Finding]:
     held = space.reservations(session)
     total = space.promised(session).bytes
     if total != sum(held.values()):
-        problem = f"says {total} bytes are promised, but its jobs hold {sum(held.values())}"
+        problem = (
+            f"says {total} bytes are reserved, but the reservations of jobs sum up to {sum(held.values())}"
+        )
         yield Finding(path=paths.SPACE, problem=problem)
     for jid, size in held.items():
         job = tree.jobs.get(jid)

@@ -2,15 +2,15 @@
 
     /batches/BID/{submission,profile,status,history,lock,status-report}
     /batches/BID/states/{batch-processing,batch-failed,batch-completed,batch-deleted}/JID
-    /open-batches/BID                   the batches in which a worker still has something to do
+    /open-batches/BID                   the batches with work left
     /jobs/JID/{bid,configuration,identifiers,status,priority,space_needed,history,lock}
     /jobs/states/STATE/PP-JID           the job queue: PP = priority, 00 first
-    /callbacks/JID-EPOCH                a failed job whose depositor's system has still to be told
+    /callbacks/JID-EPOCH                the callback of a failed job that is not delivered yet
     /locks/queue/ingest                 an operator's pause
     /locks/collections/NAME             an operator's hold
     /locks/KIND/NAME                    ephemeral: one holder in the fleet
     /locks/hosts/HOST/N                 ephemeral: a connection to a source; the parent holds its back-off
-    /space/working/JID                  bytes promised to a job; the parent holds their sum
+    /space/working/JID                  bytes reserved for a job; the parent holds their sum
     /actions/queue                      what operators did to the queue: pauses
     /actions/collections/NAME           what operators did to a collection: holds and releases
     /ids/NAME                           counters
@@ -46,7 +46,7 @@ SKELETON = (
     "/ids",
     "/submission-keys",
 )
-"""What is there before the first batch."""
+"""The nodes that exist before the first batch."""
 
 
 def batch(bid: str) -> str:

@@ -140,22 +140,22 @@ class Session:
             return []
         return names
 
-    def get_many(self, wanted: Sequence[str]) -> list[tuple[bytes, ZnodeStat] | None]:
-        """Many nodes in one flight; None for one that does not exist."""
+    def get_many(self, nodes: Sequence[str]) -> list[tuple[bytes, ZnodeStat] | None]:
+        """Many nodes, requested at once; None for a node that does not exist."""
 
         def read() -> list[tuple[bytes, ZnodeStat] | None]:
-            return [_or_none(flight) for flight in [self.zk.get_async(path) for path in wanted]]
+            return [_or_none(flight) for flight in [self.zk.get_async(path) for path in nodes]]
 
-        found: list[tuple[bytes, ZnodeStat] | None] = self._until_answered(read)
-        return found
+        contents: list[tuple[bytes, ZnodeStat] | None] = self._until_answered(read)
+        return contents
 
-    def exists_many(self, wanted: Sequence[str]) -> list[ZnodeStat | None]:
+    def exists_many(self, nodes: Sequence[str]) -> list[ZnodeStat | None]:
         def read() -> list[ZnodeStat | None]:
-            flights = [self.zk.exists_async(path) for path in wanted]
+            flights = [self.zk.exists_async(path) for path in nodes]
             return [flight.get(timeout=ANSWER_TIMEOUT) for flight in flights]
 
-        found: list[ZnodeStat | None] = self._until_answered(read)
-        return found
+        stats: list[ZnodeStat | None] = self._until_answered(read)
+        return stats
 
     def get_synced(self, path: str) -> tuple[bytes, ZnodeStat]:
         """The node as the leader has it, so that an own write whose answer was lost is seen."""

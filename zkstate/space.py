@@ -1,6 +1,6 @@
-"""Working storage promised to jobs: one node per job, their sum in the parent.
+"""Working storage reserved for jobs: one node per job, their sum in the parent.
 
-Rule: a promise changes only together with the sum, under the sum's version.
+Rule: a reservation changes only together with the sum, under the sum's version.
 """
 
 from pipeline.outcome import Promised, Reservation
@@ -10,22 +10,23 @@ from zkstate.transaction import Create, Delete, Operation, Put, Role
 
 
 def promised(session: Session) -> Promised:
+    """The sum of all reservations, and the version of the node that holds the sum."""
     data, stat = session.get(paths.SPACE)
     return Promised(codec.decode_int(data, paths.SPACE), stat.version)
 
 
 def reservation_of(session: Session, jid: str) -> int | None:
-    """Bytes promised to a job; None if it has no promise."""
-    found = session.get_many([paths.reservation(jid)])[0]
-    return None if found is None else codec.decode_int(found[0], paths.reservation(jid))
+    """Bytes reserved for a job; None if it has no reservation."""
+    node = session.get_many([paths.reservation(jid)])[0]
+    return None if node is None else codec.decode_int(node[0], paths.reservation(jid))
 
 
 def reservations(session: Session) -> dict[str, int]:
     jids = sorted(session.children(paths.SPACE))
-    found = session.get_many([paths.reservation(jid) for jid in jids])
+    nodes = session.get_many([paths.reservation(jid) for jid in jids])
     return {
         jid: codec.decode_int(node[0], paths.reservation(jid))
-        for jid, node in zip(jids, found, strict=True)
+        for jid, node in zip(jids, nodes, strict=True)
         if node is not None
     }
 
@@ -38,18 +39,18 @@ def grant(jid: str, reservation: Reservation) -> tuple[Operation, ...]:
     )
 
 
-def replace(session: Session, jid: str, wanted: int | None) -> tuple[Operation, ...]:
-    """The operations after which exactly `wanted` bytes (None: nothing) are promised to the job."""
-    seen = promised(session)
-    held = reservation_of(session, jid)
-    if held == wanted:
+def replace(session: Session, jid: str, needed: int | None) -> tuple[Operation, ...]:
+    """The operations after which exactly `needed` bytes (None: nothing) are reserved for the job."""
+    total = promised(session)
+    reserved = reservation_of(session, jid)
+    if reserved == needed:
         return ()
-    data = codec.encode_int(seen.bytes - (held or 0) + (wanted or 0))
-    total = Put(paths.SPACE, data, seen.version, Role.SHARED)
+    data = codec.encode_int(total.bytes - (reserved or 0) + (needed or 0))
+    put_total = Put(paths.SPACE, data, total.version, Role.SHARED)
     node = paths.reservation(jid)
-    if wanted is None:
-        return total, Delete(node, role=Role.SHARED)
-    data = codec.encode_int(wanted)
-    if held is None:
-        return total, Create(node, data, role=Role.SHARED)
-    return total, Put(node, data, role=Role.SHARED)
+    if needed is None:
+        return put_total, Delete(node, role=Role.SHARED)
+    data = codec.encode_int(needed)
+    if reserved is None:
+        return put_total, Create(node, data, role=Role.SHARED)
+    return put_total, Put(node, data, role=Role.SHARED)

@@ -19,7 +19,7 @@ from entrypoints.cli.render import views as drawn
 from entrypoints.cli.render.humanize import listed
 from operations.batch_view import BatchView
 from operations.overview import Overview, overview
-from operations.progress import follow, outages_told
+from operations.progress import follow, outages_reported
 from pipeline.settings import Settings
 from pipeline.states import Bucket
 from zkstate.errors import Unreachable
@@ -51,7 +51,7 @@ def wait_for(session: Session, settings: Settings, bid: str, *, as_json: bool) -
     """Show a batch's progress until it has ended; the exit code that says how."""
     last: BatchView | None = None
     try:
-        with _meter(bid) as meter, outages_told(session, _tell_outage):
+        with _meter(bid) as meter, outages_reported(session, _tell_outage):
             for view in follow(session, bid, opened.archive(settings)):
                 last = view
                 meter.show(view)
@@ -123,7 +123,7 @@ def ended(view: BatchView) -> str:
 
 
 def _watch_all(session: Session, settings: Settings) -> None:
-    with outages_told(session, _tell_outage), _board() as board:
+    with outages_reported(session, _tell_outage), _board() as board:
         while True:
             try:
                 board.draw(overview(session, settings))

@@ -178,7 +178,7 @@ def test_the_audit_finds_what_was_planted(settings: Settings) -> None:
     assert clean.code == 0
     assert told.code == 1
     assert told.json()["findings"] == [
-        {"path": paths.job_status(job.jid), "problem": "is pending, but stands in no queue"}
+        {"path": paths.job_status(job.jid), "problem": "is pending, but is in no queue"}
     ]
 
 

@@ -307,7 +307,7 @@ def test_a_job_in_two_queues_is_a_finding(session: Session) -> None:
 
     findings = audit.audit(session)
 
-    assert any("stands in pending, notify" in finding.problem for finding in findings)
+    assert any("is in pending, notify" in finding.problem for finding in findings)
     session.zk.delete(extra)
 
 
