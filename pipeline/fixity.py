@@ -32,11 +32,11 @@ class UnknownAlgorithm(ArklineError):
 
 
 class DigestMismatch(ArklineError):
-    """The bytes are not those that were promised."""
+    """The bytes do not have the declared digest or size."""
 
 
 def algorithm(name: str) -> str:
-    """The canonical name: `SHA-256`, `sha256` and `Sha_256` are one."""
+    """The canonical name: `SHA-256`, `sha256` and `Sha_256` are the same."""
     plain = name.strip().lower().replace("-", "").replace("_", "")
     if plain not in HEX_LENGTH:
         known = ", ".join(HEX_LENGTH)
@@ -66,9 +66,9 @@ class Digest(BaseModel):
 
     @model_validator(mode="after")
     def _is_hex(self) -> "Digest":
-        wanted = HEX_LENGTH[self.algorithm]
-        if len(self.value) != wanted or set(self.value) - set("0123456789abcdef"):
-            raise ValueError(f"'{self.value}' is not a {self.algorithm} value ({wanted} hexadecimal digits)")
+        length = HEX_LENGTH[self.algorithm]
+        if len(self.value) != length or set(self.value) - set("0123456789abcdef"):
+            raise ValueError(f"'{self.value}' is not a {self.algorithm} value ({length} hexadecimal digits)")
         return self
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ class Hash(Protocol):
 
 
 class _Checksum:
-    """zlib's checksums in hashlib's shape."""
+    """A checksum of zlib with the interface of hashlib."""
 
     def __init__(self, function_name: str) -> None:
         self._step = getattr(zlib, function_name)
@@ -102,7 +102,7 @@ def new_hash(name: str) -> Hash:
 
 
 class Digester:
-    """Several digests of one stream in one pass, with the number of bytes seen."""
+    """Several digests of one stream in one pass, and its size in bytes."""
 
     def __init__(self, algorithms: Iterable[str] = (OF_RECORD,)) -> None:
         self._hashes = {algorithm(name): new_hash(name) for name in algorithms}
@@ -110,8 +110,8 @@ class Digester:
 
     def update(self, data: bytes) -> None:
         self.size += len(data)
-        for each in self._hashes.values():
-            each.update(data)
+        for digest in self._hashes.values():
+            digest.update(data)
 
     def value(self, name: str = OF_RECORD) -> str:
         return self._hashes[algorithm(name)].hexdigest()
@@ -119,18 +119,18 @@ class Digester:
     def digest(self, name: str = OF_RECORD) -> Digest:
         return Digest(algorithm=name, value=self.value(name))
 
-    def check(self, wanted: Digest, what: str) -> None:
-        """Raise DigestMismatch, naming `what`, unless the stream had the digest `wanted`."""
-        found = self.value(wanted.algorithm)
-        if found != wanted.value:
+    def check(self, declared: Digest, name: str) -> None:
+        """Raise DigestMismatch, with `name`, unless the stream has the declared digest."""
+        actual = self.value(declared.algorithm)
+        if actual != declared.value:
             raise DigestMismatch(
-                f"{what}: the {wanted.algorithm} digest is {found}, but {wanted.value} was declared"
+                f"{name}: the {declared.algorithm} digest is {actual}, but {declared.value} was declared"
             )
 
 
 def digest_file(path: Path, algorithms: Iterable[str] = (OF_RECORD,)) -> Digester:
     digester = Digester(algorithms)
     with path.open("rb") as stream:
-        while piece := stream.read(READ_CHUNK):
-            digester.update(piece)
+        while chunk := stream.read(READ_CHUNK):
+            digester.update(chunk)
     return digester

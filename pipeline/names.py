@@ -1,6 +1,6 @@
 """Names that depositors give: file names that are safe to write, and ARKs.
 
-Rule: a name is kept exactly as it was given or it is refused; none is repaired in silence.
+Rule: a name is used exactly as given, or refused; no name is corrected silently.
 """
 
 import re
@@ -15,13 +15,13 @@ ARK_PATTERN = r"^ark:/?\d{5,9}/\S+$"
 """An ARK as a primary identifier may be given: with the slash after `ark:` or, newer, without."""
 
 SEGMENT_LIMIT = 255
-"""Bytes of one segment in UTF-8: what ext4, XFS, ZFS and APFS can keep."""
+"""Bytes of one segment in UTF-8: the limit of ext4, XFS, ZFS and APFS."""
 
 NAME_LIMIT = 1024
 """Bytes of a whole name in UTF-8: an S3 key's limit, and well below PATH_MAX with our folders in front."""
 
 DEPTH_LIMIT = 64
-"""Segments of one name: bounds the folders that a hostile list can make us create and remember."""
+"""Segments of one name: limits the folders that a hostile list can create."""
 
 PRODUCER = "producer/"
 """The folder of a depositor's files, in the working directory and in the stored object."""
@@ -31,17 +31,17 @@ CONTAINER_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2")
 # Control characters, surrogates, and the two separators that end a line in some readers of lists.
 _UNWRITABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _NOT_XML = "\ufffe\uffff"
-"""Names are written into XML, which cannot hold these at all."""
+"""Names are written into XML, which cannot contain these characters."""
 _ARK = re.compile(ARK_PATTERN)
 
 
 class UnsafeName(ArklineError):
-    """A file name that would leave its folder, or that some file system cannot keep."""
+    """A file name that would leave its folder, or that a file system cannot store."""
 
 
 @dataclass(frozen=True)
 class Clash:
-    """Two names, by their position in the list, that cannot stand in one folder, and why."""
+    """Two names, by their position in the list, that cannot be in one folder, and why."""
 
     first: int
     second: int
@@ -53,7 +53,7 @@ def is_ark(text: str) -> bool:
 
 
 def is_container(name: str) -> bool:
-    """Whether the name ends as that of a container that can be unpacked."""
+    """Whether the name has the suffix of a container that can be unpacked."""
     return name.lower().endswith(CONTAINER_SUFFIXES)
 
 
@@ -73,7 +73,7 @@ def name_in(url: str) -> str:
 def safe_name(name: str, within: str = "") -> str:
     """The name, unchanged, if it is a relative path that is safe to write below a folder.
 
-    `within` is a folder that the name will stand in, with its slash; it counts where length matters.
+    `within`: the folder of the name, with its slash; it counts for the length.
     """
     reason = _unsafe(name) or _too_long(within + name)
     if reason:
@@ -88,7 +88,7 @@ def quote_name(name: str, limit: int = 200) -> str:
 
 
 def _unsafe(name: str) -> str | None:
-    """Why the name is refused, if it is."""
+    """Why the name is refused; None if it is not."""
     if not name:
         return "is empty"
     if not name.isprintable() and (unwritable := _unwritable(name)):
@@ -124,7 +124,7 @@ def _too_long(name: str) -> str | None:
 
 
 class UsedNames:
-    """The names given so far, to tell a clash as soon as a further one is given.
+    """The names used so far, to detect a clash with every further name.
 
     Names that differ only in how an accented letter is composed are the same name on some file systems,
     and so are, with `case_fold`, those that differ only in upper and lower case.
@@ -184,6 +184,6 @@ def _likeness(first: str, second: str) -> str:
 
 
 def duplicates(names: Iterable[str], case_fold: bool = True) -> tuple[Clash, ...]:
-    """Every name that cannot stand beside an earlier one."""
-    taken = UsedNames(case_fold)
-    return tuple(clash for name in names if (clash := taken.add(name)) is not None)
+    """The names that cannot be in one folder with an earlier name."""
+    used = UsedNames(case_fold)
+    return tuple(clash for name in names if (clash := used.add(name)) is not None)

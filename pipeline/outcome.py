@@ -1,4 +1,4 @@
-"""What a state's work can answer: Done, Wait, or an exception that says who has to act."""
+"""The results of a step: Done, Wait, or an exception that says who has to act."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from pipeline.states import Event, FailureKind
 
 @dataclass(frozen=True)
 class Promised:
-    """Bytes of working storage promised to jobs so far, and the version under which that was read."""
+    """Bytes of working storage reserved for jobs so far, and the version of that number."""
 
     bytes: int
     version: int
@@ -24,7 +24,7 @@ class Reservation:
 
 @dataclass(frozen=True)
 class Done:
-    """The state's work is done. What is not None replaces the job's value in the same transaction."""
+    """The step is done. Values that are not None replace the values of the job in the same transaction."""
 
     message: str = ""
     event: Event = Event.SUCCEED
@@ -35,20 +35,20 @@ class Done:
 
 @dataclass(frozen=True)
 class Wait:
-    """Nothing is wrong, but the job cannot go on yet; it stays in its state and is looked at again."""
+    """No failure, but the job cannot continue yet; it stays in its state and is tried again."""
 
     reason: str
 
 
 class StepFailed(ArklineError):
-    """The state's work failed; a transient failure is tried again by itself before the job fails."""
+    """The step failed; a transient failure is retried before the job fails."""
 
     def __init__(self, kind: FailureKind, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
         self.retry_after = retry_after
-        """Seconds that the other side asked us to wait, if it did."""
+        """Seconds that the server asked us to wait, if it did."""
 
 
 class RateLimited(ArklineError):
@@ -74,7 +74,7 @@ def transient(message: str, retry_after: float | None = None) -> StepFailed:
 
 
 class AttemptOver(ArklineError):
-    """This attempt lost its lock or is asked to stop: it must have no further effect."""
+    """This attempt lost its lock, or is asked to stop: it must have no further effect."""
 
 
 class Stopping(AttemptOver):

@@ -1,4 +1,4 @@
-"""The same work on many things, a few at a time, stopped as one."""
+"""The same work on many things, a few at a time, and stopped together."""
 
 import threading
 from collections.abc import Callable, Generator, Iterable
@@ -9,8 +9,8 @@ from typing import TypeVar
 from pipeline.attempt import Attempt, CheckedAttempt
 from pipeline.outcome import AttemptOver
 
-GLANCE = 0.2
-"""Seconds between two looks at whether the attempt is over, while nothing ends."""
+POLL_INTERVAL = 0.2
+"""Seconds between two checks of the attempt, while no work ends."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -22,7 +22,7 @@ def in_parallel(
     threads: int,
     attempt: Attempt,
 ) -> Generator[tuple[T, Future[R]], None, None]:
-    """Each thing with its outcome, in the order in which they end.
+    """The things with their outcomes, in the order in which they end.
 
     `work` gets the thing and an attempt whose check also raises once the caller has left the loop, so
     that the rest stops at its next piece. Leaving the loop waits for them: no thread outlives its step.
@@ -47,7 +47,7 @@ def in_parallel(
                 if not running:
                     return
                 attempt.check()
-                ended, _ = wait(running, timeout=GLANCE, return_when=FIRST_COMPLETED)
+                ended, _ = wait(running, timeout=POLL_INTERVAL, return_when=FIRST_COMPLETED)
                 for future in ended:
                     yield running.pop(future), future
         finally:

@@ -1,8 +1,8 @@
 """Which addresses content may come from, checked on every connection that is made.
 
 Rule: a host is looked up once, its addresses are checked, and only a checked address is connected to. So a
-redirect, a name that points inwards and a name that changes its answer between check and use all meet the
-same wall; and nothing on a private network learns that it was asked for.
+redirect, a name of a private address and a name that changes its address between check and use are
+all refused; and no host on a private network receives a request.
 """
 
 import socket
@@ -51,7 +51,7 @@ class AddressRefused(StepFailed):
 def permitted(address: Address, allowed: Networks) -> bool:
     """True if content may come from `address`: it is public, or in an allowed network."""
     inner = _inner(address)
-    if any(each in network for network in allowed for each in (address, inner)):
+    if any(candidate in network for network in allowed for candidate in (address, inner)):
         return True
     return inner.is_global and not (
         inner.is_multicast
@@ -95,16 +95,16 @@ class _CheckedConnection(HTTPConnection):
         """The host's addresses that may be connected to; AddressRefused if there is none."""
         name = self._dns_host.strip("[]")
         try:
-            found = socket.getaddrinfo(name, self.port, allowed_gai_family(), socket.SOCK_STREAM)
+            answers = socket.getaddrinfo(name, self.port, allowed_gai_family(), socket.SOCK_STREAM)
         except socket.gaierror as error:
             raise NameResolutionError(self.host, self, error) from error
         except UnicodeError as error:
             raise content(f"'{self.host}' is not a host name") from error
-        addresses = tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
-        good = [each for each in addresses if permitted(ip_address(each), self.allowed)]
-        if addresses and not good:
+        addresses = tuple(dict.fromkeys(str(entry[4][0]) for entry in answers))
+        usable = [address for address in addresses if permitted(ip_address(address), self.allowed)]
+        if addresses and not usable:
             raise AddressRefused(self.host, ip_address(addresses[0]))
-        return good
+        return usable
 
 
 class _CheckedSecureConnection(_CheckedConnection, HTTPSConnection):
