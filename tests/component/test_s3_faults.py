@@ -232,7 +232,7 @@ def test_a_worker_without_boto3_says_what_to_install() -> None:
     [
         ({"s3_root": "bucket/prefix"}, "is not s3://BUCKET or s3://BUCKET/PREFIX"),
         ({"s3_root": "s3://"}, "is not s3://BUCKET"),
-        ({"storage_root": "s3://bucket/prefix"}, "named by ARKLINE_S3_ROOT"),
+        ({"storage_root": "s3://bucket/prefix"}, "use ARKLINE_S3_ROOT"),
     ],
 )
 def test_a_root_that_is_no_bucket_is_refused_at_once(given: dict[str, Any], says: str) -> None:

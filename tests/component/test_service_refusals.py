@@ -182,5 +182,5 @@ def test_what_ezid_refuses_after_the_first_request_is_told_too(tmp_path: Path) -
         minted = refused_by(service, [exists, refusal], lambda: minter.mint(job, PROFILE, job_record))
         announced = refused_by(service, [Fault(), refusal], lambda: minter.announce(ark, PROFILE, ()))
 
-    assert minted.endswith(f"refuses {ark}: bad request - invalid metadata")
+    assert minted.endswith(f"refused {ark}: bad request - invalid metadata")
     assert announced == minted
