@@ -69,7 +69,7 @@ def commit(
         journal = Journal(entries=(*before, entry)[-ENTRIES:])
         written = Put(path, codec.encode(journal), stat.version)
         try:
-            fenced(session, written, effect, lambda found: entry.op.encode() in found)
+            fenced(session, written, effect, lambda data: entry.op.encode() in data)
         except Stale:
             continue
         return entry

@@ -18,10 +18,10 @@ def read_duration(text: str) -> float:
     >>> read_duration("90s"), read_duration("2h")
     (90.0, 7200.0)
     """
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
         raise typer.BadParameter(f"'{text}' is not a duration; write 90s, 30m, 2h or 3d")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def read_bid(text: str) -> str:

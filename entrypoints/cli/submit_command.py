@@ -143,15 +143,15 @@ def _read_local_ids(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def _read_elements(given: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    elements: dict[str, tuple[str, ...]] = {}
     for text in given:
         element, separator, value = text.partition("=")
         if not separator or element not in ELEMENTS:
             raise typer.BadParameter(
                 f"'{text}' is not {_ELEMENT} with one of {', '.join(ELEMENTS)}", param_hint="--dc"
             )
-        found[element] = (*found.get(element, ()), value)
-    return found
+        elements[element] = (*elements.get(element, ()), value)
+    return elements
 
 
 def _submission(given: dict[str, Any], payload_type: str) -> Submission:
@@ -193,12 +193,12 @@ _OPTIONS = {
 }
 
 
-def _dry_run(submission: Submission, most: int, *, as_json: bool) -> NoReturn:
+def _dry_run(submission: Submission, limit: int, *, as_json: bool) -> NoReturn:
     settings = opened.settings()
     with opened.session(settings) as session:
-        found = perform_dry_run(session, settings, submission, opened.archive(settings), most)
-    screen.emit(found) if as_json else drawn_dry_run.rehearsal(found)
-    raise typer.Exit(int(not found.good))
+        result = perform_dry_run(session, settings, submission, opened.archive(settings), limit)
+    screen.emit(result) if as_json else drawn_dry_run.rehearsal(result)
+    raise typer.Exit(int(not result.good))
 
 
 def _submit(submission: Submission, *, wait: bool, as_json: bool, debug: bool) -> None:
