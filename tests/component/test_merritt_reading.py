@@ -14,23 +14,23 @@ from pipeline.outcome import StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
 from pipeline.steps import record
-from tests.support.merritt_fixture import ARK, HERE, Kept
+from tests.support.merritt_fixture import ARK, HERE, MerrittRepository
 
 ADD, UPDATE = SubmissionMode.ADD, SubmissionMode.UPDATE
 
 
 @pytest.fixture
-def repository(kept: Kept) -> Kept:
+def repository(kept: MerrittRepository) -> MerrittRepository:
     return kept
 
 
-def read_back(repository: Kept, *numbers: int) -> list[ReadBackFile]:
+def read_back(repository: MerrittRepository, *numbers: int) -> list[ReadBackFile]:
     url = f"{repository.service.url}/manifest/7777/ark%3A%2F99999%2Fgiven"
     found = repository.kept.read_back(ARK, url, numbers)
     return [each for each in found if each.path.startswith("producer/")]
 
 
-def test_every_file_is_handed_over_and_judged_by_its_bytes(repository: Kept) -> None:
+def test_every_file_is_handed_over_and_judged_by_its_bytes(repository: MerrittRepository) -> None:
     repository.process(repository.submitted(1, ADD, {"a": "alpha", "b|c": ""}))
     repository.process(repository.submitted(2, UPDATE, {"d": "delta"}))
     repository.service.handed["producer/d"] = b"other"
@@ -50,7 +50,7 @@ def test_every_file_is_handed_over_and_judged_by_its_bytes(repository: Kept) -> 
     assert {each.number for each in read_back(repository, 2)} == {2}
 
 
-def test_bytes_that_versions_share_are_fetched_once(repository: Kept) -> None:
+def test_bytes_that_versions_share_are_fetched_once(repository: MerrittRepository) -> None:
     repository.process(repository.submitted(1, ADD, {"a": "x" * 1000}))
     repository.process(repository.submitted(2, UPDATE, {"b": "y"}))
     seen: list[int] = []
@@ -61,7 +61,7 @@ def test_bytes_that_versions_share_are_fetched_once(repository: Kept) -> None:
     assert sum(seen) == sum(files.values())
 
 
-def test_a_file_that_the_service_lists_and_does_not_have_is_missing(repository: Kept) -> None:
+def test_a_file_that_the_service_lists_and_does_not_have_is_missing(repository: MerrittRepository) -> None:
     repository.process(repository.submitted(1, ADD, {"a": "alpha"}))
     repository.service.lost.add("producer/a")
 
@@ -71,7 +71,7 @@ def test_a_file_that_the_service_lists_and_does_not_have_is_missing(repository: 
     assert "answered 404" in found.problem
 
 
-def test_an_outage_does_not_prove_a_loss(repository: Kept) -> None:
+def test_an_outage_does_not_prove_a_loss(repository: MerrittRepository) -> None:
     repository.process(repository.submitted(1, ADD, {"a": "alpha"}))
     repository.service.unread = 1000
 
@@ -82,7 +82,7 @@ def test_an_outage_does_not_prove_a_loss(repository: Kept) -> None:
         list(repository.kept.read_back(ARK, "file:///ocfl/427/v1"))
 
 
-def test_a_file_is_read_from_the_latest_or_another_version(repository: Kept) -> None:
+def test_a_file_is_read_from_the_latest_or_another_version(repository: MerrittRepository) -> None:
     repository.process(repository.submitted(1, ADD, {"a": "old"}))
     repository.process(repository.submitted(2, ADD, {"a": "new"}))
 
@@ -95,7 +95,7 @@ def test_a_file_is_read_from_the_latest_or_another_version(repository: Kept) -> 
         read(ARK, "producer/a")
 
 
-def test_an_update_keeps_the_description_that_the_service_holds(repository: Kept) -> None:
+def test_an_update_keeps_the_description_that_the_service_holds(repository: MerrittRepository) -> None:
     repository.process(repository.submitted(1, ADD, {"a": "a"}, erc_what="Husky", local_id=("loc-1",)))
     repository.process(repository.submitted(2, UPDATE, {"b": "b"}, erc_who="Tracy"))
 
@@ -104,7 +104,7 @@ def test_an_update_keeps_the_description_that_the_service_holds(repository: Kept
     assert erc == f"erc:\nwho: Tracy\nwhat: Husky\nwhen: (:unas)\nwhere: {ARK}\nwhere: loc-1\n"
 
 
-def test_an_invalid_request_is_not_sent_to_the_service(repository: Kept) -> None:
+def test_an_invalid_request_is_not_sent_to_the_service(repository: MerrittRepository) -> None:
     repository.process(repository.submitted(1, ADD, {"a": "a"}))
     refused = repository.submitted(2, UPDATE, {"b": "b", "mrt-delete.txt": "gone"})
 
@@ -113,7 +113,7 @@ def test_an_invalid_request_is_not_sent_to_the_service(repository: Kept) -> None
     assert len(repository.service.changes) == 1
 
 
-def test_custody_is_proved_through_the_service(repository: Kept) -> None:
+def test_custody_is_proved_through_the_service(repository: MerrittRepository) -> None:
     job = repository.submitted(1, ADD, {"a": "alpha"})
     repository.process(job)
     known = job.model_copy(update={"identifiers": repository.identifiers(job)})

@@ -10,25 +10,25 @@ from pipeline.steps.clients import open_clients
 from pipeline.storage.merritt.storage import MerrittStorage
 from tests.servers.http_source import HttpSource
 from tests.servers.merritt import Fault, Held
-from tests.support.merritt_fixture import ARK, HERE, Kept
+from tests.support.merritt_fixture import ARK, HERE, MerrittRepository
 from tests.support.records import jid
 
 ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.RESET
 
 
 @pytest.fixture
-def repository(kept: Kept) -> Kept:
+def repository(kept: MerrittRepository) -> MerrittRepository:
     return kept
 
 
-def refused(repository: Kept, job: Job, kind: FailureKind, says: str) -> StepFailed:
+def refused(repository: MerrittRepository, job: Job, kind: FailureKind, says: str) -> StepFailed:
     with pytest.raises(StepFailed, match=says) as failed:
         repository.process(job)
     assert failed.value.kind is kind
     return failed.value
 
 
-def test_a_version_is_made_of_the_files_in_working_storage(repository: Kept) -> None:
+def test_a_version_is_made_of_the_files_in_working_storage(repository: MerrittRepository) -> None:
     said = repository.process(repository.submitted(1, ADD, {"a name.txt": "a", "sub/ü|b": ""}))
 
     assert said == f"stored as version 1 of {ARK}, 10 new files"
@@ -37,7 +37,7 @@ def test_a_version_is_made_of_the_files_in_working_storage(repository: Kept) -> 
     assert repository.version(1).url == f"{repository.service.url}/manifest/7777/ark%3A%2F99999%2Fgiven"
 
 
-def test_an_object_is_updated_and_reset(repository: Kept) -> None:
+def test_an_object_is_updated_and_reset(repository: MerrittRepository) -> None:
     repository.process(repository.submitted(1, ADD, {"a": "a", "b": "b"}))
     repository.process(repository.submitted(2, UPDATE, {"b": "new", "mrt-delete.txt": "a"}))
     repository.process(repository.submitted(3, UPDATE, {"c": "c"}))
@@ -53,13 +53,13 @@ def test_an_object_is_updated_and_reset(repository: Kept) -> None:
     assert (added["producer/b"], added["producer/c"], added["system/mrt-ingest.txt"]) == (False, True, True)
 
 
-def test_an_update_of_what_is_not_there_adds_it(repository: Kept) -> None:
+def test_an_update_of_what_is_not_there_adds_it(repository: MerrittRepository) -> None:
     repository.process(repository.submitted(1, UPDATE, {"a": "a"}))
 
     assert repository.service.changes[0].action == "add"
 
 
-def test_the_profiles_node_is_where_the_object_goes(repository: Kept) -> None:
+def test_the_profiles_node_is_where_the_object_goes(repository: MerrittRepository) -> None:
     with (repository.settings.profiles / "demo.yaml").open("a") as profile:
         profile.write("storage_node: 42\n")
     job = repository.submitted(1, ADD, {"a": "a"})
@@ -70,7 +70,9 @@ def test_the_profiles_node_is_where_the_object_goes(repository: Kept) -> None:
     assert repository.kept.version_of(ARK, job.jid, 42) is not None
 
 
-def test_files_are_fetched_by_url_where_the_disk_is_not_shared(repository: Kept, tmp_path: Path) -> None:
+def test_files_are_fetched_by_url_where_the_disk_is_not_shared(
+    repository: MerrittRepository, tmp_path: Path
+) -> None:
     with HttpSource(repository.settings.working) as web:
         repository.keep(repository.service, working_storage_url=web.url("/"))
         repository.process(repository.submitted(1, ADD, {"a name%.txt": "a"}))
@@ -79,7 +81,7 @@ def test_files_are_fetched_by_url_where_the_disk_is_not_shared(repository: Kept,
         assert web.count(f"/{jid(1)}/producer/a%20name%25.txt") == 1
 
 
-def test_a_large_manifest_is_fetched_too(repository: Kept) -> None:
+def test_a_large_manifest_is_fetched_too(repository: MerrittRepository) -> None:
     with HttpSource(repository.settings.working) as web:
         repository.keep(repository.service, working_storage_url=web.url(""))
         name = "x" * 200
@@ -91,14 +93,14 @@ def test_a_large_manifest_is_fetched_too(repository: Kept) -> None:
     assert len(repository.producer(1)) == 2000
 
 
-def test_what_the_service_refuses_is_told_in_its_words(repository: Kept) -> None:
+def test_what_the_service_refuses_is_told_in_its_words(repository: MerrittRepository) -> None:
     job = repository.submitted(1, ADD, {"a": "a"})
     (Path(job.configuration.working_dir) / "producer" / "a").write_text("changed")
 
     refused(repository, job, FailureKind.SYSTEM, r"answered 400 \(fixity of producer/a differs\)")
 
 
-def test_a_version_that_differs_from_the_request_is_a_failure(repository: Kept) -> None:
+def test_a_version_that_differs_from_the_request_is_a_failure(repository: MerrittRepository) -> None:
     repository.process(repository.submitted(1, ADD, {"a": "a"}))
     answer = b'{"ver:versionState": {"ver:identifier": 1, "ver:objectID": "ark:/99999/given"}}'
     repository.service.faults = [Fault(200, answer)]
@@ -111,13 +113,13 @@ def test_a_version_that_differs_from_the_request_is_a_failure(repository: Kept) 
     )
 
 
-def test_a_name_that_the_service_would_change_is_refused(repository: Kept) -> None:
+def test_a_name_that_the_service_would_change_is_refused(repository: MerrittRepository) -> None:
     job = repository.submitted(1, ADD, {"a%20b": "a"})
 
     refused(repository, job, FailureKind.CONTENT, "'producer/a%20b' contains '%20' or '%7c'")
 
 
-def test_a_missing_object_or_file_is_neither_reset_nor_deleted(repository: Kept) -> None:
+def test_a_missing_object_or_file_is_neither_reset_nor_deleted(repository: MerrittRepository) -> None:
     refused(
         repository,
         repository.submitted(1, RESET, {"a": "a"}),
@@ -132,7 +134,7 @@ def test_a_missing_object_or_file_is_neither_reset_nor_deleted(repository: Kept)
     )
 
 
-def test_the_last_file_of_an_object_is_not_deleted(repository: Kept) -> None:
+def test_the_last_file_of_an_object_is_not_deleted(repository: MerrittRepository) -> None:
     repository.process(repository.submitted(1, ADD, {"a": "a"}))
 
     refused(
@@ -143,7 +145,7 @@ def test_the_last_file_of_an_object_is_not_deleted(repository: Kept) -> None:
     )
 
 
-def test_a_file_without_sha512_is_not_carried_over(repository: Kept) -> None:
+def test_a_file_without_sha512_is_not_carried_over(repository: MerrittRepository) -> None:
     repository.service.objects[HERE] = [{"producer/old": Held(b"old", 1, "SHA-256")}]
 
     refused(
@@ -154,14 +156,16 @@ def test_a_file_without_sha512_is_not_carried_over(repository: Kept) -> None:
     )
 
 
-def test_an_ark_that_is_minted_again_does_not_reach_the_object_it_named(repository: Kept) -> None:
+def test_an_ark_that_is_minted_again_does_not_reach_the_object_it_named(
+    repository: MerrittRepository,
+) -> None:
     repository.process(repository.job(1))
     repository.job_record.counters.clear()
 
     refused(repository, repository.job(2), FailureKind.SYSTEM, "counter of minted identifiers was reset")
 
 
-def test_the_service_is_used_if_the_settings_name_it(repository: Kept) -> None:
+def test_the_service_is_used_if_the_settings_name_it(repository: MerrittRepository) -> None:
     clients = open_clients(Settings(**repository.settings.model_dump(exclude={"allow_networks"})))
 
     assert isinstance(clients.storage, MerrittStorage)

@@ -10,17 +10,17 @@ from pipeline.records import Job, SubmissionMode
 from pipeline.states import FailureKind
 from tests.servers.http_source import HttpSource
 from tests.servers.merritt import Fault
-from tests.support.merritt_fixture import ARK, HERE, Kept
+from tests.support.merritt_fixture import ARK, HERE, MerrittRepository
 
 ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.RESET
 
 
 @pytest.fixture
-def repository(kept: Kept) -> Kept:
+def repository(kept: MerrittRepository) -> MerrittRepository:
     return kept
 
 
-def refused(repository: Kept, job: Job, kind: FailureKind, says: str) -> StepFailed:
+def refused(repository: MerrittRepository, job: Job, kind: FailureKind, says: str) -> StepFailed:
     with pytest.raises(StepFailed, match=says) as failed:
         repository.process(job)
     assert failed.value.kind is kind
@@ -42,7 +42,7 @@ def refused(repository: Kept, job: Job, kind: FailureKind, says: str) -> StepFai
     ids=["cut", "slow", "500", "other JSON", "no JSON"],
 )
 def test_a_version_whose_answer_was_lost_is_found_and_not_made_again(
-    repository: Kept, fault: Fault, says: str
+    repository: MerrittRepository, fault: Fault, says: str
 ) -> None:
     repository.keep(repository.service, storage_service_timeout=0.5, storage_service_recheck_after=90)
     repository.service.faults = [fault]
@@ -53,7 +53,7 @@ def test_a_version_whose_answer_was_lost_is_found_and_not_made_again(
     assert len(repository.service.changes) == len(repository.service.objects[HERE]) == 1
 
 
-def test_a_service_that_is_busy_is_asked_again(repository: Kept) -> None:
+def test_a_service_that_is_busy_is_asked_again(repository: MerrittRepository) -> None:
     repository.service.faults = [Fault(503, b"busy")]
     repository.service.unread = 2
 
@@ -62,7 +62,7 @@ def test_a_service_that_is_busy_is_asked_again(repository: Kept) -> None:
     assert len(repository.service.objects[HERE]) == 1
 
 
-def test_a_service_that_is_away_is_a_passing_fault(repository: Kept) -> None:
+def test_a_service_that_is_away_is_a_passing_fault(repository: MerrittRepository) -> None:
     repository.keep(repository.service, storage_service_url="http://me:hidden@127.0.0.1:1/store")
 
     failure = refused(
@@ -72,7 +72,7 @@ def test_a_service_that_is_away_is_a_passing_fault(repository: Kept) -> None:
     assert "hidden" not in failure.message
 
 
-def test_damage_in_storage_is_found_when_a_version_is_read_back(repository: Kept) -> None:
+def test_damage_in_storage_is_found_when_a_version_is_read_back(repository: MerrittRepository) -> None:
     repository.process(repository.submitted(1, ADD, {"a": "a"}))
     version = repository.version(1)
     repository.kept.verify(version)
@@ -84,7 +84,7 @@ def test_damage_in_storage_is_found_when_a_version_is_read_back(repository: Kept
         repository.kept.verify(version)
 
 
-def test_bytes_that_differ_from_the_manifest_are_found(repository: Kept) -> None:
+def test_bytes_that_differ_from_the_manifest_are_found(repository: MerrittRepository) -> None:
     repository.process(repository.submitted(1, ADD, {"a": "a"}))
     version = repository.version(1)
     repository.service.handed["producer/a"] = b"b"
@@ -97,7 +97,7 @@ def test_bytes_that_differ_from_the_manifest_are_found(repository: Kept) -> None
     assert failed.value.kind is FailureKind.SYSTEM
 
 
-def test_an_invalid_manifest_is_a_system_failure(repository: Kept, template: Path) -> None:
+def test_an_invalid_manifest_is_a_system_failure(repository: MerrittRepository, template: Path) -> None:
     with HttpSource() as web:
         web.put("/manifest/7777/ark%3A%2F99999%2Fgiven", b"<!DOCTYPE x><x/>")
         repository.keep(repository.service, storage_service_url=web.url(""))
@@ -110,7 +110,7 @@ def test_an_invalid_manifest_is_a_system_failure(repository: Kept, template: Pat
         )
 
 
-def test_a_job_that_is_interrupted_anywhere_is_stored_once(repository: Kept) -> None:
+def test_a_job_that_is_interrupted_anywhere_is_stored_once(repository: MerrittRepository) -> None:
     for last in range(1, 40):
         calls = iter(range(1, 1000))
         job = repository.job(last, primary_id=f"ark:/99999/x{last}")

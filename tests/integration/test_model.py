@@ -20,7 +20,7 @@ from pipeline.settings import Settings
 from pipeline.states import JOB, Event, FailureKind, JobState
 from tests.integration.test_sweep import later
 from tests.support import planting
-from tests.support.model_machine import Model, ModelMachine
+from tests.support.model_machine import JobModel, ModelMachine
 from zkstate import deletion, jobs, queue, record, recovery, space
 from zkstate.errors import Busy, Missing, Outdated, Stale
 from zkstate.jobs import JobMove
@@ -78,7 +78,7 @@ class Pipeline(ModelMachine):
 
     def submit(self, number: int, worker: int, size: int) -> None:
         bid, jids = planting.split_batch(self.operator, 1 + size % 2)
-        self.models |= {jid: Model(jid, bid) for jid in jids}
+        self.models |= {jid: JobModel(jid, bid) for jid in jids}
 
     # workers
 
@@ -93,7 +93,7 @@ class Pipeline(ModelMachine):
         elif model.state in JOB.working():
             self._acquire(model, worker)
 
-    def _acquire(self, model: Model, worker: int) -> None:
+    def _acquire(self, model: JobModel, worker: int) -> None:
         ticket = Ticket(id=model.jid, state=model.state, epoch=model.epoch)
         self.held[model.jid] = jobs.acquire(self.workers[worker], ticket, f"worker {worker}")
         model.owner = worker
@@ -119,7 +119,7 @@ class Pipeline(ModelMachine):
     def succeed(self, number: int, worker: int, size: int) -> None:
         self._succeed(self._one_held(number), size)
 
-    def _succeed(self, model: Model, size: int) -> None:
+    def _succeed(self, model: JobModel, size: int) -> None:
         assert model.owner is not None
         session = self.workers[model.owner]
         done = Done()

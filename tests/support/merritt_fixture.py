@@ -16,7 +16,7 @@ ARK = "ark:/99999/given"
 HERE = ("7777", ARK)
 
 
-class Kept(Repository):
+class MerrittRepository(Repository):
     """A repository whose objects the storage service keeps; it shares the disk."""
 
     service: Merritt

@@ -18,7 +18,7 @@ from zkstate.session import Session, connect
 
 
 @dataclass
-class Model:
+class JobModel:
     """What a job must be; `owner` is the worker whose attempt holds its lock."""
 
     jid: str
@@ -60,7 +60,7 @@ class ModelMachine(RuleBasedStateMachine):
         connect(self.settings.model_copy(update={"zk_root": root})).close()
         for session in (self.operator, *self.workers):
             session.zk.chroot = root
-        self.models: dict[str, Model] = {}
+        self.models: dict[str, JobModel] = {}
         self.held: dict[str, Job] = {}
         """The attempts that hold a lock."""
         self.zombies: list[tuple[int, Job]] = []
@@ -92,7 +92,7 @@ class ModelMachine(RuleBasedStateMachine):
         owned = [model.owner is not None for model in self.models.values()]
         assert [lock is not None for lock in locks] == owned
 
-    def _compare(self, model: Model) -> None:
+    def _compare(self, model: JobModel) -> None:
         if model.state is JobState.DELETED:
             with pytest.raises(Missing):
                 jobs.load(self.operator, model.jid)
@@ -112,16 +112,16 @@ class ModelMachine(RuleBasedStateMachine):
         assert space.reservation_of(self.operator, model.jid) == model.promised
         assert model.jid in batches.jobs_in(self.operator, model.bid, bucket(model.state))
 
-    def _all(self) -> list[Model]:
+    def _all(self) -> list[JobModel]:
         return list(self.models.values())
 
-    def _in(self, states: tuple[JobState, ...], *, held: bool = False) -> list[Model]:
+    def _in(self, states: tuple[JobState, ...], *, held: bool = False) -> list[JobModel]:
         return [m for m in self._all() if m.state in states and (m.owner is not None or not held)]
 
-    def _free(self) -> list[Model]:
+    def _free(self) -> list[JobModel]:
         return [model for model in self._in(JOB.working()) if model.owner is None]
 
-    def _returning(self) -> list[Model]:
+    def _returning(self) -> list[JobModel]:
         """Held jobs, and failed ones that may be resumed."""
         return [
             model
@@ -129,9 +129,9 @@ class ModelMachine(RuleBasedStateMachine):
             if model.last is not None or model.kind is not FailureKind.CONTENT
         ]
 
-    def _one_held(self, number: int) -> Model:
+    def _one_held(self, number: int) -> JobModel:
         return self.models[sorted(self.held)[number % len(self.held)]]
 
-    def _release(self, model: Model) -> Job:
+    def _release(self, model: JobModel) -> Job:
         model.owner = None
         return self.held.pop(model.jid)

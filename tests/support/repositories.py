@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers.merritt import Merritt, merritt
-from tests.support.merritt_fixture import Kept
+from tests.support.merritt_fixture import MerrittRepository
 from tests.support.ocfl_fixture import memory
 from tests.support.repository import Repository, empty_inventory
 
@@ -33,10 +33,10 @@ def storage_service() -> Iterator[Merritt]:
 
 
 @pytest.fixture
-def kept(tmp_path: Path, template: Path, storage_service: Merritt) -> Iterator[Kept]:
+def kept(tmp_path: Path, template: Path, storage_service: Merritt) -> Iterator[MerrittRepository]:
     """With the Merritt storage service as its storage."""
     with memory(tmp_path) as home:
-        made = Kept(home, template)
+        made = MerrittRepository(home, template)
         made.keep(storage_service)
         yield made
         made.close()
