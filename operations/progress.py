@@ -18,9 +18,12 @@ TICK = 0.5
 """Seconds between two counts of jobs."""
 
 
-def follow(session: Session, bid: str, archive: Archive = no_archive) -> Iterator[BatchView]:
+def follow(
+    session: Session, bid: str, archive: Archive = no_archive, *, every_tick: bool = False
+) -> Iterator[BatchView]:
     """The batch now, whenever it has changed, and at last as it ended; outages do not end the iteration.
 
+    With `every_tick` it is also yielded while nothing changes.
     Missing if there is no such batch at the beginning.
     """
     last: BatchView | None = None
@@ -38,7 +41,7 @@ def follow(session: Session, bid: str, archive: Archive = no_archive) -> Iterato
                 return
         except Unreachable:
             continue
-        if view != last:
+        if every_tick or view != last:
             last = view
             yield view
         watching = not moved.wait(TICK)

@@ -5,6 +5,7 @@ from pipeline.errors import UsageRefused
 from pipeline.inventory.archive import jobs_of
 from pipeline.notify.report.compose import BatchReport, compose_report
 from pipeline.records import Batch
+from pipeline.remedies import Action, Remedy
 from pipeline.states import Bucket
 from zkstate import batches, jobs
 from zkstate.errors import Missing
@@ -20,9 +21,8 @@ def report(session: Session, bid: str, archive: Archive = no_archive) -> BatchRe
         if found is None:
             raise
         if found[0].report is None:
-            raise UsageRefused(
-                f"{bid} was archived without a report; `arkline status {bid}` has what is known"
-            ) from None
+            refused = UsageRefused(f"{bid} was archived without a report")
+            raise refused.with_remedies(Remedy(Action.SHOW_STATUS, bid)) from None
         return BatchReport.model_validate(found[0].report)
     return compose(session, batch, archive)
 

@@ -1,6 +1,5 @@
-"""How long and how many, in the words that people use."""
+"""Durations and numbers in the few sentences that operations write, for the checks before a submission."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -26,24 +25,6 @@ def duration(seconds: float) -> str:
     return "less than a second"
 
 
-def standing(state: str, since: datetime, *, ended: bool) -> str:
-    """`failed 4 minutes ago`, `has been in state downloading for 4 minutes`."""
-    spent = duration(age(since))
-    return f"{state} {spent} ago" if ended else f"has been in state {state} for {spent}"
-
-
-def brief(seconds: float) -> str:
-    """For a column.
-
-    >>> brief(0.3), brief(250), brief(7300)
-    ('0s', '4m', '2h')
-    """
-    for length, _, letter in _SPANS:
-        if seconds >= length:
-            return f"{int(seconds // length)}{letter}"
-    return "0s"
-
-
 def counted(number: int, one: str, many: str = "") -> str:
     """A number with its noun.
 
@@ -51,15 +32,6 @@ def counted(number: int, one: str, many: str = "") -> str:
     ('1 job', '1,200 jobs', '0 batches')
     """
     return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-def listed(parts: Mapping[S, int]) -> str:
-    """What there is, without what there is not.
-
-    >>> listed({"downloading": 2, "failed": 0, "pending": 1})
-    '2 downloading, 1 pending'
-    """
-    return ", ".join(f"{number:,} {name}" for name, number in parts.items() if number)
 
 
 def by_whom(by: str, reason: str, at: datetime) -> str:

@@ -103,7 +103,7 @@ def _report(locked: Locked[Batch]) -> Batch:
 
 
 def _fail_report(locked: Locked[Batch], failure: StepFailed) -> Batch:
-    """The batch ends without a mail; `arkline update-report` sends one later."""
+    """The batch ends without a mail; update-report sends one later."""
     log().error("report not mailed", message=failure.message)
     _, _, report = _compose(locked)
     return _end(locked, report, f"the report could not be mailed: {failure.message}")

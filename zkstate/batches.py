@@ -6,6 +6,7 @@ from pipeline.errors import UsageRefused
 from pipeline.principal import LOCAL
 from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.records import Batch, BatchHistoryEntry, BatchStatus, StatusReport, Submission, Ticket, now
+from pipeline.remedies import Action, Remedy
 from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind
 from zkstate import codec, counters, paths, record
 from zkstate.errors import Ambiguous, Busy, Missing, Stale, Taken
@@ -111,7 +112,9 @@ def load(session: Session, bid: str) -> Batch:
         raise Missing(f"there is no batch {bid}")
     if submission is None or status is None:
         lacking = places[0] if submission is None else places[1]
-        raise Missing(f"batch {bid} is incomplete: znode {lacking} is missing; see `arkline audit`")
+        raise Missing(f"batch {bid} is incomplete: znode {lacking} is missing").with_remedies(
+            Remedy(Action.AUDIT)
+        )
     return Batch(
         bid=bid,
         submission=codec.decode(Submission, submission[0], places[0]),

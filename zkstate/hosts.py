@@ -33,7 +33,7 @@ class FleetHostLimiter:
     ) -> None:
         self._session = session
         self._owner = owner
-        """The job or batch; `arkline why` shows who uses the connections."""
+        """The job or batch; `why` shows who uses the connections."""
         self._limit_of = limit
         self._patience = patience
         self._idle: defaultdict[str, list[Connection]] = defaultdict(list)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from pipeline.outcome import Done
 from pipeline.records import Identifiers, Job, JobConfiguration, JobStatus, OwedCallback, Ticket, now
+from pipeline.remedies import Action, Remedy
 from pipeline.states import JOB, Bucket, Event, JobState, bucket
 from zkstate import codec, paths, record, space
 from zkstate.errors import Contended, Missing
@@ -34,7 +35,9 @@ def load(session: Session, jid: str) -> Job:
     nodes = []
     for path, node in zip(places, answers, strict=True):
         if node is None:
-            raise Missing(f"job {jid} is incomplete: znode {path} is missing; see `arkline audit`")
+            raise Missing(f"job {jid} is incomplete: znode {path} is missing").with_remedies(
+                Remedy(Action.AUDIT)
+            )
         nodes.append(node)
     (status, stat), (configuration, _), (identifiers, _), (needed, _), (history, _) = nodes
     decoded = codec.decode(JobStatus, status, places[0])

@@ -12,6 +12,7 @@ from entrypoints.cli import context as opened
 from entrypoints.cli import operator_options as common
 from entrypoints.cli.operator_options import VerbOptions, with_options
 from entrypoints.cli.options import Bid, Json
+from entrypoints.cli.render.humanize import counted
 from operations.profile_renewal import renew
 from operations.validation import (
     CheckResult,
@@ -24,7 +25,6 @@ from operations.validation import (
     check_result,
     manifest_limit,
 )
-from operations.wording import counted
 from pipeline.errors import UsageRefused
 from pipeline.manifests import from_csv as manifest_csv
 from pipeline.manifests.checkm import ManifestProfile

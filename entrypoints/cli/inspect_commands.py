@@ -16,6 +16,7 @@ from operations.health import Health
 from operations.job_list import JobFilter, list_jobs
 from operations.job_view import job_view
 from operations.job_view import timeline as timeline_
+from operations.live import progress_of
 from operations.overview import overview
 from operations.why import why as why_
 from zkstate.audit import audit as audit_
@@ -47,7 +48,11 @@ def status(context: typer.Context, name: OptionalId = None, json: Json = False) 
             screen.emit(batch) if json else drawn.batch(batch)
             raise typer.Exit(exit_codes.of_state(batch.status))
         job = job_view(session, name, archive)
-        screen.emit(job) if json else drawn.job(job)
+        progress = progress_of(settings, job.jid, job.state)
+        if json:
+            screen.emit({**job.model_dump(mode="json"), "progress": progress})
+        else:
+            drawn.job(job, progress)
         raise typer.Exit(exit_codes.of_state(job.state))
 
 

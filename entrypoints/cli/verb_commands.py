@@ -9,11 +9,11 @@ from entrypoints.cli import operator_options as common
 from entrypoints.cli.operator_options import VerbOptions, with_options
 from entrypoints.cli.options import Bid
 from entrypoints.cli.render import actions
+from entrypoints.cli.render.humanize import counted
 from operations.bulk import Outcome, act_on_many, act_on_one, select
 from operations.bulk import cancel as cancel_
 from operations.holds import held_in, hold_collection, release_collection
 from operations.job_list import JobFilter
-from operations.wording import counted
 from pipeline.errors import UsageRefused
 from pipeline.profiles.profile import Profiles
 from pipeline.states import Event

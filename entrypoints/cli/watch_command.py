@@ -1,14 +1,16 @@
 """`arkline watch`: how a batch, or the whole queue, gets on."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
 import typer
 from rich.console import Group
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.markup import escape
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
@@ -17,9 +19,12 @@ from entrypoints.cli.options import Json, OptionalBid
 from entrypoints.cli.render import overview as drawn_overview
 from entrypoints.cli.render import views as drawn
 from entrypoints.cli.render.humanize import listed
+from entrypoints.cli.render.progress import progress as progress_line
 from operations.batch_view import BatchView
+from operations.live import downloads_of
 from operations.overview import Overview, overview
 from operations.progress import follow, outages_reported
+from pipeline.attempt import Progress
 from pipeline.settings import Settings
 from pipeline.states import Bucket
 from zkstate.errors import Unreachable
@@ -52,11 +57,11 @@ def wait_for(session: Session, settings: Settings, bid: str, *, as_json: bool) -
     last: BatchView | None = None
     try:
         with _meter(bid) as meter, outages_reported(session, _tell_outage):
-            for view in follow(session, bid, opened.archive(settings)):
+            for view in follow(session, bid, opened.archive(settings), every_tick=meter.live):
                 last = view
-                meter.show(view)
+                meter.show(view, downloads_of(session, settings, bid) if meter.live else {})
     except KeyboardInterrupt:
-        screen.note(f"{bid} goes on without you: arkline watch {bid}")
+        screen.note(f"{bid} continues without this command; to follow it again: arkline watch {bid}")
         raise
     assert last is not None
     if as_json:
@@ -71,7 +76,10 @@ def _tell_outage(away: bool) -> None:
 
 
 class Meter(Protocol):
-    def show(self, view: BatchView) -> None: ...
+    live: bool
+    """Whether it shows downloads as they proceed."""
+
+    def show(self, view: BatchView, downloads: Mapping[str, Progress]) -> None: ...
 
 
 @contextmanager
@@ -82,15 +90,18 @@ def _meter(bid: str) -> Iterator[Meter]:
         yield _Lines()
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[ended]}"))
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
+    with Bars(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
         yield _Bar(progress, bid)
 
 
 class _Lines:
+    live = False
+
     def __init__(self) -> None:
         self._last = ""
 
-    def show(self, view: BatchView) -> None:
+    def show(self, view: BatchView, downloads: Mapping[str, Progress]) -> None:
+        del downloads
         line = f"{view.bid}  {view.status}  {ended(view)}"
         if line != self._last:
             self._last = line
@@ -98,19 +109,22 @@ class _Lines:
 
 
 class _Bar:
+    live = True
+
     def __init__(self, progress: object, bid: str) -> None:
-        assert isinstance(progress, Progress)
+        assert isinstance(progress, Bars)
         self._progress = progress
         self._bid = bid
         self._task = progress.add_task(bid, total=None, ended="")
 
-    def show(self, view: BatchView) -> None:
+    def show(self, view: BatchView, downloads: Mapping[str, Progress]) -> None:
+        lines = "".join(f"\n{jid}: {progress_line(found)}" for jid, found in downloads.items())
         self._progress.update(
             self._task,
             total=view.total,
             completed=view.ended_jobs,
             description=f"[{screen.style_of(view.status)}]{view.status}[/]",
-            ended=ended(view),
+            ended=escape(f"{ended(view)}{lines}"),
         )
 
 

@@ -4,8 +4,9 @@ import pytest
 import typer
 
 from entrypoints.cli import options
+from entrypoints.cli.render import humanize
 from operations import submission as submitting
-from operations import why, wording
+from operations import why
 from operations.job_list import JobFilter
 from pipeline.errors import UsageRefused
 from pipeline.records import SubmissionType
@@ -25,12 +26,12 @@ from zkstate.views import JobRow
     ],
 )
 def test_a_duration_is_told_by_its_largest_unit(seconds: float, spoken: str, brief: str) -> None:
-    assert wording.duration(seconds) == spoken
-    assert wording.brief(seconds) == brief
+    assert humanize.duration(seconds) == spoken
+    assert humanize.brief(seconds) == brief
 
 
 def test_a_clock_that_is_behind_gives_no_negative_age() -> None:
-    assert wording.age(datetime.now(UTC) + timedelta(hours=1)) == 0
+    assert humanize.age(datetime.now(UTC) + timedelta(hours=1)) == 0
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("1.5h", 5400), (" 2d ", 172800)])

@@ -2,9 +2,9 @@
 
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
+from entrypoints.cli.render.humanize import counted, duration
 from operations.download_estimate import Estimate
 from operations.dry_run import DryRunResult
-from operations.wording import counted, duration
 from pipeline.working_storage.capacity import in_units
 
 

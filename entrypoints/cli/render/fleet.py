@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
-from operations.wording import counted
+from entrypoints.cli.render.humanize import counted
 from operations.working_storage import CleanUp, SpaceView
 from pipeline.working_storage.capacity import in_units
 

@@ -7,10 +7,10 @@ from rich.text import Text
 
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
+from entrypoints.cli.render.humanize import counted
 from entrypoints.cli.render.views import LOCAL_FORM, when
 from operations.custody import Custody, FileCustody, Origin, Source, Verdict
 from operations.objects import ObjectView
-from operations.wording import counted
 from pipeline.description.premis import NAME as PREMIS
 from pipeline.inventory.base import InventoryVersion
 from pipeline.working_storage.capacity import in_units

@@ -7,9 +7,11 @@ from rich.text import Text
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
 from entrypoints.cli.render.humanize import age, brief, counted, duration, listed
+from entrypoints.cli.render.progress import progress
 from operations.batch_view import BatchView, Gone
 from operations.job_list import JobList
 from operations.job_view import JobView, Step, Timeline
+from pipeline.attempt import Progress
 from pipeline.states import Event, FailureKind
 from pipeline.working_storage.capacity import in_units
 from zkstate.audit import Finding
@@ -71,13 +73,14 @@ def _gone(gone: Gone | None) -> str:
     return f"{when(gone.at)} by {gone.by}" + (f": {gone.reason}" if gone.reason else "")
 
 
-def job(view: JobView) -> None:
+def job(view: JobView, live: Progress | None = None) -> None:
     screen.say(Text.assemble((view.jid, "bold"), "  ", screen.state(view.state), f"  {view.name}"))
     screen.facts(
         (
             ("message", view.message),
             ("kind", _kind(view.kind)),
             ("since", when(view.since)),
+            ("download", progress(live) if live else ""),
             ("last success", view.last_successful_status or ""),
             ("batch", view.bid),
             ("collection", view.profile),

@@ -1,0 +1,31 @@
+"""Live progress of downloads, as the workers report it; nothing is decided by it."""
+
+from pipeline.attempt import Progress
+from pipeline.settings import Settings
+from pipeline.states import Bucket, JobState
+from tasks.progress import read
+from zkstate import batches
+from zkstate.session import Session
+
+SHOWN = 3
+"""Downloads of a batch that are shown at a time."""
+
+EXAMINED = 6
+"""Jobs of a batch that may be downloading: those that were created first."""
+
+
+def progress_of(settings: Settings, jid: str, state: JobState) -> Progress | None:
+    """None unless the job's worker reported progress a moment ago."""
+    return read(settings, jid) if state is JobState.DOWNLOADING else None
+
+
+def downloads_of(session: Session, settings: Settings, bid: str) -> dict[str, Progress]:
+    """JID -> progress of some jobs of a batch that are downloading."""
+    found: dict[str, Progress] = {}
+    for jid in batches.jobs_in(session, bid, Bucket.PROCESSING)[:EXAMINED]:
+        progress = read(settings, jid)
+        if progress is not None:
+            found[jid] = progress
+        if len(found) == SHOWN:
+            break
+    return found
