@@ -1,4 +1,4 @@
-"""Checks whether the record is consistent: `arkline audit` and the tests use the same code.
+"""Checks whether the record is consistent: the command and the tests use the same code.
 
 A finding on a running system may be a move in progress, since many nodes are not read at one moment:
 `audit` reads the record twice and reports the findings of both readings.
