@@ -102,10 +102,16 @@ def check_seen(thing: Job | Batch, seen: int | None) -> None:
         return
     by = thing.history[-1].by if thing.history else ""
     if isinstance(thing, Job):
-        possible = JOB.events(thing.status.status, Raiser.OPERATOR)
+        status = thing.status
+        possible = JOB.possible(status.status, Raiser.OPERATOR, status.last_successful_status, status.kind)
         raise Moved(thing.jid, thing.status.status, thing.status.last_modification_date, by, possible)
-    possible = BATCH.events(thing.status.status, Raiser.OPERATOR)
-    raise Moved(thing.bid, thing.status.status, thing.status.last_modified, by, possible)
+    raise Moved(
+        thing.bid,
+        thing.status.status,
+        thing.status.last_modified,
+        by,
+        BATCH.possible(thing.status.status, Raiser.OPERATOR),
+    )
 
 
 def retry_stale(name: str, act: Callable[[], R]) -> R:

@@ -40,7 +40,7 @@ def _renew(operator: Operator, bid: str, seen: int | None, dry_run: bool) -> Pro
 
 def _check(batch: Batch) -> None:
     state = batch.status.status
-    if state in (BATCH.initial, BatchState.HELD):
+    if not BATCH.facts[state].split:
         raise IllegalTransition(
             f"{batch.bid} has not started: it will use the profile as the file is when it starts"
         )
