@@ -14,7 +14,6 @@ from operations.operator import (
     retry_stale,
 )
 from operations.reports import compose
-from pipeline.inventory.archive import tombstone
 from pipeline.records import Batch, Job
 from pipeline.remedies import Action, Remedy
 from pipeline.states import BATCH, BatchState, Bucket, Event, IllegalTransition
@@ -90,6 +89,8 @@ def _update_report(operator: Operator, batch: Batch) -> VerbResult:
 
 def _delete(operator: Operator, batch: Batch) -> VerbResult:
     """Tombstones first, folders last: after a crash a repeated delete or the clean-up does the rest."""
+    from pipeline.inventory.archive import tombstone  # loads SQLAlchemy
+
     was = batch.status.status
     members = _members(operator, batch.bid)
     if was is not BatchState.DELETED:

@@ -1,17 +1,22 @@
 """A batch for people: its progress, its failures with their reasons, and its last report."""
 
+from __future__ import annotations
+
 from collections import Counter
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from operations.archive import Archive, archived_batch, no_archive
-from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
+from operations.archive import archived_batch, no_archive
 from pipeline.notify.report.compose import BatchReport, status_report_of
 from pipeline.records import Batch, Record, StatusReport, SubmissionType
 from pipeline.states import BATCH, BatchState, Bucket, FailureKind, JobState
 from zkstate import batches, listings, views
 from zkstate.errors import Missing
 from zkstate.session import Session
+
+if TYPE_CHECKING:
+    from operations.archive import Archive
+    from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
 
 FAILURES = 100
 """Failed jobs that a view names; `jobs` counts all of them."""

@@ -1,11 +1,14 @@
 """A dry run: what a submission would do. Manifests are read and sources probed; nothing is changed."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from operations.archive import Archive, no_archive
+from operations.archive import no_archive
 from operations.download_estimate import Estimate, estimate
 from operations.wording import by_whom, counted
 from pipeline.manifests.split import Plan, plan
@@ -22,6 +25,9 @@ from pipeline.steps.dry_run import DryRunJob, Host
 from pipeline.working_storage.capacity import in_units, refusal, usage
 from zkstate import batches, holds, queue, space
 from zkstate.session import Session
+
+if TYPE_CHECKING:
+    from operations.archive import Archive
 
 PROBE_LIMIT = 1000
 """Default limit of manifests that are read, and of files whose sources are probed."""

@@ -1,17 +1,17 @@
-"""The fleet as one answer sees it: Redis, the workers, the beat; asked once, and only if needed."""
+"""The fleet as one answer sees it: Redis, the workers, the beat; asked once, and only if needed.
+
+Celery takes a quarter of a second to load: it is imported where the fleet is asked.
+"""
 
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cached_property
 
-from kombu.exceptions import OperationalError
-
+from operations.broker import Worker, broker_address
 from operations.facts import Obstacle, Reason
-from operations.workers import Worker, broker_address, workers
 from pipeline.errors import ServiceUnreachable
 from pipeline.remedies import Action, Remedy
 from pipeline.settings import Settings
-from tasks.broker import live_tickets
 from zkstate import views
 from zkstate.session import Session
 
@@ -37,6 +37,10 @@ class Fleet:
     @cached_property
     def tickets(self) -> frozenset[tuple[str, int]] | None:
         """(id, epoch) of the messages that wait in Redis; None if Redis does not answer."""
+        from kombu.exceptions import OperationalError
+
+        from tasks.broker import live_tickets
+
         try:
             return live_tickets(self.settings)
         except OperationalError:
@@ -47,6 +51,8 @@ class Fleet:
         """Empty if Redis does not answer."""
         if self.tickets is None:
             return ()
+        from operations.workers import workers
+
         for _ in range(TIMES_ASKED):
             with suppress(ServiceUnreachable):  # the pool may hold connections from before a restart
                 if found := workers(self.settings):

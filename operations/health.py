@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from celeryconfig import QUEUES
+from operations.broker import broker_address
 from operations.facts import Reason
 from operations.fleet import CONTROL, Fleet
-from operations.workers import broker_address
+from pipeline.machine import Queue
 from pipeline.records import Record
 from pipeline.remedies import Action, Remedy
 from pipeline.states import Documented, JobState
@@ -96,10 +96,10 @@ def fleet_health(
         status=_verdict(problems),
         problems=problems,
         remedies=(
-            *fleet.remedies(fleet.obstacles(*QUEUES)),
+            *fleet.remedies(fleet.obstacles(*Queue)),
             *((Remedy(Action.UNPAUSE),) if pause else ()),
         ),
-        queues=tuple(_queue(fleet, name) for name in QUEUES),
+        queues=tuple(_queue(fleet, name) for name in Queue),
         drained=tuple(worker.name for worker in fleet.workers if not worker.queues),
         redis=broker_address(fleet.settings),
         redis_answers=fleet.tickets is not None,
@@ -125,12 +125,12 @@ def _of_fleet(fleet: Fleet, waiting: dict[Reason, int]) -> Iterable[Problem]:
 
     Without a beat, jobs still move while others end; so it stops all only if no worker has a job.
     """
-    no_consumer = [queue for queue in QUEUES if queue != CONTROL and not fleet.consumers(queue)]
+    no_consumer = [queue for queue in Queue if queue != CONTROL and not fleet.consumers(queue)]
     idle = bool(waiting) and not waiting.get(Reason.BEING_WORKED_ON)
-    for obstacle in fleet.obstacles(*QUEUES):
+    for obstacle in fleet.obstacles(*Queue):
         stops_all = {
             Reason.BROKER_UNREACHABLE: True,
-            Reason.NO_WORKER: len(no_consumer) == len(QUEUES) - 1,
+            Reason.NO_WORKER: len(no_consumer) == len(Queue) - 1,
             Reason.NO_BEAT: idle,
         }[obstacle.reason]
         yield Problem(reason=obstacle.reason, waits_for=obstacle.waits_for, stops_all=stops_all)

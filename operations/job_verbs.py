@@ -14,7 +14,6 @@ from operations.operator import (
     remove_folder,
     retry_stale,
 )
-from pipeline.inventory.archive import tombstone
 from pipeline.records import Job
 from pipeline.states import JOB, BatchState, Event, FailureKind, IllegalTransition
 from zkstate import batches, deletion, jobs
@@ -105,6 +104,8 @@ def _fail(operator: Operator, job: Job) -> VerbResult:
 
 def _delete(operator: Operator, job: Job) -> VerbResult:
     """The tombstone first, the folder last: a crash leaves at most a folder, which the clean-up finds."""
+    from pipeline.inventory.archive import tombstone  # loads SQLAlchemy
+
     tombstone(operator.inventory(), job, by=operator.by, reason=operator.reason)
     deleted = deletion.delete_job(operator.session, job, operator.by)
     left = remove_folder(operator, Path(job.configuration.working_dir))

@@ -1,16 +1,22 @@
 """A job as people see it, and its timeline."""
 
+from __future__ import annotations
+
 from datetime import datetime
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from operations.archive import Archive, archived_job, no_archive
+from operations.archive import archived_job, no_archive
 from operations.batch_view import Gone
-from pipeline.inventory.archive import ArchivedJob
 from pipeline.records import HistoryEntry, Job, PayloadType, Record
 from pipeline.states import JOB, Event, FailureKind, JobState, Raiser
 from zkstate import jobs, space
 from zkstate.errors import Missing
 from zkstate.session import Session
+
+if TYPE_CHECKING:
+    from operations.archive import Archive
+    from pipeline.inventory.archive import ArchivedJob
 
 
 class JobView(Record):

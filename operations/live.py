@@ -1,9 +1,11 @@
-"""Live progress of downloads, as the workers report it; nothing is decided by it."""
+"""Live progress of downloads, as the workers report it; nothing is decided by it.
+
+Redis' client is imported where it is asked, because a command that asks nothing should start fast.
+"""
 
 from pipeline.attempt import Progress
 from pipeline.settings import Settings
 from pipeline.states import Bucket, JobState
-from tasks.progress import read
 from zkstate import batches
 from zkstate.session import Session
 
@@ -16,14 +18,18 @@ EXAMINED = 6
 
 def progress_of(settings: Settings, jid: str, state: JobState) -> Progress | None:
     """None unless the job's worker reported progress a moment ago."""
-    return read(settings, jid) if state is JobState.DOWNLOADING else None
+    if state is not JobState.DOWNLOADING:
+        return None
+    from tasks.progress import read
+
+    return read(settings, jid)
 
 
 def downloads_of(session: Session, settings: Settings, bid: str) -> dict[str, Progress]:
     """JID -> progress of some jobs of a batch that are downloading."""
     found: dict[str, Progress] = {}
     for jid in batches.jobs_in(session, bid, Bucket.PROCESSING)[:EXAMINED]:
-        progress = read(settings, jid)
+        progress = progress_of(settings, jid, JobState.DOWNLOADING)
         if progress is not None:
             found[jid] = progress
         if len(found) == SHOWN:

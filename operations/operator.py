@@ -1,13 +1,14 @@
 """The principal behind an operator's verb, and what the verbs have in common."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.errors import ArklineError
-from pipeline.inventory.sql import SqlInventory
 from pipeline.principal import Principal, Role
 from pipeline.records import Batch, Job, Record
 from pipeline.remedies import Action, Remedy
@@ -19,6 +20,9 @@ from zkstate import holds
 from zkstate.errors import Busy, Stale
 from zkstate.journal import Stamp
 from zkstate.session import Session
+
+if TYPE_CHECKING:
+    from pipeline.inventory.sql import SqlInventory
 
 R = TypeVar("R")
 

@@ -1,8 +1,11 @@
 """A batch's report, composed of what is true now."""
 
-from operations.archive import Archive, archived_batch, no_archive
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from operations.archive import archived_batch, no_archive
 from pipeline.errors import UsageRefused
-from pipeline.inventory.archive import jobs_of
 from pipeline.notify.report.compose import BatchReport, compose_report
 from pipeline.records import Batch
 from pipeline.remedies import Action, Remedy
@@ -10,6 +13,9 @@ from pipeline.states import Bucket
 from zkstate import batches, jobs
 from zkstate.errors import Missing
 from zkstate.session import Session
+
+if TYPE_CHECKING:
+    from operations.archive import Archive
 
 
 def report(session: Session, bid: str, archive: Archive = no_archive) -> BatchReport:
@@ -47,5 +53,7 @@ def _with_reasons(deleted: dict[str, str], bid: str, archive: Archive) -> dict[s
     inventory = archive() if deleted else None
     if inventory is None:
         return deleted
+    from pipeline.inventory.archive import jobs_of
+
     reasons = {job.jid: job.disposition.why for job in jobs_of(inventory, bid)}
     return {jid: reasons.get(jid, "") for jid in deleted}

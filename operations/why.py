@@ -1,6 +1,10 @@
 """Why a job or a batch is where it is, as facts: what it waits for, who has it, and what helps."""
 
-from operations.archive import Archive, no_archive
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from operations.archive import no_archive
 from operations.batch_view import batch_view
 from operations.facts import Explanation, Reason
 from operations.fleet import Fleet
@@ -13,6 +17,9 @@ from pipeline.settings import Settings
 from zkstate import batches, jobs
 from zkstate.errors import Corrupt, Missing
 from zkstate.session import Session
+
+if TYPE_CHECKING:
+    from operations.archive import Archive
 
 
 def kind_of(name: str) -> str:

@@ -9,7 +9,6 @@ from operations.facts import Cause, Explanation, Obstacle, Reason
 from operations.fleet import Fleet
 from operations.job_view import operator_verbs
 from operations.why_job import FAILURES, why_job, with_worker
-from operations.workers import queue_of
 from pipeline.records import Batch
 from pipeline.remedies import Action, Remedy
 from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind, JobState
@@ -110,14 +109,14 @@ def _at_work(session: Session, fleet: Fleet, batch: Batch) -> Cause:
         doing = Reason.REPORTING if status.status in _REPORTING else Reason.BEING_SPLIT
         cause = host or Cause(reason=doing, jobs={"created": status.created}, moves_itself=True)
         return with_worker(cause, activity.holder)
-    written, task = activity.status_written or 0.0, BATCH.task(status.status).name
+    written, channel = activity.status_written or 0.0, BATCH.task(status.status).queue
     if status.delay:
         cause = why_waiting.later(fleet, status, written, host)
-        return why_waiting.blocked(fleet, cause, queue_of(settings, task))
+        return why_waiting.blocked(fleet, cause, channel)
     hold = holds.collection_hold(session, batch.submission.profile_name)
     if hold is not None and status.status is BatchState.PENDING:
         return why_waiting.on_hold(batch.submission.profile_name, hold)
-    return why_waiting.for_a_worker(fleet, batch.bid, status, written, task)
+    return why_waiting.for_a_worker(fleet, batch.bid, status, written, channel)
 
 
 def _failed(session: Session, fleet: Fleet, batch: Batch, view: BatchView) -> Cause:

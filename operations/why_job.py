@@ -6,13 +6,12 @@ from operations import why_host, why_waiting
 from operations.facts import Cause, Explanation, Obstacle, Reason
 from operations.fleet import Fleet
 from operations.job_view import operator_verbs
-from operations.workers import queue_of
+from operations.live import progress_of
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.profiles.snapshot import profile_changes
 from pipeline.records import Job
 from pipeline.remedies import Action, Remedy
 from pipeline.states import JOB, BatchState, Event, FailureKind, JobState
-from tasks.progress import read
 from zkstate import batches, holds, views
 from zkstate.session import Session
 
@@ -57,19 +56,19 @@ def _at_work(session: Session, fleet: Fleet, job: Job) -> Cause:
     activity = views.job_activity(session, job.jid)
     host = why_host.job_waits(session, fleet.settings, job)
     if activity.holder is not None:
-        progress = read(fleet.settings, job.jid) if job.status.status is JobState.DOWNLOADING else None
+        progress = progress_of(fleet.settings, job.jid, job.status.status)
         working = Cause(reason=Reason.BEING_WORKED_ON, progress=progress, moves_itself=True)
         return with_worker(host or working, activity.holder)
     status, written = job.status, activity.status_written or 0.0
-    task = f"job.{status.status}"
+    channel = JOB.task(status.status).queue
     if status.delay:
         cause = why_waiting.later(fleet, status, written, host)
-        return why_waiting.blocked(fleet, cause, queue_of(fleet.settings, task))
+        return why_waiting.blocked(fleet, cause, channel)
     if status.status is JobState.PENDING and status.dispatched_at is None:
         return why_waiting.in_line(session, fleet, job)
     if status.status is JobState.PROVISIONING:
         return why_waiting.for_space(session, fleet, job)
-    return why_waiting.for_a_worker(fleet, job.jid, status, written, task)
+    return why_waiting.for_a_worker(fleet, job.jid, status, written, channel)
 
 
 def with_worker(cause: Cause, holder: views.Holder) -> Cause:

@@ -2,10 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
-from celeryconfig import QUEUES
 from operations.facts import Cause, Obstacle, Reason
 from operations.fleet import Fleet
-from operations.workers import queue_of
+from pipeline.machine import Queue
 from pipeline.profiles.quota import quota_in
 from pipeline.records import BatchStatus, Job, JobStatus, now
 from pipeline.remedies import Action, Remedy
@@ -76,7 +75,7 @@ def in_line(session: Session, fleet: Fleet, job: Job) -> Cause:
         )
     if hold is not None:
         return on_hold(name, hold)
-    return blocked(fleet, _at_quota(session, fleet, name) or _turn(session, fleet, job), *QUEUES)
+    return blocked(fleet, _at_quota(session, fleet, name) or _turn(session, fleet, job), *Queue)
 
 
 def _at_quota(session: Session, fleet: Fleet, name: str) -> Cause | None:
@@ -158,10 +157,9 @@ def later(fleet: Fleet, status: JobStatus | BatchStatus, written: float, host: C
 
 
 def for_a_worker(
-    fleet: Fleet, name: str, status: JobStatus | BatchStatus, written: float, task: str
+    fleet: Fleet, name: str, status: JobStatus | BatchStatus, written: float, channel: str
 ) -> Cause:
     """Handed to the broker, or about to be."""
-    channel = queue_of(fleet.settings, task)
     if fleet.tickets is None:
         return blocked(fleet, Cause(reason=Reason.BEING_DISPATCHED))
     if (name, status.epoch) in fleet.tickets:

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from urllib.parse import urlsplit
 
 import redis
 from celery.app.control import Inspect
 from kombu.exceptions import OperationalError
 
-from celeryconfig import QUEUES
+from operations.broker import Worker, broker_address
 from pipeline.errors import ServiceUnreachable, UsageRefused
+from pipeline.machine import Queue
 from pipeline.records import Record
 from pipeline.settings import Settings
 from tasks.publisher import publisher
@@ -19,28 +19,11 @@ ANSWER_WAIT = 1.0
 """Seconds to wait for workers' answers; a worker whose processes are all busy answers all the same."""
 
 
-class Worker(Record):
-    """A worker that answers."""
-
-    name: str
-    queues: tuple[str, ...]
-    """Empty if it was drained."""
-    processes: int = 0
-    busy: int = 0
-    """Processes that work on a task now."""
-
-
 class Drained(Record):
     """A worker and the queues that it consumes now."""
 
     worker: str
     queues: tuple[str, ...]
-
-
-def broker_address(settings: Settings) -> str:
-    """Host and port, without the password."""
-    parts = urlsplit(settings.broker_url)
-    return f"{parts.hostname or '?'}:{parts.port or 6379}"
 
 
 def workers(settings: Settings) -> tuple[Worker, ...]:
@@ -84,11 +67,6 @@ def _ask(settings: Settings, *questions: Callable[[Inspect], Any]) -> list[dict[
         ) from error
 
 
-def queue_of(settings: Settings, task: str) -> str:
-    """The queue that messages for the task go to."""
-    return str(publisher(settings).amqp.router.route({}, task)["queue"].name)
-
-
 def drain(settings: Settings, worker: str, *, undo: bool = False) -> Drained:
     """Stop a worker from accepting new tasks, so that it may be stopped once it is idle.
 
@@ -99,7 +77,7 @@ def drain(settings: Settings, worker: str, *, undo: bool = False) -> Drained:
         names = ", ".join(sorted(known)) or "none answers"
         raise UsageRefused(f"no worker called '{worker}' answers; running: {names}")
     control = publisher(settings).control
-    for queue in QUEUES:
+    for queue in Queue:
         order = control.add_consumer if undo else control.cancel_consumer
         order(queue, destination=[worker], reply=True, timeout=ANSWER_WAIT)
     return Drained(worker=worker, queues=taking(settings).get(worker, ()))

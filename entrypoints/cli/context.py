@@ -1,20 +1,27 @@
-"""The settings, sessions and clients of a command, opened only when the command needs them."""
+"""The settings, sessions and clients of a command, opened only when the command needs them.
+
+SQLAlchemy, requests and structlog take most of a second to load: they are imported where a command opens what
+needs them.
+"""
+
+from __future__ import annotations
 
 import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-import structlog
 from pydantic import ValidationError
 
-from operations.archive import Archive
 from pipeline.errors import UsageRefused
-from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.settings import Settings
-from pipeline.storage.base import Storage
-from pipeline.storage.factory import open_storage
 from zkstate.session import Session, connect
+
+if TYPE_CHECKING:
+    from operations.archive import Archive
+    from pipeline.inventory.sql import SqlInventory
+    from pipeline.storage.base import Storage
 
 CONNECT_SECONDS = 5.0
 """Seconds to wait for the first answer of ZooKeeper."""
@@ -50,6 +57,8 @@ def archive(settings: Settings) -> Archive:
 
 
 def inventory(settings: Settings) -> SqlInventory:
+    from pipeline.inventory.sql import open_inventory
+
     return open_inventory(settings.inventory)
 
 
@@ -65,11 +74,15 @@ def existing_inventory(settings: Settings) -> SqlInventory:
 
 
 def storage(settings: Settings) -> Storage:
+    from pipeline.storage.factory import open_storage
+
     return open_storage(settings)
 
 
 def quiet_logs(debug: bool) -> None:
     """Hide the log lines of the task layer unless --debug is given: the command reports the result."""
+    import structlog
+
     structlog.configure(
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if debug else logging.CRITICAL),

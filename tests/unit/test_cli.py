@@ -147,14 +147,25 @@ def test_the_message_names_an_invalid_setting() -> None:
     assert result.stderr.startswith("error: ARKLINE_WORKING_THRESHOLD: ")
 
 
-def test_help_imports_no_slow_module() -> None:
-    heavy = ("celery", "kazoo", "pydantic", "requests", "rich", "sqlalchemy", "structlog", "yaml")
+@pytest.mark.parametrize(
+    ("arguments", "slow"),
+    [
+        (("--help",), ("celery", "kazoo", "pydantic", "requests", "rich", "sqlalchemy", "structlog", "yaml")),
+        (("status", "--help"), ("celery", "redis", "sqlalchemy", "structlog")),
+        (("why", "--help"), ("celery", "redis", "sqlalchemy", "structlog")),
+        (("jobs", "--help"), ("celery", "redis", "sqlalchemy", "structlog")),
+    ],
+    ids=["help", "status", "why", "jobs"],
+)
+def test_a_command_that_only_looks_imports_no_slow_module(
+    arguments: tuple[str, ...], slow: tuple[str, ...]
+) -> None:
     show_help = (
         "import sys\n"
         "from entrypoints.cli.main import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        f"print('loaded:', *(name for name in {heavy!r} if name in sys.modules))\n"
+        f"print('loaded:', *(name for name in {slow!r} if name in sys.modules))\n"
     )
 
-    assert _in_a_process(show_help, "--help")[-1] == "loaded:"
+    assert _in_a_process(show_help, *arguments)[-1] == "loaded:"
