@@ -33,7 +33,7 @@ class Reason(Documented):
     BEING_DISPATCHED = "being-dispatched", "It was handed to the workers a moment ago."
     BEING_WORKED_ON = "being-worked-on", "A worker has it."
     WAITING_FOR_HOST = "waiting-for-host", "Every connection that may be open to the source is in use."
-    HOST_BACKING_OFF = "host-backing-off", "The source asked not to be contacted for a while."
+    HOST_BACKING_OFF = "host-backing-off", "The source asked clients to slow down (Retry-After)."
     WAITING_FOR_SPACE = "waiting-for-space", "It does not fit into working storage now."
     EXCEEDS_SPACE = "exceeds-space", "It is larger than working storage may ever hold."
     BETWEEN_TRIES = "between-tries", "A step met a transient fault and is tried again."
@@ -89,7 +89,7 @@ class Cause(Record):
     ahead: int | None = None
     """Jobs before it in the queue."""
     moves_itself: bool = False
-    """True if nobody has to do anything for it to move on."""
+    """True if it moves without anyone's action."""
     when: datetime | None = None
     """The earliest moment of the next attempt."""
     failed_in: str = ""

@@ -19,7 +19,7 @@ class HoldResult(Record):
 
     collection: str | None = None
     hold: Hold | None = None
-    """The hold or pause that stands now."""
+    """The current hold or pause."""
     changed: bool
     """False if it was so before the verb."""
     released: Outcome | None = None

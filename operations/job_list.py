@@ -53,52 +53,52 @@ class JobList(Record):
     """The cursor of the next page; None on the last page."""
 
 
-def list_jobs(session: Session, wanted: JobFilter, limit: int, after: str | None = None) -> JobList:
+def list_jobs(session: Session, conditions: JobFilter, limit: int, after: str | None = None) -> JobList:
     """At most `limit` jobs that follow the cursor `after`.
 
     Jobs of a batch come in their order, jobs of a state in the queue's order, others newest first.
     """
-    names = _cursors(session, wanted)
-    rest = names if after is None else _following(names, after, wanted)
+    names = _cursors(session, conditions)
+    rest = names if after is None else _following(names, after, conditions)
     jobs: list[JobRow] = []
     unreadable: list[Unreadable] = []
-    for row in views.job_rows(session, _jids(rest), limit if wanted.listed else views.READ_PAGE):
+    for row in views.job_rows(session, _jids(rest), limit if conditions.listed else views.READ_PAGE):
         if isinstance(row, Unreadable):
             unreadable.append(row)
-        elif wanted.admits(row):
+        elif conditions.admits(row):
             jobs.append(row)
         if len(jobs) == limit:
             break
-    last = wanted.cursor(jobs[-1]) if len(jobs) == limit else None
+    last = conditions.cursor(jobs[-1]) if len(jobs) == limit else None
     complete = after is None and last is None
-    total = len(names) if wanted.listed else len(jobs) if complete else None
+    total = len(names) if conditions.listed else len(jobs) if complete else None
     more = last is not None and last != rest[-1]
     return JobList(jobs=tuple(jobs), unreadable=tuple(unreadable), total=total, next=last if more else None)
 
 
-def find(session: Session, wanted: JobFilter) -> Iterator[JobRow]:
+def find(session: Session, conditions: JobFilter) -> Iterator[JobRow]:
     """Every job that the filter admits and that can be read."""
-    rows = views.job_rows(session, _jids(_cursors(session, wanted)))
-    return (row for row in views.readable(rows) if wanted.admits(row))
+    rows = views.job_rows(session, _jids(_cursors(session, conditions)))
+    return (row for row in views.readable(rows) if conditions.admits(row))
 
 
-def _cursors(session: Session, wanted: JobFilter) -> list[str]:
+def _cursors(session: Session, conditions: JobFilter) -> list[str]:
     """The cursors of all jobs that may be meant, in the order of the list."""
-    if wanted.bid is not None:
-        batches.load(session, wanted.bid)
-        return listings.of_batch(session, wanted.bid, wanted.state)
-    if wanted.state is None:
+    if conditions.bid is not None:
+        batches.load(session, conditions.bid)
+        return listings.of_batch(session, conditions.bid, conditions.state)
+    if conditions.state is None:
         return listings.all_jobs(session)[::-1]
-    if wanted.state is JobState.COMPLETED:
+    if conditions.state is JobState.COMPLETED:
         return listings.completed_jobs(session)[::-1]
-    return listings.in_queue(session, wanted.state)
+    return listings.in_queue(session, conditions.state)
 
 
-def _following(names: list[str], after: str, wanted: JobFilter) -> list[str]:
-    jid = after[3:] if wanted.by_priority else after
-    if not jid.startswith("jid") or (wanted.by_priority and after[2] != "-"):
+def _following(names: list[str], after: str, conditions: JobFilter) -> list[str]:
+    jid = after[3:] if conditions.by_priority else after
+    if not jid.startswith("jid") or (conditions.by_priority and after[2] != "-"):
         raise UsageRefused(f"'{after}' is not a cursor of this list: take `next` of the page before")
-    newest_first = wanted.bid is None and not wanted.by_priority
+    newest_first = conditions.bid is None and not conditions.by_priority
     return [name for name in names if (name < after if newest_first else name > after)]
 
 

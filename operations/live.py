@@ -27,11 +27,11 @@ def progress_of(settings: Settings, jid: str, state: JobState) -> Progress | Non
 
 def downloads_of(session: Session, settings: Settings, bid: str) -> dict[str, Progress]:
     """JID -> progress of some jobs of a batch that are downloading."""
-    found: dict[str, Progress] = {}
+    downloads: dict[str, Progress] = {}
     for jid in batches.jobs_in(session, bid, Bucket.PROCESSING)[:EXAMINED]:
         progress = progress_of(settings, jid, JobState.DOWNLOADING)
         if progress is not None:
-            found[jid] = progress
-        if len(found) == SHOWN:
+            downloads[jid] = progress
+        if len(downloads) == SHOWN:
             break
-    return found
+    return downloads

@@ -95,7 +95,7 @@ class Moved(ArklineError):
         self.possible = tuple(sorted(possible))
         who = f", changed by {by}" if by else ""
         super().__init__(
-            f"{name} has changed since you looked at it: {state} since {at:%Y-%m-%d %H:%M:%S} UTC{who}; "
+            f"{name} has changed since you read it: {state} since {at:%Y-%m-%d %H:%M:%S} UTC{who}; "
             f"possible now: {', '.join(self.possible) or 'nothing'}"
         )
 

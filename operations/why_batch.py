@@ -169,7 +169,7 @@ def _failed(session: Session, fleet: Fleet, batch: Batch, view: BatchView) -> Ca
 
 
 def _outdated(session: Session, batch: Batch) -> bool:
-    """Whether other jobs have failed, by now, than the last report names."""
+    """Whether the failed jobs are no longer those of the last report."""
     reported = set(batch.report.failed_jobs) if batch.report else set()
     return reported != set(batches.jobs_in(session, batch.bid, Bucket.FAILED))
 

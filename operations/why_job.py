@@ -124,17 +124,17 @@ def _in_the_way(session: Session, job: Job, target: str) -> tuple[tuple[Obstacle
     if target != JobState.PENDING:
         return (), ()
     name = job.configuration.profile_name
-    found = []
+    obstacles = []
     if holds.collection_hold(session, name) is not None:
-        found.append(
+        obstacles.append(
             (
                 Obstacle(reason=Reason.COLLECTION_ON_HOLD, waits_for=name),
                 Remedy(Action.RELEASE_COLLECTION, name),
             )
         )
     if holds.paused(session) is not None:
-        found.append((Obstacle(reason=Reason.QUEUE_PAUSED), Remedy(Action.UNPAUSE)))
-    return tuple(obstacle for obstacle, _ in found), tuple(remedy for _, remedy in found)
+        obstacles.append((Obstacle(reason=Reason.QUEUE_PAUSED), Remedy(Action.UNPAUSE)))
+    return tuple(obstacle for obstacle, _ in obstacles), tuple(remedy for _, remedy in obstacles)
 
 
 def _state_before_failure(job: Job) -> str:

@@ -166,11 +166,11 @@ def for_a_worker(
         return _queued(fleet, channel)
     if status.dispatched_at and now() - status.dispatched_at < timedelta(seconds=recovery.GRACE):
         return Cause(reason=Reason.BEING_DISPATCHED, waits_for=channel, moves_itself=True)
-    patience = recovery.GRACE * 2 ** min(status.redispatches, recovery.MAX_DOUBLINGS)
+    delay = recovery.GRACE * 2 ** min(status.redispatches, recovery.MAX_DOUBLINGS)
     lost = Cause(
         reason=Reason.LOST_WORKER,
         waits_for=channel,
-        when=datetime.fromtimestamp(written + patience, UTC),
+        when=datetime.fromtimestamp(written + delay, UTC),
         moves_itself=True,
     )
     return blocked(fleet, lost, channel)

@@ -1,4 +1,4 @@
-"""What the work of one attempt asks of that attempt: may it continue, and how far is it."""
+"""One attempt at a step: whether it may continue, and its progress."""
 
 import time
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class Attempt(Protocol):
 
 
 class Unattended:
-    """Work outside a job: nothing ends it, and nobody follows its progress."""
+    """Work outside a job: never interrupted, and without progress reports."""
 
     def check(self) -> None:
         """It never ends."""
@@ -55,7 +55,7 @@ UNATTENDED: Attempt = Unattended()
 
 @dataclass(frozen=True)
 class CheckedAttempt:
-    """An attempt with a check of its own; its progress is that of `attempt`."""
+    """An attempt with a separate check; its progress is that of `attempt`."""
 
     check: Callable[[], None]
     attempt: Attempt = UNATTENDED

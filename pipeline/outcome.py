@@ -16,7 +16,7 @@ class Promised:
 
 @dataclass(frozen=True)
 class Reservation:
-    """Working storage asked for: `bytes` on top of what `seen` says; void if `seen` is out of date."""
+    """Working storage asked for: `bytes` in addition to what `seen` says; void if `seen` is outdated."""
 
     bytes: int
     seen: Promised
@@ -48,11 +48,11 @@ class StepFailed(ArklineError):
         self.kind = kind
         self.message = message
         self.retry_after = retry_after
-        """Seconds that the server asked us to wait, if it did."""
+        """Seconds to wait, if the server sent Retry-After."""
 
 
 class RateLimited(ArklineError):
-    """Nothing failed: a rate limit lets others go first, and the wait does not count as a try."""
+    """No failure: the job waits for a rate limit, and the wait does not count as a try."""
 
     def __init__(self, message: str, wait: float) -> None:
         super().__init__(message)
@@ -74,8 +74,8 @@ def transient(message: str, retry_after: float | None = None) -> StepFailed:
 
 
 class AttemptOver(ArklineError):
-    """This attempt lost its lock, or is asked to stop: it must have no further effect."""
+    """This attempt lost its lock, or must stop: it must have no further effect."""
 
 
 class Stopping(AttemptOver):
-    """The worker is asked to stop, and still holds the lock: the job is handed back, not failed."""
+    """The worker is stopping and still holds the lock: the job is handed back, not failed."""

@@ -56,7 +56,7 @@ class Principal(BaseModel):
 
     @property
     def identity(self) -> str:
-        """Whose idempotency keys these are.
+        """The owner of idempotency keys.
 
         A person at the command line repeats a submission from any host, so the host does not count there.
         """

@@ -46,7 +46,7 @@ __all__ = [
 class JobState(Documented):
     PENDING = "pending", "Waiting for a worker; its payload has not been read yet."
     HELD = "held", "Its collection is on hold; an operator releases it."
-    ESTIMATING = "estimating", "The sources are asked for the size of the content."
+    ESTIMATING = "estimating", "The size of the content is read from its sources."
     PROVISIONING = "provisioning", "Waiting until working storage has room for it."
     DOWNLOADING = "downloading", "Its content is downloaded and its digests are checked."
     PROCESSING = "processing", "Identified, described and handed to storage."

@@ -11,7 +11,7 @@ from tasks.worker_context import WorkerContext
 
 
 def make_context(settings: Settings) -> WorkerContext:
-    """An application of its own with every task registered, and what its tasks work with."""
+    """A separate application with every task registered, and the context of its tasks."""
     context = WorkerContext(settings, configured(settings))
     for tasks in (job, batch, callback, beat):
         tasks.register(context)

@@ -75,7 +75,7 @@ def _profile(locked: Locked[Batch]) -> Profile:
 
 
 def _confirm(locked: Locked[Batch]) -> None:
-    """Mail the confirmation if the profile asks for one; a mail server that is down stops no batch."""
+    """Mail the confirmation if the profile asks for one; an unreachable mail server is no failure."""
     context, batch = locked.context, locked.record
     profile = _profile(locked)
     if not profile.confirmation_mail:

@@ -65,7 +65,7 @@ def _sweep(context: WorkerContext, session: Session, clock: ServerClock) -> None
 
 
 def _fail_exhausted(context: WorkerContext, session: Session, jid: str) -> None:
-    """Fail a job whose workers die of it."""
+    """Fail a job that crashes its workers."""
     exhausted = jobs.load(session, jid)
     state, count = exhausted.status.status, exhausted.status.redispatches
     if Event.FAIL not in JOB.events(state):

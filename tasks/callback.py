@@ -16,7 +16,7 @@ from zkstate.locks import single_flight
 from zkstate.session import Session
 
 NOT_DELIVERED = "failure callback not delivered"
-"""The beginning of the history entry of a failed job whose callback was given up."""
+"""Prefix of the history entry of a failed job whose callback could not be delivered."""
 
 
 def deliver_once(context: WorkerContext, jid: str, epoch: int) -> None:
@@ -50,7 +50,7 @@ def deliver(session: Session, clients: Clients, owed: Owed, by: str) -> None:
         delay = delay_before_retry(failure, owed.record.tries, clients.settings)
         if delay is not None:
             callbacks.put_off(session, owed, delay)
-            log().warning("callback will be tried again", jid=job.jid, message=failure.message, seconds=delay)
+            log().warning("callback retry scheduled", jid=job.jid, message=failure.message, seconds=delay)
             return
         outcome = f"{NOT_DELIVERED}: {failure.message}"
         log().error("failure callback not delivered", jid=job.jid, message=failure.message)

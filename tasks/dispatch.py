@@ -43,6 +43,8 @@ def _send(task: Signature, ticket: Ticket, priority: int) -> bool:
     try:
         task.apply_async(priority=priority)
     except OperationalError as error:
-        log().warning("message not sent, left to the sweep", ticket=ticket.model_dump(), error=str(error))
+        log().warning(
+            "message not sent; the sweep sends it again", ticket=ticket.model_dump(), error=str(error)
+        )
         return False
     return True

@@ -15,7 +15,7 @@ _SHORT = {"max_retries": 2, "interval_start": 0.1}
 
 
 def configured(settings: Settings) -> Celery:
-    """An application of its own on the broker of `settings`."""
+    """A separate application on the broker of `settings`."""
     app = Celery("arkline", set_as_current=False)
     app.config_from_object(celeryconfig)
     options = {**celeryconfig.broker_transport_options, "global_keyprefix": settings.broker_prefix}

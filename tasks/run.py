@@ -34,7 +34,7 @@ class Meaning(Enum):
     DISCONNECTED = "ZooKeeper's answer is missing: drop the session; the sweep continues"
     NO_BROKER = "Redis does not answer: nothing is sent; the sweep continues"
     STOPPING = "the worker stops: hand the record back"
-    RATE_LIMITED = "a rate limit lets others go first: hand the record back, with a delay"
+    RATE_LIMITED = "a rate limit: hand the record back, with a delay"
     FAULT = "the work failed: try again later if the fault is transient, else fail"
     DAMAGED = "a znode is unreadable: hand the record back, with the longest delay"
     UNEXPECTED = "a mistake in the code: drop the session; the sweep tries again, less and less often"
@@ -148,17 +148,17 @@ def _settle(locked: Locked[R], work: StateWork[R], error: BaseException) -> R | 
         case _:
             raise error
     if not isinstance(error, Exception):
-        raise error  # the process is asked to end
+        raise error  # the process must end
     return None
 
 
 def _retry_or_fail(locked: Locked[R], work: StateWork[R], failure: StepFailed) -> R | None:
     delay = delay_before_retry(failure, locked.record.status.tries, locked.context.settings)
     if delay is None:
-        log().warning("failed", kind=str(failure.kind), message=failure.message)
+        log().warning("step failed", kind=str(failure.kind), message=failure.message)
         return work.fail(locked, failure)
     locked.hand_back(failure.message, delay=delay, why=HandBack.TRIED)
-    log().warning("will try again", message=failure.message, seconds=delay)
+    log().warning("retry scheduled", message=failure.message, seconds=delay)
     return None
 
 
@@ -172,10 +172,14 @@ def giving_up(context: WorkerContext, **facts: object) -> Iterator[None]:
             case Meaning.SUPERSEDED:
                 log().info("superseded", reason=str(error), **facts)
             case Meaning.DISCONNECTED:
-                log().warning("gave up, left to the sweep", error=str(error), **facts)
+                log().warning(
+                    "attempt abandoned; the sweep redispatches the record", error=str(error), **facts
+                )
                 context.drop_session()
             case Meaning.NO_BROKER:
-                log().warning("Redis does not answer, left to the sweep", error=str(error), **facts)
+                log().warning(
+                    "Redis does not answer; the sweep dispatches the record", error=str(error), **facts
+                )
             case Meaning.DAMAGED:
                 log().error("record unreadable", error=str(error), **facts)
             case _:

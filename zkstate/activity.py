@@ -33,7 +33,7 @@ def active_jobs(session: Session, counts: dict[JobState, int]) -> Iterator[Activ
     """At most SAMPLE of each state in which workers act; `counts`: jobs by state."""
     for state in JOB.working():
         if state is JobState.PROVISIONING or not counts[state]:
-            continue  # the re-check of working storage looks at every job in provisioning
+            continue  # the re-check of working storage dispatches every job in provisioning
         if state is JobState.PENDING and counts[state] > BACKLOG:
             continue
         jids = queue.queued(session, state)[:SAMPLE]
@@ -85,5 +85,5 @@ def beat_leader(session: Session) -> str:
     if not contenders:
         return ""
     first = min(contenders, key=lambda name: name[-10:])  # kazoo's election: the lowest number leads
-    found = session.get_many([f"{paths.LEADER}/{first}"])[0]
-    return found[0].decode(errors="replace") if found else ""
+    nodes = session.get_many([f"{paths.LEADER}/{first}"])[0]
+    return nodes[0].decode(errors="replace") if nodes else ""

@@ -17,7 +17,7 @@ from zkstate.session import Session
 
 
 class Finding(Record, frozen=True):
-    """One disagreement: the path to look at, what is wrong, and what it means."""
+    """One inconsistency: the path, the problem, and its meaning."""
 
     path: str
     problem: str

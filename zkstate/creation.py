@@ -26,7 +26,7 @@ from zkstate.session import Session
 from zkstate.transaction import Create, Operation, Put, Role
 
 CHUNK = 40
-"""Jobs in one transaction, ten operations each; ZooKeeper serves nobody while it applies one."""
+"""Jobs in one transaction, ten operations each; ZooKeeper serves no other client while it applies one."""
 
 _COUNTER = paths.counter("job")
 

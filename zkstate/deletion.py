@@ -1,4 +1,4 @@
-"""Jobs and batches are deleted from ZooKeeper in transactions small enough to delay nobody.
+"""Jobs and batches are deleted from ZooKeeper in transactions small enough not to delay other clients.
 
 The caller writes the tombstone first: whatever is deleted here must be in the archive.
 """

@@ -1,4 +1,4 @@
-"""Collections take turns: among jobs of one priority, the collection with the fewest jobs at work is next.
+"""Collections take turns: among jobs of one priority, the collection with the fewest active jobs is next.
 
 Rule: the backlog is never read whole. The front of the queue is read and, for a collection that has few jobs
 there, the first jobs of its open batches.
@@ -15,7 +15,7 @@ from zkstate.errors import Corrupt
 from zkstate.session import Session
 
 Quota = Callable[[str], int | None]
-"""A collection's name -> how many of its jobs may be at work at a time; None: no limit."""
+"""A collection's name -> its maximum of active jobs; None: no limit."""
 
 LISTINGS = 16
 """Batches that are listed at most, to find jobs of collections that have few jobs in front."""
@@ -89,7 +89,7 @@ def elsewhere(
 
 
 def turns(waiting: Mapping[str, str], load: Counter[str], quota: Quota) -> Iterator[str]:
-    """JIDs in the order in which they may start, always of the collection with the fewest jobs at work.
+    """JIDs in the order in which they may start, always of the collection with the fewest active jobs.
 
     `waiting`: JID -> collection, in the order of the queue. Every JID counts into `load`.
     """

@@ -78,7 +78,7 @@ def _remove(session: Session, path: str, actions: str, action: Action, stamp: St
 
 
 def _commit(session: Session, actions: str, action: Action, stamp: Stamp, effect: Operation) -> bool:
-    """False if somebody else had the same effect first; every other refusal is raised."""
+    """False if another operator had the same effect first; every other refusal is raised."""
     try:
         journal.commit(session, actions, action, stamp, (effect,))
     except Refused as refusal:

@@ -1,4 +1,4 @@
-"""Until when the whole fleet sends no request to a host, because the host asked for that.
+"""Until when the whole fleet sends no request to a host, because the host requested a pause.
 
 The host's node holds a number of seconds, counted from the moment at which the node was written. That
 moment and the present are both taken from the server's clock.
@@ -15,7 +15,7 @@ from zkstate.locks import ServerClock
 from zkstate.session import Session
 
 MAX_BACK_OFF = 3600.0
-"""Seconds of back-off at most, whatever the host asks for; then the next request may ask again."""
+"""Maximum back-off in seconds, whatever the host requests; after that a request is sent again."""
 
 
 class BackOff(Record):

@@ -13,7 +13,7 @@ from zkstate import host_back_off, host_connections
 from zkstate.host_connections import Connection
 from zkstate.session import Session
 
-PATIENCE = 20.0
+HOST_WAIT = 20.0
 """Seconds that a worker waits for a host; then the job is handed back, and the worker takes another one."""
 
 RETRY_AFTER = 5.0
@@ -29,13 +29,13 @@ class FleetHostLimiter:
     """
 
     def __init__(
-        self, session: Session, limit: Callable[[], int], owner: str = "", patience: float = PATIENCE
+        self, session: Session, limit: Callable[[], int], owner: str = "", max_wait: float = HOST_WAIT
     ) -> None:
         self._session = session
         self._owner = owner
         """The job or batch; `why` shows who uses the connections."""
         self._limit_of = limit
-        self._patience = patience
+        self._max_wait = max_wait
         self._idle: defaultdict[str, list[Connection]] = defaultdict(list)
         self._clear: dict[str, threading.Event] = {}
         """Hosts without back-off when they were last read; the event is set once their node is written."""
@@ -63,7 +63,7 @@ class FleetHostLimiter:
 
     @cached_property
     def _limit(self) -> int:
-        """Looked up only once something is fetched."""
+        """Read when the first request is sent."""
         return self._limit_of() or host_connections.UNLIMITED
 
     def _reuse(self, host: str) -> Connection | None:
@@ -72,7 +72,7 @@ class FleetHostLimiter:
             return connections.pop() if connections else None
 
     def _open(self, host: str, attempt: Attempt) -> Connection:
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._max_wait
         while True:
             attempt.check()
             changed = threading.Event()
@@ -98,7 +98,7 @@ class FleetHostLimiter:
         written = self._clear.get(host)
         if written is not None and not written.is_set():
             return
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._max_wait
         while True:
             changed = threading.Event()
             left = host_back_off.seconds_left(self._session, host, connection.clock, changed)

@@ -49,8 +49,8 @@ def completed_jobs(session: Session) -> list[str]:
 def of_batch(session: Session, bid: str, state: JobState | None = None) -> list[str]:
     """The ids of a batch's jobs, or of those in `state`, in their order."""
     if state is None:
-        kept = [bucket for bucket in Bucket if bucket is not Bucket.DELETED]
-        return sorted(jid for bucket in kept for jid in batches.jobs_in(session, bid, bucket))
+        buckets = [bucket for bucket in Bucket if bucket is not Bucket.DELETED]
+        return sorted(jid for bucket in buckets for jid in batches.jobs_in(session, bid, bucket))
     jids = batches.jobs_in(session, bid, JOB.facts[state].bucket)
     if JOB.facts[state].ended:
         return jids
@@ -63,7 +63,7 @@ def states_of_batch(session: Session, bid: str, counts: dict[Bucket, int]) -> di
 
     The fullest queue is not listed: the jobs that are in no other queue count as being there.
     """
-    found = Counter(
+    numbers = Counter(
         {state: counts[JOB.facts[state].bucket] for state in JOB.where(lambda facts: facts.ended)}
     )
     queued = queue.counts(session)
@@ -74,7 +74,7 @@ def states_of_batch(session: Session, bid: str, counts: dict[Bucket, int]) -> di
     if rest and any(queued[state] for state in others):
         unended = set(session.children(paths.bucket(bid, Bucket.PROCESSING)))
         for state in others:
-            found[state] = len(unended & _ids_in_queue(session, state)) if queued[state] else 0
-            rest -= found[state]
-    found[fullest] = max(rest, 0)
-    return {state: found[state] for state in JobState if found[state]}
+            numbers[state] = len(unended & _ids_in_queue(session, state)) if queued[state] else 0
+            rest -= numbers[state]
+    numbers[fullest] = max(rest, 0)
+    return {state: numbers[state] for state in JobState if numbers[state]}

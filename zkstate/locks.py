@@ -46,7 +46,7 @@ class AttemptGuard:
             self._lock_deleted.set()
 
     def check(self) -> None:
-        """Raise AttemptOver once the lock may be lost, or the worker is asked to stop."""
+        """Raise AttemptOver once the lock may be lost, or the worker is stopping."""
         if self._standing is None or self._session.standing() != self._standing:
             self._standing = None
             raise AttemptOver("the ZooKeeper session was lost: another worker takes over")

@@ -22,7 +22,7 @@ MESSAGE_LIMIT = 2000
 """Characters of a message in a znode, so that a job stays a few kilobytes."""
 
 BATCH_HISTORY_LIMIT = 200
-"""Entries; the oldest ones go first. An operator may ask for an update report any number of times."""
+"""Entries; the oldest ones go first. An operator may request any number of update reports."""
 
 R = TypeVar("R", Job, Batch)
 St = TypeVar("St", bound=FencedStatus)
@@ -49,7 +49,7 @@ class HandBack(Enum):
     TRIED = "tried"
     """A transient fault: counted as a try, and entered in the history."""
     IN_LINE = "in line"
-    """Nothing failed: a rate limit lets others go first."""
+    """No failure: the record waits for a rate limit."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Move:
     kind: FailureKind | None = None
     lock: Lock = Lock.MINE
     via: Interface | None = None
-    """The interface by which a person asks for the move."""
+    """The interface through which a person requests the move."""
 
 
 def history_facts(request: Move) -> dict[str, object]:

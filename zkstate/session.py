@@ -183,7 +183,7 @@ def _or_none(flight: Any) -> tuple[bytes, ZnodeStat] | None:
     return data, stat
 
 
-def connect(settings: Settings, patience: float = 15.0) -> Session:
+def connect(settings: Settings, timeout: float = 15.0) -> Session:
     """A session below the configured root, with the skeleton of the tree in place."""
     credentials = {}
     if settings.zk_user:
@@ -201,7 +201,7 @@ def connect(settings: Settings, patience: float = 15.0) -> Session:
     )
     session = Session(settings, client)
     try:
-        client.start(timeout=patience)
+        client.start(timeout=timeout)
         _create_skeleton(client, settings.zk_root)
     except (*BROKEN, client.handler.timeout_exception) as error:
         session.close()

@@ -34,7 +34,7 @@ _MACHINE = "Run on this machine"
 ENTRIES = (
     Entry("submit", "submit_command", _DEPOSIT, "Submit the payload at a URL; prints the batch's id."),
     Entry("watch", "watch_command", _DEPOSIT, "Show progress until a batch has ended."),
-    Entry("report", "queue_commands", _DEPOSIT, "Print a batch's report as it stands now."),
+    Entry("report", "queue_commands", _DEPOSIT, "Print a batch's current report."),
     Entry("manifest", "check_commands", _DEPOSIT, "Checkm manifests."),
     Entry("profile", "check_commands", _DEPOSIT, "Collection profiles."),
     Entry("status", "inspect_commands", _INSPECT, "Show a batch, a job, or the health of the whole fleet."),
@@ -77,7 +77,7 @@ def _no_options() -> None:
 
 
 class LazyGroup(TyperGroup):
-    """Lists its commands from the table, and imports the module of the one that is asked for."""
+    """Lists its commands from the table, and imports the module of the requested command."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)

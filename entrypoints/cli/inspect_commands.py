@@ -72,18 +72,18 @@ def jobs(  # noqa: PLR0913 - one argument for each option
 
     Jobs of a batch come in their order, jobs of a state in the queue's order, others newest first.
     """
-    wanted = JobFilter(bid=batch, profile=profile, state=state, older_than=older_than)
+    conditions = JobFilter(bid=batch, profile=profile, state=state, older_than=older_than)
     with opened.session(opened.settings()) as session:
-        found = list_jobs(session, wanted, limit, after)
-    screen.emit(found) if json else drawn.job_list(found)
+        page = list_jobs(session, conditions, limit, after)
+    screen.emit(page) if json else drawn.job_list(page)
 
 
 def timeline(jid: Jid, json: Json = False) -> None:
     """Show every step of a job, and how long it took."""
     settings = opened.settings()
     with opened.session(settings) as session:
-        found = timeline_(session, jid, opened.archive(settings))
-    screen.emit(found) if json else drawn.timeline(found)
+        history = timeline_(session, jid, opened.archive(settings))
+    screen.emit(history) if json else drawn.timeline(history)
 
 
 def why(context: typer.Context, name: Id, json: Json = False) -> None:
@@ -94,14 +94,14 @@ def why(context: typer.Context, name: Id, json: Json = False) -> None:
     settings = opened.settings()
     with opened.session(settings) as session:
         opened.quiet_logs(bool(context.obj))
-        found = why_(session, settings, name, opened.archive(settings))
-    screen.emit(drawn_why.document(found)) if json else screen.say(drawn_why.text(found))
+        facts = why_(session, settings, name, opened.archive(settings))
+    screen.emit(drawn_why.document(facts)) if json else screen.say(drawn_why.text(facts))
 
 
 def audit(json: Json = False) -> None:
     """Check that ZooKeeper's nodes agree.
 
-    Exit 1 if something was found. A finding was seen twice, so that none is a move in progress.
+    Exit 1 if there are findings. Every node is checked twice, so a move in progress is not a finding.
     """
     with opened.session(opened.settings()) as session:
         findings = audit_(session)

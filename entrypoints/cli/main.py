@@ -1,6 +1,6 @@
 """`arkline`: the application, and the one place where an error becomes a line and an exit code.
 
-Exit codes: 0 done, 1 the batch failed or something was found, 2 wrong usage, 3 a service is unreachable,
+Exit codes: 0 done, 1 the batch failed or there are findings, 2 wrong usage, 3 a service is unreachable,
 4 an object's custody is broken.
 """
 
@@ -66,7 +66,7 @@ app = typer.Typer(
     name="arkline",
     cls=ArklineGroup,
     help="Ingest deposits into the repository: submit them, follow their progress, resolve failures.",
-    epilog="Exit codes: 0 done, 1 the batch failed or something was found, 2 wrong usage, "
+    epilog="Exit codes: 0 done, 1 the batch failed or there are findings, 2 wrong usage, "
     "3 a service is unreachable, 4 an object's custody is broken. Settings come from ARKLINE_* variables.",
     no_args_is_help=True,
     add_completion=True,

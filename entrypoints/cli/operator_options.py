@@ -30,8 +30,10 @@ Ids = Annotated[
     list[str] | None,
     typer.Argument(metavar="ID", parser=read_id, help="Jobs or batches; or select jobs by options."),
 ]
-Reason = Annotated[str, typer.Option("--reason", "-r", help="Why; kept in the history and the archive.")]
-By = Annotated[str, typer.Option(help="Who acts; by default user@host.")]
+Reason = Annotated[
+    str, typer.Option("--reason", "-r", help="Reason; recorded in the history and the archive.")
+]
+By = Annotated[str, typer.Option(help="Name of the person who acts; default: user@host.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")]
 Seen = Annotated[
@@ -51,7 +53,7 @@ QUEUED_LATER = (
 
 @dataclass(frozen=True)
 class VerbOptions:
-    """The values of the shared options; those that a command does not offer have their defaults."""
+    """The values of the shared options; options that a command does not offer have their defaults."""
 
     context: typer.Context
     ids: list[str] | None = None
@@ -181,7 +183,7 @@ def are_named(options: VerbOptions) -> bool:
 
 
 def show(outcome: Outcome, *, as_json: bool, single: bool) -> None:
-    """Print what was done and exit: 1 if anything was refused or not tried, 3 if a service did not answer."""
+    """Print the results and exit: 1 if anything was refused or not tried, 3 if a service did not answer."""
     code = exit_codes.UNREACHABLE if outcome.stopped else int(bool(outcome.refused or outcome.untried))
     if as_json:
         screen.emit(outcome)

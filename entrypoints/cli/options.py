@@ -48,16 +48,16 @@ def _read_id(text: str, prefix: str, explained: str) -> str:
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document, and nothing else, on standard output.")
 ]
-Bid = Annotated[str, typer.Argument(metavar="BID", parser=read_bid, help="A batch, as bid0000000001.")]
-Jid = Annotated[str, typer.Argument(metavar="JID", parser=read_jid, help="A job, as jid0000000001.")]
+Bid = Annotated[str, typer.Argument(metavar="BID", parser=read_bid, help="A batch, such as bid0000000001.")]
+Jid = Annotated[str, typer.Argument(metavar="JID", parser=read_jid, help="A job, such as jid0000000001.")]
 Id = Annotated[str, typer.Argument(metavar="BID|JID", parser=read_id, help="A batch or a job.")]
 OptionalId = Annotated[
     str | None,
-    typer.Argument(metavar="BID|JID", parser=read_id, help="A batch or a job; all if left out."),
+    typer.Argument(metavar="BID|JID", parser=read_id, help="A batch or a job; default: the whole fleet."),
 ]
 OptionalBid = Annotated[
     str | None,
-    typer.Argument(metavar="BID", parser=read_bid, help="A batch; the queue if left out."),
+    typer.Argument(metavar="BID", parser=read_bid, help="A batch; default: the queue."),
 ]
 Profile = Annotated[str | None, typer.Option("--profile", "-p", help="Only jobs of this collection.")]
 Batch = Annotated[

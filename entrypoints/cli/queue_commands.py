@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 
 
 def report(bid: Bid, json: Json = False) -> None:
-    """Print a batch's report as it stands now.
+    """Print a batch's current report.
 
     For a failed job the report says why it failed and what to do.
     """

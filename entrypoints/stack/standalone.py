@@ -54,7 +54,7 @@ def run(config: StackConfig, say: Callable[[str], None], ready: Callable[[StackI
 
 
 def start_in_background(config: StackConfig) -> StackInfo:
-    """Start a stack in a process of its own, and return when every service is ready."""
+    """Start a stack in a separate process, and return when every service is ready."""
     home = config.home.absolute()
     if (pid := running_pid(home)) is not None:
         raise StackRunning(f"a stack already runs in {home} (process {pid}); stop it: {stop_command(home)}")

@@ -24,7 +24,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
 
 
 class StopRequested(ArklineError):
-    """A signal asked the stack to stop while it was starting or running."""
+    """A signal stopped the stack while it was starting or running."""
 
     error_kind = ErrorKind.INTERRUPTED
 

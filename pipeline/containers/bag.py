@@ -146,8 +146,8 @@ def _problems(bag: _Bag, manifests: list[_Manifest]) -> Iterator[str]:
             except ValidationError:
                 yield f"{where}: {quote_name(value)} is not a value of {manifest.algorithm}"
     yield from bag.arrived.problems(
-        Declared(" and ".join(where for where, _ in found), bag.folder + path, tuple(d for _, d in found))
-        for path, found in digests.items()
+        Declared(" and ".join(where for where, _ in entries), bag.folder + path, tuple(d for _, d in entries))
+        for path, entries in digests.items()
     )
 
 

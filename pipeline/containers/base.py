@@ -34,7 +34,7 @@ class Entry:
 
 
 class Format(Protocol):
-    """A container format. An archive may lie: nothing is held in memory by the size that a header claims."""
+    """A container format. A header may lie: no buffer is allocated by a size that a header claims."""
 
     def recognizes(self, archive: Archive, head: bytes) -> bool:
         """Whether the archive is of this format; `head` is its first 512 bytes."""

@@ -1,4 +1,4 @@
-"""Unpack a depositor's container, whose format is recognized by its content.
+"""Unpack a depositor's container; the format is recognized by the content.
 
 Rule: everything the depositor gave arrives, or the container is refused; nothing is dropped, renamed or
 overwritten in silence. Limits count the bytes that come out, not those that a header claims.
@@ -72,8 +72,8 @@ def unpack(
         room = min(limits.bytes, max(RATIO_FLOOR, limits.ratio * archive.stat().st_size))
         target.mkdir(parents=True, exist_ok=True)
         opened = Archive(archive, name, limits.entries, room)
-        with entries(opened) as found:
-            files = _write_all(found, opened, target, limits.case_fold, attempt)
+        with entries(opened) as members:
+            files = _write_all(members, opened, target, limits.case_fold, attempt)
     except _DAMAGED as error:
         raise _damaged(name, error) from error
     except OSError as error:

@@ -107,10 +107,10 @@ def describe(
 ) -> Description:
     elements = read_elements(producer)
     ids = local_ids.merge(previous.local_id, all_local_ids(job.identifiers.local_id, elements))
-    kept = _without_identifiers(previous.elements, {ark, *ids})
-    erc = _erc(job.configuration, elements, kept, ark, ids)
+    earlier = _without_identifiers(previous.elements, {ark, *ids})
+    erc = _erc(job.configuration, elements, earlier, ark, ids)
     dc_ids = () if profile.suppress_dublin_core_local_id else ids
-    dc = _dublin_core(job.configuration, elements, kept, ark, dc_ids)
+    dc = _dublin_core(job.configuration, elements, earlier, ark, dc_ids)
     files = {
         ERC: anvl.write_erc(erc),
         DUBLIN_CORE: dublin_core.write(dc),
@@ -161,7 +161,7 @@ def _without_identifiers(elements: Elements, ours: set[str]) -> Elements:
 
 
 def _erc(
-    configuration: JobConfiguration, given: Elements, kept: Elements, ark: str, ids: tuple[str, ...]
+    configuration: JobConfiguration, given: Elements, earlier: Elements, ark: str, ids: tuple[str, ...]
 ) -> anvl.Pairs:
     form = {"who": configuration.erc_who, "what": configuration.erc_what, "when": configuration.erc_when}
     pairs: list[tuple[str, str]] = []
@@ -171,18 +171,18 @@ def _erc(
             or given.dublin_core.get(name)
             or _optional(form[element])
             or configuration.dublin_core.get(name)
-            or kept.erc.get(element)
-            or kept.dublin_core.get(name)
+            or earlier.erc.get(element)
+            or earlier.dublin_core.get(name)
             or (anvl.UNKNOWN,)
         )
         pairs += ((element, value) for value in values)
     elsewhere = (*_optional(configuration.erc_where), *filter(_is_ark, given.erc.get("where", ())))
-    places = local_ids.merge((ark,), ids, elsewhere or kept.erc["where"])
+    places = local_ids.merge((ark,), ids, elsewhere or earlier.erc["where"])
     return (*pairs, *(("where", place) for place in places))
 
 
 def _dublin_core(
-    configuration: JobConfiguration, given: Elements, kept: Elements, ark: str, ids: tuple[str, ...]
+    configuration: JobConfiguration, given: Elements, earlier: Elements, ark: str, ids: tuple[str, ...]
 ) -> Fields:
     form = {
         "creator": _optional(configuration.erc_who),
@@ -197,7 +197,7 @@ def _dublin_core(
             or given.dublin_core.get(name)
             or configuration.dublin_core.get(name)
             or form.get(name)
-            or kept.dublin_core.get(name)
+            or earlier.dublin_core.get(name)
         )
         if values:
             fields[name] = values

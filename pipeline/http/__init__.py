@@ -1,1 +1,1 @@
-"""HTTP with other systems: which addresses may be asked, retries, and what errors mean."""
+"""HTTP with other systems: permitted addresses, retries, and the meaning of errors."""

@@ -34,7 +34,7 @@ class TransientError(Exception):
     def __init__(self, reason: str, retry_after: float | None = None) -> None:
         super().__init__(reason)
         self.retry_after = retry_after
-        """Seconds that the server asked us to wait, if it did."""
+        """Seconds to wait, if the server sent Retry-After."""
 
 
 def retry_request(request: Callable[[], Answer], service: str, pause: float = FIRST_PAUSE) -> Answer:
@@ -67,7 +67,7 @@ def translated(service: str, remedy: str) -> Iterator[None]:
     ) as error:
         raise TransientError("cannot be reached, or the connection broke") from error
     except (requests.RequestException, UnicodeError) as error:
-        raise system(f"{service} cannot be asked ({type(error).__name__}): {remedy}") from error
+        raise system(f"{service} cannot be contacted ({type(error).__name__}): {remedy}") from error
 
 
 def raise_if_transient(response: requests.Response) -> None:

@@ -143,14 +143,14 @@ def _profile(headers: list[Line], expected: ManifestProfile | None, findings: Fi
         if _PROFILES[uri] is not _PROFILES[named[0][1]]:
             findings.stop(line.number, "a second #%profile contradicts the first")
     line, uri = named[0]
-    found = _PROFILES[uri]
-    if expected is not None and found is not expected:
+    actual = _PROFILES[uri]
+    if expected is not None and actual is not expected:
         findings.stop(
             line.number,
-            f"this is a {found} ({found.doc}), but a {expected} ({expected.doc}) is expected; "
-            f"submit it as type {found.submission_type.label}",
+            f"this is a {actual} ({actual.doc}), but a {expected} ({expected.doc}) is expected; "
+            f"submit it as type {actual.submission_type.label}",
         )
-    return found
+    return actual
 
 
 def _check_headers(headers: list[Line], profile: ManifestProfile, findings: Findings) -> None:

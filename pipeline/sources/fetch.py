@@ -33,8 +33,8 @@ FIRST_PAUSE = 0.5
 """Seconds before the second try of a request; doubles with each further one, and varies by up to a half."""
 
 LONGEST_PAUSE = 30.0
-"""Seconds that a file waits for its source while the job keeps its worker. If the source asks for more, the
-job is handed back and another job gets the worker."""
+"""Seconds that a file waits for its source while the job keeps its worker. If the source requests a
+longer pause, the job is handed back and another job gets the worker."""
 
 DOCUMENT_TIME = 600.0
 """Seconds that a small document may take, however slowly its bytes arrive."""
@@ -105,7 +105,7 @@ class HttpFetcher:
         self._limiter = limiter
         self._session = session or session_for(settings)
         self._busy_hosts: set[str] = set()
-        """Hosts that asked for a pause instead of telling a size: they are not asked for sizes again."""
+        """Hosts that requested a pause instead of returning a size: their sizes are not requested again."""
 
     def limited_by(self, limiter: HostLimiter) -> "HttpFetcher":
         """A fetcher for one attempt, on the same connections, that keeps to the fleet's limits per host."""
@@ -244,7 +244,7 @@ class HttpFetcher:
             _pause(max(requested, self._back_off(tries)), attempt)
 
     def _back_off(self, tries: int) -> float:
-        """Seconds before the next try, varied so that many files do not come back at the same moment."""
+        """Seconds before the next try, varied so that many files are not retried at the same moment."""
         pause: float = min(LONGEST_PAUSE, self._first_pause * 2 ** max(0, tries - 1))
         return pause * random.uniform(0.5, 1)  # noqa: S311 - spreads requests, guards nothing
 

@@ -1,4 +1,4 @@
-"""Limits per source host: how many connections there may be, and pauses that a host asked for."""
+"""Limits per source host: the number of connections, and pauses that a host requested."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol

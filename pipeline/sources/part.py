@@ -18,7 +18,7 @@ from pipeline.working_storage.capacity import full_is_transient, is_full
 
 
 class Origin(BaseModel):
-    """Which bytes a source offered: saved beside a part, so that a later try can ask for the rest."""
+    """Which bytes a source offered: saved beside a part, so that a later try can request the rest."""
 
     model_config = ConfigDict(frozen=True)
     url: str
@@ -28,7 +28,7 @@ class Origin(BaseModel):
 
     @property
     def validator(self) -> str:
-        """What `If-Range` may name: a strong ETag, else a date; empty if the rest cannot be asked for."""
+        """What `If-Range` may name: a strong ETag, else a date; empty if the rest cannot be requested."""
         return self.etag or self.last_modified
 
     def same(self, other: "Origin") -> bool:

@@ -136,7 +136,7 @@ def _reason(error: Exception) -> str:
     causes = tuple(_causes(error))
     for cause in causes:
         if isinstance(cause, socket.gaierror):
-            return f"the host's address cannot be looked up ({cause.strerror})"
+            return f"the host's name cannot be resolved ({cause.strerror})"
         if isinstance(cause, (faults.ConnectTimeoutError, requests.ConnectTimeout)) and not isinstance(
             cause, faults.NewConnectionError
         ):

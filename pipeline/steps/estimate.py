@@ -26,7 +26,7 @@ LAST = 99
 """The largest priority that has two digits, as queue entries are sorted as text."""
 
 LARGE = 10 << 30
-"""Bytes from which a job lets others go first: it occupies a worker and the storage for a long time."""
+"""Bytes above which a job waits behind smaller jobs: it occupies a worker and the storage for a long time."""
 
 CONTAINER_FACTOR = 2
 """A container counts for itself and for its unpacked files, assumed to be as large: most deposited formats

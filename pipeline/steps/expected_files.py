@@ -45,7 +45,7 @@ def payload_file(configuration: JobConfiguration) -> FileSpec:
         name = safe_name(configuration.payload_name or name_in(configuration.payload_url), PRODUCER)
     except UnsafeName as error:
         raise content(
-            f"{redact_url(configuration.payload_url)}: {error}; submit it with a file name of its own"
+            f"{redact_url(configuration.payload_url)}: {error}; submit it with a different file name"
         ) from error
     return FileSpec(1, configuration.payload_url, name, configuration.digest, configuration.size)
 

@@ -44,7 +44,7 @@ def _save_manifest(job: Job, context: StepContext, case_fold: bool) -> int:
             saved = workspace.manifest.read_bytes()
             return len(read_manifest(saved, job.configuration, case_fold=case_fold).rows)
         except (FileNotFoundError, StepFailed):
-            pass  # absent, or not the declared one: the source is asked
+            pass  # absent, or not the declared file: the source is asked
     settings = context.settings
     data = context.fetcher.read(
         job.configuration.payload_url, settings.object_manifest_limit, context.attempt

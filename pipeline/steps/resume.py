@@ -1,4 +1,4 @@
-"""Using what earlier attempts at a download left behind, as far as it can be trusted.
+"""Reuse the files of earlier download attempts, as far as they can be trusted.
 
 Rule: no file is reused without reading it. A whole file must have its declared digest, or the one that was
 noted when it arrived; part of a file is reused only if a declared digest will check the whole. An earlier

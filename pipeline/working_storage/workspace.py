@@ -75,7 +75,7 @@ def write_stored(workspace: Workspace, version: StoredVersion) -> None:
 
 
 def read_stored(workspace: Workspace) -> StoredVersion | None:
-    """The stored version; None if the note of it is lost, and storage has to be asked."""
+    """The stored version; None if the file is lost; then storage has the answer."""
     try:
         return _STORED.validate_json(workspace.stored.read_bytes())
     except (FileNotFoundError, ValueError):

@@ -65,7 +65,7 @@ def test_a_payload_that_cannot_be_fetched_at_all_is_refused(settings: Settings, 
 def test_a_file_with_an_unsafe_name_is_refused(settings: Settings, name: str) -> None:
     job = pending_job(settings, "http://example.org/a", payload_type=PayloadType.FILE, payload_name=name)
 
-    with pytest.raises(StepFailed, match=r"file name .*; submit it with a file name of its own") as failure:
+    with pytest.raises(StepFailed, match=r"file name .*; submit it with a different file name") as failure:
         pending.work(job, services(settings, fetcher=UNUSED))
 
     assert failure.value.kind is FailureKind.CONTENT

@@ -117,7 +117,7 @@ def test_an_address_that_is_none_is_the_operators_to_mend(ask: Ask, tmp_path: Pa
     failure = told("nowhere", ask, tmp_path)
 
     assert failure.kind is SYSTEM
-    assert "cannot be asked (MissingSchema): check ARKLINE_STORAGE_SERVICE_URL" in failure.message
+    assert "cannot be contacted (MissingSchema): check ARKLINE_STORAGE_SERVICE_URL" in failure.message
 
 
 def test_a_refusal_without_a_word_is_told_as_one(silent: socket.socket, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_bytes_that_break_off_are_a_passing_fault(source: HttpSource, tmp_path: 
     ("scheme", "says"),
     [
         ("https://", "or does not speak TLS: check ARKLINE_EZID_URL"),
-        ("", "cannot be asked (InvalidSchema): check ARKLINE_EZID_URL"),
+        ("", "cannot be contacted (InvalidSchema): check ARKLINE_EZID_URL"),
     ],
 )
 def test_an_ezid_that_cannot_be_asked_is_the_operators_to_mend(

@@ -61,7 +61,7 @@ def test_the_fleet_never_has_more_connections_than_allowed(session: Session, oth
 def test_who_gets_no_connection_in_time_is_told_which_limit_it_waits_for(
     session: Session, other: Session
 ) -> None:
-    first, second = FleetHostLimiter(session, lambda: 1), FleetHostLimiter(other, lambda: 1, patience=0.1)
+    first, second = FleetHostLimiter(session, lambda: 1), FleetHostLimiter(other, lambda: 1, max_wait=0.1)
 
     with first.connection(HOST, UNATTENDED):
         with (
@@ -186,4 +186,4 @@ def test_why_says_for_which_turn_a_job_waits(session: Session, settings: Setting
     found = why(session, settings, job.jid)
 
     assert found.reason is Reason.WAITING_FOR_HOST
-    assert "Nothing failed: x.edu asked for no requests. It asks again in 1 minute." in text(found)
+    assert "Nothing failed: x.edu asked for no requests. The next request is sent in 1 minute." in text(found)

@@ -68,7 +68,7 @@ def test_a_verb_on_an_older_version_of_a_batch_is_refused(session: Session, oper
     batch = planting.batch_in(session, BatchState.HELD)
     act_on_batch(operator, batch.bid, Event.RELEASE, seen=batch.version)
 
-    with pytest.raises(Moved, match=f"{batch.bid} has changed since you looked at it: pending since"):
+    with pytest.raises(Moved, match=f"{batch.bid} has changed since you read it: pending since"):
         act_on_batch(operator, batch.bid, Event.DELETE, seen=batch.version)
 
 

@@ -94,7 +94,7 @@ def test_a_renewal_on_an_older_version_is_refused(
     batch = started(session, settings)
     write(settings, priority=9)
 
-    with pytest.raises(Moved, match=f"{batch.bid} has changed since you looked at it"):
+    with pytest.raises(Moved, match=f"{batch.bid} has changed since you read it"):
         renew(operator, batch.bid, seen=batch.version - 1)
 
     assert renew(operator, batch.bid, seen=batch.version).changes == {"priority": (7, 9)}

@@ -37,7 +37,7 @@ def context(settings: Settings) -> Iterator[WorkerContext]:
 
 
 def one_connection(session: Session, who: str) -> FleetHostLimiter:
-    return FleetHostLimiter(session, lambda: 1, who, patience=0.1)
+    return FleetHostLimiter(session, lambda: 1, who, max_wait=0.1)
 
 
 def test_a_size_request_takes_a_connection(
@@ -128,7 +128,10 @@ def test_why_says_that_a_worker_waits_for_a_host_that_asked_not_to_be_contacted(
 
     found = why(session, settings, job.jid)
     assert (found.reason, found.waits_for) == (Reason.HOST_BACKING_OFF, "example.org")
-    assert "example.org asked not to be contacted for a while; it is asked again in 1 minute." in text(found)
+    assert (
+        "example.org asked clients to slow down (Retry-After); the next request is sent in 1 minute."
+        in text(found)
+    )
 
 
 def test_why_says_that_the_worker_of_a_batch_waits_for_a_host(session: Session, settings: Settings) -> None:

@@ -32,10 +32,10 @@ def test_a_hold_and_its_release_are_reported_and_stay_in_the_history(
     )
 
     assert held.out == "collection demo is now on hold (by ann: database maintenance).\n"
-    assert "collection demo is on hold already by ann for" in again.err
+    assert "collection demo is already on hold by ann for" in again.err
     assert planned.out == "collection demo would be released, and 2 held jobs and batches with it\n"
     assert released.out.splitlines() == [
-        "collection demo is not on hold any more.",
+        "collection demo is no longer on hold.",
         f"{batch.bid} was held, is now pending",
         f"{job.jid} was held, is now pending",
     ]
@@ -72,10 +72,10 @@ def test_a_pause_is_reported_and_stays_in_the_history_of_the_queue(
         ),
     )
 
-    assert empty.err == "no operator has stopped or released the queue\n"
+    assert empty.err == "no action is recorded for the queue\n"
     assert paused.out == "the queue is now paused (by ann).\n"
-    assert "the queue is paused already by ann for" in again.err
-    assert unpaused.out == "the queue is not paused any more.\n"
+    assert "the queue is already paused by ann for" in again.err
+    assert unpaused.out == "the queue is no longer paused.\n"
     assert twice.err == "the queue was not paused\n"
     assert [line.split()[2:] for line in history.out.splitlines()[1:]] == [
         ["pause", "ann", "cli"],
@@ -98,7 +98,7 @@ def test_a_verb_with_an_older_version_is_refused(session: Session, settings: Set
 
     assert first.code == 0
     assert (second.code, second.out) == (1, "")
-    assert f"{job.jid} has changed since you looked at it: held since" in second.err
+    assert f"{job.jid} has changed since you read it: held since" in second.err
     assert "changed by ann; possible now: delete, release" in second.err
     assert (many.code, "name it" in many.err) == (2, True)
 

@@ -51,7 +51,7 @@ def handed_out(session: Session, job: Job) -> None:
         (on_hold, Reason.COLLECTION_ON_HOLD, "by bob@desk less than a second ago (bad metadata)"),
         (locked, Reason.BEING_WORKED_ON, "The test "),
         (between_tries, Reason.BETWEEN_TRIES, "source answers 503. Try 2 of 5 starts in 1 minute"),
-        (handed_out, Reason.BEING_DISPATCHED, "being handed to a worker"),
+        (handed_out, Reason.BEING_DISPATCHED, "being sent to a worker"),
         (lambda *_: None, Reason.NO_BEAT, "No beat is running"),
     ],
     ids=["paused", "on hold", "locked", "between tries", "handed out", "no beat"],

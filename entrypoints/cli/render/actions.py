@@ -1,4 +1,4 @@
-"""What operators did to collections and the queue, drawn for a terminal."""
+"""Shows what operators did to collections, batches and the queue."""
 
 from datetime import datetime
 
@@ -12,17 +12,17 @@ def held(result: HoldResult) -> None:
     """A hold or a pause, or the end of one."""
     collection = result.collection
     subject = f"collection {collection}" if collection else "the queue"
-    stop = "on hold" if collection else "paused"
+    condition = "on hold" if collection else "paused"
     if result.hold is not None and result.changed:
         who = ": ".join(part for part in (f"by {result.hold.by}", result.hold.reason) if part)
-        screen.say(f"{subject} is now {stop} ({who}).")
+        screen.say(f"{subject} is now {condition} ({who}).")
     elif result.hold is not None:
         hold = result.hold
-        screen.note(f"{subject} is {stop} already{by_whom(hold.by, hold.reason, hold.at)}")
+        screen.note(f"{subject} is already {condition}{by_whom(hold.by, hold.reason, hold.at)}")
     elif result.changed:
-        screen.say(f"{subject} is not {stop} any more.")
+        screen.say(f"{subject} is no longer {condition}.")
     else:
-        screen.note(f"{subject} was not {stop}")
+        screen.note(f"{subject} was not {condition}")
 
 
 def batch_history(history: BatchHistory) -> None:
@@ -54,7 +54,7 @@ def _moment(at: datetime) -> str:
 def history(actions: ActionHistory) -> None:
     subject = f"collection {actions.collection}" if actions.collection else "the queue"
     if not actions.entries:
-        screen.note(f"no operator has stopped or released {subject}")
+        screen.note(f"no action is recorded for {subject}")
         return
     short = (Column("at (UTC)"), Column("action"), Column("by"), Column("via", wide=True))
     screen.table(

@@ -1,4 +1,4 @@
-"""A rehearsal, drawn."""
+"""Shows the result of a dry run."""
 
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
@@ -8,27 +8,27 @@ from operations.dry_run import DryRunResult
 from pipeline.working_storage.capacity import in_units
 
 
-def rehearsal(found: DryRunResult) -> None:
+def dry_run(result: DryRunResult) -> None:
     screen.facts(
         (
-            ("nothing was submitted", "this is what would happen"),
-            ("known", f"its key was submitted before, as {found.submitted_before}: nothing would happen")
-            if found.submitted_before
+            ("dry run", "nothing was submitted"),
+            ("known", f"batch {result.submitted_before} has the same idempotency key: nothing would happen")
+            if result.submitted_before
             else ("", None),
-            ("payload", f"{found.payload_url} ({found.payload_type}, {found.submission_mode})"),
-            ("objects", _objects(found)),
-            ("files", f"{found.files:,}, {in_units(found.bytes)}{_unsized(found)}"),
-            ("asked", f"{counted(found.asked, 'file')} of {found.files:,} at the source"),
-            ("digests", _digests(found)),
-            ("queue", _queue(found)),
-            ("space", found.space),
-            ("known local ids", _known(found)),
-            ("download", _time(found.estimate)),
+            ("payload", f"{result.payload_url} ({result.payload_type}, {result.submission_mode})"),
+            ("objects", _objects(result)),
+            ("files", f"{result.files:,}, {in_units(result.bytes)}{_unsized(result)}"),
+            ("asked", f"{counted(result.asked, 'file')} of {result.files:,} probed at the source"),
+            ("digests", _digests(result)),
+            ("queue", _queue(result)),
+            ("space", result.space),
+            ("known local ids", _known(result)),
+            ("download", _time(result.estimate)),
         )
     )
-    if found.estimate is not None:
-        screen.note(found.estimate.basis, "dim")
-    if found.hosts:
+    if result.estimate is not None:
+        screen.note(result.estimate.basis, "dim")
+    if result.hosts:
         screen.table(
             (
                 Column("host"),
@@ -45,53 +45,57 @@ def rehearsal(found: DryRunResult) -> None:
                     "" if host.latency is None else f"{host.latency * 1000:.0f} ms",
                     "none" if host.bytes_per_second is None else f"{in_units(host.bytes_per_second)}/s",
                 )
-                for host in found.hosts
+                for host in result.hosts
             ),
         )
-    _troubles(found)
+    _problems(result)
 
 
-def _objects(found: DryRunResult) -> str:
-    unread = f"; {found.unread:,} of their manifests were not read" if found.unread else ""
-    return f"{found.jobs:,}, of which {found.failing:,} would fail{unread}"
+def _objects(result: DryRunResult) -> str:
+    unread = f"; {result.unread:,} of their manifests were not read" if result.unread else ""
+    return f"{result.jobs:,}, of which {result.failing:,} would fail{unread}"
 
 
-def _unsized(found: DryRunResult) -> str:
-    return f" and {counted(found.unsized, 'file')} of unknown size" if found.unsized else ""
+def _unsized(result: DryRunResult) -> str:
+    return f" and {counted(result.unsized, 'file')} of unknown size" if result.unsized else ""
 
 
-def _digests(found: DryRunResult) -> str:
-    if not found.without_digest:
+def _digests(result: DryRunResult) -> str:
+    if not result.without_digest:
         return "every file has one"
-    return f"{counted(found.without_digest, 'file')} without: damage on the way would go unseen"
+    return (
+        f"{counted(result.without_digest, 'file')} without a digest: a transfer error would not be detected"
+    )
 
 
-def _queue(found: DryRunResult) -> str:
-    if found.priority is None:
+def _queue(result: DryRunResult) -> str:
+    if result.priority is None:
         return ""
-    return f"priority {found.priority:02d}; {counted(found.ahead, 'job')} wait now"
+    return f"priority {result.priority:02d}; {counted(result.ahead, 'job')} ahead"
 
 
-def _known(found: DryRunResult) -> str:
-    listed = ", ".join(f"{local_id} is {ark}" for local_id, ark in found.known.items())
+def _known(result: DryRunResult) -> str:
+    listed = ", ".join(f"{local_id} is {ark}" for local_id, ark in result.known.items())
     more = (
-        f" and {found.known_count - len(found.known):,} more" if found.known_count > len(found.known) else ""
+        f" and {result.known_count - len(result.known):,} more"
+        if result.known_count > len(result.known)
+        else ""
     )
     return f"{listed}{more}: they get a new version" if listed else ""
 
 
-def _time(found: Estimate | None) -> str:
-    if found is None or found.least is None or found.most is None:
-        return "nobody can say how long"
-    least, most = duration(found.least), duration(found.most)
+def _time(result: Estimate | None) -> str:
+    if result is None or result.least is None or result.most is None:
+        return "unknown"
+    least, most = duration(result.least), duration(result.most)
     return least if least == most else f"{least} to {most}"
 
 
-def _troubles(found: DryRunResult) -> None:
-    for trouble in found.failures:
-        where = f"object {trouble.number}, {trouble.name}: " if trouble.number else ""
-        screen.note(f"would fail: {where}{trouble.message}", "red")
-    for trouble in found.doubts:
-        screen.note(f"may fail: object {trouble.number}, {trouble.name}: {trouble.message}")
-    for warning in found.warnings:
+def _problems(result: DryRunResult) -> None:
+    for problem in result.failures:
+        where = f"object {problem.number}, {problem.name}: " if problem.number else ""
+        screen.note(f"would fail: {where}{problem.message}", "red")
+    for problem in result.doubts:
+        screen.note(f"may fail: object {problem.number}, {problem.name}: {problem.message}")
+    for warning in result.warnings:
         screen.note(warning)

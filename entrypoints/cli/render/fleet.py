@@ -1,4 +1,4 @@
-"""How the whole stands, drawn: what is stopped, who works, who was promised what."""
+"""Shows the workers, working storage with its reservations, and the result of a clean-up."""
 
 from collections.abc import Mapping
 
@@ -9,26 +9,28 @@ from operations.working_storage import CleanUp, SpaceView
 from pipeline.working_storage.capacity import in_units
 
 
-def workers(found: Mapping[str, tuple[str, ...]]) -> None:
-    if not found:
+def workers(queues_by_worker: Mapping[str, tuple[str, ...]]) -> None:
+    if not queues_by_worker:
         screen.note("no worker answers")
-    for name, queues in sorted(found.items()):
-        screen.say(f"{name} takes from {', '.join(queues)}." if queues else f"{name} takes nothing new.")
+    for name, queues in sorted(queues_by_worker.items()):
+        screen.say(
+            f"{name} consumes {', '.join(queues)}." if queues else f"{name} is drained: it takes no new jobs."
+        )
 
 
-def space(found: SpaceView) -> None:
-    limit = None if found.total is None else found.total * found.threshold // 100
+def space(view: SpaceView) -> None:
+    limit = None if view.total is None else view.total * view.threshold // 100
     screen.facts(
         (
-            ("folder", found.folder if limit is not None else f"{found.folder} (not on this machine)"),
-            ("size", in_units(found.total) if found.total is not None else ""),
-            ("used", in_units(found.used) if found.used is not None else ""),
-            ("threshold", f"{found.threshold} %" + (f", {in_units(limit)}" if limit is not None else "")),
-            ("reserved", f"{in_units(found.reserved)} by {counted(len(found.reservations), 'job')}"),
-            ("waiting", counted(found.waiting, "job") if found.waiting else ""),
+            ("folder", view.folder if limit is not None else f"{view.folder} (not on this machine)"),
+            ("size", in_units(view.total) if view.total is not None else ""),
+            ("used", in_units(view.used) if view.used is not None else ""),
+            ("threshold", f"{view.threshold} %" + (f", {in_units(limit)}" if limit is not None else "")),
+            ("reserved", f"{in_units(view.reserved)} by {counted(len(view.reservations), 'job')}"),
+            ("waiting", counted(view.waiting, "job") if view.waiting else ""),
         )
     )
-    if found.reservations:
+    if view.reservations:
         screen.table(
             (
                 Column("job"),
@@ -45,17 +47,17 @@ def space(found: SpaceView) -> None:
                     reservation.bid,
                     reservation.profile,
                 )
-                for reservation in found.reservations
+                for reservation in view.reservations
             ),
         )
 
 
-def cleaned(found: CleanUp) -> None:
-    would = "would be " if found.dry_run else ""
-    screen.say(f"{counted(found.jobs, 'completed job')} {would}cleaned up.")
-    screen.say(f"{counted(len(found.batches), 'batch', 'batches')} {would}moved to the archive.")
-    screen.say(f"{counted(len(found.folders), 'working directory', 'working directories')} {would}removed.")
-    for folder in found.folders:
+def cleaned(result: CleanUp) -> None:
+    would = "would be " if result.dry_run else ""
+    screen.say(f"{counted(result.jobs, 'completed job')} {would}cleaned up.")
+    screen.say(f"{counted(len(result.batches), 'batch', 'batches')} {would}moved to the archive.")
+    screen.say(f"{counted(len(result.folders), 'working directory', 'working directories')} {would}removed.")
+    for folder in result.folders:
         screen.say(f"  {folder}")
-    if found.busy:
-        screen.note("beat is removing old batches at this moment, so none was removed here")
+    if result.busy:
+        screen.note("beat is removing old batches now, so this command removed none")

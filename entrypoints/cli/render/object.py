@@ -1,4 +1,4 @@
-"""Draws an object and the custody of its files: a table, or a paragraph per file on a narrow terminal."""
+"""Shows an object and the custody of its files: a table, or a paragraph per file on a narrow terminal."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -19,7 +19,7 @@ SHOWN = 8
 """Hexadecimal digits of a digest in a terminal's table; pipes, --json and problems have all digits."""
 
 MAX_FILES = 500
-"""Files of a version that are drawn; more take many seconds. --json has all files."""
+"""Files of a version that are shown; more take many seconds. --json has all files."""
 
 MAX_PROBLEMS = 100
 """Problems that are printed; --json has all of them."""

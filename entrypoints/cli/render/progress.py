@@ -6,10 +6,14 @@ from pipeline.attempt import Progress
 from pipeline.working_storage.capacity import in_units
 
 
-def progress(found: Progress) -> str:
+def progress(download: Progress) -> str:
     """`Downloaded 3.2 MB of 10 MB at 1.1 MB/s, 2 of 5 files; now a/b.tif from example.org`."""
-    size = f" of {in_units(found.bytes_expected)}" if found.bytes_expected is not None else ""
-    rate = f" at {in_units(round(found.bytes_per_second))}/s" if found.bytes_per_second else ""
-    files = f", {found.files} of {found.files_expected} files" if found.files_expected is not None else ""
-    now = f"; now {found.file} from {found.host}" if found.file else ""
-    return f"Downloaded {in_units(found.bytes)}{size}{rate}{files}{now}"
+    size = f" of {in_units(download.bytes_expected)}" if download.bytes_expected is not None else ""
+    rate = f" at {in_units(round(download.bytes_per_second))}/s" if download.bytes_per_second else ""
+    files = (
+        f", {download.files} of {download.files_expected} files"
+        if download.files_expected is not None
+        else ""
+    )
+    now = f"; now {download.file} from {download.host}" if download.file else ""
+    return f"Downloaded {in_units(download.bytes)}{size}{rate}{files}{now}"

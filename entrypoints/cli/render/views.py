@@ -1,4 +1,4 @@
-"""What commands show to people, drawn of what the operations return."""
+"""Shows batches, jobs, lists, timelines and findings on a terminal."""
 
 from datetime import datetime
 
@@ -20,7 +20,7 @@ LOCAL_FORM = "%Y-%m-%d %H:%M:%S"
 
 
 def when(moment: datetime) -> str:
-    """`2026-09-01 14:00:00 (2 hours ago)`, in the reader's own time."""
+    """`2026-09-01 14:00:00 (2 hours ago)`, in the reader's time zone."""
     return f"{moment.astimezone():{LOCAL_FORM}} ({duration(age(moment))} ago)"
 
 
@@ -38,8 +38,8 @@ def batch(view: BatchView) -> None:
             ("collection", view.profile),
             ("submitted", f"{when(view.submitted_at)}" + (f" by {view.submitter}" if view.submitter else "")),
             ("payload", f"{view.payload_url} ({view.payload_type.label})"),
-            ("report", _told(view)),
-            ("archived", _gone(view.archived)),
+            ("report", _report(view)),
+            ("archived", _archived(view.archived)),
         )
     )
     if view.failed_jobs:
@@ -58,16 +58,15 @@ def _kind(kind: FailureKind | None, *, brief: bool = False) -> Text | None:
     return text if brief else text.append(f": {kind.doc}", "default")
 
 
-def _told(view: BatchView) -> str:
-    told = view.report
-    if told is None:
+def _report(view: BatchView) -> str:
+    report = view.report
+    if report is None:
         return ""
-    return (
-        f"{when(told.last_modified)}: {len(told.successful_jobs)} completed, {len(told.failed_jobs)} failed"
-    )
+    completed, failed = len(report.successful_jobs), len(report.failed_jobs)
+    return f"{when(report.last_modified)}: {completed} completed, {failed} failed"
 
 
-def _gone(gone: Gone | None) -> str:
+def _archived(gone: Gone | None) -> str:
     if gone is None:
         return ""
     return f"{when(gone.at)} by {gone.by}" + (f": {gone.reason}" if gone.reason else "")
@@ -92,16 +91,16 @@ def job(view: JobView, live: Progress | None = None) -> None:
             ("payload", f"{view.payload_url} ({view.payload_type.label})"),
             ("priority", "" if view.priority is None else f"{view.priority:02d}"),
             ("space", in_units(view.space_needed) if view.space_needed else ""),
-            ("promised", in_units(view.space_promised) if view.space_promised else ""),
+            ("reserved", in_units(view.space_promised) if view.space_promised else ""),
             ("resumed", counted(view.retry_count, "time") if view.retry_count else ""),
             ("folder", view.working_dir),
             ("you can", ", ".join(view.verbs)),
-            ("archived", _gone(view.archived)),
+            ("archived", _archived(view.archived)),
         )
     )
 
 
-def job_list(found: JobList) -> None:
+def job_list(page: JobList) -> None:
     columns = (
         Column("job"),
         Column("state"),
@@ -121,30 +120,32 @@ def job_list(found: JobList) -> None:
                 row.bid,
                 row.profile,
                 f"{row.priority:02d}",
-                _said(row.name, row.kind, row.message),
+                _name_or_failure(row.name, row.kind, row.message),
             )
-            for row in found.jobs
+            for row in page.jobs
         ),
     )
-    for damaged in found.unreadable:
+    for damaged in page.unreadable:
         screen.note(f"{damaged.id} cannot be read: {damaged.problem}")
-    if found.next is not None:
-        total = "" if found.total is None else f" of {counted(found.total, 'job')}"
-        screen.note(f"{len(found.jobs)}{total} shown; --after {found.next} shows the next page")
+    if page.next is not None:
+        total = "" if page.total is None else f" of {counted(page.total, 'job')}"
+        screen.note(f"{len(page.jobs)}{total} shown; --after {page.next} shows the next page")
 
 
-def _said(name: str, kind: FailureKind | None, message: str) -> Text | str:
+def _name_or_failure(name: str, kind: FailureKind | None, message: str) -> Text | str:
     if kind is None:
         return name
     return Text.assemble(screen.state(kind), f": {message}")
 
 
-def _happened(step: Step) -> str:
+def _description(step: Step) -> str:
     return step.message or (step.event.doc if step.event and step.event is not Event.SUCCEED else "")
 
 
-def timeline(found: Timeline) -> None:
-    screen.say(Text.assemble((found.jid, "bold"), "  ", screen.state(found.state), f"  batch {found.bid}"))
+def timeline(history: Timeline) -> None:
+    screen.say(
+        Text.assemble((history.jid, "bold"), "  ", screen.state(history.state), f"  batch {history.bid}")
+    )
     columns = (
         Column("at"),
         Column("state"),
@@ -160,23 +161,23 @@ def timeline(found: Timeline) -> None:
                 screen.state(step.state),
                 "" if step.seconds is None else _lasted(step.seconds),
                 step.by,
-                _said(_happened(step), step.kind, _happened(step)),
+                _name_or_failure(_description(step), step.kind, _description(step)),
             )
-            for step in found.steps
+            for step in history.steps
         ),
     )
-    screen.say(f"{_lasted(found.seconds)} from the first entry to the last.")
-    if found.archived:
-        screen.say(f"Archived {_gone(found.archived)}.")
+    screen.say(f"{_lasted(history.seconds)} from the first entry to the last.")
+    if history.archived:
+        screen.say(f"Archived {_archived(history.archived)}.")
 
 
 def _lasted(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 100 else duration(seconds)
 
 
-def findings(found: tuple[Finding, ...]) -> None:
+def findings(results: tuple[Finding, ...]) -> None:
     screen.table(
         (Column("where", long=True), Column("what", long=True)),
-        ((finding.path, finding.problem) for finding in found),
+        ((finding.path, finding.problem) for finding in results),
     )
-    screen.note(f"{counted(len(found), 'finding')}; each was seen twice, so that none is a move in progress")
+    screen.note(f"{counted(len(results), 'finding')}; checked twice, so a move in progress is not listed")

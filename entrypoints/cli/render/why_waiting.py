@@ -1,4 +1,4 @@
-"""What `arkline why` says of jobs and batches that have not ended."""
+"""The sentences of `arkline why` about jobs and batches that have not ended."""
 
 from __future__ import annotations
 
@@ -10,152 +10,152 @@ from operations.facts import Explanation, Reason
 from pipeline.working_storage.capacity import in_units
 
 
-def by(found: Explanation) -> str:
+def by(facts: Explanation) -> str:
     """` by ann@desk 2 hours ago (database is moved)`."""
-    who = f" by {found.holder}" if found.holder else ""
-    when = f" {ago(found.holder_since)}" if found.holder_since else ""
-    return f"{who}{when}" + (f" ({found.hold_reason})" if found.hold_reason else "")
+    who = f" by {facts.holder}" if facts.holder else ""
+    when = f" {ago(facts.holder_since)}" if facts.holder_since else ""
+    return f"{who}{when}" + (f" ({facts.hold_reason})" if facts.hold_reason else "")
 
 
-def fault(found: Explanation) -> str:
-    return found.message.rstrip(".") or "no reason was recorded"
+def fault(facts: Explanation) -> str:
+    return facts.message.rstrip(".") or "no reason was recorded"
 
 
-def _on_hold(found: Explanation) -> str:
-    return f"Collection {found.waits_for} was put on hold{by(found)}."
+def _on_hold(facts: Explanation) -> str:
+    return f"Collection {facts.waits_for} was put on hold{by(facts)}."
 
 
-def _turn(found: Explanation) -> str:
+def _turn(facts: Explanation) -> str:
     others = (
-        f"{counted(found.ahead, 'job')} of the same or higher priority {'is' if found.ahead == 1 else 'are'} "
-        "before it"
-        if found.ahead
+        f"{counted(facts.ahead, 'job')} of the same or higher priority {'is' if facts.ahead == 1 else 'are'} "
+        "ahead of it"
+        if facts.ahead
         else "It is next"
     )
     return (
-        f"{others}; {found.taken} of {found.limit} places for active jobs are taken (ARKLINE_IN_FLIGHT). "
+        f"{others}; {facts.taken} of {facts.limit} places for active jobs are taken (ARKLINE_IN_FLIGHT). "
         "Collections take turns within a priority. It starts when other jobs end."
     )
 
 
-def _starting(found: Explanation) -> str:
+def _starting(facts: Explanation) -> str:
     return "It can continue now and starts within seconds."
 
 
-def _working(found: Explanation) -> str:
-    spent = duration(age(found.holder_since)) if found.holder_since else "some time"
-    before = f" {counted(found.tries, 'earlier attempt')} met a transient fault." if found.tries else ""
-    far = f" {progress(found.progress)}." if found.progress else ""
-    return f"The {found.holder} has been working on it for {spent} (attempt {found.attempt}).{far}{before}"
+def _working(facts: Explanation) -> str:
+    spent = duration(age(facts.holder_since)) if facts.holder_since else "some time"
+    before = f" {counted(facts.tries, 'earlier attempt')} met a transient fault." if facts.tries else ""
+    far = f" {progress(facts.progress)}." if facts.progress else ""
+    return f"The {facts.holder} has been working on it for {spent} (attempt {facts.attempt}).{far}{before}"
 
 
-def _host(found: Explanation) -> str:
-    worker = f"The {found.holder} has it and waits. " if found.holder else ""
-    if not found.waits_for:
-        return f"{worker}Nothing failed: {fault(found)}. It asks again {in_time(found.when)}."
-    if found.reason is Reason.HOST_BACKING_OFF:
+def _host(facts: Explanation) -> str:
+    worker = f"The {facts.holder} is processing it and waits. " if facts.holder else ""
+    if not facts.waits_for:
+        return f"{worker}Nothing failed: {fault(facts)}. The next request is sent {in_time(facts.when)}."
+    if facts.reason is Reason.HOST_BACKING_OFF:
         return (
-            f"{worker}{found.waits_for} asked not to be contacted for a while; it is asked again "
-            f"{in_time(found.when)}."
+            f"{worker}{facts.waits_for} asked clients to slow down (Retry-After); the next request is sent "
+            f"{in_time(facts.when)}."
         )
     return (
-        f"{worker}All {found.limit} connections that may be open to {found.waits_for} "
-        f"(ARKLINE_HOST_LIMIT, or limits.host_connections in the profile) are in use ({listed(found.users)})."
+        f"{worker}All {facts.limit} allowed connections to {facts.waits_for} "
+        f"(ARKLINE_HOST_LIMIT, or limits.host_connections in the profile) are in use ({listed(facts.users)})."
     )
 
 
-def _space(found: Explanation) -> str:
-    if found.limit is None or found.taken is None:
-        return f"It waits for working storage: {fault(found)}."
-    size = f"It needs {in_units(found.needed)}" if found.needed else "Its size is not known"
-    free = in_units(max(0, found.limit - found.taken))
+def _space(facts: Explanation) -> str:
+    if facts.limit is None or facts.taken is None:
+        return f"It waits for working storage: {fault(facts)}."
+    size = f"It needs {in_units(facts.needed)}" if facts.needed else "Its size is not known"
+    free = in_units(max(0, facts.limit - facts.taken))
     return (
-        f"{size}, and {free} of working storage are free: {in_units(found.taken)} of the "
-        f"{in_units(found.limit)} that may be used are used or reserved (`arkline space`). "
-        "Smaller jobs pass it meanwhile."
+        f"{size}, and {free} of working storage are free: {in_units(facts.taken)} of the "
+        f"allowed {in_units(facts.limit)} are used or reserved (`arkline space`). "
+        "Smaller jobs start before it."
     )
 
 
-def _too_large(found: Explanation) -> str:
+def _too_large(facts: Explanation) -> str:
     return (
-        f"It needs {in_units(found.needed or 0)}, but working storage may hold only "
-        f"{in_units(found.limit or 0)}: it never fits. Enlarge working storage or raise "
-        "ARKLINE_WORKING_THRESHOLD, or stop the job and have the object divided."
+        f"It needs {in_units(facts.needed or 0)}, but working storage may hold only "
+        f"{in_units(facts.limit or 0)}: it never fits. Enlarge working storage or raise "
+        "ARKLINE_WORKING_THRESHOLD, or stop the job and ask the depositor to divide the object."
     )
 
 
-def _between_tries(found: Explanation) -> str:
+def _between_tries(facts: Explanation) -> str:
     return (
-        f"A step met a fault that may pass: {fault(found)}. Try {(found.taken or 0) + 1} of {found.limit} "
-        f"starts {in_time(found.when)}; after the last one it fails."
+        f"A step met a transient fault: {fault(facts)}. Try {(facts.taken or 0) + 1} of {facts.limit} "
+        f"starts {in_time(facts.when)}; the job fails after the last one."
     )
 
 
-def _damaged(found: Explanation) -> str:
+def _damaged(facts: Explanation) -> str:
     return (
-        f"{fault(found)}. Restore this znode from a backup of ZooKeeper; `arkline audit` lists every "
+        f"{fault(facts)}. Restore this znode from a backup of ZooKeeper; `arkline audit` lists every "
         "damaged one."
     )
 
 
-def _busy(found: Explanation) -> str:
+def _busy(facts: Explanation) -> str:
     return (
-        f"Its message is in queue '{found.waits_for}', and all {found.limit} processes that consume this "
+        f"Its message is in queue '{facts.waits_for}', and all {facts.limit} processes that consume this "
         "queue are busy. More workers would help."
     )
 
 
-def _lost(found: Explanation) -> str:
-    before = f" (it was {counted(found.redispatches, 'time')} before)" if found.redispatches else ""
+def _lost(facts: Explanation) -> str:
+    before = f" (it was {counted(facts.redispatches, 'time')} before)" if facts.redispatches else ""
     return (
         f"Its worker or its message was lost{before}; the scheduler dispatches it again "
-        f"{in_time(found.when)}."
+        f"{in_time(facts.when)}."
     )
 
 
-def _no_worker(found: Explanation) -> str:
-    if found.taken:
-        drained = f"{counted(found.taken, 'worker')} answer{'s' if found.taken == 1 else ''}, but none does"
-        return f"It needs a worker that consumes queue '{found.waits_for}': {drained}."
-    return f"It needs a worker that consumes queue '{found.waits_for}', and no worker answers."
+def _no_worker(facts: Explanation) -> str:
+    if facts.taken:
+        drained = f"{counted(facts.taken, 'worker')} answer{'s' if facts.taken == 1 else ''}, but none does"
+        return f"It needs a worker that consumes queue '{facts.waits_for}': {drained}."
+    return f"It needs a worker that consumes queue '{facts.waits_for}', and no worker answers."
 
 
-def _no_redis(found: Explanation) -> str:
+def _no_redis(facts: Explanation) -> str:
     return (
-        f"Redis at {found.waits_for} does not answer, so no worker can be given work. Nothing is lost: "
+        f"Redis at {facts.waits_for} does not answer, so no worker receives work. Nothing is lost: "
         "it continues by itself once Redis is back."
     )
 
 
-def _no_beat(found: Explanation) -> str:
+def _no_beat(facts: Explanation) -> str:
     return "No beat is running, so nothing is dispatched, retried or cleaned up on schedule."
 
 
-def _splitting(found: Explanation) -> str:
-    spent = duration(age(found.holder_since)) if found.holder_since else "some time"
-    created = found.jobs.get("created", 0)
+def _splitting(facts: Explanation) -> str:
+    spent = duration(age(facts.holder_since)) if facts.holder_since else "some time"
+    created = facts.jobs.get("created", 0)
     so_far = f"; {counted(created, 'job')} created so far" if created else ""
-    return f"The {found.holder} has been splitting it into jobs for {spent}{so_far}."
+    return f"The {facts.holder} has been splitting it into jobs for {spent}{so_far}."
 
 
-def _reporting(found: Explanation) -> str:
-    if not found.holder:
+def _reporting(facts: Explanation) -> str:
+    if not facts.holder:
         return "Its last job has ended, and its report starts within seconds."
-    spent = duration(age(found.holder_since)) if found.holder_since else "some time"
-    return f"The {found.holder} has been writing its report for {spent}."
+    spent = duration(age(facts.holder_since)) if facts.holder_since else "some time"
+    return f"The {facts.holder} has been writing its report for {spent}."
 
 
 WAITING: dict[Reason, Callable[[Explanation], str]] = {
-    Reason.QUEUE_PAUSED: lambda found: f"The queue was paused{by(found)}: no new job starts.",
+    Reason.QUEUE_PAUSED: lambda facts: f"The queue was paused{by(facts)}: no new job starts.",
     Reason.COLLECTION_ON_HOLD: _on_hold,
-    Reason.HOLD_ENDED: lambda found: f"Collection {found.waits_for} is not on hold any more.",
-    Reason.COLLECTION_AT_QUOTA: lambda found: (
-        f"Collection {found.waits_for} has {found.taken} active jobs, and its profile allows {found.limit} "
+    Reason.HOLD_ENDED: lambda facts: f"Collection {facts.waits_for} is no longer on hold.",
+    Reason.COLLECTION_AT_QUOTA: lambda facts: (
+        f"Collection {facts.waits_for} has {facts.taken} active jobs, and its profile allows {facts.limit} "
         "(limits.jobs_at_work). It starts when one of them ends."
     ),
     Reason.WAITING_FOR_TURN: _turn,
     Reason.STARTING: _starting,
-    Reason.BEING_DISPATCHED: lambda found: "It is being handed to a worker.",
+    Reason.BEING_DISPATCHED: lambda facts: "It is being sent to a worker.",
     Reason.BEING_WORKED_ON: _working,
     Reason.WAITING_FOR_HOST: _host,
     Reason.HOST_BACKING_OFF: _host,

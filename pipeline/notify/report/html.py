@@ -24,7 +24,7 @@ _COLUMNS = {
 
 
 def as_html(report: BatchReport) -> str:
-    """Failures come first, because somebody has to act on them."""
+    """Failures come first, because they need action."""
     lines = [_HEAD.format(title=_text(report.bid)), f"<h1>{_text(headline(report))}</h1>"]
     lines += _facts(report)
     if report.message:

@@ -17,7 +17,7 @@ def as_json(report: BatchReport) -> str:
 
 
 def as_text(report: BatchReport) -> str:
-    """Failures come first, because somebody has to act on them."""
+    """Failures come first, because they need action."""
     lines = [*_wrapped(headline(report)), "", *_facts(report)]
     if report.message:
         lines += ["", *_labelled("What happened", report.message), *_labelled("What to do", report.advice)]

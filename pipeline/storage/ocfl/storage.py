@@ -64,13 +64,13 @@ class OcflStorage:
 
     def verify(self, version: StoredVersion, attempt: Attempt = UNATTENDED) -> None:
         stored = disk.ObjectFolder(self.root.object(version.ark))
-        look = throttled(attempt)
+        checked = throttled(attempt)
         with disk.failures(self.root.folder):
             inventory = reading.read_version(stored, f"v{version.number}")
             reading.check_stored(version, inventory, objects.read_head(stored.folder))
             for file in version.files:
-                reading.verify_file(stored, inventory, file, look)
-                look.check()
+                reading.verify_file(stored, inventory, file, checked)
+                checked.check()
 
     def read_back(
         self,
