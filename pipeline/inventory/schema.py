@@ -1,12 +1,18 @@
 """The revision of the database schema, and its upgrade to this release's revision."""
 
+import sqlite3
+import time
+
 from sqlalchemy import Connection, Engine, inspect, text
 
-from pipeline.inventory.engines import WRITING
+from pipeline.inventory.engines import LOCK_WAIT, WRITING
 from pipeline.outcome import system
 
 HEAD = "0002"
 """The newest revision in `migrations/versions`; repeated here so that a comparison does not load Alembic."""
+
+PAUSE = 0.05
+"""Seconds between two tries to enable write-ahead logging."""
 
 _UPGRADE_LOCK = 0x61726B6C696E65
 """The number of a PostgreSQL advisory lock, unique in the database; it spells `arkline`."""
@@ -38,10 +44,22 @@ def bring_up_to_date(engine: Engine, name: str) -> None:
 
 
 def _enable_write_ahead_log(engine: Engine) -> None:
-    """Write-ahead logging, a property of the file: readers and the writer do not wait for each other."""
+    """Write-ahead logging, a property of the file: readers and the writer do not wait for each other.
+
+    SQLite refuses this at once, without its busy timeout, while another process is writing.
+    """
+    deadline = time.monotonic() + LOCK_WAIT
     connection = engine.raw_connection()
     try:
-        connection.cursor().execute("PRAGMA journal_mode = WAL")
+        while True:
+            try:
+                connection.cursor().execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(PAUSE)
+            else:
+                return
     finally:
         connection.close()
 

@@ -1,6 +1,7 @@
 import multiprocessing
 import os
 import signal
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -303,6 +304,20 @@ def test_four_processes_that_find_no_database_make_one_and_record_at_once(url: s
 
     assert [child.exitcode for child in children] == [0] * 4
     assert count(open_inventory(url), ingests) == 4 * 10 + 10
+
+
+def test_a_new_database_that_another_process_is_writing_is_waited_for(tmp_path: Path) -> None:
+    writer = sqlite3.connect(tmp_path / "new.sqlite", isolation_level=None, check_same_thread=False)
+    writer.execute("BEGIN IMMEDIATE")
+    end = threading.Timer(0.3, lambda: writer.execute("COMMIT"))
+    end.start()
+
+    inventory = open_inventory(f"sqlite:///{tmp_path / 'new.sqlite'}")
+    inventory.record(of_job("first"))
+
+    assert count(inventory, ingests) == 1
+    end.join()
+    writer.close()
 
 
 def test_a_forked_child_uses_connections_of_its_own(inventory: SqlInventory, url: str) -> None:
