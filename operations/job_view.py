@@ -80,13 +80,9 @@ def operator_verbs(job: Job) -> tuple[Event, ...]:
 
 def job_view(session: Session, jid: str, archive: Archive = no_archive) -> JobView:
     """The job from ZooKeeper or, once it has left, from the archive; Missing if it is in neither."""
-    try:
-        job = jobs.load(session, jid)
-    except Missing:
-        found = archived_job(archive, jid)
-        if found is None:
-            raise
-        return _from_archive(found)
+    job = _load(session, jid, archive)
+    if not isinstance(job, Job):
+        return _from_archive(job)
     status = job.status
     return JobView(
         **_configured(job),
@@ -104,6 +100,15 @@ def job_view(session: Session, jid: str, archive: Archive = no_archive) -> JobVi
         space_promised=space.reservation_of(session, jid),
         verbs=operator_verbs(job),
     )
+
+
+def _load(session: Session, jid: str, archive: Archive) -> Job | ArchivedJob:
+    try:
+        return jobs.load(session, jid)
+    except Missing:
+        if (archived := archived_job(archive, jid)) is None:
+            raise
+        return archived
 
 
 def _configured(job: Job | ArchivedJob) -> dict[str, object]:
@@ -144,13 +149,9 @@ def _gone(job: ArchivedJob) -> Gone:
 
 def timeline(session: Session, jid: str, archive: Archive = no_archive) -> Timeline:
     """Every committed move, with the time that was spent in between."""
-    try:
-        job = jobs.load(session, jid)
-    except Missing:
-        found = archived_job(archive, jid)
-        if found is None:
-            raise
-        return _timeline(jid, found.bid, found.state, found.history, _gone(found))
+    job = _load(session, jid, archive)
+    if not isinstance(job, Job):
+        return _timeline(jid, job.bid, job.state, job.history, _gone(job))
     return _timeline(jid, job.bid, job.status.status, job.history, None)
 
 

@@ -1,7 +1,6 @@
 """Why a batch is where it is."""
 
 from collections import Counter
-from itertools import islice
 
 from operations import why_host, why_waiting
 from operations.batch_view import BatchView, batch_view
@@ -92,13 +91,11 @@ def _first_unended(session: Session, fleet: Fleet, bid: str) -> Explanation | No
     """The first job that an operator holds back, else the first that has not ended."""
     names = batches.jobs_in(session, bid, Bucket.PROCESSING)[:EXAMINED]
     rows = list(views.readable(views.job_rows(session, names)))
-    held = [row.jid for row in rows if row.state is JobState.HELD]
-    for jid in islice((*held, *(row.jid for row in rows)), 1):
-        try:
-            return why_job(session, fleet, jobs.load(session, jid))
-        except (Missing, Corrupt):
-            return None
-    return None
+    rows.sort(key=lambda row: row.state is not JobState.HELD)
+    try:
+        return why_job(session, fleet, jobs.load(session, rows[0].jid)) if rows else None
+    except (Missing, Corrupt):
+        return None
 
 
 def _at_work(session: Session, fleet: Fleet, batch: Batch) -> Cause:

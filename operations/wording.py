@@ -1,11 +1,8 @@
 """Durations and numbers in the few sentences that operations write, for the checks before a submission."""
 
 from datetime import UTC, datetime
-from typing import TypeVar
 
-S = TypeVar("S", bound=str)
-
-_SPANS = ((86400, "day", "d"), (3600, "hour", "h"), (60, "minute", "m"), (1, "second", "s"))
+SPANS = ((86400, "day", "d"), (3600, "hour", "h"), (60, "minute", "m"), (1, "second", "s"))
 
 
 def age(moment: datetime) -> float:
@@ -19,7 +16,7 @@ def duration(seconds: float) -> str:
     >>> duration(0.3), duration(1), duration(250), duration(7300), duration(200000)
     ('less than a second', '1 second', '4 minutes', '2 hours', '2 days')
     """
-    for length, name, _ in _SPANS:
+    for length, name, _ in SPANS:
         if seconds >= length:
             return counted(int(seconds // length), name)
     return "less than a second"

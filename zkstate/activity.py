@@ -1,13 +1,17 @@
 """What the fleet is doing now: a bounded sample of the active jobs and batches, and the beat that leads."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from pipeline.records import BatchStatus, JobStatus, Record
 from pipeline.states import BATCH, JOB, JobState
 from zkstate import codec, paths, queue
 from zkstate.errors import Corrupt
 from zkstate.session import Session
+
+S = TypeVar("S", JobStatus, BatchStatus)
 
 SAMPLE = 200
 """Jobs of one state, and batches, that are read; more are active only if ARKLINE_IN_FLIGHT is larger."""
@@ -37,33 +41,29 @@ def active_jobs(session: Session, counts: dict[JobState, int]) -> Iterator[Activ
         if state is JobState.PENDING and counts[state] > BACKLOG:
             continue
         jids = queue.queued(session, state)[:SAMPLE]
-        locks = session.exists_many([paths.job_lock(jid) for jid in jids])
-        nodes = session.get_many([paths.job_status(jid) for jid in jids])
-        for jid, lock, node in zip(jids, locks, nodes, strict=True):
-            if node is None:
-                continue
-            try:
-                status = codec.decode(JobStatus, node[0], paths.job_status(jid))
-            except Corrupt:  # the audit names it
-                continue
-            if status.status is state and (status.dispatched_at or lock):
-                yield _active(jid, status, lock is not None, node[1].mtime)
+        for jid, status, locked, mtime in _read(session, jids, JobStatus, paths.job_status, paths.job_lock):
+            if status.status is state and (status.dispatched_at or locked):
+                yield _active(jid, status, locked, mtime)
 
 
 def active_batches(session: Session) -> Iterator[Active]:
     """At most SAMPLE of the batches that a worker splits or reports, or should."""
     bids = sorted(session.children(paths.OPEN_BATCHES))[:SAMPLE]
-    locks = session.exists_many([paths.batch_lock(bid) for bid in bids])
-    nodes = session.get_many([paths.batch_status(bid) for bid in bids])
-    for bid, lock, node in zip(bids, locks, nodes, strict=True):
-        if node is None:
-            continue
-        try:
-            status = codec.decode(BatchStatus, node[0], paths.batch_status(bid))
-        except Corrupt:
-            continue
+    for bid, status, locked, mtime in _read(session, bids, BatchStatus, paths.batch_status, paths.batch_lock):
         if status.status in BATCH.working() and status.total is None:
-            yield _active(bid, status, lock is not None, node[1].mtime)
+            yield _active(bid, status, locked, mtime)
+
+
+def _read(
+    session: Session, names: list[str], kind: type[S], path: Callable[[str], str], lock: Callable[[str], str]
+) -> Iterator[tuple[str, S, bool, int]]:
+    """Name, status, whether it is locked, and when the status was written (ms); damaged ones are left out."""
+    locks = session.exists_many([lock(name) for name in names])
+    nodes = session.get_many([path(name) for name in names])
+    for name, locked, node in zip(names, locks, nodes, strict=True):
+        if node is not None:
+            with suppress(Corrupt):  # the audit names it
+                yield name, codec.decode(kind, node[0], path(name)), locked is not None, node[1].mtime
 
 
 def _active(name: str, status: JobStatus | BatchStatus, locked: bool, mtime: int) -> Active:

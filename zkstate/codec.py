@@ -9,6 +9,7 @@ from pipeline.records import BatchHistoryEntry, HistoryEntry, Record
 from zkstate.errors import Corrupt
 
 R = TypeVar("R", bound=Record)
+E = TypeVar("E")
 
 _HISTORY = TypeAdapter(tuple[HistoryEntry, ...])
 _BATCH_HISTORY = TypeAdapter(tuple[BatchHistoryEntry, ...])
@@ -30,15 +31,16 @@ def encode_history(entries: Sequence[HistoryEntry] | Sequence[BatchHistoryEntry]
 
 
 def decode_history(data: bytes, path: str) -> tuple[HistoryEntry, ...]:
-    try:
-        return _HISTORY.validate_json(data)
-    except ValidationError as error:
-        raise Corrupt(_unreadable(path, "history", error)) from error
+    return _decode_entries(_HISTORY, data, path)
 
 
 def decode_batch_history(data: bytes, path: str) -> tuple[BatchHistoryEntry, ...]:
+    return _decode_entries(_BATCH_HISTORY, data, path)
+
+
+def _decode_entries(adapter: TypeAdapter[E], data: bytes, path: str) -> E:
     try:
-        return _BATCH_HISTORY.validate_json(data)
+        return adapter.validate_json(data)
     except ValidationError as error:
         raise Corrupt(_unreadable(path, "history", error)) from error
 

@@ -52,12 +52,6 @@ def release(session: Session, connection: Connection) -> None:
     locks.drop(session, connection.path, connection.token)
 
 
-def in_use(session: Session, host: str) -> int:
-    """Connections that the fleet has open to a host now."""
-    stat = session.exists(paths.host(host))
-    return stat.numChildren if stat else 0
-
-
 def holders(session: Session, host: str) -> tuple[str, ...]:
     """The job or batch that uses each connection to a host; '' for an unnamed one."""
     path = paths.host(host)

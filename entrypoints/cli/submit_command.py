@@ -168,7 +168,7 @@ def _submission(given: dict[str, Any], payload_type: str) -> Submission:
         )
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = _OPTIONS.get(str(first["loc"][0]), str(first["loc"][0]))
+        where = _option(str(first["loc"][0]))
         raise UsageRefused(f"{where}: {first['msg'].removeprefix('Value error, ')}") from error
 
 
@@ -176,21 +176,15 @@ _OPTIONS = {
     "profile_name": "--profile",
     "payload_url": "URL",
     "submission_mode": "--mode",
-    "erc_who": "--who",
-    "erc_what": "--what",
-    "erc_when": "--when",
-    "erc_where": "--where",
     "dublin_core": "--dc",
     "response_type": "--response",
-    "local_id": "--local-id",
-    "primary_id": "--primary-id",
-    "digest": "--digest",
     "notification": "--notify",
-    "priority": "--priority",
-    "note": "--note",
-    "idempotency_key": "--idempotency-key",
-    "submitter": "--submitter",
 }
+"""Options whose names do not follow from the names of the fields."""
+
+
+def _option(field: str) -> str:
+    return _OPTIONS.get(field) or f"--{field.removeprefix('erc_').replace('_', '-')}"
 
 
 def _dry_run(submission: Submission, limit: int, *, as_json: bool) -> NoReturn:

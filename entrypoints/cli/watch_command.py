@@ -1,9 +1,8 @@
 """`arkline watch`: how a batch, or the whole queue, gets on."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 import typer
 from rich.console import Group
@@ -24,7 +23,6 @@ from operations.batch_view import BatchView
 from operations.live import downloads_of
 from operations.overview import Overview, overview
 from operations.progress import follow, outages_reported
-from pipeline.attempt import Progress
 from pipeline.settings import Settings
 from pipeline.states import Bucket
 from zkstate.errors import Unreachable
@@ -56,10 +54,11 @@ def wait_for(session: Session, settings: Settings, bid: str, *, as_json: bool) -
     """Show a batch's progress until it has ended; the exit code that says how."""
     last: BatchView | None = None
     try:
-        with _meter(bid) as meter, outages_reported(session, _tell_outage):
-            for view in follow(session, bid, opened.archive(settings), every_tick=meter.live):
+        live = screen.err().is_terminal
+        with _meter(session, settings, bid) as show, outages_reported(session, _tell_outage):
+            for view in follow(session, bid, opened.archive(settings), every_tick=live):
                 last = view
-                meter.show(view, downloads_of(session, settings, bid) if meter.live else {})
+                show(view)
     except KeyboardInterrupt:
         screen.note(f"{bid} continues without this command; to follow it again: arkline watch {bid}")
         raise
@@ -75,57 +74,43 @@ def _tell_outage(away: bool) -> None:
     screen.note("ZooKeeper does not answer, still trying" if away else "ZooKeeper answers again")
 
 
-class Meter(Protocol):
-    live: bool
-    """Whether it shows downloads as they proceed."""
+def _on_change(write: Callable[[str], None]) -> Callable[[str], None]:
+    """`write` for lines that differ from the line before."""
+    last = ""
 
-    def show(self, view: BatchView, downloads: Mapping[str, Progress]) -> None: ...
+    def show(line: str) -> None:
+        nonlocal last
+        if line != last:
+            last = line
+            write(line)
+
+    return show
 
 
 @contextmanager
-def _meter(bid: str) -> Iterator[Meter]:
+def _meter(session: Session, settings: Settings, bid: str) -> Iterator[Callable[[BatchView], None]]:
     """A bar on a terminal, plain lines elsewhere; on standard error, because it is no part of the answer."""
     console = screen.err()
     if not console.is_terminal:
-        yield _Lines()
+        show = _on_change(lambda line: screen.note(line, ""))
+        yield lambda view: show(f"{view.bid}  {view.status}  {ended(view)}")
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[ended]}"))
-    with Bars(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
-        yield _Bar(progress, bid)
+    with Bars(*columns, TimeElapsedColumn(), console=console, transient=True) as bars:
+        task = bars.add_task(bid, total=None, ended="")
 
+        def draw(view: BatchView) -> None:
+            downloads = downloads_of(session, settings, bid)
+            lines = "".join(f"\n{jid}: {progress_line(download)}" for jid, download in downloads.items())
+            bars.update(
+                task,
+                total=view.total,
+                completed=view.ended_jobs,
+                description=f"[{screen.style_of(view.status)}]{view.status}[/]",
+                ended=escape(f"{ended(view)}{lines}"),
+            )
 
-class _Lines:
-    live = False
-
-    def __init__(self) -> None:
-        self._last = ""
-
-    def show(self, view: BatchView, downloads: Mapping[str, Progress]) -> None:
-        del downloads
-        line = f"{view.bid}  {view.status}  {ended(view)}"
-        if line != self._last:
-            self._last = line
-            screen.note(line, "")
-
-
-class _Bar:
-    live = True
-
-    def __init__(self, progress: object, bid: str) -> None:
-        assert isinstance(progress, Bars)
-        self._progress = progress
-        self._bid = bid
-        self._task = progress.add_task(bid, total=None, ended="")
-
-    def show(self, view: BatchView, downloads: Mapping[str, Progress]) -> None:
-        lines = "".join(f"\n{jid}: {progress_line(download)}" for jid, download in downloads.items())
-        self._progress.update(
-            self._task,
-            total=view.total,
-            completed=view.ended_jobs,
-            description=f"[{screen.style_of(view.status)}]{view.status}[/]",
-            ended=escape(f"{ended(view)}{lines}"),
-        )
+        yield draw
 
 
 def ended(view: BatchView) -> str:
@@ -137,45 +122,27 @@ def ended(view: BatchView) -> str:
 
 
 def _watch_all(session: Session, settings: Settings) -> None:
-    with outages_reported(session, _tell_outage), _board() as board:
+    with outages_reported(session, _tell_outage), _board() as draw:
         while True:
             try:
-                board.draw(overview(session, settings))
+                draw(overview(session, settings))
             except Unreachable:
                 continue
             time.sleep(INTERVAL)
 
 
-class Board(Protocol):
-    def draw(self, view: Overview) -> None: ...
-
-
 @contextmanager
-def _board() -> Iterator[Board]:
+def _board() -> Iterator[Callable[[Overview], None]]:
     """Redrawn in place on a terminal; elsewhere a line whenever something changed."""
     console = screen.out()
     if not console.is_terminal:
-        yield _Log()
+        show = _on_change(_log)
+        yield lambda view: show(listed(view.jobs) or "no jobs")
         return
     with Live(console=console, auto_refresh=False, screen=False) as live:
-        yield _Screen(live)
+        yield lambda view: live.update(Group(*drawn_overview.tables(view)), refresh=True)
 
 
-class _Log:
-    def __init__(self) -> None:
-        self._last = ""
-
-    def draw(self, view: Overview) -> None:
-        line = listed(view.jobs) or "no jobs"
-        if line != self._last:
-            self._last = line
-            screen.say(f"{time.strftime('%H:%M:%S')}  {line}")
-            screen.out().file.flush()
-
-
-class _Screen:
-    def __init__(self, live: Live) -> None:
-        self._live = live
-
-    def draw(self, view: Overview) -> None:
-        self._live.update(Group(*drawn_overview.tables(view)), refresh=True)
+def _log(line: str) -> None:
+    screen.say(f"{time.strftime('%H:%M:%S')}  {line}")
+    screen.out().file.flush()

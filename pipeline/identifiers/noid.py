@@ -81,13 +81,3 @@ def spell(naan: str, shoulder: str, number: int) -> str:
     """The ARK of `number` under the shoulder, with its check character."""
     name = shoulder + blade(number)
     return str(Ark(naan, name + check_character(f"{naan}/{name}")))
-
-
-def is_valid(ark: str) -> bool:
-    """Whether the last character is the check character; ARKs minted elsewhere may not have one."""
-    try:
-        parsed = parse_ark(ark)
-    except NotAnArk:
-        return False
-    name, last = parsed.name[:-1], parsed.name[-1]
-    return last == check_character(f"{parsed.naan}/{name}")

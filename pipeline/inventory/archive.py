@@ -64,11 +64,6 @@ class ArchivedBatch(Record):
     disposition: Disposition
 
 
-def archive_job(inventory: SqlInventory, job: Job, *, by: str, reason: str = "") -> None:
-    """Archive a job that has ended."""
-    _write(inventory, (), [_job_row(job, job.status.status, Disposition(who=by, why=reason))])
-
-
 def archive_batch(
     inventory: SqlInventory,
     batch: Batch,

@@ -35,6 +35,14 @@ class StoreRequest:
         return {file.path: file.sha512 for file in self.files}
 
 
+OnRead = Callable[[int], None]
+"""Gets the number of bytes of every piece that was read."""
+
+
+def ignore(size: int) -> None:
+    """An OnRead for callers that count nothing."""
+
+
 class Storage(Protocol):
     def check(self, request: StoreRequest, attempt: Attempt = UNATTENDED) -> None:
         """StepFailed if `store` would refuse the request for the object as it is now; publishes nothing.
@@ -67,11 +75,7 @@ class Storage(Protocol):
         """
 
     def read_back(
-        self,
-        ark: str,
-        url: str,
-        numbers: Collection[int] = (),
-        on_read: Callable[[int], None] = lambda _: None,
+        self, ark: str, url: str, numbers: Collection[int] = (), on_read: OnRead = ignore
     ) -> Iterator[ReadBackFile]:
         """Read every byte of these versions (empty: all), file by file, ordered by version and path.
 

@@ -3,12 +3,12 @@ from ocfl import StorageRoot
 
 from pipeline.attempt import Attempt, CheckedAttempt
 from pipeline.files import StoredVersion
-from pipeline.identifiers import noid
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import Identifiers, Job, PayloadType, SubmissionMode
 from pipeline.states import FailureKind
 from pipeline.steps import process
 from pipeline.working_storage.workspace import Workspace
+from tests.support import arks
 from tests.support.repository import OWNER, Repository
 from tests.support.schemas import assert_valid
 
@@ -31,7 +31,7 @@ def test_new_content_becomes_the_first_version_of_a_new_object(repository: Repos
     stored = repository.work(job)
 
     assert stored.number == 1
-    assert noid.is_valid(stored.ark)
+    assert arks.is_valid(stored.ark)
     assert repository.identifiers(job) == Identifiers(primary_id=stored.ark, assigned=True)
     assert paths(stored) == {
         "producer/a name.txt",

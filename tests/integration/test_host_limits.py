@@ -46,7 +46,7 @@ def test_the_fleet_never_has_more_connections_than_allowed(session: Session, oth
             with mutex:
                 now += 1
                 most = max(most, now)
-            assert host_connections.in_use(session, HOST) <= 3
+            assert len(host_connections.holders(session, HOST)) <= 3
             with mutex:
                 now -= 1
         limiter.close()
@@ -55,7 +55,7 @@ def test_the_fleet_never_has_more_connections_than_allowed(session: Session, oth
         list(pool.map(fetch, fleet * 10))
 
     assert 1 <= most <= 3
-    assert host_connections.in_use(session, HOST) == 0
+    assert len(host_connections.holders(session, HOST)) == 0
 
 
 def test_who_gets_no_connection_in_time_is_told_which_limit_it_waits_for(
@@ -75,7 +75,7 @@ def test_who_gets_no_connection_in_time_is_told_which_limit_it_waits_for(
             pass
     first.close()
     with second.connection(HOST, UNATTENDED):
-        assert host_connections.in_use(session, HOST) == 1
+        assert len(host_connections.holders(session, HOST)) == 1
     second.close()
 
 
@@ -84,21 +84,21 @@ def test_a_connection_is_kept_from_file_to_file_and_given_back_at_the_end(sessio
 
     for _ in range(3):
         with limiter.connection(HOST, UNATTENDED):
-            assert host_connections.in_use(session, HOST) == 1
-    assert host_connections.in_use(session, HOST) == 1
+            assert len(host_connections.holders(session, HOST)) == 1
+    assert len(host_connections.holders(session, HOST)) == 1
     limiter.close()
 
-    assert host_connections.in_use(session, HOST) == 0
+    assert len(host_connections.holders(session, HOST)) == 0
 
 
 def test_a_session_that_ends_gives_its_connections_back(session: Session, settings: Settings) -> None:
     with connect(settings) as doomed:
         taken = FleetHostLimiter(doomed, lambda: 1).connection(HOST, UNATTENDED)
         taken.__enter__()
-        assert host_connections.in_use(session, HOST) == 1
+        assert len(host_connections.holders(session, HOST)) == 1
 
     with FleetHostLimiter(session, lambda: 1).connection(HOST, UNATTENDED):
-        assert host_connections.in_use(session, HOST) == 1
+        assert len(host_connections.holders(session, HOST)) == 1
     del taken
 
 

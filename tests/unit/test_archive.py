@@ -4,7 +4,6 @@ import pytest
 
 from pipeline.inventory.archive import (
     archive_batch,
-    archive_job,
     find_batch,
     find_job,
     jobs_of,
@@ -88,7 +87,7 @@ def test_a_deletion_that_is_repeated_keeps_its_first_reason(inventory: SqlInvent
 
 def test_a_job_that_went_on_after_all_is_archived_as_it_ended(inventory: SqlInventory) -> None:
     tombstone(inventory, a_job(1, JobState.FAILED), by="ann", reason="submitted twice")
-    archive_job(inventory, a_job(1, JobState.COMPLETED), by="retention")
+    archive_batch(inventory, a_batch(), [a_job(1, JobState.COMPLETED)], by="retention")
 
     found = find_job(inventory, jid(1))
     assert found is not None

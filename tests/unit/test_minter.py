@@ -2,12 +2,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pipeline.identifiers import noid
 from pipeline.identifiers.minter import LocalMinter
 from pipeline.outcome import AttemptOver
 from pipeline.profiles.profile import Profile
 from pipeline.records import Identifiers, Job, JobConfiguration, JobStatus, PayloadType
 from pipeline.states import JobState
+from tests.support import arks
 from tests.support.job_record import MemoryJobRecord
 
 
@@ -42,7 +42,7 @@ def test_a_minted_ark_stands_in_the_record_at_once() -> None:
     ark = LocalMinter().mint(job("jid1"), profile(), job_record)
 
     assert ark.startswith("ark:/99999/fk4")
-    assert noid.is_valid(ark)
+    assert arks.is_valid(ark)
     assert job_record.identifiers(job("jid1")).primary_id == ark
 
 

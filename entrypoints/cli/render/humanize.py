@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from operations.wording import age, counted, duration
+from operations.wording import SPANS, age, counted, duration
 
 __all__ = ["age", "ago", "brief", "counted", "duration", "in_time", "listed"]
 
 S = TypeVar("S", bound=str)
-
-_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 def brief(seconds: float) -> str:
@@ -21,7 +19,7 @@ def brief(seconds: float) -> str:
     >>> brief(0.3), brief(250), brief(7300)
     ('0s', '4m', '2h')
     """
-    for length, letter in _UNITS:
+    for length, _, letter in SPANS:
         if seconds >= length:
             return f"{int(seconds // length)}{letter}"
     return "0s"

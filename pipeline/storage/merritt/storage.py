@@ -19,11 +19,10 @@ from pipeline.names import PRODUCER, quote_name
 from pipeline.outcome import StepFailed, content, system
 from pipeline.records import SubmissionMode, now
 from pipeline.settings import Settings
-from pipeline.storage.base import StoreRequest
+from pipeline.storage.base import OnRead, StoreRequest, ignore
 from pipeline.storage.merritt.http import Absent, MerrittHttp
 from pipeline.storage.merritt.manifest import (
     InvalidManifest,
-    ManifestFile,
     ManifestObject,
     ManifestVersion,
     parse,
@@ -105,11 +104,7 @@ class MerrittStorage:
                 self._compare_bytes(version, file, node, attempt)
 
     def read_back(
-        self,
-        ark: str,
-        url: str,
-        numbers: Collection[int] = (),
-        on_read: Callable[[int], None] = lambda _: None,
+        self, ark: str, url: str, numbers: Collection[int] = (), on_read: OnRead = ignore
     ) -> Iterator[ReadBackFile]:
         """The service delivers all files; the digests in its manifest are not used."""
         if _NODE.search(url) is None:
@@ -223,7 +218,7 @@ class MerrittStorage:
         for file in request.files:
             entry = version.files.get(file.path)
             if entry is None or (entry.size, entry.sha512) != (file.size, file.sha512):
-                listed = "nothing" if entry is None else _size_and_digest(entry)
+                listed = f"{entry.size} bytes, {entry.algorithm} {entry.digest}" if entry else "nothing"
                 raise system(
                     f"{self._http.name} lists {listed} for {quote_name(file.path)} in version {number} of "
                     f"{request.ark}, not {file.size} bytes, sha512 {file.sha512}"
@@ -238,21 +233,16 @@ class MerrittStorage:
             number=version.number,
             jid=jid,
             created=version.created,
-            files=tuple(_stored_file(file, version.number) for _, file in sorted(version.files.items())),
+            files=tuple(
+                StoredFile(file.path, file.size, file.sha512 or "", added=file.version == version.number)
+                for _, file in sorted(version.files.items())
+            ),
             url=self._http.shown_url("manifest", node, stored.ark),
         )
 
 
 def _version(stored: ManifestObject | None, number: int | None) -> ManifestVersion | None:
     return next((v for v in stored.versions if v.number == number), None) if stored else None
-
-
-def _stored_file(file: ManifestFile, number: int) -> StoredFile:
-    return StoredFile(file.path, file.size, file.sha512 or "", added=file.version == number)
-
-
-def _size_and_digest(file: ManifestFile) -> str:
-    return f"{file.size} bytes, {file.algorithm} {file.digest}"
 
 
 def _write_manifest(request: StoreRequest, manifest: bytes) -> Path:
@@ -267,10 +257,9 @@ def _write_manifest(request: StoreRequest, manifest: bytes) -> Path:
 
 
 def _node_in(url: str) -> int:
-    match = _NODE.search(url)
-    if match is None:
-        raise system(f"{url} is not the address of an object in the storage service")
-    return int(match[1])
+    if match := _NODE.search(url):
+        return int(match[1])
+    raise system(f"{url} is not the address of an object in the storage service")
 
 
 def _check(request: StoreRequest, stored: ManifestObject | None) -> None:

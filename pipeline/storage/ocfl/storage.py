@@ -7,7 +7,7 @@ from pathlib import Path
 from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt, throttled
 from pipeline.files import ReadBackFile, StoredVersion
 from pipeline.outcome import StepFailed, transient
-from pipeline.storage.base import StoreRequest
+from pipeline.storage.base import OnRead, StoreRequest, ignore
 from pipeline.storage.ocfl import disk, objects, reading
 from pipeline.storage.ocfl.writer import (
     Root,
@@ -73,11 +73,7 @@ class OcflStorage:
                 checked.check()
 
     def read_back(
-        self,
-        ark: str,
-        url: str,
-        numbers: Collection[int] = (),
-        on_read: Callable[[int], None] = lambda _: None,
+        self, ark: str, url: str, numbers: Collection[int] = (), on_read: OnRead = ignore
     ) -> Iterator[ReadBackFile]:
         if not url.startswith("file:"):
             raise stored_elsewhere(ark, url, f"the OCFL root {self.root.folder}")

@@ -10,7 +10,7 @@ from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt, throttled
 from pipeline.files import ContentFile, ReadBackFile, StoredFile, StoredVersion
 from pipeline.outcome import system, transient
 from pipeline.parallel import in_parallel
-from pipeline.storage.base import StoreRequest
+from pipeline.storage.base import OnRead, StoreRequest, ignore
 from pipeline.storage.ocfl import objects, reading
 from pipeline.storage.ocfl.bucket import CONNECTIONS, Bucket, Conflict, DigestMismatch
 from pipeline.storage.ocfl.bucket_root import BucketObject, BucketRoot, Head, Keys
@@ -89,11 +89,7 @@ class S3Storage:
         _in_parallel(verify_file, version.files, throttled(attempt))
 
     def read_back(
-        self,
-        ark: str,
-        url: str,
-        numbers: Collection[int] = (),
-        on_read: Callable[[int], None] = lambda _: None,
+        self, ark: str, url: str, numbers: Collection[int] = (), on_read: OnRead = ignore
     ) -> Iterator[ReadBackFile]:
         if not url.startswith("s3:"):
             raise stored_elsewhere(ark, url, f"the OCFL root {self.root.bucket.url}")
