@@ -28,7 +28,7 @@ def act_on_batch(operator: Operator, bid: str, event: Event, *, seen: int | None
 
     `seen`: the version of the batch's status that the caller decided on; Moved if the batch has another one.
     """
-    return retry_stale(bid, lambda: _VERBS[event](operator, _load(operator, bid, event, seen)))
+    return retry_stale(bid, lambda: _VERBS[event](operator, _load(operator, bid, event, seen), event))
 
 
 def possible(operator: Operator, bid: str, event: Event, *, seen: int | None = None) -> VerbResult:
@@ -79,15 +79,7 @@ def _request(operator: Operator, event: Event) -> BatchMove:
     return BatchMove(event, operator.by, message, lock=Lock.FREE, via=operator.principal.interface)
 
 
-def _release(operator: Operator, batch: Batch) -> VerbResult:
-    return _move(operator, batch, Event.RELEASE)
-
-
-def _update_report(operator: Operator, batch: Batch) -> VerbResult:
-    return _move(operator, batch, Event.UPDATE_REPORT)
-
-
-def _delete(operator: Operator, batch: Batch) -> VerbResult:
+def _delete(operator: Operator, batch: Batch, event: Event) -> VerbResult:
     """Tombstones first, folders last: after a crash a repeated delete or the clean-up does the rest."""
     from pipeline.inventory.archive import tombstone  # loads SQLAlchemy
 
@@ -102,7 +94,7 @@ def _delete(operator: Operator, batch: Batch) -> VerbResult:
             jobs=members,
             report=compose(operator.session, batch, operator.inventory).model_dump(mode="json"),
         )
-        batch = batches.move(operator.session, batch, _request(operator, Event.DELETE))
+        batch = batches.move(operator.session, batch, _request(operator, event))
     deletion.remove_batch(operator.session, batch)
     left = [remove_folder(operator, Path(job.configuration.working_dir)) for job in members]
     return VerbResult(id=batch.bid, was=was, now=BatchState.DELETED, folder_left=max(left, default=""))
@@ -118,9 +110,9 @@ def _members(operator: Operator, bid: str) -> list[Job]:
     return members
 
 
-_VERBS: dict[Event, Callable[[Operator, Batch], VerbResult]] = {
-    Event.RELEASE: _release,
-    Event.UPDATE_REPORT: _update_report,
+_VERBS: dict[Event, Callable[[Operator, Batch, Event], VerbResult]] = {
+    Event.RELEASE: _move,
+    Event.UPDATE_REPORT: _move,
     Event.DELETE: _delete,
 }
 

@@ -30,7 +30,7 @@ def act_on_job(
     `seen`: the version of the job's status that the caller decided on; Moved if the job has another one.
     Without `feeding` the caller hands out the pending jobs, once for many.
     """
-    result = retry_stale(jid, lambda: _VERBS[event](operator, _load(operator, jid, event, seen)))
+    result = retry_stale(jid, lambda: _VERBS[event](operator, _load(operator, jid, event, seen), event))
     if feeding:
         feed(operator)
     return result
@@ -77,32 +77,23 @@ def _result(operator: Operator, job: Job, moved: Job) -> VerbResult:
     )
 
 
-def _hold(operator: Operator, job: Job) -> VerbResult:
-    return _result(operator, job, _move(operator, job, Event.HOLD))
+def _move_only(operator: Operator, job: Job, event: Event) -> VerbResult:
+    _refuse(operator, job, event)
+    return _result(operator, job, _move(operator, job, event))
 
 
-def _release(operator: Operator, job: Job) -> VerbResult:
-    _refuse(operator, job, Event.RELEASE)
-    return _result(operator, job, _move(operator, job, Event.RELEASE))
-
-
-def _resume(operator: Operator, job: Job) -> VerbResult:
-    _refuse(operator, job, Event.RESUME)
-    return _result(operator, job, _move(operator, job, Event.RESUME))
-
-
-def _fail(operator: Operator, job: Job) -> VerbResult:
+def _fail(operator: Operator, job: Job, event: Event) -> VerbResult:
     """A worker that has the job loses the lock, and with it the right to any further effect."""
     reason = operator.because or ", who gave no reason"
     message = f"failed by {operator.by}{reason}"
     try:
-        moved = _move(operator, job, Event.FAIL, message=message, kind=FailureKind.SYSTEM, lock=Lock.BREAK)
+        moved = _move(operator, job, event, message=message, kind=FailureKind.SYSTEM, lock=Lock.BREAK)
     except Busy as error:
         raise Stale(f"a worker acquired {job.jid} after it was read") from error
     return _result(operator, job, moved)
 
 
-def _delete(operator: Operator, job: Job) -> VerbResult:
+def _delete(operator: Operator, job: Job, _: Event) -> VerbResult:
     """The tombstone first, the folder last: a crash leaves at most a folder, which the clean-up finds."""
     from pipeline.inventory.archive import tombstone  # loads SQLAlchemy
 
@@ -112,10 +103,10 @@ def _delete(operator: Operator, job: Job) -> VerbResult:
     return _result(operator, job, deleted).model_copy(update={"version": None, "folder_left": left})
 
 
-_VERBS: dict[Event, Callable[[Operator, Job], VerbResult]] = {
-    Event.HOLD: _hold,
-    Event.RELEASE: _release,
-    Event.RESUME: _resume,
+_VERBS: dict[Event, Callable[[Operator, Job, Event], VerbResult]] = {
+    Event.HOLD: _move_only,
+    Event.RELEASE: _move_only,
+    Event.RESUME: _move_only,
     Event.FAIL: _fail,
     Event.DELETE: _delete,
 }

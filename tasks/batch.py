@@ -16,7 +16,7 @@ from tasks.logs import log
 from tasks.profiles import host_limit, profile_of
 from tasks.run import Locked, StateWork, run
 from tasks.worker_context import WorkerContext
-from zkstate import batches, creation, holds, jobs
+from zkstate import batches, creation, holds, listings
 from zkstate.batches import BatchMove
 from zkstate.hosts import FleetHostLimiter
 from zkstate.record import Lock
@@ -112,10 +112,7 @@ def _fail_report(locked: Locked[Batch], failure: StepFailed) -> Batch:
 def _compose(locked: Locked[Batch]) -> tuple[list[Job], dict[str, str], reports.BatchReport]:
     """The jobs that exist, the reason for the deletion of those that do not, and the report of all."""
     session, batch = locked.session, locked.record
-    existing = (bucket for bucket in Bucket if bucket is not Bucket.DELETED)
-    members = [
-        jobs.load(session, jid) for bucket in existing for jid in batches.jobs_in(session, batch.bid, bucket)
-    ]
+    members = listings.load_batch(session, batch.bid)
     inventory = locked.context.clients().inventory
     deleted: dict[str, str] = {}
     for jid in batches.jobs_in(session, batch.bid, Bucket.DELETED):

@@ -4,10 +4,10 @@ from pipeline.inventory.archive import archive_batch
 from pipeline.notify.report import compose_report
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.records import Batch
-from pipeline.states import BatchState, Bucket, Event
+from pipeline.states import BatchState, Event
 from pipeline.steps.clients import Clients
 from tasks.logs import log
-from zkstate import batches, deletion, jobs, listings, views
+from zkstate import batches, deletion, listings, views
 from zkstate.batches import BatchMove
 from zkstate.errors import Busy, Corrupt, Missing, Stale
 from zkstate.locks import ServerClock
@@ -48,10 +48,7 @@ def retention_of(profile_name: str, profiles: Profiles, default: float) -> float
 
 def archive(session: Session, batch: Batch, clients: Clients, *, by: str, reason: str) -> None:
     """Store the batch, its report and every job's timeline in SQL."""
-    existing = (bucket for bucket in Bucket if bucket is not Bucket.DELETED)
-    members = [
-        jobs.load(session, jid) for bucket in existing for jid in batches.jobs_in(session, batch.bid, bucket)
-    ]
+    members = listings.load_batch(session, batch.bid)
     report = compose_report(batch, members, number=max(batch.status.reports, 1))
     archive_batch(
         clients.inventory, batch, members, by=by, reason=reason, report=report.model_dump(mode="json")

@@ -1,17 +1,14 @@
 """What the fleet is doing now: a bounded sample of the active jobs and batches, and the beat that leads."""
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
 
 from pipeline.records import BatchStatus, JobStatus, Record
 from pipeline.states import BATCH, JOB, JobState
-from zkstate import codec, paths, queue
+from zkstate import paths, queue
 from zkstate.errors import Corrupt
 from zkstate.session import Session
-
-S = TypeVar("S", JobStatus, BatchStatus)
+from zkstate.statuses import BATCHES, JOBS, read_statuses
 
 SAMPLE = 200
 """Jobs of one state, and batches, that are read; more are active only if ARKLINE_IN_FLIGHT is larger."""
@@ -41,7 +38,7 @@ def active_jobs(session: Session, counts: dict[JobState, int]) -> Iterator[Activ
         if state is JobState.PENDING and counts[state] > BACKLOG:
             continue
         jids = queue.queued(session, state)[:SAMPLE]
-        for jid, status, locked, mtime in _read(session, jids, JobStatus, paths.job_status, paths.job_lock):
+        for jid, status, locked, mtime in read_statuses(session, jids, JOBS, _ignore):
             if status.status is state and (status.dispatched_at or locked):
                 yield _active(jid, status, locked, mtime)
 
@@ -49,21 +46,13 @@ def active_jobs(session: Session, counts: dict[JobState, int]) -> Iterator[Activ
 def active_batches(session: Session) -> Iterator[Active]:
     """At most SAMPLE of the batches that a worker splits or reports, or should."""
     bids = sorted(session.children(paths.OPEN_BATCHES))[:SAMPLE]
-    for bid, status, locked, mtime in _read(session, bids, BatchStatus, paths.batch_status, paths.batch_lock):
+    for bid, status, locked, mtime in read_statuses(session, bids, BATCHES, _ignore):
         if status.status in BATCH.working() and status.total is None:
             yield _active(bid, status, locked, mtime)
 
 
-def _read(
-    session: Session, names: list[str], kind: type[S], path: Callable[[str], str], lock: Callable[[str], str]
-) -> Iterator[tuple[str, S, bool, int]]:
-    """Name, status, whether it is locked, and when the status was written (ms); damaged ones are left out."""
-    locks = session.exists_many([lock(name) for name in names])
-    nodes = session.get_many([path(name) for name in names])
-    for name, locked, node in zip(names, locks, nodes, strict=True):
-        if node is not None:
-            with suppress(Corrupt):  # the audit names it
-                yield name, codec.decode(kind, node[0], path(name)), locked is not None, node[1].mtime
+def _ignore(damage: Corrupt) -> None:
+    """The audit reports it."""
 
 
 def _active(name: str, status: JobStatus | BatchStatus, locked: bool, mtime: int) -> Active:

@@ -7,8 +7,9 @@ by state costs one listing for each folder. A listing of 100,000 names is some 2
 
 from collections import Counter
 
+from pipeline.records import Job
 from pipeline.states import JOB, Bucket, JobState
-from zkstate import batches, paths, queue
+from zkstate import batches, jobs, paths, queue
 from zkstate.session import Session
 
 
@@ -56,6 +57,11 @@ def of_batch(session: Session, bid: str, state: JobState | None = None) -> list[
         return jids
     in_state = _ids_in_queue(session, state)
     return [jid for jid in jids if jid in in_state]
+
+
+def load_batch(session: Session, bid: str) -> list[Job]:
+    """The jobs of a batch that are not deleted; Missing or Corrupt if one cannot be read."""
+    return [jobs.load(session, jid) for jid in of_batch(session, bid)]
 
 
 def states_of_batch(session: Session, bid: str, counts: dict[Bucket, int]) -> dict[JobState, int]:

@@ -7,15 +7,15 @@ is over. A record that loses its worker again and again is dispatched less and l
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic
 
-from pipeline.records import BatchStatus, FencedStatus, JobStatus, Ticket
+from pipeline.records import FencedStatus, Ticket
 from pipeline.states import BATCH, JOB, BatchState, Bucket, JobState
-from zkstate import batches, codec, jobs, paths, queue, record
+from zkstate import batches, jobs, paths, queue, record
 from zkstate.errors import Busy, Corrupt, Missing, Stale
 from zkstate.locks import ServerClock
 from zkstate.record import R, St
 from zkstate.session import Session
+from zkstate.statuses import BATCHES, JOBS, Kind, read_statuses
 
 GRACE = 3.0
 """Seconds after a dispatch in which a worker may have the message but not the lock yet."""
@@ -51,7 +51,7 @@ def sweep_jobs(session: Session, live: Live, clock: ServerClock, max_redispatche
         if state is JobState.PROVISIONING:
             continue
         jids = queue.queued(session, state)[:SWEEP_PAGE]
-        for jid, status in _abandoned(session, jids, _JOBS, live, clock):
+        for jid, status in _abandoned(session, jids, JOBS, live, clock):
             if status.status is not state or (state is JobState.PENDING and status.dispatched_at is None):
                 continue  # the job has moved, or has not been fed yet
             if status.redispatches >= max_redispatches:
@@ -66,7 +66,7 @@ def sweep_batches(session: Session, live: Live, clock: ServerClock, by: str) -> 
     names = sorted(session.children(paths.OPEN_BATCHES))
     tickets: list[Ticket | None] = []
     waiting: list[str] = []
-    for bid, status in _abandoned(session, names, _BATCHES, live, clock):
+    for bid, status in _abandoned(session, names, BATCHES, live, clock):
         if status.status is BatchState.PROCESSING and status.total is not None:
             waiting.append(bid)  # for its jobs
         elif status.status in BATCH.working():
@@ -78,34 +78,16 @@ def sweep_batches(session: Session, live: Live, clock: ServerClock, by: str) -> 
     return tuple(ticket for ticket in tickets if ticket is not None)
 
 
-@dataclass(frozen=True)
-class _Kind(Generic[St]):
-    """Where the status and the lock of a kind of record are."""
-
-    status: type[St]
-    status_path: Callable[[str], str]
-    lock_path: Callable[[str], str]
-
-
-_JOBS = _Kind(JobStatus, paths.job_status, paths.job_lock)
-_BATCHES = _Kind(BatchStatus, paths.batch_status, paths.batch_lock)
-
-
 def _abandoned(
-    session: Session, names: Sequence[str], kind: _Kind[St], live: Live, clock: ServerClock
+    session: Session, names: Sequence[str], kind: Kind[St], live: Live, clock: ServerClock
 ) -> Iterator[tuple[str, St]]:
-    locks = session.exists_many([kind.lock_path(name) for name in names])
-    statuses = session.get_many([kind.status_path(name) for name in names])
-    for name, lock, node in zip(names, locks, statuses, strict=True):
-        if lock is not None or node is None:
-            continue
-        try:
-            status = codec.decode(kind.status, node[0], kind.status_path(name))
-        except Corrupt as damage:
-            _log.error("%s", damage)
-            continue
-        if (name, status.epoch) not in live and _is_due(status, node[1].mtime, clock):
+    for name, status, locked, mtime in read_statuses(session, names, kind, _report):
+        if not locked and (name, status.epoch) not in live and _is_due(status, mtime, clock):
             yield name, status
+
+
+def _report(damage: Corrupt) -> None:
+    _log.error("%s", damage)
 
 
 def _is_due(status: FencedStatus, mtime: int, clock: ServerClock) -> bool:
