@@ -68,30 +68,12 @@ def _advice(facts: Explanation) -> Iterator[str]:
         yield f"afterwards {hint}"
 
 
-def _jobs(facts: Explanation) -> str:
-    states = listed(facts.jobs)
-    first = f" One of them: {_without_advice(facts.first)}" if facts.first else ""
-    return f"It waits for its jobs: {states}, of {facts.total} in all.{first}"
-
-
-def _without_advice(first: Explanation) -> str:
-    return paragraph(first.model_copy(update={"remedies": (), "moves_itself": False}))
-
-
-def _removing(facts: Explanation) -> str:
-    return "It was deleted and is being removed from ZooKeeper."
-
-
-def _resumed(facts: Explanation) -> str:
-    return f"Jobs were resumed after its report and have not ended ({listed(facts.jobs)}).{_example(facts)}"
-
-
-def _outdated(facts: Explanation) -> str:
-    return f"The state of its jobs has changed since its last report ({listed(facts.jobs)})."
-
-
 def _example(facts: Explanation) -> str:
-    return f" One of them: {_without_advice(facts.first)}" if facts.first else ""
+    if facts.first is None:
+        return ""
+    return (
+        f" One of them: {paragraph(facts.first.model_copy(update={'remedies': (), 'moves_itself': False}))}"
+    )
 
 
 def _failed(facts: Explanation) -> str:
@@ -119,10 +101,6 @@ def _jobs_failed(facts: Explanation) -> str:
     return f"Of {counted(facts.total or 0, 'job')} failed: {listed(facts.jobs)}.{_example(facts)}"
 
 
-def _not_sent(facts: Explanation) -> str:
-    return f"Its jobs have ended ({listed(facts.jobs)}), but {fault(facts)}. Forward the report by hand."
-
-
 def _completed(facts: Explanation) -> str:
     if facts.kind == "batch":
         return (
@@ -132,23 +110,29 @@ def _completed(facts: Explanation) -> str:
     return f"The object is {stored} and recorded in the inventory. Nothing is left to do."
 
 
-def _archived(facts: Explanation) -> str:
-    return f"It was removed from ZooKeeper{by(facts)}; the archive has its record. Nothing is left to do."
-
-
 _REASONS: dict[Reason, Callable[[Explanation], str]] = {
     **WAITING,
-    Reason.WAITING_FOR_JOBS: _jobs,
-    Reason.BEING_REMOVED: _removing,
-    Reason.JOBS_RESUMED: _resumed,
-    Reason.REPORT_OUTDATED: _outdated,
+    Reason.WAITING_FOR_JOBS: lambda facts: (
+        f"It waits for its jobs: {listed(facts.jobs)}, of {facts.total} in all.{_example(facts)}"
+    ),
+    Reason.BEING_REMOVED: lambda facts: "It was deleted and is being removed from ZooKeeper.",
+    Reason.JOBS_RESUMED: lambda facts: (
+        f"Jobs were resumed after its report and have not ended ({listed(facts.jobs)}).{_example(facts)}"
+    ),
+    Reason.REPORT_OUTDATED: lambda facts: (
+        f"The state of its jobs has changed since its last report ({listed(facts.jobs)})."
+    ),
     Reason.FAILED_CONTENT: _failed,
     Reason.FAILED_SYSTEM: _failed,
     Reason.FAILED_TRANSIENT: _failed,
     Reason.JOBS_FAILED: _jobs_failed,
-    Reason.REPORT_NOT_SENT: _not_sent,
+    Reason.REPORT_NOT_SENT: lambda facts: (
+        f"Its jobs have ended ({listed(facts.jobs)}), but {fault(facts)}. Forward the report by hand."
+    ),
     Reason.COMPLETED: _completed,
-    Reason.ARCHIVED: _archived,
+    Reason.ARCHIVED: lambda facts: (
+        f"It was removed from ZooKeeper{by(facts)}; the archive has its record. Nothing is left to do."
+    ),
 }
 
 _OBSTACLES: dict[Reason, str] = {

@@ -17,12 +17,12 @@ def by(facts: Explanation) -> str:
     return f"{who}{when}" + (f" ({facts.hold_reason})" if facts.hold_reason else "")
 
 
+def _spent(facts: Explanation) -> str:
+    return duration(age(facts.holder_since)) if facts.holder_since else "some time"
+
+
 def fault(facts: Explanation) -> str:
     return facts.message.rstrip(".") or "no reason was recorded"
-
-
-def _on_hold(facts: Explanation) -> str:
-    return f"Collection {facts.waits_for} was put on hold{by(facts)}."
 
 
 def _turn(facts: Explanation) -> str:
@@ -38,15 +38,10 @@ def _turn(facts: Explanation) -> str:
     )
 
 
-def _starting(facts: Explanation) -> str:
-    return "It can continue now and starts within seconds."
-
-
 def _working(facts: Explanation) -> str:
-    spent = duration(age(facts.holder_since)) if facts.holder_since else "some time"
     before = f" {counted(facts.tries, 'earlier attempt')} met a transient fault." if facts.tries else ""
     far = f" {progress(facts.progress)}." if facts.progress else ""
-    return f"The {facts.holder} has been working on it for {spent} (attempt {facts.attempt}).{far}{before}"
+    return f"The {facts.holder} has been working on it for {_spent(facts)} (attempt {facts.attempt}).{far}{before}"
 
 
 def _host(facts: Explanation) -> str:
@@ -76,35 +71,6 @@ def _space(facts: Explanation) -> str:
     )
 
 
-def _too_large(facts: Explanation) -> str:
-    return (
-        f"It needs {in_units(facts.needed or 0)}, but working storage may hold only "
-        f"{in_units(facts.limit or 0)}: it never fits. Enlarge working storage or raise "
-        "ARKLINE_WORKING_THRESHOLD, or stop the job and ask the depositor to divide the object."
-    )
-
-
-def _between_tries(facts: Explanation) -> str:
-    return (
-        f"A step met a transient fault: {fault(facts)}. Try {(facts.taken or 0) + 1} of {facts.limit} "
-        f"starts {in_time(facts.when)}; the job fails after the last one."
-    )
-
-
-def _damaged(facts: Explanation) -> str:
-    return (
-        f"{fault(facts)}. Restore this znode from a backup of ZooKeeper; `arkline audit` lists every "
-        "damaged one."
-    )
-
-
-def _busy(facts: Explanation) -> str:
-    return (
-        f"Its message is in queue '{facts.waits_for}', and all {facts.limit} processes that consume this "
-        "queue are busy. More workers would help."
-    )
-
-
 def _lost(facts: Explanation) -> str:
     before = f" (it was {counted(facts.redispatches, 'time')} before)" if facts.redispatches else ""
     return (
@@ -120,54 +86,59 @@ def _no_worker(facts: Explanation) -> str:
     return f"It needs a worker that consumes queue '{facts.waits_for}', and no worker answers."
 
 
-def _no_redis(facts: Explanation) -> str:
-    return (
-        f"Redis at {facts.waits_for} does not answer, so no worker receives work. Nothing is lost: "
-        "it continues by itself once Redis is back."
-    )
-
-
-def _no_beat(facts: Explanation) -> str:
-    return "No beat is running, so nothing is dispatched, retried or cleaned up on schedule."
-
-
 def _splitting(facts: Explanation) -> str:
-    spent = duration(age(facts.holder_since)) if facts.holder_since else "some time"
     created = facts.jobs.get("created", 0)
     so_far = f"; {counted(created, 'job')} created so far" if created else ""
-    return f"The {facts.holder} has been splitting it into jobs for {spent}{so_far}."
+    return f"The {facts.holder} has been splitting it into jobs for {_spent(facts)}{so_far}."
 
 
 def _reporting(facts: Explanation) -> str:
     if not facts.holder:
         return "Its last job has ended, and its report starts within seconds."
-    spent = duration(age(facts.holder_since)) if facts.holder_since else "some time"
-    return f"The {facts.holder} has been writing its report for {spent}."
+    return f"The {facts.holder} has been writing its report for {_spent(facts)}."
 
 
 WAITING: dict[Reason, Callable[[Explanation], str]] = {
     Reason.QUEUE_PAUSED: lambda facts: f"The queue was paused{by(facts)}: no new job starts.",
-    Reason.COLLECTION_ON_HOLD: _on_hold,
+    Reason.COLLECTION_ON_HOLD: lambda facts: f"Collection {facts.waits_for} was put on hold{by(facts)}.",
     Reason.HOLD_ENDED: lambda facts: f"Collection {facts.waits_for} is no longer on hold.",
     Reason.COLLECTION_AT_QUOTA: lambda facts: (
         f"Collection {facts.waits_for} has {facts.taken} active jobs, and its profile allows {facts.limit} "
         "(limits.jobs_at_work). It starts when one of them ends."
     ),
     Reason.WAITING_FOR_TURN: _turn,
-    Reason.STARTING: _starting,
+    Reason.STARTING: lambda facts: "It can continue now and starts within seconds.",
     Reason.BEING_DISPATCHED: lambda facts: "It is being sent to a worker.",
     Reason.BEING_WORKED_ON: _working,
     Reason.WAITING_FOR_HOST: _host,
     Reason.HOST_BACKING_OFF: _host,
     Reason.WAITING_FOR_SPACE: _space,
-    Reason.EXCEEDS_SPACE: _too_large,
-    Reason.BETWEEN_TRIES: _between_tries,
-    Reason.RECORD_DAMAGED: _damaged,
-    Reason.WORKERS_BUSY: _busy,
+    Reason.EXCEEDS_SPACE: lambda facts: (
+        f"It needs {in_units(facts.needed or 0)}, but working storage may hold only "
+        f"{in_units(facts.limit or 0)}: it never fits. Enlarge working storage or raise "
+        "ARKLINE_WORKING_THRESHOLD, or stop the job and ask the depositor to divide the object."
+    ),
+    Reason.BETWEEN_TRIES: lambda facts: (
+        f"A step met a transient fault: {fault(facts)}. Try {(facts.taken or 0) + 1} of {facts.limit} "
+        f"starts {in_time(facts.when)}; the job fails after the last one."
+    ),
+    Reason.RECORD_DAMAGED: lambda facts: (
+        f"{fault(facts)}. Restore this znode from a backup of ZooKeeper; `arkline audit` lists every "
+        "damaged one."
+    ),
+    Reason.WORKERS_BUSY: lambda facts: (
+        f"Its message is in queue '{facts.waits_for}', and all {facts.limit} processes that consume this "
+        "queue are busy. More workers would help."
+    ),
     Reason.LOST_WORKER: _lost,
     Reason.NO_WORKER: _no_worker,
-    Reason.BROKER_UNREACHABLE: _no_redis,
-    Reason.NO_BEAT: _no_beat,
+    Reason.BROKER_UNREACHABLE: lambda facts: (
+        f"Redis at {facts.waits_for} does not answer, so no worker receives work. Nothing is lost: "
+        "it continues by itself once Redis is back."
+    ),
+    Reason.NO_BEAT: lambda facts: (
+        "No beat is running, so nothing is dispatched, retried or cleaned up on schedule."
+    ),
     Reason.BEING_SPLIT: _splitting,
     Reason.REPORTING: _reporting,
 }
