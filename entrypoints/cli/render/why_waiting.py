@@ -41,7 +41,8 @@ def _turn(facts: Explanation) -> str:
 def _working(facts: Explanation) -> str:
     before = f" {counted(facts.tries, 'earlier attempt')} met a transient fault." if facts.tries else ""
     far = f" {progress(facts.progress)}." if facts.progress else ""
-    return f"The {facts.holder} has been working on it for {_spent(facts)} (attempt {facts.attempt}).{far}{before}"
+    began = f"The {facts.holder} has been working on it for {_spent(facts)}"
+    return f"{began} (attempt {facts.attempt}).{far}{before}"
 
 
 def _host(facts: Explanation) -> str:
