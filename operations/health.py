@@ -90,7 +90,11 @@ def fleet_health(
     active = (*activity.active_jobs(session, counts), *activity.active_batches(session))
     waiting = _waiting(active, counts, pause)
     faults = _faults(active)
-    problems = (*_of_fleet(fleet, waiting), *_of_operators(pause), *map(_of_fault, faults))
+    problems = (
+        *_of_fleet(fleet, waiting),
+        *((Problem(reason=Reason.QUEUE_PAUSED),) if pause else ()),
+        *(Problem(reason=Reason.BETWEEN_TRIES, waits_for=fault.service) for fault in faults),
+    )
     retries = [job.retry_at for job in active if job.retry_at]
     return FleetHealth(
         status=_verdict(problems),
@@ -111,13 +115,10 @@ def fleet_health(
     )
 
 
-def _verdict(problems: Iterable[Problem]) -> Health:
-    worst = Health.OK
-    for problem in problems:
-        if problem.stops_all:
-            return Health.STOPPED
-        worst = Health.DEGRADED
-    return worst
+def _verdict(problems: Sequence[Problem]) -> Health:
+    if any(problem.stops_all for problem in problems):
+        return Health.STOPPED
+    return Health.DEGRADED if problems else Health.OK
 
 
 def _of_fleet(fleet: Fleet, waiting: dict[Reason, int]) -> Iterable[Problem]:
@@ -134,15 +135,6 @@ def _of_fleet(fleet: Fleet, waiting: dict[Reason, int]) -> Iterable[Problem]:
             Reason.NO_BEAT: idle,
         }[obstacle.reason]
         yield Problem(reason=obstacle.reason, waits_for=obstacle.waits_for, stops_all=stops_all)
-
-
-def _of_operators(pause: Hold | None) -> Iterable[Problem]:
-    if pause is not None:
-        yield Problem(reason=Reason.QUEUE_PAUSED)
-
-
-def _of_fault(fault: Fault) -> Problem:
-    return Problem(reason=Reason.BETWEEN_TRIES, waits_for=fault.service)
 
 
 def _queue(fleet: Fleet, name: str) -> QueueHealth:
