@@ -36,13 +36,13 @@ def in_line(fetcher: HttpFetcher, session: Session) -> Iterator[HttpFetcher]:
         yield fetcher.limited_by(limiter)
 
 
-def fetch(fetcher: HttpFetcher, wanted: Download) -> None:
-    fetcher.download(wanted, UNATTENDED)
+def fetch(fetcher: HttpFetcher, download: Download) -> None:
+    fetcher.download(download, UNATTENDED)
 
 
-def fetch_alone(fetcher: HttpFetcher, session: Session, wanted: Download) -> None:
+def fetch_alone(fetcher: HttpFetcher, session: Session, download: Download) -> None:
     with in_line(fetcher, session) as polite:
-        fetch(polite, wanted)
+        fetch(polite, download)
 
 
 def measure(session: Session, url: str, work: Fetch) -> tuple[float, float]:
@@ -51,8 +51,8 @@ def measure(session: Session, url: str, work: Fetch) -> tuple[float, float]:
         folder = Path(name)
         files = [Download(url, folder / f"{n}", folder / f"{n}.part") for n in range(FILES)]
         packets, start = received(session), time.perf_counter()
-        for wanted in files:
-            work(wanted)
+        for download in files:
+            work(download)
         took = time.perf_counter() - start
         return took * 1000 / FILES, (received(session) - packets) / FILES
 
@@ -62,28 +62,28 @@ def main() -> None:
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
         server = opened.enter_context(zookeeper.running(folder / "zk"))
-        settings = Settings(zk_hosts=server.hosts, zk_root="/courtesy", allow_networks="127.0.0.0/8")
+        settings = Settings(zk_hosts=server.hosts, zk_root="/host-limits", allow_networks="127.0.0.0/8")
         session = opened.enter_context(connect(settings))
         fetcher = opened.enter_context(HttpFetcher(settings))
         url = opened.enter_context(HttpSource()).put("/a.bin", b"x" * SIZE)
         measure(session, url, partial(fetch, fetcher))
         for _ in range(ROUNDS):
             with in_line(fetcher, session) as polite:
-                kept = measure(session, url, partial(fetch, polite))
-            each = measure(session, url, partial(fetch_alone, fetcher, session))
-            rounds.append((measure(session, url, partial(fetch, fetcher)), kept, each))
+                shared = measure(session, url, partial(fetch, polite))
+            separate = measure(session, url, partial(fetch_alone, fetcher, session))
+            rounds.append((measure(session, url, partial(fetch, fetcher)), shared, separate))
     result: dict[str, object] = {
         "rounds": ROUNDS,
         "files": FILES,
         "no_limit_ms_p50": round(median(none[0] for none, _, _ in rounds), 2),
     }
     for name, at in (("connection_kept", 1), ("connection_each", 2)):
-        ratios = [each[at][0] / each[0][0] for each in rounds]
+        ratios = [times[at][0] / times[0][0] for times in rounds]
         result |= {
-            f"{name}_ms_p50": round(median(each[at][0] for each in rounds), 2),
+            f"{name}_ms_p50": round(median(times[at][0] for times in rounds), 2),
             f"{name}_ratio": round(median(ratios), 2),
             f"{name}_ratio_range": [round(min(ratios), 2), round(max(ratios), 2)],
-            f"{name}_packets": round(median(each[at][1] for each in rounds), 1),
+            f"{name}_packets": round(median(times[at][1] for times in rounds), 1),
         }
     tell(result)
 

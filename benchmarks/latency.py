@@ -40,9 +40,9 @@ def through_the_pipeline(session: Session, settings: Settings, url: str) -> floa
 def by_hand(settings: Settings, url: str, number: int, folder: Path) -> float:
     start = time.perf_counter()
     target = folder / f"{number}.txt"
-    wanted = Download(url=url, target=target, part=folder / f"{number}.part")
-    landed = HttpFetcher(settings).download(wanted, UNATTENDED)
-    file = ContentFile("producer/a.txt", target, landed.size, landed.sha512)
+    download = Download(url=url, target=target, part=folder / f"{number}.part")
+    downloaded = HttpFetcher(settings).download(download, UNATTENDED)
+    file = ContentFile("producer/a.txt", target, downloaded.size, downloaded.sha512)
     request = StoreRequest(f"ark:/99999/b{number}", f"b{number}", SubmissionMode.ADD, (file,))
     OcflStorage(folder / "ocfl").store(request, lambda: None)
     return time.perf_counter() - start
@@ -71,7 +71,7 @@ def main() -> None:
             (through_the_pipeline(session, settings, url), by_hand(settings, url, number, folder))
             for number in range(ROUNDS)
         ]
-    whole, hand = ([each[side] for each in rounds] for side in (0, 1))
+    whole, hand = ([times[side] for times in rounds] for side in (0, 1))
     ratios = [w / h for w, h in rounds]
     result = {
         "rounds": ROUNDS,

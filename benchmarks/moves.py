@@ -57,9 +57,9 @@ def single_calls(session: Session, job: Job) -> None:
 def measure(session: Session, life: object) -> tuple[float, float]:
     """(jobs a second, packets for each state)."""
     _, jids = planting.split_batch(session, JOBS)
-    made = [jobs.load(session, jid) for jid in jids]
+    created = [jobs.load(session, jid) for jid in jids]
     packets, start = received(session), time.perf_counter()
-    for job in made:
+    for job in created:
         life(session, job)  # type: ignore[operator]
     took = time.perf_counter() - start
     states = JOBS * len(JOB.working())

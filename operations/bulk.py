@@ -23,7 +23,7 @@ class Refusal(Record):
 
 
 class Outcome(Record):
-    """What a verb did, job by job; of a dry run: what it would do."""
+    """The results of a verb, job by job; for a dry run the expected results."""
 
     verb: str
     dry_run: bool = False

@@ -12,7 +12,7 @@ SHA512 = f"{OF_RECORD}:"
 
 
 class Origin(StrEnum):
-    """What is known of the digest of a file at its source."""
+    """The known facts about the digest of a file at its source."""
 
     DECLARED = "declared"
     OF_CONTAINER = "declared for its container"
@@ -35,7 +35,7 @@ class Source:
     digest: str = ""
     """algorithm:value."""
     checked: bool = False
-    """It was compared when the file, or its container, was downloaded."""
+    """The digest was compared when the file, or its container, was downloaded."""
     declared_by: str = ""
     container: str = ""
     url: str = ""

@@ -73,15 +73,15 @@ class Cause(Record):
 
     reason: Reason
     message: str = ""
-    """What the record says of the last fault."""
+    """The last fault, from the record."""
     waits_for: str = ""
-    """What `reason` is about: a collection, a host, a queue, a server."""
+    """The subject of `reason`: a collection, a host, a queue, a server."""
     holder: str = ""
     """The worker that has it, or the person who put it on hold."""
     holder_since: datetime | None = None
     hold_reason: str = ""
     limit: int | None = None
-    """Of places, jobs, connections, processes, bytes or tries, according to `reason`."""
+    """The maximum of places, jobs, connections, processes, bytes or tries, according to `reason`."""
     taken: int | None = None
     """How much of `limit` is in use."""
     needed: int | None = None
@@ -106,19 +106,19 @@ class Cause(Record):
     """Fields of the profile that were changed after the batch started."""
     ark: str = ""
     obstacles: tuple[Obstacle, ...] = ()
-    """What keeps it from moving once `reason` is over."""
+    """Further obstacles, which remain once `reason` is over."""
     remedies: tuple[Remedy, ...] = ()
     """In the order in which they are to be applied, now."""
     afterwards: tuple[Remedy, ...] = ()
     """To be applied once the jobs have ended."""
     progress: Progress | None = None
-    """Of a download, as the worker reported it last."""
+    """The progress of a download, as last reported by the worker."""
     first: Explanation | None = None
-    """Of a batch: one of the jobs that it waits for, or that failed."""
+    """For a batch: one of the jobs that it waits for, or that failed."""
 
 
 class Explanation(Cause):
-    """Where a job or a batch is and why: what it waits for, who has it, since when, and what helps."""
+    """The situation of a job or a batch: reason, holder, time and remedies."""
 
     id: str
     kind: str

@@ -15,7 +15,7 @@ from zkstate.session import Session
 
 
 class HoldResult(Record):
-    """How a verb left a collection or, with `collection` None, the queue."""
+    """The state of a collection, or with `collection` None of the queue, after a verb."""
 
     collection: str | None = None
     hold: Hold | None = None
@@ -27,7 +27,7 @@ class HoldResult(Record):
 
 
 class ActionHistory(Record):
-    """What operators did to the queue (`collection` is None) or to a collection, oldest first."""
+    """Actions of operators on the queue (`collection` is None) or on a collection, oldest first."""
 
     collection: str | None = None
     entries: tuple[JournalEntry, ...] = ()

@@ -48,7 +48,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Operator:
-    """Who acts and why, and the services to act with; `inventory` is opened only for a tombstone."""
+    """The principal, the reason and the services of a verb; `inventory` is opened only for a tombstone."""
 
     session: Session
     settings: Settings
@@ -75,7 +75,7 @@ class Operator:
 
 
 class VerbResult(Record):
-    """What a verb did to a job or a batch; `version` is that of its status after the verb."""
+    """The effect of a verb on a job or a batch; `version` is that of its status after the verb."""
 
     id: str
     was: str

@@ -11,7 +11,7 @@ from zkstate import batches
 
 
 class ProfileRenewal(Record):
-    """What changed for a batch; `changes`: field -> value before and value now."""
+    """The changes for a batch; `changes`: field -> value before and value now."""
 
     bid: str
     profile: str

@@ -48,7 +48,7 @@ def why(session: Session, settings: Settings, name: str, archive: Archive = no_a
 
 
 def _archived(session: Session, name: str, kind: str, archive: Archive) -> Explanation:
-    """What left ZooKeeper; `holder` removed it at `holder_since`."""
+    """A job or batch that left ZooKeeper; `holder` removed it at `holder_since`."""
     job = job_view(session, name, archive) if kind == "job" else None
     batch = batch_view(session, name, archive) if job is None else None
     view = job or batch

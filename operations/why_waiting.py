@@ -1,4 +1,4 @@
-"""What a job or a batch waits for while no worker has it: its turn, space, a later moment, a worker."""
+"""Why a job or batch waits while no worker processes it: its turn, space, a later moment, a worker."""
 
 from datetime import UTC, datetime, timedelta
 

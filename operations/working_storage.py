@@ -42,7 +42,7 @@ class SpaceView(Record):
 
 
 class CleanUp(Record):
-    """What a clean-up did, or would do."""
+    """The result of a clean-up, or of its dry run."""
 
     dry_run: bool
     jobs: int

@@ -1,1 +1,1 @@
-"""What an ingest is: states, records, formats and steps, with no ZooKeeper, Celery or web in it."""
+"""The ingest itself: states, records, formats and steps, with no ZooKeeper, Celery or web in it."""

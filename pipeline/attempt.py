@@ -11,7 +11,7 @@ CHECK_INTERVAL = 1.0
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an attempt has come; for people only, nothing is decided by it."""
+    """The progress of an attempt; for display only, no decision depends on it."""
 
     file: str = ""
     """The path, in the object, of the file that moved last."""
@@ -44,7 +44,7 @@ class Unattended:
     """Work outside a job: never interrupted, and without progress reports."""
 
     def check(self) -> None:
-        """It never ends."""
+        """Never raises."""
 
     def report(self, progress: Progress) -> None:
         del progress

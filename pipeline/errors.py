@@ -7,7 +7,7 @@ from pipeline.remedies import Remedy
 
 
 class ErrorKind(StrEnum):
-    """What an error means for the caller; the command line maps it to an exit code, an API to a status."""
+    """An error's meaning for the caller; the command line maps it to an exit code, an API to a status."""
 
     REFUSED = "refused"
     """The request cannot be carried out as it was made: change it."""
@@ -23,7 +23,7 @@ class ArklineError(Exception):
 
     error_kind = ErrorKind.OTHER
     remedies: tuple[Remedy, ...] = ()
-    """What helps; not spelled in the message, because the command line and a page say it differently."""
+    """The remedy; not spelled in the message, because the command line and a page present it differently."""
 
     def with_remedies(self, *remedies: Remedy) -> Self:
         """This error, to be raised with `remedies`."""

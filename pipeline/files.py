@@ -49,4 +49,4 @@ class ReadBackFile:
     problem: str = ""
     """Why the bytes could not be read; then size and sha512 are None."""
     place: str = ""
-    """Where the bytes are in storage, for the person who restores them."""
+    """The place of the bytes in storage, for the person who restores them."""

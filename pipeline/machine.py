@@ -1,4 +1,4 @@
-"""What a state table is: rows, facts about states, and the questions that both answer.
+"""State tables: rows, facts about states, and queries on both.
 
 Rule: a table is never edited in place. A row that no longer applies gets `until`, and the row that replaces
 it gets `since`; so a history is judged by the table of its time.
@@ -43,7 +43,7 @@ class Raiser(Documented):
 
 
 class FailureKind(Documented):
-    """Who has to act on a failure."""
+    """The kind of a failure: it says who has to act."""
 
     CONTENT = "content", "the submission is wrong: the depositor has to correct it"
     SYSTEM = "system", "a service or a machine is at fault: an operator repairs it, then resumes"
@@ -79,7 +79,7 @@ class TableError(TypeError):
 
 
 class Whatever(Enum):
-    """Stands for "whatever the last success was"."""
+    """Matches any last success."""
 
     ANY = "any"
 
@@ -99,14 +99,14 @@ class Task:
 
 @dataclass(frozen=True)
 class StateFacts:
-    """What is true of every job or batch in a state."""
+    """Facts that hold for every job or batch in a state."""
 
     task: Task | None = None
     """None: no worker acts in this state."""
     occupies_place: bool = False
     """A job here counts against ARKLINE_IN_FLIGHT and its collection's limit."""
     fetches: bool = False
-    """The work asks the hosts of the content."""
+    """The work sends requests to the hosts of the content."""
     holds_space: bool = False
     """Bytes of working storage are reserved for a job here."""
     ended: bool = False
@@ -114,7 +114,7 @@ class StateFacts:
     queued: bool = True
     """A job here has an entry in the job queue."""
     bucket: Bucket = Bucket.PROCESSING
-    """Where its batch keeps a job."""
+    """The bucket of the job in its batch."""
     open: bool = False
     """A batch here is listed among the open ones, because work on it is left."""
     split: bool = True

@@ -1,4 +1,4 @@
-"""Who acts: every verb names the principal behind it and checks the principal's rights."""
+"""The acting person: every verb names the principal behind it and checks the principal's rights."""
 
 from enum import StrEnum
 
@@ -11,7 +11,7 @@ LOCAL = "local:"
 
 
 class Role(StrEnum):
-    """What a principal may do; a role includes the roles above it in this list."""
+    """The rights of a principal; a role includes the roles above it in this list."""
 
     VIEWER = "viewer"
     DEPOSITOR = "depositor"

@@ -55,7 +55,7 @@ class SubmissionType(_Spelling):
 
 
 class PayloadType(_Spelling):
-    """What one job's payload is."""
+    """The kind of one job's payload."""
 
     FILE = "file"
     CONTAINER = "container"
@@ -108,7 +108,7 @@ class Submission(Record):
 
 
 class FencedStatus(Record):
-    """What the status nodes of jobs and batches share; the node's version fences every change.
+    """The fields shared by the status of jobs and of batches; the node's version fences every change.
 
     `op` is a fresh token in every write, so that a writer whose answer was lost recognises its own write;
     `epoch` grows when the record moves or is dispatched again, so that older tickets are void.
@@ -204,7 +204,7 @@ class Entry(Record, Generic[S]):
     by: str = ""
     message: str = ""
     kind: FailureKind | None = None
-    """Of a failure, or of the fault that a try met: who has to act."""
+    """The kind of the failure, or of the fault that a try met: it says who has to act."""
     table: int = 1
     """The version of the state table that allowed the move."""
     via: Interface | None = None
@@ -261,7 +261,7 @@ class Batch(Record):
 
 
 class Ticket(Record):
-    """What a Celery message carries: a hint that this job (or batch) may be in this state."""
+    """The content of a Celery message: a hint that this job (or batch) may be in this state."""
 
     id: str
     state: str

@@ -44,7 +44,7 @@ class Settings(BaseSettings):
     )
 
     working_threshold: Annotated[int, Field(ge=1, le=100)] = Field(
-        80, description="Percent of working storage that may be used or promised."
+        80, description="Percent of working storage that may be used or reserved."
     )
     working_capacity: Bytes = Field(
         0, description="Maximum bytes of working storage; 0: the size of the file system."

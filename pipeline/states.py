@@ -1,4 +1,4 @@
-"""What may follow what, written once: the job's table and the batch's table.
+"""The transitions, written once: the job's table and the batch's table.
 
 Rule: nothing about states and their order is written anywhere else. Task names, queues, command line verbs,
 refusals, the diagram in docs/states.md and the tests are derived from the two tables below; no code sets a

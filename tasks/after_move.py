@@ -1,4 +1,4 @@
-"""What follows a move of a job or of a batch, made by a worker, the sweep or an operator.
+"""The consequences of a move of a job or a batch, made by a worker, the sweep or an operator.
 
 Nothing here is needed for the record to be right: the sweep and the other periodic work do what a crash
 leaves undone.

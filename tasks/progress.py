@@ -59,7 +59,7 @@ class ReportingAttempt:
 
 
 def read(settings: Settings, jid: str) -> Progress | None:
-    """What the job's attempt reported last; None if nothing was reported lately or Redis does not answer."""
+    """The last progress report of the job's attempt; None without a recent one or without Redis."""
     try:
         with _client(settings) as client:
             data = client.get(_key(settings, jid))

@@ -28,7 +28,7 @@ from zkstate.session import Session
 
 
 class Meaning(Enum):
-    """What an exception means to the work that it ends."""
+    """The meaning of an exception for the work that it ends."""
 
     SUPERSEDED = "another attempt or an operator was first: the ticket is void"
     DISCONNECTED = "ZooKeeper's answer is missing: drop the session; the sweep continues"
@@ -59,7 +59,7 @@ MEANINGS: Mapping[type[BaseException], Meaning] = {
 
 
 def meaning_of(error: BaseException) -> Meaning:
-    """By the most specific class in MEANINGS."""
+    """The meaning of the most specific class in MEANINGS."""
     kinds = type(error).__mro__
     return next((MEANINGS[kind] for kind in kinds if kind in MEANINGS), Meaning.UNEXPECTED)
 
@@ -80,7 +80,7 @@ class Locked(Generic[R]):
 
 @dataclass(frozen=True)
 class StateWork(Generic[R]):
-    """What is done with the records of one state."""
+    """The work of one state."""
 
     acquire: Callable[[Session, Ticket, str], R]
     do: Callable[[Locked[R]], R | None]

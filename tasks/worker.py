@@ -1,4 +1,4 @@
-"""What a worker's process does beside its tasks: logs, readiness, watchdog, and the end of its session."""
+"""A worker process besides its tasks: logs, readiness, watchdog, and the end of its session."""
 
 import os
 import threading

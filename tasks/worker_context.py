@@ -1,4 +1,4 @@
-"""What the tasks of one worker work with: settings, the Celery application, a session and the clients.
+"""The context of the tasks of one worker: settings, the Celery application, a session and the clients.
 
 A kazoo client is dead after a fork, and a lock must not outlive the process that holds it: the session
 belongs to the process id that opened it, and is opened on first use, never in a parent process.

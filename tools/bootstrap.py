@@ -174,7 +174,7 @@ def main(arguments: list[str]) -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     servers.export_unpacked()
-    os.execv(PYTHON, [str(PYTHON), "-m", "tools.dev", *arguments])  # noqa: S606 - no shell is wanted
+    os.execv(PYTHON, [str(PYTHON), "-m", "tools.dev", *arguments])  # noqa: S606 - no shell
 
 
 if __name__ == "__main__":

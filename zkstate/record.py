@@ -29,7 +29,7 @@ St = TypeVar("St", bound=FencedStatus)
 
 
 class Lock(Enum):
-    """What a move expects of the record's lock, and what becomes of the lock."""
+    """The lock that a move requires, and the effect of the move on the lock."""
 
     MINE = "mine"
     """This attempt holds the lock; the move releases it."""
@@ -54,7 +54,7 @@ class HandBack(Enum):
 
 @dataclass(frozen=True)
 class Move:
-    """What to do with a record, on whose behalf, and why."""
+    """A change of a record: event, principal and reason."""
 
     event: Event
     by: str
@@ -66,7 +66,7 @@ class Move:
 
 
 def history_facts(request: Move) -> dict[str, object]:
-    """What the history says of a move besides its state."""
+    """The details of a move in the history, besides the state."""
     return {
         "event": request.event,
         "by": request.by,

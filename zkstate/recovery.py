@@ -21,7 +21,7 @@ GRACE = 3.0
 """Seconds after a dispatch in which a worker may have the message but not the lock yet."""
 
 MAX_DOUBLINGS = 4
-"""Of GRACE, with every lost worker: 48 seconds at the end."""
+"""Maximum doublings of GRACE, one per lost worker: 48 seconds."""
 
 SWEEP_PAGE = 500
 """Jobs read in one sweep for one state, most urgent first."""

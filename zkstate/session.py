@@ -70,7 +70,7 @@ class Session:
         return away is not None and time.monotonic() - away > self.timeout / 3
 
     def standing(self) -> tuple[int, int] | None:
-        """What must not change while a lock is relied on; None when it cannot be relied on now."""
+        """A token that must not change while a lock is relied on; None if no lock can be relied on now."""
         with self._mutex:
             if self._away_too_long():
                 return None

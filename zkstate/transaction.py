@@ -23,7 +23,7 @@ from zkstate.session import ANSWER_TIMEOUT, BROKEN, Session
 
 
 class Role(Enum):
-    """What an operation is for; the error that a refusal of the operation raises follows from it."""
+    """The purpose of an operation; the error that a refusal of the operation raises follows from it."""
 
     PLAIN = "plain"
     """Nothing should refuse it: Refused."""

@@ -1,4 +1,4 @@
-"""What lists and pages show of jobs and batches, one row each.
+"""Rows of jobs and batches for lists and pages.
 
 Rule: a node that cannot be read spoils no list; its id and the fault stand beside the rows.
 """
@@ -65,14 +65,14 @@ class Unreadable(Record):
 
 
 class Holder(Record):
-    """Who has the lock of a job or a batch; `since` in seconds since the epoch, by the server's clock."""
+    """The holder of a job's or batch's lock; `since` in seconds since the epoch, by the server's clock."""
 
     name: str
     since: float
 
 
 class Activity(Record):
-    """Who works on a job or a batch, and when its status was last written, in seconds since the epoch."""
+    """The worker of a job or a batch, and when its status was last written, in seconds since the epoch."""
 
     holder: Holder | None = None
     status_written: float | None = None

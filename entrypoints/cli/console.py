@@ -1,6 +1,6 @@
-"""What is written where: answers on standard output, everything else on standard error.
+"""Output: answers on standard output, everything else on standard error.
 
-Colour is used on a terminal only, and not if NO_COLOR is set; what is piped is not cut to any width.
+Colour is used on a terminal only, and not if NO_COLOR is set; piped output is not cut to any width.
 """
 
 import json
@@ -19,10 +19,10 @@ from rich.text import Text
 from pipeline.states import BatchState, FailureKind, JobState
 
 PIPED_WIDTH = 10_000
-"""Columns of what is not a terminal: no line of a table is ever cut or folded there."""
+"""Columns of piped output: no line of a table is ever cut or folded there."""
 
 NARROW = 90
-"""Columns below which a table shows only what matters most."""
+"""Columns below which a table shows only the main columns."""
 
 _STYLES: dict[str, str] = {
     JobState.COMPLETED: "green",
@@ -63,7 +63,7 @@ def say(text: str | Text, style: str = "") -> None:
 
 
 def note(text: str, style: str = "yellow") -> None:
-    """What is worth knowing and no part of the answer."""
+    """A remark that is not part of the answer."""
     err().print(Text(text, style))
 
 

@@ -1,4 +1,4 @@
-"""What the operators' commands share: their options, the principal, the question and the result."""
+"""Shared by the operators' commands: options, principal, confirmation and result."""
 
 import getpass
 import inspect

@@ -1,4 +1,4 @@
-"""What operators do to the whole: pause, unpause, history, drain, space, cleanup, report."""
+"""Commands on the whole fleet: pause, unpause, history, drain, space, cleanup, report."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""What operators do to jobs and batches: hold, release, resume, fail, delete, cancel, update-report."""
+"""Commands on jobs and batches: hold, release, resume, fail, delete, cancel, update-report."""
 
 from typing import Annotated
 

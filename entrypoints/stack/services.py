@@ -36,7 +36,7 @@ CELERY = (sys.executable, "-P", "-m", "celery", "-A", "tasks.app")
 
 @dataclass(frozen=True)
 class StackConfig:
-    """What to run, and where. `environment` is passed to every process, over the variables set already."""
+    """The services to run. `environment` is passed to every process, over the variables set already."""
 
     home: Path
     workers: int = 2

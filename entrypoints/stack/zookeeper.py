@@ -15,7 +15,7 @@ from entrypoints.stack.ports import HOST, ask, free_ports
 from pipeline.errors import ServiceUnreachable
 
 TERMINATED = 143
-"""What Java returns after SIGTERM: 128 + 15, an orderly end."""
+"""The exit code of Java after SIGTERM: 128 + 15, an orderly end."""
 
 LOGBACK = """<configuration>
   <appender name="OUT" class="ch.qos.logback.core.ConsoleAppender">
@@ -33,7 +33,7 @@ class ServerMissing(ServiceUnreachable):
 
 @dataclass(frozen=True)
 class Plan:
-    """Where the servers keep their files, and on which ports they will listen."""
+    """The folders and ports of the servers."""
 
     folder: Path
     log_folder: Path

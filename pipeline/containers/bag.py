@@ -32,7 +32,7 @@ class _Bag:
     folder: str
     """With its slash; empty if the container itself is the bag."""
     files: Mapping[str, DownloadedFile]
-    """By their path in the bag."""
+    """Path in the bag -> file."""
     arrived: UnpackedContainer
     version: tuple[int, int] = (0, 0)
     encoding: str = "utf-8"

@@ -1,4 +1,4 @@
-"""What a container format provides: how it is recognized, and its entries."""
+"""The interface of a container format: recognition and entries."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -15,7 +15,7 @@ class Archive:
 
     path: Path
     name: str
-    """What the depositor calls the container."""
+    """The depositor's name for the container."""
     max_entries: int
     max_bytes: int
     """Bytes that it may unpack to."""

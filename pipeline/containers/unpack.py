@@ -23,7 +23,7 @@ from pipeline.outcome import StepFailed, content, system, transient
 RATIO_FLOOR = 64 << 20
 """Bytes that any container may unpack to: the ratio of a small, very regular container means nothing."""
 
-# What the libraries raise for an archive that breaks the rules of its format.
+# Raised by the libraries for an archive that violates its format.
 _DAMAGED = (
     zipfile.BadZipFile,
     tarfile.TarError,
@@ -40,7 +40,7 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 @dataclass(frozen=True)
 class Limits:
-    """What one container may unpack to."""
+    """The limits of one unpacked container."""
 
     entries: int
     """Files and folders."""

@@ -31,7 +31,7 @@ JOBS_PER_STATEMENT = 500
 
 
 class Disposition(Record):
-    """Who removed it from the record, when and why."""
+    """The removal from the record: person, time and reason."""
 
     who: str
     why: str = ""

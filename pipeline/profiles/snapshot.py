@@ -21,7 +21,7 @@ REASON_LIMIT = 500
 
 
 class Renewal(Record):
-    """Who gave a batch a profile, and why; `by` is empty if the batch started with the profile."""
+    """A profile given to a batch; `by` is empty if the batch started with the profile."""
 
     since: datetime = Field(default_factory=now)
     by: str = ""
@@ -35,7 +35,7 @@ class ProfileSnapshot(Renewal):
     profile: dict[str, Any]
     """The fields of `Profile`, without secrets."""
     earlier: tuple[Renewal, ...] = ()
-    """Whose profiles the batch had before, oldest first."""
+    """The earlier profiles of the batch, oldest first."""
 
     def after(self, before: "ProfileSnapshot") -> "ProfileSnapshot":
         """This snapshot as the one that follows `before`."""

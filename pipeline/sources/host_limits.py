@@ -15,7 +15,7 @@ class HostLimiter(Protocol):
 
 
 class NoLimit:
-    """For a process that shares its sources with no other."""
+    """No limits, for a process that shares its sources with no other process."""
 
     def connection(self, host: str, attempt: Attempt) -> AbstractContextManager[None]:
         del host, attempt

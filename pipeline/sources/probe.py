@@ -23,7 +23,7 @@ SAMPLE_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What one URL answered: the size of the file if the source says it, or why fetching it would fail."""
+    """The result for one URL: the size of the file if the source reports it, or why a download would fail."""
 
     url: str
     seconds: float
@@ -35,7 +35,7 @@ class ProbeResult:
 
 @dataclass(frozen=True)
 class Sample:
-    """So many bytes arrived in so many seconds, on one connection."""
+    """Bytes that arrived, and the seconds taken, on one connection."""
 
     bytes: int
     seconds: float

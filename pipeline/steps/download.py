@@ -46,7 +46,7 @@ def work(job: Job, context: StepContext) -> Done | Wait:
         downloaded = _with_declared_digests(step, step.container() if step.is_container else step.all_files())
         context.attempt.check()
         step.workspace.write_downloaded(downloaded)
-        _make_durable(step.workspace.landing)
+        _make_durable(step.workspace.downloaded)
     resume.remove_attempts(step.workspace)
     size = sum(file.size for file in downloaded)
     undeclared = sum(file.digest is None for file in files)
@@ -59,7 +59,7 @@ def work(job: Job, context: StepContext) -> Done | Wait:
 
 @dataclass(frozen=True)
 class _Download:
-    """What one attempt at the downloads of a job works with."""
+    """The values shared by the downloads of one attempt."""
 
     job: Job
     context: StepContext

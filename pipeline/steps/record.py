@@ -82,7 +82,7 @@ def _downloaded(job: Job) -> tuple[DownloadedFile, ...] | None:
     """The downloaded files; None if the list is missing or damaged: the version is recorded all the same."""
     workspace = Workspace.of(job)
     try:
-        return workspace.read_downloaded() if workspace.landing.exists() else None
+        return workspace.read_downloaded() if workspace.downloaded.exists() else None
     except StepFailed:
         return None
 

@@ -142,7 +142,7 @@ def _other_attempts(workspace: Workspace) -> list[Path]:
 
 
 def _downloaded(workspace: Workspace) -> tuple[DownloadedFile, ...]:
-    if not workspace.landing.exists():
+    if not workspace.downloaded.exists():
         return ()
     try:
         return workspace.read_downloaded()

@@ -43,7 +43,7 @@ class Workspace:
         self.system = folder / "system"
         self.attempt = folder / "attempts" / token
         self.manifest = folder / "manifest.checkm"
-        self.landing = folder / "landing.json"
+        self.downloaded = folder / "landing.json"
         self.stored = folder / "stored.json"
 
     @classmethod
@@ -59,14 +59,15 @@ class Workspace:
         draft.replace(path)
 
     def write_downloaded(self, files: tuple[DownloadedFile, ...]) -> None:
-        self.publish(self.landing, _FILES.dump_json(files, indent=1))
+        self.publish(self.downloaded, _FILES.dump_json(files, indent=1))
 
     def read_downloaded(self) -> tuple[DownloadedFile, ...]:
         try:
-            return _FILES.validate_json(self.landing.read_bytes())
+            return _FILES.validate_json(self.downloaded.read_bytes())
         except (OSError, ValueError) as error:
             raise system(
-                f"{self.landing} is missing or damaged ({error}): fail the job and resume it from downloading"
+                f"{self.downloaded} is missing or damaged ({error}): "
+                "fail the job and resume it from downloading"
             ) from error
 
 

@@ -36,7 +36,7 @@ def deposited(repository: Repository, number: int, payload_type: PayloadType, ur
     """A job whose files really came from their source."""
     job = repository.job(number, {}, payload_type=payload_type, payload_url=url, **facts)
     workspace = Workspace.of(job)
-    workspace.landing.unlink()
+    workspace.downloaded.unlink()
     return job
 
 
@@ -293,10 +293,10 @@ def test_of_a_file_that_an_earlier_release_fetched_it_is_not_said_that_nothing_w
     repository: Repository,
 ) -> None:
     job = repository.job(1, {"a.txt": "alpha"})
-    landing = Workspace.of(job).landing
-    files = json.loads(landing.read_text())
+    listed = Workspace.of(job).downloaded
+    files = json.loads(listed.read_text())
     older = ("path", "size", "sha512", "url")
-    landing.write_text(json.dumps([{name: file[name] for name in older} for file in files]))
+    listed.write_text(json.dumps([{name: file[name] for name in older} for file in files]))
 
     found = of_file(proved(repository, repository.recorded(job).ark), "producer/a.txt")
 
@@ -456,18 +456,18 @@ def test_custody_is_proved_through_a_bucket(repository: Repository, request: pyt
     assert asked(repository, stored.ark).exit_code == 2
 
 
-@pytest.mark.parametrize("landing", [None, '[{"path": "a.t'])
+@pytest.mark.parametrize("listed", [None, '[{"path": "a.t'])
 def test_what_is_lost_with_working_storage_is_read_back_before_it_is_recorded(
-    repository: Repository, landing: str | None
+    repository: Repository, listed: str | None
 ) -> None:
     job = repository.job(1, {"a.txt": "alpha"})
     stored = repository.work(job)
     workspace = Workspace.of(job)
     workspace.stored.unlink()
-    if landing is None:
-        workspace.landing.unlink()
+    if listed is None:
+        workspace.downloaded.unlink()
     else:
-        workspace.landing.write_text(landing)
+        workspace.downloaded.write_text(listed)
     known = job.model_copy(update={"identifiers": repository.identifiers(job)})
     done = record.work(known, repository.services())
 

@@ -13,7 +13,7 @@ from pipeline.working_storage.workspace import Workspace
 from tests.servers.http_source import HttpSource
 from tests.support.downloading import (
     FILES,
-    assert_landed,
+    assert_downloaded,
     content_of,
     downloaded,
     ends_after,
@@ -40,14 +40,14 @@ def test_an_attempt_that_is_cut_off_anywhere_is_made_good_by_the_next(
         except AttemptOver:
             second = job_of(settings, listed, attempt=2)
             downloaded(second, settings)
-            assert_landed(second, FILES)
+            assert_downloaded(second, FILES)
         if finished:
             break
 
     assert looks > 10
 
 
-def test_files_that_landed_are_not_fetched_again(settings: Settings, source: HttpSource) -> None:
+def test_downloaded_files_are_not_fetched_again(settings: Settings, source: HttpSource) -> None:
     listed = rows(source, digests=False)
     downloaded(job_of(settings, listed), settings)
     before = source.count()
@@ -56,14 +56,14 @@ def test_files_that_landed_are_not_fetched_again(settings: Settings, source: Htt
     downloaded(job, settings)
 
     assert source.count() == before
-    assert_landed(job, FILES)
+    assert_downloaded(job, FILES)
 
 
 def test_a_declared_digest_is_enough_to_know_a_file_again(settings: Settings, source: HttpSource) -> None:
     listed = rows(source)
     job = job_of(settings, listed)
     downloaded(job, settings)
-    Workspace.of(job).landing.unlink()
+    Workspace.of(job).downloaded.unlink()
     before = source.count()
 
     downloaded(job_of(settings, listed, attempt=2), settings)
@@ -75,14 +75,14 @@ def test_a_file_that_nothing_is_known_of_is_fetched_again(settings: Settings, so
     listed = rows(source, digests=False)
     job = job_of(settings, listed)
     downloaded(job, settings)
-    Workspace.of(job).landing.unlink()
+    Workspace.of(job).downloaded.unlink()
 
     downloaded(job_of(settings, listed, attempt=2), settings)
 
     assert source.count("/a.txt") == 2
 
 
-def test_a_file_that_landed_and_was_damaged_is_fetched_again(settings: Settings, source: HttpSource) -> None:
+def test_a_downloaded_file_that_was_damaged_is_fetched_again(settings: Settings, source: HttpSource) -> None:
     listed = rows(source, digests=False)
     job = job_of(settings, listed)
     downloaded(job, settings)
@@ -90,10 +90,10 @@ def test_a_file_that_landed_and_was_damaged_is_fetched_again(settings: Settings,
 
     downloaded(job_of(settings, listed, attempt=2), settings)
 
-    assert_landed(job, FILES)
+    assert_downloaded(job, FILES)
 
 
-def test_what_landed_before_a_failure_is_known_again(settings: Settings, source: HttpSource) -> None:
+def test_files_downloaded_before_a_failure_are_reused(settings: Settings, source: HttpSource) -> None:
     listed = rows(source, digests=False)
     source.change("/mrt-erc.txt", status=404)
     with pytest.raises(StepFailed):
@@ -104,7 +104,7 @@ def test_what_landed_before_a_failure_is_known_again(settings: Settings, source:
     downloaded(job, settings)
 
     assert source.count("/folder/b.bin") == 1
-    assert_landed(job, FILES)
+    assert_downloaded(job, FILES)
 
 
 def test_a_note_cut_off_by_a_crash_is_passed_over(settings: Settings, source: HttpSource) -> None:
@@ -116,7 +116,7 @@ def test_a_note_cut_off_by_a_crash_is_passed_over(settings: Settings, source: Ht
 
     downloaded(job, settings)
 
-    assert_landed(job, FILES)
+    assert_downloaded(job, FILES)
 
 
 BIG = bytes(range(256)) * 20_000
@@ -144,7 +144,7 @@ def test_the_part_that_an_earlier_attempt_fetched_is_copied_and_gone_on_with(
     downloaded(job, settings)
 
     assert int(source.seen("/big")[-1].headers["Range"].removeprefix("bytes=").rstrip("-")) > 3_000_000
-    assert_landed(job, {"big": BIG})
+    assert_downloaded(job, {"big": BIG})
 
 
 def test_a_part_is_not_gone_on_with_by_another_attempt_if_no_digest_judges_the_whole(
@@ -156,7 +156,7 @@ def test_a_part_is_not_gone_on_with_by_another_attempt_if_no_digest_judges_the_w
     downloaded(job, settings)
 
     assert "Range" not in source.seen("/big")[-1].headers
-    assert_landed(job, {"big": BIG})
+    assert_downloaded(job, {"big": BIG})
 
 
 @pytest.mark.parametrize("facts", [{"digest": md5(BIG)}, {}], ids=["with a digest", "without one"])
@@ -170,7 +170,7 @@ def test_a_job_that_is_interrupted_often_keeps_one_part(
     assert sum(path.stat().st_size for path in attempts.rglob("parts/*")) < len(BIG)
 
 
-def test_an_earlier_attempt_that_lives_on_changes_nothing_that_has_landed(
+def test_an_earlier_attempt_that_still_runs_changes_no_downloaded_file(
     settings: Settings, source: HttpSource
 ) -> None:
     """The first attempt hangs in its source, loses its lock, and goes on after the second is done."""
@@ -206,7 +206,7 @@ def test_a_file_that_nobody_listed_does_not_stay(settings: Settings, source: Htt
 
     downloaded(job, settings)
 
-    assert_landed(job, FILES)
+    assert_downloaded(job, FILES)
     assert not stray.parent.exists()
 
 

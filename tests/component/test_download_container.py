@@ -15,7 +15,7 @@ from pipeline.settings import Settings
 from pipeline.states import FailureKind, JobState
 from pipeline.working_storage.workspace import Workspace
 from tests.servers.http_source import HttpSource
-from tests.support.downloading import assert_landed, downloaded, ends_after
+from tests.support.downloading import assert_downloaded, downloaded, ends_after
 from tests.support.step_context import collection, local_settings, working_job
 
 FILES = {"a.txt": b"alpha", "folder/b.bin": bytes(range(256)) * 4000, "mrt-erc.txt": b"erc:\n"}
@@ -45,7 +45,7 @@ def test_the_files_of_a_container_land(settings: Settings, source: HttpSource) -
     outcome = downloaded(job, settings)
 
     assert outcome == Done(space_needed=sum(map(len, FILES.values())), message="3 files, 1.0 MB")
-    assert_landed(job, FILES)
+    assert_downloaded(job, FILES)
 
 
 def test_a_container_with_another_digest_is_refused_and_not_unpacked(
@@ -82,7 +82,7 @@ def test_an_attempt_that_is_cut_off_anywhere_is_made_good_by_the_next(
         except AttemptOver:
             second = job_of(settings, url, 2, digest=digest)
             downloaded(second, settings)
-            assert_landed(second, FILES)
+            assert_downloaded(second, FILES)
 
     assert looks > 10
 
@@ -102,10 +102,10 @@ def test_a_container_that_was_here_whole_is_not_fetched_again(settings: Settings
     downloaded(second, settings)
 
     assert source.count("/a.zip", "GET") == 1
-    assert_landed(second, FILES)
+    assert_downloaded(second, FILES)
 
 
-def test_a_container_that_landed_is_neither_fetched_nor_unpacked_again(
+def test_a_downloaded_container_is_neither_fetched_nor_unpacked_again(
     settings: Settings, source: HttpSource
 ) -> None:
     url = source.put("/a.zip", ZIP)
@@ -115,7 +115,7 @@ def test_a_container_that_landed_is_neither_fetched_nor_unpacked_again(
     second = job_of(settings, url, 2)
     downloaded(second, settings)
 
-    assert_landed(second, FILES)
+    assert_downloaded(second, FILES)
 
 
 def test_files_half_in_place_are_replaced_as_a_whole(settings: Settings, source: HttpSource) -> None:
@@ -127,10 +127,10 @@ def test_files_half_in_place_are_replaced_as_a_whole(settings: Settings, source:
 
     downloaded(job, settings)
 
-    assert_landed(job, FILES)
+    assert_downloaded(job, FILES)
 
 
-def test_a_landed_file_that_was_damaged_is_made_good(settings: Settings, source: HttpSource) -> None:
+def test_a_damaged_downloaded_file_is_fetched_again(settings: Settings, source: HttpSource) -> None:
     url = source.put("/a.zip", ZIP)
     first = job_of(settings, url)
     downloaded(first, settings)
@@ -139,7 +139,7 @@ def test_a_landed_file_that_was_damaged_is_made_good(settings: Settings, source:
     second = job_of(settings, url, 2)
     downloaded(second, settings)
 
-    assert_landed(second, FILES)
+    assert_downloaded(second, FILES)
 
 
 @pytest.mark.parametrize("limit", [{"object_files": 2}, {"object_bytes": len(ZIP) - 1}])

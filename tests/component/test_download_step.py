@@ -8,7 +8,7 @@ from pipeline.settings import Settings
 from pipeline.states import FailureKind
 from pipeline.working_storage.workspace import Workspace
 from tests.servers.http_source import HttpSource
-from tests.support.downloading import FILES, assert_landed, downloaded, job_of, job_of_file, rows
+from tests.support.downloading import FILES, assert_downloaded, downloaded, job_of, job_of_file, rows
 from tests.support.step_context import collection
 
 
@@ -18,7 +18,7 @@ def test_a_single_file_lands_under_its_name(settings: Settings, source: HttpSour
     outcome = downloaded(job, settings)
 
     assert outcome == Done(space_needed=5, message="1 file, 5 bytes; no digest was declared for 1 of 1 file")
-    assert_landed(job, {"thesis.pdf": b"bytes"})
+    assert_downloaded(job, {"thesis.pdf": b"bytes"})
 
 
 def test_a_file_without_a_name_takes_that_of_its_url(settings: Settings, source: HttpSource) -> None:
@@ -27,7 +27,7 @@ def test_a_file_without_a_name_takes_that_of_its_url(settings: Settings, source:
 
     downloaded(job, settings)
 
-    assert_landed(job, {"my thesis.pdf": b"bytes"})
+    assert_downloaded(job, {"my thesis.pdf": b"bytes"})
 
 
 def test_the_files_of_a_manifest_land_in_its_order(settings: Settings, source: HttpSource) -> None:
@@ -38,7 +38,7 @@ def test_the_files_of_a_manifest_land_in_its_order(settings: Settings, source: H
     size = sum(map(len, FILES.values()))
     assert outcome == Done(space_needed=size, message="4 files, 2.6 MB")
     assert [file.path for file in Workspace.of(job).read_downloaded()] == list(FILES)
-    assert_landed(job, FILES)
+    assert_downloaded(job, FILES)
 
 
 def test_files_are_fetched_at_the_same_time(settings: Settings, source: HttpSource) -> None:
@@ -74,7 +74,7 @@ def test_every_file_that_cannot_be_had_is_told_at_once(settings: Settings, sourc
     assert "404 Not Found" in message
     assert "; line 7: b.bin" in message
     assert "md5" in message
-    assert not Workspace.of(job).landing.exists()
+    assert not Workspace.of(job).downloaded.exists()
 
 
 def test_one_file_that_cannot_be_had_is_told_by_its_line(settings: Settings, source: HttpSource) -> None:
@@ -117,7 +117,7 @@ def test_a_source_that_is_down_stops_the_others_and_may_come_back(
     source.change("/0", status=200)
     job = job_of(settings, listed, attempt=2)
     downloaded(job, settings)
-    assert_landed(job, files)
+    assert_downloaded(job, files)
 
 
 def test_a_failure_of_content_counts_more_than_one_that_may_pass(

@@ -14,7 +14,7 @@ from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, Event, FailureKind, IllegalTransition, JobState, Raiser
 from tasks.broker import live_tickets
 from tests.support import planting
-from tests.support.operators import ANN, ann, landed_job
+from tests.support.operators import ANN, ann, downloading_job
 from zkstate import batches, holds, jobs, paths, queue, space
 from zkstate.errors import Busy, Missing, Stale
 from zkstate.holds import Hold
@@ -130,7 +130,7 @@ def test_a_pending_job_that_a_worker_has_acquired_is_not_held(session: Session, 
 def test_failing_a_running_job_frees_its_lock_and_its_promise_and_fences_its_worker(
     session: Session, operator: Operator, settings: Settings
 ) -> None:
-    running = planting.acquire(session, landed_job(session, settings))
+    running = planting.acquire(session, downloading_job(session, settings))
 
     act_on_job(operator, running.jid, Event.FAIL)
 
@@ -182,7 +182,7 @@ def test_a_job_whose_payload_was_wrong_is_not_resumed(session: Session, operator
 def test_a_deleted_job_leaves_a_tombstone_and_nothing_else(
     session: Session, operator: Operator, settings: Settings
 ) -> None:
-    job = landed_job(session, settings)
+    job = downloading_job(session, settings)
     planting.apply_event(session, job, Event.FAIL)
 
     acted = act_on_job(operator, job.jid, Event.DELETE)
@@ -202,7 +202,7 @@ def test_a_deleted_job_leaves_a_tombstone_and_nothing_else(
 def test_a_folder_outside_working_storage_is_left_alone(
     session: Session, operator: Operator, settings: Settings, tmp_path: Path
 ) -> None:
-    job = landed_job(session, settings)
+    job = downloading_job(session, settings)
     planting.apply_event(session, job, Event.FAIL)
     elsewhere = Settings.model_validate({**settings.model_dump(), "working_storage": tmp_path / "elsewhere"})
     away = dataclasses.replace(operator, settings=elsewhere)

@@ -21,7 +21,7 @@ from pipeline.states import BatchState, Event, FailureKind, JobState
 from tasks.broker import live_tickets
 from tests.support import planting
 from tests.support.fleet import fleet
-from tests.support.operators import ANN, ann, landed_job
+from tests.support.operators import ANN, ann, downloading_job
 from zkstate import batches, holds, jobs, journal, paths
 from zkstate.holds import Hold
 from zkstate.session import Session, connect
@@ -160,7 +160,7 @@ def test_a_pause_stops_the_queue_and_an_unpause_feeds_it(
 
 
 def test_space_is_shown_with_the_jobs_that_reserve_it(session: Session, settings: Settings) -> None:
-    job = landed_job(session, settings)
+    job = downloading_job(session, settings)
 
     view = space_view(session, settings.model_copy(update={"working_capacity": 1000}))
 
@@ -172,7 +172,7 @@ def test_space_is_shown_with_the_jobs_that_reserve_it(session: Session, settings
 def test_a_clean_up_removes_the_folders_that_no_job_needs(
     session: Session, operator: Operator, settings: Settings
 ) -> None:
-    needed = Path(landed_job(session, settings).configuration.working_dir)
+    needed = Path(downloading_job(session, settings).configuration.working_dir)
     forgotten = settings.working / "bid0000000000" / "jid0000000000"
     forgotten.mkdir(parents=True)
 

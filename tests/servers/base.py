@@ -1,4 +1,4 @@
-"""What the HTTP servers of the tests share: they run in a thread, on loopback, and print nothing."""
+"""The base of the HTTP servers of the tests: they run in a thread, on loopback, and print nothing."""
 
 import sys
 import threading
@@ -36,7 +36,7 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def serving(handler: type[BaseHTTPRequestHandler], port: int = 0, host: str = HOST) -> Iterator[int]:
-    """Serve requests until the block ends; yields the port, which is any free one if `port` is 0."""
+    """Serve requests until the block ends; yields the port, any free port if `port` is 0."""
     server = _Server((host, port), handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()

@@ -18,7 +18,7 @@ Elements = dict[str, str]
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to one request."""
+    """The fault of one request."""
 
     status: int = 200
     body: bytes | None = None
@@ -115,7 +115,7 @@ class _Answer(Handler):
 
 @contextmanager
 def ezid(previous: Ezid | None = None) -> Iterator[Ezid]:
-    """The running service; `previous` was stopped, and comes back at the same address with its data."""
+    """The running service; `previous` was stopped, and restarts at the same address with its data."""
     running = previous or Ezid()
     running.ended.clear()
 

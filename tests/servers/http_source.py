@@ -30,29 +30,29 @@ LONG_AGO = formatdate(1_000_000_000, usegmt=True)
 
 @dataclass(frozen=True)
 class Page:
-    """What is at a path, and how it is served."""
+    """The content at a path, and how it is served."""
 
     body: bytes | Path = b""
     status: int = 200
-    """Another status is answered instead of the body, `status_times` times (None: always)."""
+    """This status is sent instead of the body, `status_times` times (None: always)."""
     status_times: int | None = None
     retry_after: str | None = None
     redirect: str | None = None
     head: bool = True
     """False: HEAD is answered with 405."""
     framing: str = "length"
-    """length | chunked | close: how the end of the body is told."""
+    """length | chunked | close: how the end of the body is marked."""
     ranges: bool = True
     """False: Range is ignored."""
     range_limit: int | None = None
-    """Bytes that one 206 holds at most."""
+    """Maximum bytes in one 206 response."""
     stated_length: int | None = None
     """A Content-Length other than the body's."""
     cut_after: int | None = None
     """The connection ends after this many bytes of a body, `cuts` times (None: always)."""
     cuts: int | None = None
     etag: str | None = "auto"
-    """auto: made of the body; None: not sent."""
+    """auto: derived from the body; None: not sent."""
     last_modified: str | None = LONG_AGO
     headers: tuple[tuple[str, str], ...] = ()
     hold: threading.Event | None = None
@@ -119,7 +119,7 @@ class _Site:
 
 
 class HttpSource:
-    """Serves the pages it was given, and the files of `folder` if there is one."""
+    """Serves the pages set by a test, and the files of `folder` if there is one."""
 
     def __init__(self, folder: Path | None = None, host: str = HOST) -> None:
         self._site = _Site(folder=folder)
@@ -141,7 +141,7 @@ class HttpSource:
         return f"http://{self.host}:{self.port}{path}"
 
     def put(self, path: str, body: bytes | Path = b"", **how: Any) -> str:
-        """Serve `body` at `path` from now on, forgetting the faults counted there; returns its URL."""
+        """Serve `body` at `path`, and reset the faults counted there; returns the URL."""
         with self._site.lock:
             for key in [key for key in self._site.served if key[0] == path]:
                 del self._site.served[key]
@@ -161,7 +161,7 @@ class HttpSource:
         return len(self.seen(*which))
 
     def await_request(self, path: str, times: int = 1, timeout: float = 10) -> None:
-        """Return when `path` has been asked for `times` times."""
+        """Return when `path` has been requested `times` times."""
         with self._site.arrived:
             if not self._site.arrived.wait_for(lambda: self.count(path) >= times, timeout):
                 raise TimeoutError(f"{path} was asked for {self.count(path)} times, not {times}")

@@ -75,7 +75,7 @@ class Merritt:
         return f"http://127.0.0.1:{self.port}/store"
 
     def change(self, change: Change) -> bytes:
-        """Store a version; raises ValueError with what is wrong with the request."""
+        """Store a version; raises ValueError with the problem of the request."""
         text = change.form.get("manifest") or _fetch(change.form["url"]).decode()
         number = len(self.objects.get((change.node, change.ark), ())) + 1
         versions = self.objects.setdefault((change.node, change.ark), [])
@@ -178,7 +178,7 @@ class _Answer(Handler):
 
 @contextmanager
 def merritt(previous: Merritt | None = None) -> Iterator[Merritt]:
-    """The running service; `previous` was stopped, and comes back at the same address with its data."""
+    """The running service; `previous` was stopped, and restarts at the same address with its data."""
     running = previous or Merritt()
     running.ended.clear()
 

@@ -19,7 +19,7 @@ READY_WITHIN = 30.0
 
 
 class PostgresqlMissing(Exception):
-    """There is no server here that may be started."""
+    """This machine has no server that the tests can start."""
 
 
 def _binaries() -> Path:
@@ -114,14 +114,14 @@ class Server:
         )  # fmt: skip
 
     def kill(self) -> None:
-        """SIGKILL to the postmaster; its children see that it is gone, and end."""
+        """SIGKILL to the postmaster; its children notice and exit."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def stop(self) -> None:
-        """Stop at once, as a crash would; what was committed is there after the next start."""
+        """Stop at once, as a crash would; committed data survives the next start."""
         if self._process is not None:
             self._process.send_signal(3)  # SIGQUIT: PostgreSQL's immediate shutdown
             self._process.wait(30)
@@ -135,7 +135,7 @@ class Server:
         return f"postgresql://arkline@127.0.0.1:{self.port}/{database}"
 
     def new_schema(self) -> str:
-        """The SQLAlchemy URL of an empty schema of its own: a database would be a thousand files more."""
+        """The SQLAlchemy URL of a new, empty schema: a database would add a thousand files."""
         name = f"t{uuid.uuid4().hex}"
         with psycopg.connect(self.dsn("postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE SCHEMA {name}")

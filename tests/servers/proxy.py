@@ -2,10 +2,10 @@
 
 with Proxy(server.port) as proxy:
     client = connect(proxy.hosts)
-    proxy.swallow()              # the server still hears the client; its answers are lost
+    proxy.swallow()              # the server still receives requests; its responses are lost
     client.write_something()
     proxy.swallowed.wait(5)      # the server has answered: the write is committed
-    proxy.cut()                  # the client sees its connection end, and comes back
+    proxy.cut()                  # the client loses its connection, and reconnects
 """
 
 import socket
@@ -23,9 +23,9 @@ class Proxy:
         self.port: int = self._listener.getsockname()[1]
         self.hosts = f"{HOST}:{self.port}"
         self.swallowed = threading.Event()
-        """Set when an answer of the server has been swallowed."""
+        """Set when a response of the server was dropped."""
         self.refused = threading.Event()
-        """Set when a client was turned away."""
+        """Set when a connection was refused."""
         self.connected = threading.Event()
         """Set when a client has been connected to the server."""
         self._lose_answers = self._lose_requests = self._refuse = False
@@ -47,27 +47,27 @@ class Proxy:
             thread.join(5)
 
     def swallow(self) -> None:
-        """Lose what the server says; what clients say still arrives."""
+        """Drop the bytes of the server; the bytes of clients still arrive."""
         self.swallowed.clear()
         self._lose_answers = True
 
     def swallow_after(self, pattern: bytes) -> None:
-        """Lose what the server says from the moment a client has said `pattern`."""
+        """Drop the bytes of the server after a client has sent `pattern`."""
         self.swallowed.clear()
         self._pattern = pattern
 
     def partition(self) -> None:
-        """Lose what either side says."""
+        """Drop the bytes of both sides."""
         self._lose_answers = self._lose_requests = True
 
     def cut(self) -> None:
-        """End all connections; new ones work again, and lose nothing."""
+        """End all connections; new connections work, and lose nothing."""
         self._lose_answers = self._lose_requests = False
         self._pattern = None
         self._close_pairs()
 
     def refuse(self) -> None:
-        """End all connections and turn new ones away, until `accept`."""
+        """End all connections and refuse new ones, until `accept`."""
         self.refused.clear()
         self._refuse = True
         self.cut()

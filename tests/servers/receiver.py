@@ -1,4 +1,4 @@
-"""A depositor's system on loopback: keeps the callbacks it receives, gives the answers that a test sets."""
+"""A depositor's system on loopback: keeps the callbacks it receives, sends the responses that a test sets."""
 
 import threading
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ class Receiver:
         self.received.append(request)
 
     def wait_for_requests(self, times: int, timeout: float = 30) -> list[CallbackRequest]:
-        """The requests so far, once there are `times` of them."""
+        """The requests received, after at least `times` have arrived."""
         with self.changed:
             if not self.changed.wait_for(lambda: len(self.received) >= times, timeout):
                 raise TimeoutError(f"{len(self.received)} requests arrived, not {times}")
@@ -41,7 +41,7 @@ class Receiver:
 
 @contextmanager
 def receiving(previous: Receiver | None = None) -> Iterator[Receiver]:
-    """The running system; `previous` was stopped, and comes back at the same address with its requests."""
+    """The running system; `previous` was stopped, and restarts at the same address with its requests."""
     receiver = previous or Receiver()
 
     class Answer(Handler):

@@ -28,7 +28,7 @@ import logging
 from moto.server import main
 from werkzeug.serving import WSGIRequestHandler
 
-WSGIRequestHandler.protocol_version = "HTTP/1.1"  # connections last, as S3's do
+WSGIRequestHandler.protocol_version = "HTTP/1.1"  # connections persist, as with S3
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
 main()
 """
@@ -59,7 +59,7 @@ class Server:
             time.sleep(0.02)
 
     def settings(self, url: str | None = None, **given: Any) -> Settings:
-        """Settings with a bucket of their own, made now; `url` leads to the server."""
+        """Settings with a new bucket; `url` leads to the server."""
         name = f"t{uuid.uuid4().hex}"
         self.client.create_bucket(Bucket=name)
         return Settings(**{"s3_root": f"s3://{name}/some/root", "s3_endpoint": url or self.url, **given})
@@ -83,11 +83,11 @@ def running(folder: Path) -> Iterator[Server]:
 
 
 CHANGES = ("put", "create", "upload", "complete", "abort", "delete")
-"""How the names of requests begin that change something."""
+"""Prefixes of the names of requests that change something."""
 
 
 class Watched:
-    """boto3's client, with something done before each change: `before` gets its number."""
+    """boto3's client with a hook before each change: `before` gets the number of the change."""
 
     def __init__(self, client: Any, before: Callable[[int], None]) -> None:
         self._client, self._before, self._numbers = client, before, itertools.count(1)
@@ -102,7 +102,7 @@ class Watched:
 
 
 class S3Fixture(StorageFixture[S3Storage]):
-    """A storage root in a bucket. `folder` is what lies in it now: so it can be looked at as a disk is."""
+    """A storage root in a bucket. `folder` is a copy of its content, so a test can read it like a disk."""
 
     def __init__(self, settings: Settings, client: Any, home: Path) -> None:
         self.home = home
@@ -113,7 +113,7 @@ class S3Fixture(StorageFixture[S3Storage]):
         self.storage = self.opened()
 
     def opened(self, before: Callable[[int], None] | None = None) -> S3Storage:
-        """Another process's storage, with something done before each of its changes."""
+        """Another process's storage, with a hook before each change."""
         client = Watched(self.client, before) if before else self.client
         return S3Storage(lambda: S3Bucket(client, self.bucket, self.prefix, f"the bucket {self.bucket}"))
 

@@ -1,4 +1,4 @@
-"""Running the command line in a test: as a process of its own, as people and scripts do."""
+"""Running the command line in a test: as a separate process, as people and scripts do."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def start(settings: Settings, *arguments: str, **more: str) -> Iterator[subproce
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # a shell's background jobs, and so their children, ignore Ctrl-C unless told otherwise
+        # a shell's background jobs, and so their children, ignore Ctrl-C by default
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         try:

@@ -1,4 +1,4 @@
-"""What the tests of downloading share: jobs, what they are served, and what has to be there at the end."""
+"""What the tests of downloading share: jobs, the files that sources serve, and the expected result."""
 
 import hashlib
 import itertools
@@ -47,7 +47,7 @@ def job_of(settings: Settings, rows: list[Row], attempt: int = 1) -> Job:
 
 
 def rows(source: HttpSource, files: dict[str, bytes] = FILES, *, digests: bool = True) -> list[Row]:
-    """A row for each file, with what it is served as."""
+    """One row per file, with the served name."""
     return [
         Row(
             line=0,
@@ -75,16 +75,18 @@ def content_of(job: Job) -> dict[str, bytes]:
     }
 
 
-def assert_landed(job: Job, files: dict[str, bytes]) -> None:
+def assert_downloaded(job: Job, files: dict[str, bytes]) -> None:
     workspace = Workspace.of(job)
-    landed = {file.path: (file.size, file.sha512) for file in workspace.read_downloaded()}
+    downloaded_file = {file.path: (file.size, file.sha512) for file in workspace.read_downloaded()}
     assert content_of(job) == files
-    assert landed == {name: (len(body), hashlib.sha512(body).hexdigest()) for name, body in files.items()}
+    assert downloaded_file == {
+        name: (len(body), hashlib.sha512(body).hexdigest()) for name, body in files.items()
+    }
     assert not workspace.attempt.parent.exists()
 
 
 def ends_after(checks: int) -> Attempt:
-    """An attempt that is over once it was checked `checks` times."""
+    """An attempt that ends after `checks` checks."""
     counter = itertools.count()
 
     def check() -> None:

@@ -1,4 +1,4 @@
-"""What the tests of downloads share: a body of several pieces, an attempt that is over in time."""
+"""What the tests of downloads share: a body of several pieces, an attempt that can be ended."""
 
 import hashlib
 import threading
@@ -19,7 +19,7 @@ def sha256(data: bytes) -> Digest:
 
 
 class DownloadFactory:
-    """Downloads into this test's own folder."""
+    """Downloads into the test's folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -41,7 +41,7 @@ class PartSize:
 
 
 def over_after(over: threading.Event | PartSize) -> Attempt:
-    """The attempt is over once `over` is set."""
+    """The attempt ends when `over` is set."""
 
     def check() -> None:
         if over.is_set():
@@ -50,7 +50,7 @@ def over_after(over: threading.Event | PartSize) -> Attempt:
     return CheckedAttempt(check)
 
 
-def assert_landed(a_download: DownloadFactory, body: bytes = BODY) -> None:
+def assert_downloaded(a_download: DownloadFactory, body: bytes = BODY) -> None:
     assert a_download.target.read_bytes() == body
     assert not list(a_download.part.parent.iterdir())
 

@@ -107,7 +107,7 @@ def wait_for(
     timeout: float,
     what: Callable[[], str],
 ) -> None:
-    """Wait until `reached`, looking again each time that the node at `path`, or one of several, changes."""
+    """Wait until `reached`; checked whenever the node at `path`, or one of several, changes."""
     deadline = time.monotonic() + timeout
     while True:
         changed = threading.Event()

@@ -1,4 +1,4 @@
-"""A record in memory that keeps the promises of `pipeline.job_record.JobRecord`, for tests of the steps."""
+"""A record in memory that fulfils the contract of `pipeline.job_record.JobRecord`, for tests of the steps."""
 
 import threading
 from collections import Counter, defaultdict
@@ -19,7 +19,7 @@ class MemoryJobRecord:
         self.writes: list[tuple[str, Identifiers]] = []
         self.counters: Counter[str] = Counter()
         self.owner: dict[str, int] = {}
-        """Job id -> the status version that may write; a job that is not in it may be written by anybody."""
+        """Job id -> the status version that may write; every attempt may write any other job."""
         self.held: set[str] = set()
         self.space = Promised(bytes=0, version=0)
         self.busy: set[tuple[str, str]] = set()

@@ -1,4 +1,4 @@
-"""Checkm manifests as texts, and what is wrong with them."""
+"""Checkm manifests as text, and their findings."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A repository whose objects the Merritt storage service keeps."""
+"""A repository with the Merritt storage service as its storage."""
 
 import dataclasses
 from typing import Any
@@ -17,7 +17,7 @@ HERE = ("7777", ARK)
 
 
 class MerrittRepository(Repository):
-    """A repository whose objects the storage service keeps; it shares the disk."""
+    """A repository with the storage service on the same disk as its storage."""
 
     service: Merritt
 
@@ -34,13 +34,13 @@ class MerrittRepository(Repository):
         return self.job(number, files, **{"primary_id": ARK, "submission_mode": mode, **facts})
 
     def version(self, number: int) -> StoredVersion:
-        """The version that a job made."""
+        """The version that a job created."""
         found = self.kept.version_of(ARK, jid(number))
         assert found is not None
         return found
 
     def producer(self, version: int, where: tuple[str, str] = HERE) -> dict[str, bytes]:
-        """The depositor's files of a version, as the service has them."""
+        """The depositor's files of a version, as the service stores them."""
         files = self.service.objects[where][version - 1]
         return {
             path.removeprefix("producer/"): held.data

@@ -19,7 +19,7 @@ from zkstate.session import Session, connect
 
 @dataclass
 class JobModel:
-    """What a job must be; `owner` is the worker whose attempt holds its lock."""
+    """The expected state of a job; `owner` is the worker whose attempt holds its lock."""
 
     jid: str
     bid: str
@@ -55,7 +55,7 @@ class ModelMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        # a tree of this example's own; opening sessions anew would take most of the time
+        # a separate tree for this example; new sessions would take most of the time
         root = f"{self.settings.zk_root}-{os.urandom(6).hex()}"
         connect(self.settings.model_copy(update={"zk_root": root})).close()
         for session in (self.operator, *self.workers):

@@ -1,4 +1,4 @@
-"""An OCFL storage root and a folder to hand files over from, for tests of what stores."""
+"""An OCFL storage root and a folder with files to store, for tests of storage."""
 
 import hashlib
 import os
@@ -22,7 +22,7 @@ ARK = "ark:/99999/fk4000000011"
 
 @contextmanager
 def memory(otherwise: Path) -> Iterator[Path]:
-    """A folder in memory where the system has such, for tests that sync much and care only for the order."""
+    """A folder in memory if the system offers one, for tests that sync often and check only the order."""
     shared = Path("/dev/shm")
     if not os.access(shared, os.W_OK):
         yield otherwise
@@ -32,7 +32,7 @@ def memory(otherwise: Path) -> Iterator[Path]:
 
 
 def fork() -> int:
-    """A child that goes on here; it has no use for what other threads of the test run hold."""
+    """A child that continues here; it needs nothing that other threads of the test run hold."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns if there are such threads
         return os.fork()
@@ -42,14 +42,14 @@ S = TypeVar("S", bound=Storage)
 
 
 class StorageFixture(Generic[S]):
-    """A storage root, wherever it is, and the files that jobs hand over to it."""
+    """A storage root of any kind, and the files that jobs store in it."""
 
     sources: Path
     storage: S
 
     @property
     def folder(self) -> Path:
-        """The root as a folder to look into."""
+        """The root as a folder that a test can read."""
         raise NotImplementedError
 
     def request(
@@ -60,7 +60,7 @@ class StorageFixture(Generic[S]):
         delete: tuple[str, ...] = (),
         ark: str = ARK,
     ) -> StoreRequest:
-        """Hand over `files`, path -> text."""
+        """Store `files`, path -> text."""
         return StoreRequest(
             ark=ark,
             jid=jid,
@@ -115,7 +115,7 @@ class StorageFixture(Generic[S]):
         }
 
     def leftovers(self) -> list[Path]:
-        """What writers left behind outside the objects."""
+        """Paths that writers left outside the objects."""
         return list(self.folder.glob("extensions/arkline/*/*"))
 
 
@@ -135,7 +135,7 @@ class OcflFixture(StorageFixture[OcflStorage]):
 
 
 def assert_valid(depot: StorageFixture[Any], objects: int = 1) -> None:
-    """What an independent validator says of the root and of every object in it."""
+    """The errors of an independent validator for the root and every object in it."""
     root = StorageRoot(root=str(depot.folder))
     assert root.validate(), root.log.status_str()
     assert root.errors == []

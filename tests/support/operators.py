@@ -1,4 +1,4 @@
-"""An operator for a test, and a job that there is something to free of."""
+"""An operator for a test, and a job that holds resources."""
 
 from pathlib import Path
 
@@ -24,8 +24,8 @@ def ann(session: Session, settings: Settings) -> Operator:
     )
 
 
-def landed_job(session: Session, settings: Settings) -> Job:
-    """A job in downloading that holds a promise of space and has a working directory."""
+def downloading_job(session: Session, settings: Settings) -> Job:
+    """A job in downloading that holds reserved space and has a working directory."""
     batch = planting.acquired_batch(session)
     batch = planting.create_jobs(session, batch, planting.plan(1), settings.working, "test", UNATTENDED)
     batches.finish_split(session, batch)

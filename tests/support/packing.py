@@ -1,4 +1,4 @@
-"""Containers made in memory, good and bad, and what became of them."""
+"""Containers created in memory, valid and invalid, and the result of unpacking them."""
 
 import io
 import tarfile
@@ -98,7 +98,7 @@ class Unpack:
         return unpack(self.archive, name, self.target, limits, attempt)
 
     def refusal(self, data: bytes, name: str = "a.zip", limits: Limits = LIMITS) -> str:
-        """What the depositor is told."""
+        """The message for the depositor."""
         with pytest.raises(StepFailed) as caught:
             self(data, name, limits)
         assert caught.value.kind is FailureKind.CONTENT

@@ -1,4 +1,4 @@
-"""Batches and jobs created in ZooKeeper and moved to any state along the tables; and the tree as a dict."""
+"""Batches and jobs created in ZooKeeper and moved to any state along the tables; the tree as a dict."""
 
 import itertools
 from collections import deque
@@ -78,7 +78,7 @@ def acquire(session: Session, job: Job) -> Job:
 
 
 def apply_event(session: Session, job: Job, event: Event, kind: FailureKind = FailureKind.SYSTEM) -> Job:
-    """Raise one event as a worker, an operator or periodic work raises it."""
+    """Raise one event as a worker, an operator or scheduled work does."""
     if event is Event.CLEAN_UP:
         jobs.clean_up(session, job)
         return jobs.load(session, job.jid)
@@ -97,7 +97,7 @@ def apply_event(session: Session, job: Job, event: Event, kind: FailureKind = Fa
 
 
 def complete(session: Session, job: Job) -> Job:
-    """Move a failed or working job on to completion."""
+    """Move a failed or working job to completion."""
     while job.status.status is not JobState.COMPLETED:
         possible = JOB.events(job.status.status)
         event = next(e for e in (Event.RESUME, Event.ACQUIRE, Event.SUCCEED) if e in possible)
@@ -140,7 +140,7 @@ def job_in(session: Session, state: JobState, last: JobState | str | None = "any
 
 
 def batch_in(session: Session, state: BatchState) -> Batch:
-    """A batch led to `state` along the rows, with one job where it has any."""
+    """A batch moved to `state` along the table, with one job if the state has any."""
     if state is BatchState.PENDING:
         return batches.load(session, batches.submit(session, submission()))
     if state is BatchState.HELD:

@@ -25,7 +25,7 @@ def recording(
     files: Iterable[StoredFile] = (),
     **other: Any,
 ) -> Recording:
-    """The version `number`, made on that day of September."""
+    """The version `number`, created on that day of September."""
     version = StoredVersion(
         ark=ark,
         number=number,
@@ -56,5 +56,5 @@ def recording(
 
 
 def of_job(name: str, **other: Any) -> Recording:
-    """The first version of an object of its own."""
+    """The first version of a separate object."""
     return recording(f"ark:/99999/fk4{name}", jid=f"jid{name}", local_id=(f"local-{name}",), **other)

@@ -1,4 +1,4 @@
-"""Batches and jobs as they are read from the record, in any state."""
+"""Batches and jobs as the record has them, in any state."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -51,7 +51,7 @@ def a_batch(
 
 
 def a_job(number: int = 1, state: JobState = JobState.COMPLETED, **facts: Any) -> Job:
-    """A job; `facts` go to its configuration, status or identifiers, wherever they belong."""
+    """A job; `facts` go to its configuration, status or identifiers, by field name."""
     configuration = {
         "batch_id": BID,
         "profile_name": "demo",

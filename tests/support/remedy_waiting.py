@@ -1,4 +1,4 @@
-"""Cases of waiting: the cause is made, the advice followed, and the job or batch moves on."""
+"""Cases of waiting: cause the wait, follow the advice, and see the job or batch move."""
 
 import threading
 

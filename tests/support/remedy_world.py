@@ -1,4 +1,4 @@
-"""A running fleet on a record of its own, in which a test causes trouble and follows the advice of `why`."""
+"""A running fleet with a separate record, for tests that cause a problem and follow `why`."""
 
 import itertools
 import shlex
@@ -34,7 +34,7 @@ PROFILE = "owner: ark:/99999/fk4o\ncollections: ark:/99999/fk4c\nnaan: '99999'\n
 DEMO = Path(__file__).parents[2] / "examples" / "profiles" / "demo.yaml"
 
 WAIT = 60.0
-"""Seconds that a busy machine may take to come to an expected state."""
+"""Seconds that a busy machine may take to reach an expected state."""
 
 _numbers = itertools.count()
 
@@ -96,7 +96,7 @@ class World:
         return self.until(lambda: next(iter(batches.all_jobs(self.session, bid)), ""), f"a job of {bid}")
 
     def gate(self) -> threading.Event:
-        """What the source holds back until it is set, at the latest at the end of the test."""
+        """The source sends the rest when this event is set, at the end of the test at the latest."""
         gate = threading.Event()
         self.gates.append(gate)
         return gate
@@ -112,7 +112,7 @@ class World:
         return Held(bid, jid, gate, path)
 
     def planted(self) -> Job:
-        """A pending job that no feeder has looked at; to be used without a beat."""
+        """A pending job that no feeder has read; to be used without a beat."""
         url = self.put()
         return jobs.load(
             self.session,
@@ -133,7 +133,7 @@ class World:
         return self.until(explained, lambda: f"{reason} of {name}; the last was {seen[-1]}")
 
     def until(self, reached: Callable[[], Value | None], what: str | Callable[[], str]) -> Value:
-        """What `reached` returns once it is true; what `why` says has no event to wait for."""
+        """What `reached` returns once it is true; `why` offers no event to wait for."""
         deadline = time.monotonic() + WAIT
         while not (found := reached()):
             assert time.monotonic() < deadline, f"not within {WAIT} s: {what() if callable(what) else what}"

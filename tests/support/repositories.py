@@ -1,4 +1,4 @@
-"""Repositories in a folder of their own, real but for the record."""
+"""Repositories in separate folders, real except for the record."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Storage, inventory and profiles in one folder, and jobs whose files have landed."""
+"""Storage, inventory and profiles in one folder, and jobs whose files are downloaded."""
 
 import dataclasses
 import shutil
@@ -27,7 +27,7 @@ OWNER = "ark:/99999/owner"
 
 
 def empty_inventory(folder: Path) -> Path:
-    """An inventory with its tables; a copy of it is quicker than making them."""
+    """An inventory with its tables; a copy is faster than creating the tables."""
     path = folder / "inventory.sqlite"
     inventory = open_inventory(f"sqlite:///{path}")
     inventory.arks_of(OWNER, ("none",))
@@ -36,7 +36,7 @@ def empty_inventory(folder: Path) -> Path:
 
 
 class Repository:
-    """Everything that processing works on, real but for the record: that is in memory."""
+    """Everything that processing works on, real except for the record, which is in memory."""
 
     def __init__(self, home: Path, empty_inventory: Path) -> None:
         shutil.copy(empty_inventory, home / "inventory.sqlite")
@@ -57,7 +57,7 @@ class Repository:
         )
 
     def job(self, number: int, files: dict[str, str] | None = None, **facts: Any) -> Job:
-        """A job whose files have landed."""
+        """A job whose files are downloaded."""
         given = {
             "op": "attempt-1",
             "primary_id": None,
@@ -65,14 +65,15 @@ class Repository:
         }
         job = a_job(number, JobState.PROCESSING, **{**given, **facts})
         workspace = Workspace.of(job)
-        landed = []
+        downloads = []
         for path, text in ({"a.txt": f"of job {number}"} if files is None else files).items():
             target = workspace.producer / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text)
             digest = sha512(text.encode()).hexdigest()
-            landed.append(DownloadedFile(path=path, size=len(text.encode()), sha512=digest, declared_by=""))
-        workspace.write_downloaded(tuple(landed))
+            size = len(text.encode())
+            downloads.append(DownloadedFile(path=path, size=size, sha512=digest, declared_by=""))
+        workspace.write_downloaded(tuple(downloads))
         return job
 
     def work(self, job: Job, attempt: Attempt = UNATTENDED) -> StoredVersion:
@@ -82,7 +83,7 @@ class Repository:
         return stored
 
     def recorded(self, job: Job) -> StoredVersion:
-        """The version that a landed job becomes, entered in the inventory."""
+        """The version created from a downloaded job, recorded in the inventory."""
         stored = self.work(job)
         record.work(job.model_copy(update={"identifiers": self.identifiers(job)}), self.services())
         return stored

@@ -1,4 +1,4 @@
-"""What a test needs and this machine lacks: skipped on a laptop, a failure where the tests decide.
+"""Requirements that this machine lacks: the test is skipped on a laptop, and fails in CI.
 
 A plain `pytest.skip` is left for what nobody can install: another system, a kernel that forbids it, root.
 """

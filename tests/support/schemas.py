@@ -1,4 +1,4 @@
-"""Published XML schemas, which are not part of the project: looked for beside it."""
+"""Published XML schemas, which are not part of the project: read from a folder beside it."""
 
 import os
 from functools import cache

@@ -1,4 +1,4 @@
-"""A worker that stops asking Redis for messages once it is ready: `-m tests.support.stalled_worker`.
+"""A worker that stops consuming messages once it is ready: `-m tests.support.stalled_worker`.
 
 The worker is alive, connected and answers pings, as after the faults that tasks.watchdog describes.
 """

@@ -1,4 +1,4 @@
-"""What a step is given in the tests: real clients where it uses them, and nothing where it must not."""
+"""The context of a step in tests: real clients that the step uses, and none that it must not use."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.support.records import a_job
 
 
 class _Unused:
-    """An outside system that the step under test has no business with."""
+    """An outside system that the step under test must not use."""
 
     def __getattr__(self, name: str) -> Never:
         raise AssertionError(f"a step that should not used {name}")
@@ -26,7 +26,7 @@ UNUSED: Any = _Unused()
 
 
 def local_settings(home: Path, **changes: Any) -> Settings:
-    """Settings of a test's own folder that allow sources on loopback and give up soon."""
+    """Settings in the test's folder, with sources on loopback allowed and short timeouts."""
     given = {
         "home": home,
         "profiles": home / "profiles",
@@ -59,7 +59,7 @@ def services(
 
 
 def collection(settings: Settings, **rules: Any) -> None:
-    """Have the collection of the tests' jobs follow these rules."""
+    """Apply these rules to the collection of the tests' jobs."""
     settings.profiles.mkdir(parents=True, exist_ok=True)
     profile = {"name": "demo", "owner": "ark:/99999/fk4a", "collections": ["ark:/99999/fk4b"], **rules}
     (settings.profiles / "demo.yaml").write_text(json.dumps(profile))

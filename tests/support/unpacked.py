@@ -1,4 +1,4 @@
-"""A container's files as they have landed, and what a check says of them."""
+"""The files of an unpacked container, and the message of a check that refuses them."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from pipeline.states import FailureKind
 from pipeline.working_storage.workspace import DownloadedFile
 
 
-def landed(folder: Path, files: Mapping[str, bytes]) -> UnpackedContainer:
+def unpacked_container(folder: Path, files: Mapping[str, bytes]) -> UnpackedContainer:
     """`files` written below `folder`."""
     for path, data in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -32,7 +32,7 @@ def arrived(folder: Path) -> UnpackedContainer:
 
 
 def refusal(check: Callable[[], object]) -> str:
-    """What the depositor is told by a check that refuses."""
+    """The message for the depositor from a check that refuses."""
     with pytest.raises(StepFailed) as caught:
         check()
     assert caught.value.kind is FailureKind.CONTENT

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.containers.bag import check_bags
 from pipeline.outcome import StepFailed
-from tests.support.unpacked import arrived, landed, refusal
+from tests.support.unpacked import arrived, refusal, unpacked_container
 
 PAYLOAD = {"a.txt": b"alpha", "sub/b c.txt": b"beta", "empty": b""}
 
@@ -17,7 +17,7 @@ logging.getLogger("bagit").setLevel(logging.CRITICAL)
 
 def a_bag(folder: Path, algorithms: tuple[str, ...] = ("md5", "sha512")) -> Path:
     """A bag of PAYLOAD, made by an independent library."""
-    landed(folder, PAYLOAD)
+    unpacked_container(folder, PAYLOAD)
     bagit.make_bag(str(folder), checksums=list(algorithms))
     return folder
 
@@ -50,7 +50,10 @@ def is_valid(folder: Path) -> bool:
 
 
 def test_content_without_a_declaration_is_no_bag(tmp_path: Path) -> None:
-    assert check_bags(landed(tmp_path, {"data/a.txt": b"", "bagit.txt": b"notes about a tool\n"})) == ()
+    assert (
+        check_bags(unpacked_container(tmp_path, {"data/a.txt": b"", "bagit.txt": b"notes about a tool\n"}))
+        == ()
+    )
 
 
 def test_a_valid_bag_is_told_with_its_version_and_algorithms(tmp_path: Path) -> None:
@@ -124,7 +127,7 @@ def test_an_independent_validator_judges_the_same(tmp_path: Path, damage: str) -
 def test_what_is_wrong_with_a_bag_is_told_with_the_file(
     tmp_path: Path, changes: dict[str, bytes | None], says: str
 ) -> None:
-    told = refusal(lambda: check_bags(landed(tmp_path, by_hand(**changes))))
+    told = refusal(lambda: check_bags(unpacked_container(tmp_path, by_hand(**changes))))
 
     assert says in told
 
@@ -135,11 +138,13 @@ def test_before_version_1_one_manifest_has_to_list_a_payload_file(tmp_path: Path
         "manifest_md5": f"{hashlib.md5(b'beta').hexdigest()} *data/b.txt\n".encode(),
     }
 
-    told = refusal(lambda: check_bags(landed(tmp_path / "none", by_hand("0.97", data__b=b"beta"))))
+    told = refusal(
+        lambda: check_bags(unpacked_container(tmp_path / "none", by_hand("0.97", data__b=b"beta")))
+    )
 
     assert "'data/b.txt' is in no manifest of the bag" in told
-    assert check_bags(landed(tmp_path / "old", by_hand("0.97", **changes)))
-    refusal(lambda: check_bags(landed(tmp_path / "new", by_hand("1.0", **changes))))
+    assert check_bags(unpacked_container(tmp_path / "old", by_hand("0.97", **changes)))
+    refusal(lambda: check_bags(unpacked_container(tmp_path / "new", by_hand("1.0", **changes))))
 
 
 @pytest.mark.parametrize(("version", "written"), [("1.0", "data/50%25.txt"), ("0.97", "data/50%.txt")])
@@ -148,12 +153,12 @@ def test_a_percent_sign_is_escaped_since_version_1(tmp_path: Path, version: str,
     files = by_hand(version, manifest_sha256=f"{digest}  {written}\n".encode())
     files["data/50%.txt"] = files.pop("data/a.txt")
 
-    assert check_bags(landed(tmp_path, files))
+    assert check_bags(unpacked_container(tmp_path, files))
 
 
 def test_the_longest_digest_that_a_bag_declares_of_a_file_is_kept_with_it(tmp_path: Path) -> None:
     sha512 = hashlib.sha512(b"alpha").hexdigest()
-    arrived = landed(tmp_path, by_hand(manifest_sha512=f"{sha512}  data/a.txt\n".encode()))
+    arrived = unpacked_container(tmp_path, by_hand(manifest_sha512=f"{sha512}  data/a.txt\n".encode()))
     check_bags(arrived)
 
     files = {file.path: file for file in arrived.with_declared_digests()}

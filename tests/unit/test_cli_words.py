@@ -25,7 +25,7 @@ from zkstate.views import JobRow
         (3 * 86400, "3 days", "3d"),
     ],
 )
-def test_a_duration_is_told_by_its_largest_unit(seconds: float, spoken: str, brief: str) -> None:
+def test_a_duration_is_shown_in_its_largest_unit(seconds: float, spoken: str, brief: str) -> None:
     assert humanize.duration(seconds) == spoken
     assert humanize.brief(seconds) == brief
 
@@ -40,13 +40,13 @@ def test_a_duration_is_read_with_its_unit(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "5", "h", "-5m", "5 weeks"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_text_that_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="90s, 30m, 2h or 3d"):
         options.read_duration(text)
 
 
 @pytest.mark.parametrize(
-    ("url", "found"),
+    ("url", "expected"),
     [
         ("http://example.org/a/b.zip", SubmissionType.CONTAINER),
         ("http://example.org/b.tar.gz?x=1", SubmissionType.CONTAINER),
@@ -54,11 +54,11 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         ("http://example.org/", SubmissionType.FILE),
     ],
 )
-def test_the_ending_tells_a_container_from_a_file(url: str, found: SubmissionType) -> None:
-    assert submitting.submission_type(url, None) is found
+def test_the_file_extension_distinguishes_a_container_from_a_file(url: str, expected: SubmissionType) -> None:
+    assert submitting.submission_type(url, None) is expected
 
 
-def test_a_given_type_is_taken_as_it_is() -> None:
+def test_an_explicit_type_is_not_changed() -> None:
     given = SubmissionType.OBJECT_MANIFEST
 
     assert submitting.submission_type("http://example.org/a.checkm", given) is given
@@ -75,12 +75,12 @@ def test_only_web_addresses_are_content(url: str) -> None:
         submitting.check_url(url)
 
 
-def test_an_id_that_is_neither_a_jobs_nor_a_batchs_is_refused() -> None:
+def test_an_id_of_neither_a_job_nor_a_batch_is_refused() -> None:
     with pytest.raises(UsageRefused, match="neither a batch"):
         why.kind_of("ark:/99999/fk4")
 
 
-def test_a_filter_admits_what_meets_all_of_it() -> None:
+def test_a_filter_admits_jobs_that_meet_every_condition() -> None:
     row = JobRow(
         jid="jid0000000001",
         bid="bid0000000001",

@@ -9,7 +9,7 @@ from pipeline.outcome import StepFailed
 from pipeline.sources.fetch import Download, HttpFetcher
 from pipeline.states import FailureKind
 from tests.servers.http_source import HttpSource
-from tests.support.fetching import BODY, DownloadFactory, assert_landed, sha256
+from tests.support.fetching import BODY, DownloadFactory, assert_downloaded, sha256
 
 
 def test_the_size_is_asked_by_head(fetcher: HttpFetcher, source: HttpSource) -> None:
@@ -75,16 +75,16 @@ def test_a_file_arrives_with_its_digest_of_record(
 ) -> None:
     url = source.put("/a", BODY, framing=framing)
 
-    landed = fetcher.download(a_download(url, sha256(BODY), len(BODY)), UNATTENDED)
+    downloaded_file = fetcher.download(a_download(url, sha256(BODY), len(BODY)), UNATTENDED)
 
-    assert (landed.path, landed.size) == (a_download.target, len(BODY))
-    assert landed.sha512 == hashlib.sha512(BODY).hexdigest()
-    assert_landed(a_download)
+    assert (downloaded_file.path, downloaded_file.size) == (a_download.target, len(BODY))
+    assert downloaded_file.sha512 == hashlib.sha512(BODY).hexdigest()
+    assert_downloaded(a_download)
 
 
 def test_an_empty_file_arrives(fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory) -> None:
     assert fetcher.download(a_download(source.put("/a", b""), sha256(b""), 0), UNATTENDED).size == 0
-    assert_landed(a_download, b"")
+    assert_downloaded(a_download, b"")
 
 
 def test_bytes_are_asked_for_unpacked(
@@ -104,7 +104,7 @@ def test_a_file_sent_packed_is_refused_unless_its_digest_is_declared(
         fetcher.download(a_download(url), UNATTENDED)
 
     fetcher.download(a_download(url, sha256(BODY)), UNATTENDED)
-    assert_landed(a_download)
+    assert_downloaded(a_download)
 
 
 def test_a_file_that_is_packed_in_itself_is_kept_as_it_is(
@@ -114,7 +114,7 @@ def test_a_file_that_is_packed_in_itself_is_kept_as_it_is(
         a_download(source.put("/a.tar.gz", BODY, headers=(("Content-Encoding", "x-gzip"),))), UNATTENDED
     )
 
-    assert_landed(a_download)
+    assert_downloaded(a_download)
 
 
 def test_several_threads_share_a_fetcher(fetcher: HttpFetcher, source: HttpSource, tmp_path: Path) -> None:

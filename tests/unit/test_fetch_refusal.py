@@ -11,7 +11,7 @@ from pipeline.outcome import StepFailed
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.states import FailureKind
 from tests.servers.http_source import HttpSource
-from tests.support.fetching import BODY, DownloadFactory, assert_landed, impatient, sha256
+from tests.support.fetching import BODY, DownloadFactory, assert_downloaded, impatient, sha256
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410])
@@ -33,7 +33,7 @@ def test_a_passing_refusal_is_tried_again(
 ) -> None:
     fetcher.download(a_download(source.put("/a", BODY, status=status, status_times=2)), UNATTENDED)
 
-    assert_landed(a_download)
+    assert_downloaded(a_download)
 
 
 def test_a_refusal_that_does_not_pass_is_transient(
@@ -58,7 +58,7 @@ def test_a_source_that_asks_for_little_time_is_given_it(
     )
 
     assert datetime.now(UTC) - asked >= timedelta(seconds=1)
-    assert_landed(a_download)
+    assert_downloaded(a_download)
 
 
 def test_a_source_that_asks_for_much_time_sends_the_job_back_with_it(
@@ -201,7 +201,7 @@ def test_bytes_damaged_on_the_way_are_fetched_again(
     repairing.join()
 
     assert source.count("/a") == 2
-    assert_landed(a_download)
+    assert_downloaded(a_download)
 
 
 def test_full_working_storage_is_transient_and_leaves_no_part(

@@ -13,7 +13,7 @@ from tests.support.fetching import (
     BODY,
     DownloadFactory,
     PartSize,
-    assert_landed,
+    assert_downloaded,
     over_after,
     sha256,
 )
@@ -24,14 +24,14 @@ def test_a_broken_download_goes_on_where_it_broke(
 ) -> None:
     url = source.put("/a", BODY, cut_after=1_500_000, cuts=1)
 
-    landed = fetcher.download(a_download(url, sha256(BODY)), UNATTENDED)
+    downloaded_file = fetcher.download(a_download(url, sha256(BODY)), UNATTENDED)
 
     first, second = source.seen("/a")
     assert "Range" not in first.headers
     assert second.headers["Range"] == "bytes=1500000-"
     assert second.headers["If-Range"].startswith('"')
-    assert landed.sha512 == hashlib.sha512(BODY).hexdigest()
-    assert_landed(a_download)
+    assert downloaded_file.sha512 == hashlib.sha512(BODY).hexdigest()
+    assert_downloaded(a_download)
 
 
 def test_a_source_without_etag_is_resumed_by_its_date(
@@ -40,7 +40,7 @@ def test_a_source_without_etag_is_resumed_by_its_date(
     fetcher.download(a_download(source.put("/a", BODY, cut_after=1_500_000, cuts=1, etag=None)), UNATTENDED)
 
     assert "GMT" in source.seen("/a")[1].headers["If-Range"]
-    assert_landed(a_download)
+    assert_downloaded(a_download)
 
 
 @pytest.mark.parametrize("etag", [None, 'W/"weak"'])
@@ -52,7 +52,7 @@ def test_a_source_that_names_no_version_is_asked_for_the_whole_again(
     fetcher.download(a_download(url), UNATTENDED)
 
     assert "Range" not in source.seen("/a")[1].headers
-    assert_landed(a_download)
+    assert_downloaded(a_download)
 
 
 def test_a_source_that_ignores_ranges_is_read_from_the_start(
@@ -62,7 +62,7 @@ def test_a_source_that_ignores_ranges_is_read_from_the_start(
         a_download(source.put("/a", BODY, cut_after=1_500_000, cuts=1, ranges=False)), UNATTENDED
     )
 
-    assert_landed(a_download)
+    assert_downloaded(a_download)
 
 
 def test_progress_gives_new_tries(
@@ -71,7 +71,7 @@ def test_progress_gives_new_tries(
     fetcher.download(a_download(source.put("/a", BODY, cut_after=600_000)), UNATTENDED)
 
     assert source.count("/a") == 9
-    assert_landed(a_download)
+    assert_downloaded(a_download)
 
 
 def test_a_source_that_answers_less_than_was_asked_is_asked_for_the_rest(
@@ -81,7 +81,7 @@ def test_a_source_that_answers_less_than_was_asked_is_asked_for_the_rest(
         a_download(source.put("/a", BODY, range_limit=2_000_000, cut_after=1_500_000, cuts=1)), UNATTENDED
     )
 
-    assert_landed(a_download)
+    assert_downloaded(a_download)
 
 
 def test_a_source_that_always_breaks_at_the_same_place_is_given_up(
@@ -115,7 +115,7 @@ def test_a_file_that_changed_between_two_tries_is_fetched_whole(
     fetcher.download(a_download(url), UNATTENDED)
     changing.join()
 
-    assert_landed(a_download, other)
+    assert_downloaded(a_download, other)
 
 
 def test_a_file_that_became_shorter_than_what_is_here_is_fetched_whole(
@@ -128,7 +128,7 @@ def test_a_file_that_became_shorter_than_what_is_here_is_fetched_whole(
 
     fetcher.download(a_download(url), UNATTENDED)
 
-    assert_landed(a_download, b"short")
+    assert_downloaded(a_download, b"short")
 
 
 def test_a_partial_download_is_continued(
@@ -140,11 +140,11 @@ def test_a_partial_download_is_continued(
     left = a_download.part.stat().st_size
     assert 2_000_000 <= left < len(BODY)
 
-    landed = fetcher.download(a_download(url, sha256(BODY)), UNATTENDED)
+    downloaded_file = fetcher.download(a_download(url, sha256(BODY)), UNATTENDED)
 
     assert source.seen("/a")[-1].headers["Range"] == f"bytes={left}-"
-    assert landed.sha512 == hashlib.sha512(BODY).hexdigest()
-    assert_landed(a_download)
+    assert downloaded_file.sha512 == hashlib.sha512(BODY).hexdigest()
+    assert_downloaded(a_download)
 
 
 def test_a_part_of_unknown_origin_is_not_gone_on_with(
@@ -155,7 +155,7 @@ def test_a_part_of_unknown_origin_is_not_gone_on_with(
 
     fetcher.download(a_download(source.put("/a", BODY)), UNATTENDED)
 
-    assert_landed(a_download)
+    assert_downloaded(a_download)
 
 
 def test_a_part_of_another_url_is_not_gone_on_with(
@@ -168,7 +168,7 @@ def test_a_part_of_another_url_is_not_gone_on_with(
 
     fetcher.download(a_download(source.put("/a", BODY)), UNATTENDED)
 
-    assert_landed(a_download)
+    assert_downloaded(a_download)
 
 
 def test_an_attempt_that_is_over_stops_between_two_pieces(

@@ -6,7 +6,7 @@ import pytest
 from pipeline.containers.own_manifest import NAME, check_manifest
 from pipeline.fixity import Digest
 from pipeline.manifests.checkm import ManifestProfile, Row, write
-from tests.support.unpacked import landed, refusal
+from tests.support.unpacked import refusal, unpacked_container
 
 FILES = {"a.txt": b"alpha", "sub/b c.txt": b"beta"}
 
@@ -27,14 +27,14 @@ def manifest(*rows: Row) -> bytes:
 
 
 def test_a_container_without_a_manifest_is_not_checked(tmp_path: Path) -> None:
-    assert check_manifest(landed(tmp_path, FILES)) is None
+    assert check_manifest(unpacked_container(tmp_path, FILES)) is None
 
 
 @pytest.mark.parametrize("algorithm", ["md5", "sha256", "sha512"])
 def test_a_true_manifest_is_told_to_be_valid(tmp_path: Path, algorithm: str) -> None:
     rows = [row(name, data, algorithm) for name, data in FILES.items()]
 
-    said = check_manifest(landed(tmp_path, {**FILES, NAME: manifest(*rows)}))
+    said = check_manifest(unpacked_container(tmp_path, {**FILES, NAME: manifest(*rows)}))
 
     assert (
         said == "producer/mrt-manifest.txt lists the container's 2 other files, with their sizes and digests"
@@ -50,7 +50,9 @@ def test_everything_that_is_not_true_is_told_with_its_line(tmp_path: Path) -> No
     )
 
     told = refusal(
-        lambda: check_manifest(landed(tmp_path, {**FILES, "c.txt": b"", "x.txt": b"", NAME: listed}))
+        lambda: check_manifest(
+            unpacked_container(tmp_path, {**FILES, "c.txt": b"", "x.txt": b"", NAME: listed})
+        )
     )
 
     assert told.startswith(
@@ -66,13 +68,13 @@ def test_everything_that_is_not_true_is_told_with_its_line(tmp_path: Path) -> No
 def test_a_digest_of_record_that_differs_is_told(tmp_path: Path) -> None:
     listed = manifest(row("a.txt", b"omega", "sha512"))
 
-    told = refusal(lambda: check_manifest(landed(tmp_path, {"a.txt": b"alpha", NAME: listed})))
+    told = refusal(lambda: check_manifest(unpacked_container(tmp_path, {"a.txt": b"alpha", NAME: listed})))
 
     assert "line 6: 'a.txt': the sha512 digest is" in told
 
 
 def test_a_manifest_that_cannot_be_read_is_refused_with_its_line(tmp_path: Path) -> None:
-    told = refusal(lambda: check_manifest(landed(tmp_path, {**FILES, NAME: b"not a manifest\n"})))
+    told = refusal(lambda: check_manifest(unpacked_container(tmp_path, {**FILES, NAME: b"not a manifest\n"})))
 
     assert told.startswith("manifest producer/mrt-manifest.txt: ")
 
@@ -80,7 +82,9 @@ def test_a_manifest_that_cannot_be_read_is_refused_with_its_line(tmp_path: Path)
 def test_reading_stops_after_twenty_problems(tmp_path: Path) -> None:
     files = {str(number): b"" for number in range(30)}
 
-    told = refusal(lambda: check_manifest(landed(tmp_path, {**files, NAME: manifest(row("a", b"a"))})))
+    told = refusal(
+        lambda: check_manifest(unpacked_container(tmp_path, {**files, NAME: manifest(row("a", b"a"))}))
+    )
 
     assert told.count("in the container") == 20
     assert told.endswith("; checking stopped there")
@@ -89,7 +93,9 @@ def test_reading_stops_after_twenty_problems(tmp_path: Path) -> None:
 def test_very_many_problems_are_told_as_far_as_a_message_goes(tmp_path: Path) -> None:
     files = {f"{number:03d}-{'x' * 100}.txt": b"" for number in range(100)}
 
-    told = refusal(lambda: check_manifest(landed(tmp_path, {**files, NAME: manifest(row("a", b"a"))})))
+    told = refusal(
+        lambda: check_manifest(unpacked_container(tmp_path, {**files, NAME: manifest(row("a", b"a"))}))
+    )
 
     assert len(told) < 2000
     assert told.endswith("; and more")

@@ -10,7 +10,7 @@ OLDER_STORED = """{"ark": "ark:/99999/x", "number": 1, "jid": "jid1", "created":
 
 def test_a_list_that_an_earlier_release_wrote_is_read(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path, "attempt-1")
-    workspace.landing.write_text(OLDER)
+    workspace.downloaded.write_text(OLDER)
     workspace.stored.write_text(OLDER_STORED)
 
     assert workspace.read_downloaded() == (

@@ -16,7 +16,7 @@ PAUSE = 0.5
 
 def children(pid: int) -> list[int]:
     try:
-        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except FileNotFoundError:
         return []
 
@@ -27,7 +27,7 @@ def send(pid: int, number: signal.Signals) -> None:
 
 
 class Actor:
-    """One process of the repository; call `tend` several times a second from the main thread."""
+    """One process of the repository; call `poll` several times a second from the main thread."""
 
     def __init__(self, service: Service) -> None:
         self.service = service

@@ -37,7 +37,7 @@ class Submitter:
 
     @property
     def broken(self) -> bool:
-        """It ended by an error that a depositor should never see."""
+        """The thread ended by an error that a depositor should never see."""
         return not self.done and not self._thread.is_alive()
 
     def start(self) -> None:

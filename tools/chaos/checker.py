@@ -18,10 +18,10 @@ def judge(deposits: list[Deposit], bids: dict[str, str], final: FinalState) -> J
     objects: dict[str, DepositedObject] = {}
     problems = [
         *_deposits(deposits, bids, final, objects),
-        *(each for jid, job in final.jobs.items() for each in _job(job, objects.get(jid), final)),
+        *(problem for jid, job in final.jobs.items() for problem in _job(job, objects.get(jid), final)),
         *_stored(final, objects),
         *_identifiers(final, objects),
-        *(each for batch in final.batches.values() for each in _batch(batch, final)),
+        *(problem for batch in final.batches.values() for problem in _batch(batch, final)),
         *check_notifications(final),
         *_leaks(final),
         *(Problem(Category.AUDIT, "", finding) for finding in final.findings),
@@ -35,29 +35,29 @@ def _deposits(
     final: FinalState,
     objects: dict[str, DepositedObject],
 ) -> Iterator[Problem]:
-    """Every deposit is one batch and every object one job; fills `things`: job -> its object."""
+    """Every deposit is one batch and every object one job; fills `objects`: job -> its object."""
     for extra in final.batches.keys() - set(bids.values()):
-        yield Problem(Category.DUPLICATED, extra, "a batch that nobody submitted")
+        yield Problem(Category.DUPLICATED, extra, "a batch that was not submitted")
     for deposit in deposits:
         bid = bids.get(deposit.key, "")
         if bid not in final.batches:
             yield Problem(Category.LOST, bid, f"deposit {deposit.key} is no batch")
             continue
-        wanted = {deposited.path: deposited for deposited in deposit.objects}
-        made: Counter[str] = Counter()
+        expected = {deposited.path: deposited for deposited in deposit.objects}
+        created: Counter[str] = Counter()
         for jid in sorted(jid for jids in final.buckets[bid].values() for jid in jids):
             job = final.jobs.get(jid)
             path = "/" + job.configuration.payload_url.split("/", 3)[3] if job else ""
-            if path in wanted:
-                made[path] += 1
-                objects[jid] = wanted[path]
+            if path in expected:
+                created[path] += 1
+                objects[jid] = expected[path]
             else:
-                yield Problem(Category.ILLEGAL, jid, f"a job of {bid} that is none of its objects")
-        for path in wanted:
-            if made[path] == 0:
-                yield Problem(Category.LOST, bid, f"no job was made of {path}")
-            if made[path] > 1:
-                yield Problem(Category.DUPLICATED, bid, f"{made[path]} jobs were made of {path}")
+                yield Problem(Category.ILLEGAL, jid, f"a job of {bid} that belongs to none of its objects")
+        for path in expected:
+            if created[path] == 0:
+                yield Problem(Category.LOST, bid, f"no job was created of {path}")
+            if created[path] > 1:
+                yield Problem(Category.DUPLICATED, bid, f"{created[path]} jobs were created of {path}")
 
 
 def _job(job: Job, deposited: DepositedObject | None, final: FinalState) -> Iterator[Problem]:
@@ -84,13 +84,13 @@ def _places(job: Job, final: FinalState) -> Iterator[Problem]:
     state = job.status.status
     queues = final.queued.get(job.jid, [])
     buckets = [name for name, jids in final.buckets.get(job.bid, {}).items() if job.jid in jids]
-    wanted = {JobState.COMPLETED: Bucket.COMPLETED, JobState.FAILED: Bucket.FAILED}.get(state)
+    bucket = {JobState.COMPLETED: Bucket.COMPLETED, JobState.FAILED: Bucket.FAILED}.get(state)
     if state is JobState.COMPLETED and queues:
         yield Problem(Category.LEAK, job.jid, f"is completed and still queued in {queues}")
     elif state is not JobState.COMPLETED and queues != [state]:
         sort = Category.DUPLICATED if len(queues) > 1 else Category.LOST
         yield Problem(sort, job.jid, f"is {state}, but queued in {queues}")
-    if wanted and buckets != [wanted]:
+    if bucket and buckets != [bucket]:
         sort = Category.DUPLICATED if len(buckets) > 1 else Category.LOST
         yield Problem(sort, job.jid, f"is {state}, but its batch keeps it in {buckets}")
 
@@ -127,10 +127,10 @@ def _stored(final: FinalState, objects: dict[str, DepositedObject]) -> Iterator[
     yield from _numbered(final)
     by_job: dict[str, list[Stored]] = defaultdict(list)
     entered: dict[str, list[Stored]] = defaultdict(list)
-    for each in final.versions:
-        by_job[each.jid].append(each)
-    for each in final.entries:
-        entered[each.jid].append(each)
+    for version in final.versions:
+        by_job[version.jid].append(version)
+    for entry in final.entries:
+        entered[entry.jid].append(entry)
     for jid in by_job.keys() | entered.keys():
         job = final.jobs.get(jid)
         if job is None or job.status.status is not JobState.COMPLETED:
@@ -142,37 +142,37 @@ def _stored(final: FinalState, objects: dict[str, DepositedObject]) -> Iterator[
 
 def _numbered(final: FinalState) -> Iterator[Problem]:
     numbers: dict[str, list[int]] = defaultdict(list)
-    for each in final.versions:
-        numbers[each.ark].append(each.number)
-    for ark, found in numbers.items():
-        if sorted(found) != list(range(1, len(found) + 1)):
-            yield Problem(Category.LOST, "", f"{ark} has the versions {sorted(found)}")
+    for version in final.versions:
+        numbers[version.ark].append(version.number)
+    for ark, existing in numbers.items():
+        if sorted(existing) != list(range(1, len(existing) + 1)):
+            yield Problem(Category.LOST, "", f"{ark} has the versions {sorted(existing)}")
 
 
 def _one_version(
     job: Job, deposited: DepositedObject, stored: list[Stored], entered: list[Stored]
 ) -> Iterator[Problem]:
-    for what, found in (("stored", stored), ("in the inventory", entered)):
-        if not found:
+    for what, versions in (("stored", stored), ("in the inventory", entered)):
+        if not versions:
             yield Problem(Category.LOST, job.jid, f"is completed, but not {what}")
-        elif len(found) > 1:
-            yield Problem(Category.DUPLICATED, job.jid, f"is {len(found)} times {what}")
+        elif len(versions) > 1:
+            yield Problem(Category.DUPLICATED, job.jid, f"is {len(versions)} times {what}")
     if not stored or not entered:
         return
     if stored[0] != entered[0]:
-        yield Problem(Category.ILLEGAL, job.jid, "storage and inventory tell different things of it")
+        yield Problem(Category.ILLEGAL, job.jid, "storage and inventory differ")
     if stored[0].ark != job.identifiers.primary_id:
         yield Problem(
             Category.ILLEGAL, job.jid, f"is {job.identifiers.primary_id}, but stored as {stored[0].ark}"
         )
-    kept = {
+    stored_files = {
         path.removeprefix("producer/"): digest
         for path, digest in stored[0].files.items()
         if path.startswith("producer/")
     }
-    wrong = [name for name, allowed in deposited.files.items() if kept.get(name) not in allowed]
-    if wrong or kept.keys() != deposited.files.keys():
-        names = ", ".join(sorted({*wrong, *(kept.keys() ^ deposited.files.keys())}))
+    wrong = [name for name, allowed in deposited.files.items() if stored_files.get(name) not in allowed]
+    if wrong or stored_files.keys() != deposited.files.keys():
+        names = ", ".join(sorted({*wrong, *(stored_files.keys() ^ deposited.files.keys())}))
         yield Problem(Category.LOST, job.jid, f"its stored files are not those deposited: {names}")
 
 
@@ -211,12 +211,12 @@ def _batch(batch: Batch, final: FinalState) -> Iterator[Problem]:
     if batch.status.status in BATCH.working():
         yield Problem(Category.LOST, batch.bid, "is still being processed")
     reports = {f"{batch.bid}.report-{n}@arkline" for n in range(1, batch.status.reports + 1)}
-    letters = [each for each in final.letters if each.name.startswith(f"{batch.bid}.")]
-    for missing in sorted(reports - {each.name for each in letters}):
+    letters = [letter for letter in final.letters if letter.name.startswith(f"{batch.bid}.")]
+    for missing in sorted(reports - {letter.name for letter in letters}):
         yield Problem(Category.LOST, batch.bid, f"{missing} was never delivered")
-    for extra in sorted({each.name for each in letters} - reports):
+    for extra in sorted({letter.name for letter in letters} - reports):
         yield Problem(
-            Category.DUPLICATED, batch.bid, f"{extra} was delivered, but only {len(reports)} were made"
+            Category.DUPLICATED, batch.bid, f"{extra} was delivered, but only {len(reports)} were created"
         )
     yield from _truth(batch, letters, members)
 
@@ -227,7 +227,7 @@ def _members(batch: Batch, final: FinalState) -> set[str]:
 
 def _truth(batch: Batch, letters: list[Letter], members: dict[str, JobState]) -> Iterator[Problem]:
     reported: dict[str, JobState] = {}
-    for letter in sorted(letters, key=lambda each: each.name):
+    for letter in sorted(letters, key=lambda letter: letter.name):
         reported |= dict.fromkeys(letter.completed, JobState.COMPLETED)
         reported |= dict.fromkeys(letter.failed, JobState.FAILED)
     for jid in sorted(reported.keys() | members.keys()):
@@ -240,23 +240,23 @@ def _leaks(final: FinalState) -> Iterator[Problem]:
     """Only failed jobs keep a folder and a reservation, because an operator may resume them."""
     failed = {jid for jid, job in final.jobs.items() if job.status.status is JobState.FAILED}
     for path in final.held:
-        yield Problem(Category.LEAK, "", f"{path} is locked by nobody")
+        yield Problem(Category.LEAK, "", f"{path} is locked without an owner")
     for folder in final.folders:
         jid = folder.rpartition("/")[2]
         if jid not in failed:
             yield Problem(Category.LEAK, jid if jid in final.jobs else "", f"working storage has {folder}")
     for jid, size in final.reservations.items():
         if jid not in failed:
-            yield Problem(Category.LEAK, jid, f"{size} bytes are promised to it")
+            yield Problem(Category.LEAK, jid, f"{size} bytes are reserved for it")
     if final.promised != sum(final.reservations.values()):
-        yield Problem(Category.LEAK, "", f"{final.promised} bytes are promised, to {final.reservations}")
+        yield Problem(Category.LEAK, "", f"{final.promised} bytes are reserved, for {final.reservations}")
     for path in final.leftovers:
         yield Problem(Category.LEAK, "", f"the storage root has {path}")
 
 
 def _repeated(final: FinalState) -> Repeated:
-    mails = Counter(each.name for each in final.letters)
-    calls = Counter(each.name for each in final.calls)
+    mails = Counter(letter.name for letter in final.letters)
+    calls = Counter(call.name for call in final.calls)
     used = {job.identifiers.primary_id for job in final.jobs.values()} - {None}
     return Repeated(
         mails=sum(mails.values()) - len(mails),

@@ -28,7 +28,7 @@ class DepositedObject:
     """Name below producer/ -> the sha512 that it may have."""
     local_id: str = ""
     planted: str = ""
-    """What is wrong with it; empty if it must be stored."""
+    """The planted error; empty if the object must be stored."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class Depositor:
         return DepositedObject(path, files, self._local_id(name, planted, used) if local else "", planted)
 
     def _local_id(self, name: str, planted: str, used: set[str]) -> str:
-        free = [each for each in self._known if each not in used]
+        free = [known for known in self._known if known not in used]
         again = not planted and free and self._chance.random() < AGAIN
         local_id = self._chance.choice(free) if again else name
         used.add(local_id)

@@ -33,7 +33,7 @@ class Postbox:
         return "250 OK"
 
     def letters(self) -> list[EmailMessage]:
-        return [message_from_bytes(each, policy=policy.default) for each in self.taken]
+        return [message_from_bytes(data, policy=policy.default) for data in self.taken]
 
 
 class ProxiedSource(HttpSource):

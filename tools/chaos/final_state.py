@@ -33,7 +33,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Letter:
-    """A mail as it was delivered: which report of which batch, and how jobs stood in it."""
+    """A mail as it was delivered: the report of a batch, and the jobs in it by state."""
 
     name: str
     digest: str
@@ -58,7 +58,7 @@ class FinalState:
     buckets: dict[str, dict[Bucket, set[str]]] = field(default_factory=dict)
     versions: list[Stored] = field(default_factory=list)
     invalid: list[str] = field(default_factory=list)
-    """What an independent validator has to say of the storage root."""
+    """Errors that an independent validator reports for the storage root."""
     entries: list[Stored] = field(default_factory=list)
     local_ids: dict[str, str] = field(default_factory=dict)
     letters: list[Letter] = field(default_factory=list)
@@ -66,9 +66,9 @@ class FinalState:
     folders: list[str] = field(default_factory=list)
     """Folders in working storage, as BID or BID/JID."""
     leftovers: list[str] = field(default_factory=list)
-    """What lies in the storage root outside the objects."""
+    """Paths in the storage root outside the objects."""
     held: list[str] = field(default_factory=list)
-    """Locks that nobody is left to release."""
+    """Locks without a live owner."""
     promised: int = 0
     reservations: dict[str, int] = field(default_factory=dict)
     numbers: int = 0
@@ -78,48 +78,48 @@ class FinalState:
 
 def read(cluster: Cluster) -> FinalState:
     """Called when all workers are gone."""
-    found = FinalState()
+    final = FinalState()
     with connect(cluster.settings) as session:
         _await_release(session)
-        _record(session, found)
-        found.findings = [str(each) for each in audit(session)]
-    _storage(cluster.settings.storage, found)
-    _inventory(cluster.settings.inventory, found)
-    found.letters = [_letter(each) for each in cluster.fakes.postbox.letters()]
-    found.calls = [_call(told.headers, told.raw) for told in list(cluster.fakes.receiver.received)]
+        _record(session, final)
+        final.findings = [str(finding) for finding in audit(session)]
+    _storage(cluster.settings.storage, final)
+    _inventory(cluster.settings.inventory, final)
+    final.letters = [_letter(mail) for mail in cluster.fakes.postbox.letters()]
+    final.calls = [_call(request.headers, request.raw) for request in list(cluster.fakes.receiver.received)]
     working = cluster.settings.working
-    for batch in sorted(each for each in working.iterdir() if each.is_dir()):
+    for batch in sorted(folder for folder in working.iterdir() if folder.is_dir()):
         below = sorted(batch.iterdir())
-        found.folders += [f"{batch.name}/{each.name}" for each in below] or [batch.name]
-    return found
+        final.folders += [f"{batch.name}/{job.name}" for job in below] or [batch.name]
+    return final
 
 
-def _record(session: Session, found: FinalState) -> None:
+def _record(session: Session, final: FinalState) -> None:
     for bid in session.children(paths.BATCHES):
-        found.batches[bid] = batches.load(session, bid)
-        found.buckets[bid] = {name: set(batches.jobs_in(session, bid, name)) for name in Bucket}
+        final.batches[bid] = batches.load(session, bid)
+        final.buckets[bid] = {name: set(batches.jobs_in(session, bid, name)) for name in Bucket}
     for jid in session.children(paths.JOBS):
         if jid != "states":
-            found.jobs[jid] = jobs.load(session, jid)
+            final.jobs[jid] = jobs.load(session, jid)
     for state in set(JobState) - {JobState.DELETED}:
         for name in session.children(paths.queue(state)):
-            found.queued[paths.read_queue_entry(name)[1]].append(state)
-    _shared(session, found)
+            final.queued[paths.read_queue_entry(name)[1]].append(state)
+    _shared(session, final)
 
 
-def _shared(session: Session, found: FinalState) -> None:
-    """What belongs to no single job: locks, promised space, counters."""
-    found.held = list(_held(session))
-    found.promised = int(session.get(paths.SPACE)[0] or b"0")
+def _shared(session: Session, final: FinalState) -> None:
+    """Nodes that belong to no single job: locks, reserved space, counters."""
+    final.held = list(_held(session))
+    final.promised = int(session.get(paths.SPACE)[0] or b"0")
     for jid in session.children(paths.SPACE):
-        found.reservations[jid] = int(session.get(paths.reservation(jid))[0])
+        final.reservations[jid] = int(session.get(paths.reservation(jid))[0])
     for name in session.children("/ids"):
         if name.startswith("ark-"):
-            found.numbers += int(session.get(f"/ids/{name}")[0] or b"0")
+            final.numbers += int(session.get(f"/ids/{name}")[0] or b"0")
 
 
 def _await_release(session: Session) -> None:
-    """A killed worker's locks go with its session, and not before."""
+    """ZooKeeper removes a killed worker's locks when its session expires."""
     deadline = time.monotonic() + SESSION + 5
     while time.monotonic() < deadline and any(_held(session)):
         time.sleep(0.2)
@@ -142,23 +142,23 @@ def _ephemerals(session: Session, path: str) -> Iterator[str]:
         yield from _ephemerals(session, f"{path}/{name}")
 
 
-def _storage(root: Path, found: FinalState) -> None:
+def _storage(root: Path, final: FinalState) -> None:
     if not root.exists():
         return
     validator = StorageRoot(root=str(root))
     if not validator.validate():
-        found.invalid.append(validator.log.status_str() or "the root is not valid")
-    found.invalid += [str(error) for error in validator.errors]
+        final.invalid.append(validator.log.status_str() or "the root is not valid")
+    final.invalid += [str(error) for error in validator.errors]
     for declaration in root.rglob("0=ocfl_object_1.1"):
         inventory = json.loads((declaration.parent / "inventory.json").read_text())
         for name, version in inventory["versions"].items():
             files = {path: sha512 for sha512, logical in version["state"].items() for path in logical}
             jid = version.get("message", "").rpartition("jid=")[2]
-            found.versions.append(Stored(inventory["id"], int(name[1:]), jid, files))
-    found.leftovers = [
-        str(each.relative_to(root))
+            final.versions.append(Stored(inventory["id"], int(name[1:]), jid, files))
+    final.leftovers = [
+        str(path.relative_to(root))
         for place in ("staging", "quarantine")
-        for each in (root / "extensions" / "arkline").glob(f"{place}/*")
+        for path in (root / "extensions" / "arkline").glob(f"{place}/*")
     ]
 
 
@@ -169,7 +169,7 @@ _FILES = "select inv_version_id, pathname, digest_value from inv_files"
 _LOCAL_IDS = "select local_id, inv_object_ark from inv_localids"
 
 
-def _inventory(url: str, found: FinalState) -> None:
+def _inventory(url: str, final: FinalState) -> None:
     engine = create_engine(url)
     files: dict[int, dict[str, str]] = defaultdict(dict)
     try:
@@ -177,25 +177,25 @@ def _inventory(url: str, found: FinalState) -> None:
             for version, path, digest in connection.execute(text(_FILES)):
                 files[version][path] = digest
             for version, ark, number, jid in connection.execute(text(_ENTRIES)):
-                found.entries.append(Stored(ark, number, jid or "", files[version]))
-            found.local_ids = {row[0]: row[1] for row in connection.execute(text(_LOCAL_IDS))}
+                final.entries.append(Stored(ark, number, jid or "", files[version]))
+            final.local_ids = {row[0]: row[1] for row in connection.execute(text(_LOCAL_IDS))}
     finally:
         engine.dispose()
 
 
 def _letter(message: EmailMessage) -> Letter:
-    told: dict[str, frozenset[str]] = {}
+    jobs_by_list: dict[str, frozenset[str]] = {}
     for part in message.iter_attachments():
         (listed,) = json.loads(part.get_content()).values()
-        told[str(part.get_filename()).partition(".")[0]] = frozenset(job["jid"] for job in listed)
+        jobs_by_list[str(part.get_filename()).partition(".")[0]] = frozenset(job["jid"] for job in listed)
     return Letter(
         name=str(message["Message-ID"]).strip("<>"),
         digest=sha256(message.as_bytes()).hexdigest(),
-        completed=told.get("completed", frozenset()),
-        failed=told.get("failed", frozenset()),
+        completed=jobs_by_list.get("completed", frozenset()),
+        failed=jobs_by_list.get("failed", frozenset()),
     )
 
 
 def _call(headers: dict[str, str], raw: bytes) -> Call:
-    told = json.loads(raw)["job:jobState"]
-    return Call(headers["Arkline-Delivery"], told["job:jobID"], told["job:jobStatus"])
+    state = json.loads(raw)["job:jobState"]
+    return Call(headers["Arkline-Delivery"], state["job:jobID"], state["job:jobStatus"])

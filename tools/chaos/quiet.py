@@ -1,4 +1,4 @@
-"""Wait until every batch has ended; as an operator would, resume once the jobs that failed of a fault."""
+"""Wait until every batch has ended; like an operator, resume once the jobs that failed because of a fault."""
 
 import threading
 
@@ -13,12 +13,12 @@ from zkstate.jobs import JobMove
 from zkstate.record import Lock
 from zkstate.session import Session, connect
 
-LOOK = 0.5
-"""Seconds between two looks."""
+READ_INTERVAL = 0.5
+"""Seconds between two reads."""
 
 
 class Quiet:
-    """A thread with a session of its own; `reached` is set when nothing is left to wait for."""
+    """A thread with a separate session; `reached` is set when all work has ended."""
 
     def __init__(self, settings: Settings, submitter: Submitter, beat: SecondBeat) -> None:
         self._settings = settings
@@ -29,8 +29,8 @@ class Quiet:
         self._asked_again: set[str] = set()
         self.reached = threading.Event()
         self.resumed: list[str] = []
-        self.state = "nothing was looked at"
-        """What is being waited for, in words."""
+        self.state = "nothing was read yet"
+        """The open work, in words."""
 
     def start(self) -> None:
         self._thread.start()
@@ -43,23 +43,23 @@ class Quiet:
         while not self._over.is_set() and not self.reached.is_set():
             try:
                 with connect(self._settings) as session:
-                    while not self._over.wait(LOOK):
-                        if self._look(session):
+                    while not self._over.wait(READ_INTERVAL):
+                        if self._read(session):
                             self.reached.set()
                             return
             except ArklineError as error:
                 self.state = str(error)
 
-    def _look(self, session: Session) -> bool:
+    def _read(self, session: Session) -> bool:
         if not self._submitter.done:
-            self.state = "not everything is submitted"
+            self.state = "some deposits are not submitted"
             return False
-        found = [batches.load(session, bid) for bid in sorted(self._submitter.bids.values())]
-        busy = [batch.bid for batch in found if batch.status.status in BATCH.working()]
+        known = [batches.load(session, bid) for bid in sorted(self._submitter.bids.values())]
+        busy = [batch.bid for batch in known if batch.status.status in BATCH.working()]
         if busy:
-            self.state = f"{len(busy)} batches are at work: {', '.join(busy[:5])}"
+            self.state = f"{len(busy)} batches are being processed: {', '.join(busy[:5])}"
             return False
-        waiting = [batch for batch in found if not self._is_over(session, batch)]
+        waiting = [batch for batch in known if not self._is_over(session, batch)]
         if waiting:
             self.state = f"{len(waiting)} failed batches wait for their resumed jobs"
             return False
@@ -69,7 +69,7 @@ class Quiet:
             self._beat.ask("clean_up_jobs")
             return False
         if owed := session.children(paths.CALLBACKS):
-            self.state = f"{len(owed)} failure callbacks are still to be made"
+            self.state = f"{len(owed)} failure callbacks are not delivered"
             self._beat.ask("sweep")
             return False
         return True
@@ -80,15 +80,15 @@ class Quiet:
             return True
         if batch.bid not in self._asked_again:
             failed = [jobs.load(session, jid) for jid in batches.jobs_in(session, batch.bid, Bucket.FAILED)]
-            mended = [job for job in failed if job.status.kind is not FailureKind.CONTENT]
-            for job in mended:
+            resumable = [job for job in failed if job.status.kind is not FailureKind.CONTENT]
+            for job in resumable:
                 self._resume(session, job)
             self._asked_again.add(batch.bid)
-            return not mended
+            return not resumable
         if batches.counts(session, batch.bid)[Bucket.PROCESSING]:
             return False
-        told = set(batch.report.failed_jobs) if batch.report else set()
-        if told == set(batches.jobs_in(session, batch.bid, Bucket.FAILED)):
+        reported = set(batch.report.failed_jobs) if batch.report else set()
+        if reported == set(batches.jobs_in(session, batch.bid, Bucket.FAILED)):
             return True
         batches.move(session, batch, BatchMove(Event.UPDATE_REPORT, "operator", lock=Lock.FREE))
         return False

@@ -86,7 +86,7 @@ def _history(final: FinalState, name: str) -> list[tuple[float, str]]:
 
 
 def _logged(cluster: Cluster, name: str) -> list[tuple[float, str]]:
-    found = []
+    entries = []
     for log in sorted((cluster.folder / "log").glob("*.log")):
         for line in log.read_text(errors="replace").splitlines():
             if name not in line or not line.startswith("{"):
@@ -97,5 +97,5 @@ def _logged(cluster: Cluster, name: str) -> list[tuple[float, str]]:
                 continue
             moment = datetime.fromisoformat(said.pop("timestamp")).timestamp()
             facts = " ".join(f"{key}={value}" for key, value in said.items() if value not in ("", None))
-            found.append((moment, f"{log.stem}: {facts[:600]}"))
-    return found
+            entries.append((moment, f"{log.stem}: {facts[:600]}"))
+    return entries

@@ -28,7 +28,7 @@ class Result:
     problems: tuple[Problem, ...]
     repeated: Repeated = field(default_factory=Repeated)
     tries: int = 0
-    """Tries that met a passing fault and were made again."""
+    """Tries that met a transient fault and were repeated."""
     attempts: int = 0
     """Attempts of a job in all states; an undisturbed job needs seven."""
 
@@ -37,12 +37,12 @@ class Result:
         return not self.problems
 
     def count(self, sort: Category) -> int:
-        return sum(each.sort is sort for each in self.problems)
+        return sum(problem.sort is sort for problem in self.problems)
 
     def as_json(self, run_log: RunLog) -> dict[str, Any]:
-        kinds = Counter(each.fault.kind.label for each in run_log.injected)
-        measured = [each for each in run_log.recoveries if each.seconds is not None]
-        alone = [each for each in measured if not disturbed(each, run_log.injected)]
+        kinds = Counter(injected.fault.kind.label for injected in run_log.injected)
+        measured = [recovery for recovery in run_log.recoveries if recovery.seconds is not None]
+        alone = [recovery for recovery in measured if not disturbed(recovery, run_log.injected)]
         return {
             "seed": run_log.options.seed,
             "jobs": self.jobs,
@@ -52,7 +52,7 @@ class Result:
             "faults": len(run_log.injected),
             **{sort.value: self.count(sort) for sort in Category},
             "recovery_p95_s": p95(measured),
-            "recovery_max_s": max((round(each.seconds or 0, 1) for each in measured), default=None),
+            "recovery_max_s": max((round(recovery.seconds or 0, 1) for recovery in measured), default=None),
             "recoveries": len(measured),
             "recovery_alone_p95_s": p95(alone),
             "recoveries_alone": len(alone),
@@ -66,9 +66,9 @@ class Result:
             "quiet_after_s": None if run_log.quiet_after is None else round(run_log.quiet_after, 1),
             "small_disks": run_log.small_disks,
             "kinds": dict(sorted(kinds.items())),
-            "recovery_seconds": sorted(round(each.seconds or 0, 1) for each in measured),
-            "recovery_alone_seconds": sorted(round(each.seconds or 0, 1) for each in alone),
-            "problems": [f"{each.sort}: {each.about} {each.text}" for each in self.problems],
+            "recovery_seconds": sorted(round(recovery.seconds or 0, 1) for recovery in measured),
+            "recovery_alone_seconds": sorted(round(recovery.seconds or 0, 1) for recovery in alone),
+            "problems": [f"{problem.sort}: {problem.about} {problem.text}" for problem in self.problems],
         }
 
 
@@ -79,7 +79,9 @@ def result_of(run_log: RunLog, final: FinalState, judgement: Judgement) -> Resul
         completed=states[JobState.COMPLETED],
         failed=states[JobState.FAILED],
         planted=sum(
-            bool(deposited.planted) for each in run_log.collection.deposits for deposited in each.objects
+            bool(deposited.planted)
+            for deposit in run_log.collection.deposits
+            for deposited in deposit.objects
         ),
         problems=judgement.problems,
         repeated=judgement.repeated,
@@ -92,16 +94,16 @@ def disturbed(recovery: Recovery, injected: list[Injected]) -> bool:
     """Whether a second fault of what recovers a job struck while it was recovered, or shortly before."""
     end = recovery.killed + (recovery.seconds or 0)
     return any(
-        each.fault.kind in MACHINERY
-        and abs(each.began - recovery.killed) > SAME
-        and each.began < end
-        and each.ended > recovery.killed - AFTERMATH
-        for each in injected
+        other.fault.kind in MACHINERY
+        and abs(other.began - recovery.killed) > SAME
+        and other.began < end
+        and other.ended > recovery.killed - AFTERMATH
+        for other in injected
     )
 
 
 def p95(recoveries: list[Recovery]) -> float | None:
-    seconds = sorted(each.seconds for each in recoveries if each.seconds is not None)
+    seconds = sorted(recovery.seconds for recovery in recoveries if recovery.seconds is not None)
     if len(seconds) < 2:
         return round(seconds[0], 1) if seconds else None
     return round(quantiles(seconds, n=20, method="inclusive")[18], 1)

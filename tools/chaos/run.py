@@ -37,10 +37,10 @@ class RunOptions:
     jobs: int
     faults: int
     seconds: float
-    """How long faults are injected and deposits arrive."""
+    """Seconds during which faults are injected and deposits arrive."""
     kinds: frozenset[Kind] = frozenset(Kind)
     quiet_seconds: float = 420.0
-    """How long the repository may need to end every batch after the last fault: a job that lost its worker
+    """Seconds for the repository to end every batch after the last fault: a job that lost its worker
     seven times waits 384 s before the next attempt."""
 
 
@@ -102,9 +102,9 @@ def run(
         submitter = Submitter(cluster.settings, collection.deposits, cluster.fakes.source.url)
         beat = SecondBeat(cluster.settings)
         context = faults.FaultContext(cluster, beat, collection.second_bodies)
-        for each in (submitter, beat):
-            each.start()
-            held.callback(each.stop)
+        for thread in (submitter, beat):
+            thread.start()
+            held.callback(thread.stop)
         runner.inject(context)
         cluster.heal()
         runner.note("healed")
@@ -188,10 +188,10 @@ class _Runner:
         return True
 
     def _end_due(self) -> None:
-        for each in [due for due in self._undo if due[0] <= self._now()]:
-            self._undo.remove(each)
-            each[2]()
-            self.note(f"{each[1]}: over")
+        for effect in [due for due in self._undo if due[0] <= self._now()]:
+            self._undo.remove(effect)
+            effect[2]()
+            self.note(f"{effect[1]}: over")
 
     def wait_until_quiet(self, quiet: "Quiet") -> None:
         """Wait until every batch has ended and is reported, and its working storage is cleaned up."""

@@ -71,7 +71,7 @@ def _zookeeper(context: FaultContext, fault: Fault, late: bool, *, leads: bool) 
         return servers[fault.target % len(servers)]
     if leads:
         return servers[leader]
-    followers = [each for number, each in enumerate(servers) if number != leader]
+    followers = [server for number, server in enumerate(servers) if number != leader]
     return followers[fault.target % len(followers)]
 
 
@@ -165,12 +165,12 @@ def _mail_down(context: FaultContext, fault: Fault, late: bool) -> Effect:
     else:
         proxy.swallow_after(b"From:")
 
-    def mend() -> None:
+    def end_fault() -> None:
         postbox.busy = False
         proxy.accept()
         proxy.cut()
 
-    return Effect(how, mend)
+    return Effect(how, end_fault)
 
 
 @kind_of(BEGIN, Kind.CALLBACK_DOWN)
@@ -182,11 +182,11 @@ def _callback_down(context: FaultContext, fault: Fault, late: bool) -> Effect:
     else:
         proxy.swallow()
 
-    def mend() -> None:
+    def end_fault() -> None:
         proxy.accept()
         proxy.cut()
 
-    return Effect(how, mend)
+    return Effect(how, end_fault)
 
 
 @kind_of(BEGIN, Kind.SECOND_SWEEP)

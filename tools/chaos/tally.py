@@ -50,5 +50,5 @@ def kinds(results: list[dict[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    found = [json.loads(Path(name).read_text()) for name in sys.argv[1:]]
-    sys.stdout.write(f"{runs(found)}\n\n{kinds(found)}\n")
+    results = [json.loads(Path(name).read_text()) for name in sys.argv[1:]]
+    sys.stdout.write(f"{runs(results)}\n\n{kinds(results)}\n")

@@ -44,11 +44,11 @@ class Check:
 def check(fix: bool, console: Console) -> int:
     """Run them all, also after one has complained; 1 if any has."""
     failed = 0
-    for each in _checks(fix):
+    for check in _checks(fix):
         began = time.monotonic()
-        complaints = each.run()
+        complaints = check.run()
         mark = ("failed", "bold red") if complaints else ("ok", "green")
-        console.print(Text.assemble(f"{each.name:<14}", mark, f"  {time.monotonic() - began:.1f} s"))
+        console.print(Text.assemble(f"{check.name:<14}", mark, f"  {time.monotonic() - began:.1f} s"))
         if complaints:
             failed += 1
             console.print(Text(complaints))

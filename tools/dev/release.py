@@ -26,7 +26,7 @@ def project_version() -> str:
 
 
 def changelog_section(version: str, text: str) -> str:
-    """What the changelog says of a version, without its heading; NotReady if it says nothing.
+    """The changelog section of a version, without its heading; NotReady if it says nothing.
 
     >>> changelog_section("0.2.0", "## [0.2.0] - 2026-11-22\\n\\n- New.\\n\\n## [0.1.0] - 2026-11-21\\n")
     '- New.'

@@ -17,7 +17,7 @@ from tools.web_server import serving
 SHIPPED = frozenset(
     {"arkline.py", "celeryconfig.py", "entrypoints", "operations", "pipeline", "tasks", "zkstate"}
 )
-"""What a wheel contains beside its metadata; tools, tests and benchmarks belong to a checkout."""
+"""The content of a wheel besides its metadata; tools, tests and benchmarks belong to a checkout."""
 
 SOURCE_PATHS = (*sorted(SHIPPED), "pyproject.toml", "README.md", "LICENSE")
 

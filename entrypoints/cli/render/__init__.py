@@ -1,1 +1,1 @@
-"""What commands show to people, rendered from what the operations return."""
+"""Text for people, rendered from the results of operations."""

@@ -18,7 +18,7 @@ def dry_run(result: DryRunResult) -> None:
             ("payload", f"{result.payload_url} ({result.payload_type}, {result.submission_mode})"),
             ("objects", _objects(result)),
             ("files", f"{result.files:,}, {in_units(result.bytes)}{_unsized(result)}"),
-            ("asked", f"{counted(result.asked, 'file')} of {result.files:,} probed at the source"),
+            ("probed", f"{counted(result.asked, 'file')} of {result.files:,}"),
             ("digests", _digests(result)),
             ("queue", _queue(result)),
             ("space", result.space),

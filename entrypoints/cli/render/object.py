@@ -60,7 +60,7 @@ def _version(version: InventoryVersion) -> None:
 
 
 def _deposit(version: InventoryVersion) -> None:
-    """Who deposited the version and when, and where its events are."""
+    """The deposit of a version: person, time, and the place of its events."""
     by = f" by {version.submitter}" if version.submitter else ""
     events = f"system/{PREMIS}"
     screen.facts(

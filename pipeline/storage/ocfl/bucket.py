@@ -1,4 +1,4 @@
-"""What an OCFL store needs of a bucket, which stores whole files under keys and cannot rename them.
+"""The interface of a bucket for an OCFL store. A bucket stores whole files under keys and cannot rename them.
 
 Rule: every write is conditional. It names the entity tag that the key must have, or requires that the key is
 free; so a writer that was paused cannot replace what others have written since.
@@ -47,7 +47,7 @@ class KeyContent:
 class Bucket(Protocol):
     @property
     def name(self) -> str:
-        """For people: the bucket and its server."""
+        """The bucket and its server, for messages."""
 
     @property
     def url(self) -> str:

@@ -19,7 +19,7 @@ class ObjectFiles(Protocol):
     """The files of one OCFL object by their path in it, on a disk or in a bucket."""
 
     def location(self, path: str) -> str:
-        """For people: where the file is."""
+        """The place of the file, for messages."""
 
     def read(self, path: str) -> bytes | None:
         """A small file; None if there is no such file."""

@@ -194,7 +194,7 @@ class S3Bucket:
                     yield piece
 
     def _read_again(self, key: str, size: int, sha512: str, attempt: Attempt) -> None:
-        """For servers that do not confirm the digests of what they receive."""
+        """For servers that do not confirm the digests of uploads."""
         actual = self.digest(key, lambda _: attempt.check())
         if actual != (size, sha512):
             raise transient(f"{self.name} did not store {key} as it was sent; the job will send it again")
