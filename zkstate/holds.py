@@ -3,10 +3,10 @@
 from urllib.parse import unquote
 
 from zkstate import codec, journal, paths
-from zkstate.errors import Refused
+from zkstate.errors import Contended
 from zkstate.journal import Action, JournalEntry, Stamp
 from zkstate.session import Session
-from zkstate.transaction import Create, Delete, Operation
+from zkstate.transaction import Create, Delete, Operation, Role
 
 
 class Hold(Stamp):
@@ -68,21 +68,19 @@ def _read(session: Session, path: str) -> Hold | None:
 def _place(session: Session, path: str, actions: str, action: Action, hold: Hold) -> bool:
     if session.exists(path) is not None:
         return False
-    return _commit(session, actions, action, hold, Create(path, codec.encode(hold)))
+    return _commit(session, actions, action, hold, Create(path, codec.encode(hold), role=Role.SHARED))
 
 
 def _remove(session: Session, path: str, actions: str, action: Action, stamp: Stamp) -> bool:
     if session.exists(path) is None:
         return False
-    return _commit(session, actions, action, stamp, Delete(path))
+    return _commit(session, actions, action, stamp, Delete(path, role=Role.SHARED))
 
 
 def _commit(session: Session, actions: str, action: Action, stamp: Stamp, effect: Operation) -> bool:
-    """False if another operator had the same effect first; every other refusal is raised."""
+    """False if another operator had the same effect first."""
     try:
         journal.commit(session, actions, action, stamp, (effect,))
-    except Refused as refusal:
-        if refusal.path != effect.path:
-            raise
+    except Contended:
         return False
     return True

@@ -248,3 +248,28 @@ def test_workers_cannot_be_asked_while_the_broker_is_away(settings: Settings) ->
 
     with pytest.raises(ServiceUnreachable, match=r"Redis at 127\.0\.0\.1:1 does not answer"):
         workers.taking(away)
+
+
+def test_of_many_operators_who_hold_a_collection_one_does_and_is_recorded(session: Session) -> None:
+    def hold(number: int) -> bool:
+        return holds.hold_collection(session, "demo", Hold(by=f"operator {number}"))
+
+    with ThreadPoolExecutor(8) as operators:
+        done = list(operators.map(hold, range(8)))
+
+    held = holds.collection_hold(session, "demo")
+    assert sum(done) == 1
+    assert held is not None
+    assert [entry.by for entry in holds.collection_actions(session, "demo")] == [held.by]
+
+
+def test_of_many_operators_who_release_a_collection_at_once_one_does_and_is_recorded(
+    session: Session,
+) -> None:
+    holds.hold_collection(session, "demo", Hold(by="ann"))
+
+    with ThreadPoolExecutor(8) as operators:
+        done = list(operators.map(lambda _: holds.release_collection(session, "demo"), range(8)))
+
+    assert sum(done) == 1
+    assert len(holds.collection_actions(session, "demo")) == 2
