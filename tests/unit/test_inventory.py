@@ -4,7 +4,7 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -293,16 +293,29 @@ def _record_some(url: str, own: str, begin: threading.Event) -> None:
         open_inventory(url).record(of_job(f"shared{number}"))
 
 
+def _forked(work: Callable[..., None], *arguments: object) -> int:
+    """A child by os.fork alone: multiprocessing would first close the broker pools of earlier tests in it."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            work(*arguments)
+            code = 0
+        finally:
+            os._exit(code)
+    return pid
+
+
+def _exit_code(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
 def test_four_processes_that_find_no_database_make_one_and_record_at_once(url: str) -> None:
     begin = FORK.Event()
-    children = [FORK.Process(target=_record_some, args=(url, str(n), begin)) for n in range(4)]
-    for child in children:
-        child.start()
+    children = [_forked(_record_some, url, str(n), begin) for n in range(4)]
     begin.set()
-    for child in children:
-        child.join(60)
 
-    assert [child.exitcode for child in children] == [0] * 4
+    assert [_exit_code(child) for child in children] == [0] * 4
     assert count(open_inventory(url), ingests) == 4 * 10 + 10
 
 
@@ -324,12 +337,10 @@ def test_a_forked_child_uses_connections_of_its_own(inventory: SqlInventory, url
     inventory.record(of_job("parent"))
     begin = FORK.Event()
     begin.set()
-    child = FORK.Process(target=_record_some, args=(url, "child", begin))
-    child.start()
+    child = _forked(_record_some, url, "child", begin)
     inventory.record(of_job("meanwhile"))
-    child.join(60)
 
-    assert child.exitcode == 0
+    assert _exit_code(child) == 0
     inventory.record(of_job("afterwards"))
     assert count(inventory, ingests) == 3 + 20
 
@@ -355,12 +366,10 @@ def _record_and_stall(url: str, pipe: Pipe) -> None:
 def test_a_worker_killed_in_the_middle_of_recording_leaves_nothing(inventory: SqlInventory, url: str) -> None:
     assert inventory.describe_object(ARK) is None
     here, there = FORK.Pipe()
-    child = FORK.Process(target=_record_and_stall, args=(url, there))
-    child.start()
+    child = _forked(_record_and_stall, url, there)
     assert here.recv() == "in the middle"
-    assert child.pid is not None
-    os.kill(child.pid, signal.SIGKILL)
-    child.join()
+    os.kill(child, signal.SIGKILL)
+    assert _exit_code(child) == -signal.SIGKILL
 
     assert inventory.describe_object(ARK) is None
     assert inventory.arks_of(OWNER, ("loc-1",)) == {}
