@@ -34,7 +34,9 @@ task_default_queue = Queue.IO.value
 task_create_missing_queues = False  # a mistyped queue name is an error, not a queue without a worker
 task_routes = {
     **{task.name: {"queue": task.queue.value} for task in (*JOB.tasks(), *BATCH.tasks())},
+    "beat.fixity": {"queue": Queue.PROCESS.value},  # long: scheduled work of seconds must not wait for it
     "beat.*": {"queue": Queue.CONTROL.value},
+    "callback.*": {"queue": Queue.IO.value},
 }
 task_serializer = "json"
 result_serializer = "json"
@@ -63,7 +65,10 @@ beat_schedule = {
         "feed": 5.0,
         "recheck_provisioning": 5.0,
         "sweep": 3.0,
+        "check_stores": 10.0,
+        "watch_outages": 10.0,
         "clean_up_jobs": 30.0,
         "clean_up_batches": 600.0,
+        "fixity": 60.0,
     }.items()
 }

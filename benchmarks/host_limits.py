@@ -15,10 +15,10 @@ from statistics import median
 
 from benchmarks._output import tell
 from benchmarks.moves import received
-from entrypoints.stack import zookeeper
 from pipeline.attempt import UNATTENDED
 from pipeline.settings import Settings
 from pipeline.sources.fetch import Download, HttpFetcher
+from tests.servers import zookeeper
 from tests.servers.http_source import HttpSource
 from zkstate.hosts import FleetHostLimiter
 from zkstate.session import Session, connect

@@ -11,7 +11,6 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks._output import tell
-from entrypoints.stack import redis, zookeeper
 from pipeline.attempt import UNATTENDED
 from pipeline.files import ContentFile
 from pipeline.records import SubmissionMode, SubmissionType
@@ -20,6 +19,7 @@ from pipeline.sources.fetch import Download, HttpFetcher
 from pipeline.storage.base import StoreRequest
 from pipeline.storage.ocfl.storage import OcflStorage
 from tests.e2e.collection import body_of, submit
+from tests.servers import redis, zookeeper
 from tests.servers.http_source import HttpSource
 from tests.support.fleet import batch_ended, fleet
 from zkstate.session import Session, connect

@@ -12,12 +12,12 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks._output import tell
-from entrypoints.stack import zookeeper
 from operations.batch_view import batch_view
 from operations.job_list import JobFilter, list_jobs
 from operations.overview import overview
 from pipeline.settings import Settings
 from pipeline.states import Bucket, Event, JobState
+from tests.servers import zookeeper
 from tests.support import planting
 from zkstate import jobs, listings, paths, views
 from zkstate.session import Session, connect

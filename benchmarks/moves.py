@@ -11,10 +11,10 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks._output import tell
-from entrypoints.stack import zookeeper
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import JOB, Event, JobState
+from tests.servers import zookeeper
 from tests.support import planting
 from zkstate import jobs, paths, record
 from zkstate.jobs import JobMove

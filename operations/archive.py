@@ -1,39 +1,70 @@
-"""Jobs and batches that have left ZooKeeper, from the SQL archive, if there is one.
-
-`Archive` is called only when something is not in ZooKeeper, because loading SQLAlchemy and opening a database
-take long.
-"""
+"""Jobs and batches wherever they are: in ZooKeeper or, once they have left, in the SQL archive."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeAlias
+
+from pipeline.records import Batch, Job, Record
+from zkstate import batches, jobs
+from zkstate.errors import Missing
+from zkstate.session import Session
 
 if TYPE_CHECKING:
-    from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
+    from pipeline.inventory.archive import ArchivedBatch, ArchivedJob, Disposition
     from pipeline.inventory.sql import SqlInventory
 
-    Archive = Callable[[], SqlInventory | None]
+Archive: TypeAlias = "Callable[[], SqlInventory | None]"
+"""Called only when something is not in ZooKeeper: to load SQLAlchemy and open a database takes long."""
+
+
+class Gone(Record):
+    """Who took it out of ZooKeeper, when and why."""
+
+    by: str
+    reason: str
+    at: datetime
+
+    @classmethod
+    def of(cls, disposition: Disposition) -> Gone:
+        return cls(by=disposition.who, reason=disposition.why, at=disposition.at)
 
 
 def no_archive() -> None:
     """An Archive for callers that have none."""
 
 
-def archived_batch(archive: Archive, bid: str) -> tuple[ArchivedBatch, tuple[ArchivedJob, ...]] | None:
-    inventory = archive()
-    if inventory is None:
-        return None
-    from pipeline.inventory.archive import find_batch, jobs_of
+def load_job(session: Session, jid: str, archive: Archive) -> Job | ArchivedJob:
+    """Missing if the job is neither in ZooKeeper nor in the archive."""
+    try:
+        return jobs.load(session, jid)
+    except Missing:
+        if (inventory := archive()) is not None:
+            from pipeline.inventory.archive import find_job
 
-    found = find_batch(inventory, bid)
-    return None if found is None else (found, jobs_of(inventory, bid))
+            if archived := find_job(inventory, jid):
+                return archived
+        raise
 
 
-def archived_job(archive: Archive, jid: str) -> ArchivedJob | None:
-    inventory = archive()
-    if inventory is None:
-        return None
-    from pipeline.inventory.archive import find_job
+def load_batch(session: Session, bid: str, archive: Archive) -> Batch | ArchivedBatch:
+    """Missing if the batch is neither in ZooKeeper nor in the archive."""
+    try:
+        return batches.load(session, bid)
+    except Missing:
+        if (inventory := archive()) is not None:
+            from pipeline.inventory.archive import find_batch
 
-    return find_job(inventory, jid)
+            if archived := find_batch(inventory, bid):
+                return archived
+        raise
+
+
+def archived_jobs(archive: Archive, bid: str) -> tuple[ArchivedJob, ...]:
+    """The archived jobs of a batch, which may itself still be in ZooKeeper; none without an archive."""
+    if (inventory := archive()) is None:
+        return ()
+    from pipeline.inventory.archive import jobs_of
+
+    return jobs_of(inventory, bid)

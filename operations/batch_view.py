@@ -6,16 +6,14 @@ from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from operations.archive import archived_batch, no_archive
+from operations.archive import Archive, Gone, archived_jobs, load_batch, no_archive
 from pipeline.notify.report.compose import BatchReport, status_report_of
 from pipeline.records import Batch, Record, StatusReport, SubmissionType
-from pipeline.states import BATCH, BatchState, Bucket, FailureKind, JobState
-from zkstate import batches, listings, views
-from zkstate.errors import Missing
+from pipeline.states import BATCH, JOB, BatchState, Bucket, FailureKind, JobState
+from zkstate import batches, listings, report_parts, views
 from zkstate.session import Session
 
 if TYPE_CHECKING:
-    from operations.archive import Archive
     from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
 
 FAILURES = 100
@@ -27,14 +25,6 @@ class FailedJob(Record):
     name: str = ""
     kind: FailureKind | None = None
     message: str = ""
-
-
-class Gone(Record):
-    """Who took it out of ZooKeeper, when and why."""
-
-    by: str
-    reason: str
-    at: datetime
 
 
 class BatchView(Record):
@@ -76,33 +66,35 @@ def batch_view(
 
     With `counts_only` the jobs' states and failures are left out, which is cheap however many there are.
     """
-    try:
-        batch = batches.load(session, bid)
-    except Missing:
-        found = archived_batch(archive, bid)
-        if found is None:
-            raise
-        return _from_archive(*found)
-    counts = batches.counts(session, bid)
-    return BatchView(
-        bid=bid,
-        status=batch.status.status,
-        since=batch.status.last_modified,
-        version=batch.version,
-        message=batch.status.message,
-        kind=batch.status.kind,
-        profile=batch.submission.profile_name,
-        submitter=batch.submission.submitter,
-        payload_url=batch.submission.payload_url,
-        payload_type=batch.submission.type,
-        submitted_at=batch.submission.submitted_at,
-        total=batch.status.total,
-        buckets=counts,
-        jobs={} if counts_only else listings.states_of_batch(session, bid, counts),
-        percent=_percent(batch, counts),
-        failed_jobs=() if counts_only or not counts[Bucket.FAILED] else _failed(session, bid),
-        report=batch.report,
-    )
+    batch = load_batch(session, bid, archive)
+    facts = {
+        "bid": bid,
+        "profile": batch.submission.profile_name,
+        "submitter": batch.submission.submitter,
+        "payload_url": batch.submission.payload_url,
+        "payload_type": batch.submission.type,
+        "submitted_at": batch.submission.submitted_at,
+    }
+    if isinstance(batch, Batch):
+        return BatchView.model_validate(facts | _now(session, batch, counts_only=counts_only))
+    return BatchView.model_validate(facts | _at_end(batch, archived_jobs(archive, bid)))
+
+
+def _now(session: Session, batch: Batch, *, counts_only: bool) -> dict[str, Any]:
+    counts = batches.counts(session, batch.bid)
+    return {
+        "status": batch.status.status,
+        "since": batch.status.since,
+        "version": batch.version,
+        "message": batch.status.message,
+        "kind": batch.status.kind,
+        "total": batch.status.total,
+        "buckets": counts,
+        "jobs": {} if counts_only else listings.states_of_batch(session, batch.bid, counts),
+        "percent": _percent(batch, counts),
+        "failed_jobs": () if counts_only or not counts[Bucket.FAILED] else _failed(session, batch.bid),
+        "report": report_parts.whole(session, batch),
+    }
 
 
 def _percent(batch: Batch, counts: dict[Bucket, int]) -> float | None:
@@ -121,44 +113,22 @@ def _failed(session: Session, bid: str) -> tuple[FailedJob, ...]:
     )
 
 
-def _from_archive(batch: ArchivedBatch, jobs: tuple[ArchivedJob, ...]) -> BatchView:
-    gone = batch.disposition
+def _at_end(batch: ArchivedBatch, jobs: tuple[ArchivedJob, ...]) -> dict[str, Any]:
     states = Counter(job.state for job in jobs)
-    buckets = {
-        Bucket.PROCESSING: 0,
-        Bucket.COMPLETED: states[JobState.COMPLETED],
-        Bucket.FAILED: states[JobState.FAILED],
-        Bucket.DELETED: states[JobState.DELETED],
-    }
-    return BatchView(
-        bid=batch.bid,
-        status=batch.state,
-        since=gone.at,
-        message=batch.message,
-        profile=batch.profile,
-        submitter=batch.submitter,
-        payload_url=batch.submission.payload_url,
-        payload_type=batch.submission.type,
-        submitted_at=batch.submission.submitted_at,
-        total=len(jobs),
-        buckets=buckets,
-        jobs=dict(states),
-        percent=100.0,
-        failed_jobs=tuple(_archived_failures(jobs)),
-        report=_status_report(batch.report),
-        archived=Gone(by=gone.who, reason=gone.why, at=gone.at),
-    )
-
-
-def _archived_failures(jobs: tuple[ArchivedJob, ...]) -> list[FailedJob]:
-    return [
+    failures = [
         FailedJob(jid=job.jid, name=job.configuration.payload_name, kind=job.kind, message=job.message)
         for job in jobs
         if job.kind is not None
-    ][:FAILURES]
-
-
-def _status_report(report: dict[str, Any] | None) -> StatusReport | None:
-    if report is None:
-        return None
-    return status_report_of(BatchReport.model_validate(report))
+    ]
+    return {
+        "status": batch.state,
+        "since": batch.disposition.at,
+        "message": batch.message,
+        "total": len(jobs),
+        "buckets": dict.fromkeys(Bucket, 0) | Counter(JOB.facts[job.state].bucket for job in jobs),
+        "jobs": dict(states),
+        "percent": 100.0,
+        "failed_jobs": tuple(failures[:FAILURES]),
+        "report": batch.report and status_report_of(BatchReport.model_validate(batch.report)),
+        "archived": Gone.of(batch.disposition),
+    }

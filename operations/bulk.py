@@ -1,20 +1,18 @@
 """One verb for many jobs and batches: a refusal of one does not stop the others."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
-from operations import batch_verbs, job_verbs
+from operations.allowed_verbs import allowed_verbs
 from operations.job_list import JobFilter, find
-from operations.operator import Operator, VerbResult, feed
-from pipeline.errors import ArklineError, ServiceUnreachable, UsageRefused
-from pipeline.records import Record
-from pipeline.remedies import Action, Remedy
-from pipeline.states import BATCH, JOB, Bucket, Event, IllegalTransition, JobState, Raiser
+from operations.operator import Operator, VerbResult, feed, follow
+from operations.verbs import Stopped, act, stop_batch
+from pipeline.errors import ArklineError, ServiceUnreachable
+from pipeline.records import Batch, Record
+from pipeline.states import BatchState, Bucket, Event, IllegalTransition, JobState
 from zkstate import batches, jobs
 from zkstate.errors import Ambiguous
 from zkstate.session import Session
-
-_FOR_A_BATCH = {Event.FAIL: (Action.CANCEL,), Event.RESUME: (Action.RESUME_BATCH,)}
-"""What does to the jobs of a batch what the event does to one job."""
 
 
 class Refusal(Record):
@@ -40,83 +38,90 @@ def select(session: Session, filtered: JobFilter, event: Event) -> list[str]:
     return [
         row.jid
         for row in find(session, filtered)
-        if filtered.state is not None or event in JOB.events(row.state, Raiser.OPERATOR)
+        if filtered.state is not None or event in allowed_verbs(row)
     ]
 
 
-def act_on_many(operator: Operator, event: Event, names: Iterable[str], *, dry_run: bool = False) -> Outcome:
-    """Raise `event` on these jobs and batches, one after the other."""
-    return _for_all(operator, event, list(names), lambda name: _act(operator, event, name, dry_run), dry_run)
+def act_on_many(
+    operator: Operator,
+    event: Event,
+    names: Iterable[str],
+    *,
+    to: JobState | None = None,
+    dry_run: bool = False,
+) -> Outcome:
+    """Raise `event` on these jobs and batches, one after the other; `to`: where jobs are to be resumed."""
+
+    def act_on(part: Operator, name: str) -> VerbResult:
+        return act(part, name, event, to=to, dry_run=dry_run, feeding=False)
+
+    return _for_all(operator, event, list(names), act_on, dry_run)
 
 
 def act_on_one(
-    operator: Operator, event: Event, name: str, *, seen: int | None = None, dry_run: bool = False
+    operator: Operator,
+    event: Event,
+    name: str,
+    *,
+    version: int | None = None,
+    to: JobState | None = None,
+    dry_run: bool = False,
 ) -> Outcome:
     """Raise `event` on this job or batch; raises what refuses it."""
-    result = _act(operator, event, name, dry_run, seen)
-    if not dry_run:
-        feed(operator)
+    result = act(operator, name, event, version=version, to=to, dry_run=dry_run)
     return Outcome(verb=event, dry_run=dry_run, done=(result,))
 
 
-def _act(operator: Operator, event: Event, name: str, dry_run: bool, seen: int | None = None) -> VerbResult:
-    if name.startswith("bid"):
-        _check_is_batch_verb(name, event)
-        act = batch_verbs.possible if dry_run else batch_verbs.act_on_batch
-        return act(operator, name, event, seen=seen)
-    if event not in job_verbs.VERBS:
-        raise UsageRefused(f"{event} is for batches; {name} is a job")
-    if dry_run:
-        return job_verbs.possible(operator, name, event, seen=seen)
-    return job_verbs.act_on_job(operator, name, event, seen=seen, feeding=False)
-
-
-def _check_is_batch_verb(bid: str, event: Event) -> None:
-    if event not in batch_verbs.VERBS:
-        refusal = UsageRefused(f"{event} is for jobs, and {bid} is a batch: name or select its jobs")
-        raise refusal.with_remedies(*(Remedy(action, bid) for action in _FOR_A_BATCH.get(event, ())))
-
-
 def cancel(operator: Operator, bid: str, *, dry_run: bool = False) -> Outcome:
-    """Fail every job of the batch that has not ended, and delete the held ones; the report follows.
+    """Stop the batch: end its split or its report, fail its jobs that have not ended, delete the held ones.
 
-    After an interruption the same call stops the rest.
+    The report follows. After an interruption the same call stops the rest.
     """
     batch = batches.load(operator.session, bid)
     operator.require(f"cancel {bid}", batch.submission.profile_name)
+    stopped = stop_batch(operator, bid, dry_run=dry_run)
     unended = batches.jobs_in(operator.session, bid, Bucket.PROCESSING)
-    if batch.status.total is None and batch.status.status in BATCH.working():
-        raise IllegalTransition(
-            f"{bid} is not split into jobs yet: try again in a moment, or hold its collection"
-        ).with_remedies(Remedy(Action.HOLD_COLLECTION, batch.submission.profile_name))
-    if not unended:
-        raise IllegalTransition(f"{bid} is {batch.status.status} and has no job that could be stopped")
+    if not unended and stopped is None:
+        if batch.status.status is not BatchState.PROCESSING:
+            raise IllegalTransition(
+                f"{bid} is {batch.status.status}: it has ended, and no job of it is at work"
+            )
+        stopped = _finish(operator, batch, dry_run=dry_run)
 
-    def stop(jid: str) -> VerbResult:
-        event = _ending(jobs.load(operator.session, jid).status.status)
-        if dry_run:
-            return job_verbs.possible(operator, jid, event)
-        return job_verbs.act_on_job(operator, jid, event, feeding=False)
+    def stop(part: Operator, jid: str) -> VerbResult:
+        # a held job cannot fail, because it has not begun
+        fails = Event.FAIL in allowed_verbs(jobs.load(part.session, jid))
+        return act(part, jid, Event.FAIL if fails else Event.DELETE, dry_run=dry_run, feeding=False)
 
-    return _for_all(operator, "cancel", unended, stop, dry_run)
+    outcome = _for_all(operator, "cancel", unended, stop, dry_run)
+    done = outcome.done if stopped is None else (stopped, *outcome.done)
+    return outcome.model_copy(update={"done": done})
 
 
-def _ending(state: JobState) -> Event:
-    """The event that ends a job; a held job cannot fail, because it has not begun."""
-    return Event.FAIL if Event.FAIL in JOB.events(state, Raiser.OPERATOR) else Event.DELETE
+def _finish(operator: Operator, batch: Batch, *, dry_run: bool) -> VerbResult:
+    """Have a batch reported whose last job ended unnoticed, as the sweep does."""
+    if not dry_run:
+        follow(operator.session, operator.settings, batch)
+    return VerbResult(id=batch.bid, was=batch.status.status, now=BatchState.REPORTING)
 
 
 def _for_all(
-    operator: Operator, verb: str, names: list[str], act: Callable[[str], VerbResult], dry_run: bool
+    operator: Operator,
+    verb: str,
+    names: list[str],
+    act_on: Callable[[Operator, str], VerbResult],
+    dry_run: bool,
 ) -> Outcome:
     done: list[VerbResult] = []
     refused: list[Refusal] = []
     stopped = ""
-    for name in names:
+    for number, name in enumerate(names):
         if operator.run.should_stop():
             break
         try:
-            done.append(act(name))
+            done.append(act_on(replace(operator, run=operator.run.part(number, len(names))), name))
+        except Stopped:
+            break
         except (ServiceUnreachable, Ambiguous) as error:
             stopped = str(error)
             break

@@ -1,39 +1,35 @@
 """A dry run: what a submission would do. Manifests are read and sources probed; nothing is changed."""
 
-from __future__ import annotations
-
-from collections import Counter
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from functools import cache, partial
 
 from pydantic import Field
 
-from operations.archive import no_archive
-from operations.download_estimate import Estimate, estimate
-from operations.wording import by_whom, counted
+from operations.archive import Archive, no_archive
+from operations.submission import owned
+from pipeline.identifiers import ownership
 from pipeline.manifests.split import Plan, plan
-from pipeline.names import quote_name
+from pipeline.names import canonical_ark
 from pipeline.outcome import StepFailed
+from pipeline.principal import Principal
 from pipeline.profiles.profile import Profile, Profiles
 from pipeline.records import Record, Submission
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
-from pipeline.sources.probe import Prober
 from pipeline.states import JobState
 from pipeline.steps import dry_run
 from pipeline.steps.dry_run import DryRunJob, Host
-from pipeline.working_storage.capacity import in_units, refusal, usage
+from pipeline.working_storage.capacity import refusal, usage
 from zkstate import batches, holds, queue, space
+from zkstate.holds import Hold
 from zkstate.session import Session
-
-if TYPE_CHECKING:
-    from operations.archive import Archive
 
 PROBE_LIMIT = 1000
 """Default limit of manifests that are read, and of files whose sources are probed."""
 
 LIST_LIMIT = 50
-"""Failures, doubts and known local ids that are listed; all of them are counted."""
+"""Failures, doubts, repeated values and known local ids that are listed; all of them are counted."""
 
 
 class Trouble(Record):
@@ -43,6 +39,52 @@ class Trouble(Record):
     """The object's place in the batch, from 1; 0: the batch as a whole."""
     name: str
     message: str
+
+
+class Contradiction(Record):
+    """An object whose identifiers name different objects."""
+
+    number: int
+    name: str
+    arks: tuple[str, ...]
+
+
+class Fit(StrEnum):
+    """How far the submission fits into working storage."""
+
+    ALL_NOW = "all-now"
+    IN_TURN = "in-turn"
+    """Every object fits now, but not all at once."""
+    SOME_WAIT = "some-wait"
+    UNKNOWN = "unknown"
+    """Working storage is not on this machine."""
+
+
+class SpaceNeed(Record):
+    """Bytes of working storage."""
+
+    total: int
+    largest: int
+    """For the largest object."""
+    fit: Fit
+    waiting: int = 0
+    """Objects that do not fit now."""
+
+
+class Estimate(Record):
+    """Seconds of downloading alone, by a sample from every host; None: no host gave one."""
+
+    least: float | None = None
+    """If the connections of a job add up."""
+    most: float | None = None
+    """If they are not faster than one."""
+    sampled: int = 0
+    """Bytes that were downloaded from the `measured` hosts."""
+    measured: int = 0
+    unmeasured: tuple[str, ...] = ()
+    """Hosts that gave no sample and are not included."""
+    connections: int
+    """Files that a job downloads at a time."""
 
 
 class HostResult(Record):
@@ -70,7 +112,7 @@ class DryRunResult(Record):
     without_digest: int = 0
     priority: int | None = None
     ahead: int = 0
-    space: str = ""
+    space: SpaceNeed | None = None
     hosts: tuple[HostResult, ...] = ()
     known: dict[str, str] = Field(default_factory=dict)
     known_count: int = 0
@@ -78,7 +120,14 @@ class DryRunResult(Record):
     failures: tuple[Trouble, ...] = ()
     doubtful: int = 0
     doubts: tuple[Trouble, ...] = ()
-    warnings: tuple[str, ...] = ()
+    paused: Hold | None = None
+    """The pause of the queue; its jobs would wait for the end of the pause."""
+    hold: Hold | None = None
+    """The hold on the collection; its jobs would be held."""
+    repeated: tuple[str, ...] = ()
+    """Values that several objects share; a limited list."""
+    repeated_count: int = 0
+    contradictions: tuple[Contradiction, ...] = ()
     estimate: Estimate | None = None
 
     @property
@@ -90,10 +139,15 @@ def perform_dry_run(
     session: Session,
     settings: Settings,
     submission: Submission,
+    principal: Principal,
     archive: Archive = no_archive,
     most: int = PROBE_LIMIT,
 ) -> DryRunResult:
-    """At most `most` manifests are read, and the sources of at most `most` files are probed."""
+    """At most `most` manifests are read, and the sources of at most `most` files are probed.
+
+    Forbidden unless the principal may submit to the collection.
+    """
+    submission = owned(submission, principal)
     profile = Profiles(settings.profiles).get(submission.profile_name)
     opening = DryRunResult(
         profile=profile.name,
@@ -101,9 +155,10 @@ def perform_dry_run(
         payload_type=submission.type,
         submission_mode=submission.submission_mode,
         submitted_before=batches.submitted_under(session, submission),
-        warnings=tuple(_waiting(session, profile.name)),
+        paused=holds.paused(session),
+        hold=holds.collection_hold(session, profile.name),
     )
-    with HttpFetcher(settings) as fetcher, Prober(settings) as prober:
+    with HttpFetcher(settings) as fetcher:
         try:
             planned = plan(
                 submission,
@@ -116,10 +171,12 @@ def perform_dry_run(
             trouble = Trouble(number=0, name=submission.payload_filename, message=failure.message)
             return opening.model_copy(update={"failing": 1, "failures": (trouble,)})
         jobs = dry_run.read_jobs(planned.jobs, submission, profile, fetcher, settings, most)
-        answers = dry_run.ask_sources(jobs, prober, settings, most)
-        dry_run.check_bytes(jobs, profile, _largest(settings))
-        hosts = dry_run.hosts(jobs, answers, prober)
+        answers = dry_run.ask_sources(jobs, fetcher, settings, most)
+        dry_run.check_sizes(jobs, profile, _largest(settings))
+        hosts = dry_run.hosts(jobs, answers, fetcher)
+    _check_names(jobs, profile, archive)
     known = _known(profile, planned, archive)
+    repeated = tuple(dry_run.repeated(jobs))
     return opening.model_copy(
         update={
             **_counts(jobs),
@@ -131,19 +188,12 @@ def perform_dry_run(
             "hosts": tuple(_host_result(host) for host in hosts),
             "known": dict(list(known.items())[:LIST_LIMIT]),
             "known_count": len(known),
-            "warnings": (*opening.warnings, *_repeated(jobs), *_contradictions(planned, known)),
-            "estimate": estimate(hosts, settings),
+            "repeated": repeated[:LIST_LIMIT],
+            "repeated_count": len(repeated),
+            "contradictions": tuple(_contradictions(planned, known)),
+            "estimate": _estimate(hosts, settings.download_threads),
         }
     )
-
-
-def _waiting(session: Session, name: str) -> Iterator[str]:
-    pause, hold = holds.paused(session), holds.collection_hold(session, name)
-    if pause is not None:
-        yield f"the queue has been paused{by_whom(pause.by, pause.reason, pause.at)}: the jobs would wait"
-    if hold is not None:
-        by = by_whom(hold.by, hold.reason, hold.at)
-        yield f"collection {name} has been on hold{by}: the jobs would be held"
 
 
 def _largest(settings: Settings) -> int | None:
@@ -180,6 +230,17 @@ def _trouble(job: DryRunJob, message: str) -> Trouble:
     return Trouble(number=job.number, name=job.planned.payload_name, message=message)
 
 
+def _check_names(jobs: Sequence[DryRunJob], profile: Profile, archive: Archive) -> None:
+    """Add a failure to each job whose primary identifier the collection may not use."""
+    named = [job for job in jobs if job.planned.primary_id]
+    inventory = archive() if named else None
+    for job in named:
+        ark = canonical_ark(job.planned.primary_id or "")
+        placement = inventory.placement_of(ark) if inventory is not None else None
+        if problem := ownership.problem(ark, profile, placement):
+            job.failures.append(problem)
+
+
 def _known(profile: Profile, planned: Plan, archive: Archive) -> dict[str, str]:
     """Local id -> ARK, of local ids that already name an object of this owner."""
     local_id = list(dict.fromkeys(value for job in planned.jobs for value in job.local_id))
@@ -187,37 +248,44 @@ def _known(profile: Profile, planned: Plan, archive: Archive) -> dict[str, str]:
     return inventory.arks_of(profile.owner, local_id) if inventory is not None else {}
 
 
-def _repeated(jobs: list[DryRunJob]) -> tuple[str, ...]:
-    warnings = list(dry_run.repeated(jobs))
-    more = (f"and {len(warnings) - LIST_LIMIT:,} more",) if len(warnings) > LIST_LIMIT else ()
-    return (*warnings[:LIST_LIMIT], *more)
-
-
-def _contradictions(planned: Plan, known: dict[str, str]) -> Iterator[str]:
-    """Objects whose local ids contradict their primary identifier, or each other."""
+def _contradictions(planned: Plan, known: dict[str, str]) -> Iterator[Contradiction]:
+    """Objects whose local ids contradict their primary identifier, or one another."""
     for number, job in enumerate(planned.jobs, 1):
         arks = {known[value] for value in job.local_id if value in known}
         named = arks | ({job.primary_id} if job.primary_id else set())
         if len(named) > 1:
-            yield (
-                f"object {number}, {quote_name(job.payload_name)}: its identifiers name different objects "
-                f"({', '.join(sorted(named))})"
-            )
+            yield Contradiction(number=number, name=job.payload_name, arks=tuple(sorted(named)))
 
 
-def _space(session: Session, settings: Settings, jobs: list[DryRunJob]) -> str:
-    needed = sum(job.needed for job in jobs)
-    largest = max((job.needed for job in jobs), default=0)
-    need = f"{in_units(needed)} of working storage in total, {in_units(largest)} for the largest object"
-    if not settings.working.is_dir():
-        return f"{need}; unknown whether they fit: working storage is not on this machine"
-    promised = space.promised(session).bytes
-    if refusal(needed, promised, settings) is None:
-        return f"{need}; all fit now"
-    waiting = Counter(refusal(job.needed, promised, settings) is None for job in jobs)[False]
-    if waiting:
-        return f"{need}; {counted(waiting, 'object')} would have to wait for space"
-    return f"{need}; every object fits now, but not all at once: some would wait until others end"
+def _space(session: Session, settings: Settings, jobs: list[DryRunJob]) -> SpaceNeed:
+    needed = [job.needed for job in jobs]
+    fit, waiting = Fit.UNKNOWN, 0
+    if settings.working.is_dir():
+        promised = space.promised(session).bytes
+        reserved = cache(partial(space.reservations, session))
+        waiting = sum(refusal(size, promised, reserved, settings) is not None for size in needed)
+        all_fit = refusal(sum(needed), promised, reserved, settings) is None
+        fit = Fit.ALL_NOW if all_fit else Fit.SOME_WAIT if waiting else Fit.IN_TURN
+    return SpaceNeed(total=sum(needed), largest=max(needed, default=0), fit=fit, waiting=waiting)
+
+
+def _estimate(hosts: Sequence[Host], connections: int) -> Estimate:
+    measured = [(host, host.sample) for host in hosts if host.sample is not None]
+    unmeasured = tuple(host.name for host in hosts if host.sample is None)
+    if not measured:
+        return Estimate(unmeasured=unmeasured, connections=connections)
+    seconds = sum(
+        host.bytes * sample.seconds / sample.bytes + host.files * (host.latency or 0.0)
+        for host, sample in measured
+    )
+    return Estimate(
+        least=round(seconds / connections, 1),
+        most=round(seconds, 1),
+        sampled=sum(sample.bytes for _, sample in measured),
+        measured=len(measured),
+        unmeasured=unmeasured,
+        connections=connections,
+    )
 
 
 def _host_result(host: Host) -> HostResult:

@@ -11,9 +11,10 @@ from datetime import datetime
 from pydantic import Field
 
 from pipeline.attempt import Progress
-from pipeline.records import Record
-from pipeline.remedies import Remedy
-from pipeline.states import Documented, FailureKind
+from pipeline.errors import Documented, Remedy
+from pipeline.records import Batch, Job, Record
+from pipeline.states import FailureKind
+from pipeline.waits import WaitKind
 
 
 class Reason(Documented):
@@ -37,6 +38,8 @@ class Reason(Documented):
     WAITING_FOR_SPACE = "waiting-for-space", "It does not fit into working storage now."
     EXCEEDS_SPACE = "exceeds-space", "It is larger than working storage may ever hold."
     BETWEEN_TRIES = "between-tries", "A step met a transient fault and is tried again."
+    WAITING_FOR_OBJECT = "waiting-for-object", "Another job of the same object works on it."
+    SERVICE_DOWN = "service-down", "A shared service that it needs is out of order."
     RECORD_DAMAGED = "record-damaged", "A znode that it needs cannot be read."
     WORKERS_BUSY = "workers-busy", "Every worker of its queue is busy."
     LOST_WORKER = "lost-worker", "Its worker or its message was lost; the scheduler dispatches it again."
@@ -44,6 +47,9 @@ class Reason(Documented):
     NO_WORKER = "no-worker-for-queue", "No worker consumes its queue."
     BROKER_UNREACHABLE = "broker-unreachable", "Redis does not answer."
     NO_BEAT = "no-beat", "No beat is running, so scheduled work has stopped."
+    # stored objects
+    FIXITY_DAMAGED = "fixity-damaged", "A fixity check found damage in storage."
+    FIXITY_OVERDUE = "fixity-overdue", "Stored files were not read again within their period."
     # a batch
     BEING_SPLIT = "being-split", "A worker reads its payload and creates its jobs."
     WAITING_FOR_JOBS = "waiting-for-jobs", "Jobs of the batch have not ended."
@@ -59,6 +65,16 @@ class Reason(Documented):
     REPORT_NOT_SENT = "report-not-sent", "The report could not be mailed to the depositor."
     COMPLETED = "completed", "Done."
     ARCHIVED = "archived", "It left ZooKeeper; the archive has what is known."
+
+
+REASON_OF_WAIT: dict[str, Reason] = {
+    WaitKind.HOST: Reason.WAITING_FOR_HOST,
+    WaitKind.SERVICE: Reason.SERVICE_DOWN,
+    WaitKind.OBJECT: Reason.WAITING_FOR_OBJECT,
+    WaitKind.SPACE: Reason.WAITING_FOR_SPACE,
+    WaitKind.RETRY: Reason.BETWEEN_TRIES,
+    WaitKind.REPAIR: Reason.RECORD_DAMAGED,
+}
 
 
 class Obstacle(Record):
@@ -95,16 +111,20 @@ class Cause(Record):
     failed_in: str = ""
     """The state in which it failed."""
     failure: FailureKind | None = None
+    content_gone: bool = False
+    """What was downloaded is not in working storage any more: a resume downloads it again."""
     resumes_in: str = ""
     """The state that a resume leads to."""
     jobs: dict[str, int] = Field(default_factory=dict)
     """Jobs of a batch, by state or by kind of failure."""
     total: int | None = None
     users: dict[str, int] = Field(default_factory=dict)
-    """Jobs and batches that have connections to the host: id -> how many."""
+    """Who uses what it waits for: id -> connections to the host, or bytes of working storage."""
     changed_fields: tuple[str, ...] = ()
     """Fields of the profile that were changed after the batch started."""
     ark: str = ""
+    outage_since: datetime | None = None
+    """When the outage of the service `waits_for` began."""
     obstacles: tuple[Obstacle, ...] = ()
     """Further obstacles, which remain once `reason` is over."""
     remedies: tuple[Remedy, ...] = ()
@@ -136,3 +156,23 @@ class Explanation(Cause):
     """Attempts that met a transient fault, in this state."""
     redispatches: int = 0
     """Times that its worker or its message was lost, in this state."""
+
+    @classmethod
+    def of(cls, record: Job | Batch, cause: Cause) -> Explanation:
+        status, facts = record.status, dict(cause)
+        if isinstance(record, Job):
+            name = record.configuration.payload_name or record.configuration.payload_url
+            facts |= {"kind": "job", "bid": record.bid, "name": name}
+        else:
+            name = record.submission.payload_filename or record.submission.payload_url
+            facts |= {"kind": "batch", "name": name}
+        return cls(
+            **facts,
+            id=record.id,
+            profile=record.profile_name,
+            state=status.status,
+            since=status.since,
+            attempt=status.attempt,
+            tries=status.tries,
+            redispatches=status.redispatches,
+        )

@@ -6,21 +6,42 @@ Celery takes a quarter of a second to load: it is imported where the fleet is as
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cached_property
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from operations.broker import Worker, broker_address
 from operations.facts import Obstacle, Reason
-from pipeline.errors import ServiceUnreachable
-from pipeline.remedies import Action, Remedy
+from pipeline.errors import Action, Remedy, ServiceUnreachable
+from pipeline.records import Record
 from pipeline.settings import Settings
-from zkstate import views
+from zkstate.leadership import leader
 from zkstate.session import Session
+
+if TYPE_CHECKING:
+    from tasks.broker import Queued
 
 CONTROL = "control"
 """The queue of scheduled work."""
 
 
-TIMES_ASKED = 2
-"""Before no worker is believed to run: a busy machine answers late."""
+WAITS = (1.0, 5.0)
+"""Seconds to wait for workers' answers, until one answers: a busy machine answers late."""
+
+
+class Worker(Record):
+    """A worker that answers."""
+
+    name: str
+    queues: tuple[str, ...]
+    """Empty if it was drained."""
+    processes: int = 0
+    busy: int = 0
+    """Processes that work on a task now."""
+
+
+def broker_address(settings: Settings) -> str:
+    """Host and port, without the password."""
+    parts = urlsplit(settings.broker_url)
+    return f"{parts.hostname or '?'}:{parts.port or 6379}"
 
 
 class Fleet:
@@ -31,20 +52,30 @@ class Fleet:
         self.settings = settings
 
     @cached_property
-    def beat_runs(self) -> bool:
-        return views.beat_runs(self._session)
+    def beat(self) -> str:
+        """The process that does scheduled work; empty if none runs."""
+        return leader(self._session)
 
     @cached_property
-    def tickets(self) -> frozenset[tuple[str, int]] | None:
-        """(id, epoch) of the messages that wait in Redis; None if Redis does not answer."""
+    def queued(self) -> "Queued | None":
+        """The messages that wait in Redis; None if Redis does not answer."""
         from kombu.exceptions import OperationalError
 
-        from tasks.broker import live_tickets
+        from tasks.broker import read_queues
 
         try:
-            return live_tickets(self.settings)
+            return read_queues(self.settings)
         except OperationalError:
             return None
+
+    @property
+    def tickets(self) -> frozenset[tuple[str, int]] | None:
+        """(id, epoch) of the messages that wait in Redis; None if Redis does not answer."""
+        return None if self.queued is None else self.queued.tickets
+
+    @property
+    def foreign_messages(self) -> int:
+        return 0 if self.queued is None else self.queued.foreign
 
     @cached_property
     def workers(self) -> tuple[Worker, ...]:
@@ -53,10 +84,10 @@ class Fleet:
             return ()
         from operations.workers import workers
 
-        for _ in range(TIMES_ASKED):
+        for wait in WAITS:
             with suppress(ServiceUnreachable):  # the pool may hold connections from before a restart
-                if found := workers(self.settings):
-                    return found
+                if answering := workers(self.settings, wait):
+                    return answering
         return ()
 
     def consumers(self, queue: str) -> tuple[Worker, ...]:
@@ -66,20 +97,20 @@ class Fleet:
         """What keeps work in these queues, and scheduled work, from being done."""
         if self.tickets is None:
             return (Obstacle(reason=Reason.BROKER_UNREACHABLE, waits_for=broker_address(self.settings)),)
-        beat = () if self.beat_runs else (Obstacle(reason=Reason.NO_BEAT),)
+        beat = () if self.beat else (Obstacle(reason=Reason.NO_BEAT),)
         idle = [queue for queue in dict.fromkeys((*queues, CONTROL)) if not self.consumers(queue)]
         return (*beat, *(Obstacle(reason=Reason.NO_WORKER, waits_for=queue) for queue in idle))
 
     def remedies(self, obstacles: Iterable[Obstacle]) -> tuple[Remedy, ...]:
-        found: list[Remedy] = []
+        advice: list[Remedy] = []
         for obstacle in obstacles:
             if obstacle.reason is Reason.BROKER_UNREACHABLE:
-                found.append(Remedy(Action.START_BROKER, obstacle.waits_for))
+                advice.append(Remedy(Action.START_BROKER, obstacle.waits_for))
             elif obstacle.reason is Reason.NO_BEAT:
-                found.append(Remedy(Action.START_BEAT))
+                advice.append(Remedy(Action.START_BEAT))
             elif obstacle.reason is Reason.NO_WORKER:
                 drained = [worker.name for worker in self.workers if not worker.queues]
-                found += [Remedy(Action.UNDO_DRAIN, name) for name in drained] or [
+                advice += [Remedy(Action.UNDO_DRAIN, name) for name in drained] or [
                     Remedy(Action.START_WORKER, obstacle.waits_for)
                 ]
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(advice))

@@ -4,45 +4,29 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from operations.broker import broker_address
-from operations.facts import Reason
-from operations.fleet import CONTROL, Fleet
+from operations.facts import REASON_OF_WAIT, Obstacle, Reason
+from operations.fleet import Fleet, broker_address
+from pipeline.errors import Action, Documented, Remedy
 from pipeline.machine import Queue
 from pipeline.records import Record
-from pipeline.remedies import Action, Remedy
-from pipeline.states import Documented, JobState
-from zkstate import activity
+from pipeline.states import JOB, JobState
+from zkstate import activity, outages
 from zkstate.activity import Active
+from zkstate.fixity import FixityStatus
 from zkstate.holds import Hold
 from zkstate.session import Session
 
 FAULTS = 5
 """Different faults that are named; `waiting` counts all jobs that wait for a retry."""
 
-_SERVICES = (
-    ("EZID", "ezid"),
-    ("storage service", "storage-service"),
-    ("S3", "s3"),
-    ("s3://", "s3"),
-    ("SMTP", "smtp"),
-    ("mail", "smtp"),
-    ("inventory", "inventory"),
-    ("callback", "callback"),
-    ("working storage", "working-storage"),
-)
-"""Words in the message of a transient fault, and the shared service that it is about."""
-
 
 class Health(Documented):
     OK = "ok", "Everything that jobs need is there."
-    DEGRADED = "degraded", "Some jobs cannot move."
+    DEGRADED = "degraded", "Some jobs cannot move, or stored objects need attention."
     STOPPED = "stopped", "No job can move."
 
 
-class Problem(Record):
-    reason: Reason
-    waits_for: str = ""
-    """The queue, server or service."""
+class Problem(Obstacle):
     stops_all: bool = False
 
 
@@ -58,10 +42,26 @@ class Fault(Record):
     """A transient fault that active jobs and batches met at their last try."""
 
     service: str
-    """`source` if it is none of the shared services."""
+    """`source`: the fault is one of the job's own content or host."""
     message: str
     jobs: int
     next_try: datetime
+
+
+class OutageView(Record):
+    """A shared service that is out of order."""
+
+    name: str
+    """The service, and which one of several: `callback:deposit.example.org`."""
+    service: str
+    since: datetime
+    message: str
+    hosts: tuple[str, ...]
+    """The hosts whose workers met the fault and have not succeeded since."""
+    everywhere: bool
+    """False if only `hosts` are affected: the service works for others."""
+    probes: int
+    next_probe: datetime
 
 
 class FleetHealth(Record):
@@ -73,27 +73,33 @@ class FleetHealth(Record):
     """Workers that answer and consume no queue."""
     redis: str
     redis_answers: bool
+    foreign_messages: int = 0
+    """Messages and keys in arkline's queues that arkline did not send; a worker rejects them."""
     zookeeper: str
     """It answers, or there would be no report."""
     beat: str
     """The process that does scheduled work; empty if none runs."""
     waiting: dict[Reason, int]
     """Jobs and batches that have not ended, by what they wait for."""
+    outages: tuple[OutageView, ...]
     faults: tuple[Fault, ...]
     next_try: datetime | None = None
 
 
 def fleet_health(
-    session: Session, fleet: Fleet, counts: dict[JobState, int], pause: Hold | None
+    session: Session, fleet: Fleet, counts: dict[JobState, int], pause: Hold | None, stored: FixityStatus
 ) -> FleetHealth:
     """Reads a bounded number of jobs; waits a second for the answers of the workers."""
     active = (*activity.active_jobs(session, counts), *activity.active_batches(session))
     waiting = _waiting(active, counts, pause)
     faults = _faults(active)
+    down = _outages(session)
     problems = (
         *_of_fleet(fleet, waiting),
         *((Problem(reason=Reason.QUEUE_PAUSED),) if pause else ()),
+        *(Problem(reason=Reason.SERVICE_DOWN, waits_for=outage.name) for outage in down),
         *(Problem(reason=Reason.BETWEEN_TRIES, waits_for=fault.service) for fault in faults),
+        *_of_fixity(stored),
     )
     retries = [job.retry_at for job in active if job.retry_at]
     return FleetHealth(
@@ -102,14 +108,18 @@ def fleet_health(
         remedies=(
             *fleet.remedies(fleet.obstacles(*Queue)),
             *((Remedy(Action.UNPAUSE),) if pause else ()),
+            *((Remedy(Action.FIXITY_REPORT),) if stored.damaged else ()),
+            *((Remedy(Action.CHECK_FIXITY), Remedy(Action.RAISE_FIXITY_RATE)) if stored.overdue else ()),
         ),
         queues=tuple(_queue(fleet, name) for name in Queue),
         drained=tuple(worker.name for worker in fleet.workers if not worker.queues),
         redis=broker_address(fleet.settings),
         redis_answers=fleet.tickets is not None,
+        foreign_messages=fleet.foreign_messages,
         zookeeper=fleet.settings.zk_hosts,
-        beat=activity.beat_leader(session),
+        beat=fleet.beat,
         waiting=waiting,
+        outages=down,
         faults=faults,
         next_try=min(retries, default=None),
     )
@@ -126,15 +136,22 @@ def _of_fleet(fleet: Fleet, waiting: dict[Reason, int]) -> Iterable[Problem]:
 
     Without a beat, jobs still move while others end; so it stops all only if no worker has a job.
     """
-    no_consumer = [queue for queue in Queue if queue != CONTROL and not fleet.consumers(queue)]
+    can_move = any(fleet.consumers(task.queue) for task in JOB.tasks())
     idle = bool(waiting) and not waiting.get(Reason.BEING_WORKED_ON)
     for obstacle in fleet.obstacles(*Queue):
         stops_all = {
             Reason.BROKER_UNREACHABLE: True,
-            Reason.NO_WORKER: len(no_consumer) == len(Queue) - 1,
+            Reason.NO_WORKER: not can_move,
             Reason.NO_BEAT: idle,
         }[obstacle.reason]
         yield Problem(reason=obstacle.reason, waits_for=obstacle.waits_for, stops_all=stops_all)
+
+
+def _of_fixity(stored: FixityStatus) -> Iterable[Problem]:
+    if stored.damaged:
+        yield Problem(reason=Reason.FIXITY_DAMAGED, waits_for=str(stored.damaged))
+    if stored.overdue:
+        yield Problem(reason=Reason.FIXITY_OVERDUE, waits_for=str(stored.overdue))
 
 
 def _queue(fleet: Fleet, name: str) -> QueueHealth:
@@ -148,35 +165,43 @@ def _queue(fleet: Fleet, name: str) -> QueueHealth:
 
 
 def _waiting(active: Sequence[Active], counts: dict[JobState, int], pause: Hold | None) -> dict[Reason, int]:
-    found = Counter(_reason(job) for job in active)
+    waiting = Counter(_reason(job) for job in active)
     dispatched = sum(1 for job in active if job.state == JobState.PENDING and job.id.startswith("jid"))
     line = Reason.QUEUE_PAUSED if pause else Reason.WAITING_FOR_TURN
-    found[line] += counts[JobState.PENDING] - dispatched
-    found[Reason.WAITING_FOR_SPACE] += counts[JobState.PROVISIONING]
-    found[Reason.COLLECTION_ON_HOLD] += counts[JobState.HELD]
-    return {reason: found[reason] for reason in Reason if found[reason] > 0}
+    waiting[line] += counts[JobState.PENDING] - dispatched
+    waiting[Reason.WAITING_FOR_SPACE] += counts[JobState.PROVISIONING]
+    waiting[Reason.COLLECTION_ON_HOLD] += counts[JobState.HELD]
+    return {reason: waiting[reason] for reason in Reason if waiting[reason] > 0}
 
 
 def _reason(job: Active) -> Reason:
     if job.locked:
         return Reason.BEING_WORKED_ON
-    if job.retry_at is None:
+    if job.waits_for is None:
         return Reason.BEING_DISPATCHED
-    return Reason.BETWEEN_TRIES if job.tries else Reason.WAITING_FOR_HOST
+    return REASON_OF_WAIT.get(job.waits_for.kind, Reason.BETWEEN_TRIES)
+
+
+def _outages(session: Session) -> tuple[OutageView, ...]:
+    return tuple(
+        OutageView(
+            **dict(current.outage),
+            name=name,
+            next_probe=outages.next_probe(current),
+        )
+        for name, current in sorted(outages.known(session).items())
+        if current.outage.ended is None
+    )
 
 
 def _faults(active: Iterable[Active]) -> tuple[Fault, ...]:
     """The most frequent faults first."""
-    by_message: dict[str, list[datetime]] = {}
+    by_fault: dict[tuple[str, str], list[datetime]] = {}
     for job in active:
-        if job.retry_at is not None and job.tries:
-            by_message.setdefault(job.message, []).append(job.retry_at)
+        if job.retry_at is not None and _reason(job) is Reason.BETWEEN_TRIES:
+            by_fault.setdefault(("source", job.message), []).append(job.retry_at)
     faults = [
-        Fault(service=_service(message), message=message, jobs=len(moments), next_try=min(moments))
-        for message, moments in by_message.items()
+        Fault(service=service, message=message, jobs=len(moments), next_try=min(moments))
+        for (service, message), moments in by_fault.items()
     ]
     return tuple(sorted(faults, key=lambda fault: -fault.jobs)[:FAULTS])
-
-
-def _service(message: str) -> str:
-    return next((service for word, service in _SERVICES if word in message), "source")

@@ -27,7 +27,7 @@ class HoldResult(Record):
 
 
 class ActionHistory(Record):
-    """Actions of operators on the queue (`collection` is None) or on a collection, oldest first."""
+    """Actions of operators on the fleet (`collection` is None) or on a collection, oldest first."""
 
     collection: str | None = None
     entries: tuple[JournalEntry, ...] = ()
@@ -45,7 +45,7 @@ def hold_collection(operator: Operator, profiles: Profiles, name: str) -> HoldRe
     """Hold what is submitted to a collection; jobs that have started continue."""
     profiles.get(name)
     operator.require(f"hold collection {name}", name)
-    changed = holds.hold_collection(operator.session, name, _hold(operator))
+    changed = holds.place(operator.session, _hold(operator), name)
     hold = holds.collection_hold(operator.session, name)
     return HoldResult(collection=name, hold=hold, changed=changed)
 
@@ -56,7 +56,7 @@ def release_collection(operator: Operator, name: str, *, keep_held: bool = False
     After an interruption the same call releases the rest.
     """
     operator.require(f"release collection {name}", name)
-    changed = holds.release_collection(operator.session, name, operator.stamp)
+    changed = holds.end(operator.session, operator.stamp, name)
     released = None
     if not keep_held:
         released = act_on_many(operator, Event.RELEASE, held_in(operator.session, name))
@@ -76,24 +76,22 @@ def held_in(session: Session, name: str) -> list[str]:
 def pause(operator: Operator) -> HoldResult:
     """Start no further job; running jobs continue, and submissions are still accepted."""
     operator.require("pause the queue")
-    changed = holds.pause(operator.session, _hold(operator))
+    changed = holds.place(operator.session, _hold(operator))
     return HoldResult(hold=holds.paused(operator.session), changed=changed)
 
 
 def unpause(operator: Operator) -> HoldResult:
     operator.require("unpause the queue")
-    changed = holds.unpause(operator.session, operator.stamp)
+    changed = holds.end(operator.session, operator.stamp)
     feed(operator)
     return HoldResult(changed=changed)
 
 
 def history(session: Session, principal: Principal, collection: str | None = None) -> ActionHistory:
-    """The last actions on a collection or, without one, on the queue."""
-    if collection is None:
-        principal.require(Role.VIEWER, "see the history of the queue")
-        return ActionHistory(entries=holds.queue_actions(session))
-    principal.require(Role.VIEWER, f"see the history of collection {collection}", collection)
-    return ActionHistory(collection=collection, entries=holds.collection_actions(session, collection))
+    """The last actions on a collection or, without one, on the queue and the fleet."""
+    subject = "the queue" if collection is None else f"collection {collection}"
+    principal.require(Role.VIEWER, f"see the history of {subject}", collection)
+    return ActionHistory(collection=collection, entries=holds.actions(session, collection))
 
 
 def batch_history(session: Session, principal: Principal, bid: str) -> BatchHistory:

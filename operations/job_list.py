@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from operations.wording import age
 from pipeline.errors import UsageRefused
-from pipeline.records import Record
+from pipeline.records import Record, age
 from pipeline.states import JobState
 from zkstate import batches, listings, views
 from zkstate.session import Session

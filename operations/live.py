@@ -3,6 +3,8 @@
 Redis' client is imported where it is asked, because a command that asks nothing should start fast.
 """
 
+from itertools import islice
+
 from pipeline.attempt import Progress
 from pipeline.settings import Settings
 from pipeline.states import Bucket, JobState
@@ -27,11 +29,6 @@ def progress_of(settings: Settings, jid: str, state: JobState) -> Progress | Non
 
 def downloads_of(session: Session, settings: Settings, bid: str) -> dict[str, Progress]:
     """JID -> progress of some jobs of a batch that are downloading."""
-    downloads: dict[str, Progress] = {}
-    for jid in batches.jobs_in(session, bid, Bucket.PROCESSING)[:EXAMINED]:
-        progress = progress_of(settings, jid, JobState.DOWNLOADING)
-        if progress is not None:
-            downloads[jid] = progress
-        if len(downloads) == SHOWN:
-            break
-    return downloads
+    jids = batches.jobs_in(session, bid, Bucket.PROCESSING)[:EXAMINED]
+    reports = ((jid, progress_of(settings, jid, JobState.DOWNLOADING)) for jid in jids)
+    return dict(islice(((jid, report) for jid, report in reports if report), SHOWN))

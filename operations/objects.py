@@ -1,39 +1,46 @@
 """An object in the inventory, with the custody of its files."""
 
+import secrets
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from pathlib import Path
 
-from operations.custody import Custody
-from operations.custody_check import prove
-from pipeline.errors import UsageRefused
-from pipeline.identifiers import noid
+from pipeline.errors import Action, Remedy, UsageRefused
+from pipeline.inventory import events as inventory_events
 from pipeline.inventory.base import InventoryObject
 from pipeline.inventory.sql import SqlInventory
-from pipeline.remedies import Action, Remedy
+from pipeline.names import NotAnArk, canonical_ark, spellings
+from pipeline.preservation import premis_record
+from pipeline.preservation.custody import Custody
+from pipeline.preservation.events import ObjectEvent, events_of
+from pipeline.preservation.proof import Reading, prove
 from pipeline.storage.base import Storage
 
 
 @dataclass(frozen=True)
 class ObjectView(InventoryObject):
     custody: Custody
+    timeline: tuple[ObjectEvent, ...]
+    """All events after processing, oldest first; `events` are the latest of those that are rows."""
 
 
 def known_object(inventory: SqlInventory, name: str) -> InventoryObject:
     """The object of this ARK; UsageRefused, with a hint, if there is none."""
     try:
-        ark = str(noid.parse_ark(name))
-    except noid.NotAnArk:
-        ark = name
-    known = inventory.describe_object(ark)
-    if known is not None:
-        return known
+        arks = spellings(name)
+    except NotAnArk:
+        arks = (name,)
+    for ark in arks:
+        known = inventory.describe_object(ark)
+        if known is not None:
+            return known
     named = inventory.objects_named(name)
     if named:
         raise UsageRefused(f"'{name}' is a local id: give the ARK of its object, {' or '.join(named)}")
     if not name.lower().startswith("ark:"):
-        noid.parse_ark(name)
+        canonical_ark(name)
     raise UsageRefused(
-        f"the inventory has no object {ark}: an object is entered when its first job is recorded. "
+        f"the inventory has no object {arks[0]}: an object is entered when its first job is recorded. "
         "Write the ARK "
         "as in a report, ark:/99999/fk4abc"
     ).with_remedies(Remedy(Action.SHOW_JOBS))
@@ -52,12 +59,36 @@ def versions_to_prove(known: InventoryObject, number: int | None, *, every: bool
     return (number,)
 
 
+def timeline(inventory: SqlInventory, known: InventoryObject) -> tuple[ObjectEvent, ...]:
+    return events_of(known, inventory_events.of_object(inventory, known.ark))
+
+
 def object_view(
     known: InventoryObject,
+    events: tuple[ObjectEvent, ...],
     numbers: Collection[int],
     storage: Storage | None,
     on_read: Callable[[int], None],
     stopped: Callable[[], bool],
 ) -> ObjectView:
-    """The object and its custody; `on_read` and `stopped` as in `prove`."""
-    return ObjectView(**vars(known), custody=prove(known, numbers, storage, on_read, stopped))
+    """The object, its custody and its `timeline`; `on_read` and `stopped` as in `Reading`."""
+    custody = prove(known, numbers, storage, Reading(on_read, stopped))
+    return ObjectView(**vars(known), custody=custody, timeline=events)
+
+
+def write_premis(
+    known: InventoryObject, events: tuple[ObjectEvent, ...], storage: Storage, file: Path
+) -> None:
+    """Write the PREMIS document of the object; the file is complete or absent. Errors as `premis_record`,
+    and UsageRefused if the file cannot be written.
+    """
+    draft = file.with_name(f".{file.name}.partial-{secrets.token_hex(4)}")
+    try:
+        with draft.open("xb") as out:
+            for piece in premis_record.pieces(known, events, storage):
+                out.write(piece)
+        draft.replace(file)
+    except OSError as error:
+        raise UsageRefused(f"{file} cannot be written: {error.strerror or error}") from error
+    finally:
+        draft.unlink(missing_ok=True)

@@ -6,7 +6,8 @@ from pipeline.records import Record
 from pipeline.settings import Settings
 from pipeline.states import JobState
 from pipeline.working_storage.capacity import usage
-from zkstate import holds, listings, queue, space, views
+from zkstate import fixity, holds, listings, queue, space, views
+from zkstate.fixity import FixityStatus
 from zkstate.holds import Hold
 from zkstate.session import Session
 from zkstate.views import BatchRow
@@ -16,11 +17,10 @@ LATEST = 10
 
 
 class Space(Record):
-    """Bytes of working storage."""
+    """Bytes of working storage; `total` and `used` are None on a machine without it."""
 
     reserved: int
     total: int | None = None
-    """None if this machine does not have working storage."""
     used: int | None = None
     threshold: int
     """Percent of `total` that may be used or reserved."""
@@ -37,6 +37,7 @@ class Overview(Record):
     paused: Hold | None = None
     held_collections: dict[str, Hold]
     space: Space
+    fixity: FixityStatus
 
 
 def overview(session: Session, settings: Settings) -> Overview:
@@ -44,19 +45,21 @@ def overview(session: Session, settings: Settings) -> Overview:
     bids = listings.all_batches(session)
     counts = queue.counts(session)
     pause = holds.paused(session)
+    stored = fixity.status(session)
     return Overview(
-        health=fleet_health(session, Fleet(session, settings), counts, pause),
+        health=fleet_health(session, Fleet(session, settings), counts, pause, stored),
         jobs=counts,
         batches=tuple(views.readable(views.batch_rows(session, bids[: -LATEST - 1 : -1]))),
         batches_in_all=len(bids),
         open_batches=listings.open_batches(session),
         paused=pause,
         held_collections=holds.held_collections(session),
-        space=_space(session, settings, counts),
+        space=space_now(session, settings, counts),
+        fixity=stored,
     )
 
 
-def _space(session: Session, settings: Settings, counts: dict[JobState, int]) -> Space:
+def space_now(session: Session, settings: Settings, counts: dict[JobState, int]) -> Space:
     disk = usage(settings) if settings.working.is_dir() else None
     return Space(
         reserved=space.promised(session).bytes,

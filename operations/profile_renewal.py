@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from operations.operator import Operator, check_seen, retry_stale
+from operations.allowed_verbs import check_seen
+from operations.operator import Operator, retry_stale
 from pipeline.profiles.profile import Profiles
 from pipeline.profiles.snapshot import profile_changes, take_snapshot
 from pipeline.records import Batch, Record
@@ -19,16 +20,18 @@ class ProfileRenewal(Record):
     dry_run: bool = False
 
 
-def renew(operator: Operator, bid: str, *, seen: int | None = None, dry_run: bool = False) -> ProfileRenewal:
+def renew(
+    operator: Operator, bid: str, *, version: int | None = None, dry_run: bool = False
+) -> ProfileRenewal:
     """Let the batch's remaining jobs use the profile as its file is now."""
-    return retry_stale(bid, lambda: _renew(operator, bid, seen, dry_run))
+    return retry_stale(bid, lambda: _renew(operator, bid, version, dry_run))
 
 
-def _renew(operator: Operator, bid: str, seen: int | None, dry_run: bool) -> ProfileRenewal:
+def _renew(operator: Operator, bid: str, version: int | None, dry_run: bool) -> ProfileRenewal:
     batch = batches.load(operator.session, bid)
     profile_name = batch.submission.profile_name
     operator.require(f"renew the profile of {bid}", profile_name)
-    check_seen(batch, seen)
+    check_seen(batch, version)
     _check(batch)
     profile = Profiles(operator.settings.profiles).get(profile_name)
     changed = profile_changes(batches.profile_snapshot(operator.session, bid), profile)

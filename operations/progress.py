@@ -4,21 +4,15 @@ A watch reports at once that the batch has moved. The number of jobs that have e
 second, by counts: with a watch every job would be listed each time a job ends.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from operations.archive import no_archive
+from operations.archive import Archive, no_archive
 from operations.batch_view import BatchView, batch_view
 from zkstate import views
 from zkstate.errors import Unreachable
 from zkstate.session import Session
-
-if TYPE_CHECKING:
-    from operations.archive import Archive
 
 TICK = 0.5
 """Seconds between two counts of jobs."""

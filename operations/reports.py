@@ -1,59 +1,51 @@
 """A batch's report, composed of what is true now."""
 
-from __future__ import annotations
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
-from typing import TYPE_CHECKING
-
-from operations.archive import archived_batch, no_archive
-from pipeline.errors import UsageRefused
+from operations.archive import Archive, archived_jobs, load_batch, no_archive
+from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.notify.report.compose import BatchReport, compose_report
-from pipeline.records import Batch
-from pipeline.remedies import Action, Remedy
-from pipeline.states import Bucket
-from zkstate import batches, jobs
+from pipeline.records import Batch, Job
+from zkstate import batches, jobs, listings
 from zkstate.errors import Missing
 from zkstate.session import Session
-
-if TYPE_CHECKING:
-    from operations.archive import Archive
 
 
 def report(session: Session, bid: str, archive: Archive = no_archive) -> BatchReport:
     """The state of every job of the batch; once the batch has left ZooKeeper, its archived report."""
-    try:
-        batch = batches.load(session, bid)
-    except Missing:
-        found = archived_batch(archive, bid)
-        if found is None:
-            raise
-        if found[0].report is None:
-            refused = UsageRefused(f"{bid} was archived without a report")
-            raise refused.with_remedies(Remedy(Action.SHOW_STATUS, bid)) from None
-        return BatchReport.model_validate(found[0].report)
-    return compose(session, batch, archive)
+    batch = load_batch(session, bid, archive)
+    if isinstance(batch, Batch):
+        return compose(session, batch, load_jobs(session, bid), archive)
+    if batch.report is None:
+        refused = UsageRefused(f"{bid} was archived without a report")
+        raise refused.with_remedies(Remedy(Action.SHOW_STATUS, bid))
+    return BatchReport.model_validate(batch.report)
 
 
-def compose(session: Session, batch: Batch, archive: Archive) -> BatchReport:
-    """The report of a batch in ZooKeeper; of deleted jobs, the tombstones say why."""
+def sent_texts(session: Session, bid: str, archive: Archive) -> tuple[str, ...]:
+    """The reports exactly as they were mailed, once the batch has left ZooKeeper; none before that."""
+    if isinstance(load_batch(session, bid, archive), Batch) or (inventory := archive()) is None:
+        return ()
+    from pipeline.inventory.sent_reports import sent_reports  # loads SQLAlchemy
+
+    return tuple(sent.text for sent in sent_reports(inventory, bid))
+
+
+def load_jobs(session: Session, bid: str, on_read: Callable[[int, int], None] = lambda *_: None) -> list[Job]:
+    """The jobs that a batch in ZooKeeper still has; `on_read` gets the number of jobs read, and of all."""
     members = []
-    deleted = dict.fromkeys(batches.jobs_in(session, batch.bid, Bucket.DELETED), "")
-    for jid in batches.all_jobs(session, batch.bid):
-        if jid in deleted:
-            continue
-        try:
+    jids = listings.of_batch(session, bid)
+    for number, jid in enumerate(jids, 1):
+        with suppress(Missing):  # deleted a moment ago, or by a deletion of the batch that was interrupted
             members.append(jobs.load(session, jid))
-        except Missing:
-            deleted[jid] = ""
-    return compose_report(
-        batch, members, _with_reasons(deleted, batch.bid, archive), number=max(1, batch.status.reports)
-    )
+        on_read(number, len(jids))
+    return members
 
 
-def _with_reasons(deleted: dict[str, str], bid: str, archive: Archive) -> dict[str, str]:
-    inventory = archive() if deleted else None
-    if inventory is None:
-        return deleted
-    from pipeline.inventory.archive import jobs_of
-
-    reasons = {job.jid: job.disposition.why for job in jobs_of(inventory, bid)}
-    return {jid: reasons.get(jid, "") for jid in deleted}
+def compose(session: Session, batch: Batch, members: Sequence[Job], archive: Archive) -> BatchReport:
+    """The report of a batch in ZooKeeper with these jobs; of deleted jobs, the tombstones say why."""
+    present = {job.jid for job in members}
+    gone = [jid for jid in batches.all_jobs(session, batch.bid) if jid not in present]
+    tombstones = {job.jid: job for job in archived_jobs(archive, batch.bid)} if gone else {}
+    return compose_report(batch, members, {jid: tombstones.get(jid) for jid in gone})

@@ -2,14 +2,16 @@
 
 from operations.operator import follow
 from pipeline import names
-from pipeline.errors import UsageRefused
+from pipeline.errors import Action, Remedy, UsageRefused
+from pipeline.http.urls import has_password, url_problem
+from pipeline.outcome import ServiceDown
 from pipeline.principal import Principal, Role
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Record, Submission, SubmissionType
+from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import BATCH
-from pipeline.urls import has_password, url_problem
-from zkstate import batches
+from zkstate import batches, outages
 from zkstate.session import Session
 
 
@@ -43,18 +45,36 @@ def check_url(url: str) -> None:
         )
 
 
+def owned(submission: Submission, principal: Principal) -> Submission:
+    """The submission as this principal's; Forbidden unless the principal may submit to the collection."""
+    name = submission.profile_name
+    principal.require(Role.DEPOSITOR, f"submit to collection {name}", name)
+    return submission.model_copy(update={"owner": principal.identity})
+
+
+def _require_current_record(session: Session) -> None:
+    known = outages.known(session).get(Service.RECORD)
+    if known is not None and known.outage.blocks():
+        raise ServiceDown(
+            Service.RECORD,
+            f"nothing was submitted, because {known.outage.message}; submit again when this outage is over",
+        ).with_remedies(Remedy(Action.SHOW_STATUS))
+
+
 def submit(
     session: Session, settings: Settings, profiles: Profiles, submission: Submission, principal: Principal
 ) -> Submitted:
-    """Record the submission and hand it to a worker; if Redis is away, the sweep hands it out later."""
-    principal.require(
-        Role.DEPOSITOR, f"submit to collection {submission.profile_name}", submission.profile_name
-    )
+    """Record the submission and hand it to a worker; if Redis is away, the sweep hands it out later.
+
+    ServiceDown if the record is known to be an older copy: when the newer data are put back, a submission to
+    the older copy would be lost.
+    """
+    submission = owned(submission, principal)
     profiles.get(submission.profile_name)
     check_url(submission.payload_url)
-    owned = submission.model_copy(update={"owner": principal.identity})
-    known = batches.submitted_under(session, owned)
-    bid = batches.submit(session, owned)
+    _require_current_record(session)
+    known = batches.submitted_under(session, submission)
+    bid = batches.submit(session, submission)
     batch = batches.load(session, bid)
     sent = batch.status.status is not BATCH.initial or follow(session, settings, batch)
     return Submitted(bid=bid, again=bid == known, sent=sent)

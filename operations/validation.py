@@ -25,13 +25,6 @@ class ManifestBytes:
     data: bytes
 
 
-@dataclass(frozen=True)
-class ManifestUrl:
-    """A manifest that is fetched as a worker would fetch it, with the same limits on addresses."""
-
-    url: str
-
-
 class Finding(Record):
     """A problem at a line; line 0 means the whole file."""
 
@@ -119,25 +112,24 @@ def _whole_file(messages: Iterable[str]) -> tuple[Finding, ...]:
 
 def check_manifest(
     settings: Settings,
-    source: ManifestBytes | ManifestUrl,
+    manifest: ManifestBytes,
     expected: ManifestProfile | None = None,
     case_fold: bool = True,
 ) -> CheckResult:
     """Every error and every doubtful entry of a manifest; opens no file of this machine."""
-    if isinstance(source, ManifestUrl):
-        source = _fetch(settings, source.url, expected)
-    name, data = source.name, source.data
+    name, data = manifest.name, manifest.data
     check_manifest_size(settings, len(data), name, expected)
     max_files = settings.object_files if expected in (None, ManifestProfile.OBJECT) else None
     problems = checkm.check(data, expected, case_fold, max_files)
     if any(problem.severity is Severity.ERROR for problem in problems):
         return check_result(name, problems, "manifest", None)
-    manifest = checkm.parse(data, name, expected, case_fold)
-    check_manifest_size(settings, len(data), name, manifest.profile)
-    return check_result(name, problems, manifest.profile.submission_type.label, len(manifest.rows))
+    parsed = checkm.parse(data, name, expected, case_fold)
+    check_manifest_size(settings, len(data), name, parsed.profile)
+    return check_result(name, problems, parsed.profile.submission_type.label, len(parsed.rows))
 
 
-def _fetch(settings: Settings, url: str, expected: ManifestProfile | None) -> ManifestBytes:
+def fetch_manifest(settings: Settings, url: str, expected: ManifestProfile | None = None) -> ManifestBytes:
+    """The manifest as a worker would fetch it, with the same limits on addresses."""
     check_url(url)
     with HttpFetcher(settings) as fetcher:
         return ManifestBytes(url, fetcher.read(url, manifest_limit(settings, expected)[0]))

@@ -1,17 +1,18 @@
 """Why a batch is where it is."""
 
 from collections import Counter
+from functools import partial
 
 from operations import why_host, why_waiting
+from operations.allowed_verbs import allowed_verbs
 from operations.batch_view import BatchView, batch_view
 from operations.facts import Cause, Explanation, Obstacle, Reason
 from operations.fleet import Fleet
-from operations.job_view import operator_verbs
 from operations.why_job import FAILURES, why_job, with_worker
+from pipeline.errors import Action, Remedy
 from pipeline.records import Batch
-from pipeline.remedies import Action, Remedy
 from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind, JobState
-from zkstate import batches, holds, jobs, views
+from zkstate import batches, holds, jobs, report_parts, views
 from zkstate.errors import Corrupt, Missing
 from zkstate.session import Session
 
@@ -22,20 +23,7 @@ _REPORTING = (BatchState.REPORTING, BatchState.UPDATE_REPORTING)
 
 
 def why_batch(session: Session, fleet: Fleet, batch: Batch) -> Explanation:
-    status = batch.status
-    return Explanation.model_validate(
-        {
-            **dict(_cause(session, fleet, batch)),
-            "id": batch.bid,
-            "kind": "batch",
-            "name": batch.submission.payload_filename or batch.submission.payload_url,
-            "profile": batch.submission.profile_name,
-            "state": status.status,
-            "since": status.last_modified,
-            "tries": status.tries,
-            "redispatches": status.redispatches,
-        }
-    )
+    return Explanation.of(batch, _cause(session, fleet, batch))
 
 
 def _cause(session: Session, fleet: Fleet, batch: Batch) -> Cause:
@@ -55,21 +43,24 @@ def _cause(session: Session, fleet: Fleet, batch: Batch) -> Cause:
     return _failed(session, fleet, batch, view) if state is BatchState.FAILED else _completed(batch, view)
 
 
+def _jobs(view: BatchView) -> dict[str, int]:
+    return {str(state): number for state, number in view.jobs.items()}
+
+
 def _completed(batch: Batch, view: BatchView) -> Cause:
-    counts = {str(state): number for state, number in view.jobs.items()}
-    if _not_mailed(batch):
-        return Cause(
-            reason=Reason.REPORT_NOT_SENT,
-            message=batch.status.message,
-            jobs=counts,
-            total=view.total,
-            remedies=(Remedy(Action.SHOW_REPORT, batch.bid),),
-        )
-    return Cause(reason=Reason.COMPLETED, jobs=counts, total=view.total)
+    if not _not_mailed(batch):
+        return Cause(reason=Reason.COMPLETED, jobs=_jobs(view), total=view.total)
+    return Cause(
+        reason=Reason.REPORT_NOT_SENT,
+        message=batch.status.message,
+        jobs=_jobs(view),
+        total=view.total,
+        remedies=(Remedy(Action.SHOW_REPORT, batch.bid),),
+    )
 
 
 def _not_mailed(batch: Batch) -> bool:
-    return "report could not be mailed" in batch.status.message
+    return batch.report is not None and not batch.report.mailed
 
 
 def _jobs_at_work(session: Session, fleet: Fleet, batch: Batch) -> Cause:
@@ -79,7 +70,7 @@ def _jobs_at_work(session: Session, fleet: Fleet, batch: Batch) -> Cause:
     first = _first_unended(session, fleet, batch.bid)
     return Cause(
         reason=Reason.WAITING_FOR_JOBS,
-        jobs={str(state): number for state, number in view.jobs.items()},
+        jobs=_jobs(view),
         total=view.total,
         first=first,
         moves_itself=first is None or first.moves_itself,
@@ -100,15 +91,15 @@ def _first_unended(session: Session, fleet: Fleet, bid: str) -> Explanation | No
 
 def _at_work(session: Session, fleet: Fleet, batch: Batch) -> Cause:
     status, settings = batch.status, fleet.settings
-    activity = views.batch_activity(session, batch.bid)
-    host = why_host.batch_waits(session, settings, batch)
+    activity = views.activity(session, batch)
+    host = why_host.waits(session, settings, batch)
     if activity.holder is not None:
         doing = Reason.REPORTING if status.status in _REPORTING else Reason.BEING_SPLIT
         cause = host or Cause(reason=doing, jobs={"created": status.created}, moves_itself=True)
         return with_worker(cause, activity.holder)
     written, channel = activity.status_written or 0.0, BATCH.task(status.status).queue
-    if status.delay:
-        cause = why_waiting.later(fleet, status, written, host)
+    if status.waits_for is not None:
+        cause = why_waiting.later(session, fleet, status, written, host)
         return why_waiting.blocked(fleet, cause, channel)
     hold = holds.collection_hold(session, batch.submission.profile_name)
     if hold is not None and status.status is BatchState.PENDING:
@@ -120,54 +111,42 @@ def _failed(session: Session, fleet: Fleet, batch: Batch, view: BatchView) -> Ca
     obstacles = (Obstacle(reason=Reason.REPORT_NOT_SENT),) if _not_mailed(batch) else ()
     by_hand = (Remedy(Action.SHOW_REPORT, batch.bid),) if obstacles else ()
     update = Remedy(Action.UPDATE_REPORT, batch.bid)
-    facts = {"total": view.total, "obstacles": obstacles, "message": batch.status.message}
+    cause = partial(Cause, total=view.total, obstacles=obstacles, message=batch.status.message)
     if view.buckets[Bucket.PROCESSING]:
         first = _first_unended(session, fleet, batch.bid)
-        return Cause.model_validate(
-            {
-                **facts,
-                "reason": Reason.JOBS_RESUMED,
-                "jobs": view.jobs,
-                "first": first,
-                "moves_itself": first is None or first.moves_itself,
-                "remedies": (*(first.remedies if first else ()), *by_hand),
-                "afterwards": (update,),
-            }
+        return cause(
+            reason=Reason.JOBS_RESUMED,
+            jobs=_jobs(view),
+            first=first,
+            moves_itself=first is None or first.moves_itself,
+            remedies=(*(first.remedies if first else ()), *by_hand),
+            afterwards=(update,),
         )
+    again = (Remedy(Action.SUBMIT_AGAIN), Remedy(Action.DELETE, batch.bid))
     if not view.total or batch.status.kind is not None:
-        return Cause.model_validate(
-            {
-                **facts,
-                "reason": FAILURES[batch.status.kind or FailureKind.CONTENT],
-                "failure": batch.status.kind,
-                "remedies": (Remedy(Action.SUBMIT_AGAIN), Remedy(Action.DELETE, batch.bid), *by_hand),
-            }
-        )
+        reason = FAILURES[batch.status.kind or FailureKind.CONTENT]
+        return cause(reason=reason, failure=batch.status.kind, remedies=(*again, *by_hand))
     outdated = (update,) if _outdated(session, batch) else ()
     if not view.buckets[Bucket.FAILED]:
         reason = Reason.REPORT_OUTDATED if outdated else Reason.JOBS_FAILED
-        remedies = outdated or (Remedy(Action.DELETE, batch.bid),)
-        return Cause.model_validate(
-            {**facts, "reason": reason, "jobs": view.jobs, "remedies": (*remedies, *by_hand)}
-        )
+        return cause(reason=reason, jobs=_jobs(view), remedies=(*(outdated or again[1:]), *by_hand))
     first, resumable = _first_failed(session, fleet, view)
-    resume = (Remedy(Action.RESUME_BATCH, batch.bid),)
-    again = (*outdated, Remedy(Action.SUBMIT_AGAIN), Remedy(Action.DELETE, batch.bid))
-    return Cause.model_validate(
-        {
-            **facts,
-            "reason": Reason.JOBS_FAILED,
-            "jobs": Counter(str(job.kind or "unknown") for job in view.failed_jobs),
-            "first": first,
-            "remedies": (*(resume if resumable else again), *by_hand),
-            "afterwards": (update,) if resumable else (),
-        }
+    what_helps = (Remedy(Action.RESUME_BATCH, batch.bid),) if resumable else (*outdated, *again)
+    return cause(
+        reason=Reason.JOBS_FAILED,
+        jobs=Counter(str(job.kind or "unknown") for job in view.failed_jobs),
+        first=first,
+        remedies=(*what_helps, *by_hand),
+        afterwards=(update,) if resumable else (),
     )
 
 
 def _outdated(session: Session, batch: Batch) -> bool:
-    """Whether the failed jobs are no longer those of the last report."""
-    reported = set(batch.report.failed_jobs) if batch.report else set()
+    """Whether no report was sent, or the failed jobs are no longer those of the last one."""
+    report = report_parts.whole(session, batch)
+    if report is None or not report.mailed:
+        return True
+    reported = set(report.failed_jobs)
     return reported != set(batches.jobs_in(session, batch.bid, Bucket.FAILED))
 
 
@@ -179,7 +158,7 @@ def _first_failed(session: Session, fleet: Fleet, view: BatchView) -> tuple[Expl
             job = jobs.load(session, row.jid)
         except (Missing, Corrupt):
             continue
-        if Event.RESUME in operator_verbs(job):
+        if Event.RESUME in allowed_verbs(job):
             return why_job(session, fleet, job), True
         first = first or job
     return (why_job(session, fleet, first) if first else None), False

@@ -3,15 +3,17 @@
 from datetime import UTC, datetime
 
 from operations import why_host, why_waiting
+from operations.allowed_verbs import allowed_verbs
 from operations.facts import Cause, Explanation, Obstacle, Reason
 from operations.fleet import Fleet
-from operations.job_view import operator_verbs
 from operations.live import progress_of
+from pipeline.errors import Action, Remedy
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.profiles.snapshot import profile_changes
 from pipeline.records import Job
-from pipeline.remedies import Action, Remedy
-from pipeline.states import JOB, BatchState, Event, FailureKind, JobState
+from pipeline.states import JOB, BatchState, Event, FailureKind, JobState, Room
+from pipeline.working_storage import mount
+from pipeline.working_storage.workspace import Workspace
 from zkstate import batches, holds, views
 from zkstate.session import Session
 
@@ -23,22 +25,7 @@ FAILURES = {
 
 
 def why_job(session: Session, fleet: Fleet, job: Job) -> Explanation:
-    status = job.status
-    return Explanation.model_validate(
-        {
-            **dict(_cause(session, fleet, job)),
-            "id": job.jid,
-            "kind": "job",
-            "name": job.configuration.payload_name or job.configuration.payload_url,
-            "bid": job.bid,
-            "profile": job.configuration.profile_name,
-            "state": status.status,
-            "since": status.last_modification_date,
-            "attempt": status.attempt,
-            "tries": status.tries,
-            "redispatches": status.redispatches,
-        }
-    )
+    return Explanation.of(job, _cause(session, fleet, job))
 
 
 def _cause(session: Session, fleet: Fleet, job: Job) -> Cause:
@@ -53,16 +40,16 @@ def _cause(session: Session, fleet: Fleet, job: Job) -> Cause:
 
 
 def _at_work(session: Session, fleet: Fleet, job: Job) -> Cause:
-    activity = views.job_activity(session, job.jid)
-    host = why_host.job_waits(session, fleet.settings, job)
+    activity = views.activity(session, job)
+    host = why_host.waits(session, fleet.settings, job)
     if activity.holder is not None:
         progress = progress_of(fleet.settings, job.jid, job.status.status)
         working = Cause(reason=Reason.BEING_WORKED_ON, progress=progress, moves_itself=True)
         return with_worker(host or working, activity.holder)
     status, written = job.status, activity.status_written or 0.0
     channel = JOB.task(status.status).queue
-    if status.delay:
-        cause = why_waiting.later(fleet, status, written, host)
+    if status.waits_for is not None:
+        cause = why_waiting.later(session, fleet, status, written, host)
         return why_waiting.blocked(fleet, cause, channel)
     if status.status is JobState.PENDING and status.dispatched_at is None:
         return why_waiting.in_line(session, fleet, job)
@@ -91,14 +78,16 @@ def _held(session: Session, job: Job) -> Cause:
 def _failed(session: Session, fleet: Fleet, job: Job) -> Cause:
     status = job.status
     batch = batches.load(session, job.bid).status.status
-    resumable = Event.RESUME in operator_verbs(job) and batch is not BatchState.DELETED
+    resumable = Event.RESUME in allowed_verbs(job) and batch is not BatchState.DELETED
     afterwards = (Remedy(Action.UPDATE_REPORT, job.bid),) if batch is BatchState.FAILED else ()
     target = ""
     changed: tuple[str, ...] = ()
     remedies: tuple[Remedy, ...] = (Remedy(Action.SUBMIT_AGAIN), Remedy(Action.DELETE, job.jid))
     obstacles: tuple[Obstacle, ...] = ()
     if resumable:
-        target = JOB.next(status.status, Event.RESUME, status.last_successful_status, status.kind)
+        target = JOB.next(
+            status.status, Event.RESUME, status.last_successful_status, status.kind, status.room
+        )
         changed = _changed_fields(session, fleet, job)
         obstacles, before = _in_the_way(session, job, target)
         remedies = (
@@ -106,12 +95,17 @@ def _failed(session: Session, fleet: Fleet, job: Job) -> Cause:
             *((Remedy(Action.RENEW_PROFILE, job.bid),) if changed else ()),
             Remedy(Action.RESUME, job.jid),
         )
+    if target == JobState.PROVISIONING and (too_large := why_waiting.exceeds_space(fleet, job)) is not None:
+        return too_large.model_copy(
+            update={"failed_in": _state_before_failure(job), "failure": status.kind, "afterwards": afterwards}
+        )
     return Cause(
         reason=FAILURES[status.kind or FailureKind.SYSTEM],
         message=status.message,
         failed_in=_state_before_failure(job),
         failure=status.kind,
         resumes_in=target,
+        content_gone=_content_gone(fleet, job, target),
         changed_fields=changed,
         obstacles=obstacles,
         remedies=remedies,
@@ -123,18 +117,22 @@ def _in_the_way(session: Session, job: Job, target: str) -> tuple[tuple[Obstacle
     """Holds and pauses stop a job that is resumed in pending; a later state is not affected."""
     if target != JobState.PENDING:
         return (), ()
-    name = job.configuration.profile_name
-    obstacles = []
-    if holds.collection_hold(session, name) is not None:
-        obstacles.append(
-            (
-                Obstacle(reason=Reason.COLLECTION_ON_HOLD, waits_for=name),
-                Remedy(Action.RELEASE_COLLECTION, name),
-            )
-        )
+    obstacles, remedies = [], []
+    if holds.collection_hold(session, job.profile_name) is not None:
+        obstacles.append(Obstacle(reason=Reason.COLLECTION_ON_HOLD, waits_for=job.profile_name))
+        remedies.append(Remedy(Action.RELEASE_COLLECTION, job.profile_name))
     if holds.paused(session) is not None:
-        obstacles.append((Obstacle(reason=Reason.QUEUE_PAUSED), Remedy(Action.UNPAUSE)))
-    return tuple(obstacle for obstacle, _ in obstacles), tuple(remedy for _, remedy in obstacles)
+        obstacles.append(Obstacle(reason=Reason.QUEUE_PAUSED))
+        remedies.append(Remedy(Action.UNPAUSE))
+    return tuple(obstacles), tuple(remedies)
+
+
+def _content_gone(fleet: Fleet, job: Job, target: str) -> bool:
+    """A resume downloads the content again; on a machine without working storage the record alone knows."""
+    if job.status.room is Room.EMPTY:
+        return target == JobState.PROVISIONING
+    here = mount.is_marked(fleet.settings.working)
+    return target == JobState.PROCESSING and here and not Workspace.of(job).downloaded.exists()
 
 
 def _state_before_failure(job: Job) -> str:

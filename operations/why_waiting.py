@@ -1,18 +1,23 @@
 """Why a job or batch waits while no worker processes it: its turn, space, a later moment, a worker."""
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
-from operations.facts import Cause, Obstacle, Reason
+from operations.facts import REASON_OF_WAIT, Cause, Obstacle, Reason
 from operations.fleet import Fleet
+from pipeline.errors import Action, Remedy
 from pipeline.machine import Queue
 from pipeline.profiles.quota import quota_in
 from pipeline.records import BatchStatus, Job, JobStatus, now
-from pipeline.remedies import Action, Remedy
 from pipeline.states import JobState
+from pipeline.waits import WaitKind, WaitsFor
 from pipeline.working_storage import capacity
-from zkstate import fairness, holds, queue, recovery, space
+from zkstate import fairness, holds, outages, queue, recovery, room, space
 from zkstate.holds import Hold
 from zkstate.session import Session
+
+HOLDERS_NAMED = 5
+"""Jobs that a cause names, those that hold most of working storage; the view of space lists all."""
 
 _SUPERSEDED = (Reason.STARTING, Reason.BEING_DISPATCHED, Reason.LOST_WORKER)
 """Reasons that say nothing once an obstacle is known."""
@@ -90,8 +95,7 @@ def _at_quota(session: Session, fleet: Fleet, name: str) -> Cause | None:
 def _turn(session: Session, fleet: Fleet, job: Job) -> Cause:
     line = queue.queued(session, JobState.PENDING)
     ahead = line.index(job.jid) if job.jid in line else 0
-    counts = queue.counts(session)
-    taken = queue.places_taken(counts)
+    taken = queue.places_taken(session, fleet.settings.waiting_limit)
     limit = fleet.settings.in_flight
     return Cause(
         reason=Reason.WAITING_FOR_TURN if ahead >= limit - taken else Reason.STARTING,
@@ -113,47 +117,82 @@ def _space(session: Session, fleet: Fleet, job: Job) -> Cause:
         if not job.status.message:
             return Cause(reason=Reason.STARTING, moves_itself=True)
         return Cause(reason=Reason.WAITING_FOR_SPACE, message=job.status.message, moves_itself=True)
-    promised = space.promised(session).bytes
-    if capacity.refusal(job.space_needed, promised, settings) is None:
+    reserved = space.reservations(session)
+    promised = sum(reserved.values())
+    if capacity.refusal(job.space_needed, promised, partial(dict, reserved), settings, job.jid) is None:
         return Cause(reason=Reason.STARTING, moves_itself=True)
-    disk = capacity.usage(settings)
-    limit = disk.total * settings.working_threshold // 100
-    facts = {"needed": job.space_needed, "limit": limit, "taken": disk.used + promised}
-    if job.space_needed > limit:
-        remedies = (Remedy(Action.ADD_SPACE), Remedy(Action.FAIL, job.jid))
-        return Cause.model_validate({"reason": Reason.EXCEEDS_SPACE, "remedies": remedies, **facts})
-    if promised:
-        return Cause.model_validate({"reason": Reason.WAITING_FOR_SPACE, "moves_itself": True, **facts})
-    remedies = (Remedy(Action.CLEAN_UP), Remedy(Action.ADD_SPACE))
-    return Cause.model_validate({"reason": Reason.WAITING_FOR_SPACE, "remedies": remedies, **facts})
+    if (cause := exceeds_space(fleet, job)) is not None:
+        return cause
+    disk = capacity.occupancy(settings)
+    limit = disk.limit(settings.working_threshold)
+    taken = disk.used + sum(disk.outstanding(reserved, except_for=job.jid).values())
+    held = capacity.holders(reserved, disk.on_disk)
+    held.pop(job.jid, None)
+    others_will_end = bool(held.keys() - room.failed_jobs(session, list(held)))
+    moves = others_will_end or sum(held.values()) >= taken + job.space_needed - limit
+    return Cause(
+        reason=Reason.WAITING_FOR_SPACE,
+        needed=job.space_needed,
+        limit=limit,
+        taken=taken,
+        users=dict(list(held.items())[:HOLDERS_NAMED]),
+        moves_itself=moves,
+        remedies=() if moves else (Remedy(Action.CLEAN_UP), Remedy(Action.ADD_SPACE)),
+    )
 
 
-def later(fleet: Fleet, status: JobStatus | BatchStatus, written: float, host: Cause | None) -> Cause:
-    """Handed back by a worker, to be dispatched again after a delay.
+def exceeds_space(fleet: Fleet, job: Job) -> Cause | None:
+    """The cause of a job that is larger than working storage may ever hold; None if it is not."""
+    settings = fleet.settings
+    if not settings.working.is_dir() or capacity.never_fits(job.space_needed, settings) is None:
+        return None
+    limit = capacity.usage(settings).total * settings.working_threshold // 100
+    return Cause(
+        reason=Reason.EXCEEDS_SPACE,
+        needed=job.space_needed,
+        limit=limit,
+        remedies=(Remedy(Action.ADD_SPACE), Remedy(Action.RESUME, job.jid)),
+    )
+
+
+def later(
+    session: Session, fleet: Fleet, status: JobStatus | BatchStatus, written: float, host: Cause | None
+) -> Cause:
+    """Handed back by a worker to wait, and dispatched again later.
 
     `written`: when the status was, in seconds since the epoch. `host`: the host it waits for, if any.
     """
     when = datetime.fromtimestamp(written + status.delay, UTC)
-    if status.in_line:
-        waiting = host or Cause(reason=Reason.WAITING_FOR_HOST)
-        return waiting.model_copy(
-            update={"when": max(when, waiting.when or when), "message": status.message, "moves_itself": True}
-        )
-    if not status.tries:
-        return Cause(
-            reason=Reason.RECORD_DAMAGED,
-            message=status.message,
-            when=when,
-            remedies=(Remedy(Action.AUDIT),),
-        )
-    return Cause(
-        reason=Reason.BETWEEN_TRIES,
-        message=status.message,
-        when=when,
-        limit=fleet.settings.max_tries,
-        taken=status.tries,
-        moves_itself=True,
+    waits_for = status.waits_for or WaitsFor(kind=WaitKind.RETRY)
+    reason = REASON_OF_WAIT.get(waits_for.kind, Reason.BETWEEN_TRIES)
+    cause = Cause(
+        reason=reason, waits_for=waits_for.name, message=status.message, when=when, moves_itself=True
     )
+    match reason:
+        case Reason.WAITING_FOR_HOST:
+            waiting = host or cause
+            update = {"when": max(when, waiting.when or when), "message": status.message}
+            return waiting.model_copy(update=update)
+        case Reason.SERVICE_DOWN:
+            return _service_down(session, cause)
+        case Reason.RECORD_DAMAGED:
+            return cause.model_copy(update={"moves_itself": False, "remedies": (Remedy(Action.AUDIT),)})
+        case Reason.BETWEEN_TRIES:
+            return cause.model_copy(update={"limit": fleet.settings.max_tries, "taken": status.tries})
+        case _:
+            return cause
+
+
+def _service_down(session: Session, cause: Cause) -> Cause:
+    current = outages.known(session).get(cause.waits_for)
+    if current is None or current.outage.ended is not None:
+        return Cause(reason=Reason.BEING_DISPATCHED, moves_itself=True)
+    update = {
+        "outage_since": current.outage.since,
+        "message": current.outage.message,
+        "when": outages.next_probe(current),
+    }
+    return cause.model_copy(update=update)
 
 
 def for_a_worker(

@@ -8,12 +8,15 @@ import redis
 from celery.app.control import Inspect
 from kombu.exceptions import OperationalError
 
-from operations.broker import Worker, broker_address
+from operations.fleet import Worker, broker_address
+from operations.operator import Operator
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.machine import Queue
 from pipeline.records import Record
 from pipeline.settings import Settings
 from tasks.publisher import publisher
+from zkstate import holds
+from zkstate.journal import Action
 
 ANSWER_WAIT = 1.0
 """Seconds to wait for workers' answers; a worker whose processes are all busy answers all the same."""
@@ -26,10 +29,10 @@ class Drained(Record):
     queues: tuple[str, ...]
 
 
-def workers(settings: Settings) -> tuple[Worker, ...]:
-    """The workers that answer in time, by name."""
+def workers(settings: Settings, wait: float) -> tuple[Worker, ...]:
+    """The workers that answer within `wait` seconds, by name."""
     queues, active, stats = _ask(
-        settings, lambda i: i.active_queues(), lambda i: i.active(), lambda i: i.stats()
+        settings, lambda i: i.active_queues(), lambda i: i.active(), lambda i: i.stats(), wait=wait
     )
     return tuple(
         Worker(
@@ -52,14 +55,14 @@ def _names(queues: list[dict[str, Any]]) -> tuple[str, ...]:
     return tuple(sorted(queue["name"] for queue in queues))
 
 
-def _ask(settings: Settings, *questions: Callable[[Inspect], Any]) -> list[dict[str, Any]]:
-    """The answers by worker; asked at the same time, since every question waits for ANSWER_WAIT."""
+def _ask(
+    settings: Settings, *questions: Callable[[Inspect], Any], wait: float = ANSWER_WAIT
+) -> list[dict[str, Any]]:
+    """The answers by worker; asked at the same time, since every question waits as long."""
     control = publisher(settings).control
     try:
         with ThreadPoolExecutor(len(questions)) as threads:
-            answers = [
-                threads.submit(question, control.inspect(timeout=ANSWER_WAIT)) for question in questions
-            ]
+            answers = [threads.submit(question, control.inspect(timeout=wait)) for question in questions]
             return [answer.result() or {} for answer in answers]
     except (OperationalError, redis.RedisError) as error:
         raise ServiceUnreachable(
@@ -67,15 +70,19 @@ def _ask(settings: Settings, *questions: Callable[[Inspect], Any]) -> list[dict[
         ) from error
 
 
-def drain(settings: Settings, worker: str, *, undo: bool = False) -> Drained:
+def drain(operator: Operator, worker: str, *, undo: bool = False) -> Drained:
     """Stop a worker from accepting new tasks, so that it may be stopped once it is idle.
 
-    A restart of the worker undoes it.
+    A restart of the worker undoes it. The action is recorded before it takes effect.
     """
+    operator.require(f"drain worker {worker}")
+    settings = operator.settings
     known = taking(settings)
     if worker not in known:
         names = ", ".join(sorted(known)) or "none answers"
         raise UsageRefused(f"no worker called '{worker}' answers; running: {names}")
+    action = Action.UNDO_DRAIN if undo else Action.DRAIN
+    holds.record_action(operator.session, action, operator.stamp, worker)
     control = publisher(settings).control
     for queue in Queue:
         order = control.add_consumer if undo else control.cancel_consumer

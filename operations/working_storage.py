@@ -1,23 +1,27 @@
 """Working storage: which jobs reserve how much of it, and removing what no job needs."""
 
+from collections.abc import Iterator
+
 from operations.operator import Operator
-from operations.wording import age
+from operations.overview import Space, space_now
 from pipeline.errors import UsageRefused
 from pipeline.profiles.profile import Profiles
-from pipeline.records import Record
+from pipeline.records import Record, age
 from pipeline.settings import Settings
-from pipeline.states import BatchState, JobState
+from pipeline.states import BatchState, FailureKind, JobState
 from pipeline.steps.clients import open_clients
-from pipeline.working_storage.capacity import usage
+from pipeline.working_storage.capacity import holders, occupancy
 from tasks.after_move import clean_up_completed, remove_folder
 from tasks.orphan_folders import orphans
 from tasks.retention import remove_old_batches, retention_of
-from zkstate import listings, locks, queue, space, views
+from tasks.stores import expected_of
+from zkstate import holds, listings, locks, queue, space, views
+from zkstate.journal import Action
 from zkstate.session import Session
 
 
 class Reservation(Record):
-    """Bytes of working storage that are reserved for a job."""
+    """A job's part of working storage: `bytes` are reserved for it; 0 if it has no reservation."""
 
     jid: str
     bid: str = ""
@@ -25,20 +29,15 @@ class Reservation(Record):
     state: JobState | None = None
     """None if there is no such job, which the audit reports."""
     bytes: int
+    on_disk: int | None = None
+    """Bytes of its working directory; None on a machine without working storage."""
+    kind: FailureKind | None = None
+    """Of its failure. A failed job gives up its reservation and its content when others need the room."""
 
 
-class SpaceView(Record):
-    """Bytes; `total` and `used` are None on a machine without working storage."""
-
+class SpaceView(Space):
     folder: str
-    total: int | None = None
-    used: int | None = None
-    threshold: int
-    """Percent of `total` that may be used or reserved."""
-    reserved: int
     reservations: tuple[Reservation, ...]
-    waiting: int
-    """Jobs that wait for space."""
 
 
 class CleanUp(Record):
@@ -56,24 +55,34 @@ class CleanUp(Record):
 
 
 def space_view(session: Session, settings: Settings) -> SpaceView:
-    reserved = space.reservations(session)
-    rows = {row.jid: row for row in views.readable(views.job_rows(session, list(reserved)))}
-    disk = usage(settings) if settings.working.is_dir() else None
-    reservations = (
-        Reservation(jid=jid, bid=row.bid, profile=row.profile, state=row.state, bytes=size)
-        if (row := rows.get(jid))
-        else Reservation(jid=jid, bytes=size)
-        for jid, size in reserved.items()
-    )
     return SpaceView(
+        **dict(space_now(session, settings, queue.counts(session))),
         folder=str(settings.working),
-        total=disk.total if disk else None,
-        used=disk.used if disk else None,
-        threshold=settings.working_threshold,
-        reserved=space.promised(session).bytes,
-        reservations=tuple(sorted(reservations, key=lambda reservation: -reservation.bytes)),
-        waiting=queue.counts(session)[JobState.PROVISIONING],
+        reservations=tuple(_reservations(session, settings)),
     )
+
+
+def _reservations(session: Session, settings: Settings) -> Iterator[Reservation]:
+    """The jobs that reserve or use working storage, those that hold most first."""
+    reserved = space.reservations(session)
+    here = settings.working.is_dir()
+    held = holders(reserved, occupancy(settings).on_disk if here else {})
+    rows = {row.jid: row for row in views.readable(views.job_rows(session, list(held)))}
+    for jid in held:
+        row, size = rows.get(jid), reserved.get(jid, 0)
+        on_disk = occupancy(settings).on_disk.get(jid, 0) if here else None
+        if row is None:
+            yield Reservation(jid=jid, bytes=size, on_disk=on_disk)
+        else:
+            yield Reservation(
+                jid=jid,
+                bid=row.bid,
+                profile=row.profile,
+                state=row.state,
+                kind=row.kind if row.state is JobState.FAILED else None,
+                bytes=size,
+                on_disk=on_disk,
+            )
 
 
 def clean_up(operator: Operator, *, older_than: float | None = None, dry_run: bool = False) -> CleanUp:
@@ -98,6 +107,7 @@ def clean_up(operator: Operator, *, older_than: float | None = None, dry_run: bo
             batches=_old_batches(operator, retention),
             folders=tuple(str(folder) for folder in orphans(session, working)),
         )
+    holds.record_action(session, Action.CLEAN_UP, operator.stamp)
     cleaned = clean_up_completed(session)
     archived, busy = _remove_batches(operator, retention)
     folders = list(orphans(session, working))
@@ -126,10 +136,11 @@ def _old_batches(operator: Operator, retention: float) -> tuple[str, ...]:
 def _remove_batches(operator: Operator, retention: float) -> tuple[tuple[str, ...], bool]:
     """The batches that were removed; True if beat was removing batches at the same moment."""
     session = operator.session
-    clients = open_clients(operator.settings.model_copy(update={"retention": retention}))
+    chosen = operator.settings.model_copy(update={"retention": retention})
+    clients = open_clients(chosen, expected_of(session))
     before = set(listings.all_batches(session))
     with locks.single_flight(session, "clean_up_batches") as clock:
         if clock is None:
             return (), True
-        remove_old_batches(session, clock, clients)
+        remove_old_batches(session, clock, clients, operator.stamp)
     return tuple(sorted(before - set(listings.all_batches(session)))), False

@@ -1,12 +1,20 @@
-"""One attempt at a step: whether it may continue, and its progress."""
+"""One attempt at a step: whether it may continue, its progress, and the job's record as the step sees it."""
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from pipeline.outcome import Promised
+from pipeline.records import Identifiers, Job
+
 CHECK_INTERVAL = 1.0
 """Seconds between two checks of a throttled attempt."""
+
+POLL_INTERVAL = 0.2
+"""Seconds between two checks of the attempt, while nothing is done."""
 
 
 @dataclass(frozen=True)
@@ -40,28 +48,24 @@ class Attempt(Protocol):
         """Accept live progress; cheap enough to be called for every piece."""
 
 
-class Unattended:
-    """Work outside a job: never interrupted, and without progress reports."""
-
-    def check(self) -> None:
-        """Never raises."""
-
-    def report(self, progress: Progress) -> None:
-        del progress
-
-
-UNATTENDED: Attempt = Unattended()
-
-
 @dataclass(frozen=True)
 class CheckedAttempt:
-    """An attempt with a separate check; its progress is that of `attempt`."""
+    """An attempt made of its two functions."""
 
     check: Callable[[], None]
-    attempt: Attempt = UNATTENDED
+    report: Callable[[Progress], None] = lambda progress: None
 
-    def report(self, progress: Progress) -> None:
-        self.attempt.report(progress)
+
+UNATTENDED: Attempt = CheckedAttempt(lambda: None)
+"""Work outside a job: never interrupted, and without progress reports."""
+
+
+def pause(seconds: float, attempt: Attempt) -> None:
+    """Wait, and check the attempt meanwhile."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        attempt.check()
+        threading.Event().wait(min(POLL_INTERVAL, left))
 
 
 def throttled(attempt: Attempt) -> Attempt:
@@ -74,4 +78,52 @@ def throttled(attempt: Attempt) -> Attempt:
             attempt.check()
             last = time.monotonic()
 
-    return CheckedAttempt(check, attempt)
+    return CheckedAttempt(check, attempt.report)
+
+
+class WorkingStorageRecord(Protocol):
+    """What the record knows of working storage."""
+
+    def was_marked(self) -> bool:
+        """A folder was marked as working storage of this record."""
+
+    def note_marked(self) -> None: ...
+
+    def reservations(self) -> Mapping[str, int]:
+        """Bytes of working storage reserved, by job."""
+
+
+class JobRecord(Protocol):
+    """The record of a job in progress, which zkstate keeps; every write is fenced by the job's attempt."""
+
+    def identifiers(self, job: Job) -> Identifiers:
+        """The current identifiers."""
+
+    def write_identifiers(self, job: Job, identifiers: Identifiers) -> None:
+        """Replace the job's identifiers at once; AttemptOver if this attempt is no longer the owner."""
+
+    def mint(self, job: Job, counter: str, name_after: Callable[[int], tuple[int, str]]) -> str:
+        """Take a number of `counter` and write its identifier, atomically.
+
+        `name_after(last)` gives the number to take after the last one, and the identifier of that number; it
+        may be called several times. A job that has a primary id keeps it: minting twice is impossible.
+        """
+
+    def exclusive(self, kind: str, name: str) -> AbstractContextManager[None]:
+        """A lock on (kind, name) in the fleet; waits, StepFailed(transient) if that takes too long."""
+
+    def fence(self, job: Job) -> None:
+        """Read from the record whether this attempt still owns the job; AttemptOver if not.
+
+        Called right before an effect that cannot be undone.
+        """
+
+    def collection_held(self, profile_name: str) -> bool:
+        """True while the collection is on hold."""
+
+    def promised(self) -> Promised:
+        """Working storage promised to all jobs."""
+
+    @property
+    def working_storage(self) -> WorkingStorageRecord:
+        """Its mark and its reservations."""

@@ -1,9 +1,66 @@
-"""Errors with a message for people: a message names the thing and, where there is one, the remedy."""
+"""Errors with a message for people, and the remedies that an error or a state has.
 
+A message names the thing and, where there is one, the remedy. A remedy is a fact: an interface spells the
+command.
+"""
+
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from pipeline.remedies import Remedy
+
+class Documented(StrEnum):
+    """A string enum whose members carry their meaning, for the docs and for `--help`."""
+
+    doc: str
+
+    def __new__(cls, value: str, doc: str = "") -> Self:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.doc = doc
+        return member
+
+
+class Action(Documented):
+    """Codes are stable: scripts, pages and alerts read them. Most are verbs of arkline."""
+
+    UNPAUSE = "unpause", "Start new jobs again."
+    RELEASE = "release", "Release the held job or batch."
+    RELEASE_COLLECTION = "release-collection", "End the hold on the collection and release what it held."
+    HOLD_COLLECTION = "hold-collection", "Put the collection on hold."
+    RESUME = "resume", "Resume the failed job at the step that failed."
+    RESUME_BATCH = "resume-batch", "Resume the failed jobs of the batch."
+    FAIL = "fail", "Stop the job."
+    CANCEL = "cancel", "Stop the batch: its split, its jobs that have not ended, its report."
+    DELETE = "delete", "Delete the job or the batch."
+    UPDATE_REPORT = "update-report", "Send the depositor a report of what changed."
+    SHOW_REPORT = "report", "Print the batch's report."
+    RENEW_PROFILE = "renew-profile", "Use the changed profile for the rest of the batch."
+    UNDO_DRAIN = "undo-drain", "Let the worker accept tasks again."
+    SHOW_STATUS = "status", "Show the job, the batch or the queue."
+    SHOW_WHY = "why", "Explain what the job or the batch waits for."
+    SHOW_JOBS = "jobs", "List jobs."
+    SHOW_SPACE = "space", "Show what uses working storage."
+    CLEAN_UP = "cleanup", "Remove the files that no job needs from working storage."
+    AUDIT = "audit", "Check the record in ZooKeeper."
+    RECONCILE = "reconcile", "Compare record, storage and inventory, and repair what can be repaired."
+    RESTORE_INVENTORY = "restore-inventory", "Restore the inventory from the backup."
+    FIXITY_REPORT = "fixity-report", "Show the damage in storage, with what to do."
+    CHECK_FIXITY = "fixity-check", "Read again what is due."
+    RAISE_FIXITY_RATE = "raise-fixity-rate", "Raise ARKLINE_FIXITY_RATE or the period."
+    SUBMIT_AGAIN = "submit-again", "Make a new submission."
+    START_WORKER = "start-worker", "Start a worker for the queue."
+    START_BEAT = "start-beat", "Start the scheduler."
+    START_BROKER = "start-broker", "Start Redis."
+    ADD_SPACE = "add-space", "Enlarge working storage or raise its threshold."
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """One action, and the job, batch, collection, worker or queue that it is applied to."""
+
+    action: Action
+    target: str = ""
 
 
 class ErrorKind(StrEnum):
@@ -13,6 +70,8 @@ class ErrorKind(StrEnum):
     """The request cannot be carried out as it was made: change it."""
     UNREACHABLE = "unreachable"
     """A service does not answer: the same request may succeed later."""
+    DAMAGED = "damaged"
+    """Storage does not have the bytes that were stored."""
     INTERRUPTED = "interrupted"
     """The caller asked to stop."""
     OTHER = "other"

@@ -1,8 +1,17 @@
 """Files before and after they are stored, as values."""
 
+import os
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+
+PRIVATE = 0o027
+"""The umask of every process: deposits and databases are for their user and group alone."""
+
+
+def keep_private() -> None:
+    """Let other users of this machine read nothing that this process and its children create."""
+    os.umask(os.umask(PRIVATE) | PRIVATE)
 
 
 @dataclass(frozen=True)
@@ -33,6 +42,8 @@ class StoredVersion:
     created: datetime
     files: tuple[StoredFile, ...]
     url: str
+    key: str = ""
+    """Of the job; empty for a job of a release before 0.3.0."""
     verified: datetime | None = field(default=None, compare=False)
     """When the files that it added were read back; None if that is not known."""
 

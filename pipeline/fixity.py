@@ -2,11 +2,11 @@
 
 import hashlib
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Protocol
 
-from pydantic import BaseModel, ConfigDict, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, model_validator
 
 from pipeline.errors import ArklineError, ErrorKind
 
@@ -27,7 +27,7 @@ HEX_LENGTH = {
 }
 
 
-class UnknownAlgorithm(ArklineError):
+class UnknownAlgorithm(ArklineError, ValueError):
     error_kind = ErrorKind.REFUSED
 
 
@@ -48,21 +48,8 @@ class Digest(BaseModel):
     """A digest value in lower-case hexadecimal, with its algorithm's canonical name."""
 
     model_config = ConfigDict(frozen=True)
-    algorithm: str
-    value: str
-
-    @field_validator("algorithm")
-    @classmethod
-    def _canonical(cls, name: str) -> str:
-        try:
-            return algorithm(name)
-        except UnknownAlgorithm as error:
-            raise ValueError(str(error)) from error
-
-    @field_validator("value")
-    @classmethod
-    def _lower(cls, value: str) -> str:
-        return value.strip().lower()
+    algorithm: Annotated[str, AfterValidator(algorithm)]
+    value: Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True)]
 
     @model_validator(mode="after")
     def _is_hex(self) -> "Digest":
@@ -74,8 +61,14 @@ class Digest(BaseModel):
     def __str__(self) -> str:
         return f"{self.algorithm}:{self.value}"
 
+    def mismatch(self, actual: str, name: str) -> str:
+        """How the `actual` value of `name` differs from this declared one; empty if it does not."""
+        if actual == self.value:
+            return ""
+        return f"{name}: the {self.algorithm} digest is {actual}, but {self.value} was declared"
 
-class Hash(Protocol):
+
+class _Hash(Protocol):
     def update(self, data: bytes, /) -> None: ...
     def hexdigest(self) -> str: ...
 
@@ -94,18 +87,17 @@ class _Checksum:
         return f"{self._value:08x}"
 
 
-def new_hash(name: str) -> Hash:
-    plain = algorithm(name)
-    if plain in ("adler32", "crc32"):
-        return _Checksum(plain)
-    return hashlib.new(plain, usedforsecurity=False)
+def _new_hash(algorithm: str) -> _Hash:
+    if algorithm in ("adler32", "crc32"):
+        return _Checksum(algorithm)
+    return hashlib.new(algorithm, usedforsecurity=False)
 
 
 class Digester:
     """Several digests of one stream in one pass, and its size in bytes."""
 
     def __init__(self, algorithms: Iterable[str] = (OF_RECORD,)) -> None:
-        self._hashes = {algorithm(name): new_hash(name) for name in algorithms}
+        self._hashes = {name: _new_hash(name) for name in map(algorithm, algorithms)}
         self.size = 0
 
     def update(self, data: bytes) -> None:
@@ -116,21 +108,33 @@ class Digester:
     def value(self, name: str = OF_RECORD) -> str:
         return self._hashes[algorithm(name)].hexdigest()
 
-    def digest(self, name: str = OF_RECORD) -> Digest:
-        return Digest(algorithm=name, value=self.value(name))
-
     def check(self, declared: Digest, name: str) -> None:
         """Raise DigestMismatch, with `name`, unless the stream has the declared digest."""
-        actual = self.value(declared.algorithm)
-        if actual != declared.value:
-            raise DigestMismatch(
-                f"{name}: the {declared.algorithm} digest is {actual}, but {declared.value} was declared"
-            )
+        if mismatch := declared.mismatch(self.value(declared.algorithm), name):
+            raise DigestMismatch(mismatch)
 
 
-def digest_file(path: Path, algorithms: Iterable[str] = (OF_RECORD,)) -> Digester:
+OnRead = Callable[[int], None]
+"""Gets the number of bytes of every piece that was read."""
+
+
+def ignore(size: int) -> None:
+    """An OnRead for callers that count nothing."""
+
+
+def size_and_sha512(chunks: Iterable[bytes], on_read: OnRead) -> tuple[int, str]:
+    """Size in bytes and sha512 of a stream."""
+    digester = Digester()
+    for chunk in chunks:
+        on_read(len(chunk))
+        digester.update(chunk)
+    return digester.size, digester.value()
+
+
+def digest_file(path: Path, algorithms: Iterable[str] = (OF_RECORD,), on_read: OnRead = ignore) -> Digester:
     digester = Digester(algorithms)
     with path.open("rb") as stream:
         while chunk := stream.read(READ_CHUNK):
+            on_read(len(chunk))
             digester.update(chunk)
     return digester

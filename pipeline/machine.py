@@ -7,21 +7,9 @@ it gets `since`; so a history is judged by the table of its time.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from typing import Generic, Literal, Self, TypeVar
+from typing import Generic, Literal, TypeVar
 
-from pipeline.errors import ArklineError, ErrorKind
-
-
-class Documented(StrEnum):
-    """A string enum whose members carry their meaning, for the docs and for `--help`."""
-
-    doc: str
-
-    def __new__(cls, value: str, doc: str = "") -> Self:
-        member = str.__new__(cls, value)
-        member._value_ = value
-        member.doc = doc
-        return member
+from pipeline.errors import ArklineError, Documented, ErrorKind
 
 
 class Event(Documented):
@@ -33,6 +21,7 @@ class Event(Documented):
     RESUME = "resume", "Continue after the last step that succeeded."
     DELETE = "delete", "Remove it for good; a tombstone remains."
     UPDATE_REPORT = "update-report", "Report to the depositor what has changed since the last report."
+    DOWNLOAD_AGAIN = "download-again", "Return to an earlier step: its content is gone from working storage."
     CLEAN_UP = "clean-up", "Remove its working directory, space reservation and queue entry."
 
 
@@ -50,11 +39,20 @@ class FailureKind(Documented):
     TRANSIENT = "transient", "a temporary fault that outlasted its retries: resume when it is over"
 
 
+class Room(Documented):
+    """What a failed job still has of working storage."""
+
+    KEPT = "kept", "its reservation and its content are kept"
+    YIELDED = "yielded", "other jobs may have its reservation; its content is kept while there is room"
+    EMPTY = "empty", "its reservation and its content are gone: other jobs needed the room"
+
+
 class Queue(Documented):
     """The Celery queues: one per kind of resource."""
 
-    CONTROL = "control", "scheduled work"
-    IO = "io", "short requests to other systems"
+    CONTROL = "control", "reports and scheduled work: nothing that waits for a depositor's system"
+    SPLIT = "split", "splitting submissions, with the requests for their manifests"
+    IO = "io", "short requests to other systems, callbacks of failed jobs"
     DOWNLOAD = "download", "bytes coming in"
     PROCESS = "process", "bytes being read, hashed and stored"
 
@@ -119,6 +117,8 @@ class StateFacts:
     """A batch here is listed among the open ones, because work on it is left."""
     split: bool = True
     """The split of the batch's payload has begun: it has buckets and a profile snapshot."""
+    reports: bool = False
+    """The work is a report to the depositor."""
     jobs_ended: bool = False
     """Every job of a batch here has ended."""
 
@@ -128,6 +128,8 @@ class Transition(Generic[S]):
     """One row: in `source`, `event` leads to `target`, if the last success was `after`.
 
     `refused_after`: the kind of failure after which the row does not apply.
+    `room`: the row applies if this is left of the job's working storage; empty: in any case.
+    `named`: the row applies only if whoever raises the event names the target.
     `since`, `until`: the first and the last version of the table with this row; None: it still applies.
     """
 
@@ -137,11 +139,13 @@ class Transition(Generic[S]):
     by: frozenset[Raiser]
     after: S | Literal[Whatever.ANY] | None = ANY
     refused_after: FailureKind | None = None
+    room: frozenset[Room] = frozenset()
+    named: bool = False
     since: int = 1
     until: int | None = None
 
-    def follows(self, after: S | None) -> bool:
-        return self.after is ANY or self.after == after
+    def follows(self, after: S | None, room: Room = Room.KEPT) -> bool:
+        return (self.after is ANY or self.after == after) and (not self.room or room in self.room)
 
     def refuses(self, failure: FailureKind | None) -> bool:
         return self.refused_after is not None and self.refused_after == failure
@@ -188,10 +192,16 @@ class Machine(Generic[S]):
         event: Event,
         after: S | None = None,
         failure: FailureKind | None = None,
+        room: Room = Room.KEPT,
+        named: S | None = None,
     ) -> S:
-        """The state that `event` leads to, or IllegalTransition with what is possible instead."""
-        for row in self.rows(source, event):
-            if not row.follows(after):
+        """The state that `event` leads to, or IllegalTransition with what is possible instead.
+
+        `named`: the target that was asked for; None: the one that the table gives without being asked.
+        """
+        rows = [row for row in self.rows(source, event) if row.follows(after, room)]
+        for row in rows:
+            if row.named if named is None else row.target != named:
                 continue
             if row.refuses(failure):
                 raise IllegalTransition(
@@ -199,8 +209,29 @@ class Machine(Generic[S]):
                     "a new submission is required"
                 )
             return row.target
+        if named is not None and rows:
+            choices = ", ".join(self.targets_now(source, event, after, failure, room))
+            raise IllegalTransition(
+                f"{event} cannot lead this {self.name} to {named}; possible: {choices or 'nothing'}"
+            )
         possible = ", ".join(sorted(self.events(source))) or "nothing"
         raise IllegalTransition(f"a {source} {self.name} cannot {event}; possible in this state: {possible}")
+
+    def targets_now(
+        self, source: S, event: Event, after: S | None, failure: FailureKind | None, room: Room = Room.KEPT
+    ) -> tuple[S, ...]:
+        """Every state that the event may lead to now, if it is named; in the order of the states."""
+        targets = {
+            row.target
+            for row in self.rows(source, event)
+            if row.follows(after, room) and not row.refuses(failure)
+        }
+        return tuple(state for state in self.states() if state in targets)
+
+    def before(self, source: S, event: Event, target: S) -> S | None:
+        """The last success after which `event` leads to `target` without being asked; None: no success."""
+        rows = (row for row in self.rows(source, event) if not row.named and row.target == target)
+        return next((row.after for row in rows if row.after is not ANY), None)
 
     def events(self, source: S, by: Raiser | None = None) -> frozenset[Event]:
         """The events that have a row in this state, whatever their conditions."""
@@ -209,14 +240,24 @@ class Machine(Generic[S]):
         )
 
     def possible(
-        self, source: S, by: Raiser, after: S | None = None, failure: FailureKind | None = None
+        self,
+        source: S,
+        by: Raiser,
+        after: S | None = None,
+        failure: FailureKind | None = None,
+        room: Room = Room.KEPT,
     ) -> tuple[Event, ...]:
         """The events that `by` may raise now, in the order of the table."""
-        return tuple(
-            row.event
+        rows = (
+            row
             for row in self.table
-            if row.source == source and by in row.by and row.follows(after) and not row.refuses(failure)
+            if row.source == source
+            and by in row.by
+            and not row.named
+            and row.follows(after, room)
+            and not row.refuses(failure)
         )
+        return tuple(dict.fromkeys(row.event for row in rows))
 
     def targets(self, source: S, event: Event, version: int) -> frozenset[S]:
         """Where `event` could lead in that version of the table."""

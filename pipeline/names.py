@@ -9,9 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from pipeline.errors import ArklineError
+from pipeline.errors import ArklineError, UsageRefused
 
-ARK_PATTERN = r"^ark:/?\d{5,9}/\S+$"
+ARK_CHARACTERS = "A-Za-z0-9=~*+@_$%./"
+"""The characters of an ARK's name, for a set in a pattern; a hyphen may stand anywhere and does not count."""
+
+ARK_PATTERN = rf"^ark:/?\d{{5,9}}/[{ARK_CHARACTERS}-]{{1,200}}$"
 """An ARK as a primary identifier may be given: with the slash after `ark:` or, newer, without."""
 
 SEGMENT_LIMIT = 255
@@ -30,9 +33,14 @@ CONTAINER_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2")
 
 # Control characters, surrogates, and the two separators that end a line in some readers of lists.
 _UNWRITABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
+_ARK = re.compile(rf"ark:/?(\d{{5,9}})/([{ARK_CHARACTERS}-]{{1,200}})", re.IGNORECASE)
+_DOTS = re.compile(r"\.*")
 _NOT_XML = "\ufffe\uffff"
 """Names are written into XML, which cannot contain these characters."""
-_ARK = re.compile(ARK_PATTERN)
+
+
+class NotAnArk(UsageRefused):
+    """The text is not an ARK."""
 
 
 class UnsafeName(ArklineError):
@@ -48,8 +56,32 @@ class Clash:
     reason: str
 
 
+def canonical_ark(text: str) -> str:
+    """The canonical spelling: `ark:99999/fk4x` and `ARK:/99999/fk4-x` are `ark:/99999/fk4x`.
+
+    Hyphens do not count in an ARK (draft-kunze-ark). A name with a segment that is empty or of dots alone is
+    refused: such a name could leave the folder that is made of it.
+    """
+    return spellings(text)[0]
+
+
+def spellings(text: str) -> tuple[str, ...]:
+    """The canonical spelling, and then the spelling with hyphens, if the text has some.
+
+    Objects of releases before 0.3.0 are known by the spelling with hyphens.
+    """
+    match = _ARK.fullmatch(text.strip())
+    if match is None or any(_DOTS.fullmatch(segment) for segment in match[2].replace("-", "").split("/")):
+        raise NotAnArk(f"'{text}' is not an ARK; expected the form ark:/99999/fk4abc")
+    written = f"ark:/{match[1]}/{match[2]}"
+    return tuple(dict.fromkeys((written.replace("-", ""), written)))
+
+
 def is_ark(text: str) -> bool:
-    return _ARK.fullmatch(text) is not None
+    try:
+        return text.startswith("ark:") and text == text.strip() and bool(spellings(text))
+    except NotAnArk:
+        return False
 
 
 def is_container(name: str) -> bool:
@@ -68,6 +100,11 @@ def name_in(url: str) -> str:
     except UnicodeDecodeError:
         return written
     return written if "/" in name else name
+
+
+def printable(text: str, instead: str = "\N{REPLACEMENT CHARACTER}") -> str:
+    """Without control characters, which could rewrite what a terminal shows; lines stay lines."""
+    return "".join(c if c.isprintable() or c == "\n" else instead for c in text)
 
 
 def safe_name(name: str, within: str = "") -> str:

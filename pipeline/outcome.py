@@ -1,9 +1,17 @@
 """The results of a step: Done, Wait, or an exception that says who has to act."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pipeline.errors import ArklineError
+from pipeline.errors import ArklineError, ErrorKind
+from pipeline.object_description import ObjectDescription
+from pipeline.services import Service
 from pipeline.states import Event, FailureKind
+from pipeline.waits import WaitKind
+
+OBJECT_WAIT = 5.0
+"""Seconds after which a job that met another job of its object tries again."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,10 @@ class Done:
     space_needed: int | None = None
     priority: int | None = None
     reservation: Reservation | None = None
+    remark: str | None = None
+    """What the depositor should check, although nothing failed."""
+    description: ObjectDescription | None = None
+    """The description of the object as stored."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +61,73 @@ class StepFailed(ArklineError):
         self.message = message
         self.retry_after = retry_after
         """Seconds to wait, if the server sent Retry-After."""
+        self.detail = ""
+        """For the log alone: not for the eyes of depositors."""
 
 
-class RateLimited(ArklineError):
-    """No failure: the job waits for a rate limit, and the wait does not count as a try."""
+class DamagedObject(StepFailed):
+    """Storage has the object, but a part of it is missing or has other bytes than were stored."""
 
-    def __init__(self, message: str, wait: float) -> None:
+    error_kind = ErrorKind.DAMAGED
+
+
+class Later(ArklineError):
+    """No failure: the job is handed back to wait, and the wait does not count as a try."""
+
+    def __init__(self, kind: WaitKind, name: str, message: str, wait: float) -> None:
         super().__init__(message)
+        self.kind = kind
+        self.name = name
         self.message = message
         self.wait = wait
         """Seconds after which the work may be tried again."""
+
+
+class RateLimited(Later):
+    """The host of the content may not be contacted now."""
+
+    def __init__(self, message: str, wait: float, host: str = "") -> None:
+        super().__init__(WaitKind.HOST, host, message, wait)
+
+
+class NoAnswer(StepFailed):
+    """A transient fault of a source whose host was not reached, or sent nothing in time."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(FailureKind.TRANSIENT, message, retry_after)
+
+
+class HostDown(NoAnswer):
+    """The host did not answer others a moment ago: this is a try, and no request was sent."""
+
+
+class OutcomeUnknown(StepFailed):
+    """A transient fault after which the service may have carried out the request: it is not repeated here."""
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        super().__init__(FailureKind.TRANSIENT, message, retry_after)
+
+
+class ServiceDown(StepFailed):
+    """A transient fault of a shared service: the job waits until the service works, and no try is counted."""
+
+    error_kind = ErrorKind.UNREACHABLE
+
+    def __init__(
+        self,
+        service: Service,
+        message: str,
+        retry_after: float | None = None,
+        *,
+        instance: str = "",
+        of_host: bool = False,
+    ) -> None:
+        super().__init__(FailureKind.TRANSIENT, message, retry_after)
+        self.service = service
+        self.instance = instance
+        """Which one, of several services of this kind: the host of a callback's receiver."""
+        self.of_host = of_host
+        """The fault may be of this host alone: of its mounts or its settings."""
 
 
 def content(message: str) -> StepFailed:
@@ -69,8 +138,31 @@ def system(message: str) -> StepFailed:
     return StepFailed(FailureKind.SYSTEM, message)
 
 
+def damaged(message: str) -> DamagedObject:
+    return DamagedObject(FailureKind.SYSTEM, message)
+
+
 def transient(message: str, retry_after: float | None = None) -> StepFailed:
     return StepFailed(FailureKind.TRANSIENT, message, retry_after)
+
+
+def of_object(name: str, message: str) -> Later:
+    """Another job or process works on the object `name`."""
+    return Later(WaitKind.OBJECT, name, message, OBJECT_WAIT)
+
+
+@contextmanager
+def fault_of(service: Service, instance: str = "") -> Iterator[None]:
+    """A transient StepFailed of this block, or of the function that this decorates, is a fault of `service`.
+
+    OutcomeUnknown stays: it is about one request, whose outcome the job's next try looks for.
+    """
+    try:
+        yield
+    except StepFailed as failure:
+        if failure.kind is not FailureKind.TRANSIENT or isinstance(failure, OutcomeUnknown | ServiceDown):
+            raise
+        raise ServiceDown(service, failure.message, failure.retry_after, instance=instance) from failure
 
 
 class AttemptOver(ArklineError):

@@ -6,11 +6,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import TypeVar
 
-from pipeline.attempt import Attempt, CheckedAttempt
+from pipeline.attempt import POLL_INTERVAL, Attempt, CheckedAttempt
 from pipeline.outcome import AttemptOver
-
-POLL_INTERVAL = 0.2
-"""Seconds between two checks of the attempt, while no work ends."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -35,7 +32,7 @@ def in_parallel(
             raise AttemptOver("the step has ended")
         attempt.check()
 
-    inside = CheckedAttempt(check, attempt)
+    inside = CheckedAttempt(check, attempt.report)
 
     with ThreadPoolExecutor(threads) as pool:
         waiting = iter(things)

@@ -1,18 +1,20 @@
 """The records of an ingest as frozen values; zkstate stores them as JSON, field for field.
 
-Times are ISO 8601 UTC. A reader ignores fields it does not know, so that a newer release may add some
-while an older one still runs.
+Times are ISO 8601 UTC. A reader ignores fields that it does not know, so that a newer release may add some
+while an older one still runs; a writer keeps them where it changes a value (RewrittenRecord).
 """
 
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Generic, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from pipeline.fixity import Digest
+from pipeline.object_description import ObjectDescription
 from pipeline.principal import Interface
-from pipeline.states import BatchState, Event, FailureKind, JobState, S
+from pipeline.states import BatchState, Event, FailureKind, JobState, Room, S
+from pipeline.waits import WaitsFor, read_earlier_release
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 Text = Annotated[str, StringConstraints(max_length=4000)]
@@ -24,8 +26,19 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
+def age(moment: datetime) -> float:
+    """Seconds since then. A host's wrong clock makes this wrong, and nothing else."""
+    return max(0.0, (now() - moment).total_seconds())
+
+
 class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", ser_json_bytes="utf8")
+
+
+class RewrittenRecord(Record):
+    """A value that is read, changed and written again: the fields of another release stay in it."""
+
+    model_config = ConfigDict(extra="allow")
 
 
 class _Spelling(StrEnum):
@@ -74,47 +87,52 @@ class ResponseType(StrEnum):
     TURTLE = "turtle"
 
 
-class Submission(Record):
-    """What a depositor submitted; `/batches/BID/submission`, never changed.
-
-    Release 0.1.0 wrote `payload_type` for `type` and `payload_name` for `payload_filename`.
-    """
+class _Deposit(Record):
+    """The fields of a submission that its jobs have, too."""
 
     profile_name: Name
     submitter: Text = ""
-    payload_url: Annotated[str, StringConstraints(min_length=1, max_length=8192)]
-    type: SubmissionType = Field(validation_alias=AliasChoices("type", "payload_type"))
-    payload_filename: Text = Field(
-        default="", validation_alias=AliasChoices("payload_filename", "payload_name")
-    )
-    submission_mode: SubmissionMode = SubmissionMode.ADD
     response_type: ResponseType = ResponseType.JSON
+    submission_mode: SubmissionMode = SubmissionMode.ADD
+    digest: Digest | None = None
+    size: int | None = Field(default=None, ge=0)
     erc_who: Text = ""
     erc_what: Text = ""
     erc_when: Text = ""
     erc_where: Text = ""
     dublin_core: dict[str, tuple[Text, ...]] = Field(default_factory=dict)
-    digest: Digest | None = None
-    size: int | None = Field(default=None, ge=0)
-    local_id: tuple[Text, ...] = ()
-    primary_id: Text | None = None
     notification: tuple[Text, ...] = ()
-    priority: Priority | None = None
     note: Text = ""
     submitted_at: datetime = Field(default_factory=now)
+
+
+class Submission(_Deposit):
+    """What a depositor submitted; `/batches/BID/submission`, never changed.
+
+    Release 0.1.0 wrote `payload_type` for `type` and `payload_name` for `payload_filename`.
+    """
+
+    payload_url: Annotated[str, StringConstraints(min_length=1, max_length=8192)]
+    type: SubmissionType = Field(validation_alias=AliasChoices("type", "payload_type"))
+    payload_filename: Text = Field(
+        default="", validation_alias=AliasChoices("payload_filename", "payload_name")
+    )
+    local_id: tuple[Text, ...] = ()
+    primary_id: Text | None = None
+    priority: Priority | None = None
     idempotency_key: Text | None = None
     owner: Text = ""
     """Identity of the principal that submitted; idempotency keys belong to it. Empty in 0.1.0's records."""
 
 
-class FencedStatus(Record):
+class FencedStatus(RewrittenRecord):
     """The fields shared by the status of jobs and of batches; the node's version fences every change.
 
     `op` is a fresh token in every write, so that a writer whose answer was lost recognises its own write;
-    `epoch` grows when the record moves or is dispatched again, so that older tickets are void.
-    `delay`: seconds after this write before the record may be dispatched again. The sweep counts from the
-    node's mtime, which is the server's clock, so that no host's wrong clock loses or hurries a record.
-    `in_line`: the delay is a rate limit's, not that of a fault.
+    `epoch` grows when the record moves or is dispatched again, and voids older tickets. `delay`: seconds by
+    the server's clock from this write to the next dispatch. Absent before 0.3.0: `handed_back`, which tells a
+    hand-back from a lost worker; `waits_for`, from a hand-back to the next dispatch; `probe`, the outage that
+    this dispatch probes; `service_faults`, faults of shared services in this state.
     """
 
     message: str = ""
@@ -126,7 +144,12 @@ class FencedStatus(Record):
     redispatches: int = 0
     tries: int = 0
     delay: float = 0
-    in_line: bool = False
+    handed_back: bool = False
+    waits_for: WaitsFor | None = None
+    service_faults: int = 0
+    probe: str = ""
+
+    _of_earlier_releases = model_validator(mode="before")(read_earlier_release)
 
 
 class BatchStatus(FencedStatus):
@@ -139,41 +162,37 @@ class BatchStatus(FencedStatus):
     plan_sha256: str | None = None
     reports: int = 0
 
+    @property
+    def since(self) -> datetime:
+        return self.last_modified
 
-class StatusReport(Record):
+
+class StatusReport(RewrittenRecord):
     """`/batches/BID/status-report`: the content of the last report."""
 
     last_modified: datetime = Field(default_factory=now)
     failed_jobs: tuple[str, ...] = ()
     successful_jobs: tuple[str, ...] = ()
+    parts: tuple[str, ...] | None = None
+    """The nodes with further jobs of a long report. Absent before 0.3.0, and in short reports."""
+    mailed: bool = True
+    """False if the report could not be mailed. Absent before 0.3.0."""
 
 
-class JobConfiguration(Record):
+class JobConfiguration(_Deposit):
     """`/jobs/JID/configuration`, never changed: one object to be made."""
 
     batch_id: str
-    profile_name: Name
-    submitter: Text = ""
+    key: str = ""
+    """128 random bits in hex: the job's identity, whatever its number. Empty in records before 0.3.0."""
     payload_url: str
     payload_type: PayloadType
     payload_name: Text = ""
-    response_type: ResponseType = ResponseType.JSON
-    submission_mode: SubmissionMode = SubmissionMode.ADD
     working_dir: str
-    digest: Digest | None = None
-    size: int | None = None
-    erc_who: Text = ""
-    erc_what: Text = ""
-    erc_when: Text = ""
-    erc_where: Text = ""
-    dublin_core: dict[str, tuple[Text, ...]] = Field(default_factory=dict)
-    notification: tuple[Text, ...] = ()
-    note: Text = ""
     submission_type: SubmissionType = SubmissionType.FILE
-    submitted_at: datetime = Field(default_factory=now)
 
 
-class Identifiers(Record):
+class Identifiers(RewrittenRecord):
     """`/jobs/JID/identifiers`: the ARK, given or minted, and the depositor's own names.
 
     `assigned` is written before arkline looks for an ARK because the depositor gave none: only an ARK
@@ -183,6 +202,8 @@ class Identifiers(Record):
     primary_id: str | None = None
     local_id: tuple[str, ...] = ()
     assigned: bool = False
+    description: ObjectDescription | None = None
+    """As stored with the object; None until the version is recorded. Absent before 0.3.0."""
 
 
 class JobStatus(FencedStatus):
@@ -193,9 +214,17 @@ class JobStatus(FencedStatus):
     last_modification_date: datetime = Field(default_factory=now)
     retry_count: int = 0
     priority: Priority = DEFAULT_PRIORITY
+    remark: str = ""
+    """What the depositor should check, although nothing failed. Absent before 0.3.0."""
+    room: Room = Room.KEPT
+    """What a failed job has of working storage. Absent before 0.3.0."""
+
+    @property
+    def since(self) -> datetime:
+        return self.last_modification_date
 
 
-class Entry(Record, Generic[S]):
+class Entry(RewrittenRecord, Generic[S]):
     """One committed move, or one try that met a transient fault; the list is the record's timeline."""
 
     state: S
@@ -219,14 +248,6 @@ class BatchHistoryEntry(Entry[BatchState]):
     """One entry of `/batches/BID/history`."""
 
 
-class OwedCallback(Record):
-    """`/callbacks/JID-EPOCH`: a failed job's callback that has still to be delivered."""
-
-    tries: int = 0
-    delay: float = 60.0
-    """Seconds from the node's last change after which the sweep gives it to a worker."""
-
-
 class Job(Record):
     """A job as it was read at one moment; `version` is that of its status node."""
 
@@ -239,10 +260,16 @@ class Job(Record):
     priority: int
     space_needed: int
     history: tuple[HistoryEntry, ...] = ()
+    history_parts: tuple[int, ...] = ()
+    """The number of entries in each part of a long history, oldest first."""
 
     @property
     def id(self) -> str:
         return self.jid
+
+    @property
+    def profile_name(self) -> str:
+        return self.configuration.profile_name
 
 
 class Batch(Record):
@@ -254,10 +281,15 @@ class Batch(Record):
     version: int
     report: StatusReport | None = None
     history: tuple[BatchHistoryEntry, ...] = ()
+    history_parts: tuple[int, ...] = ()
 
     @property
     def id(self) -> str:
         return self.bid
+
+    @property
+    def profile_name(self) -> str:
+        return self.submission.profile_name
 
 
 class Ticket(Record):

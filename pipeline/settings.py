@@ -4,13 +4,26 @@ import re
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AliasChoices, Field, SecretStr, field_validator
+from pydantic import AliasChoices, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from pipeline.errors import UsageRefused
 
 Seconds = Annotated[float, Field(gt=0)]
 Bytes = Annotated[int, Field(ge=0)]
+
+
+def _absolute(path: Path, variable: str) -> Path:
+    """UsageRefused for a relative path, unless all processes of the checkout share the current folder."""
+    in_checkout = Path("pyproject.toml").is_file() and Path.cwd() == Path(__file__).resolve().parents[1]
+    if not path.is_absolute() and not in_checkout:
+        raise UsageRefused(
+            f"{variable} is the relative path '{path}', so that processes in different folders would work on "
+            "different data: set it to an absolute path"
+        )
+    return path.absolute()
 
 
 class Settings(BaseSettings):
@@ -53,14 +66,21 @@ class Settings(BaseSettings):
         64,
         description="Maximum jobs in progress; the others wait in ZooKeeper, in the order of their priority.",
     )
+    waiting_limit: Annotated[int, Field(ge=0)] = Field(
+        1000,
+        description="Maximum jobs that wait with a part of working storage and take none of the in_flight "
+        "places.",
+    )
     max_tries: Annotated[int, Field(ge=1)] = Field(
-        5, description="Tries of a step with transient faults, before the job fails."
+        33,
+        description="Tries of a step with transient faults of the job itself, before the job fails; with the "
+        "default delays, some 12 hours. A fault of a shared service counts as none.",
     )
     max_redispatches: Annotated[int, Field(ge=1)] = Field(
-        10, description="Times that a job may lose its worker in one state, before it fails."
+        10, description="Times that a job or a batch may lose its worker in one state, before it fails."
     )
     backoff: Seconds = Field(5, description="Seconds before the second try; doubled for every further try.")
-    backoff_limit: Seconds = Field(600, description="Maximum seconds between two tries.")
+    backoff_limit: Seconds = Field(1800, description="Maximum seconds between two tries.")
     stalled_after: Seconds = Field(
         60,
         validation_alias=AliasChoices("ARKLINE_STALLED_AFTER", "ARKLINE_DEAF_AFTER"),
@@ -72,6 +92,20 @@ class Settings(BaseSettings):
         description="Seconds that a stopping worker waits for running steps; then it hands their jobs back.",
     )
     retention: Seconds = Field(30 * 86400, description="Seconds that a completed batch stays in ZooKeeper.")
+
+    fixity_days: Annotated[int, Field(ge=0)] = Field(
+        90,
+        description="Days within which every stored file is read again, unless the profile has its own "
+        "fixity_days; 0: never.",
+    )
+    fixity_rate: Bytes = Field(
+        20_000_000,
+        description="Maximum bytes per second that all workers together read again for fixity; 0: no limit.",
+    )
+    operator_mail: str = Field(
+        "",
+        description="Mail address for notices to the operator, such as damage in storage and outages.",
+    )
 
     allow_networks: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = Field(
         (),
@@ -85,6 +119,27 @@ class Settings(BaseSettings):
     )
     connect_timeout: Seconds = Field(10, description="Seconds to wait for a connection to a source.")
     read_timeout: Seconds = Field(60, description="Seconds to wait for the next bytes from a source.")
+    headers_timeout: Seconds = Field(
+        120,
+        description="Seconds from a request until the headers of its answer are complete, the connection and "
+        "all redirects included; at least connect_timeout and read_timeout together.",
+    )
+    transfer_limit: Seconds = Field(
+        86400,
+        description="Seconds that one answer may last; then the file is requested again, from where it "
+        "stopped if its source can continue it.",
+    )
+    min_speed: Bytes = Field(
+        1000,
+        description="Minimum bytes per second of all files of a job together; a slower download is tried "
+        "again later; 0: no minimum.",
+    )
+    slow_after: Seconds = Field(60, description="Seconds over which the speed of a download is measured.")
+    download_turn: Seconds = Field(
+        3600,
+        description="Seconds after which a download that its source can continue gives its place to other "
+        "jobs; it continues later.",
+    )
     fetch_tries: Annotated[int, Field(ge=1)] = Field(4, description="Tries of one file without any new byte.")
     manifest_limit: Bytes = Field(5_000_000, description="Maximum bytes of a batch manifest.")
     object_manifest_limit: Bytes = Field(50_000_000, description="Maximum bytes of an object manifest.")
@@ -123,6 +178,11 @@ class Settings(BaseSettings):
         ),
         description="Seconds before the outcome of a request whose response was lost is checked.",
     )
+    inventory_service_url: str = Field(
+        "",
+        description="URL of Merritt's inventory service, which is asked beside the inventory; needs "
+        "storage_service_url; empty: only the inventory.",
+    )
     working_storage_url: str = Field(
         "",
         description="URL of working storage, from which the storage service fetches files; "
@@ -149,7 +209,9 @@ class Settings(BaseSettings):
     smtp_tls: bool = Field(False, description="TLS from the first byte on, usually on port 465.")
     smtp_starttls: bool = Field(False, description="TLS by STARTTLS, before login and mail.")
     mail_from: str = Field("arkline@localhost", description="Sender address of mail.")
-    callback_timeout: Seconds = Field(60, description="Seconds to wait for the response to a callback.")
+    callback_timeout: Seconds = Field(
+        60, description="Seconds to wait for the response to a callback, the connection included."
+    )
     callback_secret: SecretStr = Field(
         SecretStr(""),
         description="Key to sign callbacks, at least 16 bytes; NAME.secret beside a profile overrides it.",
@@ -171,6 +233,14 @@ class Settings(BaseSettings):
             raise ValueError(f"'{value}' is not s3://BUCKET or s3://BUCKET/PREFIX")
         return value
 
+    @model_validator(mode="after")
+    def _inventory_service_reads_storage_service(self) -> Self:
+        if self.inventory_service_url and not self.storage_service_url:
+            raise ValueError(
+                "inventory_service_url needs storage_service_url: the inventory service reads versions there"
+            )
+        return self
+
     @field_validator("storage_root")
     @classmethod
     def _is_folder(cls, value: Path | None) -> Path | None:
@@ -179,17 +249,26 @@ class Settings(BaseSettings):
         return value
 
     @cached_property
+    def data(self) -> Path:
+        """HOME, absolute."""
+        return _absolute(self.home, "ARKLINE_HOME")
+
+    @cached_property
     def working(self) -> Path:
-        return (self.working_storage or self.home / "working").absolute()
+        given = self.working_storage
+        return _absolute(given, "ARKLINE_WORKING_STORAGE") if given else self.data / "working"
 
     @cached_property
     def storage(self) -> Path:
-        return (self.storage_root or self.home / "ocfl").absolute()
+        given = self.storage_root
+        return _absolute(given, "ARKLINE_STORAGE_ROOT") if given else self.data / "ocfl"
 
     @cached_property
     def outbox_folder(self) -> Path:
-        return (self.outbox or self.home / "outbox").absolute()
+        return _absolute(self.outbox, "ARKLINE_OUTBOX") if self.outbox else self.data / "outbox"
 
     @cached_property
     def inventory(self) -> str:
-        return self.inventory_url or f"sqlite:///{(self.home / 'inventory.sqlite').absolute()}"
+        if relative := re.fullmatch("sqlite:///([^/].*)", self.inventory_url):
+            return f"sqlite:///{_absolute(Path(relative[1]), 'the file in ARKLINE_INVENTORY_URL')}"
+        return self.inventory_url or f"sqlite:///{self.data / 'inventory.sqlite'}"

@@ -5,16 +5,19 @@ refusals, the diagram in docs/states.md and the tests are derived from the two t
 state that a row of them did not give. docs/adding-a-step.md says how to add a state.
 """
 
+from collections.abc import Iterator
+
+from pipeline.errors import Documented
 from pipeline.machine import (
     ANY,
     Bucket,
-    Documented,
     Event,
     FailureKind,
     IllegalTransition,
     Machine,
     Queue,
     Raiser,
+    Room,
     S,
     StateFacts,
     Task,
@@ -27,7 +30,6 @@ __all__ = [
     "JOB",
     "BatchState",
     "Bucket",
-    "Documented",
     "Event",
     "FailureKind",
     "IllegalTransition",
@@ -35,6 +37,7 @@ __all__ = [
     "Machine",
     "Queue",
     "Raiser",
+    "Room",
     "S",
     "StateFacts",
     "Task",
@@ -79,6 +82,23 @@ def _work(state: JobState, queue: Queue) -> Task:
     return Task(f"job.{state}", queue)
 
 
+_KEPT, _EMPTY = frozenset({Room.KEPT}), frozenset({Room.EMPTY})
+_GIVEN_UP, _WITH_CONTENT = frozenset({Room.YIELDED, Room.EMPTY}), frozenset({Room.KEPT, Room.YIELDED})
+
+_STEPS = (_J.PENDING, _J.ESTIMATING, _J.PROVISIONING, _J.DOWNLOADING, _J.PROCESSING, _J.RECORDING)
+"""The steps that an operator may repeat, by naming one of them."""
+
+
+def _to_earlier_steps() -> Iterator[Transition[JobState]]:
+    """After a step has succeeded, the step and every one before; from downloading only with a reservation."""
+    for number, after in enumerate(_STEPS):
+        for target in _STEPS[: number + 1] if number else ():
+            room = _KEPT if target is _J.DOWNLOADING else frozenset[Room]()
+            if target is _J.PROCESSING:
+                room = _WITH_CONTENT
+            yield Transition(_J.FAILED, _E.RESUME, target, _O, after, room=room, named=True, since=2)
+
+
 JOB: Machine[JobState] = Machine(
     "job",
     _J.PENDING,
@@ -106,11 +126,13 @@ JOB: Machine[JobState] = Machine(
         Transition(_J.ESTIMATING, _E.SUCCEED, _J.PROVISIONING, _W),
         Transition(_J.ESTIMATING, _E.FAIL, _J.FAILED, _O),
         Transition(_J.PROVISIONING, _E.SUCCEED, _J.DOWNLOADING, _W),
-        Transition(_J.PROVISIONING, _E.FAIL, _J.FAILED, _O),
+        Transition(_J.PROVISIONING, _E.FAIL, _J.FAILED, _O, until=1),
+        Transition(_J.PROVISIONING, _E.FAIL, _J.FAILED, _W | _O, since=2),
         Transition(_J.DOWNLOADING, _E.SUCCEED, _J.PROCESSING, _W),
         Transition(_J.DOWNLOADING, _E.FAIL, _J.FAILED, _W | _O),
         Transition(_J.PROCESSING, _E.SUCCEED, _J.RECORDING, _W),
         Transition(_J.PROCESSING, _E.FAIL, _J.FAILED, _W | _O),
+        Transition(_J.PROCESSING, _E.DOWNLOAD_AGAIN, _J.PROVISIONING, _W, since=2),
         Transition(_J.RECORDING, _E.SUCCEED, _J.NOTIFY, _W),
         Transition(_J.RECORDING, _E.FAIL, _J.FAILED, _W | _O),
         Transition(_J.NOTIFY, _E.SUCCEED, _J.COMPLETED, _W),
@@ -118,17 +140,23 @@ JOB: Machine[JobState] = Machine(
         Transition(_J.COMPLETED, _E.CLEAN_UP, _J.COMPLETED, _A),
         Transition(_J.FAILED, _E.RESUME, _J.PENDING, _O, None, refused_after=FailureKind.CONTENT),
         Transition(_J.FAILED, _E.RESUME, _J.PROVISIONING, _O, _J.ESTIMATING),
-        Transition(_J.FAILED, _E.RESUME, _J.DOWNLOADING, _O, _J.PROVISIONING),
-        Transition(_J.FAILED, _E.RESUME, _J.PROCESSING, _O, _J.DOWNLOADING),
+        Transition(_J.FAILED, _E.RESUME, _J.DOWNLOADING, _O, _J.PROVISIONING, until=1),
+        Transition(_J.FAILED, _E.RESUME, _J.PROCESSING, _O, _J.DOWNLOADING, until=1),
+        # a job whose reservation is gone takes a new one first; what is on the disk is not downloaded again
+        Transition(_J.FAILED, _E.RESUME, _J.DOWNLOADING, _O, _J.PROVISIONING, room=_KEPT, since=2),
+        Transition(_J.FAILED, _E.RESUME, _J.PROVISIONING, _O, _J.PROVISIONING, room=_GIVEN_UP, since=2),
+        Transition(_J.FAILED, _E.RESUME, _J.PROCESSING, _O, _J.DOWNLOADING, room=_WITH_CONTENT, since=2),
+        Transition(_J.FAILED, _E.RESUME, _J.PROVISIONING, _O, _J.DOWNLOADING, room=_EMPTY, since=2),
         Transition(_J.FAILED, _E.RESUME, _J.RECORDING, _O, _J.PROCESSING),
         Transition(_J.FAILED, _E.RESUME, _J.NOTIFY, _O, _J.RECORDING),
+        *_to_earlier_steps(),
         Transition(_J.FAILED, _E.DELETE, _J.DELETED, _O),
     ),
 )
 
-_SPLIT = Task("batch.split", Queue.IO)
-_REPORT = Task("batch.report", Queue.IO)
-_UPDATE_REPORT = Task("batch.update-report", Queue.IO)
+_SPLIT = Task("batch.split", Queue.SPLIT)
+_REPORT = Task("batch.report", Queue.CONTROL)
+_UPDATE_REPORT = Task("batch.update-report", Queue.CONTROL)
 
 BATCH: Machine[BatchState] = Machine(
     "batch",
@@ -137,23 +165,28 @@ BATCH: Machine[BatchState] = Machine(
         _B.PENDING: StateFacts(_SPLIT, fetches=True, open=True, split=False),
         _B.HELD: StateFacts(split=False),
         _B.PROCESSING: StateFacts(_SPLIT, fetches=True, open=True),
-        _B.REPORTING: StateFacts(_REPORT, open=True, jobs_ended=True),
+        _B.REPORTING: StateFacts(_REPORT, open=True, reports=True, jobs_ended=True),
         _B.COMPLETED: StateFacts(ended=True, jobs_ended=True),
         _B.FAILED: StateFacts(ended=True),
-        _B.UPDATE_REPORTING: StateFacts(_UPDATE_REPORT, open=True),
+        _B.UPDATE_REPORTING: StateFacts(_UPDATE_REPORT, open=True, reports=True),
         _B.DELETED: StateFacts(ended=True, open=True),  # until the last of its znodes is gone
     },
     (
         Transition(_B.PENDING, _E.ACQUIRE, _B.PROCESSING, _W),
         Transition(_B.PENDING, _E.HOLD, _B.HELD, _W),
+        Transition(_B.PENDING, _E.FAIL, _B.REPORTING, _W | _O, since=2),
         Transition(_B.HELD, _E.RELEASE, _B.PENDING, _O),
+        Transition(_B.HELD, _E.FAIL, _B.REPORTING, _O, since=2),
         Transition(_B.HELD, _E.DELETE, _B.DELETED, _O),
         Transition(_B.PROCESSING, _E.SUCCEED, _B.REPORTING, _W),
+        Transition(_B.PROCESSING, _E.FAIL, _B.PROCESSING, _W | _O, since=2),  # the jobs that exist continue
         Transition(_B.REPORTING, _E.SUCCEED, _B.COMPLETED, _W),
-        Transition(_B.REPORTING, _E.FAIL, _B.FAILED, _W),
+        Transition(_B.REPORTING, _E.FAIL, _B.FAILED, _W, until=1),
+        Transition(_B.REPORTING, _E.FAIL, _B.FAILED, _W | _O, since=2),
         Transition(_B.FAILED, _E.UPDATE_REPORT, _B.UPDATE_REPORTING, _O),
         Transition(_B.UPDATE_REPORTING, _E.SUCCEED, _B.COMPLETED, _W),
-        Transition(_B.UPDATE_REPORTING, _E.FAIL, _B.FAILED, _W),
+        Transition(_B.UPDATE_REPORTING, _E.FAIL, _B.FAILED, _W, until=1),
+        Transition(_B.UPDATE_REPORTING, _E.FAIL, _B.FAILED, _W | _O, since=2),
         Transition(_B.FAILED, _E.DELETE, _B.DELETED, _O),
         Transition(_B.COMPLETED, _E.DELETE, _B.DELETED, _A),
     ),

@@ -13,12 +13,7 @@ from pipeline.profiles.quota import quota_in
 from pipeline.records import Batch, Job
 from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB, BatchState, Event, JobState
-from tasks.dispatch import (
-    dispatch_batch,
-    dispatch_failure_callback,
-    dispatch_job,
-    dispatch_jobs,
-)
+from tasks.dispatch import dispatch_batch, dispatch_failure_callback, dispatch_job
 from tasks.logs import log
 from zkstate import batches, jobs, queue, record
 from zkstate.errors import Corrupt, Missing
@@ -71,8 +66,8 @@ def _actor(moved: Job | Batch) -> str:
 
 def feed(app: Celery, session: Session, settings: Settings) -> bool:
     """Dispatch as many pending jobs as there is room for; False if Redis did not take a message."""
-    tickets = queue.feed(session, settings.in_flight, quota_in(settings.profiles))
-    return dispatch_jobs(app, ((ticket, 0) for ticket in tickets))
+    tickets = queue.feed(session, settings.in_flight, quota_in(settings.profiles), settings.waiting_limit)
+    return all(dispatch_job(app, ticket) for ticket in tickets)
 
 
 def _try_to_clean_up(session: Session, job: Job) -> bool:

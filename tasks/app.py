@@ -1,9 +1,10 @@
-"""The Celery application with its tasks: `celery -A tasks.app worker|flower`, or `make_app(settings)`."""
+"""The Celery application with its tasks: `celery -A tasks.app worker|flower`, or `make_context(settings)`."""
 
 from functools import cache
 
 from celery import Celery
 
+from pipeline.files import keep_private
 from pipeline.settings import Settings
 from tasks import batch, beat, callback, job, worker
 from tasks.publisher import configured
@@ -18,12 +19,9 @@ def make_context(settings: Settings) -> WorkerContext:
     return context
 
 
-def make_app(settings: Settings) -> Celery:
-    return make_context(settings).app
-
-
 @cache
 def _from_environment() -> Celery:
+    keep_private()
     context = make_context(Settings())
     worker.connect_signals(context)
     return context.app

@@ -1,22 +1,30 @@
 """A batch's path: split its payload into jobs; when the last job has ended, report to the depositor."""
 
+from collections.abc import Callable
 from contextlib import closing
+from email.message import EmailMessage
 from functools import partial
 from typing import Any
 
-from pipeline.inventory.archive import find_job
+from pipeline.inventory.sent_reports import SentReport, keep_report, kept_report
 from pipeline.manifests.split import plan
-from pipeline.notify import report as reports
-from pipeline.outcome import StepFailed
+from pipeline.notify.report.compose import BatchReport, known_after, status_report_of
+from pipeline.notify.report.mails import confirmation_mail, next_report, report_mail, report_text
+from pipeline.outcome import ServiceDown, StepFailed, transient
 from pipeline.profiles.profile import Profile, ProfileError
 from pipeline.profiles.snapshot import ProfileSnapshot, take_snapshot
-from pipeline.records import Batch, Job, Ticket
-from pipeline.states import BatchState, Bucket, Event
+from pipeline.records import Batch, StatusReport, Ticket
+from pipeline.services import Service
+from pipeline.states import BatchState, Event
+from tasks import needs
 from tasks.logs import log
+from tasks.mistakes import is_mistake, mistakes_as
+from tasks.outages import begin_outage, this_host
 from tasks.profiles import host_limit, profile_of
+from tasks.reports import compose
 from tasks.run import Locked, StateWork, run
 from tasks.worker_context import WorkerContext
-from zkstate import batches, creation, holds, listings
+from zkstate import batches, creation, holds, listings, outages, report_parts
 from zkstate.batches import BatchMove
 from zkstate.hosts import FleetHostLimiter
 from zkstate.record import Lock
@@ -40,7 +48,8 @@ def _split(locked: Locked[Batch]) -> Batch | None:
 
 def _fail_split(locked: Locked[Batch], failure: StepFailed) -> Batch:
     """The batch has no further jobs; its report says why."""
-    return batches.finish_split(locked.session, locked.record, message=failure.message, kind=failure.kind)
+    request = BatchMove(Event.FAIL, locked.context.name, message=failure.message, kind=failure.kind)
+    return batches.move(locked.session, locked.record, request)
 
 
 def _take_snapshot(locked: Locked[Batch]) -> ProfileSnapshot | None:
@@ -80,66 +89,95 @@ def _confirm(locked: Locked[Batch]) -> None:
     profile = _profile(locked)
     if not profile.confirmation_mail:
         return
-    mail = reports.confirmation_mail(
+    if outages.blocking(locked.session, [Service.MAIL], this_host()):
+        log().warning("confirmation not mailed", message="the mail service is out of order")
+        return
+    mail = confirmation_mail(
         batch.bid, batch.submission, profile, batch.status.created, context.settings.mail_from
     )
     try:
         context.clients().mailer.send(mail)
     except StepFailed as failure:
         log().warning("confirmation not mailed", message=failure.message)
+        if isinstance(failure, ServiceDown):
+            begin_outage(locked.session, failure)
 
 
 def _report(locked: Locked[Batch]) -> Batch:
     """Mail how every job ended; on an update, only what changed since the last report."""
-    context, batch = locked.context, locked.record
-    members, deleted, report = _compose(locked)
-    since = batch.report if batch.status.status is BatchState.UPDATE_REPORTING else None
-    sender = context.settings.mail_from
-    mail = reports.next_report_mail(batch, members, deleted, since, _profile(locked), sender)
+    context, batch, profile = locked.context, locked.record, _profile(locked)
+    inventory = context.clients().inventory
+    report = _compose(locked)
+    updates = batch.status.status is BatchState.UPDATE_REPORTING
+    mailed = batch.report is not None and batch.report.mailed
+    since = report_parts.whole(locked.session, batch) if updates and mailed else None
+    if (due := next_report(report, batch, since)) is None:
+        return _end(locked, report, report.message, status_report_of(report))
+    if earlier := kept_report(inventory, batch.bid, due.number, due.reported_at):
+        due = BatchReport.model_validate(earlier.report)
+    mail = report_mail(due, profile, batch.submission, context.settings.mail_from)
     locked.guard.check()
-    if mail is not None:
+    keep_report(inventory, batch.bid, _as_sent(due, mail))
+    locked.guard.check()
+    if profile.sends_report:
         context.clients().mailer.send(mail)
-    return _end(locked, report, report.message)
+    return _end(locked, due, due.message, known_after(due, since))
+
+
+def _as_sent(report: BatchReport, mail: EmailMessage) -> SentReport:
+    return SentReport(
+        number=report.number,
+        at=report.reported_at,
+        report=report.model_dump(mode="json"),
+        text=report_text(mail),
+    )
 
 
 def _fail_report(locked: Locked[Batch], failure: StepFailed) -> Batch:
-    """The batch ends without a mail; update-report sends one later."""
-    log().error("report not mailed", message=failure.message)
-    _, _, report = _compose(locked)
-    return _end(locked, report, f"the report could not be mailed: {failure.message}")
+    """The batch ends without a mail; update-report sends a whole report later."""
+    log().error("report not sent", message=failure.message)
+    try:
+        report = _compose(locked)
+    except Exception as error:
+        if not is_mistake(error):
+            raise
+        log().exception("report not composed")
+        message = f"the report could not be written: {failure.message}"
+        return batches.move(
+            locked.session, locked.record, BatchMove(Event.FAIL, locked.context.name, message)
+        )
+    unsent = status_report_of(report).model_copy(update={"mailed": False})
+    return _end(locked, report, f"the report could not be sent: {failure.message}", unsent)
 
 
-def _compose(locked: Locked[Batch]) -> tuple[list[Job], dict[str, str], reports.BatchReport]:
-    """The jobs that exist, the reason for the deletion of those that do not, and the report of all."""
+def _compose(locked: Locked[Batch]) -> BatchReport:
     session, batch = locked.session, locked.record
     members = listings.load_batch(session, batch.bid)
-    inventory = locked.context.clients().inventory
-    deleted: dict[str, str] = {}
-    for jid in batches.jobs_in(session, batch.bid, Bucket.DELETED):
-        tombstone = find_job(inventory, jid)
-        deleted[jid] = tombstone.disposition.why if tombstone else ""
-    return members, deleted, reports.compose_report(batch, members, deleted)
+    return compose(session, batch, members, locked.context.clients().inventory)
 
 
-def _end(locked: Locked[Batch], report: reports.BatchReport, message: str) -> Batch:
+def _end(locked: Locked[Batch], report: BatchReport, message: str, known: StatusReport) -> Batch:
+    """`known`: the state of the jobs that the depositor knows now."""
     event = Event.SUCCEED if report.status is BatchState.COMPLETED else Event.FAIL
-    reported = reports.status_report_of(report)
-    request = BatchMove(event, locked.context.name, message=message, report=reported)
+    request = BatchMove(event, locked.context.name, message=message, report=known)
     return batches.move(locked.session, locked.record, request)
 
 
-SPLIT = StateWork(batches.acquire, _split, _fail_split)
-REPORT = StateWork(batches.acquire, _report, _fail_report)
+def counted(work: Callable[[Locked[Batch]], Batch | None], locked: Locked[Batch]) -> Batch | None:
+    """A mistake in the code, or a damaged znode, counts as a try; the last one ends the split or report."""
+    with mistakes_as(transient):
+        return work(locked)
+
+
+SPLIT = StateWork(batches.load, partial(counted, _split), _fail_split, fetches=True)
+REPORT = StateWork(batches.load, partial(counted, _report), _fail_report, needs.of_batch)
 TASKS = {"batch.split": SPLIT, "batch.report": REPORT, "batch.update-report": REPORT}
 
 
 def register(context: WorkerContext) -> None:
     for name, work in TASKS.items():
-        _register(context, name, work)
+        context.add_task(name, partial(_task, work))
 
 
-def _register(context: WorkerContext, name: str, work: StateWork[Batch]) -> None:
-    def task(ticket: dict[str, Any]) -> None:
-        run(context, Ticket.model_validate(ticket), work)
-
-    context.app.task(name=name, shared=False)(task)
+def _task(work: StateWork[Batch], context: WorkerContext, ticket: dict[str, Any]) -> None:
+    run(context, Ticket.model_validate(ticket), work)

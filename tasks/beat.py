@@ -1,67 +1,145 @@
 """Periodic work. It may run twice at once, or not at all for a while, without harm."""
 
 from collections.abc import Callable
+from functools import partial
+from math import inf
 
-from pipeline.states import JOB, Event, FailureKind, JobState
+from pipeline.outcome import ServiceDown
+from pipeline.services import Service
+from pipeline.states import BATCH, JOB, Event, FailureKind, JobState
 from pipeline.working_storage import capacity as working_space
-from tasks import job, retention
+from pipeline.working_storage import mount
+from tasks import fixity, job, reclaim, retention
 from tasks.after_move import after_move, clean_up_completed, feed, remove_folder
-from tasks.broker import live_tickets
+from tasks.broker import read_queues
 from tasks.dispatch import dispatch_batch, dispatch_failure_callback, dispatch_job
 from tasks.logs import log
 from tasks.orphan_folders import ended_jobs, orphans
+from tasks.outages import begin_outage, end_outage, notify_operator, this_host
 from tasks.run import giving_up
+from tasks.stores import count_up
 from tasks.worker_context import WorkerContext
-from zkstate import callbacks, jobs, queue, record, recovery, space
+from zkstate import batches, callbacks, jobs, outages, queue, record, recovery, space
+from zkstate.batches import BatchMove
 from zkstate.errors import Corrupt, Missing
 from zkstate.jobs import JobMove
 from zkstate.locks import ServerClock, single_flight
 from zkstate.record import Lock
 from zkstate.session import Session
+from zkstate.sweep_record import Sweep
 
 SWEEP = "sweep"
 """The name under which the sweep moves jobs and batches."""
+
+
+PACE = 8
+"""At least one job for so many places may end its wait in one sweep, even if other jobs have every place."""
 
 
 def _feed(context: WorkerContext, session: Session, _: ServerClock) -> None:
     feed(context.app, session, context.settings)
 
 
-def _recheck_provisioning(context: WorkerContext, session: Session, _: ServerClock) -> None:
-    """Run every waiting job that fits, most urgent first; a job that does not fit blocks no other."""
-    reserved = space.promised(session).bytes
-    for jid, needed in queue.waiting_for_space(session):
-        if working_space.refusal(needed, reserved, context.settings) is not None:
-            continue
-        try:
-            waiting = jobs.load(session, jid)
-        except (Missing, Corrupt):
-            continue
-        if waiting.status.status is not JobState.PROVISIONING:
-            continue
-        following = job.run(context, record.ticket(waiting))
-        reserved = space.promised(session).bytes
-        if following is not None:
-            dispatch_job(context.app, following, waiting.status.priority)
+def _recheck_provisioning(context: WorkerContext, session: Session, clock: ServerClock) -> None:
+    """Run every waiting job that fits, most urgent first; a job that does not fit blocks no other.
+
+    For a job that does not fit, failed jobs give up what they hold. A job that never fits is run, and fails.
+    """
+    settings = context.settings
+    waiting = list(queue.waiting_for_space(session))
+    if not _working_storage_works(context, session, clock, needed=bool(waiting)) or not waiting:
+        return
+    reserved = space.reservations(session)
+    beyond_help: float = inf
+    for jid, needed in waiting:
+        waits = working_space.refusal(needed, sum(reserved.values()), partial(dict, reserved), settings, jid)
+        if waits and working_space.never_fits(needed, settings) is None:
+            if needed >= beyond_help:
+                continue
+            if not reclaim.make_room(context, session, reserved, jid, needed):
+                beyond_help = needed
+                continue
+            reserved = space.reservations(session)
+        _run_provisioning(context, session, jid)
+        reserved[jid] = space.reservation_of(session, jid) or 0
+
+
+def _run_provisioning(context: WorkerContext, session: Session, jid: str) -> None:
+    try:
+        waiting = jobs.load(session, jid)
+    except (Missing, Corrupt):
+        return
+    if waiting.status.status is not JobState.PROVISIONING:
+        return
+    following = job.run(context, record.ticket(waiting))
+    if following is not None:
+        dispatch_job(context.app, following, waiting.status.priority)
+
+
+def _working_storage_works(
+    context: WorkerContext, session: Session, clock: ServerClock, *, needed: bool
+) -> bool:
+    """False during an outage of working storage, which ends once a file can be written there again."""
+    down = bool(outages.blocking(session, [Service.WORKING_STORAGE], this_host()))
+    if not down and not needed:
+        return True
+    try:
+        mount.require(context.settings, space.WorkingStorage(session))
+        if down:
+            working_space.check_writable(context.settings)
+            end_outage(session, Service.WORKING_STORAGE)
+    except ServiceDown as fault:
+        begin_outage(session, fault)
+        outages.keep(session, Service.WORKING_STORAGE, clock)
+        return False
+    return True
+
+
+def _watch_outages(context: WorkerContext, session: Session, clock: ServerClock) -> None:
+    """Notify the operator of outages that began or are over, and forget those that are over."""
+    mail_works = not outages.blocking(session, [Service.MAIL], this_host())
+    for current in list(outages.known(session).values()):
+        unknown = mail_works and current.outage.ended is None and not current.outage.notified
+        if unknown and outages.mark_notified(session, current):
+            notify_operator(context, current.outage)
+    for over in outages.forget_ended(session, clock, SWEEP):
+        log().warning("outage forgotten", service=over.name)
+        if over.notified:
+            notify_operator(context, over)
 
 
 def _sweep(context: WorkerContext, session: Session, clock: ServerClock) -> None:
     """Send a new ticket for everything that has neither a worker nor a message."""
     settings = context.settings
-    live = live_tickets(settings)
-    recovered = recovery.sweep_jobs(session, live, clock, settings.max_redispatches)
+    queued = read_queues(settings)
+    if queued.foreign:
+        log().warning(
+            "foreign messages in Redis are left to the workers, which reject them", count=queued.foreign
+        )
+    live = queued.tickets
+    sweep = Sweep(session, clock)
+    room = settings.in_flight - queue.places_taken(session, settings.waiting_limit)
+    pace = max(room, settings.in_flight // PACE, 1)
+    recovered = recovery.sweep_jobs(
+        session, live, sweep.clock, settings.max_redispatches, sweep.page, room=pace
+    )
     for ticket in recovered.tickets:
         log().warning("dispatched again", jid=ticket.id, state=ticket.state)
-        dispatch_job(context.app, ticket, 0)
+        dispatch_job(context.app, ticket)
     for jid in recovered.exhausted:
         with giving_up(context, jid=jid):
             _fail_exhausted(context, session, jid)
-    for ticket in recovery.sweep_batches(session, live, clock, SWEEP):
+    unfinished = recovery.sweep_batches(session, live, sweep.clock, SWEEP, settings.max_redispatches)
+    for ticket in unfinished.tickets:
         log().warning("dispatched again", bid=ticket.id, state=ticket.state)
         dispatch_batch(context.app, ticket)
-    for owed in callbacks.due(session, clock):
+    for bid in unfinished.exhausted:
+        with giving_up(context, bid=bid):
+            fail_exhausted_batch(context, session, bid)
+    for owed in callbacks.due(session, sweep.clock, partial(sweep.page, "callbacks")):
         if callbacks.claim(session, owed):
             dispatch_failure_callback(context.app, owed.jid, owed.epoch)
+    sweep.save()
 
 
 def _fail_exhausted(context: WorkerContext, session: Session, jid: str) -> None:
@@ -77,6 +155,17 @@ def _fail_exhausted(context: WorkerContext, session: Session, jid: str) -> None:
     after_move(context.app, session, context.settings, failed)
 
 
+def fail_exhausted_batch(context: WorkerContext, session: Session, bid: str) -> None:
+    """End the split or the report of a batch that crashes its workers; a report can be requested again."""
+    exhausted = batches.load(session, bid)
+    state, count = exhausted.status.status, exhausted.status.redispatches
+    message = f"lost its worker {count} times while {state}: see the workers' logs"
+    kind = None if BATCH.facts[state].reports else FailureKind.SYSTEM
+    failed = batches.move(session, exhausted, BatchMove(Event.FAIL, SWEEP, message, kind, Lock.FREE))
+    log().error("batch failed by the sweep", bid=bid, message=message)
+    after_move(context.app, session, context.settings, failed)
+
+
 def _clean_up_jobs(_: WorkerContext, session: Session, __: ServerClock) -> None:
     clean_up_completed(session)
 
@@ -87,35 +176,50 @@ def _clean_up_batches(context: WorkerContext, session: Session, clock: ServerClo
     for folder in orphans(session, context.settings.working):
         remove_folder(folder)
         log().warning("removed an orphan folder", folder=str(folder))
+    for jid in queue.tidy_waiting(session):
+        log().warning("removed an entry of a job that does not wait", jid=jid)
     for jid in clients.storage.tidy(ended_jobs(session)):
         log().warning("removed files staged for storage", jid=jid)
+
+
+def _check_stores(context: WorkerContext, session: Session, clock: ServerClock) -> None:
+    """Compare record, storage root and inventory, and count up their mark.
+
+    No job probes the record: this comparison ends its outage. The markers of the other stores show no more
+    than that they can be read: jobs end their outages.
+    """
+    stores = context.stores()
+    stores.doubt()
+    stores.confirm(session)
+    for service in stores.faults:
+        outages.keep(session, service, clock)
+    if Service.RECORD in outages.known(session) and outages.end(session, Service.RECORD):
+        log().warning("outage over: a shared service works again", service=str(Service.RECORD))
+    if not outages.blocking(session, [Service.INVENTORY], this_host()):
+        count_up(session, context.clients().inventory)
 
 
 WORK: dict[str, Callable[[WorkerContext, Session, ServerClock], None]] = {
     "feed": _feed,
     "recheck_provisioning": _recheck_provisioning,
     "sweep": _sweep,
+    "check_stores": _check_stores,
+    "watch_outages": _watch_outages,
     "clean_up_jobs": _clean_up_jobs,
     "clean_up_batches": _clean_up_batches,
+    fixity.LOCK: fixity.run,
 }
 
 
-def run_alone(context: WorkerContext, name: str) -> None:
+def register(context: WorkerContext) -> None:
+    for name in WORK:
+        context.add_task(f"beat.{name}", partial(_run_alone, name))
+
+
+def _run_alone(name: str, context: WorkerContext) -> None:
     """Run the work of this name, unless another process of the fleet is running it."""
     with giving_up(context, work=name):
         session = context.session()
         with single_flight(session, name) as clock:
             if clock is not None:
                 WORK[name](context, session, clock)
-
-
-def register(context: WorkerContext) -> None:
-    for name in WORK:
-        _register(context, name)
-
-
-def _register(context: WorkerContext, name: str) -> None:
-    def task() -> None:
-        run_alone(context, name)
-
-    context.app.task(name=f"beat.{name}", shared=False)(task)

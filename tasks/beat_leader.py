@@ -17,15 +17,18 @@ from pipeline.errors import ArklineError
 from pipeline.settings import Settings
 from tasks import logs
 from tasks.publisher import configured
+from tasks.start_gate import await_claim, recorded_id
 from zkstate.leadership import lead
-from zkstate.session import connect
+from zkstate.session import Session, connect
 
 
 def _stop(*_: object) -> NoReturn:
     raise SystemExit(0)
 
 
-def _tick(settings: Settings) -> None:
+def _tick(settings: Settings, session: Session) -> None:
+    """Nothing is scheduled before the first worker has confirmed the stores, and in nobody else's queues."""
+    await_claim(settings, lambda: recorded_id(session))
     app = configured(settings)
     Service(app, max_interval=app.conf.beat_max_loop_interval, scheduler_cls=Scheduler).start()
 
@@ -39,7 +42,7 @@ def main() -> int:
         with connect(settings) as session:
             if ready := os.environ.get("ARKLINE_READY_FILE"):
                 Path(ready).touch()
-            lead(session, f"beat {os.uname().nodename}:{os.getpid()}", partial(_tick, settings))
+            lead(session, f"beat {os.uname().nodename}:{os.getpid()}", partial(_tick, settings, session))
     except ArklineError as error:
         logs.log().error("beat stopped", error=str(error))
         return 1

@@ -4,44 +4,82 @@ The backlog stays in ZooKeeper and the queues in Redis are short, so the queues 
 shows exactly which jobs still have a message, instead of a guess from how long they wait.
 """
 
-import base64
-import json
 from collections.abc import Iterable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from functools import lru_cache
 
 import redis
 from kombu.exceptions import OperationalError
 
 import celeryconfig
 from pipeline.settings import Settings
+from tasks.message import MAX_MESSAGE, Foreign, arguments, read_envelope
 
 _SEPARATOR = "\x06\x16"
 """Between a queue's name and its priority step: kombu's Redis transport, `priority_steps`."""
 
 
-def live_tickets(settings: Settings) -> frozenset[tuple[str, int]]:
-    """(id, epoch) of every ticket in the queues; OperationalError if Redis does not answer."""
+@lru_cache(maxsize=8)
+def client(settings: Settings, timeout: float = 5.0) -> redis.Redis:
+    """One for all commands of a process; `timeout`: seconds to wait for a connection or an answer."""
+    return redis.Redis.from_url(settings.broker_url, socket_timeout=timeout, socket_connect_timeout=timeout)
+
+
+_READ = """
+local items, foreign = {}, 0
+for _, key in ipairs(KEYS) do
+  local listed = redis.pcall('LRANGE', key, 0, -1)
+  if listed.err then
+    foreign = foreign + 1
+  else
+    for _, item in ipairs(listed) do
+      if #item > tonumber(ARGV[1]) then foreign = foreign + 1 else items[#items + 1] = item end
+    end
+  end
+end
+return {foreign, items}
+"""
+"""The items of all lists, in one answer; what is too large, or no list, is counted and stays in Redis."""
+
+
+@dataclass(frozen=True)
+class Queued:
+    """The messages that wait in Redis."""
+
+    tickets: frozenset[tuple[str, int]]
+    """(id, epoch) of every ticket."""
+    foreign: int = 0
+    """Messages that arkline did not send, and keys of another type in the place of a queue."""
+
+
+def read_queues(settings: Settings) -> Queued:
+    """All messages of all queues; OperationalError if Redis does not answer."""
+    keys = tuple(_lists(settings, celeryconfig.QUEUES))
     try:
-        with _client(settings) as client, client.pipeline(transaction=False) as reads:
-            for name in _lists(settings, celeryconfig.QUEUES):
-                reads.lrange(name, 0, -1)
-            messages = [message for queue in reads.execute() for message in queue]
+        foreign, items = client(settings).eval(_READ, len(keys), *keys, str(MAX_MESSAGE))
     except redis.RedisError as error:
         raise OperationalError(str(error)) from error
-    tickets = (_ticket(json.loads(message)) for message in messages)
-    return frozenset(ticket for ticket in tickets if ticket is not None)
+    tickets: set[tuple[str, int]] = set()
+    for item in items:
+        try:
+            tickets.update(_ticket(item))
+        except Foreign:
+            foreign += 1
+    return Queued(frozenset(tickets), foreign)
+
+
+def live_tickets(settings: Settings) -> frozenset[tuple[str, int]]:
+    """(id, epoch) of every ticket in the queues; OperationalError if Redis does not answer."""
+    return read_queues(settings).tickets
 
 
 def waiting_messages(settings: Settings, queues: Iterable[str]) -> int:
     """The number of messages in these queues; redis.RedisError if Redis does not answer."""
-    with _client(settings) as client, client.pipeline(transaction=False) as reads:
+    with client(settings).pipeline(transaction=False) as reads:
         for name in _lists(settings, queues):
             reads.llen(name)
-        return sum(reads.execute())
-
-
-def _client(settings: Settings) -> redis.Redis:
-    return redis.Redis.from_url(settings.broker_url, socket_timeout=5, socket_connect_timeout=5)
+        counts = reads.execute(raise_on_error=False)
+    return sum(count for count in counts if isinstance(count, int))  # a foreign key has no length
 
 
 def _lists(settings: Settings, queues: Iterable[str]) -> Iterator[str]:
@@ -52,8 +90,10 @@ def _lists(settings: Settings, queues: Iterable[str]) -> Iterator[str]:
             yield f"{settings.broker_prefix}{queue}{suffix}"
 
 
-def _ticket(message: dict[str, Any]) -> tuple[str, int] | None:
-    arguments = json.loads(base64.b64decode(message["body"]))[0]
-    if not arguments or not isinstance(arguments[0], dict) or "epoch" not in arguments[0]:
-        return None
-    return str(arguments[0]["id"]), int(arguments[0]["epoch"])
+def _ticket(item: bytes) -> tuple[tuple[str, int], ...]:
+    """The ticket in a message; none in a message of periodic work; Foreign if it is no message of ours."""
+    match arguments(read_envelope(item)["body"]):
+        case [{"id": str(name), "epoch": int(epoch)}, *_]:
+            return ((name, epoch),)
+        case _:
+            return ()

@@ -1,18 +1,21 @@
 """The callback of a failed job: the depositor's system is notified, or the job's history says why not."""
 
+from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.errors import UsageRefused
-from pipeline.outcome import StepFailed, system
+from pipeline.outcome import ServiceDown, StepFailed, system
+from pipeline.services import Service
 from pipeline.states import JobState
-from pipeline.steps.clients import Clients
+from pipeline.steps.context import Clients
 from tasks.logs import log
+from tasks.outages import begin_outage, end_outage, this_host
 from tasks.profiles import profile_of
-from tasks.retry_policy import delay_before_retry
-from tasks.run import giving_up
+from tasks.run import delay_before_retry, giving_up
 from tasks.worker_context import WorkerContext
-from zkstate import callbacks, jobs
+from zkstate import callbacks, jobs, outages
 from zkstate.callbacks import Owed
 from zkstate.errors import Missing
-from zkstate.locks import single_flight
+from zkstate.locks import AttemptGuard, ServerClock, single_flight
+from zkstate.outage import FIRST_PROBE, outage_name
 from zkstate.session import Session
 
 NOT_DELIVERED = "failure callback not delivered"
@@ -25,11 +28,22 @@ def deliver_once(context: WorkerContext, jid: str, epoch: int) -> None:
         session = context.session()
         with single_flight(session, f"callback-{jid}") as clock:
             if clock is not None and (owed := callbacks.owed(session, jid, epoch)):
-                deliver(session, context.clients(), owed, context.name)
+                guard = AttemptGuard(session, context.stopping)
+                deliver(session, context.clients(), owed, context.name, clock, guard)
 
 
-def deliver(session: Session, clients: Clients, owed: Owed, by: str) -> None:
-    """Make the callback, and settle it or put it off. A job that has moved on is not called back for."""
+def deliver(
+    session: Session,
+    clients: Clients,
+    owed: Owed,
+    by: str,
+    clock: ServerClock,
+    attempt: Attempt = UNATTENDED,
+) -> None:
+    """Make the callback, and settle it or put it off. A job that has moved on is not called back for.
+
+    While its receiver is out of order, the callback is put off and no try is counted, unless a probe is due.
+    """
     try:
         job = jobs.load(session, owed.jid)
     except Missing:
@@ -43,8 +57,19 @@ def deliver(session: Session, clients: Clients, owed: Owed, by: str) -> None:
         if profile.callback_url is None:
             callbacks.drop(session, owed)
             return
-        clients.callback.deliver(job, profile, None)
+        name = outage_name(Service.CALLBACK, profile.callback_url.host or "")
+        down = outages.blocking(session, [name], this_host())
+        if down and not outages.take_probe(session, down[0], clock):
+            callbacks.put_off(session, owed, down[0].outage.probe_after, tried=False)
+            return
+        clients.callback.deliver(job, profile, None, attempt)
+        if down:
+            end_outage(session, name)
         outcome = f"failure callback delivered to {profile.callback_url.host}"
+    except ServiceDown as fault:
+        begin_outage(session, fault)
+        callbacks.put_off(session, owed, FIRST_PROBE, tried=False)
+        return
     except (StepFailed, UsageRefused) as error:
         failure = error if isinstance(error, StepFailed) else system(str(error))
         delay = delay_before_retry(failure, owed.record.tries, clients.settings)
@@ -58,7 +83,4 @@ def deliver(session: Session, clients: Clients, owed: Owed, by: str) -> None:
 
 
 def register(context: WorkerContext) -> None:
-    def task(jid: str, epoch: int) -> None:
-        deliver_once(context, jid, epoch)
-
-    context.app.task(name="callback.failed", shared=False)(task)
+    context.add_task("callback.failed", deliver_once)

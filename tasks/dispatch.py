@@ -1,7 +1,5 @@
 """Tickets to messages. A message that is not sent is no error: the sweep sends another one."""
 
-from collections.abc import Iterable
-
 from celery import Celery, chain, signature
 from celery.canvas import Signature
 from kombu.exceptions import OperationalError
@@ -11,7 +9,7 @@ from pipeline.states import BATCH, JOB, BatchState, JobState
 from tasks.logs import log
 
 
-def dispatch_job(app: Celery, ticket: Ticket, priority: int) -> bool:
+def dispatch_job(app: Celery, ticket: Ticket, priority: int = 0) -> bool:
     """Send the chain of tasks that begins with the ticket's state; False if Redis does not answer."""
     working = JOB.working()
     rest = working[working.index(JobState(ticket.state)) :]
@@ -20,14 +18,9 @@ def dispatch_job(app: Celery, ticket: Ticket, priority: int) -> bool:
     return _send(steps, ticket, priority // 10)
 
 
-def dispatch_jobs(app: Celery, tickets: Iterable[tuple[Ticket, int]]) -> bool:
-    """Send tickets with their priorities until Redis does not answer; False if it did not."""
-    return all(dispatch_job(app, ticket, priority) for ticket, priority in tickets)
-
-
 def dispatch_batch(app: Celery, ticket: Ticket) -> bool:
     task = signature(BATCH.task(BatchState(ticket.state)).name, args=(ticket.model_dump(),), app=app)
-    return _send(task, ticket, 0)
+    return _send(task, ticket)
 
 
 def dispatch_failure_callback(app: Celery, jid: str, epoch: int) -> bool:
@@ -36,10 +29,10 @@ def dispatch_failure_callback(app: Celery, jid: str, epoch: int) -> bool:
     The arguments are not in the form of a ticket, because this message moves no job.
     """
     task = signature("callback.failed", args=(jid, epoch), app=app)
-    return _send(task, Ticket(id=jid, state=JobState.FAILED, epoch=epoch), 0)
+    return _send(task, Ticket(id=jid, state=JobState.FAILED, epoch=epoch))
 
 
-def _send(task: Signature, ticket: Ticket, priority: int) -> bool:
+def _send(task: Signature, ticket: Ticket, priority: int = 0) -> bool:
     try:
         task.apply_async(priority=priority)
     except OperationalError as error:

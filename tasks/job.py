@@ -5,18 +5,20 @@ from contextlib import closing
 from functools import cache, partial
 from typing import Any
 
-from celery.exceptions import Ignore
+from celery import current_task
 
 from pipeline.outcome import Done, StepFailed, Wait, system
 from pipeline.records import Job, Ticket
 from pipeline.states import JOB, Event, JobState
 from pipeline.steps import download, estimate, notify, pending, process, provision, record
 from pipeline.steps.context import StepContext
+from pipeline.working_storage.capacity import working_storage_faults
+from tasks import needs
 from tasks import run as runner
-from tasks.logs import log
+from tasks.mistakes import mistakes_as
 from tasks.profiles import host_limit, profile_of
 from tasks.progress import ReportingAttempt
-from tasks.run import Locked, Meaning, StateWork, meaning_of
+from tasks.run import Locked, StateWork
 from tasks.worker_context import WorkerContext
 from zkstate import jobs
 from zkstate.errors import Outdated
@@ -39,7 +41,8 @@ STEPS: dict[JobState, Step] = {
 
 def run(context: WorkerContext, ticket: Ticket) -> Ticket | None:
     """Do the work of the ticket's state; the next state's ticket, or None if there is nothing to chain."""
-    return runner.run(context, ticket, StateWork(jobs.acquire, _work, _fail))
+    fetches = any(JOB.facts[state].fetches for state in JOB.working() if state == ticket.state)
+    return runner.run(context, ticket, StateWork(jobs.load, _work, _fail, needs.of_job, fetches))
 
 
 def _work(locked: Locked[Job]) -> Job | None:
@@ -64,13 +67,8 @@ def _work(locked: Locked[Job]) -> Job | None:
 
 def _step(job: Job, step_context: StepContext) -> Done | Wait:
     """A mistake in a step, or a damaged znode, fails the job; an operator resumes it after the repair."""
-    try:
+    with mistakes_as(system), working_storage_faults(step_context.settings):
         return STEPS[job.status.status](job, step_context)
-    except Exception as error:
-        if meaning_of(error) not in (Meaning.UNEXPECTED, Meaning.DAMAGED):
-            raise
-        log().exception("step failed unexpectedly")
-        raise system(f"unexpected {type(error).__name__}: {error}") from error
 
 
 def _fail(locked: Locked[Job], failure: StepFailed) -> Job:
@@ -79,13 +77,14 @@ def _fail(locked: Locked[Job], failure: StepFailed) -> Job:
 
 
 def register(context: WorkerContext) -> None:
-    """Register a task for each state in STEPS."""
-
-    def task(ticket: dict[str, Any]) -> dict[str, Any]:
-        following = run(context, Ticket.model_validate(ticket))
-        if following is None:
-            raise Ignore  # ends Celery's chain
-        return following.model_dump()
-
     for state in STEPS:
-        context.app.task(name=JOB.task(state).name, shared=False)(task)
+        context.add_task(JOB.task(state).name, _task)
+
+
+def _task(context: WorkerContext, ticket: dict[str, Any]) -> dict[str, Any] | None:
+    following = run(context, Ticket.model_validate(ticket))
+    if following is None:
+        # not by Ignore: Flower would show the task as STARTED for ever
+        current_task.request.chain = None
+        return None
+    return following.model_dump()

@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
+from pipeline.job_identity import number_of
 from pipeline.states import JobState
-from zkstate import creation, jobs, queue, views
+from zkstate import counters, jobs, queue, views
 from zkstate.errors import Corrupt, Missing
 from zkstate.session import Session
 
@@ -27,7 +27,20 @@ def orphans(session: Session, working: Path) -> list[Path]:
 
 def ended_jobs(session: Session) -> Callable[[str], bool]:
     """A test for a JID: this record assigned the number, and the job is deleted or cleaned up."""
-    return partial(_is_orphan, session, creation.last_number(session))
+    last = counters.last(session, "job")
+
+    def ended(jid: str) -> bool:
+        if not 0 < number_of(jid) <= last:
+            return False
+        try:
+            job = jobs.load(session, jid)
+        except Missing:
+            return not views.job_exists(session, jid)
+        except Corrupt:
+            return False
+        return job.status.status is JobState.COMPLETED and not queue.has_entry(session, job)
+
+    return ended
 
 
 def _folders(folder: Path, prefix: str) -> list[os.DirEntry[str]]:
@@ -36,16 +49,3 @@ def _folders(folder: Path, prefix: str) -> list[os.DirEntry[str]]:
             return [entry for entry in entries if entry.name.startswith(prefix) and entry.is_dir()]
     except FileNotFoundError:  # a batch's folder is removed with that of its last job
         return []
-
-
-def _is_orphan(session: Session, last: int, jid: str) -> bool:
-    number = jid.removeprefix("jid")
-    if not number.isdecimal() or int(number) > last:
-        return False
-    try:
-        job = jobs.load(session, jid)
-    except Missing:
-        return not views.job_exists(session, jid)
-    except Corrupt:
-        return False
-    return job.status.status is JobState.COMPLETED and not queue.has_entry(session, job)

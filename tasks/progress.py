@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipeline.attempt import Attempt, Progress
 from pipeline.settings import Settings
+from tasks.broker import client
 from tasks.logs import log
 
 LIFETIME = 15
@@ -30,7 +31,7 @@ class ProgressReports:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._client = _client(settings)
+        self._client = client(settings, TIMEOUT)
         self._paused_until = 0.0
 
     def write(self, jid: str, progress: Progress) -> None:
@@ -61,15 +62,10 @@ class ReportingAttempt:
 def read(settings: Settings, jid: str) -> Progress | None:
     """The last progress report of the job's attempt; None without a recent one or without Redis."""
     try:
-        with _client(settings) as client:
-            data = client.get(_key(settings, jid))
-            return _PROGRESS.validate_json(data) if isinstance(data, bytes) else None
+        data = client(settings, TIMEOUT).get(_key(settings, jid))
+        return _PROGRESS.validate_json(data) if isinstance(data, bytes) else None
     except (redis.RedisError, ValidationError):
         return None
-
-
-def _client(settings: Settings) -> redis.Redis:
-    return redis.Redis.from_url(settings.broker_url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT)
 
 
 def _key(settings: Settings, jid: str) -> str:

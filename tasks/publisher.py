@@ -9,6 +9,7 @@ from celery import Celery
 
 import celeryconfig
 from pipeline.settings import Settings
+from tasks import transport
 
 _SHORT = {"max_retries": 2, "interval_start": 0.1}
 """Without a limit kombu tries forever to reach a Redis that is down, and the operator's command hangs."""
@@ -16,6 +17,7 @@ _SHORT = {"max_retries": 2, "interval_start": 0.1}
 
 def configured(settings: Settings) -> Celery:
     """A separate application on the broker of `settings`."""
+    transport.register()
     app = Celery("arkline", set_as_current=False)
     app.config_from_object(celeryconfig)
     options = {**celeryconfig.broker_transport_options, "global_keyprefix": settings.broker_prefix}

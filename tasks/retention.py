@@ -1,33 +1,42 @@
 """Completed batches are deleted from ZooKeeper after the retention time; the archive keeps their records."""
 
 from pipeline.inventory.archive import archive_batch
-from pipeline.notify.report import compose_report
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.records import Batch
 from pipeline.states import BatchState, Event
-from pipeline.steps.clients import Clients
+from pipeline.steps.context import Clients
 from tasks.logs import log
+from tasks.reports import compose
 from zkstate import batches, deletion, listings, views
 from zkstate.batches import BatchMove
 from zkstate.errors import Busy, Corrupt, Missing, Stale
+from zkstate.journal import Stamp
 from zkstate.locks import ServerClock
 from zkstate.record import Lock
 from zkstate.session import Session
 
 
-def remove_old_batches(session: Session, clock: ServerClock, clients: Clients) -> None:
-    """Archive and remove completed batches older than the retention time; finish interrupted removals."""
+def remove_old_batches(
+    session: Session, clock: ServerClock, clients: Clients, stamp: Stamp | None = None
+) -> None:
+    """Archive and remove completed batches older than the retention time; finish interrupted removals.
+
+    `stamp`: the operator who asked for it; None for scheduled work.
+    """
+    by, via = (stamp.by, stamp.via) if stamp else ("retention", None)
+    reason = (stamp and stamp.reason) or "retention time is over"
+    delete = BatchMove(Event.DELETE, by, message=reason, lock=Lock.FREE, via=via)
     for bid in listings.all_batches(session):
         try:
             batch = batches.load(session, bid)
-            written = views.batch_activity(session, bid).status_written
+            written = views.activity(session, batch).status_written
             age = clock.now_ms() / 1000 - written if written else 0.0
             retention = retention_of(
                 batch.submission.profile_name, clients.profiles, clients.settings.retention
             )
             if batch.status.status is BatchState.COMPLETED and age > retention:
-                archive(session, batch, clients, by="retention", reason="retention time is over")
-                batch = batches.move(session, batch, BatchMove(Event.DELETE, "retention", lock=Lock.FREE))
+                archive(session, batch, clients, by=by, reason=reason)
+                batch = batches.move(session, batch, delete)
             if batch.status.status is BatchState.DELETED:
                 deletion.remove_batch(session, batch)
                 log().info("batch removed", bid=bid)
@@ -49,7 +58,7 @@ def retention_of(profile_name: str, profiles: Profiles, default: float) -> float
 def archive(session: Session, batch: Batch, clients: Clients, *, by: str, reason: str) -> None:
     """Store the batch, its report and every job's timeline in SQL."""
     members = listings.load_batch(session, batch.bid)
-    report = compose_report(batch, members, number=max(batch.status.reports, 1))
+    report = compose(session, batch, members, clients.inventory)
     archive_batch(
         clients.inventory, batch, members, by=by, reason=reason, report=report.model_dump(mode="json")
     )

@@ -3,27 +3,32 @@
 A ticket that is stale, duplicated or late finds the record elsewhere, and does nothing.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Generic
 
 import structlog
 from kombu.exceptions import OperationalError
 
 from pipeline.errors import UsageRefused
-from pipeline.outcome import AttemptOver, RateLimited, StepFailed, Stopping, system
-from pipeline.records import Job, Ticket
-from pipeline.states import JOB
+from pipeline.outcome import AttemptOver, Later, ServiceDown, StepFailed, Stopping, content, system, transient
+from pipeline.records import Batch, Job, Ticket
+from pipeline.services import Service
+from pipeline.settings import Settings
+from pipeline.states import JOB, FailureKind, JobState
+from pipeline.waits import WaitKind, WaitsFor
 from tasks.after_move import after_move
 from tasks.logs import log
-from tasks.retry_policy import delay_before_retry
+from tasks.outages import begin_outage, check_start, end_outage, is_own_fault
 from tasks.worker_context import WorkerContext
 from zkstate import record
-from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Stale, Unreachable
+from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Stale, TooBig, Unreachable
 from zkstate.locks import AttemptGuard
-from zkstate.record import HandBack, R
+from zkstate.outage import FIRST_PROBE, name_of
+from zkstate.record import R
 from zkstate.session import Session
 
 
@@ -34,7 +39,8 @@ class Meaning(Enum):
     DISCONNECTED = "ZooKeeper's answer is missing: drop the session; the sweep continues"
     NO_BROKER = "Redis does not answer: nothing is sent; the sweep continues"
     STOPPING = "the worker stops: hand the record back"
-    RATE_LIMITED = "a rate limit: hand the record back, with a delay"
+    LATER = "something has to be waited for: hand the record back, and count no try"
+    SERVICE_DOWN = "a shared service is at fault: hand the record back, and count no try"
     FAULT = "the work failed: try again later if the fault is transient, else fail"
     DAMAGED = "a znode is unreadable: hand the record back, with the longest delay"
     UNEXPECTED = "a mistake in the code: drop the session; the sweep tries again, less and less often"
@@ -51,9 +57,11 @@ MEANINGS: Mapping[type[BaseException], Meaning] = {
     Stopping: Meaning.STOPPING,
     SystemExit: Meaning.STOPPING,
     KeyboardInterrupt: Meaning.STOPPING,
-    RateLimited: Meaning.RATE_LIMITED,
+    Later: Meaning.LATER,
+    ServiceDown: Meaning.SERVICE_DOWN,
     StepFailed: Meaning.FAULT,
     UsageRefused: Meaning.FAULT,
+    TooBig: Meaning.FAULT,
     Corrupt: Meaning.DAMAGED,
 }
 
@@ -73,38 +81,55 @@ class Locked(Generic[R]):
     guard: AttemptGuard
     record: R
 
-    def hand_back(self, message: str, *, delay: float = 0, why: HandBack = HandBack.UNFINISHED) -> None:
+    def hand_back(self, message: str, *, delay: float = 0, waits_for: WaitsFor | None = None) -> None:
         """Under the version that this attempt holds: a later owner's version is never used."""
-        record.hand_back(self.session, self.record, self.context.name, message=message, delay=delay, why=why)
+        name = self.context.name
+        record.hand_back(self.session, self.record, name, message=message, delay=delay, waits_for=waits_for)
 
 
 @dataclass(frozen=True)
 class StateWork(Generic[R]):
     """The work of one state."""
 
-    acquire: Callable[[Session, Ticket, str], R]
+    load: Callable[[Session, str], R]
     do: Callable[[Locked[R]], R | None]
     """The moved record; None if the record was handed back."""
     fail: Callable[[Locked[R], StepFailed], R]
     """Move the record after a fault that is not tried again."""
+    needs: Callable[[WorkerContext, R], Collection[str]] = lambda _context, _record: ()
+    """The names of the outages during which the work is not started; asked only while there is one."""
+    fetches: bool = False
+    """As in the facts of the state: a stopping worker waits less for it."""
 
 
 def run(context: WorkerContext, ticket: Ticket, work: StateWork[R]) -> Ticket | None:
     """Do the work of the ticket's state; the next ticket, if Celery's chain is to carry one on."""
     with giving_up(context, ticket=ticket.model_dump()):
         session = context.session()
-        guard = AttemptGuard(session, context.stopping)  # before the lock, to notice a session that is lost
-        locked = Locked(context, session, guard, work.acquire(session, ticket, context.name))
+        # before the lock, to notice a session that is lost
+        guard = AttemptGuard(session, partial(context.stopping, fetches=work.fetches))
+        loaded = work.load(session, ticket.id)
+        probed = check_start(context, session, ticket, loaded, work.needs)
+        if probed is None:
+            return None
+        locked = Locked(context, session, guard, record.acquire(session, loaded, ticket, context.name))
         guard.watch_lock(record.lock_path(locked.record))
         with structlog.contextvars.bound_contextvars(**_facts(locked.record)):
-            moved = _attempt(locked, work)
+            moved = _attempt(locked, work, probed)
             if moved is None:
                 return None
             log().info("moved", to=str(moved.status.status), message=moved.status.message)
-            if isinstance(moved, Job) and moved.status.status in JOB.working():
+            if isinstance(moved, Job) and _continues_chain(locked.record, moved):
                 return record.ticket(moved)
             after_move(context.app, session, context.settings, moved)
     return None
+
+
+def _continues_chain(before: Job | Batch, moved: Job) -> bool:
+    """Celery's chain has the tasks of the following states in their order; back it does not lead."""
+    order = JOB.working()
+    state = moved.status.status
+    return state in order and order.index(state) == order.index(JobState(before.status.status)) + 1
 
 
 def _facts(acquired: R) -> dict[str, object]:
@@ -113,12 +138,17 @@ def _facts(acquired: R) -> dict[str, object]:
     return {**ids, "state": str(status.status), "attempt": status.attempt}
 
 
-def _attempt(locked: Locked[R], work: StateWork[R]) -> R | None:
+def _attempt(locked: Locked[R], work: StateWork[R], probed: Collection[str]) -> R | None:
+    """The moved record; `probed`: the outages that are over if the work succeeds."""
     with _dropping_session(locked.context):
         try:
-            return work.do(locked)
+            moved = work.do(locked)
         except BaseException as error:  # noqa: BLE001 - raised again unless the record is handed back
             return _settle(locked, work, error)
+        if moved is not None:
+            for name in probed:
+                end_outage(locked.session, name)
+        return moved
 
 
 @contextmanager
@@ -136,15 +166,17 @@ def _settle(locked: Locked[R], work: StateWork[R], error: BaseException) -> R | 
     match meaning_of(error):
         case Meaning.STOPPING:
             locked.hand_back(str(error) if isinstance(error, Stopping) else "the worker was stopped")
-        case Meaning.RATE_LIMITED if isinstance(error, RateLimited):
-            locked.hand_back(error.message, delay=error.wait, why=HandBack.IN_LINE)
+        case Meaning.LATER if isinstance(error, Later):
+            waits_for = WaitsFor(kind=error.kind, name=error.name)
+            locked.hand_back(error.message, delay=error.wait, waits_for=waits_for)
+        case Meaning.SERVICE_DOWN if isinstance(error, ServiceDown):
+            return _wait_for_service(locked, work, error)
         case Meaning.FAULT:
-            return _retry_or_fail(
-                locked, work, error if isinstance(error, StepFailed) else system(str(error))
-            )
+            return _retry_or_fail(locked, work, _failure(error))
         case Meaning.DAMAGED:
             log().error("record unreadable", error=str(error))
-            locked.hand_back(str(error), delay=locked.context.settings.backoff_limit)
+            delay = locked.context.settings.backoff_limit
+            locked.hand_back(str(error), delay=delay, waits_for=WaitsFor(kind=WaitKind.REPAIR))
         case _:
             raise error
     if not isinstance(error, Exception):
@@ -152,14 +184,47 @@ def _settle(locked: Locked[R], work: StateWork[R], error: BaseException) -> R | 
     return None
 
 
+def _failure(error: BaseException) -> StepFailed:
+    if isinstance(error, StepFailed):
+        return error
+    return content(str(error)) if isinstance(error, TooBig) else system(str(error))
+
+
+def _wait_for_service(locked: Locked[R], work: StateWork[R], fault: ServiceDown) -> R | None:
+    """Hand the record back until the service works; a fault that only this record meets counts as a try."""
+    stores = locked.context.stores()
+    stores.doubt()
+    stores.log_once(fault)
+    if fault.service is Service.RECORD:
+        raise fault  # nothing may be written to a record that cannot be relied on
+    if is_own_fault(locked.session, locked.record.status.service_faults, fault):
+        return _retry_or_fail(locked, work, transient(fault.message, fault.retry_after))
+    begin_outage(locked.session, fault)
+    waits_for = WaitsFor(kind=WaitKind.SERVICE, name=name_of(fault))
+    locked.hand_back(fault.message, delay=FIRST_PROBE, waits_for=waits_for)
+    return None
+
+
 def _retry_or_fail(locked: Locked[R], work: StateWork[R], failure: StepFailed) -> R | None:
     delay = delay_before_retry(failure, locked.record.status.tries, locked.context.settings)
     if delay is None:
-        log().warning("step failed", kind=str(failure.kind), message=failure.message)
+        facts = {"detail": failure.detail} if failure.detail else {}
+        log().warning("step failed", kind=str(failure.kind), message=failure.message, **facts)
         return work.fail(locked, failure)
-    locked.hand_back(failure.message, delay=delay, why=HandBack.TRIED)
+    locked.hand_back(failure.message, delay=delay, waits_for=WaitsFor(kind=WaitKind.RETRY))
     log().warning("retry scheduled", message=failure.message, seconds=delay)
     return None
+
+
+def delay_before_retry(failure: StepFailed, tries: int, settings: Settings) -> float | None:
+    """Seconds until the next try, if `tries` tries failed before this one; None if there is no next try.
+
+    At least the time that the other service asked for. ZooKeeper's clock measures the delay.
+    """
+    if failure.kind is not FailureKind.TRANSIENT or tries + 1 >= settings.max_tries:
+        return None
+    delay: float = min(settings.backoff * 2**tries, settings.backoff_limit)
+    return max(delay, failure.retry_after or 0)
 
 
 @contextmanager
@@ -180,8 +245,13 @@ def giving_up(context: WorkerContext, **facts: object) -> Iterator[None]:
                 log().warning(
                     "Redis does not answer; the sweep dispatches the record", error=str(error), **facts
                 )
+            case Meaning.SERVICE_DOWN if isinstance(error, ServiceDown):
+                context.stores().log_once(error)
+                context.drop_session()
             case Meaning.DAMAGED:
                 log().error("record unreadable", error=str(error), **facts)
+            case Meaning.STOPPING:
+                log().info("stopped", reason=str(error), **facts)
             case _:
                 log().exception("failed unexpectedly", **facts)
                 context.drop_session()

@@ -36,32 +36,20 @@ class Sample:
     """True if the worker has a free process."""
 
 
-class Watchdog:
-    """Calls `end` if the worker consumed nothing in SAMPLES samples, spread over `limit` seconds."""
-
-    def __init__(self, sample: Callable[[], Sample], end: Callable[[], None], limit: float) -> None:
-        self._sample = sample
-        self._end = end
-        self._pause = limit / SAMPLES
-        self._stopped = threading.Event()
-
-    def start(self) -> None:
-        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
-
-    def stop(self) -> None:
-        self._stopped.set()
-
-    def _watch(self) -> None:
-        before = self._sample()
-        stalled = 0
-        while not self._stopped.wait(self._pause):
-            now = self._sample()
-            could_consume = before.idle and now.idle and before.waiting and now.waiting
-            stalled = stalled + 1 if could_consume and now.taken == before.taken else 0
-            before = now
-            if stalled >= SAMPLES:
-                self._end()
-                return
+def watch(
+    sample: Callable[[], Sample], end: Callable[[], None], limit: float, stopped: threading.Event
+) -> None:
+    """Until `stopped`: call `end` if nothing was consumed in SAMPLES samples, spread over `limit` seconds."""
+    before = sample()
+    stalled = 0
+    while not stopped.wait(limit / SAMPLES):
+        now = sample()
+        could_consume = before.idle and now.idle and before.waiting and now.waiting
+        stalled = stalled + 1 if could_consume and now.taken == before.taken else 0
+        before = now
+        if stalled >= SAMPLES:
+            end()
+            return
 
 
 def take_sample(settings: Settings, queues: Iterable[str], concurrency: int) -> Sample:

@@ -2,13 +2,25 @@
 
 import os
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from celery.signals import setup_logging, worker_process_shutdown, worker_ready, worker_shutting_down
+from celery.signals import (
+    celeryd_init,
+    setup_logging,
+    worker_process_shutdown,
+    worker_ready,
+    worker_shutting_down,
+)
 
-from tasks import logs, watchdog
-from tasks.worker_context import WorkerContext
+from pipeline.errors import UsageRefused
+from tasks import logs, remote_control, watchdog
+from tasks.start_gate import await_claim, confirmed_id, watch_claim
+from tasks.worker_context import Stop, WorkerContext
+
+FETCH_GRACE = 3.0
+"""Seconds that a stopping worker waits for a download, which the next attempt continues where it stopped."""
 
 
 def connect_signals(context: WorkerContext) -> None:
@@ -21,13 +33,6 @@ def connect_signals(context: WorkerContext) -> None:
     def close_session(**_: Any) -> None:
         context.drop_session()
 
-    def limit_warm_stop(how: str = "", **_: Any) -> None:
-        """A warm stop lets running steps finish until the grace period ends; then they hand back."""
-        if how == "Warm":
-            grace = threading.Timer(settings.stop_grace, context.ask_to_stop)
-            grace.daemon = True
-            grace.start()
-
     def touch_ready_file(**_: Any) -> None:
         """The process that started this worker waits for this file."""
         if ready := os.environ.get("ARKLINE_READY_FILE"):
@@ -36,16 +41,37 @@ def connect_signals(context: WorkerContext) -> None:
     def start_watchdog(sender: Any, **_: Any) -> None:
         """See tasks.watchdog; a worker that is stopping consumes no messages on purpose."""
         queues, concurrency = sender.app.amqp.queues, sender.controller.concurrency
-        dog = watchdog.Watchdog(
-            lambda: watchdog.take_sample(settings, queues.consume_from, concurrency),
-            watchdog.end,
-            settings.stalled_after,
-        )
-        worker_shutting_down.connect(lambda **_: dog.stop(), weak=False)
-        dog.start()
+        stopped = threading.Event()
+        worker_shutting_down.connect(lambda **_: stopped.set(), weak=False)
+        sample = partial(watchdog.take_sample, settings, queues.consume_from, concurrency)
+        watch = partial(watchdog.watch, sample, watchdog.end, settings.stalled_after, stopped)
+        threading.Thread(target=watch, name="watchdog", daemon=True).start()
 
+    def await_deployment(**_: Any) -> None:
+        """Before Celery connects and forks: nothing is consumed until the stores are confirmed."""
+        logs.configure(settings.log_level)
+        try:
+            own = await_claim(settings, lambda: confirmed_id(settings))
+        except UsageRefused as error:  # Celery would log the error and start
+            raise SystemExit(str(error)) from error
+        stopped = threading.Event()
+        worker_ready.connect(lambda **_: watch_claim(settings, own, stopped), weak=False)
+        worker_shutting_down.connect(lambda **_: stopped.set(), weak=False)
+
+    celeryd_init.connect(lambda **_: remote_control.restrict(), weak=False)
+    celeryd_init.connect(await_deployment, weak=False)
     setup_logging.connect(set_up_logging, weak=False)
     worker_process_shutdown.connect(close_session, weak=False)
-    worker_shutting_down.connect(limit_warm_stop, weak=False)
+    worker_shutting_down.connect(partial(_limit_warm_stop, context), weak=False)
     worker_ready.connect(touch_ready_file, weak=False)
     worker_ready.connect(start_watchdog, weak=False)
+
+
+def _limit_warm_stop(context: WorkerContext, how: str = "", **_: Any) -> None:
+    """A warm stop lets running steps finish until the grace period ends; then they hand back."""
+    if how != "Warm":
+        return
+    for seconds, stop in ((FETCH_GRACE, Stop.FETCHES), (context.settings.stop_grace, Stop.ALL)):
+        grace = threading.Timer(seconds, context.ask_to_stop, (stop,))
+        grace.daemon = True
+        grace.start()

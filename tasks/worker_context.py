@@ -8,13 +8,34 @@ import mmap
 import os
 import socket
 import threading
+import time
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, TypeVar
 
 from celery import Celery
 
+from pipeline.outcome import ServiceDown
 from pipeline.settings import Settings
-from pipeline.steps.clients import Clients, open_clients
+from pipeline.steps.clients import open_clients
+from pipeline.steps.context import Clients
 from tasks.progress import ProgressReports
+from tasks.stores import ConfirmedStores
 from zkstate.session import Session, connect
+
+T = TypeVar("T")
+
+HOST_RETRY = 60.0
+"""Seconds between two tries of a service that works for other hosts and not for this one."""
+
+
+class Stop(IntEnum):
+    """Which attempts of a stopping worker hand their records back."""
+
+    NONE = 0
+    FETCHES = 1
+    """Those that wait for the hosts of the content: what has arrived is kept for the next attempt."""
+    ALL = 2
 
 
 class WorkerContext:
@@ -24,10 +45,9 @@ class WorkerContext:
         self.settings = settings
         self.app = app
         self._mutex = threading.Lock()
-        self._session: Session | None = None
-        self._clients: Clients | None = None
-        self._progress: ProgressReports | None = None
+        self._open: dict[Callable[[Settings], Any], Any] = {}
         self._pid = 0
+        self._tried: dict[str, float] = {}
         self._stop = mmap.mmap(-1, 1)
         """One byte of memory that is shared with the processes forked from this one."""
 
@@ -35,43 +55,70 @@ class WorkerContext:
     def name(self) -> str:
         return f"worker {socket.gethostname()}:{os.getpid()}"
 
-    def ask_to_stop(self) -> None:
+    def ask_to_stop(self, stop: Stop = Stop.ALL) -> None:
         """Ask the running attempts of this process and of its children to hand their jobs back."""
-        self._stop[0] = 1
+        self._stop[0] = max(stop, self._stop[0])
 
-    def stopping(self) -> bool:
-        return bool(self._stop[0])
+    def stopping(self, *, fetches: bool = False) -> bool:
+        """True if an attempt has to end; `fetches`: it sends requests to the hosts of the content."""
+        return self._stop[0] >= (Stop.FETCHES if fetches else Stop.ALL)
 
     def session(self) -> Session:
-        with self._mutex:
-            self._forget_parent()
-            if self._session is None:
-                self._session = connect(self.settings)
-            return self._session
+        """A session whose record is confirmed to be this deployment's; ServiceDown if it is not."""
+        session = self._opened(connect)
+        if session.standing() is None:
+            # a client that has seen later changes than its server has is refused for ever: a new one is not
+            self.drop_session()
+            session = self._opened(connect)
+        try:
+            self.stores().confirm(session)
+        except ServiceDown:
+            self.drop_session()
+            raise
+        return session
+
+    def stores(self) -> ConfirmedStores:
+        return self._opened(ConfirmedStores)
 
     def clients(self) -> Clients:
-        with self._mutex:
-            self._forget_parent()
-            if self._clients is None:
-                self._clients = open_clients(self.settings)
-            return self._clients
+        return self._opened(self._open_clients)
+
+    def _open_clients(self, settings: Settings) -> Clients:
+        return open_clients(settings, lambda service: self.stores().expected(service))
 
     def progress(self) -> ProgressReports:
+        return self._opened(ProgressReports)
+
+    def _opened(self, opening: Callable[[Settings], T]) -> T:
+        """What `opening` returns, called once in each process; what a parent opened is left alone."""
         with self._mutex:
-            self._forget_parent()
-            if self._progress is None:
-                self._progress = ProgressReports(self.settings)
-            return self._progress
+            if self._pid != os.getpid():
+                self._pid, self._open = os.getpid(), {}
+            if opening not in self._open:
+                self._open[opening] = opening(self.settings)
+            opened: T = self._open[opening]
+            return opened
 
     def drop_session(self) -> None:
         """Close the session and release its locks: the answer to any doubt about a lock."""
         with self._mutex:
-            session, self._session = self._session, None
-            owner = self._pid == os.getpid()
-        if session is not None and owner:
+            session = self._open.pop(connect, None) if self._pid == os.getpid() else None
+        if session is not None:
             session.close()
 
-    def _forget_parent(self) -> None:
-        """Abandon, without stopping it, a session that was inherited through a fork."""
-        if self._pid != os.getpid():
-            self._session, self._clients, self._progress, self._pid = None, None, None, os.getpid()
+    def may_try(self, name: str) -> bool:
+        """True once in HOST_RETRY seconds: this process tries a service that its host found out of order."""
+        with self._mutex:
+            last = self._tried.get(name)
+            if last is not None and time.monotonic() - last < HOST_RETRY:
+                return False
+            self._tried[name] = time.monotonic()
+            return True
+
+    def add_task(self, name: str, work: Callable[..., object]) -> None:
+        """Register `work`, which takes this context and the arguments of the message."""
+
+        def task(*arguments: Any) -> object:
+            return work(self, *arguments)
+
+        self.app.task(name=name, shared=False)(task)

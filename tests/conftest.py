@@ -1,6 +1,8 @@
 """The real servers, started once for a test run, and settings that point to them."""
 
 import os
+import signal
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -9,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from entrypoints.stack import redis as redis_stack
-from entrypoints.stack import zookeeper as zookeeper_stack
+from entrypoints.stack.zookeeper import ServerMissing
 from pipeline.settings import Settings
+from tests.servers import redis as redis_servers
+from tests.servers import zookeeper as zookeeper_servers
 from tests.servers.proxy import Proxy
 from tests.support import folders
 from tests.support.requirements import unavailable
@@ -34,6 +37,11 @@ for name in ("COLUMNS", "LINES", "PYTHONUNBUFFERED"):
     os.environ.pop(name, None)
 
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # so a shell starts a background job of a script, and a child process would never hear Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what was skipped, and why, however quiet the rest is."""
     skipped = terminalreporter.stats.get("skipped", [])
@@ -52,23 +60,36 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(marker)
 
 
+def _connections() -> set[threading.Thread]:
+    """The threads of kazoo's connections."""
+    return {thread for thread in threading.enumerate() if "zk_loop" in thread.name}
+
+
+@pytest.fixture(autouse=True)
+def _every_connection_is_closed() -> Iterator[None]:
+    """Kazoo's threads draw random numbers: hypothesis takes this for a strategy that is not repeatable."""
+    before = _connections()
+    yield
+    assert _connections() <= before, "the test leaves a connection to ZooKeeper open: drop its session"
+
+
 @pytest.fixture(scope="session")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zookeeper_stack.Server]:
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zookeeper_servers.Server]:
     """A ZooKeeper server: `.hosts`; `.process` to suspend, kill and `.start()` again."""
     try:
-        with zookeeper_stack.running(tmp_path_factory.mktemp("zookeeper"), tick=500) as server:
+        with zookeeper_servers.running(tmp_path_factory.mktemp("zookeeper"), tick=500) as server:
             yield server
-    except zookeeper_stack.ServerMissing as error:
+    except ServerMissing as error:
         unavailable(error)
 
 
 @pytest.fixture(scope="session")
-def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis_stack.Server]:
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis_servers.Server]:
     """A Redis or Valkey server: `.url`; `.process` to suspend, kill and `.start()` again."""
     try:
-        with redis_stack.running(tmp_path_factory.mktemp("redis")) as server:
+        with redis_servers.running(tmp_path_factory.mktemp("redis")) as server:
             yield server
-    except zookeeper_stack.ServerMissing as error:
+    except ServerMissing as error:
         unavailable(error)
 
 
@@ -94,7 +115,9 @@ def postgresql_server() -> Iterator["postgresql.Server"]:
 
 
 @pytest.fixture
-def settings(zookeeper: zookeeper_stack.Server, redis_server: redis_stack.Server, tmp_path: Path) -> Settings:
+def settings(
+    zookeeper: zookeeper_servers.Server, redis_server: redis_servers.Server, tmp_path: Path
+) -> Settings:
     """Settings with a root in ZooKeeper, a prefix in Redis and a folder of this test's own."""
     own = f"t{uuid.uuid4().hex}"
     return Settings(
@@ -110,7 +133,7 @@ def settings(zookeeper: zookeeper_stack.Server, redis_server: redis_stack.Server
 
 
 @pytest.fixture
-def zookeeper_proxy(zookeeper: zookeeper_stack.Server) -> Iterator[Proxy]:
+def zookeeper_proxy(zookeeper: zookeeper_servers.Server) -> Iterator[Proxy]:
     """A proxy before ZooKeeper: `.hosts` for the client, `.swallow()`, `.cut()`, `.refuse()`."""
     with Proxy(zookeeper.port) as proxy:
         yield proxy

@@ -1,14 +1,14 @@
-"""The activity of the fleet: a bounded sample of the active jobs and batches, and the beat that leads."""
+"""The activity of the fleet: a bounded sample of the active jobs and batches."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from pipeline.records import BatchStatus, JobStatus, Record
 from pipeline.states import BATCH, JOB, JobState
+from pipeline.waits import WaitsFor
 from zkstate import paths, queue
-from zkstate.errors import Corrupt
+from zkstate.reading import BATCHES, JOBS, ignore_damage, read_statuses
 from zkstate.session import Session
-from zkstate.statuses import BATCHES, JOBS, read_statuses
 
 SAMPLE = 200
 """Jobs of one state, and batches, that are read; more are active only if ARKLINE_IN_FLIGHT is larger."""
@@ -28,6 +28,7 @@ class Active(Record):
     retry_at: datetime | None = None
     """When it is dispatched again; None unless it was handed back with a delay."""
     message: str = ""
+    waits_for: WaitsFor | None = None
 
 
 def active_jobs(session: Session, counts: dict[JobState, int]) -> Iterator[Active]:
@@ -38,7 +39,7 @@ def active_jobs(session: Session, counts: dict[JobState, int]) -> Iterator[Activ
         if state is JobState.PENDING and counts[state] > BACKLOG:
             continue
         jids = queue.queued(session, state)[:SAMPLE]
-        for jid, status, locked, mtime in read_statuses(session, jids, JOBS, _ignore):
+        for jid, status, locked, mtime in read_statuses(session, jids, JOBS, ignore_damage):
             if status.status is state and (status.dispatched_at or locked):
                 yield _active(jid, status, locked, mtime)
 
@@ -46,33 +47,20 @@ def active_jobs(session: Session, counts: dict[JobState, int]) -> Iterator[Activ
 def active_batches(session: Session) -> Iterator[Active]:
     """At most SAMPLE of the batches that a worker splits or reports, or should."""
     bids = sorted(session.children(paths.OPEN_BATCHES))[:SAMPLE]
-    for bid, status, locked, mtime in read_statuses(session, bids, BATCHES, _ignore):
+    for bid, status, locked, mtime in read_statuses(session, bids, BATCHES, ignore_damage):
         if status.status in BATCH.working() and status.total is None:
             yield _active(bid, status, locked, mtime)
 
 
-def _ignore(damage: Corrupt) -> None:
-    """The audit reports it."""
-
-
 def _active(name: str, status: JobStatus | BatchStatus, locked: bool, mtime: int) -> Active:
     written = datetime.fromtimestamp(mtime / 1000, UTC)
-    waits = status.delay > 0 and not locked
+    waits_for = None if locked else status.waits_for
     return Active(
         id=name,
         state=status.status,
         locked=locked,
         tries=status.tries,
-        retry_at=written + timedelta(seconds=status.delay) if waits else None,
-        message=status.message if waits else "",
+        retry_at=written + timedelta(seconds=status.delay) if waits_for else None,
+        message=status.message if waits_for else "",
+        waits_for=waits_for,
     )
-
-
-def beat_leader(session: Session) -> str:
-    """The name of the beat that does scheduled work; empty if none runs."""
-    contenders = session.children(paths.LEADER)
-    if not contenders:
-        return ""
-    first = min(contenders, key=lambda name: name[-10:])  # kazoo's election: the lowest number leads
-    nodes = session.get_many([f"{paths.LEADER}/{first}"])[0]
-    return nodes[0].decode(errors="replace") if nodes else ""

@@ -13,6 +13,7 @@ from pipeline.records import Batch, BatchStatus, Entry, Job, Record
 from pipeline.states import BATCH, JOB, BatchState, Bucket, Event, JobState, Machine, S, bucket
 from zkstate import batches, jobs, paths, space
 from zkstate.errors import Corrupt, Missing
+from zkstate.ownership import owned
 from zkstate.session import Session
 
 
@@ -55,14 +56,25 @@ def look(session: Session) -> tuple[Finding, ...]:
         *_queues(tree),
         *_batches(tree),
         *_space(session, tree),
+        *_waiting(session, tree),
     )
+
+
+def _waiting(session: Session, tree: Tree) -> Iterator[Finding]:
+    """Only jobs that wait may be listed as waiting: a listed job takes no place."""
+    listed = set(session.children(paths.WAITING))
+    waits = {jid for jid, job in tree.jobs.items() if job.status.waits_for and job.status.waits_for.listed}
+    for jid in sorted(listed - waits):
+        yield Finding(path=paths.waiting(jid), problem="lists a job that does not wait, and takes a place")
+    for jid in sorted(waits - listed):
+        yield Finding(path=paths.waiting(jid), problem="is missing: the job waits and takes a place")
 
 
 def read(session: Session) -> Tree:
     broken: list[Finding] = []
     all_jobs: dict[str, Job] = {}
     locks = set()
-    for jid in sorted(session.children(paths.JOBS)):
+    for jid in owned(paths.JOBS, session.children(paths.JOBS)):
         if jid == "states":
             continue
         try:
@@ -77,7 +89,7 @@ def read(session: Session) -> Tree:
     }
     all_batches: dict[str, Batch] = {}
     buckets = {}
-    for bid in sorted(session.children(paths.BATCHES)):
+    for bid in owned(paths.BATCHES, session.children(paths.BATCHES)):
         try:
             all_batches[bid] = batches.load(session, bid)
         except (Corrupt, Missing) as error:
@@ -221,7 +233,4 @@ def _space(session: Session, tree: Tree) -> Iterator[Finding]:
 def _may_hold_space(job: Job, tree: Tree) -> bool:
     if job.status.status is JobState.COMPLETED:
         return job.jid in tree.queues[JobState.COMPLETED]
-    let_through = any(
-        entry.event is Event.SUCCEED and entry.state is JobState.DOWNLOADING for entry in job.history
-    )
-    return let_through
+    return any(entry.event is Event.SUCCEED and entry.state is JobState.DOWNLOADING for entry in job.history)

@@ -2,14 +2,15 @@
 
 from dataclasses import dataclass
 
-from pipeline.errors import UsageRefused
+from kazoo.exceptions import NoNodeError
+
+from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.principal import LOCAL
 from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.records import Batch, BatchHistoryEntry, BatchStatus, StatusReport, Submission, Ticket, now
-from pipeline.remedies import Action, Remedy
-from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind
-from zkstate import codec, counters, paths, record
-from zkstate.errors import Ambiguous, Busy, Missing, Stale, Taken
+from pipeline.states import BATCH, BatchState, Bucket, Event
+from zkstate import codec, histories, paths, record, report_parts
+from zkstate.errors import Ambiguous, Busy, Missing, Stale, Taken, TooBig
 from zkstate.record import MESSAGE_LIMIT, Lock, Move, token
 from zkstate.session import Session
 from zkstate.transaction import Check, Create, Delete, Operation, Put, Role, commit
@@ -23,12 +24,25 @@ class BatchMove(Move):
     report: StatusReport | None = None
 
 
+SUBMISSION_LIMIT = 128 * 1024
+"""Bytes of a submission: every job of the batch repeats its descriptions."""
+
+
 class KeyReused(UsageRefused):
     """The idempotency key belongs to another submission."""
 
 
 def submit(session: Session, submission: Submission) -> str:
-    """Store a submission; its BID. With an idempotency key, the same submission is stored once."""
+    """Store a submission; its BID. With an idempotency key, the same submission is stored once.
+
+    TooBig if the submission is larger than SUBMISSION_LIMIT.
+    """
+    if (size := len(codec.encode(submission))) > SUBMISSION_LIMIT:
+        raise TooBig(
+            f"the submission has {size:,} bytes; the record keeps at most {SUBMISSION_LIMIT:,} bytes of a "
+            "submission: shorten its descriptions, notes and local ids, or put the description into the "
+            "object's own metadata files"
+        )
     while True:
         if known := submitted_under(session, submission):
             return _same(session, known, submission)
@@ -38,7 +52,7 @@ def submit(session: Session, submission: Submission) -> str:
 
 def _submit(session: Session, submission: Submission) -> str | None:
     """The BID; None if the transaction did not happen, and is to be tried again."""
-    bid = f"bid{counters.next_number(session, 'batch'):010d}"
+    bid = f"bid{next_number(session):010d}"
     status = BatchStatus(status=BATCH.initial, op=token())
     first = BatchHistoryEntry(state=BATCH.initial, by=submission.submitter)
     operations: list[Operation] = [
@@ -57,9 +71,22 @@ def _submit(session: Session, submission: Submission) -> str | None:
         # node by node and counts from the beginning
         return None
     except Ambiguous:
-        if session.get_many([paths.submission(bid)])[0] is None:
+        if session.find(paths.submission(bid)) is None:
             return None
     return bid
+
+
+def next_number(session: Session) -> int:
+    """A number that no batch has had; a crash, or a write whose answer was lost, leaves a gap.
+
+    The number is the version after an unconditional write, so that writers never contend.
+    """
+    path = paths.counter("batch")
+    while True:
+        try:
+            return int(session.ask(session.zk.set_async, path, b"").version)
+        except NoNodeError:
+            session.ensure_node(path)
 
 
 def key_path(submission: Submission) -> str:
@@ -73,7 +100,7 @@ def submitted_under(session: Session, submission: Submission) -> str | None:
     path = key_path(submission)
     if not path:
         return None
-    node = session.get_many([path])[0]
+    node = session.find(path)
     if node is not None:
         return node[0].decode()
     return _submitted_by_0_1_0(session, submission) if submission.owner else None
@@ -81,7 +108,7 @@ def submitted_under(session: Session, submission: Submission) -> str | None:
 
 def _submitted_by_0_1_0(session: Session, submission: Submission) -> str | None:
     """The BID under a key without an owner, which belongs to the submitter that its submission names."""
-    node = session.get_many([paths.submission_key(submission.idempotency_key or "")])[0]
+    node = session.find(paths.submission_key(submission.idempotency_key or ""))
     if node is None or not submission.owner.startswith(LOCAL):
         return None
     bid = node[0].decode()
@@ -115,13 +142,15 @@ def load(session: Session, bid: str) -> Batch:
         raise Missing(f"batch {bid} is incomplete: znode {lacking} is missing").with_remedies(
             Remedy(Action.AUDIT)
         )
+    entries, parts = histories.read(session, places[3], history, BatchHistoryEntry) if history else ((), ())
     return Batch(
         bid=bid,
         submission=codec.decode(Submission, submission[0], places[0]),
         status=codec.decode(BatchStatus, status[0], places[1]),
         version=status[1].version,
         report=codec.decode(StatusReport, report[0], places[2]) if report else None,
-        history=codec.decode_batch_history(history[0], places[3]) if history else (),
+        history=entries,
+        history_parts=parts,
     )
 
 
@@ -133,7 +162,7 @@ def acquire(session: Session, ticket: Ticket, by: str) -> Batch:
 def profile_snapshot(session: Session, bid: str) -> ProfileSnapshot | None:
     """The profile that the batch started with; None if it has not started, or 0.1.0 started it."""
     path = paths.profile_snapshot(bid)
-    node = session.get_many([path])[0]
+    node = session.find(path)
     return codec.decode(ProfileSnapshot, node[0], path) if node else None
 
 
@@ -143,7 +172,7 @@ def renew_profile(session: Session, batch: Batch, profile: ProfileSnapshot) -> N
     Stale if the batch moved meanwhile, or somebody else renewed its profile.
     """
     path = paths.profile_snapshot(batch.bid)
-    node = session.get_many([path])[0]
+    node = session.find(path)
     if node is None:
         put: Create | Put = Create(path, codec.encode(profile), role=Role.FENCE)
     else:
@@ -160,33 +189,43 @@ def move(session: Session, batch: Batch, request: BatchMove) -> Batch:
     """
     target = BATCH.next(batch.status.status, request.event)
     moment = now()
+    # the message of a failure stays; that of a wait is over with the move
+    cause = batch.status.message if batch.status.kind else ""
     status = record.next_epoch(
         batch.status,
         {
             "status": target,
             "last_modified": moment,
-            "message": (request.message or batch.status.message)[:MESSAGE_LIMIT],
+            "message": (request.message or cause)[:MESSAGE_LIMIT],
             "kind": request.kind or batch.status.kind,
+            "total": _total_after(batch, request),
             "reports": batch.status.reports + (request.report is not None),
             "dispatched_at": moment,
         },
     )
-    history, put_history = record.extend_history(batch, target, record.history_facts(request))
+    report = request.report and report_parts.write(session, batch, request.report)
+    if report is not None and batch.report is not None:
+        report = report.model_copy(update=batch.report.model_extra)
+    extended = histories.extend(batch, target, request.facts)
     operations = (
         *_start(batch, request),
-        *_put_report(batch, request.report),
+        *_put_report(batch, report),
         *_open_or_close(batch, target),
-        put_history,
+        *extended.operations,
         *record.lock_operations(session, batch, request.lock),
     )
-    return record.write(
-        session, batch, status, operations, report=request.report or batch.report, history=history
-    )
+    return record.write(session, batch, status, operations, report=report or batch.report, **extended.changes)
+
+
+def _total_after(batch: Batch, request: BatchMove) -> int | None:
+    """A batch whose split fails gets no further jobs."""
+    unsplit = batch.status.total is None
+    return batch.status.created if unsplit and request.event is Event.FAIL else batch.status.total
 
 
 def _start(batch: Batch, request: BatchMove) -> tuple[Operation, ...]:
-    """The buckets of a batch that starts, and the profile that all its jobs use."""
-    if request.event is not Event.ACQUIRE:
+    """The buckets of a batch that starts, or fails before, and the profile that all its jobs use."""
+    if BATCH.facts[batch.status.status].split or request.event not in (Event.ACQUIRE, Event.FAIL):
         return ()
     buckets = (Create(paths.buckets(batch.bid)), *(Create(paths.bucket(batch.bid, name)) for name in Bucket))
     if request.profile is None:
@@ -212,12 +251,10 @@ def _open_or_close(batch: Batch, target: BatchState) -> tuple[Operation, ...]:
     return ()
 
 
-def finish_split(
-    session: Session, batch: Batch, *, message: str = "", kind: FailureKind | None = None
-) -> Batch:
-    """All jobs are created (or none can be): fix their number and release the lock."""
-    update = {"total": batch.status.created, "message": message, "op": token(), "delay": 0}
-    status = batch.status.model_copy(update=update | ({"kind": kind} if kind else {}))
+def finish_split(session: Session, batch: Batch) -> Batch:
+    """All jobs are created: fix their number and release the lock."""
+    update = {"total": batch.status.created, "message": "", "op": token(), "delay": 0}
+    status = batch.status.model_copy(update=update)
     return record.write(session, batch, status, record.lock_operations(session, batch, Lock.MINE))
 
 

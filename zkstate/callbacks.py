@@ -5,21 +5,26 @@ move to failed creates `/callbacks/JID-EPOCH`, and the transaction that records 
 The epoch is that of the failure: a callback of a failure that was overcome matches no job any more.
 """
 
-import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from pipeline.records import Job, OwedCallback
-from zkstate import codec, paths, record
-from zkstate.errors import Corrupt, Refused, Stale
+from pipeline.records import Job, RewrittenRecord
+from zkstate import codec, histories, paths, record
+from zkstate.errors import Refused, Stale
 from zkstate.locks import ServerClock
+from zkstate.reading import read_each
 from zkstate.record import MESSAGE_LIMIT, token
 from zkstate.session import Session
 from zkstate.transaction import Delete, Put, Role, commit
 
-SWEEP_PAGE = 500
-"""Callbacks read in one sweep."""
 
-_log = logging.getLogger("arkline.callbacks")
+class OwedCallback(RewrittenRecord):
+    """`/callbacks/JID-EPOCH`: a failed job's callback that has still to be delivered."""
+
+    tries: int = 0
+    delay: float = 60.0
+    """Seconds from the node's last change after which the sweep gives it to a worker."""
 
 
 @dataclass(frozen=True)
@@ -40,35 +45,35 @@ class Owed:
 def owed(session: Session, jid: str, epoch: int) -> Owed | None:
     """None if the callback was delivered or given up."""
     path = paths.owed_callback(jid, epoch)
-    node = session.get_many([path])[0]
+    node = session.find(path)
     if node is None:
         return None
     data, stat = node
     return Owed(jid, epoch, codec.decode(OwedCallback, data, path), stat.version, stat.mtime)
 
 
-def due(session: Session, clock: ServerClock) -> list[Owed]:
-    """The callbacks whose delay is over, by the server's clock."""
-    callbacks = []
-    for name in sorted(session.children(paths.CALLBACKS))[:SWEEP_PAGE]:
-        try:
-            callback = owed(session, *paths.read_owed_callback(name))
-        except Corrupt as damage:
-            _log.error("%s", damage)
-            continue
-        if callback and clock.now_ms() - callback.mtime > 1000 * callback.record.delay:
-            callbacks.append(callback)
-    return callbacks
+def due(
+    session: Session, clock: ServerClock, page: Callable[[Sequence[str]], Sequence[str]] = tuple
+) -> list[Owed]:
+    """The callbacks whose delay is over, by the server's clock, among those that `page` selects."""
+    names = page(sorted(session.children(paths.CALLBACKS)))
+    decode = partial(codec.decode, OwedCallback)
+    return [
+        Owed(*paths.read_owed_callback(name), content, stat.version, stat.mtime)
+        for name, content, stat in read_each(session, names, f"{paths.CALLBACKS}/{{}}".format, decode)
+        if clock.now_ms() - clock.written_ms(stat) > 1000 * content.delay
+    ]
 
 
 def claim(session: Session, callback: Owed) -> bool:
     """Start the callback's delay anew, so that no other sweep dispatches it; False if one just did."""
-    return _replace(session, callback, OwedCallback(tries=callback.record.tries))
+    return _replace(session, callback, callback.record.model_copy(update={"delay": OwedCallback().delay}))
 
 
-def put_off(session: Session, callback: Owed, delay: float) -> None:
-    """Count a failed try; the sweep dispatches the callback again after `delay` seconds."""
-    _replace(session, callback, OwedCallback(tries=callback.record.tries + 1, delay=delay))
+def put_off(session: Session, callback: Owed, delay: float, *, tried: bool = True) -> None:
+    """Count a failed try if it was `tried`; the sweep dispatches the callback again after `delay` seconds."""
+    changes = {"tries": callback.record.tries + tried, "delay": delay}
+    _replace(session, callback, callback.record.model_copy(update=changes))
 
 
 def drop(session: Session, callback: Owed) -> None:
@@ -82,9 +87,9 @@ def drop(session: Session, callback: Owed) -> None:
 def settle(session: Session, job: Job, callback: Owed, by: str, message: str) -> None:
     """Record the outcome in the job's history; if the job has moved on, only delete the callback."""
     status = job.status.model_copy(update={"op": token()})
-    _, put = record.extend_history(job, status.status, {"by": by, "message": message[:MESSAGE_LIMIT]})
+    extended = histories.extend(job, status.status, {"by": by, "message": message[:MESSAGE_LIMIT]})
     try:
-        record.write(session, job, status, (put, Delete(callback.path)))
+        record.write(session, job, status, (*extended.operations, Delete(callback.path)))
     except (Stale, Refused):
         drop(session, callback)
 

@@ -1,28 +1,66 @@
-"""Increasing numbers from ZooKeeper, and nodes that are created once."""
+"""The counters of the record, which may be behind what other stores know, and are only ever raised."""
 
-from kazoo.exceptions import NodeExistsError, NoNodeError
+from contextlib import suppress
+from urllib.parse import unquote
 
-from zkstate import paths
+from zkstate import codec, paths
+from zkstate.errors import Contended
 from zkstate.session import Session
+from zkstate.transaction import Put, Role, commit
+
+_MINTED = "ark-"
+
+_BUMPS = 1_000
+"""Unconditional writes of the counter of batches in one transaction."""
 
 
-def next_number(session: Session, name: str) -> int:
-    """A number that was never assigned before; a crash may leave a gap.
-
-    The number is the version after an unconditional write, so that writers never contend. A write whose
-    answer was lost is repeated, which leaves a gap too.
-    """
+def last(session: Session, name: str) -> int:
+    """The last number that the counter gave; 0 if it gave none."""
     path = paths.counter(name)
+    node = session.find(path)
+    return codec.decode_int(node[0], path) if node else 0
+
+
+def last_batch(session: Session) -> int:
+    """The counter of batches is the version of its node."""
+    stat = session.exists(paths.counter("batch"))
+    return stat.version if stat else 0
+
+
+def raise_to(session: Session, name: str, number: int) -> None:
+    """Let the counter continue after `number` at least."""
+    path = paths.counter(name)
+    session.ensure_node(path, codec.encode_int(0))
     while True:
-        try:
-            return int(session.ask(session.zk.set_async, path, b"").version)
-        except NoNodeError:
-            ensure_node(session, path)
+        data, stat = session.get(path)
+        if codec.decode_int(data, path) >= number:
+            return
+        with suppress(Contended):
+            commit(session, (Put(path, codec.encode_int(number), stat.version, Role.SHARED),))
 
 
-def ensure_node(session: Session, path: str, data: bytes = b"") -> None:
-    """Create a node unless it exists."""
-    try:
-        session.ask(session.zk.create_async, path, data, makepath=True)
-    except NodeExistsError:
-        return
+def raise_batches(session: Session, by: int, *, above: int = 0) -> None:
+    """Let batch numbers continue `by` after the last one, or after `above` if that is higher.
+
+    The counter is the version of its node, so it is written that often.
+    """
+    path = paths.counter("batch")
+    session.ensure_node(path)
+    last = last_batch(session)
+    left = max(last, above) + by - last
+    while left > 0:
+        puts = [Put(path, b"")] * min(left, _BUMPS)
+        commit(session, puts)
+        left -= len(puts)
+
+
+def minted(naan: str, shoulder: str) -> str:
+    """The name of the counter of a shoulder's ARKs."""
+    return f"{_MINTED}{naan}_{shoulder}"
+
+
+def shoulders(session: Session) -> frozenset[tuple[str, str]]:
+    """(NAAN, shoulder) of the counters of ARKs in the record."""
+    names = (unquote(name) for name in session.children("/ids"))
+    parts = (name.removeprefix(_MINTED).partition("_") for name in names if name.startswith(_MINTED))
+    return frozenset((naan, shoulder) for naan, _, shoulder in parts)

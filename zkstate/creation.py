@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pipeline.attempt import Attempt
 from pipeline.manifests.split import Plan, PlannedJob
+from pipeline.names import quote_name
 from pipeline.outcome import content
 from pipeline.records import (
     DEFAULT_PRIORITY,
@@ -19,14 +20,20 @@ from pipeline.records import (
     JobStatus,
 )
 from pipeline.states import JOB, Bucket
-from zkstate import codec, counters, paths, record
+from zkstate import codec, paths, record
 from zkstate.errors import Contended
 from zkstate.record import token
 from zkstate.session import Session
-from zkstate.transaction import Create, Operation, Put, Role
+from zkstate.transaction import TRANSACTION_LIMIT, Create, Operation, Put, Role, size_of
 
 CHUNK = 40
 """Jobs in one transaction, ten operations each; ZooKeeper serves no other client while it applies one."""
+
+CHUNK_BYTES = TRANSACTION_LIMIT // 4
+"""Bytes after which a transaction gets no further job."""
+
+JOB_LIMIT = TRANSACTION_LIMIT // 2
+"""Bytes of one new job."""
 
 _COUNTER = paths.counter("job")
 
@@ -46,56 +53,54 @@ def create_jobs(
         yield batch
 
 
-def last_number(session: Session) -> int:
-    """The highest job number that was assigned so far; 0 if there was none."""
-    node = session.get_many([_COUNTER])[0]
-    return codec.decode_int(node[0], _COUNTER) if node else 0
-
-
 def _create_chunk(session: Session, batch: Batch, plan: Plan, working: Path, by: str) -> Batch:
-    start = batch.status.created
-    chunk = plan.jobs[start : start + CHUNK]
-    status = batch.status.model_copy(
-        update={"created": start + len(chunk), "plan_sha256": plan.sha256, "op": token()}
-    )
-    counters.ensure_node(session, _COUNTER, codec.encode_int(0))
+    session.ensure_node(_COUNTER, codec.encode_int(0))
     while True:
         data, stat = session.get(_COUNTER)
         last = codec.decode_int(data, _COUNTER)
-        count = Put(_COUNTER, codec.encode_int(last + len(chunk)), stat.version, Role.SHARED)
-        operations: list[Operation] = [count]
-        for number, planned in enumerate(chunk, last + 1):
-            operations += _job(f"jid{number:010d}", batch, planned, working, by)
+        number, operations = _next_jobs(session, batch, plan, last, working, by)
+        count = Put(_COUNTER, codec.encode_int(last + number), stat.version, Role.SHARED)
+        created = batch.status.created + number
+        changes = {"created": created, "plan_sha256": plan.sha256, "op": token()}
         try:
-            return record.write(session, batch, status, operations)
+            return record.write(session, batch, batch.status.model_copy(update=changes), (count, *operations))
         except Contended:
             continue  # another batch created jobs in between
+
+
+def _next_jobs(
+    session: Session, batch: Batch, plan: Plan, last: int, working: Path, by: str
+) -> tuple[int, list[Operation]]:
+    """As many of the next jobs as fit into a transaction: their number, and their creation."""
+    start = batch.status.created
+    number = size = 0
+    operations: list[Operation] = []
+    for number, planned in enumerate(plan.jobs[start : start + CHUNK], 1):
+        job = _job(f"jid{last + number:010d}", batch, planned, working, by)
+        size += _size(session, planned, job)
+        operations += job
+        if size > CHUNK_BYTES:
+            break
+    return number, operations
+
+
+def _size(session: Session, planned: PlannedJob, job: Sequence[Operation]) -> int:
+    size = size_of(session, job)
+    if size > JOB_LIMIT:
+        raise content(
+            f"{quote_name(planned.payload_name)} has {size:,} bytes of descriptions and identifiers; the "
+            f"record keeps {JOB_LIMIT:,} bytes of an object: shorten them, or put the description into the "
+            "object's own metadata files"
+        )
+    return size
 
 
 def _job(jid: str, batch: Batch, planned: PlannedJob, working: Path, by: str) -> Sequence[Operation]:
     submission = batch.submission
     priority = DEFAULT_PRIORITY if planned.priority is None else planned.priority
-    configuration = JobConfiguration(
-        batch_id=batch.bid,
-        profile_name=submission.profile_name,
-        submitter=submission.submitter,
-        payload_url=planned.payload_url,
-        payload_type=planned.payload_type,
-        payload_name=planned.payload_name,
-        response_type=submission.response_type,
-        submission_mode=submission.submission_mode,
-        working_dir=str(working / batch.bid / jid),
-        digest=planned.digest,
-        size=planned.size,
-        erc_who=planned.erc_who,
-        erc_what=planned.erc_what,
-        erc_when=planned.erc_when,
-        erc_where=submission.erc_where,
-        dublin_core=submission.dublin_core,
-        notification=submission.notification,
-        note=submission.note,
-        submission_type=submission.type,
-        submitted_at=submission.submitted_at,
+    own = dict(planned) | {"batch_id": batch.bid, "working_dir": str(working / batch.bid / jid)}
+    configuration = JobConfiguration.model_validate(
+        dict(submission) | {"submission_type": submission.type, "key": token()} | own
     )
     identifiers = Identifiers(primary_id=planned.primary_id, local_id=planned.local_id)
     status = JobStatus(status=JOB.initial, priority=priority, op=token())

@@ -3,9 +3,11 @@
 The caller writes the tombstone first: whatever is deleted here must be in the archive.
 """
 
+from collections.abc import Callable, Sequence
+
 from pipeline.records import Batch, HistoryEntry, Job
 from pipeline.states import JOB, BatchState, Bucket, Event
-from zkstate import batches, jobs, paths, record, space
+from zkstate import batches, histories, jobs, paths, record, space
 from zkstate.errors import Ambiguous, Contended, Missing, Refused, Stale
 from zkstate.record import Lock
 from zkstate.session import Session
@@ -40,6 +42,7 @@ def delete_job(session: Session, job: Job, by: str) -> Job:
             *record.lock_operations(session, job, Lock.FREE),
             Delete(paths.queue_entry(job.status.status, job.status.priority, job.jid)),
             *jobs.change_bucket(job, Bucket.DELETED),
+            *(Delete(path) for path in histories.part_paths(job)),
             *(Delete(path(job.jid)) for path in _NODES),
             Delete(paths.job(job.jid)),
             *space.replace(session, job.jid, None),
@@ -54,21 +57,27 @@ def delete_job(session: Session, job: Job, by: str) -> Job:
         return deleted
 
 
-def remove_batch(session: Session, batch: Batch) -> None:
-    """Remove a deleted batch with all its jobs; interrupted anywhere, it can be called again."""
+def remove_batch(
+    session: Session, batch: Batch, on_removed: Callable[[Sequence[str]], bool] = lambda _: True
+) -> bool:
+    """Remove a deleted batch with all its jobs; interrupted anywhere, it can be called again.
+
+    `on_removed` gets the ids of the jobs of one transaction; once it returns False, the removal ends. The
+    result is False then.
+    """
     if batch.status.status is not BatchState.DELETED:
         raise Stale(f"{batch.bid} is {batch.status.status}: only a deleted batch is removed")
     for bucket in Bucket:
         jids = batches.jobs_in(session, batch.bid, bucket)
         for start in range(0, len(jids), CHUNK):
-            _remove_jobs(session, batch.bid, bucket, jids[start : start + CHUNK])
-    nodes = [*_tree(session, paths.batch(batch.bid)), paths.open_batch(batch.bid), *_key(batch)]
-    commit(session, [Delete(node) for node in nodes if session.exists(node) is not None])
-
-
-def _key(batch: Batch) -> tuple[str, ...]:
-    path = batches.key_path(batch.submission)
-    return (path,) if path else ()
+            chunk = jids[start : start + CHUNK]
+            _remove_jobs(session, batch.bid, bucket, chunk)
+            if not on_removed(chunk):
+                return False
+    key = batches.key_path(batch.submission)
+    nodes = [*_tree(session, paths.batch(batch.bid)), paths.open_batch(batch.bid), key]
+    commit(session, [Delete(node) for node in nodes if node and session.exists(node) is not None])
+    return True
 
 
 def _remove_jobs(session: Session, bid: str, bucket: Bucket, jids: list[str]) -> None:

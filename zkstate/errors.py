@@ -7,6 +7,10 @@ class Unreachable(ServiceUnreachable):
     """ZooKeeper did not answer in time."""
 
 
+class WentBack(Unreachable):
+    """ZooKeeper has less than this process has seen, and so refuses its session for ever."""
+
+
 class Corrupt(ArklineError):
     """A znode's content cannot be read; the message has its path."""
 
@@ -26,12 +30,13 @@ class Busy(ArklineError):
 
 
 class Refused(ArklineError):
-    """ZooKeeper refused a transaction because of its operation on `path`; nothing was written."""
+    """ZooKeeper refused a transaction because of one operation; nothing was written."""
 
-    def __init__(self, path: str, error: Exception) -> None:
-        super().__init__(f"{path}: {type(error).__name__} {error}".rstrip())
-        self.path = path
-        self.error = error
+
+class TooBig(ArklineError):
+    """The change is larger than the record accepts; nothing was sent. To try it again cannot help."""
+
+    error_kind = ErrorKind.REFUSED
 
 
 class Contended(Refused):

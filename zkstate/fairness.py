@@ -6,12 +6,13 @@ there, the first jobs of its open batches.
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from weakref import WeakKeyDictionary
 
 from pipeline.records import Submission
 from pipeline.states import JOB, Bucket
 from zkstate import batches, codec, paths
-from zkstate.errors import Corrupt
+from zkstate.reading import ignore_damage, read_each
 from zkstate.session import Session
 
 Quota = Callable[[str], int | None]
@@ -50,10 +51,12 @@ def all_full(collections: Collection[str], load: Mapping[str, int], quota: Quota
 
 
 def at_work(session: Session) -> Counter[str]:
-    """How many jobs of each collection take a place in the fleet."""
+    """How many jobs of each collection take a place in the fleet; jobs that wait take none."""
     states = JOB.where(lambda facts: facts.occupies_place)
     names = [name for state in states for name in session.children(paths.queue(state))]
-    return Counter(of_jobs(session, [paths.read_queue_entry(name)[1] for name in names]).values())
+    waiting = set(session.children(paths.WAITING))
+    jids = [jid for _, jid in map(paths.read_queue_entry, names) if jid not in waiting]
+    return Counter(of_jobs(session, jids).values())
 
 
 def of_jobs(session: Session, jids: Sequence[str]) -> dict[str, str]:
@@ -113,12 +116,7 @@ def _collections(session: Session, bids: Sequence[str]) -> dict[str, str]:
     if len(known) > REMEMBERED:
         known.clear()
     unknown = [bid for bid in bids if bid not in known]
-    nodes = [paths.submission(bid) for bid in unknown]
-    for bid, path, node in zip(unknown, nodes, session.get_many(nodes), strict=True):
-        if node is None:
-            continue
-        try:
-            known[bid] = codec.decode(Submission, node[0], path).profile_name
-        except Corrupt:
-            continue
+    decode = partial(codec.decode, Submission)
+    for bid, submission, _ in read_each(session, unknown, paths.submission, decode, ignore_damage):
+        known[bid] = submission.profile_name
     return {bid: known[bid] for bid in bids if bid in known}

@@ -1,4 +1,7 @@
-"""An operator's holds on collections, and the pause of the whole queue."""
+"""Holds on collections, the pause of the whole queue, and the journals of what operators did to both.
+
+`collection` is a collection's name; None is the queue, whose hold is the pause.
+"""
 
 from urllib.parse import unquote
 
@@ -13,27 +16,47 @@ class Hold(Stamp):
     """A hold of a collection or a pause of the queue: person, time and reason."""
 
 
-_NOBODY = Stamp()
+def place(session: Session, hold: Hold, collection: str | None = None) -> bool:
+    """False if there is a hold already: the first hold stays."""
+    path = paths.hold(collection)
+    if session.exists(path) is not None:
+        return False
+    action = Action.PAUSE if collection is None else Action.HOLD
+    return _commit(session, collection, action, hold, Create(path, codec.encode(hold), role=Role.SHARED))
 
 
-def hold_collection(session: Session, profile_name: str, hold: Hold) -> bool:
-    """False if the collection is on hold already: the first hold stays."""
-    path, actions = paths.hold(profile_name), paths.collection_actions(profile_name)
-    return _place(session, path, actions, Action.HOLD, hold)
+def end(session: Session, stamp: Stamp, collection: str | None = None) -> bool:
+    """False if there was no hold."""
+    path = paths.hold(collection)
+    if session.exists(path) is None:
+        return False
+    action = Action.UNPAUSE if collection is None else Action.RELEASE
+    return _commit(session, collection, action, stamp, Delete(path, role=Role.SHARED))
 
 
-def release_collection(session: Session, profile_name: str, stamp: Stamp = _NOBODY) -> bool:
-    """False if the collection was not on hold."""
-    path, actions = paths.hold(profile_name), paths.collection_actions(profile_name)
-    return _remove(session, path, actions, Action.RELEASE, stamp)
+def _commit(
+    session: Session, collection: str | None, action: Action, stamp: Stamp, effect: Operation
+) -> bool:
+    """False if another operator had the same effect first."""
+    try:
+        journal.commit(session, paths.actions(collection), action, stamp, effect)
+    except Contended:
+        return False
+    return True
+
+
+def paused(session: Session) -> Hold | None:
+    return _read(session, None)
 
 
 def collection_hold(session: Session, profile_name: str) -> Hold | None:
-    return _read(session, paths.hold(profile_name))
+    return _read(session, profile_name)
 
 
-def collection_actions(session: Session, profile_name: str) -> tuple[JournalEntry, ...]:
-    return journal.read(session, paths.collection_actions(profile_name))
+def _read(session: Session, collection: str | None) -> Hold | None:
+    path = paths.hold(collection)
+    node = session.find(path)
+    return codec.decode(Hold, node[0] or b"{}", path) if node else None
 
 
 def held_collections(session: Session) -> dict[str, Hold]:
@@ -42,45 +65,11 @@ def held_collections(session: Session) -> dict[str, Hold]:
     return {name: hold for name, hold in holds if hold is not None}
 
 
-def pause(session: Session, hold: Hold) -> bool:
-    """False if the queue is paused already: the first pause stays."""
-    return _place(session, paths.PAUSE, paths.QUEUE_ACTIONS, Action.PAUSE, hold)
+def actions(session: Session, collection: str | None = None) -> tuple[JournalEntry, ...]:
+    """The last actions of operators, oldest first; without a collection those on the queue and the fleet."""
+    return journal.read(session, paths.actions(collection))
 
 
-def unpause(session: Session, stamp: Stamp = _NOBODY) -> bool:
-    """False if the queue was not paused."""
-    return _remove(session, paths.PAUSE, paths.QUEUE_ACTIONS, Action.UNPAUSE, stamp)
-
-
-def paused(session: Session) -> Hold | None:
-    return _read(session, paths.PAUSE)
-
-
-def queue_actions(session: Session) -> tuple[JournalEntry, ...]:
-    return journal.read(session, paths.QUEUE_ACTIONS)
-
-
-def _read(session: Session, path: str) -> Hold | None:
-    node = session.get_many([path])[0]
-    return codec.decode(Hold, node[0] or b"{}", path) if node else None
-
-
-def _place(session: Session, path: str, actions: str, action: Action, hold: Hold) -> bool:
-    if session.exists(path) is not None:
-        return False
-    return _commit(session, actions, action, hold, Create(path, codec.encode(hold), role=Role.SHARED))
-
-
-def _remove(session: Session, path: str, actions: str, action: Action, stamp: Stamp) -> bool:
-    if session.exists(path) is None:
-        return False
-    return _commit(session, actions, action, stamp, Delete(path, role=Role.SHARED))
-
-
-def _commit(session: Session, actions: str, action: Action, stamp: Stamp, effect: Operation) -> bool:
-    """False if another operator had the same effect first."""
-    try:
-        journal.commit(session, actions, action, stamp, (effect,))
-    except Contended:
-        return False
-    return True
+def record_action(session: Session, action: Action, stamp: Stamp, target: str = "") -> None:
+    """Record an action on the fleet that changes nothing in ZooKeeper, or much in many transactions."""
+    journal.commit(session, paths.actions(None), action, stamp, target=target)

@@ -1,56 +1,109 @@
-"""Until when the whole fleet sends no request to a host, because the host requested a pause.
+"""Until when the whole fleet sends no request to a host: the host requested a pause, or does not answer.
 
-The host's node holds a number of seconds, counted from the moment at which the node was written. That
+A host that does not answer is probed by one attempt whenever the pause is over; the pauses grow. The host's
+node holds a number of seconds, counted from the moment at which the node was written. That
 moment and the present are both taken from the server's clock.
 """
 
 import threading
 import time
+from dataclasses import dataclass
 
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import BadVersionError, NoNodeError
 
+from pipeline.http.retry import LONGEST_RETRY_AFTER
 from pipeline.records import Record
-from zkstate import codec, counters, locks, paths
+from zkstate import codec, locks, paths
 from zkstate.locks import ServerClock
+from zkstate.outage import pause_before
 from zkstate.session import Session
 
-MAX_BACK_OFF = 3600.0
-"""Maximum back-off in seconds, whatever the host requests; after that a request is sent again."""
+SKEW = 5.0
+"""Seconds by which a node may seem to be written after the present, as another server's clock is ahead."""
 
 
 class BackOff(Record):
     """`/locks/hosts/HOST`: seconds from the node's last change in which no request is sent to the host."""
 
     seconds: float = 0
+    unanswered: int = 0
+    """Probes and attempts in a row that got no answer; 0 if the host requested the pause."""
+
+
+@dataclass(frozen=True)
+class Pause:
+    """A back-off as it was read."""
+
+    left: float = 0
+    """Seconds until the next request may be sent, 0 for now."""
+    unanswered: int = 0
+    version: int = 0
+    """Of the node."""
 
 
 def begin(session: Session, host: str, seconds: float) -> None:
     """Have the fleet send no request to the host for `seconds`, unless it waits as long already."""
     path = paths.host(host)
-    counters.ensure_node(session, path)
-    asked = min(seconds, MAX_BACK_OFF)
+    session.ensure_node(path)
+    asked = min(seconds, LONGEST_RETRY_AFTER)
     with locks.single_flight(session, f"back-off-{host}") as clock:
         # another worker that writes just now was asked by the host at the same moment
         if clock is not None and seconds_left(session, host, clock) < asked:
             session.ask(session.zk.set_async, path, codec.encode(BackOff(seconds=asked)))
 
 
-def seconds_left(
-    session: Session, host: str, clock: ServerClock, changed: threading.Event | None = None
-) -> float:
-    """Seconds until the next request may be sent, 0 for now; `changed` is set when the node is written."""
+def no_answer(session: Session, host: str, clock: ServerClock) -> None:
+    """The host did not answer: no request is sent to it until the next probe, unless that is so already."""
+    session.ensure_node(paths.host(host))
+    pause = read(session, host, clock)
+    if pause.left <= 0:
+        take_probe(session, host, pause)
+
+
+def take_probe(session: Session, host: str, pause: Pause) -> bool:
+    """Start the pause to the next probe; False if another attempt takes this probe."""
+    back_off = BackOff(seconds=pause_before(pause.unanswered), unanswered=pause.unanswered + 1)
+    return _put(session, host, pause, back_off)
+
+
+def answered(session: Session, host: str, clock: ServerClock) -> None:
+    """A probe got an answer: requests may be sent again."""
+    pause = read(session, host, clock)
+    if pause.unanswered:
+        _put(session, host, pause, BackOff())
+
+
+def _put(session: Session, host: str, pause: Pause, back_off: BackOff) -> bool:
+    """False if the node changed since it was read."""
+    try:
+        session.ask(session.zk.set_async, paths.host(host), codec.encode(back_off), version=pause.version)
+    except (BadVersionError, NoNodeError):
+        return False
+    return True
+
+
+def read(session: Session, host: str, clock: ServerClock, changed: threading.Event | None = None) -> Pause:
+    """The pause of the host; `changed` is set when the node is written.
+
+    A back-off from the future was noted before the server's clock was set back. It is over: the host asks
+    again if it needs more.
+    """
     path = paths.host(host)
     watch = changed and (lambda _: changed.set())
     try:
         data, stat = session.ask(session.zk.get_async, path, watch=watch)
     except NoNodeError:
-        return 0
-    if not data:
-        return 0
-    back_off = codec.decode(BackOff, data, path)
-    return max(0.0, float(stat.mtime - clock.now_ms()) / 1000 + back_off.seconds)
+        return Pause()
+    back_off = codec.decode(BackOff, data, path) if data else BackOff()
+    ahead = float(stat.mtime - clock.now_ms()) / 1000
+    left = max(0.0, ahead + back_off.seconds) if ahead <= SKEW else 0.0
+    return Pause(left, back_off.unanswered, stat.version)
 
 
-def seconds_left_by_own_clock(session: Session, host: str) -> float:
-    """`seconds_left` by this machine's clock, which is good enough to be shown to a person."""
-    return seconds_left(session, host, ServerClock(int(time.time() * 1000), time.monotonic()))
+def seconds_left(session: Session, host: str, clock: ServerClock) -> float:
+    return read(session, host, clock).left
+
+
+def pause_by_own_clock(session: Session, host: str) -> Pause:
+    """The pause by this machine's clock, which is good enough to be shown to a person."""
+    return read(session, host, ServerClock(int(time.time() * 1000), time.monotonic()))

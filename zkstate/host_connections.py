@@ -6,13 +6,11 @@ same number, so however many workers wait, there are never more connections than
 
 import random
 import threading
-import time
 from dataclasses import dataclass
 
 from kazoo.exceptions import NoNodeError
 
-from zkstate import counters, locks, paths, record
-from zkstate.errors import Unreachable
+from zkstate import locks, paths, record
 from zkstate.locks import ServerClock
 from zkstate.session import Session
 
@@ -22,11 +20,10 @@ UNLIMITED = 1 << 20
 
 @dataclass(frozen=True)
 class Connection:
-    """The right to one connection, from `since` (monotonic) until it is released."""
+    """The right to one connection until it is released; `clock` was read when it was opened."""
 
     path: str
     token: str
-    since: float
     clock: ServerClock
 
 
@@ -40,11 +37,7 @@ def acquire(
         free = next(number for number in numbers if str(number) not in taken)
         path, token = paths.connection(host, free), f"{record.token()} {owner}"
         if locks.take(session, path, token):
-            stat = session.exists(path)
-            if stat is None:
-                raise Unreachable("the ZooKeeper session was lost")
-            now = time.monotonic()
-            return Connection(path, token, now, ServerClock(stat.ctime, now))
+            return Connection(path, token, locks.server_clock(session, path))
     return None
 
 
@@ -68,4 +61,4 @@ def _numbers(session: Session, host: str, changed: threading.Event) -> set[str]:
         try:
             return set(session.ask(session.zk.get_children_async, path, watch=lambda _: changed.set()))
         except NoNodeError:
-            counters.ensure_node(session, path)
+            session.ensure_node(path)

@@ -8,13 +8,17 @@ from contextlib import contextmanager
 from functools import cached_property
 
 from pipeline.attempt import Attempt
-from pipeline.outcome import RateLimited
+from pipeline.outcome import HostDown, RateLimited
 from zkstate import host_back_off, host_connections
+from zkstate.host_back_off import Pause
 from zkstate.host_connections import Connection
+from zkstate.locks import ServerClock
 from zkstate.session import Session
 
-HOST_WAIT = 20.0
-"""Seconds that a worker waits for a host; then the job is handed back, and the worker takes another one."""
+HOST_WAIT = 2.0
+"""Seconds that a worker waits for a host; then the job is handed back, and the worker takes another one. That
+is long enough for the change from one small file to the next. With a longer wait, the jobs of one busy host
+would occupy every process."""
 
 RETRY_AFTER = 5.0
 """Seconds after which a job that got no connection asks for one again."""
@@ -39,11 +43,19 @@ class FleetHostLimiter:
         self._idle: defaultdict[str, list[Connection]] = defaultdict(list)
         self._clear: dict[str, threading.Event] = {}
         """Hosts without back-off when they were last read; the event is set once their node is written."""
+        self._clocks: dict[str, ServerClock] = {}
+        """The server's clock, as the last connection that was opened to each host showed it."""
+        self._probing: set[str] = set()
+        """Hosts that did not answer, and that this attempt probes."""
         self._mutex = threading.Lock()
+        self._probe_mutex = threading.Lock()
 
     @contextmanager
     def connection(self, host: str, attempt: Attempt) -> Iterator[None]:
-        """Within this block one request may be sent to the host; RateLimited if that takes too long."""
+        """Within this block one request may be sent to the host.
+
+        RateLimited if that takes too long; HostDown if the host did not answer a moment ago.
+        """
         connection = self._reuse(host) or self._open(host, attempt)
         try:
             self._wait_out_back_off(host, connection, attempt)
@@ -53,6 +65,15 @@ class FleetHostLimiter:
 
     def back_off(self, host: str, seconds: float) -> None:
         host_back_off.begin(self._session, host, seconds)
+
+    def no_answer(self, host: str) -> None:
+        self._probing.discard(host)
+        host_back_off.no_answer(self._session, host, self._clocks[host])
+
+    def answered(self, host: str) -> None:
+        if host in self._probing:
+            self._probing.discard(host)
+            host_back_off.answered(self._session, host, self._clocks[host])
 
     def close(self) -> None:
         with self._mutex:
@@ -78,17 +99,19 @@ class FleetHostLimiter:
             changed = threading.Event()
             connection = host_connections.acquire(self._session, host, self._limit, self._owner, changed)
             if connection is not None:
+                self._clocks[host] = connection.clock
                 return connection
             if time.monotonic() > deadline:
                 raise RateLimited(
                     f"all {self._limit} connections that the fleet may have open to {host} are in use "
                     "(ARKLINE_HOST_LIMIT, or limits.host_connections in the profile)",
                     RETRY_AFTER,
+                    host,
                 )
             changed.wait(0.5)
 
     def _return(self, host: str, connection: Connection) -> None:
-        if time.monotonic() - connection.since > LEASE:
+        if time.monotonic() - connection.clock.at > LEASE:
             host_connections.release(self._session, connection)
             return
         with self._mutex:
@@ -101,11 +124,30 @@ class FleetHostLimiter:
         deadline = time.monotonic() + self._max_wait
         while True:
             changed = threading.Event()
-            left = host_back_off.seconds_left(self._session, host, connection.clock, changed)
-            if left <= 0:
+            pause = self._read_pause(host, connection, changed)
+            if pause.left <= 0 or host in self._probing:
                 self._clear[host] = changed
                 return
-            if time.monotonic() + left > deadline:
-                raise RateLimited(f"{host} asked for no requests for {left:.0f} more seconds", left)
+            if pause.unanswered:
+                raise HostDown(
+                    f"{host} does not answer: no request is sent to it for {pause.left:.0f} more seconds",
+                    pause.left,
+                )
+            if time.monotonic() + pause.left > deadline:
+                raise RateLimited(
+                    f"{host} requested a pause: no request is sent to it for {pause.left:.0f} more seconds",
+                    pause.left,
+                    host,
+                )
             attempt.check()
-            changed.wait(min(left, 0.2))
+            changed.wait(min(pause.left, 0.2))
+
+    def _read_pause(self, host: str, connection: Connection, changed: threading.Event) -> Pause:
+        """The pause of the host; once it is over, an attempt probes a host that did not answer."""
+        with self._probe_mutex:
+            pause = host_back_off.read(self._session, host, connection.clock, changed)
+            if pause.left <= 0 and pause.unanswered and host not in self._probing:
+                if not host_back_off.take_probe(self._session, host, pause):
+                    return host_back_off.read(self._session, host, connection.clock, changed)
+                self._probing.add(host)
+            return pause

@@ -1,4 +1,4 @@
-"""What a step reads and writes of its job while it works: pipeline.job_record.JobRecord on ZooKeeper."""
+"""What a step reads and writes of its job while it works: pipeline.attempt.JobRecord on ZooKeeper."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from pipeline.attempt import Attempt
 from pipeline.outcome import AttemptOver, Promised
 from pipeline.records import Identifiers, Job
-from zkstate import codec, counters, holds, locks, paths, space
+from zkstate import codec, holds, locks, paths, space
 from zkstate.errors import Ambiguous, Contended, Stale
 from zkstate.session import Session
 from zkstate.transaction import Check, Operation, Put, Role, commit
@@ -35,18 +35,18 @@ class ZooKeeperJobRecord:
             else:
                 return
 
-    def mint(self, job: Job, counter: str, spell: Callable[[int], str]) -> str:
+    def mint(self, job: Job, counter: str, name_after: Callable[[int], tuple[int, str]]) -> str:
         """Take a number and write the identifier in one transaction: no number is lost or assigned twice."""
         path = paths.counter(f"ark-{counter}")
-        counters.ensure_node(self._session, path, codec.encode_int(0))
+        self._session.ensure_node(path, codec.encode_int(0))
         while True:
             self._attempt.check()
             known = self.identifiers(job)
             if known.primary_id:
                 return known.primary_id
             data, stat = self._session.get(path)
-            number = codec.decode_int(data, path) + 1
-            minted = known.model_copy(update={"primary_id": spell(number)})
+            number, ark = name_after(codec.decode_int(data, path))
+            minted = known.model_copy(update={"primary_id": ark})
             try:
                 self._commit(
                     job,
@@ -70,6 +70,10 @@ class ZooKeeperJobRecord:
 
     def promised(self) -> Promised:
         return space.promised(self._session)
+
+    @property
+    def working_storage(self) -> space.WorkingStorage:
+        return space.WorkingStorage(self._session)
 
     def fence(self, job: Job) -> None:
         """Raise AttemptOver unless this attempt still owns the job, by the word of ZooKeeper's leader."""

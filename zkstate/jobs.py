@@ -2,11 +2,20 @@
 
 from dataclasses import dataclass, field
 
+from pipeline.errors import Action, Remedy
 from pipeline.outcome import Done
-from pipeline.records import Identifiers, Job, JobConfiguration, JobStatus, OwedCallback, Ticket, now
-from pipeline.remedies import Action, Remedy
-from pipeline.states import JOB, Bucket, Event, JobState, bucket
-from zkstate import codec, paths, record, space
+from pipeline.records import (
+    HistoryEntry,
+    Identifiers,
+    Job,
+    JobConfiguration,
+    JobStatus,
+    Ticket,
+    now,
+)
+from pipeline.states import JOB, Bucket, Event, FailureKind, JobState, Room, bucket
+from zkstate import codec, histories, paths, record, space
+from zkstate.callbacks import OwedCallback
 from zkstate.errors import Contended, Missing
 from zkstate.record import MESSAGE_LIMIT, Lock, Move
 from zkstate.session import Session
@@ -15,9 +24,22 @@ from zkstate.transaction import Create, Delete, Operation, Put, Role, commit
 
 @dataclass(frozen=True)
 class JobMove(Move):
-    """A move of a job; `done` has the values that the state's work changes."""
+    """A move of a job; `done` has the values that the state's work changes.
+
+    `to`: the state that an operator names for the event; None: the one that the table gives.
+    """
 
     done: Done = field(default_factory=Done)
+    to: JobState | None = None
+
+    @property
+    def gives_up_room(self) -> bool:
+        """The job fails, and its reservation is returned at once.
+
+        The depositor has to correct content that is wrong, and an operator or the sweep gives the job up.
+        """
+        gives_up = self.kind is FailureKind.CONTENT or self.lock is not Lock.MINE
+        return self.event is Event.FAIL and gives_up
 
 
 def load(session: Session, jid: str) -> Job:
@@ -39,7 +61,8 @@ def load(session: Session, jid: str) -> Job:
                 Remedy(Action.AUDIT)
             )
         nodes.append(node)
-    (status, stat), (configuration, _), (identifiers, _), (needed, _), (history, _) = nodes
+    (status, stat), (configuration, _), (identifiers, _), (needed, _), listed = nodes
+    history, parts = histories.read(session, places[4], listed, HistoryEntry)
     decoded = codec.decode(JobStatus, status, places[0])
     configured = codec.decode(JobConfiguration, configuration, places[1])
     return Job(
@@ -51,7 +74,8 @@ def load(session: Session, jid: str) -> Job:
         version=stat.version,
         priority=decoded.priority,
         space_needed=codec.decode_int(needed, places[3]),
-        history=codec.decode_history(history, places[4]),
+        history=history,
+        history_parts=parts,
     )
 
 
@@ -67,14 +91,17 @@ def move(session: Session, job: Job, request: JobMove) -> Job:
     be free is held); Outdated (`done.reservation` was made from a sum that has changed).
     """
     status = _status_after(job, request)
-    facts = record.history_facts(request) | {"message": status.message, "kind": status.kind}
-    history, put_history = record.extend_history(job, status.status, facts)
+    facts = request.facts | {"message": status.message, "kind": status.kind}
+    extended = histories.extend(job, status.status, facts)
     needed = job.space_needed if request.done.space_needed is None else request.done.space_needed
+    identifiers = _identifiers_after(job, request.done)
     operations = (
         *_change_queue(job, status),
         *_put_values(job, request.done),
+        *_put_identifiers(job, identifiers),
         *_owe_callback(job, status),
-        put_history,
+        *extended.operations,
+        *record.leave_waiting(session, job),
         *record.lock_operations(session, job, request.lock),
     )
     while True:
@@ -87,7 +114,8 @@ def move(session: Session, job: Job, request: JobMove) -> Job:
                 (*operations, *space_operations),
                 priority=status.priority,
                 space_needed=needed,
-                history=history,
+                identifiers=identifiers,
+                **extended.changes,
             )
         except Contended:
             continue  # other jobs changed the sum of reserved bytes
@@ -95,20 +123,26 @@ def move(session: Session, job: Job, request: JobMove) -> Job:
 
 def _status_after(job: Job, request: JobMove) -> JobStatus:
     was = job.status
-    target = JOB.next(was.status, request.event, was.last_successful_status, was.kind)
+    target = JOB.next(was.status, request.event, was.last_successful_status, was.kind, was.room, request.to)
+    last_success = was.last_successful_status
+    if request.event is Event.SUCCEED:
+        last_success = was.status
+    elif request.event in (Event.RESUME, Event.DOWNLOAD_AGAIN):
+        # a step that is repeated has not succeeded yet
+        last_success = JOB.before(JobState.FAILED, Event.RESUME, target)
     moment = now()
     return record.next_epoch(
         was,
         {
             "status": target,
-            "last_successful_status": was.status
-            if request.event is Event.SUCCEED
-            else was.last_successful_status,
+            "last_successful_status": last_success,
+            "room": Room.YIELDED if request.gives_up_room else Room.KEPT,
             "last_modification_date": moment,
             "retry_count": was.retry_count + (request.event is Event.RESUME),
             "message": (request.message or request.done.message)[:MESSAGE_LIMIT],
             "kind": request.kind if request.event is Event.FAIL else None,
             "priority": was.priority if request.done.priority is None else request.done.priority,
+            "remark": was.remark if request.done.remark is None else request.done.remark[:MESSAGE_LIMIT],
             "dispatched_at": None if target is JobState.PENDING else moment,
         },
     )
@@ -140,6 +174,18 @@ def _put_values(job: Job, done: Done) -> tuple[Operation, ...]:
     return tuple(Put(path, codec.encode_int(value)) for path, value in values if value is not None)
 
 
+def _identifiers_after(job: Job, done: Done) -> Identifiers:
+    if done.description is None:
+        return job.identifiers
+    return job.identifiers.model_copy(update={"description": done.description})
+
+
+def _put_identifiers(job: Job, identifiers: Identifiers) -> tuple[Operation, ...]:
+    if identifiers == job.identifiers:
+        return ()
+    return (Put(paths.identifiers(job.jid), codec.encode(identifiers)),)
+
+
 def _owe_callback(job: Job, status: JobStatus) -> tuple[Operation, ...]:
     """A failure is owed a callback, except in notify, where it is the callback that failed."""
     if status.status is not JobState.FAILED or job.status.status is JobState.NOTIFY:
@@ -153,9 +199,12 @@ def _reserve(
     """How the move changes the bytes of working storage that are reserved for the job."""
     if request.done.reservation is not None:
         return space.grant(job.jid, request.done.reservation)
-    if request.event is Event.FAIL and request.lock is not Lock.MINE:
-        return space.replace(session, job.jid, None)  # an operator or the sweep gives the job up
-    if JOB.facts[target].holds_space and (request.event is Event.RESUME or needed != job.space_needed):
+    if request.gives_up_room:
+        return space.replace(session, job.jid, None)
+    if request.event in (Event.RESUME, Event.DOWNLOAD_AGAIN):
+        keeps = JOB.facts[target].holds_space and job.status.room is not Room.EMPTY
+        return space.replace(session, job.jid, needed if keeps else None)
+    if JOB.facts[target].holds_space and needed != job.space_needed:
         return space.replace(session, job.jid, needed)
     return ()
 

@@ -1,14 +1,13 @@
-"""Actions of operators on the queue and on collections: bounded journals, written with their effects."""
+"""Actions of operators on the fleet and on collections: bounded journals, written with their effects."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 
 from pydantic import Field
 
 from pipeline.principal import Interface
-from pipeline.records import Record, now
-from zkstate import codec, counters
+from pipeline.records import RewrittenRecord, now
+from zkstate import codec
 from zkstate.errors import Stale
 from zkstate.record import token
 from zkstate.session import Session
@@ -26,9 +25,16 @@ class Action(StrEnum):
     RELEASE = "release"
     PAUSE = "pause"
     UNPAUSE = "unpause"
+    DRAIN = "drain"
+    UNDO_DRAIN = "undo-drain"
+    CLEAN_UP = "clean-up"
+    RECONCILE = "reconcile"
+    OUTAGE = "outage"
+    """A shared service failed; entered by the worker that met the fault."""
+    OUTAGE_OVER = "outage-over"
 
 
-class Stamp(Record):
+class Stamp(RewrittenRecord):
     """One action: principal, interface, time and reason."""
 
     by: str = ""
@@ -41,10 +47,12 @@ class JournalEntry(Stamp):
     """One action; `op` is unique, so that a writer whose answer was lost finds its own entry."""
 
     action: Action
+    target: str = ""
+    """The worker that was drained, what a reconciliation repaired, or the outage."""
     op: str = ""
 
 
-class Journal(Record):
+class Journal(RewrittenRecord):
     """`/actions/queue` and `/actions/collections/NAME`: the entries, oldest first."""
 
     entries: tuple[JournalEntry, ...] = ()
@@ -52,24 +60,24 @@ class Journal(Record):
 
 def read(session: Session, path: str) -> tuple[JournalEntry, ...]:
     """The entries, oldest first; none if no operator has acted."""
-    node = session.get_many([path])[0]
+    node = session.find(path)
     return codec.decode(Journal, node[0], path).entries if node else ()
 
 
 def commit(
-    session: Session, path: str, action: Action, stamp: Stamp, effect: Sequence[Operation]
-) -> JournalEntry:
-    """Commit `effect` and its entry together, exactly once; Refused if ZooKeeper refuses the effect."""
+    session: Session, path: str, action: Action, stamp: Stamp, *effects: Operation, target: str = ""
+) -> None:
+    """Commit the effects and their entry together, exactly once; Refused if ZooKeeper refuses an effect."""
     values = stamp.model_dump() | {"reason": stamp.reason[:REASON_LIMIT]}
-    entry = JournalEntry.model_validate(values | {"action": action, "op": token()})
+    entry = JournalEntry.model_validate(values | {"action": action, "target": target, "op": token()})
     while True:
-        counters.ensure_node(session, path, codec.encode(Journal()))
+        session.ensure_node(path, codec.encode(Journal()))
         data, stat = session.get_synced(path)
-        before = codec.decode(Journal, data, path).entries
-        journal = Journal(entries=(*before, entry)[-ENTRIES:])
+        before = codec.decode(Journal, data, path)
+        journal = before.model_copy(update={"entries": (*before.entries, entry)[-ENTRIES:]})
         written = Put(path, codec.encode(journal), stat.version)
         try:
-            fenced(session, written, effect, lambda data: entry.op.encode() in data)
+            fenced(session, written, effects, lambda data: entry.op.encode() in data)
         except Stale:
             continue
-        return entry
+        return

@@ -12,6 +12,16 @@ EXIT_IN_DOUBT = 75
 """EX_TEMPFAIL of sysexits.h: restart the process."""
 
 
+def leader(session: Session) -> str:
+    """The name of the beat that does scheduled work; empty if none runs."""
+    contenders = session.children(paths.LEADER)
+    if not contenders:
+        return ""
+    first = min(contenders, key=lambda name: name[-10:])  # kazoo's election: the lowest number leads
+    node = session.find(f"{paths.LEADER}/{first}")
+    return node[0].decode(errors="replace") if node else ""
+
+
 def lead(session: Session, name: str, work: Callable[[], None]) -> None:
     """Wait to be elected, then run `work`; the process exits when the session is in doubt."""
 

@@ -47,6 +47,11 @@ def completed_jobs(session: Session) -> list[str]:
     return sorted(jids)
 
 
+def recorded_jobs(session: Session) -> list[str]:
+    """The ids of the jobs whose version is in the inventory: those in notify, and completed ones."""
+    return sorted({*completed_jobs(session), *_ids_in_queue(session, JobState.NOTIFY)})
+
+
 def of_batch(session: Session, bid: str, state: JobState | None = None) -> list[str]:
     """The ids of a batch's jobs, or of those in `state`, in their order."""
     if state is None:

@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
+from kazoo.protocol.states import ZnodeStat
 
 from pipeline.attempt import Attempt, Progress
-from pipeline.outcome import AttemptOver, Stopping, transient
-from zkstate import counters, paths
+from pipeline.outcome import AttemptOver, Stopping, of_object
+from zkstate import paths
 from zkstate.errors import Unreachable
+from zkstate.fleet_time import FleetMark, age_ms
 from zkstate.record import token
 from zkstate.session import ANSWER_TIMEOUT, BROKEN, Session
 
-LOCK_WAIT = 300.0
-"""Seconds to wait for another holder of the same object before the step fails as a transient fault."""
+LOCK_WAIT = 20.0
+"""Seconds that a worker waits for another holder of the same object; then the job is handed back."""
 
 
 class AttemptGuard:
@@ -65,9 +67,25 @@ class ServerClock:
 
     read_ms: int
     at: float
+    zxid: int = 0
+    """The transaction that was the last one at the reading."""
+    marks: tuple[FleetMark, ...] = ()
+    """The sweeps until the reading: with them no jump of the server's clock changes an age."""
 
     def now_ms(self) -> int:
         return self.read_ms + int((time.monotonic() - self.at) * 1000)
+
+    def written_ms(self, stat: ZnodeStat) -> int:
+        """When a node was written, by this clock as it stands now."""
+        return self.read_ms - age_ms(self.marks, stat.mzxid, stat.mtime) if self.marks else stat.mtime
+
+
+def server_clock(session: Session, path: str) -> ServerClock:
+    """The clock as the creation of the ephemeral node at `path`, a moment ago, shows it."""
+    stat = session.exists(path)
+    if stat is None:
+        raise Unreachable("the ZooKeeper session was lost")
+    return ServerClock(stat.ctime, time.monotonic(), stat.czxid)
 
 
 @contextmanager
@@ -79,10 +97,7 @@ def single_flight(session: Session, name: str) -> Iterator[ServerClock | None]:
         yield None
         return
     try:
-        stat = session.exists(path)
-        if stat is None:
-            raise Unreachable("the ZooKeeper session was lost")
-        yield ServerClock(stat.ctime, time.monotonic())
+        yield server_clock(session, path)
     finally:
         drop(session, path, mark)
 
@@ -91,14 +106,14 @@ def single_flight(session: Session, name: str) -> Iterator[ServerClock | None]:
 def exclusive(
     session: Session, kind: str, name: str, attempt: Attempt, wait: float = LOCK_WAIT
 ) -> Iterator[None]:
-    """Hold (kind, name) exclusively; waits for another holder, and fails as a transient fault in the end."""
+    """Hold (kind, name) exclusively; waits for another holder, and raises Later in the end."""
     path = paths.exclusive(kind, name)
     mark = token()
     deadline = time.monotonic() + wait
     while not take(session, path, mark):
         _wait_until_gone(session, path, attempt, deadline)
         if time.monotonic() > deadline:
-            raise transient(f"another job has held {kind} {name} for {wait:.0f} s")
+            raise of_object(name, f"another job has held {kind} {name} for {wait:.0f} s")
     try:
         yield
     finally:
@@ -120,7 +135,7 @@ def take(session: Session, path: str, mark: str) -> bool:
         except NodeExistsError:
             return _is_mine(session, path, mark)
         except NoNodeError:
-            counters.ensure_node(session, path.rpartition("/")[0])
+            session.ensure_node(path.rpartition("/")[0])
         except BROKEN as error:
             if not session.wait_connected(time.monotonic() + ANSWER_TIMEOUT):
                 raise session.unreachable() from error
@@ -129,7 +144,7 @@ def take(session: Session, path: str, mark: str) -> bool:
 
 
 def _is_mine(session: Session, path: str, mark: str) -> bool:
-    node = session.get_many([path])[0]
+    node = session.find(path)
     return node is not None and node[0] == mark.encode()
 
 

@@ -1,25 +1,34 @@
 """Every znode's path; nothing else in the project spells one.
 
     /batches/BID/{submission,profile,status,history,lock,status-report}
+    /batches/BID/report-parts/NNNN-NNNN further jobs of a long report: the report's number, the part's
+    /batches/BID/history/NNNN           older entries of a long history; also below /jobs/JID
     /batches/BID/states/{batch-processing,batch-failed,batch-completed,batch-deleted}/JID
     /open-batches/BID                   the batches with work left
     /jobs/JID/{bid,configuration,identifiers,status,priority,space_needed,history,lock}
     /jobs/states/STATE/PP-JID           the job queue: PP = priority, 00 first
+    /waiting/JID                        a job in a working state that waits, and takes no place meanwhile
+    /outages/NAME                       a shared service that is out of order
     /callbacks/JID-EPOCH                the callback of a failed job that is not delivered yet
     /locks/queue/ingest                 an operator's pause
     /locks/collections/NAME             an operator's hold
     /locks/KIND/NAME                    ephemeral: one holder in the fleet
     /locks/hosts/HOST/N                 ephemeral: a connection to a source; the parent holds its back-off
     /space/working/JID                  bytes reserved for a job; the parent holds their sum
-    /actions/queue                      what operators did to the queue: pauses
+    /space/marked                       working storage was marked once; without its mark it is not mounted
+    /actions/queue                      what operators did to the fleet: pauses, drains, clean-ups
     /actions/collections/NAME           what operators did to a collection: holds and releases
+    /fixity                             the sums of the fixity schedule
     /ids/NAME                           counters
     /submission-keys/KEY                idempotency keys -> BID
+    /deployment                         the id that storage root and inventory carry too, and its mark
+    /sweep                              what one sweep leaves to the next: times, and where it stopped
 
 All of it lies below one root, which the session adds.
 """
 
 import hashlib
+from collections.abc import Callable
 from urllib.parse import quote
 
 from pipeline.states import JOB, Bucket, JobState
@@ -28,12 +37,34 @@ BATCHES = "/batches"
 JOBS = "/jobs"
 OPEN_BATCHES = "/open-batches"
 QUEUES = "/jobs/states"
+WAITING = "/waiting"
 CALLBACKS = "/callbacks"
-PAUSE = "/locks/queue/ingest"
 HOLDS = "/locks/collections"
 SPACE = "/space/working"
+SPACE_MARKED = "/space/marked"
+DEPLOYMENT = "/deployment"
+OUTAGES = "/outages"
 LEADER = "/locks/leader"
-QUEUE_ACTIONS = "/actions/queue"
+SWEEP = "/sweep"
+FIXITY = "/fixity"
+
+TOP = (
+    BATCHES,
+    OPEN_BATCHES,
+    JOBS,
+    WAITING,
+    CALLBACKS,
+    "/locks",
+    "/space",
+    "/actions",
+    FIXITY,
+    "/ids",
+    "/submission-keys",
+    DEPLOYMENT,
+    OUTAGES,
+    SWEEP,
+)
+"""The nodes right below the root; another application may have others there."""
 
 SKELETON = (
     BATCHES,
@@ -41,40 +72,45 @@ SKELETON = (
     *(f"{QUEUES}/{state}" for state in JOB.where(lambda facts: facts.queued)),
     "/locks/queue",
     HOLDS,
+    WAITING,
+    OUTAGES,
     CALLBACKS,
     SPACE,
     "/ids",
     "/submission-keys",
+    SWEEP,
 )
 """The nodes that exist before the first batch."""
 
 
-def batch(bid: str) -> str:
-    return f"{BATCHES}/{bid}"
+def _each(pattern: str) -> Callable[[str], str]:
+    """The path of a node that every batch or every job has: `{}` is its id."""
+    return pattern.format
 
 
-def submission(bid: str) -> str:
-    return f"{BATCHES}/{bid}/submission"
+batch = _each("/batches/{}")
+submission = _each("/batches/{}/submission")
+profile_snapshot = _each("/batches/{}/profile")
+batch_status = _each("/batches/{}/status")
+batch_history = _each("/batches/{}/history")
+batch_lock = _each("/batches/{}/lock")
+status_report = _each("/batches/{}/status-report")
+report_parts = _each("/batches/{}/report-parts")
+buckets = _each("/batches/{}/states")
+open_batch = _each("/open-batches/{}")
 
+job = _each("/jobs/{}")
+job_bid = _each("/jobs/{}/bid")
+configuration = _each("/jobs/{}/configuration")
+identifiers = _each("/jobs/{}/identifiers")
+job_status = _each("/jobs/{}/status")
+priority = _each("/jobs/{}/priority")
+space_needed = _each("/jobs/{}/space_needed")
+history = _each("/jobs/{}/history")
+job_lock = _each("/jobs/{}/lock")
 
-def profile_snapshot(bid: str) -> str:
-    return f"{BATCHES}/{bid}/profile"
-
-
-def batch_status(bid: str) -> str:
-    return f"{BATCHES}/{bid}/status"
-
-
-def batch_lock(bid: str) -> str:
-    return f"{BATCHES}/{bid}/lock"
-
-
-def status_report(bid: str) -> str:
-    return f"{BATCHES}/{bid}/status-report"
-
-
-def buckets(bid: str) -> str:
-    return f"{BATCHES}/{bid}/states"
+waiting = _each("/waiting/{}")
+reservation = _each("/space/working/{}")
 
 
 def bucket(bid: str, name: Bucket) -> str:
@@ -85,53 +121,9 @@ def batch_entry(bid: str, name: Bucket, jid: str) -> str:
     return f"{BATCHES}/{bid}/states/{name}/{jid}"
 
 
-def open_batch(bid: str) -> str:
-    return f"{OPEN_BATCHES}/{bid}"
-
-
 def is_job(name: str) -> bool:
     """Whether this child of /jobs is a job; the queue is its only other child."""
     return f"{JOBS}/{name}" != QUEUES
-
-
-def job(jid: str) -> str:
-    return f"{JOBS}/{jid}"
-
-
-def job_bid(jid: str) -> str:
-    return f"{JOBS}/{jid}/bid"
-
-
-def configuration(jid: str) -> str:
-    return f"{JOBS}/{jid}/configuration"
-
-
-def identifiers(jid: str) -> str:
-    return f"{JOBS}/{jid}/identifiers"
-
-
-def job_status(jid: str) -> str:
-    return f"{JOBS}/{jid}/status"
-
-
-def priority(jid: str) -> str:
-    return f"{JOBS}/{jid}/priority"
-
-
-def space_needed(jid: str) -> str:
-    return f"{JOBS}/{jid}/space_needed"
-
-
-def batch_history(bid: str) -> str:
-    return f"{BATCHES}/{bid}/history"
-
-
-def history(jid: str) -> str:
-    return f"{JOBS}/{jid}/history"
-
-
-def job_lock(jid: str) -> str:
-    return f"{JOBS}/{jid}/lock"
 
 
 def queue(state: JobState) -> str:
@@ -158,12 +150,17 @@ def read_owed_callback(name: str) -> tuple[str, int]:
     return jid, int(epoch)
 
 
-def hold(profile_name: str) -> str:
-    return f"{HOLDS}/{quote(profile_name, safe='')}"
+def outage(name: str) -> str:
+    return f"{OUTAGES}/{quote(name, safe='')}"
 
 
-def collection_actions(profile_name: str) -> str:
-    return f"/actions/collections/{quote(profile_name, safe='')}"
+def hold(collection: str | None) -> str:
+    """The hold of a collection; with None the pause of the queue."""
+    return "/locks/queue/ingest" if collection is None else f"{HOLDS}/{quote(collection, safe='')}"
+
+
+def actions(collection: str | None) -> str:
+    return "/actions/queue" if collection is None else f"/actions/collections/{quote(collection, safe='')}"
 
 
 def exclusive(kind: str, name: str) -> str:
@@ -176,10 +173,6 @@ def host(name: str) -> str:
 
 def connection(name: str, number: int) -> str:
     return f"{host(name)}/{number}"
-
-
-def reservation(jid: str) -> str:
-    return f"{SPACE}/{jid}"
 
 
 def counter(name: str) -> str:

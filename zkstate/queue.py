@@ -1,18 +1,19 @@
 """The job queue: counts without listing, and jobs in the order of their priority."""
 
-import logging
-from collections.abc import Iterator, Mapping
-from itertools import groupby
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import groupby, islice
 from operator import itemgetter
 
 from pipeline.records import Job, JobStatus, Ticket
 from pipeline.states import JOB, JobState
 from zkstate import codec, fairness, holds, jobs, paths, record
-from zkstate.errors import Busy, Corrupt, Missing, Stale
+from zkstate.errors import Busy, Contended, Corrupt, Missing, Stale
 from zkstate.fairness import Quota, unlimited
+from zkstate.reading import log_damage, read_each
 from zkstate.session import Session
-
-_log = logging.getLogger("arkline.queue")
+from zkstate.transaction import Check, Delete, Role, commit
 
 LISTING = 1000
 """Pending jobs up to which the queue is listed whenever there is room for one more."""
@@ -24,13 +25,42 @@ IDLE_WINDOWS = 8
 def counts(session: Session) -> dict[JobState, int]:
     """How many jobs are in each state, without listing them."""
     states = JOB.where(lambda facts: facts.queued)
-    stats = session.exists_many([paths.queue(state) for state in states])
-    return {state: stat.numChildren if stat else 0 for state, stat in zip(states, stats, strict=True)}
+    return dict(zip(states, _children(session, [paths.queue(state) for state in states]), strict=True))
 
 
-def places_taken(jobs_in: Mapping[JobState, int]) -> int:
-    """How many jobs occupy one of the places that ARKLINE_IN_FLIGHT limits."""
-    return sum(jobs_in[state] for state in JOB.where(lambda facts: facts.occupies_place))
+def places_taken(session: Session, waiting_limit: int) -> int:
+    """How many of the places that ARKLINE_IN_FLIGHT limits are occupied.
+
+    A job that waits takes none, unless more than `waiting_limit` jobs wait with a part of working storage.
+    """
+    places = [paths.queue(state) for state in JOB.where(lambda facts: facts.occupies_place)]
+    waiting, reserved, *working = _children(session, [paths.WAITING, paths.SPACE, *places])
+    beyond = max(0, min(waiting, reserved) - waiting_limit)
+    return sum(working) - waiting + beyond
+
+
+def tidy_waiting(session: Session) -> list[str]:
+    """Delete the entries of jobs that do not wait, which a release without this list left; their JIDs."""
+    jids = session.children(paths.WAITING)
+    nodes = session.get_many([paths.job_status(jid) for jid in jids])
+    removed = []
+    for jid, node in zip(jids, nodes, strict=True):
+        delete = Delete(paths.waiting(jid), role=Role.SHARED)
+        if node is not None:
+            status = codec.decode(JobStatus, node[0], paths.job_status(jid))
+            if status.waits_for is not None and status.waits_for.listed:
+                continue
+        fence = [Check(paths.job_status(jid), node[1].version)] if node is not None else []
+        try:
+            commit(session, [*fence, delete])
+        except (Stale, Contended):
+            continue  # the job moved: the next run looks again
+        removed.append(jid)
+    return removed
+
+
+def _children(session: Session, nodes: Sequence[str]) -> list[int]:
+    return [stat.numChildren if stat else 0 for stat in session.exists_many(nodes)]
 
 
 def has_entry(session: Session, job: Job) -> bool:
@@ -39,13 +69,19 @@ def has_entry(session: Session, job: Job) -> bool:
     return session.exists(entry) is not None
 
 
+def entries(session: Session, state: JobState) -> list[str]:
+    """The entries of the queue of `state`, most urgent first, oldest first among equals."""
+    return sorted(session.children(paths.queue(state)))
+
+
 def queued(session: Session, state: JobState) -> list[str]:
-    """JIDs in `state`, most urgent first, oldest first among equals."""
-    names = sorted(session.children(paths.queue(state)))
-    return [paths.read_queue_entry(name)[1] for name in names]
+    """JIDs in `state`, in the order of the queue."""
+    return [paths.read_queue_entry(name)[1] for name in entries(session, state)]
 
 
-def feed(session: Session, in_flight: int, quota: Quota = unlimited) -> list[Ticket]:
+def feed(
+    session: Session, in_flight: int, quota: Quota = unlimited, waiting_limit: int = 1000
+) -> list[Ticket]:
     """Tickets for the pending jobs that may start now, so that at most `in_flight` jobs take a place.
 
     Most urgent first; among equals, collections take turns. Each job is marked as dispatched before
@@ -53,39 +89,24 @@ def feed(session: Session, in_flight: int, quota: Quota = unlimited) -> list[Tic
     """
     if holds.paused(session) is not None:
         return []
-    waiting = counts(session)
-    room = in_flight - places_taken(waiting)
-    backlog = waiting[JobState.PENDING]
+    room = in_flight - places_taken(session, waiting_limit)
+    (backlog,) = _children(session, [paths.queue(JobState.PENDING)])
     if room <= 0 or not backlog or (backlog > LISTING and room < in_flight // 4):
         return []
-    collections = fairness.open_collections(session)
-    if fairness.matters(collections, quota):
-        return _dispatch_in_turn(session, room, in_flight, quota, collections)
-    return _dispatch_in_order(session, room, in_flight)
+    return _dispatch_pending(session, room, in_flight, quota, fairness.open_collections(session))
 
 
-def _dispatch_in_order(session: Session, room: int, in_flight: int) -> list[Ticket]:
-    """Dispatch up to `room` jobs in the order of the queue; `in_flight` jobs are read at a time."""
-    jids = queued(session, JobState.PENDING)
-    tickets: list[Ticket] = []
-    for start in range(0, len(jids), in_flight):
-        undispatched, dispatched = _by_dispatch(session, jids[start : start + in_flight])
-        room -= len(dispatched)
-        for jid in undispatched:
-            if len(tickets) >= room:
-                break
-            if ticket := _dispatch(session, jid):
-                tickets.append(ticket)
-        if len(tickets) >= room:
-            break
-    return tickets
-
-
-def _dispatch_in_turn(
+def _dispatch_pending(
     session: Session, room: int, in_flight: int, quota: Quota, collections: Mapping[str, list[str]]
 ) -> list[Ticket]:
-    """Dispatch up to `room` jobs, most urgent first; inside a priority, collections take turns."""
-    load = fairness.at_work(session)
+    """Dispatch up to `room` jobs, most urgent first; inside a priority, collections take turns.
+
+    Where the order of the queue alone decides, no job's collection is read.
+    """
+    in_turn = fairness.matters(collections, quota)
+    if not in_turn:
+        collections, quota = {}, unlimited
+    load = fairness.at_work(session) if in_turn else Counter[str]()
     tickets: list[Ticket] = []
     for jids in _pending_by_priority(session):
         idle_windows = 0
@@ -94,12 +115,14 @@ def _dispatch_in_turn(
             load.update(window[jid] for jid in dispatched)
             room -= len(dispatched)
             waiting = {jid: window[jid] for jid in undispatched}
-            new = _dispatch_turns(session, fairness.turns(waiting, load, quota), room - len(tickets))
+            turns = fairness.turns(waiting, load, quota)
+            started = filter(None, (_dispatch(session, jid) for jid in turns))
+            new = list(islice(started, max(0, room - len(tickets))))
             tickets += new
-            if len(tickets) >= room or fairness.all_full(collections, load, quota):
+            if len(tickets) >= room or (in_turn and fairness.all_full(collections, load, quota)):
                 return tickets
             idle_windows = 0 if new or dispatched else idle_windows + 1
-            if idle_windows == IDLE_WINDOWS:
+            if in_turn and idle_windows == IDLE_WINDOWS:
                 break
     return tickets
 
@@ -114,25 +137,21 @@ def _pending_by_priority(session: Session) -> Iterator[list[str]]:
 def _windows(
     session: Session, jids: list[str], collections: Mapping[str, list[str]], size: int
 ) -> Iterator[dict[str, str]]:
-    """JID -> collection, for `size` jobs of the queue at a time.
+    """JID -> collection, for `size` jobs of the queue at a time; without `collections` nothing is read.
 
     The first window also has jobs from further behind, of collections with few jobs at the front.
     """
     seen: set[str] = set()
     for start in range(0, len(jids), size):
-        window = fairness.of_jobs(session, [jid for jid in jids[start : start + size] if jid not in seen])
+        front = [jid for jid in jids[start : start + size] if jid not in seen]
+        if not collections:
+            yield dict.fromkeys(front, "")
+            continue
+        window = fairness.of_jobs(session, front)
         if start == 0 and len(jids) > size:
             window |= fairness.elsewhere(session, set(jids), window, collections, size)
         seen.update(window)
         yield window
-
-
-def _dispatch_turns(session: Session, turns: Iterator[str], room: int) -> list[Ticket]:
-    tickets: list[Ticket] = []
-    while len(tickets) < room and (jid := next(turns, None)) is not None:
-        if ticket := _dispatch(session, jid):
-            tickets.append(ticket)
-    return tickets
 
 
 def _by_dispatch(session: Session, jids: list[str]) -> tuple[list[str], list[str]]:
@@ -140,14 +159,8 @@ def _by_dispatch(session: Session, jids: list[str]) -> tuple[list[str], list[str
 
     A job that waits for its next try is in neither: a source that is down must not block all others.
     """
-    nodes = [paths.job_status(jid) for jid in jids]
-    statuses = {}
-    for jid, path, node in zip(jids, nodes, session.get_many(nodes), strict=True):
-        try:
-            if node is not None:
-                statuses[jid] = codec.decode(JobStatus, node[0], path)
-        except Corrupt as damage:
-            _log.error("%s", damage)
+    read = read_each(session, jids, paths.job_status, partial(codec.decode, JobStatus))
+    statuses = {jid: status for jid, status, _ in read}
     undispatched = [jid for jid, status in statuses.items() if status.dispatched_at is None]
     dispatched = [
         jid for jid, status in statuses.items() if status.dispatched_at is not None and status.delay == 0
@@ -165,7 +178,7 @@ def _dispatch(session: Session, jid: str) -> Ticket | None:
     except (Busy, Stale):
         return None
     except (Missing, Corrupt) as damage:
-        _log.error("%s", damage)
+        log_damage(damage)
         return None
 
 
@@ -174,10 +187,5 @@ def waiting_for_space(session: Session) -> Iterator[tuple[str, int]]:
     waiting = queued(session, JobState.PROVISIONING)
     for start in range(0, len(waiting), LISTING):
         jids = waiting[start : start + LISTING]
-        nodes = [paths.space_needed(jid) for jid in jids]
-        for jid, path, node in zip(jids, nodes, session.get_many(nodes), strict=True):
-            try:
-                if node is not None:
-                    yield jid, codec.decode_int(node[0], path)
-            except Corrupt as damage:
-                _log.error("%s", damage)
+        for jid, needed, _ in read_each(session, jids, paths.space_needed, codec.decode_int):
+            yield jid, needed

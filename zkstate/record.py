@@ -11,18 +11,17 @@ from enum import Enum
 from typing import TypeVar
 
 from pipeline.principal import Interface
-from pipeline.records import Batch, BatchHistoryEntry, FencedStatus, HistoryEntry, Job, Ticket, now
-from pipeline.states import BATCH, JOB, Event, FailureKind
-from zkstate import codec, paths
+from pipeline.records import Batch, FencedStatus, Job, Ticket, now
+from pipeline.states import JOB, Event, FailureKind
+from pipeline.waits import WaitKind, WaitsFor
+from zkstate import codec, histories, paths
 from zkstate.errors import Stale
+from zkstate.histories import Extended
 from zkstate.session import Session
 from zkstate.transaction import Create, Delete, Operation, Put, Role, fenced
 
 MESSAGE_LIMIT = 2000
 """Characters of a message in a znode, so that a job stays a few kilobytes."""
-
-BATCH_HISTORY_LIMIT = 200
-"""Entries; the oldest ones go first. An operator may request any number of update reports."""
 
 R = TypeVar("R", Job, Batch)
 St = TypeVar("St", bound=FencedStatus)
@@ -41,17 +40,6 @@ class Lock(Enum):
     """Whichever attempt holds the lock loses it."""
 
 
-class HandBack(Enum):
-    """Why an attempt releases a record without moving it."""
-
-    UNFINISHED = "unfinished"
-    """The worker stops, or the work has to wait."""
-    TRIED = "tried"
-    """A transient fault: counted as a try, and entered in the history."""
-    IN_LINE = "in line"
-    """No failure: the record waits for a rate limit."""
-
-
 @dataclass(frozen=True)
 class Move:
     """A change of a record: event, principal and reason."""
@@ -64,16 +52,10 @@ class Move:
     via: Interface | None = None
     """The interface through which a person requests the move."""
 
-
-def history_facts(request: Move) -> dict[str, object]:
-    """The details of a move in the history, besides the state."""
-    return {
-        "event": request.event,
-        "by": request.by,
-        "message": request.message,
-        "kind": request.kind,
-        "via": request.via,
-    }
+    @property
+    def facts(self) -> dict[str, object]:
+        """The details of the move in the history, besides the state."""
+        return {name: getattr(self, name) for name in ("event", "by", "message", "kind", "via")}
 
 
 def token() -> str:
@@ -107,66 +89,114 @@ def write(
     return record.model_copy(update={"status": status, "version": version, **updates})
 
 
-def acquire(session: Session, record: R, ticket: Ticket, by: str) -> R:
-    """Take the lock and count the attempt, in one transaction; Stale if the ticket is not for this epoch."""
+def check_ticket(record: Job | Batch, ticket: Ticket) -> None:
+    """Stale if the ticket is not for the record's state and epoch."""
     status = record.status
     if (status.status, status.epoch) != (ticket.state, ticket.epoch):
         raise Stale(f"{record.id} is now {status.status} in epoch {status.epoch}")
-    taken = status.model_copy(update={"op": token(), "attempt": status.attempt + 1})
+
+
+def acquire(session: Session, record: R, ticket: Ticket, by: str) -> R:
+    """Take the lock and count the attempt, in one transaction; Stale if the ticket is not for this epoch."""
+    check_ticket(record, ticket)
+    status = record.status
+    changes = {"op": token(), "attempt": status.attempt + 1, "handed_back": False, "waits_for": None}
+    taken = status.model_copy(update=changes)
     lock = Create(lock_path(record), f"{taken.op} {by}".encode(), ephemeral=True, role=Role.LOCK)
-    return write(session, record, taken, (lock,))
+    return write(session, record, taken, (lock, *leave_waiting(session, record)))
 
 
-def hand_back(
+def hand_back(  # noqa: PLR0913 - the facts of one hand-back
     session: Session,
     record: R,
     by: str,
     *,
     message: str = "",
     delay: float = 0,
-    why: HandBack = HandBack.UNFINISHED,
+    waits_for: WaitsFor | None = None,
+    lock: Lock = Lock.MINE,
 ) -> R:
-    """Release the lock without moving; the sweep dispatches the record again after `delay` seconds."""
-    status = record.status.model_copy(
-        update={
-            "message": message[:MESSAGE_LIMIT] or record.status.message,
-            "epoch": record.status.epoch + 1,
-            "op": token(),
-            "delay": delay,
-            "tries": record.status.tries + (why is HandBack.TRIED),
-            "in_line": why is HandBack.IN_LINE,
-        }
-    )
-    if why is not HandBack.TRIED:
-        return write(session, record, status, lock_operations(session, record, Lock.MINE))
-    state = record.status.status
+    """Release the record without moving it; the sweep dispatches it again after `delay` seconds.
+
+    `waits_for`: None if nothing has to be waited for. A retry counts as a try, and is entered in the history.
+    `lock`: FREE if no attempt has taken the record.
+    """
+    status = record.status
+    kind = waits_for.kind if waits_for else ""
+    enter: tuple[Operation, ...] = _enter_waiting(session, record) if waits_for else ()
+    update: dict[str, object] = {
+        "message": message[:MESSAGE_LIMIT] or status.message,
+        "epoch": status.epoch + 1,
+        "op": token(),
+        "delay": delay,
+        "tries": status.tries + (kind == WaitKind.RETRY),
+        "service_faults": status.service_faults + (kind == WaitKind.SERVICE and lock is Lock.MINE),
+        "probe": "",
+        "handed_back": True,
+        "waits_for": waits_for and waits_for.model_copy(update={"since": now(), "listed": bool(enter)}),
+    }
+    status = status.model_copy(update=update)
+    operations: tuple[Operation, ...] = (*lock_operations(session, record, lock), *enter)
+    if kind != WaitKind.RETRY:
+        return write(session, record, status, operations)
     facts = {"by": by, "message": status.message, "kind": FailureKind.TRANSIENT}
-    history, put = extend_history(record, state, facts)
-    return write(
-        session, record, status, (*lock_operations(session, record, Lock.MINE), put), history=history
-    )
+    extended: Extended = histories.extend(record, record.status.status, facts)
+    return write(session, record, status, (*operations, *extended.operations), **extended.changes)
 
 
-def redispatch(session: Session, record: R, *, lost: bool) -> Ticket:
-    """A new ticket under a new epoch, which voids every older one; `lost` counts a worker that died."""
+def _enter_waiting(session: Session, record: Job | Batch) -> tuple[Operation, ...]:
+    """List a job that gives up its place; a release that knows no such list may have left its entry there."""
+    if not (isinstance(record, Job) and JOB.facts[record.status.status].occupies_place):
+        return ()
+    path = paths.waiting(record.jid)
+    if session.exists(path) is not None:
+        return (Put(path, b""),)
+    return (Create(path),)
+
+
+def leave_waiting(session: Session, record: Job | Batch) -> tuple[Operation, ...]:
+    """Take a job that waited from the list; an entry that somebody removed must not keep the job for ever."""
+    waits_for = record.status.waits_for
+    if not (isinstance(record, Job) and waits_for and waits_for.listed):
+        return ()
+    path = paths.waiting(record.jid)
+    return (Delete(path),) if session.exists(path) is not None else ()
+
+
+def redispatch(session: Session, record: R, *, lost: bool, probe: str = "") -> Ticket:
+    """A new ticket under a new epoch, which voids every older one; `lost` counts a worker that died.
+
+    `probe`: the outage in spite of which the record is dispatched.
+    """
     status = record.status.model_copy(
         update={
             "epoch": record.status.epoch + 1,
             "op": token(),
             "delay": 0,
-            "in_line": False,
+            "handed_back": False,
+            "waits_for": None,
+            "probe": probe,
             "dispatched_at": now(),
             "redispatches": record.status.redispatches + lost,
         }
     )
-    write(session, record, status, lock_operations(session, record, Lock.FREE))
+    operations = (*lock_operations(session, record, Lock.FREE), *leave_waiting(session, record))
+    write(session, record, status, operations)
     return Ticket(id=record.id, state=status.status, epoch=status.epoch)
 
 
 def next_epoch(was: St, changes: Mapping[str, object]) -> St:
     """The status with `changes`, in a new epoch in which nothing has been tried yet."""
-    beginning = {"epoch": was.epoch + 1, "op": token(), "redispatches": 0, "tries": 0, "delay": 0}
-    return was.model_copy(update={**beginning, "in_line": False, **changes})
+    counters = {
+        "redispatches": 0,
+        "tries": 0,
+        "service_faults": 0,
+        "delay": 0,
+        "handed_back": False,
+        "waits_for": None,
+        "probe": "",
+    }
+    return was.model_copy(update={"epoch": was.epoch + 1, "op": token(), **counters, **changes})
 
 
 def lock_operations(session: Session, record: Job | Batch, lock: Lock) -> tuple[Operation, ...]:
@@ -181,19 +211,3 @@ def lock_operations(session: Session, record: Job | Batch, lock: Lock) -> tuple[
             return (delete,)
         case _:
             return Create(path, ephemeral=True, role=Role.LOCK), delete  # leaves nothing behind
-
-
-def extend_history(
-    record: Job | Batch, state: str, facts: Mapping[str, object]
-) -> tuple[tuple[HistoryEntry, ...] | tuple[BatchHistoryEntry, ...], Operation]:
-    """The history with one more entry made of `facts`, and the operation that writes the history."""
-    table = JOB.version if isinstance(record, Job) else BATCH.version
-    facts = {"state": state, "table": table, **facts}
-    if isinstance(record, Job):
-        history = (*record.history, HistoryEntry.model_validate(facts))
-        return history, Put(paths.history(record.jid), codec.encode_history(history))
-    path = paths.batch_history(record.bid)
-    entries = (*record.history, BatchHistoryEntry.model_validate(facts))[-BATCH_HISTORY_LIMIT:]
-    data = codec.encode_history(entries)
-    # a batch of release 0.1.0 has no history until its next move
-    return entries, Put(path, data) if record.history else Create(path, data)

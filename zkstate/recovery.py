@@ -4,18 +4,19 @@ A record is abandoned if it is in a working state, has no lock and no message in
 is over. A record that loses its worker again and again is dispatched less and less often.
 """
 
-import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from pipeline.records import FencedStatus, Ticket
 from pipeline.states import BATCH, JOB, BatchState, Bucket, JobState
-from zkstate import batches, jobs, paths, queue, record
+from pipeline.waits import WaitKind, WaitsFor
+from zkstate import batches, jobs, outages, paths, queue, record
 from zkstate.errors import Busy, Corrupt, Missing, Stale
 from zkstate.locks import ServerClock
+from zkstate.reading import BATCHES, JOBS, Kind, read_statuses
 from zkstate.record import R, St
 from zkstate.session import Session
-from zkstate.statuses import BATCHES, JOBS, Kind, read_statuses
 
 GRACE = 3.0
 """Seconds after a dispatch in which a worker may have the message but not the lock yet."""
@@ -23,75 +24,161 @@ GRACE = 3.0
 MAX_DOUBLINGS = 4
 """Maximum doublings of GRACE, one per lost worker: 48 seconds."""
 
-SWEEP_PAGE = 500
-"""Jobs read in one sweep for one state, most urgent first."""
+ROOM = 500
+"""Jobs that may end their wait in one sweep, unless the caller says otherwise."""
+
+HOST_PACE = 8
+"""Jobs that may end their wait for the same host in one sweep: most of them meet the same limit again, and
+occupy a process for `hosts.HOST_WAIT` seconds."""
 
 Live = Collection[tuple[str, int]]
 """(id, epoch) of the tickets that are still in the broker."""
 
-_log = logging.getLogger("arkline.recovery")
+Page = Callable[[str, Sequence[str]], Sequence[str]]
+"""(queue, its entries) -> the entries that this sweep reads."""
 
 
 @dataclass(frozen=True)
 class Recovered:
-    """New tickets, and the jobs that lost their worker too often to get another one."""
+    """New tickets, and the jobs or batches that lost their worker too often to get another one."""
 
     tickets: tuple[Ticket, ...] = ()
     exhausted: tuple[str, ...] = ()
 
 
-def sweep_jobs(session: Session, live: Live, clock: ServerClock, max_redispatches: int) -> Recovered:
-    """New tickets for abandoned jobs.
+def _all(_: str, names: Sequence[str]) -> Sequence[str]:
+    return names
+
+
+class _Services:
+    """The records that wait for a shared service, and which of them probes it in this sweep."""
+
+    def __init__(self, session: Session, clock: ServerClock) -> None:
+        self._session = session
+        self._clock = clock
+        self._oldest: dict[str, tuple[int, str]] = {}
+        self._blocking = {name for name, current in outages.known(session).items() if current.outage.blocks()}
+
+    def keep(self, name: str, status: FencedStatus, mtime: int) -> bool:
+        """True if the record still waits, unless it is chosen to probe its service."""
+        waits_for = status.waits_for
+        if waits_for is None or waits_for.kind != WaitKind.SERVICE or waits_for.name not in self._blocking:
+            return False
+        # the record that has waited longest since it was tried last, so that one bad record stops no other
+        candidate = (mtime, name)
+        self._oldest[waits_for.name] = min(candidate, self._oldest.get(waits_for.name, candidate))
+        return True
+
+    def probes(self) -> Iterator[tuple[str, str]]:
+        """The outages that are to be probed now, each with the record that probes it."""
+        known = outages.known(self._session)
+        for outage, (_, name) in self._oldest.items():
+            if outage in known and outages.take_probe(self._session, known[outage], self._clock):
+                yield outage, name
+
+
+class _Pace:
+    """How many jobs may end their wait in one sweep."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._hosts = Counter[str]()
+
+    def admits(self, waits_for: WaitsFor | None) -> bool:
+        """True for a job that did not wait."""
+        if waits_for is None:
+            return True
+        if self._room <= 0:
+            return False
+        if waits_for.kind == WaitKind.HOST:
+            if self._hosts[waits_for.name] == HOST_PACE:
+                return False
+            self._hosts[waits_for.name] += 1
+        self._room -= 1
+        return True
+
+
+def sweep_jobs(
+    session: Session,
+    live: Live,
+    clock: ServerClock,
+    max_redispatches: int,
+    page: Page = _all,
+    room: int = ROOM,
+) -> Recovered:
+    """New tickets for abandoned jobs among those that `page` selects of each queue.
+
+    At most `room` of them are for jobs that waited.
 
     Jobs that wait for space are left to the provisioning re-check, which reads every one of them.
     """
     tickets: list[Ticket] = []
     exhausted: list[str] = []
+    services, pace = _Services(session, clock), _Pace(room)
     for state in JOB.working():
         if state is JobState.PROVISIONING:
             continue
-        jids = queue.queued(session, state)[:SWEEP_PAGE]
-        for jid, status in _abandoned(session, jids, JOBS, live, clock):
+        entries = page(str(state), queue.entries(session, state))
+        jids = [paths.read_queue_entry(entry)[1] for entry in entries]
+        for jid, status in _abandoned(session, jids, JOBS, live, clock, services):
             if status.status is not state or (state is JobState.PENDING and status.dispatched_at is None):
                 continue  # the job has moved, or has not been fed yet
             if status.redispatches >= max_redispatches:
                 exhausted.append(jid)
-            elif ticket := _redispatch(session, jobs.load, jid, status):
+                continue
+            if not pace.admits(status.waits_for):
+                continue
+            if ticket := _redispatch(session, jobs.load, jid, status):
                 tickets.append(ticket)
+    tickets += filter(None, [_probe(session, jobs.load, jid, outage) for outage, jid in services.probes()])
     return Recovered(tuple(tickets), tuple(exhausted))
 
 
-def sweep_batches(session: Session, live: Live, clock: ServerClock, by: str) -> tuple[Ticket, ...]:
+def sweep_batches(
+    session: Session, live: Live, clock: ServerClock, by: str, max_redispatches: int
+) -> Recovered:
     """New tickets for abandoned batches, and for batches whose last job ended unnoticed."""
     names = sorted(session.children(paths.OPEN_BATCHES))
     tickets: list[Ticket | None] = []
     waiting: list[str] = []
-    for bid, status in _abandoned(session, names, BATCHES, live, clock):
+    exhausted: list[str] = []
+    services = _Services(session, clock)
+    for bid, status in _abandoned(session, names, BATCHES, live, clock, services):
         if status.status is BatchState.PROCESSING and status.total is not None:
             waiting.append(bid)  # for its jobs
-        elif status.status in BATCH.working():
+        elif status.status not in BATCH.working():
+            continue
+        elif status.redispatches >= max_redispatches:
+            exhausted.append(bid)
+        else:
             tickets.append(_redispatch(session, batches.load, bid, status))
+    tickets += [_probe(session, batches.load, bid, outage) for outage, bid in services.probes()]
     unended = session.exists_many([paths.bucket(bid, Bucket.PROCESSING) for bid in waiting])
     for bid, bucket in zip(waiting, unended, strict=True):
         if bucket is None or not bucket.numChildren:
             tickets.append(_finish(session, bid, by))
-    return tuple(ticket for ticket in tickets if ticket is not None)
+    return Recovered(tuple(ticket for ticket in tickets if ticket is not None), tuple(exhausted))
 
 
 def _abandoned(
-    session: Session, names: Sequence[str], kind: Kind[St], live: Live, clock: ServerClock
+    session: Session,
+    names: Sequence[str],
+    kind: Kind[St],
+    live: Live,
+    clock: ServerClock,
+    services: _Services,
 ) -> Iterator[tuple[str, St]]:
-    for name, status, locked, mtime in read_statuses(session, names, kind, _report):
-        if not locked and (name, status.epoch) not in live and _is_due(status, mtime, clock):
+    for name, status, locked, mtime in read_statuses(session, names, kind, written_ms=clock.written_ms):
+        if locked or (name, status.epoch) in live or services.keep(name, status, mtime):
+            continue
+        if _is_due(status, mtime, clock):
             yield name, status
-
-
-def _report(damage: Corrupt) -> None:
-    _log.error("%s", damage)
 
 
 def _is_due(status: FencedStatus, mtime: int, clock: ServerClock) -> bool:
     """A record that was handed back with a delay waits that delay alone: its worker was alive."""
+    if status.waits_for is not None and status.waits_for.kind == WaitKind.SERVICE:
+        return True  # the service works again
     lost = GRACE * 2 ** min(status.redispatches, MAX_DOUBLINGS)
     wait = max(GRACE, status.delay) if status.delay else lost
     return clock.now_ms() - mtime > wait * 1000
@@ -104,9 +191,16 @@ def _redispatch(
         loaded = load(session, name)
         if loaded.status.op != seen.op:
             return None
-        return record.redispatch(session, loaded, lost=seen.delay == 0)
+        return record.redispatch(session, loaded, lost=not (seen.handed_back or seen.delay))
     except (Busy, Stale, Missing, Corrupt):
         return None  # another sweep or a worker was first, or the next sweep logs the damage
+
+
+def _probe(session: Session, load: Callable[[Session, str], R], name: str, outage: str) -> Ticket | None:
+    try:
+        return record.redispatch(session, load(session, name), lost=False, probe=outage)
+    except (Busy, Stale, Missing, Corrupt):
+        return None  # another record probes the service when the next probe is due
 
 
 def _finish(session: Session, bid: str, by: str) -> Ticket | None:

@@ -5,11 +5,13 @@ lost, everything that relied on a lock of it is over, even if the client is conn
 itself opens a new session silently and says CONNECTED.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Any, Self
+from contextlib import AbstractContextManager, suppress
+from functools import partial
+from typing import Any
 
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import (
@@ -17,6 +19,7 @@ from kazoo.exceptions import (
     ConnectionClosedError,
     ConnectionLoss,
     NoAuthError,
+    NodeExistsError,
     NoNodeError,
     OperationTimeoutError,
     SessionExpiredError,
@@ -27,7 +30,7 @@ from kazoo.security import make_digest_acl
 
 from pipeline.settings import Settings
 from zkstate import paths
-from zkstate.errors import Missing, Unreachable
+from zkstate.errors import Missing, Unreachable, WentBack
 
 BROKEN = (
     ConnectionLoss,
@@ -42,28 +45,78 @@ ANSWER_TIMEOUT = 30.0
 """Seconds to wait for one answer; kazoo's synchronous calls would wait for ever."""
 
 
-class Session:
+PROBE_PAUSE = 3.0
+"""Seconds between two probes of a ZooKeeper that does not answer this client, at most."""
+
+PROBE_TIMEOUT = 2.0
+"""Seconds that a probe may take."""
+
+_log = logging.getLogger("arkline.session")
+
+
+class Session(AbstractContextManager["Session"]):
     """A connected client. Thread-safe; belongs to the process that made it."""
 
     def __init__(self, settings: Settings, client: KazooClient) -> None:
         self.zk = client
         self.hosts = settings.zk_hosts
+        self.root = settings.zk_root.rstrip("/") or "/"
         self.timeout = settings.zk_session_timeout
         self._mutex = threading.Lock()
         self._losses = 0
         self._away_since: float | None = None
+        self._connected = threading.Event()
+        self._closed = threading.Event()
+        self.connections = 0
+        """How often the client was connected: another server, or another record, may answer since."""
+        self.remembered: dict[str, object] = {}
+        """Answers of ZooKeeper that a module keeps as long as their watches are set."""
+        self._last_change = 0
+        self._went_back: WentBack | None = None
+        self._probe = partial(_probe, settings)
         client.add_listener(self._on_change)
 
     def _on_change(self, state: str) -> None:
         """Called on kazoo's own thread: must not block."""
+        left = False
         with self._mutex:
             if state == KazooState.SUSPENDED:
-                self._away_since = self._away_since or time.monotonic()
+                left, self._away_since = self._away_since is None, self._away_since or time.monotonic()
+            elif state == KazooState.LOST or self._away_too_long():
+                self._losses += 1
+            if state == KazooState.CONNECTED:
+                self._away_since = None
+                self.connections += 1
+                self._connected.set()
             else:
-                if state == KazooState.LOST or self._away_too_long():
-                    self._losses += 1
-                if state == KazooState.CONNECTED:
-                    self._away_since = None
+                self._connected.clear()
+        if left:
+            threading.Thread(target=self._watch_absence, daemon=True).start()
+
+    def _watch_absence(self) -> None:
+        """While the client is away: find out whether ZooKeeper answers others, with an older record.
+
+        A server refuses a session that has seen a later change than the server has; the client then connects
+        again for ever, in silence.
+        """
+        while not self._connected.wait(min(self.timeout / 3, PROBE_PAUSE)) and not self._closed.is_set():
+            has = self._probe()
+            latest = self.last_change
+            if has is None or has >= latest or self._connected.is_set():
+                continue
+            self._went_back = WentBack(
+                f"the record in ZooKeeper at {self.hosts} is older than it was (its last change is {has:#x}, "
+                f"but {latest:#x} was seen), so it was restored from a backup or is another one"
+            )
+            _log.error("%s", self._went_back)
+            self.zk.stop()  # what waits for an answer gets an error now
+            return
+
+    @property
+    def last_change(self) -> int:
+        """ZooKeeper's number of the latest change that this session has seen; kazoo forgets it at the end."""
+        self._last_change = max(self._last_change, int(self.zk.last_zxid))
+        return self._last_change
 
     def _away_too_long(self) -> bool:
         away = self._away_since
@@ -97,30 +150,20 @@ class Session:
                 if time.monotonic() > deadline or not self.wait_connected(deadline):
                     raise self.unreachable() from error
             except (AuthFailedError, NoAuthError) as error:
-                raise Unreachable(
-                    f"ZooKeeper at {self.hosts} refuses this user: check ARKLINE_ZK_USER"
-                ) from error
+                raise self.refuses_user() from error
 
     def wait_connected(self, deadline: float) -> bool:
-        while time.monotonic() < deadline:
-            if self.zk.connected:
-                return True
-            connected = threading.Event()
-
-            def notice(state: str, woken: threading.Event = connected) -> None:
-                if state == KazooState.CONNECTED:
-                    woken.set()
-
-            self.zk.add_listener(notice)
-            try:
-                if self.zk.connected or connected.wait(max(0.0, min(1.0, deadline - time.monotonic()))):
-                    return True
-            finally:
-                self.zk.remove_listener(notice)
-        return False
+        """True once the client is connected; False at the deadline, in seconds of `time.monotonic`."""
+        left = deadline - time.monotonic()
+        return left > 0 and self._went_back is None and self._connected.wait(left)
 
     def unreachable(self) -> Unreachable:
+        if self._went_back is not None:
+            return self._went_back
         return Unreachable(f"ZooKeeper at {self.hosts} does not answer")
+
+    def refuses_user(self) -> Unreachable:
+        return Unreachable(f"ZooKeeper at {self.hosts} refuses this user: check ARKLINE_ZK_USER")
 
     def get(self, path: str) -> tuple[bytes, ZnodeStat]:
         try:
@@ -140,22 +183,28 @@ class Session:
             return []
         return names
 
+    def find(self, path: str) -> tuple[bytes, ZnodeStat] | None:
+        """One node; None if it does not exist."""
+        return self.get_many([path])[0]
+
     def get_many(self, nodes: Sequence[str]) -> list[tuple[bytes, ZnodeStat] | None]:
         """Many nodes, requested at once; None for a node that does not exist."""
-
-        def read() -> list[tuple[bytes, ZnodeStat] | None]:
-            return [_or_none(flight) for flight in [self.zk.get_async(path) for path in nodes]]
-
-        contents: list[tuple[bytes, ZnodeStat] | None] = self._until_answered(read)
-        return contents
+        return self._ask_many(self.zk.get_async, nodes)
 
     def exists_many(self, nodes: Sequence[str]) -> list[ZnodeStat | None]:
-        def read() -> list[ZnodeStat | None]:
-            flights = [self.zk.exists_async(path) for path in nodes]
-            return [flight.get(timeout=ANSWER_TIMEOUT) for flight in flights]
+        return self._ask_many(self.zk.exists_async, nodes)
 
-        stats: list[ZnodeStat | None] = self._until_answered(read)
-        return stats
+    def _ask_many(self, call: Callable[[str], Any], nodes: Sequence[str]) -> list[Any]:
+        def read() -> list[Any]:
+            return [_or_none(flight) for flight in [call(path) for path in nodes]]
+
+        answers: list[Any] = self._until_answered(read)
+        return answers
+
+    def ensure_node(self, path: str, data: bytes = b"") -> None:
+        """Create a node, and what is above it, unless it exists."""
+        with suppress(NodeExistsError):
+            self.ask(self.zk.create_async, path, data, makepath=True)
 
     def get_synced(self, path: str) -> tuple[bytes, ZnodeStat]:
         """The node as the leader has it, so that an own write whose answer was lost is seen."""
@@ -163,28 +212,23 @@ class Session:
         return self.get(path)
 
     def close(self) -> None:
+        self._closed.set()
+        self._last_change = self.last_change
         self.zk.stop()
         self.zk.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def _or_none(flight: Any) -> tuple[bytes, ZnodeStat] | None:
+def _or_none(flight: Any) -> Any:
     try:
-        data, stat = flight.get(timeout=ANSWER_TIMEOUT)
+        return flight.get(timeout=ANSWER_TIMEOUT)
     except NoNodeError:
         return None
-    return data, stat
 
 
-def connect(settings: Settings, timeout: float = 15.0) -> Session:
-    """A session below the configured root, with the skeleton of the tree in place."""
+def _client(settings: Settings) -> KazooClient:
     credentials = {}
     if settings.zk_user:
         password = settings.zk_password.get_secret_value()
@@ -192,13 +236,33 @@ def connect(settings: Settings, timeout: float = 15.0) -> Session:
             "auth_data": [("digest", f"{settings.zk_user}:{password}")],
             "default_acl": [make_digest_acl(settings.zk_user, password, all=True)],
         }
-    client = KazooClient(
+    return KazooClient(
         hosts=settings.zk_hosts,
         timeout=settings.zk_session_timeout,
         connection_retry={"max_tries": -1, "delay": 0.2, "backoff": 1.5, "max_delay": 2.0},
         command_retry={"max_tries": 5, "delay": 0.1, "max_delay": 1.0},
         **credentials,
     )
+
+
+def _probe(settings: Settings) -> int | None:
+    """The number of ZooKeeper's last change, as a new client sees it; None if ZooKeeper does not answer."""
+    client = _client(settings)
+    try:
+        client.start(timeout=PROBE_TIMEOUT)
+        client.exists_async("/").get(timeout=PROBE_TIMEOUT)
+    except (*BROKEN, NoAuthError, client.handler.timeout_exception):
+        return None
+    else:
+        return int(client.last_zxid)
+    finally:
+        client.stop()
+        client.close()
+
+
+def connect(settings: Settings, timeout: float = 15.0) -> Session:
+    """A session below the configured root, with the skeleton of the tree in place."""
+    client = _client(settings)
     session = Session(settings, client)
     try:
         client.start(timeout=timeout)
@@ -210,9 +274,7 @@ def connect(settings: Settings, timeout: float = 15.0) -> Session:
         ) from error
     except NoAuthError as error:
         session.close()
-        raise Unreachable(
-            f"ZooKeeper at {settings.zk_hosts} refuses this user: check ARKLINE_ZK_USER"
-        ) from error
+        raise session.refuses_user() from error
     return session
 
 

@@ -1,12 +1,30 @@
-"""Working storage reserved for jobs: one node per job, their sum in the parent.
+"""Working storage: the note that it was marked, the reservations (one node per job), their sum in the parent.
 
 Rule: a reservation changes only together with the sum, under the sum's version.
 """
+
+from dataclasses import dataclass
 
 from pipeline.outcome import Promised, Reservation
 from zkstate import codec, paths
 from zkstate.session import Session
 from zkstate.transaction import Create, Delete, Operation, Put, Role
+
+
+@dataclass(frozen=True)
+class WorkingStorage:
+    """Satisfies `pipeline.working_storage.mount.WorkingStorageRecord`."""
+
+    session: Session
+
+    def was_marked(self) -> bool:
+        return bool(self.session.exists(paths.SPACE_MARKED))
+
+    def note_marked(self) -> None:
+        self.session.ensure_node(paths.SPACE_MARKED, b"")
+
+    def reservations(self) -> dict[str, int]:
+        return reservations(self.session)
 
 
 def promised(session: Session) -> Promised:
@@ -17,7 +35,7 @@ def promised(session: Session) -> Promised:
 
 def reservation_of(session: Session, jid: str) -> int | None:
     """Bytes reserved for a job; None if it has no reservation."""
-    node = session.get_many([paths.reservation(jid)])[0]
+    node = session.find(paths.reservation(jid))
     return None if node is None else codec.decode_int(node[0], paths.reservation(jid))
 
 

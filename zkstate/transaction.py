@@ -18,8 +18,18 @@ from kazoo.exceptions import (
 )
 
 from pipeline.errors import ArklineError
-from zkstate.errors import Ambiguous, Busy, Contended, Missing, Outdated, Refused, Stale, Taken
+from zkstate.errors import Ambiguous, Busy, Contended, Missing, Outdated, Refused, Stale, Taken, TooBig
 from zkstate.session import ANSWER_TIMEOUT, BROKEN, Session
+
+TRANSACTION_LIMIT = 512 * 1024
+"""Bytes of a transaction: half of ZooKeeper's own limit.
+
+A server closes the connection on a request of 1,048,576 bytes (`jute.maxbuffer`), which looks like an
+outage, and would do so again with every try.
+"""
+
+OPERATION_BYTES = 128
+"""At least what an operation adds to its path and its data: header, flags and an access list."""
 
 
 class Role(Enum):
@@ -76,8 +86,9 @@ Operation = Create | Put | Delete | Check
 def commit(session: Session, operations: Sequence[Operation]) -> list[Any]:
     """All of the operations or none: kazoo's results.
 
-    Raises what the role of the first refused operation says, or Ambiguous if the answer was lost.
+    Raises what the role of the first refused operation says, Ambiguous if the answer was lost, or TooBig.
     """
+    _check_size(session, operations)
     transaction = session.zk.transaction()
     for operation in operations:
         match operation:
@@ -98,6 +109,27 @@ def commit(session: Session, operations: Sequence[Operation]) -> list[Any]:
         position, reason = refused
         raise _refusal(operations[position], reason) from reason
     return results
+
+
+def size_of(session: Session, operations: Sequence[Operation]) -> int:
+    """The bytes of a transaction of these operations, or a few more."""
+    return sum(_bytes(session, operation) for operation in operations)
+
+
+def _bytes(session: Session, operation: Operation) -> int:
+    data = operation.data if isinstance(operation, Create | Put) else b""
+    return OPERATION_BYTES + len(session.zk.chroot) + len(operation.path.encode()) + len(data)
+
+
+def _check_size(session: Session, operations: Sequence[Operation]) -> None:
+    size = size_of(session, operations)
+    if size > TRANSACTION_LIMIT:
+        largest = max(operations, key=lambda operation: _bytes(session, operation))
+        raise TooBig(
+            f"a transaction of {size:,} bytes, which would change {largest.path} "
+            f"({_bytes(session, largest):,} bytes), is above the limit of {TRANSACTION_LIMIT:,} bytes: "
+            "shorten what the object or the batch carries; no setting raises the limit"
+        )
 
 
 def _first_refusal(results: Sequence[Any]) -> tuple[int, ZookeeperError] | None:
@@ -124,7 +156,7 @@ def _refusal(operation: Operation, error: ZookeeperError) -> ArklineError:
         if isinstance(error, NodeExistsError):
             return Busy(f"{owner} is being worked on")
         return Stale(f"the lock of {owner} is gone")
-    return _REFUSED[operation.role](path, error)
+    return _REFUSED[operation.role](f"{path}: {type(error).__name__} {error}".rstrip())
 
 
 def fenced(

@@ -6,22 +6,24 @@ Rule: a node that cannot be read spoils no list; its id and the fault stand besi
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from itertools import islice
 from typing import TypeVar
 
 from kazoo.protocol.states import KazooState
 
 from pipeline.records import (
+    Batch,
     BatchStatus,
     Identifiers,
+    Job,
     JobConfiguration,
     JobStatus,
     Record,
     Submission,
 )
-from pipeline.states import BatchState, FailureKind, JobState
+from pipeline.states import BatchState, FailureKind, JobState, Room
 from zkstate import codec, paths
 from zkstate.errors import Corrupt
+from zkstate.record import lock_path, status_path
 from zkstate.session import Session
 
 READ_PAGE = 200
@@ -40,9 +42,11 @@ class JobRow(Record):
     priority: int
     kind: FailureKind | None = None
     message: str = ""
+    last_successful_status: JobState | None = None
     ark: str = ""
     local_id: tuple[str, ...] = ()
     retry_count: int = 0
+    room: Room = Room.KEPT
 
 
 class BatchRow(Record):
@@ -85,21 +89,8 @@ def job_exists(session: Session, jid: str) -> bool:
     return session.exists(paths.job(jid)) is not None
 
 
-def beat_runs(session: Session) -> bool:
-    """True if a beat leads, so that timed work is done."""
-    return bool(session.children(paths.LEADER))
-
-
-def job_activity(session: Session, jid: str) -> Activity:
-    return _activity(session, paths.job_lock(jid), paths.job_status(jid))
-
-
-def batch_activity(session: Session, bid: str) -> Activity:
-    return _activity(session, paths.batch_lock(bid), paths.batch_status(bid))
-
-
-def _activity(session: Session, lock_path: str, status_path: str) -> Activity:
-    lock, status = session.get_many([lock_path, status_path])
+def activity(session: Session, record: Job | Batch) -> Activity:
+    lock, status = session.get_many([lock_path(record), status_path(record)])
     holder = None
     if lock is not None:
         # a lock holds the token of the attempt and then the worker's name
@@ -156,24 +147,18 @@ def _rows(
         page = names[start : start + size]
         nodes = iter(session.get_many([path(name) for name in page for path in parts]))
         for name in page:
-            data = [node and node[0] for node in islice(nodes, len(parts))]
-            if all(content is None for content in data):
+            data = {path(name): node and node[0] for path, node in zip(parts, nodes, strict=False)}
+            contents = [content for content in data.values() if content is not None]
+            if not contents:
+                continue
+            if len(contents) < len(parts):
+                lacking = next(path for path, content in data.items() if content is None)
+                yield Unreadable(id=name, problem=f"{name} is incomplete: znode {lacking} is missing")
                 continue
             try:
-                yield build(name, _complete(name, data, parts))
+                yield build(name, contents)
             except Corrupt as damage:
                 yield Unreadable(id=name, problem=str(damage))
-
-
-def _complete(
-    name: str, data: Sequence[bytes | None], parts: Sequence[Callable[[str], str]]
-) -> Sequence[bytes]:
-    contents = []
-    for content, path in zip(data, parts, strict=True):
-        if content is None:
-            raise Corrupt(f"{name} is incomplete: znode {path(name)} is missing")
-        contents.append(content)
-    return contents
 
 
 def _job_row(jid: str, data: Sequence[bytes]) -> JobRow:
@@ -190,9 +175,11 @@ def _job_row(jid: str, data: Sequence[bytes]) -> JobRow:
         priority=status.priority,
         kind=status.kind,
         message=status.message,
+        last_successful_status=status.last_successful_status,
         ark=identifiers.primary_id or "",
         local_id=identifiers.local_id,
         retry_count=status.retry_count,
+        room=status.room,
     )
 
 

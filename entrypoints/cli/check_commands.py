@@ -1,67 +1,42 @@
 """Commands that check profiles and manifests before a submission."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
-from entrypoints.cli import operator_options as common
-from entrypoints.cli.operator_options import VerbOptions, with_options
-from entrypoints.cli.options import Bid, Json
-from entrypoints.cli.render.humanize import counted
-from operations.profile_renewal import renew
-from operations.validation import (
-    CheckResult,
-    ManifestBytes,
-    ManifestUrl,
-    check_manifest,
-    check_manifest_size,
-    check_profile_file,
-    check_profiles,
-    check_result,
-    manifest_limit,
-)
+from entrypoints.cli import operator_context as common
+from entrypoints.cli.options import Bid, Json, SharedOptions, command
+from entrypoints.cli.render import humanize
+from operations import profile_renewal, validation
 from pipeline.errors import UsageRefused
+from pipeline.manifests import checkm
 from pipeline.manifests import from_csv as manifest_csv
-from pipeline.manifests.checkm import ManifestProfile
-from pipeline.profiles.profile import Profiles
-from pipeline.settings import Settings
+from pipeline.profiles import profile as profiles
+
+if TYPE_CHECKING:
+    from operations.validation import CheckResult, ManifestBytes
+    from pipeline.manifests.checkm import ManifestProfile
+    from pipeline.settings import Settings
 
 _MANIFESTS = "object-manifest, batch-manifest, container-batch-manifest or single-file-batch-manifest"
 
 CaseSensitive = Annotated[
     bool,
-    typer.Option("--case-sensitive", help="Accept names that differ only in upper and lower case."),
+    typer.Option(
+        "--case-sensitive/--no-case-sensitive",
+        help="Accept or refuse names that differ only in upper and lower case.",
+    ),
 ]
 
 
-def register(app: typer.Typer) -> None:
-    profile = _group("Collection profiles.")
-    profile.command("check", epilog="Example: arkline profile check demo")(profile_check)
-    profile.command("renew", epilog="Example: arkline profile renew bid0000000001 --dry-run")(profile_renew)
-    app.add_typer(profile, name="profile")
-    manifest = _group("Checkm manifests.")
-    manifest.command("check", epilog="Example: arkline manifest check harbour.checkm")(manifest_check)
-    manifest.command("from-csv", epilog=_CSV_EXAMPLE)(from_csv)
-    app.add_typer(manifest, name="manifest")
-
-
-_CSV_EXAMPLE = "Example: arkline manifest from-csv --type object-manifest files.csv --output files.checkm"
-
-
-def _group(text: str) -> typer.Typer:
-    return typer.Typer(
-        help=text,
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-
-
+@command("arkline profile check demo")
 def profile_check(
     which: Annotated[
         str | None,
@@ -74,35 +49,36 @@ def profile_check(
     Exit 1 if a profile cannot be used. A field that arkline ignores is a warning.
     """
     if which is not None and ("/" in which or which.endswith((".yaml", ".txt"))):
-        results: tuple[CheckResult, ...] = (check_profile_file(Path(which)),)
+        results: tuple[CheckResult, ...] = (validation.check_profile_file(Path(which)),)
     else:
-        results = check_profiles(Profiles(opened.settings().profiles), which)
+        results = validation.check_profiles(profiles.Profiles(opened.settings().profiles), which)
     _show(results, {"profiles": results}, as_json=json)
 
 
-@with_options("seen", "reason", "by", "dry_run", "json")
-def profile_renew(options: VerbOptions, bid: Bid) -> None:
+@command("arkline profile renew bid0000000001 --dry-run", "version", "reason", "by", "dry_run", "json")
+def profile_renew(options: SharedOptions, bid: Bid) -> None:
     """Use the changed profile for the rest of a batch.
 
     A batch keeps the profile that it started with. After a mistake in the profile is corrected, renew the
     profile of the batch, then resume its failed jobs.
     """
     with common.operator(options) as operator:
-        renewed = renew(operator, bid, seen=options.seen, dry_run=options.dry_run)
+        renewed = profile_renewal.renew(operator, bid, version=options.version, dry_run=options.dry_run)
     if options.json:
         screen.emit(renewed)
         return
     for field, (before, after) in renewed.changes.items():
         screen.say(f"{field}: {before} -> {after}")
     would = "would use" if options.dry_run else "uses"
-    changed = counted(len(renewed.changes), "field")
+    changed = humanize.counted(len(renewed.changes), "field")
     screen.note(f"{renewed.bid} {would} profile {renewed.profile} as its file is now: {changed} changed")
 
 
+@command("arkline manifest check harbour.checkm")
 def manifest_check(
     source: Annotated[str, typer.Argument(metavar="FILE|URL", help="The manifest.")],
     kind: Annotated[str, typer.Option("--type", "-t", help=f"The expected type: {_MANIFESTS}.")] = "",
-    case_sensitive: CaseSensitive = False,
+    case_sensitive: CaseSensitive = True,
     json: Json = False,
 ) -> None:
     """Report every problem of a manifest with its line.
@@ -111,8 +87,11 @@ def manifest_check(
     """
     settings = opened.settings()
     expected = _profile_of(kind) if kind else None
-    manifest = ManifestUrl(source) if "://" in source else _read(settings, Path(source), expected)
-    result = check_manifest(settings, manifest, expected, not case_sensitive)
+    if "://" in source:
+        manifest = validation.fetch_manifest(settings, source, expected)
+    else:
+        manifest = _read(settings, Path(source), expected)
+    result = validation.check_manifest(settings, manifest, expected, not case_sensitive)
     _show((result,), result, as_json=json)
 
 
@@ -120,14 +99,15 @@ def _read(settings: Settings, path: Path, profile: ManifestProfile | None) -> Ma
     """A manifest or a table in a file of this machine; UsageRefused if the file is too large."""
     try:
         with path.open("rb") as file:
-            data = file.read(manifest_limit(settings, profile)[0] + 1)
+            data = file.read(validation.manifest_limit(settings, profile)[0] + 1)
     except OSError as error:
         raise UsageRefused(f"{path} cannot be read: {error.strerror}") from error
-    check_manifest_size(settings, len(data), str(path), profile)
-    return ManifestBytes(str(path), data)
+    validation.check_manifest_size(settings, len(data), str(path), profile)
+    return validation.ManifestBytes(str(path), data)
 
 
-def from_csv(
+@command("arkline manifest from-csv --type object-manifest files.csv --output files.checkm")
+def manifest_from_csv(
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="The table: CSV in UTF-8 with a header row.")
     ] = None,
@@ -142,7 +122,7 @@ def from_csv(
         bool,
         typer.Option("--template", help="Print an empty table with its header row only."),
     ] = False,
-    case_sensitive: CaseSensitive = False,
+    case_sensitive: CaseSensitive = True,
     json: Json = False,
 ) -> None:
     """Turn a table into a manifest.
@@ -152,15 +132,15 @@ def from_csv(
     """
     profile = _profile_of(kind)
     if template:
-        screen.emit({"template": manifest_csv.template(profile)}) if json else sys.stdout.write(
-            manifest_csv.template(profile)
-        )
+        text = manifest_csv.template(profile)
+        screen.emit({"template": text}) if json else sys.stdout.write(text)
         return
     if file is None:
         raise UsageRefused("name the file with the table, or add --template to get an empty one")
     table = _read(opened.settings(), file, profile)
     conversion = manifest_csv.convert(table.data, profile, not case_sensitive)
-    result = check_result(table.name, conversion.problems, profile.submission_type.label, conversion.rows)
+    kind = profile.submission_type.label
+    result = validation.check_result(table.name, conversion.problems, kind, conversion.rows)
     if conversion.manifest is not None:
         _write(conversion.manifest, output, to_screen=not json)
     if json:
@@ -171,7 +151,7 @@ def from_csv(
 
 
 def _profile_of(kind: str) -> ManifestProfile:
-    for profile in ManifestProfile:
+    for profile in checkm.ManifestProfile:
         if profile.submission_type.label == kind.replace("_", "-"):
             return profile
     raise typer.BadParameter(f"'{kind}' is not one of {_MANIFESTS}", param_hint="--type")
@@ -196,13 +176,13 @@ def _show(results: Sequence[CheckResult], document: object, *, as_json: bool) ->
         for result in results:
             _print_problems(result)
             if result.good:
-                rows = "" if result.rows is None else f" of {counted(result.rows, 'row')}"
+                rows = "" if result.rows is None else f" of {humanize.counted(result.rows, 'row')}"
                 screen.say(f"{result.name}: {result.kind}{rows}, {_verdict(result)}", "green")
     raise typer.Exit(int(not all(result.good for result in results)))
 
 
 def _verdict(result: CheckResult) -> str:
-    return counted(len(result.warnings), "warning") if result.warnings else "good"
+    return humanize.counted(len(result.warnings), "warning") if result.warnings else "good"
 
 
 def _print_problems(result: CheckResult) -> None:

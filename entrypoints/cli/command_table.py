@@ -1,12 +1,18 @@
 """The commands of `arkline` as data, so that `arkline --help` imports none of their modules.
 
-A command's module is imported when the command is run or asked for its own help. `tests/unit/test_cli.py`
-compares the table with the modules.
+A command's module is imported when the command is run or asked for its own help, and what that module imports
+is loaded when the command uses it. `tests/unit/test_cli.py` compares the table with the modules.
 """
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import LazyLoader
 from itertools import groupby
+from types import ModuleType
 from typing import Any
 
 import typer
@@ -16,13 +22,15 @@ from typer.main import get_group
 
 @dataclass(frozen=True)
 class Entry:
-    """One command: `module` is a module of this package whose `register` adds the command to an app."""
+    """One command: a function of this name in `module`, a module of this package."""
 
     name: str
     module: str
     group: str
     help: str
     """The first line of the command's own help."""
+    commands: tuple[str, ...] = ()
+    """The commands of a group; `profile check` is the function `profile_check`."""
 
 
 _DEPOSIT = "Submit deposits"
@@ -35,30 +43,58 @@ ENTRIES = (
     Entry("submit", "submit_command", _DEPOSIT, "Submit the payload at a URL; prints the batch's id."),
     Entry("watch", "watch_command", _DEPOSIT, "Show progress until a batch has ended."),
     Entry("report", "queue_commands", _DEPOSIT, "Print a batch's current report."),
-    Entry("manifest", "check_commands", _DEPOSIT, "Checkm manifests."),
-    Entry("profile", "check_commands", _DEPOSIT, "Collection profiles."),
+    Entry("manifest", "check_commands", _DEPOSIT, "Checkm manifests.", ("check", "from-csv")),
+    Entry("profile", "check_commands", _DEPOSIT, "Collection profiles.", ("check", "renew")),
     Entry("status", "inspect_commands", _INSPECT, "Show a batch, a job, or the health of the whole fleet."),
     Entry("jobs", "inspect_commands", _INSPECT, "List jobs."),
     Entry("timeline", "inspect_commands", _INSPECT, "Show every step of a job, and how long it took."),
     Entry("why", "inspect_commands", _INSPECT, "Explain what a job or batch waits for."),
     Entry("object", "object_command", _INSPECT, "Show an object and prove its custody."),
+    Entry("export", "export_command", _INSPECT, "Write an object as a BagIt bag."),
+    Entry("fixity", "fixity_commands", _INSPECT, "Fixity of the stored files.", ("report", "check")),
     Entry("space", "queue_commands", _INSPECT, "Show working storage and the jobs that reserve it."),
-    Entry("audit", "inspect_commands", _INSPECT, "Check that ZooKeeper's nodes agree."),
+    Entry(
+        "audit",
+        "inspect_commands",
+        _INSPECT,
+        "Check that the record agrees with itself, storage and inventory.",
+    ),
     Entry("hold", "verb_commands", _ACT, "Hold pending jobs or a whole collection."),
     Entry("release", "verb_commands", _ACT, "Release held jobs, batches or a collection."),
     Entry("resume", "verb_commands", _ACT, "Resume failed jobs at the step that failed."),
     Entry("fail", "verb_commands", _ACT, "Stop jobs that have not ended."),
     Entry("delete", "verb_commands", _ACT, "Delete failed or held jobs and batches."),
-    Entry("cancel", "verb_commands", _ACT, "Stop every job of a batch."),
+    Entry("cancel", "verb_commands", _ACT, "Stop a batch."),
     Entry("update-report", "verb_commands", _ACT, "Send the depositor the changes since the last report."),
     Entry("pause", "queue_commands", _QUEUE, "Stop starting new jobs."),
     Entry("unpause", "queue_commands", _QUEUE, "Start new jobs again."),
-    Entry("history", "queue_commands", _QUEUE, "Show who did what to a batch, a collection or the queue."),
+    Entry("history", "queue_commands", _QUEUE, "Show who did what to a batch, a collection or the fleet."),
     Entry("drain", "queue_commands", _QUEUE, "Stop a worker from taking new jobs."),
     Entry("cleanup", "queue_commands", _QUEUE, "Archive old batches and remove unused folders."),
-    Entry("standalone", "standalone_command", _MACHINE, "Run a whole stack on this machine."),
+    Entry("init", "init_command", _MACHINE, "Give record, storage root and inventory one deployment id."),
+    Entry("backup", "backup_commands", _MACHINE, "Copy the record and the inventory into a folder."),
+    Entry("restore", "backup_commands", _MACHINE, "Restore a lost record from a backup."),
+    Entry("reconcile", "reconcile_command", _MACHINE, "Compare record, storage and inventory."),
+    Entry(
+        "standalone", "standalone_command", _MACHINE, "Run a whole stack on this machine.", ("start", "stop")
+    ),
 )
 _BY_NAME = {entry.name: entry for entry in ENTRIES}
+_DEFERRED = ("entrypoints", "kombu", "operations", "pipeline", "rich", "tasks", "zkstate")
+
+
+class _DeferringFinder(MetaPathFinder):
+    """Finds the modules of these packages as usual, and lets them load when one of their names is used."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if path is None or fullname.partition(".")[0] not in _DEFERRED:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = LazyLoader(spec.loader)
+        return spec
 
 
 def load(name: str) -> Any:
@@ -66,10 +102,25 @@ def load(name: str) -> Any:
     entry = _BY_NAME.get(name)
     if entry is None:
         return None
-    app = typer.Typer(rich_markup_mode=None)
+    app = typer.Typer(
+        help=entry.help,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
     app.callback()(_no_options)  # a group, also when the module has one command only
-    import_module(f"{__package__}.{entry.module}").register(app)
-    return get_group(app).commands[name]
+    prefix = f"{name}_" if entry.commands else ""
+    finder = _DeferringFinder()
+    sys.meta_path.insert(0, finder)
+    try:
+        module = import_module(f"{__package__}.{entry.module}")
+        for command in entry.commands or (name,):
+            function = getattr(module, f"{prefix}{command}".replace("-", "_"))
+            app.command(command, epilog=f"Example: {function.example}")(function)
+    finally:
+        sys.meta_path.remove(finder)
+    group = get_group(app)
+    return group if entry.commands else group.commands[name]
 
 
 def _no_options() -> None:

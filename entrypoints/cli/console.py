@@ -5,18 +5,24 @@ Colour is used on a terminal only, and not if NO_COLOR is set; piped output is n
 
 import json
 import os
+import signal
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from types import FrameType
+from typing import Any, Generic, TypeVar
 
 from pydantic_core import to_jsonable_python
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pipeline.names import printable
 from pipeline.states import BatchState, FailureKind, JobState
+
+T = TypeVar("T")
 
 PIPED_WIDTH = 10_000
 """Columns of piped output: no line of a table is ever cut or folded there."""
@@ -59,23 +65,39 @@ def emit(value: Any) -> None:
 
 def say(text: str | Text, style: str = "") -> None:
     """One line or paragraph of an answer."""
-    out().print(Text(text, style) if isinstance(text, str) else text)
+    out().print(Text(printable(text), style) if isinstance(text, str) else text)
 
 
 def note(text: str, style: str = "yellow") -> None:
     """A remark that is not part of the answer."""
-    err().print(Text(text, style))
+    err().print(Text(printable(text), style))
 
 
 def progress(line: str) -> None:
     """A line on standard error while a command runs; a closed terminal must not disturb an orderly stop."""
     with suppress(OSError, SystemExit):  # rich answers a broken pipe with SystemExit
-        err().print(Text(line))
+        err().print(Text(printable(line)))
 
 
 def flush() -> None:
     """Let a reader of standard output see the answer although the command continues."""
     sys.stdout.flush()
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed; pressed again, Ctrl-C ends the command as usual."""
+    pressed = threading.Event()
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        pressed.set()
+        signal.signal(signal.SIGINT, previous)
+
+    previous = signal.signal(signal.SIGINT, on_signal)
+    try:
+        yield pressed.is_set
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def style_of(name: str) -> str:
@@ -115,24 +137,26 @@ def facts_grid(pairs: Iterable[tuple[str, str | Text | None]]) -> Table:
 
 
 @dataclass(frozen=True)
-class Column:
-    """A table's column; a `wide` one is left out on a narrow terminal, a `long` one is folded."""
+class Column(Generic[T]):
+    """A table's column and its cell in a row; a `wide` column is left out on a narrow terminal, a `long` one
+    is folded."""
 
     title: str
+    cell: Callable[[T], str | Text]
     wide: bool = False
     long: bool = False
     right: bool = False
 
 
-def table(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> None:
-    show(table_grid(columns, rows))
+def table(rows: Iterable[T], *columns: Column[T]) -> None:
+    show(table_grid(rows, *columns))
 
 
-def table_grid(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> Table:
+def table_grid(rows: Iterable[T], *columns: Column[T]) -> Table:
     wide = out().width >= NARROW
-    shown = [at for at, column in enumerate(columns) if wide or not column.wide]
+    shown = [column for column in columns if wide or not column.wide]
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in (columns[at] for at in shown):
+    for column in shown:
         grid.add_column(
             column.title,
             no_wrap=not column.long,
@@ -140,14 +164,10 @@ def table_grid(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) 
             justify="right" if column.right else "left",
         )
     for row in rows:
-        grid.add_row(*(_cell(row[at]) for at in shown))
+        grid.add_row(*(_cell(column.cell(row)) for column in shown))
     return grid
 
 
 def _cell(value: str | Text) -> Text:
     """Never read as markup: names and messages come from outside, and their control characters stay here."""
-    return value if isinstance(value, Text) else Text(printable(value))
-
-
-def printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return value if isinstance(value, Text) else Text(printable(value).replace("\n", " "))

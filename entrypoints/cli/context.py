@@ -10,12 +10,16 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from pipeline.errors import UsageRefused
+from pipeline.services import Service
 from pipeline.settings import Settings
+from tasks import stores
 from zkstate.session import Session, connect
 
 if TYPE_CHECKING:
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     from pipeline.inventory.sql import SqlInventory
     from pipeline.storage.base import Storage
 
-CONNECT_SECONDS = 5.0
+CONNECT_TIMEOUT = 5.0
 """Seconds to wait for the first answer of ZooKeeper."""
 
 
@@ -40,49 +44,58 @@ def settings() -> Settings:
 
 
 @contextmanager
-def session(settings: Settings) -> Iterator[Session]:
-    with connect(settings, CONNECT_SECONDS) as connected:
-        yield connected
+def session() -> Iterator[tuple[Session, Settings]]:
+    """A session, and the settings of the environment."""
+    chosen = settings()
+    with connect(chosen, CONNECT_TIMEOUT) as connected:
+        yield connected, chosen
 
 
-def archive(settings: Settings) -> Archive:
+def archive(settings: Settings, session: Session) -> Archive:
     """The SQL archive, opened at the first search; None if its file does not exist yet."""
-
-    def open_archive() -> SqlInventory | None:
-        if not settings.inventory_url and not (settings.home / "inventory.sqlite").exists():
-            return None
-        return inventory(settings)
-
-    return open_archive
+    return lambda: inventory(settings, session) if _inventory_exists(settings) else None
 
 
-def inventory(settings: Settings) -> SqlInventory:
+def _inventory_exists(settings: Settings) -> bool:
+    return bool(settings.inventory_url) or _inventory_file(settings).exists()
+
+
+def _inventory_file(settings: Settings) -> Path:
+    return settings.data / "inventory.sqlite"
+
+
+def inventory(settings: Settings, session: Session | None = None) -> SqlInventory:
+    """`session`: the record to whose deployment the inventory must belong; ServiceDown otherwise."""
     from pipeline.inventory.sql import open_inventory
 
-    return open_inventory(settings.inventory)
+    expected = stores.expected_of(session) if session is not None else None
+    return open_inventory(settings.inventory, expected and partial(expected, Service.INVENTORY))
 
 
 def existing_inventory(settings: Settings) -> SqlInventory:
-    """The inventory for reading: its file is not created."""
-    file = settings.home / "inventory.sqlite"
-    if not settings.inventory_url and not file.exists():
+    """The inventory for reading, without ZooKeeper: its file is not created."""
+    if not _inventory_exists(settings):
         raise UsageRefused(
-            f"there is no inventory at {file.absolute()}: set ARKLINE_HOME or ARKLINE_INVENTORY_URL to the "
-            "value of the workers; the inventory is created when the first job is processed"
+            f"there is no inventory at {_inventory_file(settings)}: set ARKLINE_HOME or "
+            "ARKLINE_INVENTORY_URL to the value of the workers; the inventory is created when the first job "
+            "is processed"
         )
     return inventory(settings)
 
 
-def storage(settings: Settings) -> Storage:
+def storage(settings: Settings, inventory: SqlInventory) -> Storage:
+    """The storage of this inventory: a root of another deployment is refused with ServiceDown."""
     from pipeline.storage.factory import open_storage
 
-    return open_storage(settings)
+    marker = inventory.read_deployment()
+    return open_storage(settings, (lambda: marker.id) if marker else None)
 
 
-def quiet_logs(debug: bool) -> None:
+def quiet_logs() -> None:
     """Hide the log lines of the task layer unless --debug is given: the command reports the result."""
     import structlog
 
+    debug = logging.getLogger().isEnabledFor(logging.DEBUG)
     structlog.configure(
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if debug else logging.CRITICAL),

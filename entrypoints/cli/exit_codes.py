@@ -9,10 +9,13 @@ from pipeline.outcome import StepFailed
 from pipeline.states import BatchState, FailureKind, JobState
 
 if TYPE_CHECKING:
-    from operations.custody import Custody
+    from operations.audit import AuditView
+    from operations.fixity import FixityRun
+    from operations.reconcile import ReconcileView
+    from pipeline.preservation.custody import Custody
 
 FAILED = 1
-"""The batch or job failed, something was found, or nothing can be processed."""
+"""The batch or job failed, there are findings, or nothing can be processed."""
 REFUSED = 2
 UNREACHABLE = 3
 BROKEN_CUSTODY = 4
@@ -24,6 +27,7 @@ _FAILED = (JobState.FAILED, JobState.DELETED, BatchState.FAILED, BatchState.DELE
 _OF_KIND = {
     ErrorKind.REFUSED: REFUSED,
     ErrorKind.UNREACHABLE: UNREACHABLE,
+    ErrorKind.DAMAGED: BROKEN_CUSTODY,
     ErrorKind.INTERRUPTED: INTERRUPTED,
     ErrorKind.OTHER: FAILED,
 }
@@ -43,3 +47,29 @@ def of_custody(custody: Custody) -> int:
     if not custody.agrees:
         return BROKEN_CUSTODY
     return INTERRUPTED if custody.read and not custody.complete else 0
+
+
+def of_fixity(run: FixityRun) -> int:
+    if run.damaged:
+        return BROKEN_CUSTODY
+    if run.unreadable:
+        return UNREACHABLE
+    return 0 if run.complete else INTERRUPTED
+
+
+def of_reconciliation(view: ReconcileView) -> int:
+    if view.broken:
+        return BROKEN_CUSTODY
+    if not view.complete:
+        return INTERRUPTED
+    return FAILED if view.left else 0
+
+
+def of_audit(view: AuditView) -> int:
+    if view.broken:
+        return BROKEN_CUSTODY
+    if view.findings or view.stores:
+        return FAILED
+    if view.unreachable:
+        return UNREACHABLE
+    return 0 if view.complete else INTERRUPTED

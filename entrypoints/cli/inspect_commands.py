@@ -1,4 +1,4 @@
-"""Commands that look and change nothing: status, jobs, timeline, why, audit."""
+"""Commands that only read: status, jobs, timeline, why, audit."""
 
 from typing import Annotated
 
@@ -6,49 +6,44 @@ import typer
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
-from entrypoints.cli import exit_codes
-from entrypoints.cli.options import Batch, Id, Jid, Json, OlderThan, OptionalId, Profile, State
+from entrypoints.cli import counting, exit_codes
+from entrypoints.cli import operator_context as common
+from entrypoints.cli.options import Json, SharedOptions, command, read_id, read_jid
 from entrypoints.cli.render import overview as drawn_overview
 from entrypoints.cli.render import views as drawn
 from entrypoints.cli.render import why as drawn_why
-from operations.batch_view import batch_view
-from operations.health import Health
-from operations.job_list import JobFilter, list_jobs
-from operations.job_view import job_view
-from operations.job_view import timeline as timeline_
-from operations.live import progress_of
-from operations.overview import overview
-from operations.why import why as why_
-from zkstate.audit import audit as audit_
+from operations import audit as auditing
+from operations import batch_view, health, job_list, job_view, live
+from operations import overview as fleet_overview
+from operations import why as explanation
+from zkstate import audit as consistency
 
 
-def register(app: typer.Typer) -> None:
-    app.command(epilog="Example: arkline status bid0000000001")(status)
-    app.command(epilog="Example: arkline jobs --state failed --older-than 2h")(jobs)
-    app.command(epilog="Example: arkline timeline jid0000000001")(timeline)
-    app.command(epilog="Example: arkline why jid0000000001")(why)
-    app.command(epilog="Example: arkline audit --json")(audit)
-
-
-def status(context: typer.Context, name: OptionalId = None, json: Json = False) -> None:
+@command("arkline status bid0000000001")
+def status(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="BID|JID", parser=read_id, help="A batch or a job; default: the whole fleet."),
+    ] = None,
+    json: Json = False,
+) -> None:
     """Show a batch, a job, or the health of the whole fleet.
 
     Exit 1 if the batch or job failed, or if no job can move.
     """
-    settings = opened.settings()
-    with opened.session(settings) as session:
+    with opened.session() as (session, settings):
         if name is None:
-            opened.quiet_logs(bool(context.obj))
-            whole = overview(session, settings)
+            opened.quiet_logs()
+            whole = fleet_overview.overview(session, settings)
             screen.emit(whole) if json else drawn_overview.show(whole)
-            raise typer.Exit(exit_codes.FAILED if whole.health.status is Health.STOPPED else 0)
-        archive = opened.archive(settings)
+            raise typer.Exit(exit_codes.FAILED if whole.health.status is health.Health.STOPPED else 0)
+        archive = opened.archive(settings, session)
         if name.startswith("bid"):
-            batch = batch_view(session, name, archive)
+            batch = batch_view.batch_view(session, name, archive)
             screen.emit(batch) if json else drawn.batch(batch)
             raise typer.Exit(exit_codes.of_state(batch.status))
-        job = job_view(session, name, archive)
-        progress = progress_of(settings, job.jid, job.state)
+        job = job_view.job_view(session, name, archive)
+        progress = live.progress_of(settings, job.jid, job.state)
         if json:
             screen.emit({**job.model_dump(mode="json"), "progress": progress})
         else:
@@ -56,59 +51,75 @@ def status(context: typer.Context, name: OptionalId = None, json: Json = False) 
         raise typer.Exit(exit_codes.of_state(job.state))
 
 
-def jobs(  # noqa: PLR0913 - one argument for each option
-    profile: Profile = None,
-    batch: Batch = None,
-    state: State = None,
-    older_than: OlderThan = None,
+@command("arkline jobs --state failed --older-than 2h", "profile", "batch", "state", "older_than", "json")
+def jobs(
+    options: SharedOptions,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Jobs shown at most.")] = 50,
     after: Annotated[
         str | None,
         typer.Option("--after", metavar="CURSOR", help="Continue after this job: `next` of the page before."),
     ] = None,
-    json: Json = False,
 ) -> None:
     """List jobs.
 
     Jobs of a batch come in their order, jobs of a state in the queue's order, others newest first.
     """
-    conditions = JobFilter(bid=batch, profile=profile, state=state, older_than=older_than)
-    with opened.session(opened.settings()) as session:
-        page = list_jobs(session, conditions, limit, after)
-    screen.emit(page) if json else drawn.job_list(page)
+    with opened.session() as (session, _):
+        page = job_list.list_jobs(session, common.filter_of(options), limit, after)
+    screen.emit(page) if options.json else drawn.job_list(page)
 
 
-def timeline(jid: Jid, json: Json = False) -> None:
+@command("arkline timeline jid0000000001")
+def timeline(
+    jid: Annotated[str, typer.Argument(metavar="JID", parser=read_jid, help="A job, such as jid0000000001.")],
+    json: Json = False,
+) -> None:
     """Show every step of a job, and how long it took."""
-    settings = opened.settings()
-    with opened.session(settings) as session:
-        history = timeline_(session, jid, opened.archive(settings))
+    with opened.session() as (session, settings):
+        history = job_view.timeline(session, jid, opened.archive(settings, session))
     screen.emit(history) if json else drawn.timeline(history)
 
 
-def why(context: typer.Context, name: Id, json: Json = False) -> None:
+@command("arkline why jid0000000001")
+def why(
+    name: Annotated[str, typer.Argument(metavar="BID|JID", parser=read_id, help="A batch or a job.")],
+    json: Json = False,
+) -> None:
     """Explain what a job or batch waits for.
 
     One paragraph says where it is, since when, and what it waits for; then come the commands that help.
     """
-    settings = opened.settings()
-    with opened.session(settings) as session:
-        opened.quiet_logs(bool(context.obj))
-        facts = why_(session, settings, name, opened.archive(settings))
+    opened.quiet_logs()
+    with opened.session() as (session, settings):
+        facts = explanation.why(session, settings, name, opened.archive(settings, session))
     screen.emit(drawn_why.document(facts)) if json else screen.say(drawn_why.text(facts))
 
 
-def audit(json: Json = False) -> None:
-    """Check that ZooKeeper's nodes agree.
+@command("arkline audit --json")
+def audit(
+    record: Annotated[
+        bool, typer.Option("--record", help="Check the record in ZooKeeper alone; no store is opened.")
+    ] = False,
+    content: Annotated[
+        bool, typer.Option("--content", help="Also read every byte of the versions of completed jobs.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Check that the record agrees with itself, storage and inventory.
 
-    Exit 1 if there are findings. Every node is checked twice, so a move in progress is not a finding.
+    Every node is checked twice, so a move in progress is not a finding. Of every completed job the version
+    must be in storage and inventory, with the same digests. Exit 4 if storage lacks what was stored, 1 if
+    there are other findings, 3 if storage or inventory cannot be reached.
     """
-    with opened.session(opened.settings()) as session:
-        findings = audit_(session)
-    if json:
-        screen.emit({"findings": findings})
-    elif findings:
-        drawn.findings(findings)
-    else:
-        screen.say("Everything agrees.", "green")
-    raise typer.Exit(int(bool(findings)))
+    with (
+        opened.session() as (session, settings),
+        screen.interruptible() as interrupted,
+        counting.counter("completed jobs") as count,
+    ):
+        view = (
+            auditing.AuditView(findings=consistency.audit(session))
+            if record
+            else auditing.audit(session, settings, content=content, on_progress=count, stopped=interrupted)
+        )
+    screen.emit(view) if json else drawn.audit(view)
+    raise typer.Exit(exit_codes.of_audit(view))

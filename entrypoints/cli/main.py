@@ -18,6 +18,8 @@ from entrypoints.cli import exit_codes
 from entrypoints.cli.command_table import LazyGroup
 from entrypoints.cli.render.remedies import hints
 from pipeline.errors import ArklineError
+from pipeline.files import keep_private
+from pipeline.names import printable
 
 
 class ArklineGroup(LazyGroup):
@@ -55,7 +57,7 @@ def _show(error: Exception, message: str, debug: bool) -> None:
     if debug:
         traceback.print_exception(error)
     head = typer.style("error:", fg="red", bold=True) if _coloured() else "error:"
-    typer.echo(f"{head} {message}", err=True)
+    typer.echo(f"{head} {printable(message)}", err=True)
 
 
 def _coloured() -> bool:
@@ -84,16 +86,15 @@ def _show_version(asked: bool) -> None:
 
 @app.callback()
 def _options(
-    context: typer.Context,
     show_version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks and the libraries' logs.")] = False,
 ) -> None:
-    del show_version
-    context.obj = debug
+    del show_version, debug
 
 
 def main() -> None:
+    keep_private()
     app(prog_name="arkline")

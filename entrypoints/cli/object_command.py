@@ -1,35 +1,30 @@
 """`arkline object`: shows an object and proves that its files are as they were deposited."""
 
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
+from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich import progress as bars
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli import exit_codes
-from entrypoints.cli.options import Json
+from entrypoints.cli.options import Json, command
 from entrypoints.cli.render import object as drawn_object
-from operations.custody_check import size_of
-from operations.objects import known_object, object_view, versions_to_prove
+from operations import objects
 from pipeline.errors import UsageRefused
-from pipeline.working_storage.capacity import in_units
+from pipeline.preservation.proof import size_of
+from pipeline.working_storage import capacity
 
 PROGRESS_INTERVAL = 30.0
 """Seconds between two lines of progress without a terminal."""
 
 
-def register(app: typer.Typer) -> None:
-    app.command("object", epilog="Example: arkline object ark:/99999/fk4abc --all-versions")(object_)
-
-
-def object_(
+@command("arkline object ark:/99999/fk4abc --all-versions")
+def object(
     ark: Annotated[str, typer.Argument(metavar="ARK", help="ARK of the object, such as ark:/99999/fk4abc.")],
     version: Annotated[
         int | None,
@@ -40,55 +35,64 @@ def object_(
         bool,
         typer.Option("--verify/--no-verify", help="Read every byte from storage, or only compare records."),
     ] = True,
+    premis: Annotated[
+        Path | None,
+        typer.Option(
+            "--premis", metavar="FILE", help="Also write all files and events as one PREMIS 3 document."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show an object and prove its custody.
 
-    For every file: its digest at the source, after download, in storage and now. Exit 4 if the digests differ
-    or a file is missing. Ctrl-C stops the reading and shows the result so far.
+    For every file: its digest at the source, after download, in storage and now; then the events since
+    storage. Exit 4 if the digests differ or a file is missing. Ctrl-C stops the reading and shows the result
+    so far.
     """
     if all_versions and version is not None:
         raise UsageRefused("--version and --all-versions cannot be combined")
     settings = opened.settings()
-    known = known_object(opened.existing_inventory(settings), ark)
-    numbers = versions_to_prove(known, version, every=all_versions)
-    storage = opened.storage(settings) if verify else None
-    with interruptible() as stopped, _progress(size_of(known, numbers) if verify else 0) as on_read:
-        view = object_view(known, numbers, storage, on_read, stopped)
-    screen.emit(view) if json else drawn_object.described(view)
+    inventory = opened.existing_inventory(settings)
+    known = objects.known_object(inventory, ark)
+    events = objects.timeline(inventory, known)
+    numbers = objects.versions_to_prove(known, version, every=all_versions)
+    if premis is not None:
+        objects.write_premis(known, events, opened.storage(settings, inventory), premis)
+    storage = opened.storage(settings, inventory) if verify else None
+    total = size_of(known, numbers) if verify else 0
+    with screen.interruptible() as interrupted, reading_progress(total) as on_read:
+        view = objects.object_view(known, events, numbers, storage, on_read, interrupted)
+    if json:
+        screen.emit(view)
+    else:
+        drawn_object.described(view)
+        if premis is not None:
+            screen.say(f"{premis} has the files and the events of every version as PREMIS 3.")
     raise typer.Exit(exit_codes.of_custody(view.custody))
 
 
 @contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed; pressed again, it ends the command as usual."""
-    pressed = threading.Event()
+def reading_progress(total: int | None) -> Iterator[Callable[[int], None]]:
+    """Shows how many bytes were read: a bar on a terminal, else a line every PROGRESS_INTERVAL.
 
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        pressed.set()
-        signal.signal(signal.SIGINT, previous)
-
-    previous = signal.signal(signal.SIGINT, on_signal)
-    try:
-        yield pressed.is_set
-    finally:
-        signal.signal(signal.SIGINT, previous)
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Shows how many bytes were read: a bar on a terminal, else a line every PROGRESS_INTERVAL."""
+    `total` is None if it is not known.
+    """
     console = screen.err()
     if not console.is_terminal:
         yield _lines(total)
         return
-    columns = (TextColumn("reading"), BarColumn(bar_width=None), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    columns = (
+        bars.TextColumn("reading"),
+        bars.BarColumn(bar_width=None),
+        bars.DownloadColumn(),
+        bars.TimeRemainingColumn(),
+    )
+    with bars.Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=total)
         yield lambda size: progress.advance(task, size)
 
 
-def _lines(total: int) -> Callable[[int], None]:
+def _lines(total: int | None) -> Callable[[int], None]:
     read, last = 0, time.monotonic()
 
     def on_read(size: int) -> None:
@@ -96,6 +100,7 @@ def _lines(total: int) -> Callable[[int], None]:
         read += size
         if time.monotonic() - last >= PROGRESS_INTERVAL:
             last = time.monotonic()
-            screen.note(f"read {in_units(read)} of {in_units(total)}", "")
+            of = "" if total is None else f" of {capacity.in_units(total)}"
+            screen.note(f"read {capacity.in_units(read)}{of}", "")
 
     return on_read

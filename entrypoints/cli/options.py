@@ -1,7 +1,13 @@
-"""Options and arguments that several commands share, and their parsers."""
+"""Declares commands: the options that several of them share, and the parsers of these options.
 
+Help needs this module, so it imports nothing that is slow to load.
+"""
+
+import inspect
 import re
-from typing import Annotated
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -49,34 +55,92 @@ Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document, and nothing else, on standard output.")
 ]
 Bid = Annotated[str, typer.Argument(metavar="BID", parser=read_bid, help="A batch, such as bid0000000001.")]
-Jid = Annotated[str, typer.Argument(metavar="JID", parser=read_jid, help="A job, such as jid0000000001.")]
-Id = Annotated[str, typer.Argument(metavar="BID|JID", parser=read_id, help="A batch or a job.")]
-OptionalId = Annotated[
-    str | None,
-    typer.Argument(metavar="BID|JID", parser=read_id, help="A batch or a job; default: the whole fleet."),
-]
-OptionalBid = Annotated[
-    str | None,
-    typer.Argument(metavar="BID", parser=read_bid, help="A batch; default: the queue."),
-]
-Profile = Annotated[str | None, typer.Option("--profile", "-p", help="Only jobs of this collection.")]
-Batch = Annotated[
-    str | None, typer.Option("--batch", "-b", metavar="BID", parser=read_bid, help="Only jobs of this batch.")
-]
-State = Annotated[
-    JobState | None,
-    typer.Option(
-        "--state",
-        "-s",
-        metavar="STATE",
-        help="Only jobs in this state: " + ", ".join(JOB.where(lambda facts: facts.queued)) + ".",
-    ),
-]
-OlderThan = Annotated[
-    float | None,
-    typer.Option(
-        metavar="DURATION",
-        parser=read_duration,
-        help="Only jobs that have not moved for this long: 90s, 30m, 2h, 3d.",
-    ),
-]
+
+
+@dataclass(frozen=True)
+class SharedOptions:
+    """The values of the shared options; options that a command does not offer have their defaults."""
+
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ID", parser=read_id, help="Jobs or batches; or select jobs by options."),
+    ] = None
+    profile: Annotated[str | None, typer.Option("--profile", "-p", help="Only jobs of this collection.")] = (
+        None
+    )
+    batch: Annotated[
+        str | None,
+        typer.Option("--batch", "-b", metavar="BID", parser=read_bid, help="Only jobs of this batch."),
+    ] = None
+    state: Annotated[
+        JobState | None,
+        typer.Option(
+            "--state",
+            "-s",
+            metavar="STATE",
+            help="Only jobs in this state: " + ", ".join(JOB.where(lambda facts: facts.queued)) + ".",
+        ),
+    ] = None
+    older_than: Annotated[
+        float | None,
+        typer.Option(
+            metavar="DURATION",
+            parser=read_duration,
+            help="Only jobs that have not moved for this long: 90s, 30m, 2h, 3d.",
+        ),
+    ] = None
+    version: Annotated[
+        int | None,
+        typer.Option(
+            "--if-version",
+            metavar="N",
+            help="Act only if the job or batch still has this version; `status --json` shows it.",
+        ),
+    ] = None
+    reason: Annotated[
+        str, typer.Option("--reason", "-r", help="Reason; recorded in the history and the archive.")
+    ] = ""
+    by: Annotated[str, typer.Option(help="Name of the person who acts; default: user@host.")] = ""
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = (
+        False
+    )
+    json: Json = False
+
+
+def command(example: str, *shared: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a function a command, with an example for its help.
+
+    The function gets the values of the `shared` options as one `SharedOptions`, its first argument.
+    """
+
+    def declare(function: Callable[..., None]) -> Callable[..., None]:
+        declared = _with_options(function, shared) if shared else function
+        declared.example = example  # type: ignore[attr-defined]
+        return declared
+
+    return declare
+
+
+def _with_options(function: Callable[..., None], names: tuple[str, ...]) -> Callable[..., None]:
+    def run(**values: Any) -> None:
+        function(SharedOptions(**{name: values.pop(name) for name in names}), **values)
+
+    hints = get_type_hints(SharedOptions, include_extras=True)
+    _, *own = inspect.signature(function).parameters.values()
+    parameters = [
+        *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own),
+        *(
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=getattr(SharedOptions, name),
+                annotation=hints[name],
+            )
+            for name in names
+        ),
+    ]
+    run.__name__, run.__doc__ = function.__name__, function.__doc__
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run

@@ -6,42 +6,31 @@ import typer
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
-from entrypoints.cli import operator_options as common
-from entrypoints.cli.operator_options import VerbOptions, with_options
-from entrypoints.cli.options import ID, Bid, Json
+from entrypoints.cli import operator_context as common
+from entrypoints.cli.options import ID, Bid, Json, SharedOptions, command, read_duration
 from entrypoints.cli.render import actions
 from entrypoints.cli.render import fleet as drawn_fleet
-from operations import holds
-from operations.reports import report as report_
-from operations.workers import drain as drain_
-from operations.workers import taking
-from operations.working_storage import clean_up, space_view
-from pipeline.notify.report.text import as_text
+from operations import holds, reports, working_storage
+from operations import workers as fleet_workers
+from pipeline.notify.report import text as report_text
 
 
-def register(app: typer.Typer) -> None:
-    app.command(epilog="Example: arkline report bid0000000001")(report)
-    app.command(epilog="Example: arkline pause --reason 'inventory maintenance'")(pause)
-    app.command(epilog="Example: arkline unpause")(unpause)
-    app.command(epilog="Example: arkline history demo")(history)
-    app.command(epilog="Example: arkline drain worker1@host")(drain)
-    app.command(epilog="Example: arkline space --json")(space)
-    app.command(epilog="Example: arkline cleanup --older-than 7d --dry-run")(cleanup)
-
-
+@command("arkline report bid0000000001")
 def report(bid: Bid, json: Json = False) -> None:
     """Print a batch's current report.
 
-    For a failed job the report says why it failed and what to do.
+    For a failed job the report says why it failed and what to do. Once the batch is archived, its reports are
+    printed as they were mailed; --json prints the last state.
     """
-    settings = opened.settings()
-    with opened.session(settings) as session:
-        view = report_(session, bid, opened.archive(settings))
-    screen.emit(view) if json else typer.echo(as_text(view), nl=False)
+    with opened.session() as (session, settings):
+        archive = opened.archive(settings, session)
+        view = reports.report(session, bid, archive)
+        sent = () if json else reports.sent_texts(session, bid, archive)
+    screen.emit(view) if json else typer.echo("\n".join(sent) or report_text.as_text(view), nl=False)
 
 
-@with_options("reason", "by", "json")
-def pause(options: VerbOptions) -> None:
+@command("arkline pause --reason 'inventory maintenance'", "reason", "by", "json")
+def pause(options: SharedOptions) -> None:
     """Stop starting new jobs.
 
     Running jobs continue, and submissions are still accepted.
@@ -51,27 +40,28 @@ def pause(options: VerbOptions) -> None:
     screen.emit(result) if options.json else actions.held(result)
 
 
-@with_options("reason", "by", "json")
-def unpause(options: VerbOptions) -> None:
+@command("arkline unpause", "reason", "by", "json")
+def unpause(options: SharedOptions) -> None:
     """Start new jobs again."""
     with common.operator(options) as operator:
         result = holds.unpause(operator)
     screen.emit(result) if options.json else actions.held(result)
 
 
+@command("arkline history demo")
 def history(
     subject: Annotated[
         str | None,
-        typer.Argument(metavar="BID|COLLECTION", help="A batch or a collection; the queue if left out."),
+        typer.Argument(metavar="BID|COLLECTION", help="A batch or a collection; the fleet if left out."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show who did what to a batch, a collection or the queue.
+    """Show who did what to a batch, a collection or the fleet.
 
-    The last 200 moves of a batch and the last 100 holds, releases and pauses are kept. `arkline timeline`
-    has the history of a job.
+    The history of the fleet has pauses, drains and clean-ups. The last 200 moves of a batch are kept, and the
+    last 100 actions on the fleet and on a collection. `arkline timeline` has the history of a job.
     """
-    with opened.session(opened.settings()) as session:
+    with opened.session() as (session, _):
         if subject is not None and ID["bid"].fullmatch(subject):
             batch = holds.batch_history(session, common.principal(), subject)
             screen.emit(batch) if json else actions.batch_history(batch)
@@ -80,39 +70,49 @@ def history(
     screen.emit(view) if json else actions.history(view)
 
 
+@command("arkline drain worker1@host", "reason", "by", "json")
 def drain(
-    context: typer.Context,
+    options: SharedOptions,
     worker: Annotated[
         str | None,
         typer.Argument(metavar="WORKER", help="A worker, as worker1@host; lists the workers if left out."),
     ] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Let the worker take jobs again.")] = False,
-    json: Json = False,
 ) -> None:
     """Stop a worker from taking new jobs.
 
     It finishes the jobs it has, and can then be stopped. When it is restarted, it takes jobs again.
     """
-    settings = opened.settings()
-    opened.quiet_logs(bool(context.obj))
     if worker is None:
-        workers = taking(settings)
-        screen.emit(workers) if json else drawn_fleet.workers(workers)
+        opened.quiet_logs()
+        workers = fleet_workers.taking(opened.settings())
+        screen.emit(workers) if options.json else drawn_fleet.workers(workers)
         return
-    done = drain_(settings, worker, undo=undo)
-    screen.emit(done) if json else drawn_fleet.workers({done.worker: done.queues})
+    with common.operator(options) as operator:
+        done = fleet_workers.drain(operator, worker, undo=undo)
+    screen.emit(done) if options.json else drawn_fleet.workers({done.worker: done.queues})
 
 
+@command("arkline space --json")
 def space(json: Json = False) -> None:
     """Show working storage and the jobs that reserve it."""
-    settings = opened.settings()
-    with opened.session(settings) as session:
-        view = space_view(session, settings)
+    with opened.session() as (session, settings):
+        view = working_storage.space_view(session, settings)
     screen.emit(view) if json else drawn_fleet.space(view)
 
 
-@with_options("older_than", "by", "dry_run", "json")
-def cleanup(options: VerbOptions) -> None:
+@command("arkline cleanup --older-than 7d --dry-run", "reason", "by", "dry_run", "json")
+def cleanup(
+    options: SharedOptions,
+    older_than: Annotated[
+        float | None,
+        typer.Option(
+            metavar="DURATION",
+            parser=read_duration,
+            help="Archive batches that completed longer ago than this, as 7d; default: ARKLINE_RETENTION.",
+        ),
+    ] = None,
+) -> None:
     """Archive old batches and remove unused folders.
 
     Completed batches older than the retention time move from ZooKeeper to the archive; the retention time of
@@ -120,5 +120,5 @@ def cleanup(options: VerbOptions) -> None:
     job that needs them are removed.
     """
     with common.operator(options) as operator:
-        result = clean_up(operator, older_than=options.older_than, dry_run=options.dry_run)
+        result = working_storage.clean_up(operator, older_than=older_than, dry_run=options.dry_run)
     screen.emit(result) if options.json else drawn_fleet.cleaned(result)

@@ -1,39 +1,36 @@
 """`arkline standalone`: a whole stack on this machine, without containers and without root."""
 
+from __future__ import annotations
+
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from kombu.utils.url import maybe_sanitize_url
+from kombu.utils import url as kombu_url
 
 from entrypoints.cli import console as screen
-from entrypoints.cli.options import Json
-from entrypoints.stack import standalone
-from entrypoints.stack.home import StackInfo, environment_path, info_path
-from entrypoints.stack.services import StackConfig
+from entrypoints.cli.options import Json, command
+from entrypoints.stack import home as stack_home
+from entrypoints.stack import services, standalone
 
-_HOME_HELP = (
-    "The folder that holds everything; default $XDG_DATA_HOME/arkline, which is usually "
-    "~/.local/share/arkline."
-)
+if TYPE_CHECKING:
+    from entrypoints.stack.home import StackInfo
+    from entrypoints.stack.services import StackConfig
+
 Home = Annotated[
-    Path | None, typer.Option(envvar="ARKLINE_HOME", file_okay=False, show_default=False, help=_HOME_HELP)
+    Path | None,
+    typer.Option(
+        envvar="ARKLINE_HOME",
+        file_okay=False,
+        show_default=False,
+        help="The folder that holds everything; default: $XDG_DATA_HOME/arkline or ~/.local/share/arkline.",
+    ),
 ]
 
 
-def register(app: typer.Typer) -> None:
-    group = typer.Typer(
-        help="Run a whole stack on this machine.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    group.command(epilog="Example: arkline standalone start --detach")(start)
-    group.command(epilog="Example: arkline standalone stop")(stop)
-    app.add_typer(group, name="standalone")
-
-
-def start(
+@command("arkline standalone start --detach")
+def standalone_start(
     detach: Annotated[bool, typer.Option("--detach", help="Return when every service is ready.")] = False,
     home: Home = None,
     zookeeper: Annotated[
@@ -54,11 +51,18 @@ def start(
     ARKLINE_BROKER_URL are used and not started.
     """
     folder = (home or standalone.default_home()).absolute()
-    config = StackConfig(home=folder, workers=workers, concurrency=concurrency, zookeeper=zookeeper)
+    config = services.StackConfig(
+        home=folder,
+        workers=workers,
+        concurrency=concurrency,
+        zookeeper=zookeeper,
+        stop_command=shlex.join(("arkline", "standalone", "stop", "--home", str(folder))),
+    )
     run(config, detach=detach, as_json=json)
 
 
-def stop(home: Home = None, json: Json = False) -> None:
+@command("arkline standalone stop")
+def standalone_stop(home: Home = None, json: Json = False) -> None:
     """Stop the stack in order.
 
     Running steps are finished, or handed back after ARKLINE_STOP_GRACE.
@@ -72,10 +76,7 @@ def run(config: StackConfig, *, detach: bool, as_json: bool = False) -> None:
             screen.emit(info)
         else:
             show(info, config.home)
-            how = (
-                f"To stop it: {standalone.stop_command(config.home)}" if detach else "Ctrl-C stops the stack."
-            )
-            screen.say(how)
+            screen.say(f"To stop it: {config.stop_command}" if detach else "Ctrl-C stops the stack.")
         screen.flush()
 
     if detach:
@@ -98,12 +99,12 @@ def show(info: StackInfo, home: Path) -> None:
     screen.facts(
         (
             ("ZooKeeper", info.zk_hosts),
-            ("Redis", maybe_sanitize_url(info.broker_url)),
+            ("Redis", kombu_url.maybe_sanitize_url(info.broker_url)),
             ("Flower", info.flower_url),
             ("  login", f"{info.flower_user} / {info.flower_password}" if info.flower_user else ""),
             ("profiles", info.environment.get("ARKLINE_PROFILES", str(home / "profiles"))),
             ("logs", str(home / "log")),
-            ("for programs", str(info_path(home))),
-            ("for a shell", f". {environment_path(home)}"),
+            ("for programs", str(stack_home.info_path(home))),
+            ("for a shell", f". {stack_home.environment_path(home)}"),
         )
     )

@@ -1,27 +1,30 @@
 """`arkline submit`."""
 
+from __future__ import annotations
+
 import getpass
 from collections.abc import Sequence
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
+import pydantic_core
 import typer
-from pydantic import ValidationError
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
-from entrypoints.cli.operator_options import QUEUED_LATER, principal
-from entrypoints.cli.options import Json
-from entrypoints.cli.render import dry_run as show_dry_run
-from entrypoints.cli.watch_command import wait_for
-from operations.dry_run import perform_dry_run
-from operations.submission import check_url, submission_type
-from operations.submission import submit as submit_
+from entrypoints.cli import operator_context as common
+from entrypoints.cli import watch_command
+from entrypoints.cli.options import Json, command
+from entrypoints.cli.render import dry_run as drawn
+from operations import dry_run as dry_runs
+from operations import submission as submissions
+from pipeline import names, records
+from pipeline.description import dublin_core as dc
 from pipeline.description import local_ids
-from pipeline.description.dublin_core import ELEMENTS
 from pipeline.errors import UsageRefused
-from pipeline.names import name_in
-from pipeline.profiles.profile import Profiles
-from pipeline.records import Submission, SubmissionType
+from pipeline.profiles import profile as profiles
+
+if TYPE_CHECKING:
+    from pipeline.records import Submission
 
 _DIGEST = "ALGORITHM:VALUE"
 _ELEMENT = "ELEMENT=VALUE"
@@ -30,15 +33,18 @@ _TYPES = (
 )
 
 
-def register(app: typer.Typer) -> None:
-    app.command(
-        epilog="Example: arkline submit --profile demo --type batch-manifest "
-        "https://example.org/batch.checkm --what 'Harbour views' --wait"
-    )(submit)
+def _read_digest(text: str) -> dict[str, str]:
+    algorithm, separator, value = text.partition(":")
+    if not separator:
+        raise typer.BadParameter(f"'{text}' is not {_DIGEST}")
+    return {"algorithm": algorithm, "value": value}
 
 
+@command(
+    "arkline submit --profile demo --type batch-manifest https://example.org/batch.checkm "
+    "--what 'Harbour views' --wait"
+)
 def submit(  # noqa: PLR0913 - a command's arguments are its options
-    context: typer.Context,
     url: Annotated[str, typer.Argument(metavar="URL", help="URL of the payload; http or https.")],
     profile: Annotated[str, typer.Option("--profile", "-p", help="The profile of the collection.")],
     payload_type: Annotated[
@@ -70,8 +76,9 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
         str, typer.Option(metavar="ARK", help="The ARK of an existing object, to add a version to it.")
     ] = "",
     digest: Annotated[
-        str, typer.Option(metavar=_DIGEST, help="The payload's digest, as sha256:9f86d0...")
-    ] = "",
+        dict[str, str] | None,
+        typer.Option(metavar=_DIGEST, parser=_read_digest, help="The payload's digest, as sha256:9f86d0..."),
+    ] = None,
     notify: Annotated[
         list[str] | None, typer.Option(metavar="MAIL", help="A further recipient of the report; repeatable.")
     ] = None,
@@ -114,59 +121,45 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
         "erc_where": where,
         "dublin_core": _read_elements(dublin_core or ()),
         "response_type": response,
-        "local_id": _read_local_ids(local_id or ()),
+        "local_id": local_ids.merge(*map(local_ids.parse, local_id or ())),
         "primary_id": primary_id or None,
-        "digest": _read_digest(digest),
+        "digest": digest,
         "notification": tuple(notify or ()),
         "priority": priority,
         "note": note,
         "idempotency_key": idempotency_key or None,
-        "owner": principal().identity,
     }
     submission = _submission(given, payload_type)
     if dry_run:
         _dry_run(submission, ask, as_json=json)
-    _submit(submission, wait=wait, as_json=json, debug=bool(context.obj))
-
-
-def _read_digest(text: str) -> dict[str, str] | None:
-    if not text:
-        return None
-    algorithm, separator, value = text.partition(":")
-    if not separator:
-        raise typer.BadParameter(f"'{text}' is not {_DIGEST}", param_hint="--digest")
-    return {"algorithm": algorithm, "value": value}
-
-
-def _read_local_ids(given: Sequence[str]) -> tuple[str, ...]:
-    return local_ids.merge(*(local_ids.parse(text) for text in given))
+    _submit(submission, wait=wait, as_json=json)
 
 
 def _read_elements(given: Sequence[str]) -> dict[str, tuple[str, ...]]:
     elements: dict[str, tuple[str, ...]] = {}
     for text in given:
         element, separator, value = text.partition("=")
-        if not separator or element not in ELEMENTS:
+        if not separator or element not in dc.ELEMENTS:
             raise typer.BadParameter(
-                f"'{text}' is not {_ELEMENT} with one of {', '.join(ELEMENTS)}", param_hint="--dc"
+                f"'{text}' is not {_ELEMENT} with one of {', '.join(dc.ELEMENTS)}", param_hint="--dc"
             )
         elements[element] = (*elements.get(element, ()), value)
     return elements
 
 
 def _submission(given: dict[str, Any], payload_type: str) -> Submission:
-    check_url(given["payload_url"])
+    submissions.check_url(given["payload_url"])
     try:
-        chosen = SubmissionType(payload_type) if payload_type else None
+        chosen = records.SubmissionType(payload_type) if payload_type else None
     except ValueError as error:
         raise typer.BadParameter(f"'{payload_type}' is not one of {_TYPES}", param_hint="--type") from error
     try:
-        return Submission(
+        return records.Submission(
             **given,
-            type=submission_type(given["payload_url"], chosen),
-            payload_filename=name_in(given["payload_url"]),
+            type=submissions.submission_type(given["payload_url"], chosen),
+            payload_filename=names.name_in(given["payload_url"]),
         )
-    except ValidationError as error:
+    except pydantic_core.ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = _option(str(first["loc"][0]))
         raise UsageRefused(f"{where}: {first['msg'].removeprefix('Value error, ')}") from error
@@ -188,27 +181,27 @@ def _option(field: str) -> str:
 
 
 def _dry_run(submission: Submission, limit: int, *, as_json: bool) -> NoReturn:
-    settings = opened.settings()
-    with opened.session(settings) as session:
-        result = perform_dry_run(session, settings, submission, opened.archive(settings), limit)
-    screen.emit(result) if as_json else show_dry_run.dry_run(result)
+    principal = common.principal()
+    with opened.session() as (session, settings):
+        archive = opened.archive(settings, session)
+        result = dry_runs.perform_dry_run(session, settings, submission, principal, archive, limit)
+    screen.emit(result) if as_json else drawn.dry_run(result)
     raise typer.Exit(int(not result.good))
 
 
-def _submit(submission: Submission, *, wait: bool, as_json: bool, debug: bool) -> None:
-    settings = opened.settings()
-    profiles = Profiles(settings.profiles)
-    profiles.get(submission.profile_name)
-    with opened.session(settings) as session:
-        opened.quiet_logs(debug)
-        done = submit_(session, settings, profiles, submission, principal())
+def _submit(submission: Submission, *, wait: bool, as_json: bool) -> None:
+    opened.quiet_logs()
+    collections = profiles.Profiles(opened.settings().profiles)
+    collections.get(submission.profile_name)
+    with opened.session() as (session, settings):
+        done = submissions.submit(session, settings, collections, submission, common.principal())
         if done.again:
             screen.note(f"{done.bid} was submitted under this key before; no new batch was made")
         if not done.sent:
-            screen.note(QUEUED_LATER)
+            screen.note(common.QUEUED_LATER)
         if not wait:
             screen.emit(done) if as_json else screen.say(done.bid)
             return
         if not as_json:
             screen.say(done.bid)
-        raise typer.Exit(wait_for(session, settings, done.bid, as_json=as_json))
+        raise typer.Exit(watch_command.wait_for(session, settings, done.bid, as_json=as_json))

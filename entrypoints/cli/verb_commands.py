@@ -5,50 +5,44 @@ from typing import Annotated
 import typer
 
 from entrypoints.cli import console as screen
-from entrypoints.cli import operator_options as common
-from entrypoints.cli.operator_options import VerbOptions, with_options
-from entrypoints.cli.options import Bid
+from entrypoints.cli import operator_context as common
+from entrypoints.cli.options import Bid, SharedOptions, command
 from entrypoints.cli.render import actions
-from entrypoints.cli.render.humanize import counted
-from operations.bulk import Outcome, act_on_many, act_on_one, select
-from operations.bulk import cancel as cancel_
-from operations.holds import held_in, hold_collection, release_collection
-from operations.job_list import JobFilter
+from entrypoints.cli.render import humanize as words
+from operations import bulk, holds, job_list
 from pipeline.errors import UsageRefused
-from pipeline.profiles.profile import Profiles
-from pipeline.states import Event
+from pipeline.profiles import profile as profiles
+from pipeline.states import JOB, Event, JobState
 
 _SELECT = ("ids", "profile", "batch", "older_than")
 _SELECT_BY_STATE = ("ids", "profile", "batch", "state", "older_than")
 _ACT = ("reason", "by", "dry_run", "json")
+_REPEATABLE = tuple(dict.fromkeys(row.target for row in JOB.rows(JobState.FAILED, Event.RESUME) if row.named))
 
 
-def register(app: typer.Typer) -> None:
-    app.command(epilog="Example: arkline hold --collection demo --reason 'database maintenance'")(hold)
-    app.command(epilog="Example: arkline release --collection demo")(release)
-    app.command(epilog="Example: arkline resume --batch bid0000000001 --state failed --dry-run")(resume)
-    app.command(epilog="Example: arkline fail jid0000000001 --reason 'the source was withdrawn'")(fail)
-    app.command(epilog="Example: arkline delete --state failed --older-than 30d --reason 'never fixed'")(
-        delete
-    )
-    app.command(epilog="Example: arkline cancel bid0000000001 --reason 'submitted by mistake'")(cancel)
-    app.command("update-report", epilog="Example: arkline update-report bid0000000001")(update_report)
+def _act(options: SharedOptions, event: Event, question: str = "", to: JobState | None = None) -> None:
+    """Raise the event on the named or selected jobs and batches, if the answer to `question` is yes.
 
-
-def _act(options: VerbOptions, event: Event, question: str = "") -> None:
-    """Raise the event on the named or selected jobs and batches; `question` asks before more than a look."""
+    `to`: the state in which jobs are to be resumed.
+    """
     named = common.are_named(options)
     with common.operator(options) as operator:
-        names = options.ids if named and options.ids else select(operator.session, options.filter, event)
+        names = (
+            options.ids
+            if named and options.ids
+            else bulk.select(operator.session, common.filter_of(options), event)
+        )
         single = named and len(names) == 1
-        if options.seen is not None and not single:
+        if options.version is not None and not single:
             raise UsageRefused("--if-version is for one job or batch: name it")
 
-        def act(dry_run: bool) -> Outcome:
-            if single:
-                return act_on_one(operator, event, names[0], seen=options.seen, dry_run=dry_run)
+        def act(dry_run: bool) -> bulk.Outcome:
             with common.long_run(operator) as running:
-                return act_on_many(running, event, names, dry_run=dry_run)
+                if single:
+                    return bulk.act_on_one(
+                        running, event, names[0], version=options.version, to=to, dry_run=dry_run
+                    )
+                return bulk.act_on_many(running, event, names, to=to, dry_run=dry_run)
 
         if question and not options.dry_run and not options.yes and (planned := act(True).done):
             common.confirm(question.format(_count_or_name([result.id for result in planned])), options.yes)
@@ -57,12 +51,12 @@ def _act(options: VerbOptions, event: Event, question: str = "") -> None:
 
 
 def _count_or_name(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else counted(len(names), "job or batch", "jobs or batches")
+    return names[0] if len(names) == 1 else words.counted(len(names), "job or batch", "jobs or batches")
 
 
-@with_options(*_SELECT, "seen", *_ACT)
+@command("arkline hold --collection demo --reason 'database maintenance'", *_SELECT, "version", *_ACT)
 def hold(
-    options: VerbOptions,
+    options: SharedOptions,
     collection: Annotated[
         str | None, typer.Option(metavar="PROFILE", help="Hold the collection until it is released.")
     ] = None,
@@ -76,23 +70,23 @@ def hold(
         return
     _check_alone(options)
     with common.operator(options) as operator:
-        profiles = Profiles(operator.settings.profiles)
-        profiles.get(collection)
+        collections = profiles.Profiles(operator.settings.profiles)
+        collections.get(collection)
         if options.dry_run:
             screen.say(f"collection {collection} would be put on hold")
             return
-        result = hold_collection(operator, profiles, collection)
+        result = holds.hold_collection(operator, collections, collection)
     screen.emit(result) if options.json else actions.held(result)
 
 
-def _check_alone(options: VerbOptions) -> None:
-    if options.ids or options.filter != JobFilter() or options.seen is not None:
+def _check_alone(options: SharedOptions) -> None:
+    if options.ids or common.filter_of(options) != job_list.JobFilter() or options.version is not None:
         raise UsageRefused("--collection means the whole collection: leave out ids, filters and --if-version")
 
 
-@with_options(*_SELECT, "seen", *_ACT)
+@command("arkline release --collection demo", *_SELECT, "version", *_ACT)
 def release(
-    options: VerbOptions,
+    options: SharedOptions,
     collection: Annotated[
         str | None,
         typer.Option(
@@ -118,12 +112,12 @@ def release(
     _check_alone(options)
     with common.operator(options) as operator:
         if options.dry_run:
-            names = [] if keep_held else held_in(operator.session, collection)
-            held = counted(len(names), "held job or batch", "held jobs and batches")
+            names = [] if keep_held else holds.held_in(operator.session, collection)
+            held = words.counted(len(names), "held job or batch", "held jobs and batches")
             screen.say(f"collection {collection} would be released, and {held} with it")
             return
         with common.long_run(operator) as running:
-            result = release_collection(running, collection, keep_held=keep_held)
+            result = holds.release_collection(running, collection, keep_held=keep_held)
     if options.json:
         screen.emit(result)
         return
@@ -132,17 +126,30 @@ def release(
         common.show(result.released, as_json=False, single=False)
 
 
-@with_options(*_SELECT_BY_STATE, "seen", *_ACT)
-def resume(options: VerbOptions) -> None:
+@command("arkline resume --batch bid0000000001 --state failed --dry-run", *_SELECT_BY_STATE, "version", *_ACT)
+def resume(
+    options: SharedOptions,
+    step: Annotated[
+        JobState | None,
+        typer.Option(
+            "--from",
+            metavar="STATE",
+            help=f"Begin with this step: {', '.join(_REPEATABLE)}, as far as the job got before it failed.",
+        ),
+    ] = None,
+) -> None:
     """Resume failed jobs at the step that failed.
 
-    Files that were downloaded completely are not downloaded again.
+    Files that were downloaded completely are not downloaded again. A job that lost its reservation of working
+    storage takes a new one first.
     """
-    _act(options, Event.RESUME)
+    _act(options, Event.RESUME, to=step)
 
 
-@with_options(*_SELECT_BY_STATE, "seen", *_ACT)
-def fail(options: VerbOptions) -> None:
+@command(
+    "arkline fail jid0000000001 --reason 'the source was withdrawn'", *_SELECT_BY_STATE, "version", *_ACT
+)
+def fail(options: SharedOptions) -> None:
     """Stop jobs that have not ended.
 
     Their locks and reserved space are freed. The batch's report lists them as failed.
@@ -150,8 +157,14 @@ def fail(options: VerbOptions) -> None:
     _act(options, Event.FAIL)
 
 
-@with_options(*_SELECT_BY_STATE, "seen", "yes", *_ACT)
-def delete(options: VerbOptions) -> None:
+@command(
+    "arkline delete --state failed --older-than 30d --reason 'never fixed'",
+    *_SELECT_BY_STATE,
+    "version",
+    "yes",
+    *_ACT,
+)
+def delete(options: SharedOptions) -> None:
     """Delete failed or held jobs and batches.
 
     The archive keeps who deleted them, when and why.
@@ -159,27 +172,32 @@ def delete(options: VerbOptions) -> None:
     _act(options, Event.DELETE, "Delete {}? No later report to the depositor will say how they ended.")
 
 
-@with_options("reason", "by", "yes", "dry_run", "json")
-def cancel(options: VerbOptions, bid: Bid) -> None:
-    """Stop every job of a batch.
+@command("arkline cancel bid0000000001 --reason 'submitted by mistake'", "yes", *_ACT)
+def cancel(options: SharedOptions, bid: Bid) -> None:
+    """Stop a batch.
 
-    Jobs that have not ended fail, held jobs are deleted, and then the batch is reported.
+    Its split or its report ends. Jobs that have not ended fail, held jobs are deleted, and the batch is
+    reported.
     """
     with common.operator(options) as operator:
         if not options.dry_run:
-            plan = cancel_(operator, bid, dry_run=True)
-            common.confirm(f"Stop {counted(len(plan.done), 'job')} of {bid}?", options.yes)
+            plan = bulk.cancel(operator, bid, dry_run=True)
+            jobs = sum(result.id != bid for result in plan.done)
+            named = f"{words.counted(jobs, 'job')} of {bid}" if jobs else bid
+            common.confirm(f"Stop {named}?", options.yes)
         with common.long_run(operator) as running:
-            outcome = cancel_(running, bid, dry_run=options.dry_run)
+            outcome = bulk.cancel(running, bid, dry_run=options.dry_run)
     common.show(outcome, as_json=options.json, single=False)
 
 
-@with_options("seen", *_ACT)
-def update_report(options: VerbOptions, bid: Bid) -> None:
+@command("arkline update-report bid0000000001", "version", *_ACT)
+def update_report(options: SharedOptions, bid: Bid) -> None:
     """Send the depositor the changes since the last report.
 
     No mail is sent if nothing changed.
     """
     with common.operator(options) as operator:
-        outcome = act_on_one(operator, Event.UPDATE_REPORT, bid, seen=options.seen, dry_run=options.dry_run)
+        outcome = bulk.act_on_one(
+            operator, Event.UPDATE_REPORT, bid, version=options.version, dry_run=options.dry_run
+        )
     common.show(outcome, as_json=options.json, single=True)

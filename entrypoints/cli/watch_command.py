@@ -1,50 +1,53 @@
-"""`arkline watch`: how a batch, or the whole queue, gets on."""
+"""`arkline watch`: the progress of a batch, or of the whole queue."""
+
+from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Group
-from rich.live import Live
-from rich.markup import escape
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bars
+from rich import console as rich_console
+from rich import live as rich_live
+from rich import markup
+from rich import progress as bars
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli import exit_codes
-from entrypoints.cli.options import Json, OptionalBid
+from entrypoints.cli.options import Json, command, read_bid
+from entrypoints.cli.render import humanize
 from entrypoints.cli.render import overview as drawn_overview
 from entrypoints.cli.render import views as drawn
-from entrypoints.cli.render.humanize import listed
-from entrypoints.cli.render.progress import progress as progress_line
-from operations.batch_view import BatchView
-from operations.live import downloads_of
-from operations.overview import Overview, overview
-from operations.progress import follow, outages_reported
-from pipeline.settings import Settings
+from operations import live, overview, progress
 from pipeline.states import Bucket
-from zkstate.errors import Unreachable
-from zkstate.session import Session
+from zkstate import errors
+
+if TYPE_CHECKING:
+    from operations.batch_view import BatchView
+    from operations.overview import Overview
+    from pipeline.settings import Settings
+    from zkstate.session import Session
 
 INTERVAL = 1.0
 """Seconds between two reads of the whole queue."""
 
 
-def register(app: typer.Typer) -> None:
-    app.command(epilog="Example: arkline watch bid0000000001")(watch)
-
-
-def watch(bid: OptionalBid = None, json: Json = False) -> None:
+@command("arkline watch bid0000000001")
+def watch(
+    bid: Annotated[
+        str | None, typer.Argument(metavar="BID", parser=read_bid, help="A batch; default: the queue.")
+    ] = None,
+    json: Json = False,
+) -> None:
     """Show progress until a batch has ended.
 
     Exit 1 if it failed. Without a BID, show the queue until Ctrl-C.
     """
-    settings = opened.settings()
     if bid is None and json:
         raise typer.BadParameter("--json needs a BID: the whole queue never ends", param_hint="--json")
-    with opened.session(settings) as session:
+    with opened.session() as (session, settings):
         if bid is not None:
             raise typer.Exit(wait_for(session, settings, bid, as_json=json))
         _watch_all(session, settings)
@@ -54,11 +57,10 @@ def wait_for(session: Session, settings: Settings, bid: str, *, as_json: bool) -
     """Show a batch's progress until it has ended; the exit code that says how."""
     last: BatchView | None = None
     try:
-        live = screen.err().is_terminal
-        with _meter(session, settings, bid) as show, outages_reported(session, _tell_outage):
-            for view in follow(session, bid, opened.archive(settings), every_tick=live):
-                last = view
-                show(view)
+        terminal = screen.err().is_terminal
+        with _meter(session, settings, bid) as show, progress.outages_reported(session, _report_outage):
+            for last in progress.follow(session, bid, opened.archive(settings, session), every_tick=terminal):
+                show(last)
     except KeyboardInterrupt:
         screen.note(f"{bid} continues without this command; to follow it again: arkline watch {bid}")
         raise
@@ -70,7 +72,7 @@ def wait_for(session: Session, settings: Settings, bid: str, *, as_json: bool) -
     return exit_codes.of_state(last.status)
 
 
-def _tell_outage(away: bool) -> None:
+def _report_outage(away: bool) -> None:
     screen.note("ZooKeeper does not answer, still trying" if away else "ZooKeeper answers again")
 
 
@@ -95,19 +97,24 @@ def _meter(session: Session, settings: Settings, bid: str) -> Iterator[Callable[
         show = _on_change(lambda line: screen.note(line, ""))
         yield lambda view: show(f"{view.bid}  {view.status}  {ended(view)}")
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[ended]}"))
-    with Bars(*columns, TimeElapsedColumn(), console=console, transient=True) as bars:
-        task = bars.add_task(bid, total=None, ended="")
+    columns = (
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.TextColumn("{task.fields[ended]}"),
+        bars.TimeElapsedColumn(),
+    )
+    with bars.Progress(*columns, console=console, transient=True) as meter:
+        task = meter.add_task(bid, total=None, ended="")
 
         def draw(view: BatchView) -> None:
-            downloads = downloads_of(session, settings, bid)
-            lines = "".join(f"\n{jid}: {progress_line(download)}" for jid, download in downloads.items())
-            bars.update(
+            downloads = live.downloads_of(session, settings, bid)
+            lines = "".join(f"\n{jid}: {humanize.progress(download)}" for jid, download in downloads.items())
+            meter.update(
                 task,
                 total=view.total,
                 completed=view.ended_jobs,
                 description=f"[{screen.style_of(view.status)}]{view.status}[/]",
-                ended=escape(f"{ended(view)}{lines}"),
+                ended=markup.escape(f"{ended(view)}{lines}"),
             )
 
         yield draw
@@ -118,15 +125,17 @@ def ended(view: BatchView) -> str:
     if view.total is None:
         return "not split yet"
     failed = view.buckets[Bucket.FAILED]
-    return f"{view.ended_jobs} of {view.total} jobs" + (f", {failed} failed" if failed else "")
+    return f"{view.ended_jobs} of {humanize.counted(view.total, 'job')}" + (
+        f", {failed} failed" if failed else ""
+    )
 
 
 def _watch_all(session: Session, settings: Settings) -> None:
-    with outages_reported(session, _tell_outage), _board() as draw:
+    with progress.outages_reported(session, _report_outage), _board() as draw:
         while True:
             try:
-                draw(overview(session, settings))
-            except Unreachable:
+                draw(overview.overview(session, settings))
+            except errors.Unreachable:
                 continue
             time.sleep(INTERVAL)
 
@@ -137,12 +146,12 @@ def _board() -> Iterator[Callable[[Overview], None]]:
     console = screen.out()
     if not console.is_terminal:
         show = _on_change(_log)
-        yield lambda view: show(listed(view.jobs) or "no jobs")
+        yield lambda view: show(humanize.listed(view.jobs) or "no jobs")
         return
-    with Live(console=console, auto_refresh=False, screen=False) as live:
-        yield lambda view: live.update(Group(*drawn_overview.tables(view)), refresh=True)
+    with rich_live.Live(console=console, auto_refresh=False, screen=False) as board:
+        yield lambda view: board.update(rich_console.Group(*drawn_overview.tables(view)), refresh=True)
 
 
 def _log(line: str) -> None:
     screen.say(f"{time.strftime('%H:%M:%S')}  {line}")
-    screen.out().file.flush()
+    screen.flush()

@@ -78,14 +78,11 @@ class Process:
 
     def terminate(self) -> None:
         """Ask the process to end; a suspended process is resumed, so that it handles the signal."""
-        for number in (signal.SIGTERM, signal.SIGCONT):
-            self._signal(number)
+        self.send_signal(signal.SIGTERM)
+        self.send_signal(signal.SIGCONT)
 
-    def suspend(self) -> None:
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._signal(signal.SIGCONT)
+    def send_signal(self, number: signal.Signals) -> None:
+        self._started().send_signal(number)
 
     def kill(self) -> None:
         """Send SIGKILL to the process and to the processes of its group."""
@@ -111,9 +108,6 @@ class Process:
             self.kill()
         return self.returncode
 
-    def ended_cleanly(self) -> bool:
-        return self.returncode in self.command.clean
-
     def log_tail(self, count: int = LOG_TAIL_LINES) -> str:
         try:
             text = self.command.log.read_text(errors="replace")
@@ -126,9 +120,6 @@ class Process:
         return ProcessDied(
             f"{self.name} ended with code {self.returncode}; the end of {self.command.log}:\n{log}"
         )
-
-    def _signal(self, number: signal.Signals) -> None:
-        self._started().send_signal(number)
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._child is None:

@@ -18,6 +18,12 @@ from pipeline.errors import UsageRefused
 class StackRunning(UsageRefused):
     """A stack already runs in this folder."""
 
+    def __init__(self, home: Path, pid: int | None, stop_command: str) -> None:
+        super().__init__(
+            f"a stack already runs in {home} (process {pid}); stop it with Ctrl-C in its terminal, "
+            f"or with: {stop_command}"
+        )
+
 
 class StackInfo(BaseModel):
     """`run/stack.json`: how other commands reach a running stack. It holds a password: mode 0600."""
@@ -48,16 +54,13 @@ def _lock_path(home: Path) -> Path:
 
 
 @contextmanager
-def lock_home(home: Path) -> Iterator[None]:
+def lock_home(home: Path, stop_command: str) -> Iterator[None]:
     """Lock the folder for this process; the kernel releases the lock when the process ends in any way."""
     path = _lock_path(home)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as lock:
         if not _try_lock(lock):
-            raise StackRunning(
-                f"a stack already runs in {home} (process {running_pid(home)}); stop it with Ctrl-C in its "
-                f"terminal, or with: arkline standalone stop --home {shlex.quote(str(home))}"
-            )
+            raise StackRunning(home, running_pid(home), stop_command)
         _remove_info(home)
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")

@@ -2,15 +2,11 @@
 
 import importlib.util
 import shutil
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from entrypoints.stack.child import Command, Process
-from entrypoints.stack.ports import HOST, ask, free_ports
+from entrypoints.stack.child import Command
+from entrypoints.stack.ports import HOST, ask
 from entrypoints.stack.zookeeper import ServerMissing
-from pipeline.errors import ServiceUnreachable
 
 
 def find_program() -> str | None:
@@ -58,38 +54,3 @@ def serves(port: int) -> bool:
 
 def url(port: int) -> str:
     return f"redis://{HOST}:{port}/0"
-
-
-class Server:
-    """A running Redis or Valkey."""
-
-    def __init__(self, command: Command, port: int) -> None:
-        self.process = Process(command)
-        self.port = port
-        self.url = url(port)
-
-    def start(self, seconds: float = 30) -> None:
-        """Start the server, and wait until it has read its data and answers."""
-        self.process.start()
-        deadline = time.monotonic() + seconds
-        while not serves(self.port):
-            if not self.process.running:
-                raise self.process.crash_error()
-            if time.monotonic() > deadline:
-                raise ServiceUnreachable(f"redis on {HOST}:{self.port} does not answer after {seconds} s")
-            time.sleep(0.01)
-
-    def stop(self) -> None:
-        self.process.stop()
-
-
-@contextmanager
-def running(folder: Path) -> Iterator[Server]:
-    """A server with its files in `folder`, until the block ends."""
-    (port,) = free_ports(1)
-    server = Server(prepare(folder, port), port)
-    try:
-        server.start()
-        yield server
-    finally:
-        server.stop()

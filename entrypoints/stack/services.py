@@ -12,12 +12,16 @@ from entrypoints.stack.child import Command
 from entrypoints.stack.ports import HOST, ask, free_ports
 from entrypoints.stack.supervisor import Service
 from pipeline.errors import UsageRefused
+from pipeline.machine import Queue
 
 FLOWER_USER = "arkline"
 WORKER_STOP_SECONDS = 75
 """After SIGTERM a worker finishes its steps; after ARKLINE_STOP_GRACE (30 s) it hands its jobs back, and
 Celery's pool may need another half minute to notice that the steps ended. Celery's own soft shutdown
 (REMAP_SIGTERM=SIGQUIT) would sleep for its whole time-out even if the steps end at once."""
+
+RESERVED_PROCESSES = 2
+"""Processes for one queue alone: while one waits for a manifest or a mail server, the other works."""
 
 TERMINATED = frozenset({0, -15, 143})
 """Return codes of an orderly end for programs that do not handle SIGTERM themselves."""
@@ -36,18 +40,19 @@ CELERY = (sys.executable, "-P", "-m", "celery", "-A", "tasks.app")
 
 @dataclass(frozen=True)
 class StackConfig:
-    """The services to run. `environment` is passed to every process, over the variables set already."""
+    """The services to run."""
 
     home: Path
     workers: int = 2
     concurrency: int = 2
-    beats: int = 2
-    flower: bool = True
     wait_for_all: bool = True
     """Whether ready means that beats and Flower are ready too; jobs run as soon as the workers are."""
     zookeeper: Path | None = None
     """The folder of an unpacked ZooKeeper distribution; None: the system's packages, or ZOOKEEPER_HOME."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    """Passed to every process, over the variables set already."""
+    stop_command: str = "arkline standalone stop"
+    """The command that stops this stack, for messages."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +72,13 @@ def servers(config: StackConfig) -> Servers:
     services: list[Service] = []
     zk_hosts = environment.get("ARKLINE_ZK_HOSTS", "")
     if not zk_hosts:
-        plan = zookeeper.plan(config.home / "zookeeper", log_folder=config.home / "log")
-        (command,) = zookeeper.prepare(plan, _java_environment(config, environment))
-        zk_hosts = plan.hosts
-        services.append(Service(command, ready=lambda: zookeeper.serves(plan.ports[0])))
+        (zk_port,) = free_ports(1)
+        with_java = _java_environment(config, environment)
+        command = zookeeper.prepare(
+            config.home / "zookeeper", zk_port, log_folder=config.home / "log", environment=with_java
+        )
+        zk_hosts = f"{HOST}:{zk_port}"
+        services.append(Service(command, ready=lambda: zookeeper.serves(zk_port)))
     broker_url = environment.get("ARKLINE_BROKER_URL", "")
     if not broker_url:
         (port,) = free_ports(1)
@@ -115,6 +123,17 @@ def worker(config: StackConfig, number: int, environment: Mapping[str, str]) -> 
         *("--without-mingle", "--without-gossip"),
     )
     return _service(config, name, (*CELERY, *arguments), environment, WORKER_STOP_SECONDS)
+
+
+def reserved_workers(config: StackConfig, environment: Mapping[str, str]) -> list[Service]:
+    """Workers that no download can occupy: one reports, feeds and sweeps, one splits."""
+    return [_reserved_worker(config, queue, environment) for queue in (Queue.CONTROL, Queue.SPLIT)]
+
+
+def _reserved_worker(config: StackConfig, queue: Queue, environment: Mapping[str, str]) -> Service:
+    arguments = ("worker", "-c", str(RESERVED_PROCESSES), "-Q", queue.value, "-n", f"{queue}@%h")
+    options = ("--without-mingle", "--without-gossip")
+    return _service(config, queue.value, (*CELERY, *arguments, *options), environment, WORKER_STOP_SECONDS)
 
 
 def beat(config: StackConfig, number: int, environment: Mapping[str, str]) -> Service:

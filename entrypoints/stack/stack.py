@@ -5,7 +5,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from entrypoints.stack.home import StackInfo, lock_home, write_info
 from entrypoints.stack.ports import HOST, free_ports
@@ -15,6 +15,7 @@ from entrypoints.stack.services import (
     beat,
     child_environment,
     flower,
+    reserved_workers,
     servers,
     worker,
 )
@@ -23,48 +24,41 @@ from entrypoints.stack.supervisor import Service, Supervisor
 from pipeline.settings import Settings
 
 
+@dataclass(frozen=True)
 class Stack:
-    """A running stack. Call `poll` or `poll_for` a few times a second."""
+    """A running stack; its owner polls the supervisor a few times a second."""
 
-    def __init__(self, info: StackInfo, supervisor: Supervisor, settings: Settings) -> None:
-        self.info = info
-        self.supervisor = supervisor
-        self.settings = settings
-
-    def poll(self) -> None:
-        self.supervisor.poll()
-
-    def poll_for(self, seconds: float) -> None:
-        self.supervisor.poll_for(seconds)
+    info: StackInfo
+    supervisor: Supervisor
+    settings: Settings
 
 
 @contextmanager
 def running(
     config: StackConfig, signals: StopSignals, say: Callable[[str], None] = lambda _: None
 ) -> Iterator[Stack]:
-    """A stack from ready to stopped. Starting and `poll` may raise StopRequested or ProcessDied."""
+    """A stack from ready to stopped. Starting and polling may raise StopRequested or ProcessDied."""
     home = config.home.absolute()
     config = replace(config, home=home)
-    with lock_home(home):
+    with lock_home(home, config.stop_command):
         started = servers(config)
         environment = child_environment(config, started.zk_hosts, started.broker_url)
         settings = _settings(environment)
-        workers = [worker(config, number, environment) for number in range(1, config.workers + 1)]
-        others = [beat(config, number, environment) for number in range(1, config.beats + 1)]
-        flower_url = password = ""
-        if config.flower:
-            (port,) = free_ports(1)
-            password = secrets.token_urlsafe(12)
-            flower_url = f"http://{HOST}:{port}/"
-            others.append(flower(config, port, password, environment))
+        workers = [
+            *reserved_workers(config, environment),
+            *(worker(config, number, environment) for number in range(1, config.workers + 1)),
+        ]
+        beats = [beat(config, number, environment) for number in (1, 2)]
+        (port,), password = free_ports(1), secrets.token_urlsafe(12)
+        others = [*beats, flower(config, port, password, environment)]
 
         def info() -> StackInfo:
             return StackInfo(
                 pid=os.getpid(),
                 zk_hosts=started.zk_hosts,
                 broker_url=started.broker_url,
-                flower_url=flower_url,
-                flower_user=FLOWER_USER if config.flower else "",
+                flower_url=f"http://{HOST}:{port}/",
+                flower_user=FLOWER_USER,
                 flower_password=password,
                 environment=environment,
                 services={
@@ -101,9 +95,5 @@ def _keep_previous_logs(services: Iterable[Service]) -> None:
 def _settings(environment: dict[str, str]) -> Settings:
     """The settings that the processes of the stack will read from this environment."""
     prefix = "ARKLINE_"
-    values = {
-        name.removeprefix(prefix).lower(): value
-        for name, value in environment.items()
-        if name.startswith(prefix)
-    }
-    return Settings.model_validate(values)
+    own = [name for name in environment if name.startswith(prefix)]
+    return Settings.model_validate({name.removeprefix(prefix).lower(): environment[name] for name in own})

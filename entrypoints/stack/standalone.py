@@ -1,7 +1,6 @@
 """Run a stack in the foreground, start one in the background, and stop it."""
 
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -36,10 +35,6 @@ def default_home() -> Path:
     return Path(base) / "arkline"
 
 
-def stop_command(home: Path) -> str:
-    return shlex.join(("arkline", "standalone", "stop", "--home", str(home)))
-
-
 def run(config: StackConfig, say: Callable[[str], None], ready: Callable[[StackInfo], None]) -> None:
     """Run a stack until a stop signal; calls `ready` once every service is ready."""
     ensure_profiles(config)
@@ -50,14 +45,14 @@ def run(config: StackConfig, say: Callable[[str], None], ready: Callable[[StackI
     ):
         ready(running.info)
         while True:
-            running.poll_for(0.2)
+            running.supervisor.poll_for(0.2)
 
 
 def start_in_background(config: StackConfig) -> StackInfo:
     """Start a stack in a separate process, and return when every service is ready."""
     home = config.home.absolute()
     if (pid := running_pid(home)) is not None:
-        raise StackRunning(f"a stack already runs in {home} (process {pid}); stop it: {stop_command(home)}")
+        raise StackRunning(home, pid, config.stop_command)
     log = home / "log" / "standalone.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     options = [f"--home={home}", f"--workers={config.workers}", f"--concurrency={config.concurrency}"]
@@ -78,7 +73,7 @@ def start_in_background(config: StackConfig) -> StackInfo:
             raise StackFailed(f"the stack did not start; the log {log}:\n{log.read_text()}")
         if time.monotonic() > deadline:
             raise StackFailed(
-                f"the stack is not ready after {START_SECONDS} s; see {log}; stop it: {stop_command(home)}"
+                f"the stack is not ready after {START_SECONDS} s; see {log}; stop it: {config.stop_command}"
             )
         time.sleep(0.1)
     return info

@@ -178,5 +178,5 @@ class Supervisor:
                     process.kill()
             time.sleep(TICK / 2)
         for process in processes:
-            if not process.ended_cleanly():
+            if process.returncode not in process.command.clean:
                 self.say(f"{process.name} ended with code {process.returncode}")

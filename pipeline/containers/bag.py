@@ -6,7 +6,7 @@ A bag is stored unchanged, with its manifests.
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from pydantic import ValidationError
@@ -33,12 +33,12 @@ class _Bag:
     """With its slash; empty if the container itself is the bag."""
     files: Mapping[str, DownloadedFile]
     """Path in the bag -> file."""
-    arrived: UnpackedContainer
+    unpacked: UnpackedContainer
     version: tuple[int, int] = (0, 0)
     encoding: str = "utf-8"
 
     def lines(self, name: str) -> list[tuple[int, str]]:
-        data = self.arrived.text(self.folder + name)
+        data = self.unpacked.text(self.folder + name)
         try:
             text = data.decode(self.encoding)
         except UnicodeDecodeError:
@@ -59,25 +59,25 @@ class _Manifest:
     """Path in the bag -> line, value."""
 
 
-def check_bags(arrived: UnpackedContainer) -> tuple[str, ...]:
+def check_bags(unpacked: UnpackedContainer) -> tuple[str, ...]:
     """A sentence for each bag that is valid; StepFailed(content), naming the file, if one is not."""
     folders = [
         path.removesuffix(DECLARATION)
-        for path in sorted(arrived.files)
+        for path in sorted(unpacked.files)
         if path.count("/") <= 1 and path.rpartition("/")[2] == DECLARATION
     ]
     return tuple(
-        _check(arrived, folder)
+        _check(unpacked, folder)
         for folder in folders
-        if arrived.text(folder + DECLARATION).removeprefix(b"\xef\xbb\xbf").startswith(_BEGIN)
+        if unpacked.text(folder + DECLARATION).removeprefix(b"\xef\xbb\xbf").startswith(_BEGIN)
     )
 
 
-def _check(arrived: UnpackedContainer, folder: str) -> str:
+def _check(unpacked: UnpackedContainer, folder: str) -> str:
     files = {
-        path.removeprefix(folder): file for path, file in arrived.files.items() if path.startswith(folder)
+        path.removeprefix(folder): file for path, file in unpacked.files.items() if path.startswith(folder)
     }
-    bag = _declared(_Bag(folder, files, arrived))
+    bag = _declared(_Bag(folder, files, unpacked))
     manifests = [_manifest(bag, match) for name in sorted(files) if (match := _MANIFEST.fullmatch(name))]
     usable = [manifest for manifest in manifests if manifest.algorithm]
     if all(manifest.of_tags for manifest in usable):
@@ -98,7 +98,7 @@ def _declared(bag: _Bag) -> _Bag:
     encoding = fields.get("tag-file-character-encoding", "").lower()
     if encoding not in _ENCODINGS:
         bag.refuse(DECLARATION, "has no line 'Tag-File-Character-Encoding: UTF-8'")
-    return _Bag(bag.folder, bag.files, bag.arrived, (int(version[1]), int(version[2])), encoding)
+    return replace(bag, version=(int(version[1]), int(version[2])), encoding=encoding)
 
 
 def _fields(bag: _Bag, name: str) -> Iterator[tuple[str, str]]:
@@ -145,7 +145,7 @@ def _problems(bag: _Bag, manifests: list[_Manifest]) -> Iterator[str]:
                 digests[path].append((where, Digest(algorithm=manifest.algorithm, value=value)))
             except ValidationError:
                 yield f"{where}: {quote_name(value)} is not a value of {manifest.algorithm}"
-    yield from bag.arrived.problems(
+    yield from bag.unpacked.problems(
         Declared(" and ".join(where for where, _ in entries), bag.folder + path, tuple(d for _, d in entries))
         for path, entries in digests.items()
     )
@@ -167,15 +167,11 @@ def _oxum(bag: _Bag) -> Iterator[str]:
 
 def _unlisted(bag: _Bag, manifests: list[_Manifest]) -> Iterator[str]:
     """Payload files missing in a manifest: since version 1.0 every manifest has to list all of them."""
-    payload = sorted(name for name in bag.files if name.startswith("data/"))
     lists = [manifest for manifest in manifests if not manifest.of_tags]
-    if bag.version >= (1, 0):
-        for manifest in lists:
-            for name in payload:
-                if name not in manifest.entries:
-                    listing = quote_name(bag.folder + manifest.name)
-                    yield f"{quote_name(bag.folder + name)} is not in {listing}"
-        return
-    for name in payload:
-        if not any(name in manifest.entries for manifest in lists):
+    for name in sorted(name for name in bag.files if name.startswith("data/")):
+        lacking = [manifest for manifest in lists if name not in manifest.entries]
+        if bag.version >= (1, 0):
+            for manifest in lacking:
+                yield f"{quote_name(bag.folder + name)} is not in {quote_name(bag.folder + manifest.name)}"
+        elif len(lacking) == len(lists):
             yield f"{quote_name(bag.folder + name)} is in no manifest of the bag"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from pipeline.fixity import READ_CHUNK
+from pipeline.names import quote_name
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,13 @@ class Archive:
     max_entries: int
     max_bytes: int
     """Bytes that it may unpack to."""
+    name_encoding: str = ""
+    """The encoding of names that do not say theirs; empty: the format's own rule."""
+
+    @property
+    def title(self) -> str:
+        """The container in a message."""
+        return f"container {quote_name(self.name)}"
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,10 @@ class Entry:
     open: Callable[[], IO[bytes]]
     chunk: int = READ_CHUNK
     """Bytes to read at a time."""
+    name_encoding: str = ""
+    """The encoding as which the name was read, if the container does not say it."""
+    raw_name: bytes = b""
+    """The name as packed, in that case."""
 
 
 class Format(Protocol):

@@ -1,14 +1,14 @@
 """Digests and sizes that a container declares for its own files, compared with the files."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
 from pipeline.attempt import Attempt
-from pipeline.fixity import OF_RECORD, READ_CHUNK, Digest, Digester, DigestMismatch
+from pipeline.fixity import OF_RECORD, Digest, digest_file
 from pipeline.names import quote_name
-from pipeline.outcome import StepFailed, content
+from pipeline.outcome import content
 from pipeline.working_storage.workspace import DownloadedFile
 
 PROBLEMS_REPORTED = 20
@@ -71,40 +71,23 @@ class UnpackedContainer:
         return file.model_copy(update={"digest": longest, "declared_by": place, "container": ""})
 
     def _differences(self, declared: Declared, file: DownloadedFile) -> Iterator[str]:
-        others = {digest.algorithm for digest in declared.digests} - {OF_RECORD}
-        digester = self._read(file, others) if others else Digester(())
+        values = {OF_RECORD: file.sha512}
+        others = {digest.algorithm for digest in declared.digests} - values.keys()
+        if others:
+            digester = digest_file(self.producer / file.path, others, lambda _: self.attempt.check())
+            values |= {name: digester.value(name) for name in others}
         for digest in declared.digests:
-            try:
-                if digest.algorithm != OF_RECORD:
-                    digester.check(digest, quote_name(file.path))
-                elif digest.value != file.sha512:
-                    yield (
-                        f"{declared.where}: {quote_name(file.path)}: the {OF_RECORD} digest is "
-                        f"{file.sha512}, but {digest.value} was declared"
-                    )
-            except DigestMismatch as mismatch:
+            if mismatch := digest.mismatch(values[digest.algorithm], quote_name(file.path)):
                 yield f"{declared.where}: {mismatch}"
-
-    def _read(self, file: DownloadedFile, algorithms: Iterable[str]) -> Digester:
-        digester = Digester(algorithms)
-        with (self.producer / file.path).open("rb") as stream:
-            while chunk := stream.read(READ_CHUNK):
-                self.attempt.check()
-                digester.update(chunk)
-        return digester
 
 
 def refuse(what: str, problems: Iterable[str]) -> None:
     """StepFailed(content) with the problems, as many as a message can hold, if there are any."""
     reported = list(islice(problems, PROBLEMS_REPORTED))
-    if reported:
-        raise _refusal(what, reported)
-
-
-def _refusal(what: str, problems: Sequence[str]) -> StepFailed:
     text = f"{what} does not match the content of the container; correct it and pack the container again"
-    for count, problem in enumerate(problems):
+    for count, problem in enumerate(reported):
         if len(text) + len(problem) > MESSAGE_LIMIT:
-            return content(f"{text}; and more")
+            raise content(f"{text}; and more")
         text += f"{';' if count else ':'} {problem}"
-    return content(text + ("; checking stopped there" if len(problems) >= PROBLEMS_REPORTED else ""))
+    if reported:
+        raise content(text + ("; checking stopped there" if len(reported) >= PROBLEMS_REPORTED else ""))

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 from pipeline.containers.base import Archive, Entry, Format
-from pipeline.containers.tar import BLOCK, TAR_BZ2, TAR_GZ, Tar
+from pipeline.containers.tar import BLOCK, TAR, TAR_BZ2, TAR_GZ
 from pipeline.containers.zip import Zip
-from pipeline.names import CONTAINER_SUFFIXES, quote_name
-from pipeline.outcome import StepFailed, content
+from pipeline.names import CONTAINER_SUFFIXES
+from pipeline.outcome import content
 
-FORMATS: tuple[Format, ...] = (Tar(), TAR_GZ, TAR_BZ2, Zip())
+FORMATS: tuple[Format, ...] = (TAR, TAR_GZ, TAR_BZ2, Zip())
 """In the order in which they are tried; the content decides, not the name."""
 
 _OTHER_FORMATS = {
@@ -30,12 +30,8 @@ def entries(archive: Archive) -> AbstractContextManager[Iterator[Entry]]:
     for known in FORMATS:
         if known.recognizes(archive, head):
             return known.entries(archive)
-    raise _unknown(head, archive.name)
-
-
-def _unknown(head: bytes, name: str) -> StepFailed:
-    names = (format_name for magic, format_name in _OTHER_FORMATS.items() if head.startswith(magic))
-    return content(
-        f"container {quote_name(name)} is {next(names, 'not a known archive')}: pack it as "
+    others = (other for magic, other in _OTHER_FORMATS.items() if head.startswith(magic))
+    raise content(
+        f"{archive.title} is {next(others, 'not a known archive')}: pack it as "
         f"{' '.join(CONTAINER_SUFFIXES)}, or submit it as type file to store it unchanged"
     )

@@ -10,21 +10,21 @@ from pipeline.outcome import content
 NAME = "mrt-manifest.txt"
 
 
-def check_manifest(arrived: UnpackedContainer) -> str | None:
+def check_manifest(unpacked: UnpackedContainer) -> str | None:
     """A sentence if the manifest is correct; None without one, StepFailed(content) if it is not correct."""
-    if NAME not in arrived.files:
+    if NAME not in unpacked.files:
         return None
     try:
         # Names that clash were refused when the container was unpacked, by the rules of the collection.
-        rows = parse(arrived.text(NAME), f"producer/{NAME}", ManifestProfile.OBJECT, case_fold=False).rows
+        rows = parse(unpacked.text(NAME), f"producer/{NAME}", ManifestProfile.OBJECT, case_fold=False).rows
     except ManifestError as error:
         raise content(str(error)) from error
-    refuse(f"producer/{NAME}", _problems(arrived, rows))
+    refuse(f"producer/{NAME}", _problems(unpacked, rows))
     return f"producer/{NAME} lists the container's {len(rows):,} other files, with their sizes and digests"
 
 
-def _problems(arrived: UnpackedContainer, rows: tuple[Row, ...]) -> Iterator[str]:
-    yield from arrived.problems(
+def _problems(unpacked: UnpackedContainer, rows: tuple[Row, ...]) -> Iterator[str]:
+    yield from unpacked.problems(
         Declared(
             f"line {row.line}",
             row.name,
@@ -35,6 +35,6 @@ def _problems(arrived: UnpackedContainer, rows: tuple[Row, ...]) -> Iterator[str
         for row in rows
     )
     listed = {row.name for row in rows} | {NAME}
-    for path in sorted(arrived.files):
+    for path in sorted(unpacked.files):
         if path not in listed:
             yield f"{quote_name(path)} is in the container, but not in the manifest"

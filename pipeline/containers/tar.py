@@ -6,9 +6,10 @@ import io
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from pipeline.containers.base import Archive, Entry
 from pipeline.fixity import READ_CHUNK
@@ -26,53 +27,35 @@ _ENTRY_OVERHEAD = 4 * BLOCK
 _COMPRESSED_SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2")
 
 
-class _Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
-
-
+@dataclass(frozen=True)
 class Tar:
-    def recognizes(self, archive: Archive, head: bytes) -> bool:
-        del archive
-        return _is_tar(head)
+    """A tar; with a signature, a compressed one. `open_stream` decompresses while its file is read."""
 
-    @contextmanager
-    def entries(self, archive: Archive) -> Iterator[Iterator[Entry]]:
-        with archive.path.open("rb") as file:
-            yield _entries(file, archive)
-
-
-class CompressedTar:
-    """`open_stream` opens a file that is decompressed while it is read."""
-
-    def __init__(self, signature: bytes, open_stream: Callable[[Path], gzip.GzipFile | bz2.BZ2File]) -> None:
-        self._signature = signature
-        self._open = open_stream
+    signature: bytes
+    open_stream: Callable[[Path], io.BufferedIOBase]
 
     def recognizes(self, archive: Archive, head: bytes) -> bool:
         del archive
-        return head.startswith(self._signature)
+        return head.startswith(self.signature) if self.signature else _is_tar(head)
 
     @contextmanager
     def entries(self, archive: Archive) -> Iterator[Iterator[Entry]]:
-        with self._open(archive.path) as stream:
+        with self.open_stream(archive.path) as stream:
             head = stream.read(BLOCK)
             stream.seek(0)
             if not _is_tar(head):
-                raise _not_a_tar(archive.name)
+                if archive.name.lower().endswith(_COMPRESSED_SUFFIXES):
+                    raise tarfile.ReadError("the compressed file is not a tar")
+                raise content(
+                    f"{archive.title} is a compressed file without a tar in it: submit the file as "
+                    "type file, or pack it as .zip or .tar.gz"
+                )
             yield _entries(stream, archive)
 
 
-TAR_GZ = CompressedTar(b"\x1f\x8b", gzip.GzipFile)
-TAR_BZ2 = CompressedTar(b"BZh", bz2.BZ2File)
-
-
-def _not_a_tar(name: str) -> Exception:
-    if name.lower().endswith(_COMPRESSED_SUFFIXES):
-        return tarfile.ReadError("the compressed file is not a tar")
-    return content(
-        f"container {quote_name(name)} is a compressed file without a tar in it: submit the file as type "
-        "file, or pack it as .zip or .tar.gz"
-    )
+TAR = Tar(b"", lambda path: path.open("rb"))
+TAR_GZ = Tar(b"\x1f\x8b", gzip.GzipFile)
+TAR_BZ2 = Tar(b"BZh", bz2.BZ2File)
 
 
 def _is_tar(head: bytes) -> bool:
@@ -86,9 +69,9 @@ def _is_tar(head: bytes) -> bool:
 class _Forward(io.RawIOBase):
     """What tarfile reads from: never backwards, with a limit per entry's headers and one for all bytes."""
 
-    def __init__(self, plain: _Readable, archive: Archive) -> None:
+    def __init__(self, plain: io.BufferedIOBase, archive: Archive) -> None:
         self._plain = plain
-        self._name = archive.name
+        self._archive = archive
         self._limit = archive.max_bytes + archive.max_entries * _ENTRY_OVERHEAD + READ_CHUNK
         self._position = 0
         self.last = b""
@@ -108,8 +91,8 @@ class _Forward(io.RawIOBase):
         self._position += len(chunk)
         if self._position > self._limit:
             raise content(
-                f"container {quote_name(self._name)} unpacks to more than {self._limit} bytes: divide it, "
-                "or ask the operator for a higher limit"
+                f"{self._archive.title} unpacks to more than {self._limit} bytes: divide it, or ask the "
+                "operator for a higher limit"
             )
         return chunk
 
@@ -124,7 +107,7 @@ class _Forward(io.RawIOBase):
         return self._position
 
 
-def _entries(plain: _Readable, archive: Archive) -> Iterator[Entry]:
+def _entries(plain: io.BufferedIOBase, archive: Archive) -> Iterator[Entry]:
     stream = _Forward(plain, archive)
     opened = tarfile.open(  # noqa: SIM115  - the archive's file is closed by the caller
         fileobj=stream, mode="r:", encoding="utf-8", errors="surrogateescape"
@@ -132,11 +115,14 @@ def _entries(plain: _Readable, archive: Archive) -> Iterator[Entry]:
     last = ""
     while info := _next(opened, stream):
         last = quote_name(info.name)
+        name, encoding, raw = _name(info.name)
         yield Entry(
-            name=_name(info.name),
+            name=name.removeprefix("./"),
             is_folder=info.isdir(),
             refused=_refusal(info),
             open=partial(_open, opened, info),
+            name_encoding=encoding,
+            raw_name=raw,
         )
     _check_end(stream, last)
 
@@ -150,13 +136,17 @@ def _next(opened: tarfile.TarFile, stream: _Forward) -> tarfile.TarInfo | None:
     return info
 
 
-def _name(name: str) -> str:
-    """UTF-8, else ISO 8859-1. `./a`, as tar writes the entries of the folder `.`, is a."""
+def _name(name: str) -> tuple[str, str, bytes]:
+    """The name; if it is not UTF-8, it is taken for ISO 8859-1, which is returned with the bytes.
+
+    `./a`, as tar writes the entries of the folder `.`, is a.
+    """
     try:
         name.encode()
     except UnicodeEncodeError:
-        name = name.encode("utf-8", "surrogateescape").decode("iso-8859-1")
-    return name.removeprefix("./")
+        raw = name.encode("utf-8", "surrogateescape")
+        return raw.decode("iso-8859-1"), "iso-8859-1", raw
+    return name, "", b""
 
 
 def _refusal(info: tarfile.TarInfo) -> str | None:

@@ -4,21 +4,24 @@ Rule: everything the depositor gave arrives, or the container is refused; nothin
 overwritten in silence. Limits count the bytes that come out, not those that a header claims.
 """
 
-import errno
 import struct
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import quote
 
 from pipeline.attempt import Attempt
 from pipeline.containers.base import Archive, Entry
 from pipeline.containers.formats import entries
-from pipeline.fixity import OF_RECORD, Digester
+from pipeline.file_faults import is_fault_of, is_full
+from pipeline.fixity import Digester
 from pipeline.names import PRODUCER, UnsafeName, UsedNames, quote_name, safe_name
-from pipeline.outcome import StepFailed, content, system, transient
+from pipeline.outcome import StepFailed, content, system
+from pipeline.working_storage.capacity import no_room
+from pipeline.working_storage.workspace import DownloadedFile
 
 RATIO_FLOOR = 64 << 20
 """Bytes that any container may unpack to: the ratio of a small, very regular container means nothing."""
@@ -35,7 +38,6 @@ _DAMAGED = (
     NotImplementedError,
     RecursionError,
 )
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True)
@@ -49,74 +51,70 @@ class Limits:
     """Times the container's own size."""
     case_fold: bool = True
     """Refuse names that differ only in upper and lower case."""
-
-
-@dataclass(frozen=True)
-class UnpackedFile:
-    """A file below the target folder, with the digest taken while it was written."""
-
-    path: str
-    size: int
-    sha512: str
+    name_encoding: str = ""
+    """The encoding of a zip's names that do not say theirs; empty: UTF-8 if they are, else code page 437."""
 
 
 def unpack(
-    archive: Path, name: str, target: Path, limits: Limits, attempt: Attempt
-) -> tuple[UnpackedFile, ...]:
+    path: Path, name: str, target: Path, limits: Limits, attempt: Attempt
+) -> tuple[DownloadedFile, ...]:
     """Write the container's files below `target`, which belongs to this attempt and is empty.
 
     `name` is what the depositor calls it. The attempt is checked between chunks.
+    The digests are computed while the files are written.
     A refused container is StepFailed(content); files written until then stay with the attempt.
     """
+    archive = Archive(path, name, limits.entries, limits.bytes, limits.name_encoding)
     try:
-        room = min(limits.bytes, max(RATIO_FLOOR, limits.ratio * archive.stat().st_size))
+        room = min(limits.bytes, max(RATIO_FLOOR, limits.ratio * path.stat().st_size))
+        archive = replace(archive, max_bytes=room)
         target.mkdir(parents=True, exist_ok=True)
-        opened = Archive(archive, name, limits.entries, room)
-        with entries(opened) as members:
-            files = _write_all(members, opened, target, limits.case_fold, attempt)
+        with entries(archive) as members:
+            files = _write_all(members, archive, target, limits.case_fold, attempt)
     except _DAMAGED as error:
-        raise _damaged(name, error) from error
+        raise _damaged(archive, error) from error
     except OSError as error:
-        raise _fault(name, error) from error
+        if error.errno is None:  # raised by decompressors for bytes that make no sense
+            raise _damaged(archive, error) from error
+        if is_full(error):
+            raise no_room(f"{error.strerror} while unpacking {quote_name(name)}") from error
+        if is_fault_of(error, path.parent):
+            raise  # an outage of working storage
+        raise system(
+            f"{archive.title} could not be unpacked ({error}): repair working storage, then resume the job"
+        ) from error
     if not files:
-        raise content(f"container {quote_name(name)} has no files in it")
+        raise content(f"{archive.title} has no files in it")
     return files
 
 
 def _write_all(
     entries: Iterable[Entry], archive: Archive, target: Path, case_fold: bool, attempt: Attempt
-) -> tuple[UnpackedFile, ...]:
+) -> tuple[DownloadedFile, ...]:
     names = UsedNames(case_fold)
-    files: list[UnpackedFile] = []
+    files: list[DownloadedFile] = []
     room = archive.max_bytes
     for count, entry in enumerate(entries, 1):
         attempt.check()
         if entry.is_folder and entry.name in ("", "."):
             continue
-        _check(entry, archive.name)
+        try:
+            safe_name(entry.name, PRODUCER)
+        except UnsafeName as error:
+            raise content(f"{archive.title}: {error}; rename it and pack again") from error
+        if entry.refused:
+            raise content(f"{archive.title}: {quote_name(entry.name)} {entry.refused}")
         if not entry.is_folder and (clash := names.add(entry.name)):
-            raise content(f"container {quote_name(archive.name)}: {clash.reason}; rename it and pack again")
+            raise content(f"{archive.title}: {clash.reason}; rename it and pack again")
         if max(count, names.count) > archive.max_entries:
-            raise content(
-                f"container {quote_name(archive.name)} has more than {archive.max_entries} files and "
-                "folders: divide it"
-            )
+            raise content(f"{archive.title} has more than {archive.max_entries} files and folders: divide it")
         if not entry.is_folder:
-            files.append(_write(entry, archive.name, target, room, attempt))
+            files.append(_write(entry, archive, target, room, attempt))
             room -= files[-1].size
     return tuple(files)
 
 
-def _check(entry: Entry, container: str) -> None:
-    try:
-        safe_name(entry.name, PRODUCER)
-    except UnsafeName as error:
-        raise content(f"container {quote_name(container)}: {error}; rename it and pack again") from error
-    if entry.refused:
-        raise content(f"container {quote_name(container)}: {quote_name(entry.name)} {entry.refused}")
-
-
-def _write(entry: Entry, container: str, target: Path, room: int, attempt: Attempt) -> UnpackedFile:
+def _write(entry: Entry, archive: Archive, target: Path, room: int, attempt: Attempt) -> DownloadedFile:
     path = target / entry.name
     path.parent.mkdir(parents=True, exist_ok=True)
     digester = Digester()
@@ -126,26 +124,21 @@ def _write(entry: Entry, container: str, target: Path, room: int, attempt: Attem
             digester.update(chunk)
             if digester.size > room:
                 raise content(
-                    f"container {quote_name(container)} unpacks to more than its limit allows, at "
-                    f"{quote_name(entry.name)}: divide it, or ask the operator for a higher limit"
+                    f"{archive.title} unpacks to more than its limit allows, at {quote_name(entry.name)}: "
+                    "divide it, or ask the operator for a higher limit"
                 )
             file.write(chunk)
-    return UnpackedFile(entry.name, digester.size, digester.value(OF_RECORD))
-
-
-def _damaged(name: str, error: Exception) -> StepFailed:
-    return content(
-        f"container {quote_name(name)} is damaged, truncated or of an unusual kind ({error}): "
-        "pack it again and submit it again"
+    return DownloadedFile(
+        path=entry.name,
+        size=digester.size,
+        sha512=digester.value(),
+        name_encoding=entry.name_encoding,
+        raw_name=quote(entry.raw_name),
     )
 
 
-def _fault(name: str, error: OSError) -> StepFailed:
-    if error.errno is None:  # raised by decompressors for bytes that make no sense
-        return _damaged(name, error)
-    if error.errno in _NO_SPACE:
-        return transient(f"working storage is full while unpacking {quote_name(name)}")
-    return system(
-        f"container {quote_name(name)} could not be unpacked ({error}): repair working storage, "
-        "then resume the job"
+def _damaged(archive: Archive, error: Exception) -> StepFailed:
+    return content(
+        f"{archive.title} is damaged, truncated or of an unusual kind ({error}): "
+        "pack it again and submit it again"
     )

@@ -33,7 +33,7 @@ class Zip:
     @contextlib.contextmanager
     def entries(self, archive: Archive) -> Iterator[Iterator[Entry]]:
         with _ZipFile(archive) as file, zipfile.ZipFile(file) as opened:
-            yield map(partial(_entry, opened), opened.infolist())
+            yield map(partial(_entry, archive, opened), opened.infolist())
 
 
 class _ZipFile(io.FileIO):
@@ -50,9 +50,7 @@ class _ZipFile(io.FileIO):
         data = super().read(-1 if size is None else size) or b""
         limit = self._archive.max_entries
         if len(data) > READ_CHUNK and data.count(_CENTRAL_ENTRY) > limit:
-            raise content(
-                f"container {quote_name(self._archive.name)} has more than {limit} entries: divide it"
-            )
+            raise content(f"{self._archive.title} has more than {limit} entries: divide it")
         return data
 
     def seek(self, position: int, whence: int = io.SEEK_SET, /) -> int:
@@ -61,24 +59,40 @@ class _ZipFile(io.FileIO):
         return super().seek(position, whence)
 
 
-def _entry(opened: zipfile.ZipFile, info: zipfile.ZipInfo) -> Entry:
-    name = _name(info)
+def _entry(archive: Archive, opened: zipfile.ZipFile, info: zipfile.ZipInfo) -> Entry:
+    name, encoding, raw = _name(archive, info)
     return Entry(
-        name=name.removesuffix("/"),
+        # `./a`, as some programs write the entries of the folder `.`, is a
+        name=name.removesuffix("/").removeprefix("./"),
         is_folder=name.endswith("/"),
         refused=_refusal(info),
         open=partial(opened.open, info),
         chunk=_METHODS.get(info.compress_type, READ_CHUNK),
+        name_encoding=encoding,
+        raw_name=raw,
     )
 
 
-def _name(info: zipfile.ZipInfo) -> str:
-    """UTF-8 if the entry says so or its bytes are; else the format's own code page 437."""
+def _name(archive: Archive, info: zipfile.ZipInfo) -> tuple[str, str, bytes]:
+    """The name; if the entry does not say its encoding, also the encoding that was taken and the bytes.
+
+    The encoding of the profile, else UTF-8 if the bytes are UTF-8, else the format's own code page 437.
+    """
     name = info.orig_filename
-    if not info.flag_bits & _UTF8_NAME:
-        with contextlib.suppress(UnicodeError):
-            return name.encode("cp437").decode("utf-8")
-    return name
+    if info.flag_bits & _UTF8_NAME or name.isascii():
+        return name, "", b""
+    raw = name.encode("cp437")
+    if archive.name_encoding:
+        try:
+            return raw.decode(archive.name_encoding), archive.name_encoding, raw
+        except UnicodeError as error:
+            raise content(
+                f"{archive.title}: the name {quote_name(name)} is not {archive.name_encoding}, which the "
+                "profile's zip_name_encoding says: pack it with names in UTF-8"
+            ) from error
+    with contextlib.suppress(UnicodeError):
+        return raw.decode("utf-8"), "utf-8", raw
+    return name, "cp437", raw
 
 
 def _refusal(info: zipfile.ZipInfo) -> str | None:

@@ -69,6 +69,12 @@ def parse(data: bytes, source: str) -> Pairs:
     return tuple((name, unescape(value)) for name, value in pairs)
 
 
+def kernel(pairs: Iterable[tuple[str, str]]) -> Pairs:
+    """The elements of the ERC that have a value, as the inventory keeps them."""
+    known = ((element.lower(), value) for element, value in pairs)
+    return tuple((e, value) for e, value in known if e in ELEMENTS and value not in ("", UNKNOWN))
+
+
 def parse_erc(data: bytes, source: str) -> dict[str, tuple[str, ...]]:
     """Element -> its values; the short form `erc: who | what | when | where` is read as well."""
     values: dict[str, list[str]] = {}

@@ -26,6 +26,10 @@ MAX_LOCAL_IDS = 500
 ERC = "mrt-erc.txt"
 DUBLIN_CORE = "mrt-dc.xml"
 DATACITE = "mrt-datacite.xml"
+INGEST = "mrt-ingest.txt"
+OWNER = "mrt-owner.txt"
+MEMBERSHIP = "mrt-membership.txt"
+MOM = "mrt-mom.txt"
 
 _AS_DUBLIN_CORE = {"who": "creator", "what": "title", "when": "date"}
 
@@ -114,10 +118,10 @@ def describe(
     files = {
         ERC: anvl.write_erc(erc),
         DUBLIN_CORE: dublin_core.write(dc),
-        "mrt-ingest.txt": anvl.write(_ingest(job, profile, ark, erc, ids), gap="\t"),
-        "mrt-owner.txt": profile.owner.encode(),
-        "mrt-membership.txt": "".join(f"{collection}\n" for collection in profile.collections).encode(),
-        "mrt-mom.txt": anvl.write(
+        INGEST: anvl.write(_ingest(job, profile, ark, erc, ids), gap="\t"),
+        OWNER: profile.owner.encode(),
+        MEMBERSHIP: "".join(f"{collection}\n" for collection in profile.collections).encode(),
+        MOM: anvl.write(
             (
                 ("primaryIdentifier", ark),
                 ("type", profile.object_type),
@@ -214,6 +218,7 @@ def _ingest(
         ("submissionDate", submission.submitted_at.astimezone(UTC).isoformat(timespec="seconds")),
         ("batch", job.bid),
         ("job", job.jid),
+        *((("jobKey", submission.key),) if submission.key else ()),
         ("userAgent", submission.submitter),
         ("file", submission.payload_name),
         ("type", submission.submission_type.label),

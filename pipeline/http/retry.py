@@ -1,9 +1,8 @@
 """Which faults of HTTP may pass, and how a service is asked again: for every service but content sources.
 
-Sources of content have rules of their own (pipeline.sources): they share the types and statuses here.
+Sources of content have rules of their own (pipeline.sources): they share the statuses here.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -13,7 +12,9 @@ from typing import TypeVar
 import requests
 import urllib3.exceptions
 
-from pipeline.outcome import system, transient
+from pipeline.attempt import UNATTENDED, Attempt, pause
+from pipeline.outcome import OutcomeUnknown, ServiceDown, StepFailed, transient
+from pipeline.states import FailureKind
 
 TRIES = 3
 FIRST_PAUSE = 1.0
@@ -22,60 +23,61 @@ LONGEST_PAUSE = 10.0
 """Seconds to wait at most while the job keeps its worker; a service that asks for more gets the job's next
 try."""
 
+LONGEST_RETRY_AFTER = 3600.0
+"""Seconds for which a request to wait is obeyed; then the server is asked again."""
+
+_DIGITS = 300
+"""Digits of a number of seconds that are read: a float has no more."""
+
 TRANSIENT_STATUSES = frozenset({408, 425, 429})
 """Refusals that may pass: request timeout, too early, too many requests. So may every 5xx."""
 
 Answer = TypeVar("Answer")
 
 
-class TransientError(Exception):
-    """The request failed, but may succeed if it is repeated; `str()` says what happened, without a name."""
-
-    def __init__(self, reason: str, retry_after: float | None = None) -> None:
-        super().__init__(reason)
-        self.retry_after = retry_after
-        """Seconds to wait, if the server sent Retry-After."""
-
-
-def retry_request(request: Callable[[], Answer], service: str, pause: float = FIRST_PAUSE) -> Answer:
-    """What `request` returns in one of TRIES tries; StepFailed(transient), with the service, if none does."""
+def retry_request(
+    request: Callable[[], Answer], first_pause: float = FIRST_PAUSE, attempt: Attempt = UNATTENDED
+) -> Answer:
+    """What `request` returns in one of TRIES tries; its last transient failure if none succeeds."""
+    next_pause = first_pause
     for tries_left in reversed(range(TRIES)):
         try:
             return request()
-        except TransientError as fault:
-            wait = pause if fault.retry_after is None else fault.retry_after
-            if not tries_left or wait > LONGEST_PAUSE:
-                raise transient(f"{service} {fault}", fault.retry_after) from fault
-        time.sleep(wait)
-        pause *= 2
+        except (OutcomeUnknown, ServiceDown):
+            raise
+        except StepFailed as fault:
+            wait = next_pause if fault.retry_after is None else fault.retry_after
+            if fault.kind is not FailureKind.TRANSIENT or not tries_left or wait > LONGEST_PAUSE:
+                raise
+        pause(wait, attempt)
+        next_pause *= 2
     raise AssertionError("the last try returns or raises")
 
 
 @contextmanager
 def translated(service: str, remedy: str) -> Iterator[None]:
-    """Raise faults of the connection as TransientError, or StepFailed(system) if they need an operator."""
+    """Raise faults of the connection as transient; `remedy` if an operator must act before they pass."""
     try:
         yield
     except requests.exceptions.SSLError as error:
-        raise system(f"{service} has no trusted certificate, or does not speak TLS: {remedy}") from error
+        raise transient(f"{service} has no trusted certificate, or does not speak TLS: {remedy}") from error
     except (requests.Timeout, urllib3.exceptions.TimeoutError) as error:
-        raise TransientError("did not answer in time") from error
+        raise transient(f"{service} did not answer in time") from error
     except (
         requests.ConnectionError,
         requests.exceptions.ChunkedEncodingError,
         urllib3.exceptions.HTTPError,
     ) as error:
-        raise TransientError("cannot be reached, or the connection broke") from error
+        raise transient(f"{service} cannot be reached, or the connection broke") from error
     except (requests.RequestException, UnicodeError) as error:
-        raise system(f"{service} cannot be contacted ({type(error).__name__}): {remedy}") from error
+        raise transient(f"{service} cannot be contacted ({type(error).__name__}): {remedy}") from error
 
 
-def raise_if_transient(response: requests.Response) -> None:
-    """Raise TransientError if the status is one that may pass."""
+def raise_if_transient(response: requests.Response, service: str) -> None:
+    """Raise a transient failure if the status is one that may pass."""
     if is_transient(response.status_code):
-        raise TransientError(
-            f"answered {response.status_code}", retry_after(response.headers.get("Retry-After"))
-        )
+        wait = retry_after(response.headers.get("Retry-After"))
+        raise transient(f"{service} answered {response.status_code}", wait)
 
 
 def is_transient(status: int) -> bool:
@@ -83,15 +85,24 @@ def is_transient(status: int) -> bool:
 
 
 def retry_after(value: str | None) -> float | None:
-    """Seconds that a Retry-After header asks for, given in seconds or as a date."""
+    """Seconds that a Retry-After header asks for, in seconds or as a date; LONGEST_RETRY_AFTER at most.
+
+    None if the header says nothing that can be understood.
+    """
     if not value:
         return None
-    if value.strip().isdigit():
-        return float(value)
+    if (seconds := value.strip()).isascii() and seconds.isdigit():
+        return min(LONGEST_RETRY_AFTER, float(seconds.lstrip("0")[:_DIGITS] or 0))
+    when = http_date(value)
+    if when is None:
+        return None
+    return min(LONGEST_RETRY_AFTER, max(0.0, (when - datetime.now(UTC)).total_seconds()))
+
+
+def http_date(value: str) -> datetime | None:
+    """The moment that a header names, UTC if it names no zone; None if it names none that there is."""
     try:
         when = parsedate_to_datetime(value)
-    except ValueError:
+        return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+    except (ValueError, TypeError, IndexError, OverflowError):
         return None
-    if when.tzinfo is None:  # "-0000": UTC, by RFC 5322
-        when = when.replace(tzinfo=UTC)
-    return max(0.0, (when - datetime.now(UTC)).total_seconds())

@@ -10,21 +10,17 @@ from urllib.parse import quote
 import requests
 from requests.auth import HTTPBasicAuth
 
+from pipeline.attempt import JobRecord
 from pipeline.description import anvl
-from pipeline.http.retry import (
-    FIRST_PAUSE,
-    TransientError,
-    raise_if_transient,
-    retry_request,
-    translated,
-)
-from pipeline.identifiers.minter import Assignment, Claim, LocalMinter, no_claim
-from pipeline.job_record import JobRecord
-from pipeline.outcome import StepFailed, system
+from pipeline.http.retry import FIRST_PAUSE, raise_if_transient, retry_request, translated
+from pipeline.http.urls import redact_url
+from pipeline.identifiers.minter import Assignment, Claim, Known, LocalMinter, no_claim, none_known
+from pipeline.outcome import ServiceDown, StepFailed, fault_of, system, transient
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job
+from pipeline.services import Service
 from pipeline.settings import Settings
-from pipeline.urls import redact_url
+from pipeline.states import FailureKind
 
 MARK = "arkline.job"
 """The element with the job that an identifier was registered for."""
@@ -37,8 +33,8 @@ _PERMANENT = ("bad request", "method not allowed", "not found")
 _EXISTS = "identifier already exists"
 
 
-class _Refused(Exception):
-    """EZID understood the request and refused it."""
+class _Refused(StepFailed):
+    """EZID understood the request and refused it: a system failure, unless the caller expected it."""
 
 
 class EzidMinter:
@@ -49,9 +45,16 @@ class EzidMinter:
         self._pause = pause
         self._names = LocalMinter()
 
-    def mint(self, job: Job, profile: Profile, job_record: JobRecord, claim: Claim = no_claim) -> str:
+    def mint(
+        self,
+        job: Job,
+        profile: Profile,
+        job_record: JobRecord,
+        claim: Claim = no_claim,
+        known: Known = none_known,
+    ) -> str:
         """Record the name, then reserve it at EZID; it stays reserved until it is announced."""
-        ark = self._names.mint(job, profile, job_record, claim)
+        ark = self._names.mint(job, profile, job_record, claim, known)
         reserved = self._reserve(ark, job, profile)
         if not reserved and (self._registered(ark) or {}).get(MARK) != _mark(job):
             raise _taken(ark)
@@ -77,7 +80,7 @@ class EzidMinter:
         if assigned is not None and MARK not in elements and assigned.is_first():
             raise _taken(ark)
         status = {"_status": "public"} if elements.get("_status") == "reserved" else {}
-        self._update(ark, self._metadata(ark, profile, erc) | status)
+        self._ask("POST", ark, self._metadata(ark, profile, erc) | status)
 
     def _metadata(self, ark: str, profile: Profile, erc: anvl.Pairs) -> dict[str, str]:
         metadata = {"erc": anvl.write(erc).decode()}
@@ -92,8 +95,8 @@ class EzidMinter:
         try:
             self._ask("PUT", ark, {**_registration(job, profile), "_status": "reserved"})
         except _Refused as refusal:
-            if _EXISTS not in str(refusal):
-                raise self._failure(ark, refusal) from refusal
+            if _EXISTS not in refusal.message:
+                raise
             return False
         return True
 
@@ -102,20 +105,15 @@ class EzidMinter:
         try:
             return self._ask("GET", ark)
         except _Refused as refusal:
-            if "no such identifier" in str(refusal):
+            if "no such identifier" in refusal.message:
                 return None
-            raise self._failure(ark, refusal) from refusal
+            raise
 
-    def _update(self, ark: str, metadata: Mapping[str, str]) -> None:
-        try:
-            self._ask("POST", ark, metadata)
-        except _Refused as refusal:
-            raise self._failure(ark, refusal) from refusal
-
+    @fault_of(Service.IDENTIFIERS)
     def _ask(self, method: str, ark: str, metadata: Mapping[str, str] | None = None) -> dict[str, str]:
         """The elements of EZID's answer; _Refused if EZID refuses the request."""
         body = None if metadata is None else _encode(metadata)
-        answer = retry_request(lambda: self._send(method, ark, body), self._service, self._pause)
+        answer = retry_request(lambda: self._send(method, ark, body), self._pause)
         name = answer.pop("success").split(" ")[0]
         if name != ark:
             raise system(f"{self._service} answered for {name}, not for {ark}: check ARKLINE_EZID_URL")
@@ -135,28 +133,35 @@ class EzidMinter:
                 timeout=(settings.connect_timeout, settings.ezid_timeout),
                 allow_redirects=False,
             )
-        return self._parse(response)
+        return self._parse(ark, response)
 
-    def _parse(self, response: requests.Response) -> dict[str, str]:
+    def _parse(self, ark: str, response: requests.Response) -> dict[str, str]:
         status = response.status_code
         if status in (401, 403):
-            raise system(f"{self._service} refused the login ({status}): {_LOGIN}")
-        raise_if_transient(response)
+            raise ServiceDown(Service.IDENTIFIERS, f"{self._service} refused the login ({status}): {_LOGIN}")
+        raise_if_transient(response, self._service)
         try:
             pairs = anvl.parse(response.content, "the answer")
         except StepFailed:
             pairs = ()
         outcome, text = pairs[0] if pairs else ("", "")
         if outcome == "error":
-            raise _error(" ".join(text.split()))
+            raise self._error(ark, " ".join(text.split())[:_QUOTED])
         if status >= 300:
             raise system(f"{self._service} answered {status}: check ARKLINE_EZID_URL")
         if outcome != "success":
-            raise TransientError("gave an answer that is not EZID's: another server may answer in its place")
+            raise transient(
+                f"{self._service} gave an answer that is not EZID's: another server may answer in its place"
+            )
         return {**dict(pairs[1:]), "success": text}
 
-    def _failure(self, ark: str, refusal: _Refused) -> StepFailed:
-        return system(f"{self._service} refused {ark}: {refusal}")
+    def _error(self, ark: str, text: str) -> StepFailed | ServiceDown:
+        """The meaning of EZID's error; `unauthorized` may come with any HTTP status."""
+        if text.startswith(("unauthorized", "forbidden")):
+            return ServiceDown(Service.IDENTIFIERS, f"EZID answered '{text}': {_LOGIN}")
+        if text.startswith(_PERMANENT):
+            return _Refused(FailureKind.SYSTEM, f"{self._service} refused {ark}: {text}")
+        return transient(f"{self._service} answered '{text}'")
 
 
 def _mark(job: Job) -> str:
@@ -171,19 +176,9 @@ def _registration(job: Job, profile: Profile) -> dict[str, str]:
 def _taken(ark: str) -> StepFailed:
     return system(
         f"{ark} was just minted, but EZID has this ARK registered for something else: give the profile a "
-        "shoulder that nobody else uses, or set the counter of minted identifiers beyond the "
-        "last ARK at EZID; "
-        "then submit again"
+        "shoulder that nobody else uses, or set the counter of minted identifiers beyond the last ARK at "
+        "EZID; then submit again"
     )
-
-
-def _error(text: str) -> Exception:
-    """The meaning of EZID's error; `unauthorized` may come with any HTTP status."""
-    if text.startswith(("unauthorized", "forbidden")):
-        return system(f"EZID answered '{text[:_QUOTED]}': {_LOGIN}")
-    if text.startswith(_PERMANENT):
-        return _Refused(text[:_QUOTED])
-    return TransientError(f"answered '{text[:_QUOTED]}'")
 
 
 def _encode(metadata: Mapping[str, str]) -> bytes:

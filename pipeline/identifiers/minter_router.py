@@ -1,9 +1,9 @@
 """Routes minting to the minter that the profile names, or to the default of the settings."""
 
+from pipeline.attempt import JobRecord
 from pipeline.description import anvl
 from pipeline.identifiers.ezid import EzidMinter
-from pipeline.identifiers.minter import Assignment, Claim, LocalMinter, Minter, no_claim
-from pipeline.job_record import JobRecord
+from pipeline.identifiers.minter import Assignment, Claim, Known, LocalMinter, Minter, no_claim, none_known
 from pipeline.outcome import system
 from pipeline.profiles.profile import MinterName, Profile
 from pipeline.records import Job
@@ -15,8 +15,15 @@ class MinterRouter:
         self._local = LocalMinter()
         self._ezid = EzidMinter(settings) if settings.ezid_url else None
 
-    def mint(self, job: Job, profile: Profile, job_record: JobRecord, claim: Claim = no_claim) -> str:
-        return self.minter_for(profile).mint(job, profile, job_record, claim)
+    def mint(
+        self,
+        job: Job,
+        profile: Profile,
+        job_record: JobRecord,
+        claim: Claim = no_claim,
+        known: Known = none_known,
+    ) -> str:
+        return self.minter_for(profile).mint(job, profile, job_record, claim, known)
 
     def announce(
         self, ark: str, profile: Profile, erc: anvl.Pairs, assigned: Assignment | None = None
@@ -28,8 +35,7 @@ class MinterRouter:
             return self._local
         if self._ezid is None:
             raise system(
-                f"profile {profile.name} has minter: ezid, but ARKLINE_EZID_URL is not set: set "
-                "it for the workers, or "
-                "change the profile to minter: local"
+                f"profile {profile.name} has minter: ezid, but ARKLINE_EZID_URL is not set: set it for the "
+                "workers, or change the profile to minter: local"
             )
         return self._ezid

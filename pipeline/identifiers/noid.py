@@ -8,10 +8,7 @@ The check character covers `NAAN/name`. It finds every single wrong character an
 neighbours among the 29, as long as `NAAN/name` has fewer than 28 characters in front of it.
 """
 
-import re
-from dataclasses import dataclass
-
-from pipeline.errors import UsageRefused
+import math
 
 ALPHABET = "0123456789bcdfghjkmnpqrstvwxz"
 BASE = len(ALPHABET)
@@ -20,41 +17,10 @@ MASK = "eedeeded"
 
 _WEIGHT = {"e": BASE, "d": 10}
 _VALUE = {character: value for value, character in enumerate(ALPHABET)}
-_ARK = re.compile(r"ark:/?(\d{5,9})/([!-~]{1,200})", re.IGNORECASE)
 
 
-def _capacity() -> int:
-    numbers = 1
-    for kind in MASK:
-        numbers *= _WEIGHT[kind]
-    return numbers
-
-
-CAPACITY = _capacity()
+CAPACITY = math.prod(_WEIGHT[kind] for kind in MASK)
 """Numbers that fit the mask: 29^5 * 10^3 = 20,511,149,000."""
-
-
-class NotAnArk(UsageRefused):
-    """The text is not an ARK."""
-
-
-@dataclass(frozen=True)
-class Ark:
-    """The two parts of `ark:/NAAN/name`; `str` gives the canonical spelling."""
-
-    naan: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"ark:/{self.naan}/{self.name}"
-
-
-def parse_ark(text: str) -> Ark:
-    """`ark:/99999/fk4x`, `ark:99999/fk4x` and `ARK:/99999/fk4x` are the same ARK."""
-    match = _ARK.fullmatch(text.strip())
-    if match is None:
-        raise NotAnArk(f"'{text}' is not an ARK; expected the form ark:/99999/fk4abc")
-    return Ark(match[1], match[2])
 
 
 def blade(number: int) -> str:
@@ -80,4 +46,23 @@ def check_character(text: str) -> str:
 def spell(naan: str, shoulder: str, number: int) -> str:
     """The ARK of `number` under the shoulder, with its check character."""
     name = shoulder + blade(number)
-    return str(Ark(naan, name + check_character(f"{naan}/{name}")))
+    return f"ark:/{naan}/{name}{check_character(f'{naan}/{name}')}"
+
+
+def number_of(naan: str, shoulder: str, ark: str) -> int | None:
+    """The number that `spell` turns into this ARK; None if there is none below CAPACITY.
+
+    >>> number_of("99999", "fk4", spell("99999", "fk4", 41))
+    41
+    """
+    head = f"ark:/{naan}/{shoulder}"
+    letters = ark.removeprefix(head)[:-1]
+    if not ark.startswith(head) or len(letters) != len(MASK):
+        return None
+    number = 0
+    for letter, kind in zip(letters, MASK, strict=True):
+        digit = _VALUE.get(letter, BASE)
+        if digit >= _WEIGHT[kind]:
+            return None
+        number = number * _WEIGHT[kind] + digit
+    return number if spell(naan, shoulder, number) == ark else None

@@ -6,7 +6,7 @@ reason of a deletion keep their first values, so that repeating a deletion after
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field
 from sqlalchemy import Connection, RowMapping, Select, Table, and_, not_, select
@@ -14,16 +14,7 @@ from sqlalchemy import Connection, RowMapping, Select, Table, and_, not_, select
 from pipeline.inventory.sql import SqlInventory
 from pipeline.inventory.statements import insert, portions
 from pipeline.inventory.tables import batches_archived, jobs_archived
-from pipeline.records import (
-    Batch,
-    HistoryEntry,
-    Identifiers,
-    Job,
-    JobConfiguration,
-    Record,
-    Submission,
-    now,
-)
+from pipeline.records import Batch, HistoryEntry, Identifiers, Job, JobConfiguration, Record, Submission, now
 from pipeline.states import BatchState, FailureKind, JobState
 
 JOBS_PER_STATEMENT = 500
@@ -38,30 +29,32 @@ class Disposition(Record):
     at: datetime = Field(default_factory=now)
 
 
-class ArchivedJob(Record):
-    jid: str
+class _Archived(Record):
     bid: str
     profile: str
     submitter: str
-    state: JobState
     message: str
+    disposition: Disposition
+
+    @classmethod
+    def of_row(cls, row: RowMapping) -> Self:
+        return cls.model_validate({**row, "disposition": dict(row)})
+
+
+class ArchivedJob(_Archived):
+    jid: str
+    state: JobState
     kind: FailureKind | None
     identifiers: Identifiers
     configuration: JobConfiguration
     history: tuple[HistoryEntry, ...]
-    disposition: Disposition
 
 
-class ArchivedBatch(Record):
-    bid: str
-    profile: str
-    submitter: str
+class ArchivedBatch(_Archived):
     state: BatchState
-    message: str
     submission: Submission
     report: dict[str, Any] | None
-    """The last report, in the form of `pipeline.notify.report.as_json`."""
-    disposition: Disposition
+    """The last report, in the form of `pipeline.notify.report.text.as_json`."""
 
 
 def archive_batch(
@@ -102,18 +95,18 @@ def tombstone(
 
 def find_job(inventory: SqlInventory, jid: str) -> ArchivedJob | None:
     rows = _read(inventory, select(jobs_archived).where(jobs_archived.c.jid == jid))
-    return _job(rows[0]) if rows else None
+    return ArchivedJob.of_row(rows[0]) if rows else None
 
 
 def find_batch(inventory: SqlInventory, bid: str) -> ArchivedBatch | None:
     rows = _read(inventory, select(batches_archived).where(batches_archived.c.bid == bid))
-    return _batch(rows[0]) if rows else None
+    return ArchivedBatch.of_row(rows[0]) if rows else None
 
 
 def jobs_of(inventory: SqlInventory, bid: str) -> tuple[ArchivedJob, ...]:
     """The archived jobs of a batch; the batch itself may still be in the record."""
     query = select(jobs_archived).where(jobs_archived.c.bid == bid).order_by(jobs_archived.c.jid)
-    return tuple(_job(row) for row in _read(inventory, query))
+    return tuple(ArchivedJob.of_row(row) for row in _read(inventory, query))
 
 
 def _read(inventory: SqlInventory, query: Select[Any]) -> Sequence[RowMapping]:
@@ -177,15 +170,3 @@ def _job_row(job: Job, state: JobState, by: Disposition) -> dict[str, Any]:
         "configuration": job.configuration.model_dump(mode="json"),
         "history": [entry.model_dump(mode="json") for entry in job.history],
     }
-
-
-def _disposition(row: RowMapping) -> Disposition:
-    return Disposition(who=row["who"], why=row["why"], at=row["at"])
-
-
-def _job(row: RowMapping) -> ArchivedJob:
-    return ArchivedJob.model_validate({**row, "disposition": _disposition(row)})
-
-
-def _batch(row: RowMapping) -> ArchivedBatch:
-    return ArchivedBatch.model_validate({**row, "disposition": _disposition(row)})

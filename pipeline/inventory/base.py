@@ -1,9 +1,8 @@
 """The inventory of the repository: its objects, versions and files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
 
 from pipeline.files import StoredVersion
 
@@ -50,26 +49,8 @@ class Recording:
     """Logical path -> provenance, for the files that were downloaded for this job."""
     downloaded: datetime | None = None
     """When all files were downloaded; None if that is not known, and then `provenance` is empty."""
-
-
-class Inventory(Protocol):
-    """Errors are StepFailed: `content` if identifiers conflict, `transient` if a retry may succeed."""
-
-    def record(self, recording: Recording) -> None:
-        """Enter a version; idempotent by job."""
-
-    def arks_of(self, owner: str, local_id: Sequence[str]) -> dict[str, str]:
-        """Local id -> ARK, for the local ids of this owner that are known."""
-
-    def local_ids_of(self, ark: str) -> tuple[str, ...]:
-        """All local ids of the object, in the order in which they were recorded."""
-
-    def reserve_local_ids(self, owner: str, ark: str, local_id: Sequence[str]) -> None:
-        """Reserve these local ids of this owner for `ark`, all or none; called before anything is stored.
-
-        Idempotent. StepFailed(content), naming the id and the other ARK, if a local id belongs to another
-        object, or if the object belongs to another owner.
-        """
+    key: str = ""
+    """The job's key; empty for a job of a release before 0.3.0."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +82,57 @@ class InventoryVersion:
     """When its files were downloaded; None if that was not recorded, and then files have no provenance."""
     verified: datetime | None
     """When the version was read back from storage; None if that was not recorded."""
+    recorded: datetime | None
+    """When the version was entered in the inventory; None if a release before 0.3.0 entered it."""
     files: tuple[InventoryFile, ...]
+
+
+@dataclass(frozen=True)
+class FixityProof:
+    """The place of an object in the fixity schedule."""
+
+    since: datetime
+    """The start of the period within which the object is read again."""
+    checked: datetime | None
+    """The end of the last complete reading; None if there was none."""
+    proved: datetime | None
+    """The start of the last complete reading that found no damage."""
+    versions: int
+    files: int
+    bytes: int
+    damaged: int
+    """Files and descriptions that the last reading found to be damaged."""
+
+
+@dataclass(frozen=True)
+class DamagedFile:
+    """Damage that a check found; `path` is empty if it is in the description of the object in storage."""
+
+    version: int
+    path: str
+    what: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class PreservationEvent:
+    """An event in the life of a stored object, as PREMIS has them."""
+
+    id: int
+    ark: str
+    type: str
+    at: datetime
+    agent: str
+    outcome: str
+    """`pass` or `fail`."""
+    damaged: int
+    files: tuple[DamagedFile, ...]
+    """At most a hundred of the damaged files."""
+    reported: datetime | None
+    """When the notice to the operator was sent; the time of the event if it needs no notice."""
+    version: int | None = None
+    """None: the event is of all versions."""
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -120,3 +151,7 @@ class InventoryObject:
     created: datetime
     modified: datetime
     versions: tuple[InventoryVersion, ...]
+    fixity: FixityProof | None
+    """None if the object is not in the fixity schedule yet."""
+    events: tuple[PreservationEvent, ...]
+    """The latest events, oldest first."""

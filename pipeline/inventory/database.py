@@ -2,6 +2,9 @@
 
 Rule: an engine belongs to the process that created it. A forked child creates its own engine and leaves the
 parent's connections open: closing them would end the parent's sessions and, with SQLite, release its locks.
+
+A file of SQLite that is replaced or deleted stays open as it was, and takes entries that nobody will read:
+the file at the path is compared with the open one before and after every commit.
 """
 
 import os
@@ -9,15 +12,19 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from sqlalchemy import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError
 
+from pipeline.deployment import Expected, absent, check_marker, outdated
 from pipeline.errors import UsageRefused
-from pipeline.inventory import engines
-from pipeline.inventory.schema import bring_up_to_date
-from pipeline.outcome import StepFailed, content, system, transient
+from pipeline.inventory import deployment, engines
+from pipeline.inventory.schema import bring_up_to_date, revision
+from pipeline.outcome import ServiceDown, StepFailed, content, fault_of, system, transient
+from pipeline.services import Service
 
 T = TypeVar("T")
 
@@ -28,9 +35,22 @@ LONGEST_PAUSE = 2.0
 RETRY_SECONDS = 30.0
 """Seconds after which no further try starts; the job itself tries again minutes later."""
 
+FileId = tuple[int, int]
+"""Device and inode of a file."""
+
+
+@dataclass
+class _Opened:
+    engine: Engine
+    file: FileId | None
+    """The file of SQLite that the engine has open; None for a server."""
+    mark: int = 0
+    """The highest mark that was read: a lower one is that of an older copy."""
+
+
 _guard = threading.Lock()
-_engines: dict[URL, Engine] = {}
-_inherited: list[Engine] = []
+_engines: dict[URL, _Opened] = {}
+_inherited: list[_Opened] = []
 
 
 def _forget_inherited() -> None:
@@ -63,12 +83,29 @@ def _parse(url: str) -> URL:
 
 
 class Database:
-    """Runs transactions; safe to share between threads, cheap to create."""
+    """Runs transactions; safe to share between threads, cheap to create.
 
-    def __init__(self, url: str, tries: int = TRIES) -> None:
+    With `expected`, the database must exist and belong to that deployment: ServiceDown otherwise. Without it,
+    the database is created when it is first used.
+    """
+
+    def __init__(self, url: str, tries: int = TRIES, expected: Expected | None = None) -> None:
         self._url = _parse(url)
         self._tries = tries
+        self._expected = expected
         self.name = self._url.render_as_string(hide_password=True)
+
+    def exists(self) -> bool:
+        """Whether the database has tables; nothing is created."""
+        if self._url.get_backend_name() == "sqlite":
+            file = Path(self._url.database or "")
+            return self._file() is not None and file.stat().st_size > 0
+        engine = engines.create(self._url)
+        try:
+            with engine.connect() as connection:
+                return revision(connection) is not None
+        finally:
+            engine.dispose()
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in one transaction; repeat it after a deadlock, a lock timeout or a lost connection.
@@ -83,30 +120,87 @@ class Database:
     def close(self) -> None:
         """Close this process's connections; the next use opens new ones."""
         with _guard:
-            engine = _engines.pop(self._url, None)
-        if engine is not None:
-            engine.dispose()
+            opened = _engines.pop(self._url, None)
+        if opened is not None:
+            opened.engine.dispose()
 
-    def _engine(self) -> Engine:
+    def _opened(self) -> _Opened:
         with _guard:
-            engine = _engines.get(self._url)
-            if engine is None:
-                engine = engines.create(self._url)
-                try:
-                    bring_up_to_date(engine, self.name)
-                except BaseException:
-                    engine.dispose()
-                    raise
-                _engines[self._url] = engine
-            return engine
+            file = self._file()
+            opened = _engines.get(self._url)
+            if opened is not None and opened.file != file:
+                _engines.pop(self._url).engine.dispose()
+                if self._expected is not None:
+                    raise self._replaced()
+                opened = None
+            if opened is None:
+                opened = self._open(file)
+                _engines[self._url] = opened
+            return opened
+
+    def _open(self, file: FileId | None) -> _Opened:
+        sqlite = self._url.get_backend_name() == "sqlite"
+        if self._expected is not None and sqlite and file is None:
+            raise absent(Service.INVENTORY, self.name)
+        engine = engines.create(self._url)
+        try:
+            if self._expected is not None:
+                self._check_tables(engine)
+            bring_up_to_date(engine, self.name)
+        except BaseException:
+            engine.dispose()
+            raise
+        return _Opened(engine, self._file())
+
+    def _check_tables(self, engine: Engine) -> None:
+        with engine.connect() as connection:
+            if revision(connection) is None:
+                raise absent(Service.INVENTORY, self.name)
+
+    def _file(self) -> FileId | None:
+        """The file at the path now; None if there is none, or the database is no file."""
+        if self._url.get_backend_name() != "sqlite":
+            return None
+        try:
+            stat = Path(self._url.database or "").stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return stat.st_dev, stat.st_ino
+
+    def _replaced(self) -> ServiceDown:
+        return ServiceDown(
+            Service.INVENTORY,
+            f"the inventory {self.name} was replaced, moved or deleted while it was in use: put the file "
+            "back, or restore the newest copy",
+        )
+
+    def _check_file(self, opened: _Opened) -> None:
+        """ServiceDown if the path no longer leads to the open file: nobody would read the entry."""
+        if self._file() != opened.file:
+            raise self._replaced()
 
     def _once(self, work: Callable[[Connection], T], *, writing: bool) -> T:
+        opened = self._opened()
         with (
-            self._engine().connect().execution_options(**{engines.WRITING: writing}) as connection,
+            opened.engine.connect().execution_options(**{engines.WRITING: writing}) as connection,
             connection.begin(),
         ):
-            return work(connection)
+            self._check_deployment(connection, opened)
+            result = work(connection)
+            self._check_file(opened)
+        self._check_file(opened)
+        return result
 
+    def _check_deployment(self, connection: Connection, opened: _Opened) -> None:
+        if self._expected is None:
+            return
+        marker = check_marker(Service.INVENTORY, self.name, deployment.read(connection), self._expected())
+        if marker.mark < opened.mark:
+            evidence = f"its mark is {marker.mark}, but {opened.mark} was seen"
+            raise outdated(Service.INVENTORY, self.name, evidence)
+        opened.mark = marker.mark
+
+    @fault_of(Service.INVENTORY)
     def _retry(self, work: Callable[[Connection], T], *, writing: bool) -> T:
         started = time.monotonic()
         pause = FIRST_PAUSE
@@ -117,6 +211,8 @@ class Database:
                 late = time.monotonic() - started > RETRY_SECONDS
                 if not engines.is_transient(error) or not tries_left or late:
                     raise self._failure(error) from error
+            except OSError as error:  # SQLite's folder
+                raise transient(f"the inventory {self.name} cannot be used: {error}") from error
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads contenders, no secret
             pause = min(2 * pause, LONGEST_PAUSE)
         raise AssertionError("the last try returns or raises")
@@ -129,6 +225,6 @@ class Database:
             case IntegrityError():
                 return system(f"the entry conflicts with the inventory {self.name}: {reason}")
             case _ if engines.is_transient(error) or engines.is_unreachable(error):
-                return transient(f"the inventory {self.name} does not answer: {reason}")
+                return transient(f"the inventory {self.name} cannot be used: {reason}")
             case _:
                 return system(f"the inventory {self.name} refused the request: {reason}")

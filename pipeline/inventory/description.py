@@ -1,22 +1,36 @@
 """Reads an object from the inventory: its versions, files, ingests and identifiers."""
 
 from collections import defaultdict
+from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, select
+from sqlalchemy import Connection, Row, select
 
 from pipeline.inventory import localids
-from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion, Provenance
+from pipeline.inventory.base import (
+    DamagedFile,
+    FixityProof,
+    InventoryFile,
+    InventoryObject,
+    InventoryVersion,
+    PreservationEvent,
+    Provenance,
+)
 from pipeline.inventory.tables import (
     collections,
     dublin_kernels,
+    events,
     files,
+    fixities,
     ingests,
     memberships,
     objects,
     owners,
     versions,
 )
+
+LATEST_EVENTS = 20
+"""Events that the description of an object has."""
 
 
 def describe(connection: Connection, ark: str) -> InventoryObject | None:
@@ -31,13 +45,7 @@ def describe(connection: Connection, ark: str) -> InventoryObject | None:
     return InventoryObject(
         ark=row.ark,
         owner=row.owner,
-        collections=_values(
-            connection,
-            select(collections.c.ark)
-            .join(memberships, memberships.c.inv_collection_id == collections.c.id)
-            .where(memberships.c.inv_object_id == row.id)
-            .order_by(collections.c.ark),
-        ),
+        collections=_collections(connection, row.id),
         local_id=localids.of_object(connection, ark),
         object_type=row.object_type,
         object_role=row.role,
@@ -46,10 +54,48 @@ def describe(connection: Connection, ark: str) -> InventoryObject | None:
         created=row.created,
         modified=row.modified,
         versions=_versions(connection, row.id),
+        fixity=_fixity(connection, row.id),
+        events=_events(connection, row.id, ark),
     )
 
 
-def _values(connection: Connection, query: Select[tuple[str]]) -> tuple[str, ...]:
+def _fixity(connection: Connection, object_id: int) -> FixityProof | None:
+    columns = (fixities.c[field.name] for field in fields(FixityProof))
+    row = connection.execute(select(*columns).where(fixities.c.inv_object_id == object_id)).one_or_none()
+    return FixityProof(*row) if row else None
+
+
+def _events(connection: Connection, object_id: int, ark: str) -> tuple[PreservationEvent, ...]:
+    query = select(events).where(events.c.inv_object_id == object_id).order_by(events.c.id.desc())
+    rows = connection.execute(query.limit(LATEST_EVENTS)).all()
+    return tuple(preservation_event(row, ark) for row in reversed(rows))
+
+
+def preservation_event(row: Row[Any], ark: str) -> PreservationEvent:
+    """A row of `inv_events`."""
+    damaged = tuple(DamagedFile(**file) for file in row.detail)
+    return PreservationEvent(
+        id=row.id,
+        ark=ark,
+        type=row.type,
+        at=row.at,
+        agent=row.agent,
+        outcome=row.outcome,
+        damaged=row.damaged,
+        files=damaged,
+        reported=row.reported,
+        version=row.version,
+        note=row.note,
+    )
+
+
+def _collections(connection: Connection, object_id: int) -> tuple[str, ...]:
+    query = (
+        select(collections.c.ark)
+        .join(memberships, memberships.c.inv_collection_id == collections.c.id)
+        .where(memberships.c.inv_object_id == object_id)
+        .order_by(collections.c.ark)
+    )
     return tuple(connection.scalars(query))
 
 
@@ -67,43 +113,38 @@ def _versions(connection: Connection, object_id: int) -> tuple[InventoryVersion,
     files_of = _files(connection, object_id)
     rows = connection.execute(
         select(
-            versions.c.id.label("version_id"), versions.c.number, versions.c.created, versions.c.note, ingests
+            versions.c.number,
+            versions.c.created,
+            versions.c.note,
+            ingests.c.job_id.label("jid"),
+            ingests.c.batch_id.label("bid"),
+            ingests.c.profile,
+            ingests.c.user_agent.label("submitter"),
+            ingests.c.filename.label("payload_name"),
+            ingests.c.submitted,
+            ingests.c.storage_url,
+            ingests.c.landed.label("downloaded"),
+            ingests.c.verified,
+            ingests.c.recorded,
         )
         .join(ingests, ingests.c.inv_version_id == versions.c.id)
         .where(versions.c.inv_object_id == object_id)
         .order_by(versions.c.number)
-    )
-    return tuple(_version(row, tuple(files_of[row.version_id])) for row in rows)
-
-
-def _version(row: Row[Any], version_files: tuple[InventoryFile, ...]) -> InventoryVersion:
-    return InventoryVersion(
-        number=row.number,
-        created=row.created,
-        note=row.note,
-        jid=row.job_id,
-        bid=row.batch_id,
-        profile=row.profile,
-        submitter=row.user_agent,
-        payload_name=row.filename,
-        submitted=row.submitted,
-        storage_url=row.storage_url,
-        downloaded=row.landed,
-        verified=row.verified,
-        files=version_files,
-    )
+    ).mappings()
+    return tuple(InventoryVersion(**row, files=tuple(files_of[row["number"]])) for row in rows)
 
 
 def _files(connection: Connection, object_id: int) -> defaultdict[int, list[InventoryFile]]:
+    """Version number -> its files."""
     files_of: defaultdict[int, list[InventoryFile]] = defaultdict(list)
     rows = connection.execute(
-        select(files)
+        select(files, versions.c.number)
         .join(versions, versions.c.id == files.c.inv_version_id)
         .where(versions.c.inv_object_id == object_id)
         .order_by(files.c.id)
     )
     for row in rows:
-        files_of[row.inv_version_id].append(
+        files_of[row.number].append(
             InventoryFile(
                 path=row.pathname,
                 size=row.full_size,

@@ -16,7 +16,15 @@ LOCK_WAIT = 30
 """Seconds to wait for the lock of another writer."""
 
 _SQLITE_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-_SQLITE_UNREACHABLE = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
+_SQLITE_UNREACHABLE = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_PERM,
+}
+_POSTGRESQL_UNUSABLE = {"25006", "42501", "53100"}
+"""SQLSTATE: read-only transaction, insufficient privilege, disk full: every transaction meets the same."""
 
 _POSTGRESQL_OPTIONS: dict[str, Any] = {
     "application_name": "arkline",
@@ -87,11 +95,11 @@ def is_transient(error: Exception) -> bool:
 
 def is_unreachable(error: Exception) -> bool:
     """True if the database cannot be used now, for a reason that an operator may be fixing."""
-    return (
-        isinstance(error, DBAPIError)
-        and isinstance(error.orig, sqlite3.Error)
-        and _primary_code(error.orig) in _SQLITE_UNREACHABLE
-    )
+    if not isinstance(error, DBAPIError):
+        return False
+    if isinstance(error.orig, sqlite3.Error):
+        return _primary_code(error.orig) in _SQLITE_UNREACHABLE
+    return getattr(error.orig, "sqlstate", None) in _POSTGRESQL_UNUSABLE
 
 
 def first_line(error: Exception) -> str:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, select
 
+from pipeline.inventory import placement
 from pipeline.inventory.statements import NAMES_AT_A_TIME, insert_new, portions
-from pipeline.inventory.tables import LOCAL_ID_LENGTH, local_ids, objects, owners
+from pipeline.inventory.tables import LOCAL_ID_LENGTH, local_ids
 from pipeline.outcome import content
 from pipeline.records import now
 
@@ -65,11 +66,9 @@ def reserve(connection: Connection, owner: str, ark: str, ids: Sequence[str]) ->
 
 def check_owner(connection: Connection, owner: str, ark: str) -> None:
     """StepFailed(content) if the object exists and belongs to another owner."""
-    current = connection.scalar(
-        select(owners.c.ark).join(objects, objects.c.inv_owner_id == owners.c.id).where(objects.c.ark == ark)
-    )
+    current = placement.owner_of(connection, ark)
     if current is not None and current != owner:
         raise content(
-            f"{ark} belongs to owner {current}, but the submission's collection belongs to {owner}: "
-            "submit the object to a collection of its owner"
+            f"{ark} belongs to another owner than the submission's collection: submit the object to a "
+            "collection of its owner"
         )

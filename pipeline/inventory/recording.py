@@ -11,7 +11,9 @@ from pipeline.inventory.statements import insert, insert_new, portions
 from pipeline.inventory.tables import (
     collections,
     dublin_kernels,
+    events,
     files,
+    fixities,
     ingests,
     memberships,
     objects,
@@ -19,6 +21,7 @@ from pipeline.inventory.tables import (
     versions,
 )
 from pipeline.outcome import content, system
+from pipeline.records import now
 
 FILES_PER_STATEMENT = 5_000
 """Rows of one executemany; more rows were not faster, and need more memory."""
@@ -29,8 +32,15 @@ _METADATA = {"mrt-erc.txt", "mrt-dc.xml", "mrt-dublincore.xml"}
 _SOURCES = ("producer", "system")
 
 
-def enter(connection: Connection, recording: Recording) -> None:
-    """Enter the version unless this job has entered it; StepFailed if its number belongs to another job."""
+REBUILT = "metadata modification"
+"""The type of the event of an entry that was made from storage, in PREMIS's vocabulary of events."""
+
+
+def enter(connection: Connection, recording: Recording, rebuilt_by: str = "") -> None:
+    """Enter the version unless this job has entered it; StepFailed if its number belongs to another job.
+
+    `rebuilt_by`: who makes the entry from storage, for an event of the object.
+    """
     object_id = _object(connection, recording)
     if _entered(connection, recording, object_id):
         return
@@ -43,6 +53,24 @@ def enter(connection: Connection, recording: Recording) -> None:
     if kernel := list(_kernel(recording, own)):
         connection.execute(dublin_kernels.insert(), kernel)
     connection.execute(ingests.insert(), {**own, **_ingest(recording)})
+    if rebuilt_by:
+        connection.execute(events.insert(), _rebuilt(recording, object_id, rebuilt_by))
+
+
+def _rebuilt(recording: Recording, object_id: int, by: str) -> dict[str, Any]:
+    """No notice is sent of this event."""
+    at = now()
+    return {
+        "inv_object_id": object_id,
+        "type": REBUILT,
+        "at": at,
+        "agent": by,
+        "outcome": "pass",
+        "damaged": 0,
+        "detail": [],
+        "version": recording.version.number,
+        "reported": at,
+    }
 
 
 def _id_of(connection: Connection, table: Table, ark: str) -> int:
@@ -77,6 +105,9 @@ def _object(connection: Connection, recording: Recording) -> int:
         changes = {**changes, "created": version.created}
     if changes:
         connection.execute(update(objects).where(objects.c.id == row.id).values(changes))
+    if version.number > row.version_number:
+        schedule = update(fixities).where(fixities.c.inv_object_id == row.id)
+        connection.execute(schedule.values(profile=recording.profile))
     return int(row.id)
 
 
@@ -172,9 +203,11 @@ def _ingest(recording: Recording) -> dict[str, Any]:
         "profile": recording.profile,
         "batch_id": recording.bid,
         "job_id": recording.jid,
+        "job_key": recording.key or None,
         "user_agent": recording.submitter,
         "submitted": recording.submitted,
         "storage_url": recording.version.url,
         "landed": recording.downloaded,
         "verified": recording.version.verified,
+        "recorded": now(),
     }

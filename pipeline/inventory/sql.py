@@ -1,37 +1,77 @@
 """The inventory in an SQL database."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from pipeline.inventory import description, localids, recording
+from pipeline.deployment import Deployment, Expected
+from pipeline.inventory import deployment, description, localids, minted, placement, recording
 from pipeline.inventory.base import InventoryObject, Recording
 from pipeline.inventory.database import Database
+from pipeline.inventory.placement import Placement
+from pipeline.outcome import ServiceDown, StepFailed
+from pipeline.records import Job
+from pipeline.services import Service
+
+T = TypeVar("T")
 
 
 class SqlInventory:
-    """Satisfies `pipeline.inventory.base.Inventory`; cheap to create, for any thread and child process."""
+    """Cheap to create, for any thread and child process; satisfies `pipeline.deployment.InventoryStore` too.
+
+    Errors are StepFailed: `content` if identifiers conflict, `transient` if a retry may succeed.
+    """
 
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    def record(self, entry: Recording) -> None:
-        self.database.write(lambda connection: recording.enter(connection, entry))
+    def record(self, entry: Recording, rebuilt_by: str = "") -> None:
+        """Enter a version; idempotent by job. `rebuilt_by`: who makes the entry from storage."""
+        self.database.write(lambda connection: recording.enter(connection, entry, rebuilt_by))
 
     def arks_of(self, owner: str, local_id: Sequence[str]) -> dict[str, str]:
+        """Local id -> ARK, for the local ids of this owner that are known."""
         if not local_id:
             return {}
         return self.database.read(lambda connection: localids.known(connection, owner, local_id))
 
     def local_ids_of(self, ark: str) -> tuple[str, ...]:
+        """All local ids of the object, in the order in which they were recorded."""
         return self.database.read(lambda connection: localids.of_object(connection, ark))
 
     def reserve_local_ids(self, owner: str, ark: str, local_id: Sequence[str]) -> None:
+        """Reserve these local ids of this owner for `ark`, all or none; called before anything is stored.
+
+        Idempotent. StepFailed(content), naming the id and the other ARK, if a local id belongs to another
+        object, or if the object belongs to another owner.
+        """
+
         def reserve(connection: Connection) -> None:
             localids.check_owner(connection, owner, ark)
             localids.reserve(connection, owner, ark, local_id)
 
         self.database.write(reserve)
+
+    def placement_of(self, ark: str) -> Placement | None:
+        """The owner and the collections of the object; None if the inventory has no such object."""
+        return self.database.read(lambda connection: placement.of(connection, ark))
+
+    def ark_of(self, job: Job) -> str | None:
+        return self.database.read(lambda connection: minted.ark_of(connection, job))
+
+    def known_arks(self, arks: Sequence[str]) -> frozenset[str]:
+        return self.database.read(lambda connection: minted.known(connection, arks))
+
+    def claim_ark(self, job: Job, owner: str, ark: str, local_id: Sequence[str]) -> bool:
+        def claim(connection: Connection) -> bool:
+            localids.check_owner(connection, owner, ark)
+            if not minted.claim(connection, job, ark):
+                return False
+            localids.reserve(connection, owner, ark, local_id)
+            return True
+
+        return self.database.write(claim)
 
     def objects_named(self, local_id: str) -> tuple[str, ...]:
         """The ARKs with this local id: one per owner that uses it."""
@@ -40,7 +80,49 @@ class SqlInventory:
     def describe_object(self, ark: str) -> InventoryObject | None:
         return self.database.read(lambda connection: description.describe(connection, ark))
 
+    @property
+    def service(self) -> Service:
+        return Service.INVENTORY
 
-def open_inventory(url: str) -> SqlInventory:
-    """The inventory at an SQLAlchemy URL; a process's first use creates or upgrades the schema."""
-    return SqlInventory(Database(url))
+    @property
+    def place(self) -> str:
+        return self.database.name
+
+    def read_deployment(self) -> Deployment | None:
+        return self._if_exists(deployment.read, None)
+
+    def write_deployment(self, written: Deployment) -> None:
+        self.database.write(lambda connection: deployment.write(connection, written))
+
+    def is_empty(self) -> bool:
+        return self._if_exists(deployment.is_empty, True)
+
+    def last_job(self) -> int:
+        return self._if_exists(deployment.last_job, 0)
+
+    def last_batch(self) -> int:
+        """The highest batch number of an ingest or of the archive."""
+        return self._if_exists(deployment.last_batch, 0)
+
+    def entered_jobs(self, jids: Sequence[str]) -> frozenset[str]:
+        """The jobs, out of `jids`, whose version the inventory has."""
+        return self._if_exists(lambda connection: deployment.entered_jobs(connection, jids), frozenset())
+
+    def newest_versions(self, limit: int) -> tuple[tuple[str, str], ...]:
+        return self._if_exists(lambda connection: deployment.newest_versions(connection, limit), ())
+
+    def _if_exists(self, work: Callable[[Connection], T], otherwise: T) -> T:
+        """The result of `work`; ServiceDown if the database does not answer."""
+        try:
+            return self.database.read(work) if self.database.exists() else otherwise
+        except StepFailed as failure:
+            raise ServiceDown(Service.INVENTORY, failure.message) from failure
+
+
+def open_inventory(url: str, expected: Expected | None = None) -> SqlInventory:
+    """The inventory at an SQLAlchemy URL; a process's first use upgrades the schema.
+
+    `expected`: the deployment that an existing inventory must belong to; without it, a missing inventory is
+    created.
+    """
+    return SqlInventory(Database(url, expected=expected))

@@ -1,15 +1,13 @@
-"""The tables: `inv_*` as in Merritt's inventory, `arc_*` the archive of ended batches and jobs."""
+"""The tables: `inv_*` as in Merritt's inventory, `arc_*` the archive of ended batches and jobs, `deployment`
+and `minted_arks`.
+"""
 
-import re
-from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import (
     JSON,
     BigInteger,
     Column,
-    DateTime,
-    Dialect,
     ForeignKey,
     Index,
     Integer,
@@ -19,41 +17,12 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
-from sqlalchemy.types import TypeDecorator
+
+from pipeline.inventory.columns import Prose, Utc, key_column, of_column, prose_column, time_column
 
 ARK_LENGTH = 255
 LOCAL_ID_LENGTH = 255
 """Characters; PostgreSQL refuses index rows over 2704 bytes, and a character may take four."""
-
-
-# PostgreSQL cannot store NUL; half of a surrogate pair is not a character
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-
-
-class Utc(TypeDecorator[datetime]):
-    """A point in time in UTC, whatever the database does with time zones."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        return None if value is None else value.astimezone(UTC)
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-
-class Prose(TypeDecorator[str]):
-    """Text written by people. Characters that the database cannot store are replaced: they must not prevent
-    the recording of a stored version."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        return None if value is None else _UNSTORABLE.sub("\ufffd", value)
 
 
 metadata = MetaData(
@@ -65,58 +34,39 @@ metadata = MetaData(
     }
 )
 
-
-def _key() -> Column[int]:
-    return Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
-
-
-def _prose(name: str) -> Column[str]:
-    return Column(name, Prose, nullable=False, default="")
-
-
-def _time(name: str) -> Column[datetime]:
-    return Column(name, Utc, nullable=False)
-
-
-def _of(table: str, *, index: bool = False, unique: bool = False) -> Column[int]:
-    return Column(
-        f"{table.removesuffix('s')}_id", ForeignKey(f"{table}.id"), nullable=False, index=index, unique=unique
-    )
-
-
 owners = Table(
     "inv_owners",
     metadata,
-    _key(),
+    key_column(),
     Column("ark", String(ARK_LENGTH), nullable=False, unique=True),
-    _prose("name"),
+    prose_column("name"),
 )
 
 collections = Table(
     "inv_collections",
     metadata,
-    _key(),
+    key_column(),
     Column("ark", String(ARK_LENGTH), nullable=False, unique=True),
-    _prose("name"),
-    _prose("mnemonic"),
+    prose_column("name"),
+    prose_column("mnemonic"),
 )
 
 objects = Table(
     "inv_objects",
     metadata,
-    _key(),
-    _of("inv_owners", index=True),
+    key_column(),
+    of_column("inv_owners", index=True),
     Column("ark", String(ARK_LENGTH), nullable=False, unique=True),
     Column("object_type", String(32), nullable=False),
     Column("role", String(32), nullable=False),
     Column("aggregate_role", String(64), nullable=False),
     Column("version_number", Integer, nullable=False),
-    _prose("erc_who"),
-    _prose("erc_what"),
-    _prose("erc_when"),
-    _prose("erc_where"),
-    _time("created"),
-    _time("modified"),
+    prose_column("erc_who"),
+    prose_column("erc_what"),
+    prose_column("erc_when"),
+    prose_column("erc_where"),
+    time_column("created"),
+    time_column("modified"),
 )
 
 memberships = Table(
@@ -129,21 +79,21 @@ memberships = Table(
 versions = Table(
     "inv_versions",
     metadata,
-    _key(),
-    _of("inv_objects"),
+    key_column(),
+    of_column("inv_objects"),
     Column("ark", String(ARK_LENGTH), nullable=False),
     Column("number", Integer, nullable=False),
-    _prose("note"),
-    _time("created"),
+    prose_column("note"),
+    time_column("created"),
     UniqueConstraint("inv_object_id", "number"),
 )
 
 files = Table(
     "inv_files",
     metadata,
-    _key(),
-    _of("inv_objects"),
-    _of("inv_versions", index=True),
+    key_column(),
+    of_column("inv_objects"),
+    of_column("inv_versions", index=True),
     Column("pathname", Text, nullable=False),
     Column("source", String(16), nullable=False),
     Column("role", String(16), nullable=False),
@@ -152,7 +102,7 @@ files = Table(
     Column("mime_type", Text, nullable=False),
     Column("digest_type", String(16), nullable=False),
     Column("digest_value", String(128), nullable=False),
-    _time("created"),
+    time_column("created"),
     # the provenance, in the version that downloaded the file; NULL in other versions and in older rows
     Column("landed_digest", String(128), nullable=True),
     # empty if nothing was declared
@@ -165,42 +115,118 @@ files = Table(
 ingests = Table(
     "inv_ingests",
     metadata,
-    _key(),
-    _of("inv_objects", index=True),
-    _of("inv_versions", unique=True),
-    _prose("filename"),
+    key_column(),
+    of_column("inv_objects", index=True),
+    of_column("inv_versions", unique=True),
+    prose_column("filename"),
     Column("ingest_type", String(64), nullable=False),
     Column("profile", String(255), nullable=False),
     Column("batch_id", String(64), nullable=False, index=True),
     Column("job_id", String(64), nullable=False, unique=True),
-    _prose("user_agent"),
-    _time("submitted"),
-    _prose("storage_url"),
+    # NULL in the rows of releases before 0.3.0
+    Column("job_key", String(32), nullable=True),
+    prose_column("user_agent"),
+    time_column("submitted"),
+    prose_column("storage_url"),
     Column("landed", Utc, nullable=True),
     Column("verified", Utc, nullable=True),
+    # when the version was entered; NULL in the rows of releases before 0.3.0
+    Column("recorded", Utc, nullable=True),
 )
 
 local_ids = Table(
     "inv_localids",
     metadata,
-    _key(),
+    key_column(),
     Column("inv_object_ark", String(ARK_LENGTH), nullable=False, index=True),
     Column("inv_owner_ark", String(ARK_LENGTH), nullable=False),
     Column("local_id", String(LOCAL_ID_LENGTH), nullable=False),
-    _time("created"),
+    time_column("created"),
     UniqueConstraint("inv_owner_ark", "local_id"),
+)
+
+minted_arks = Table(
+    "minted_arks",
+    metadata,
+    Column("ark", String(ARK_LENGTH), primary_key=True),
+    Column("job_id", String(64), nullable=False, index=True),
+    Column("job_key", String(32), nullable=False),
+    time_column("created"),
+)
+"""An ARK belongs to its job from the moment it is minted, whatever becomes of the record's counter."""
+
+deployments = Table(
+    "deployment",
+    metadata,
+    # one row, with the number 1
+    Column("row", Integer, primary_key=True, autoincrement=False),
+    Column("id", String(32), nullable=False),
+    time_column("created"),
+    Column("mark", BigInteger, nullable=False),
 )
 
 dublin_kernels = Table(
     "inv_dublinkernels",
     metadata,
-    _key(),
-    _of("inv_objects"),
-    _of("inv_versions", index=True),
+    key_column(),
+    of_column("inv_objects"),
+    of_column("inv_versions", index=True),
     Column("seq_num", Integer, nullable=False),
     Column("element", String(32), nullable=False),
     Column("qualifier", String(32), nullable=True),
-    _prose("value"),
+    prose_column("value"),
+)
+
+# one row for each object: its last complete reading, and when its next reading is due
+fixities = Table(
+    "inv_fixities",
+    metadata,
+    Column("inv_object_id", ForeignKey("inv_objects.id"), primary_key=True, autoincrement=False),
+    # the collection of the latest version
+    Column("profile", String(255), nullable=False),
+    # the start of the current period: the first read of the last check, or the creation of the object
+    time_column("since"),
+    Column("checked", Utc, nullable=True),
+    Column("proved", Utc, nullable=True),
+    Column("versions", Integer, nullable=False),
+    Column("files", Integer, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    # files and descriptions that the last check found to be damaged
+    Column("damaged", Integer, nullable=False, index=True),
+    Index(None, "profile", "since"),
+)
+
+# what an unfinished check has read; deleted when the check is complete
+fixity_reads = Table(
+    "inv_fixity_reads",
+    metadata,
+    key_column(),
+    of_column("inv_objects", index=True),
+    Column("place", Prose, nullable=False),
+    time_column("at"),
+    Column("size", BigInteger, nullable=True),
+    Column("sha512", String(128), nullable=True),
+    prose_column("problem"),
+)
+
+# events in the life of a stored object, as PREMIS has them, except those that are columns of inv_ingests:
+# downloaded, stored, read back, entered
+events = Table(
+    "inv_events",
+    metadata,
+    key_column(),
+    of_column("inv_objects", index=True),
+    Column("type", String(64), nullable=False),
+    time_column("at"),
+    prose_column("agent"),
+    Column("outcome", String(16), nullable=False),
+    Column("damaged", Integer, nullable=False),
+    Column("detail", JSON, nullable=False),
+    # NULL: the event is of all versions
+    Column("version", Integer, nullable=True),
+    Column("note", Prose, nullable=False, server_default=""),
+    # when the notice to the operator was sent; the time of the event if it needs no notice
+    Column("reported", Utc, nullable=True, index=True),
 )
 
 
@@ -208,11 +234,11 @@ def _ended(*own: Column[Any]) -> tuple[Column[Any], ...]:
     return (
         *own,
         Column("profile", String(255), nullable=False),
-        _prose("submitter"),
+        prose_column("submitter"),
         Column("state", String(32), nullable=False),
-        _prose("message"),
-        _prose("who"),
-        _prose("why"),
+        prose_column("message"),
+        prose_column("who"),
+        prose_column("why"),
         Column("at", Utc, nullable=False),
     )
 
@@ -238,4 +264,15 @@ jobs_archived = Table(
     Column("configuration", JSON, nullable=False),
     Column("history", JSON, nullable=False),
     Index(None, "ark"),
+)
+
+# each report of a batch as it was sent; an update has only the changes
+reports_sent = Table(
+    "arc_reports",
+    metadata,
+    Column("bid", String(64), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    time_column("at"),
+    Column("report", JSON, nullable=False),
+    prose_column("text"),
 )

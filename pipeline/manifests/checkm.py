@@ -6,9 +6,7 @@ Rule: there is one reader. `check` returns all problems; `parse` refuses if one 
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 
 from pipeline.errors import ArklineError
 from pipeline.manifests import checkm_lines, checkm_row
@@ -66,7 +64,7 @@ def parse(
     """
     manifest, findings = _read(data, expected, case_fold, most)
     if findings.errors or manifest is None:
-        raise ManifestError(source, _in_order(findings.errors))
+        raise ManifestError(source, [p for p in findings.in_order() if p.severity is Severity.ERROR])
     return manifest
 
 
@@ -75,15 +73,7 @@ def check(
 ) -> tuple[Problem, ...]:
     """The errors that `parse` would refuse, and warnings, in the order of the lines."""
     _, findings = _read(data, expected, case_fold, most)
-    return tuple(_in_order(findings.errors + findings.warnings))
-
-
-def check_rows(profile: ManifestProfile, rows: Sequence[Row], case_fold: bool = True) -> tuple[Problem, ...]:
-    """Problems between rows that are valid on their own: errors, and warnings."""
-    findings = Findings()
-    with suppress(StopReading):
-        _check_rows(profile, rows, case_fold, findings)
-    return tuple(_in_order(findings.errors + findings.warnings))
+    return findings.in_order()
 
 
 def write(profile: ManifestProfile, rows: Iterable[Row]) -> bytes:
@@ -111,10 +101,6 @@ def write(profile: ManifestProfile, rows: Iterable[Row]) -> bytes:
     return data
 
 
-def _in_order(problems: Iterable[Problem]) -> list[Problem]:
-    return sorted(problems, key=lambda problem: problem.line)
-
-
 def _read(
     data: bytes, expected: ManifestProfile | None, case_fold: bool, most: int | None
 ) -> tuple[Manifest | None, Findings]:
@@ -123,8 +109,10 @@ def _read(
         headers, lines = checkm_lines.read(data, most, findings)
         profile = _profile(headers, expected, findings)
         _check_headers(headers, profile, findings)
-        rows = _rows(profile, lines, findings)
-        _check_rows(profile, rows, case_fold, findings)
+        if not lines and not findings.errors:
+            findings.stop(0, "the manifest has no rows")
+        rows = tuple(checkm_row.read(profile, line.text, line.number, findings) for line in lines)
+        check_rows(profile, rows, case_fold, findings)
     except StopReading:
         return None, findings
     return Manifest(profile, rows), findings
@@ -166,22 +154,8 @@ def _check_headers(headers: list[Line], profile: ManifestProfile, findings: Find
             )
 
 
-def _rows(profile: ManifestProfile, lines: list[Line], findings: Findings) -> tuple[Row, ...]:
-    if not lines and not findings.errors:
-        findings.stop(0, "the manifest has no rows")
-    return tuple(
-        checkm_row.read(
-            profile,
-            line.text,
-            line.number,
-            partial(findings.error, line.number),
-            partial(findings.warn, line.number),
-        )
-        for line in lines
-    )
-
-
-def _check_rows(profile: ManifestProfile, rows: Sequence[Row], case_fold: bool, findings: Findings) -> None:
+def check_rows(profile: ManifestProfile, rows: Sequence[Row], case_fold: bool, findings: Findings) -> None:
+    """Report the problems between rows that are valid on their own."""
     if profile is ManifestProfile.OBJECT:
         named = [row for row in rows if row.name]
         for clash in duplicates((row.name for row in named), case_fold):
@@ -194,6 +168,8 @@ def _check_rows(profile: ManifestProfile, rows: Sequence[Row], case_fold: bool, 
                 findings.warn(row.line, f"its URL is on {times[row.url]} lines: every line makes an object")
     undeclared = sum(row.digest is None for row in rows)
     if undeclared:
+        rows_in_all = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
         findings.warn(
-            0, f"{undeclared} of {len(rows)} rows have no digest: a transfer error would not be detected"
+            0,
+            f"no digest is declared in {undeclared} of {rows_in_all}: a transfer error would not be detected",
         )

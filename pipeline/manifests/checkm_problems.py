@@ -46,3 +46,6 @@ class Findings:
     def warn(self, line: int, message: str) -> None:
         if len(self.warnings) < PROBLEM_LIMIT:
             self.warnings.append(Problem(line, message, Severity.WARNING))
+
+    def in_order(self) -> tuple[Problem, ...]:
+        return tuple(sorted(self.errors + self.warnings, key=lambda problem: problem.line))

@@ -7,12 +7,15 @@ column but the URL.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import ValidationError
 
 from pipeline.description import local_ids
+from pipeline.errors import Documented
 from pipeline.fixity import Digest, UnknownAlgorithm, algorithm
+from pipeline.manifests.checkm_problems import Findings
 from pipeline.names import (
     CONTAINER_SUFFIXES,
     PRODUCER,
@@ -24,7 +27,6 @@ from pipeline.names import (
     safe_name,
 )
 from pipeline.records import SubmissionType
-from pipeline.states import Documented
 
 URL_LIMIT = 8192
 """Characters of a URL, as in a job's configuration."""
@@ -35,7 +37,7 @@ TEXT_LIMIT = 4000
 _SIZE = re.compile(r"[0-9]{1,18}")
 _MIME_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(\s*;.*)?", re.ASCII)
 
-Report = Callable[[str], None]
+_Report = Callable[[str], None]
 
 
 class ManifestProfile(Documented):
@@ -100,22 +102,24 @@ class Row:
     date: str = ""
 
 
-def read(profile: ManifestProfile, text: str, line: int, error: Report, warn: Report) -> Row:
-    """The row in `text`; only its name can be used once `error` was called."""
+def read(profile: ManifestProfile, text: str, line: int, findings: Findings) -> Row:
+    """The row in `text`; only its name can be used once an error was found."""
     url, *cells = (cell.strip(" \t") for cell in text.split("|"))
     extra = len(cells) + 1 - len(profile.columns)
     if extra > 0 and any(cells[-extra:]):
-        warn(f"cells after column {len(profile.columns)} are ignored; write the character | as %7c")
+        findings.warn(
+            line, f"cells after column {len(profile.columns)} are ignored; write the character | as %7c"
+        )
     cells += [""] * -extra
-    return of_cells(
-        profile, url, dict(zip(profile.columns[1:], map(_decoded, cells), strict=False)), line, error, warn
-    )
+    named = dict(zip(profile.columns[1:], map(_decoded, cells), strict=False))
+    return of_cells(profile, url, named, line, findings)
 
 
 def of_cells(
-    profile: ManifestProfile, url: str, cell: Mapping[str, str], line: int, error: Report, warn: Report
+    profile: ManifestProfile, url: str, cell: Mapping[str, str], line: int, findings: Findings
 ) -> Row:
     """The row of these values: column name -> value, for every column but the URL."""
+    error, warn = partial(findings.error, line), partial(findings.warn, line)
     too_long = next((name for name, value in cell.items() if len(value) > TEXT_LIMIT), None)
     if too_long:
         error(f"{too_long} is longer than {TEXT_LIMIT} characters")
@@ -201,7 +205,7 @@ def _address_problem(parts: SplitResult) -> str | None:
     return None
 
 
-def _name(name: str, error: Report) -> str:
+def _name(name: str, error: _Report) -> str:
     if not name:
         error("the file name is missing, and the URL does not end in one")
         return name
@@ -212,7 +216,7 @@ def _name(name: str, error: Report) -> str:
         return name
 
 
-def _digest(name: str, value: str, error: Report) -> Digest | None:
+def _digest(name: str, value: str, error: _Report) -> Digest | None:
     if not name and not value:
         return None
     if not value:
@@ -230,7 +234,7 @@ def _digest(name: str, value: str, error: Report) -> Digest | None:
     return None
 
 
-def _size(text: str, error: Report) -> int | None:
+def _size(text: str, error: _Report) -> int | None:
     if not text:
         return None
     if not _SIZE.fullmatch(text):
@@ -239,18 +243,12 @@ def _size(text: str, error: Report) -> int | None:
     return int(text)
 
 
-def _check_kind(profile: ManifestProfile, name: str, error: Report, warn: Report) -> None:
+def _check_kind(profile: ManifestProfile, name: str, error: _Report, warn: _Report) -> None:
     is_manifest = name.lower().endswith(".checkm")
-    match profile:
-        case ManifestProfile.CONTAINER_BATCH if not is_container(name):
-            error(
-                f"{quote_name(name)} is not a container; its name must end in {' '.join(CONTAINER_SUFFIXES)}"
-            )
-        case ManifestProfile.BATCH if not is_manifest:
-            warn(
-                f"{quote_name(name)} is read as an object manifest, although its name does not end in .checkm"
-            )
-        case ManifestProfile.FILE_BATCH if is_manifest or is_container(name):
-            warn(f"{quote_name(name)} is stored as one file; it is neither unpacked nor read as a manifest")
-        case _:
-            pass
+    quoted = quote_name(name)
+    if profile is ManifestProfile.CONTAINER_BATCH and not is_container(name):
+        error(f"{quoted} is not a container; its name must end in {' '.join(CONTAINER_SUFFIXES)}")
+    elif profile is ManifestProfile.BATCH and not is_manifest:
+        warn(f"{quoted} is read as an object manifest, although its name does not end in .checkm")
+    elif profile is ManifestProfile.FILE_BATCH and (is_manifest or is_container(name)):
+        warn(f"{quoted} is stored as one file; it is neither unpacked nor read as a manifest")

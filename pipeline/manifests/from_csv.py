@@ -9,11 +9,12 @@ import difflib
 import io
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from contextlib import suppress
+from dataclasses import dataclass
 
 from pipeline.manifests import checkm, checkm_row
-from pipeline.manifests.checkm import ManifestProfile, Problem, Row, Severity
+from pipeline.manifests.checkm import ManifestProfile, Problem, Row
+from pipeline.manifests.checkm_problems import Findings, StopReading
 from pipeline.names import quote_name
 
 CELL_LIMIT = 1 << 17
@@ -50,21 +51,6 @@ class Converted:
     manifest: bytes | None
 
 
-@dataclass
-class _Findings:
-    problems: list[Problem] = field(default_factory=list)
-
-    def error(self, line: int, message: str) -> None:
-        self.problems.append(Problem(line, message))
-
-    def warn(self, line: int, message: str) -> None:
-        self.problems.append(Problem(line, message, Severity.WARNING))
-
-    @property
-    def has_errors(self) -> bool:
-        return any(problem.severity is Severity.ERROR for problem in self.problems)
-
-
 def template(profile: ManifestProfile) -> str:
     """The header row of a table for `profile`, and an example row."""
     name = _EXAMPLE_NAMES[profile]
@@ -79,32 +65,33 @@ def template(profile: ManifestProfile) -> str:
 
 def convert(data: bytes, profile: ManifestProfile, case_fold: bool = True) -> Converted:
     """The table as a manifest, or all problems that prevent it."""
-    findings = _Findings()
-    rows = tuple(_rows(data, profile, findings))
-    if not rows and not findings.has_errors:
-        findings.error(0, "the table has no rows below its header row")
-    findings.problems += checkm.check_rows(profile, rows, case_fold) if rows else ()
-    problems = tuple(sorted(findings.problems, key=lambda problem: problem.line)[: checkm.PROBLEM_LIMIT])
-    manifest = None if findings.has_errors else checkm.write(profile, rows)
-    return Converted(problems, len(rows), manifest)
+    findings, rows = Findings(), list[Row]()
+    with suppress(StopReading):
+        rows += _rows(data, profile, findings)
+        if rows:
+            checkm.check_rows(profile, rows, case_fold, findings)
+        elif not findings.errors:
+            findings.error(0, "the table has no rows below its header row")
+    manifest = None if findings.errors else checkm.write(profile, rows)
+    return Converted(findings.in_order(), len(rows), manifest)
 
 
-def _rows(data: bytes, profile: ManifestProfile, findings: _Findings) -> Iterator[Row]:
+def _rows(data: bytes, profile: ManifestProfile, findings: Findings) -> Iterator[Row]:
     records = _records(data, findings)
     first = next(records, None)
     if first is None:
-        if not findings.has_errors:
+        if not findings.errors:
             findings.error(0, f"the table is empty; its first line is the header row {_titles(profile)}")
         return
     columns = _columns(*first, profile, findings)
-    if findings.has_errors:
+    if findings.errors:
         return
     for line, cells in records:
         if any(cells):
             yield _row(profile, columns, line, cells, findings)
 
 
-def _records(data: bytes, findings: _Findings) -> Iterator[tuple[int, list[str]]]:
+def _records(data: bytes, findings: Findings) -> Iterator[tuple[int, list[str]]]:
     """The records: their first line, and their cells."""
     try:
         text = data.decode("utf-8-sig")
@@ -126,7 +113,7 @@ def _records(data: bytes, findings: _Findings) -> Iterator[tuple[int, list[str]]
 
 
 def _columns(
-    line: int, titles: Sequence[str], profile: ManifestProfile, findings: _Findings
+    line: int, titles: Sequence[str], profile: ManifestProfile, findings: Findings
 ) -> tuple[str, ...]:
     """The columns of the table as columns of the manifest; '' for one without a title."""
     known = {_plain(column): column for column in profile.columns}
@@ -142,7 +129,7 @@ def _columns(
         if column and column in columns:
             findings.error(line, f"column {_title(column)} is there twice")
         columns.append(column)
-    if profile.columns[0] not in columns and not findings.has_errors:
+    if profile.columns[0] not in columns and not findings.errors:
         findings.error(line, f"column {_title(profile.columns[0])} is missing")
     if _IGNORED_COLUMN in columns:
         findings.warn(line, f"column {_title(_IGNORED_COLUMN)} is not used")
@@ -150,33 +137,28 @@ def _columns(
 
 
 def _row(
-    profile: ManifestProfile, columns: tuple[str, ...], line: int, cells: list[str], findings: _Findings
+    profile: ManifestProfile, columns: tuple[str, ...], line: int, cells: list[str], findings: Findings
 ) -> Row:
     if any(cells[len(columns) :]):
         findings.error(
             line, f"the row has more cells than the {len(columns)} columns; quote texts that contain a comma"
         )
     given = {column: value for column, value in zip(columns, cells, strict=False) if column}
-    error, warn = partial(findings.error, line), partial(findings.warn, line)
     for column, value in given.items():
         if _CONTROL.search(value):
-            error(f"{_title(column)} contains a line break or a control character")
+            findings.error(line, f"{_title(column)} contains a line break or a control character")
     values = {column: given.get(column, "") for column in profile.columns}
     url = values.pop(profile.columns[0])
-    before = len(findings.problems)
-    row = checkm_row.of_cells(profile, url, values, line, error, warn)
-    if len(findings.problems) == before and not _reads_back(profile, row):
-        error("the row contains %20 or %7c, which a manifest reads as a space or |: write those characters")
+    before = len(findings.errors)
+    row = checkm_row.of_cells(profile, url, values, line, findings)
+    if len(findings.errors) == before and not _reads_back(profile, row):
+        reads_as = "which a manifest reads as a space or |: write those characters"
+        findings.error(line, f"the row contains %20 or %7c, {reads_as}")
     return row
 
 
 def _reads_back(profile: ManifestProfile, row: Row) -> bool:
-    ignore = _ignore
-    return checkm_row.read(profile, checkm_row.write(profile, row), row.line, ignore, ignore) == row
-
-
-def _ignore(_: str) -> None:
-    """The problems were reported when the row was read from the table."""
+    return checkm_row.read(profile, checkm_row.write(profile, row), row.line, Findings()) == row
 
 
 def _a(noun: str) -> str:

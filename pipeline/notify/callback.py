@@ -1,26 +1,23 @@
 """Callbacks: an HTTP POST to the depositor's system when a job completes or fails."""
 
-from typing import Protocol
+import time
 
 import requests
 
-from pipeline.http.address import AddressRefused, session_for
+from pipeline.attempt import UNATTENDED, Attempt
+from pipeline.http.address import AddressRefused, ContentSession
 from pipeline.http.retry import FIRST_PAUSE, raise_if_transient, retry_request, translated
+from pipeline.http.urls import redact_url
 from pipeline.notify.callback_payload import callback_facts, render, response_format
 from pipeline.notify.signature import SIGNATURE, callback_secret_of, signature
-from pipeline.outcome import system
+from pipeline.outcome import fault_of, system, transient
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job
+from pipeline.services import Service
 from pipeline.settings import Settings
-from pipeline.urls import redact_url
 
 DELIVERY = "Arkline-Delivery"
 """Header with JID-RETRIES, the same for every repetition: a receiver can ignore what it has seen."""
-
-
-class Callback(Protocol):
-    def deliver(self, job: Job, profile: Profile, version: int | None) -> None:
-        """POST the job's state to the profile's callback URL; do nothing if the profile has none."""
 
 
 class HttpCallback:
@@ -28,7 +25,11 @@ class HttpCallback:
         self._settings = settings
         self._pause = pause
 
-    def deliver(self, job: Job, profile: Profile, version: int | None) -> None:
+    def deliver(self, job: Job, profile: Profile, version: int | None, attempt: Attempt = UNATTENDED) -> None:
+        """POST the job's state to the profile's callback URL; do nothing if the profile has none.
+
+        AttemptOver once the attempt is over, at most a second late.
+        """
         if profile.callback_url is None:
             return
         url = str(profile.callback_url)
@@ -36,14 +37,23 @@ class HttpCallback:
         headers = {"Content-Type": payload.media_type, DELIVERY: f"{job.jid}-{job.status.retry_count}"}
         if (secret := callback_secret_of(self._settings, profile.name)) is not None:
             headers[SIGNATURE] = signature(payload.body, secret)
-        retry_request(lambda: self._post(url, payload.body, headers), _name(url), self._pause)
+        with fault_of(Service.CALLBACK, profile.callback_url.host or ""):
+            retry_request(lambda: self._post(url, payload.body, headers, attempt), self._pause, attempt)
 
-    def _post(self, url: str, body: bytes, headers: dict[str, str]) -> None:
+    def _post(self, url: str, body: bytes, headers: dict[str, str], attempt: Attempt) -> None:
         timeouts = (self._settings.connect_timeout, self._settings.callback_timeout)
+        deadline = time.monotonic() + self._settings.callback_timeout
+
+        def check() -> None:
+            attempt.check()
+            if time.monotonic() > deadline:
+                raise transient(f"{_name(url)} did not answer in time")
+
         try:
             with (
                 translated(_name(url), "check the URL in the profile"),
-                session_for(self._settings) as session,
+                ContentSession(self._settings.allow_networks) as session,
+                session.checked(check),
                 # user and password of the URL become Basic authentication; the answer's body is not read
                 session.post(url, body, headers=headers, timeout=timeouts, stream=True) as response,
             ):
@@ -60,7 +70,7 @@ def _name(url: str) -> str:
 
 
 def _judge(url: str, response: requests.Response) -> None:
-    raise_if_transient(response)
+    raise_if_transient(response, _name(url))
     status = response.status_code
     if status < 300:
         return

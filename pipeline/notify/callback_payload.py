@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pipeline.description.final import final_description
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, ResponseType
 from pipeline.states import JobState
@@ -33,6 +34,7 @@ def callback_facts(job: Job, version: int | None) -> Facts:
     configuration, status = job.configuration, job.status
     failed = status.status is JobState.FAILED
     ark = job.identifiers.primary_id
+    description = final_description(configuration, job.identifiers)
     facts = {
         "jobID": job.jid,
         "batchID": job.bid,
@@ -42,9 +44,9 @@ def callback_facts(job: Job, version: int | None) -> Facts:
         "localID": "; ".join(job.identifiers.local_id),
         "versionID": version,
         "packageName": configuration.payload_name,
-        "objectCreator": configuration.erc_who,
-        "objectTitle": configuration.erc_what,
-        "objectDate": configuration.erc_when,
+        "objectCreator": description.who,
+        "objectTitle": description.what,
+        "objectDate": description.when,
         "note": configuration.note,
         "submissionDate": configuration.submitted_at.isoformat(),
         # when the job entered this state: a repeated callback has the same date

@@ -15,7 +15,8 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
-from pipeline.outcome import StepFailed, system, transient
+from pipeline.outcome import ServiceDown, StepFailed, fault_of, system, transient
+from pipeline.services import Service
 from pipeline.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -54,7 +55,8 @@ class OutboxMailer:
             finally:
                 draft.unlink(missing_ok=True)
         except OSError as error:
-            raise transient(f"mail cannot be written to the outbox {target}: {error.strerror}") from error
+            problem = f"mail cannot be written to the outbox {target}: {error.strerror}"
+            raise ServiceDown(Service.MAIL, problem, of_host=True) from error
 
 
 def _file_name(message: EmailMessage) -> str:
@@ -85,6 +87,7 @@ class SmtpMailer:
     def _server(self) -> str:
         return f"the mail server {self.host}:{self.port}"
 
+    @fault_of(Service.MAIL)
     def send(self, message: EmailMessage) -> None:
         if not any(message.get_all(name) for name in ("To", "Cc", "Bcc")):
             return
@@ -116,16 +119,19 @@ class SmtpMailer:
         make: Callable[[str], StepFailed] = system
         match error:
             case ssl.SSLCertVerificationError():
+                make = transient
                 problem = f"has a certificate that is not trusted: {error.verify_message}"
             case smtplib.SMTPAuthenticationError():
+                make = transient
                 problem = f"refused the login of '{self.user}' ({error.smtp_code})"
             case smtplib.SMTPNotSupportedError():
+                make = transient
                 problem = f"does not support what the settings require: {error}"
             case smtplib.SMTPRecipientsRefused():
                 make = _by_code(min(code for code, _ in error.recipients.values()))
                 problem = f"refused every recipient: {_recipients(error.recipients)}"
             case smtplib.SMTPSenderRefused():
-                make = _by_code(error.smtp_code)
+                make = transient  # it refuses every mail of this sender, until ARKLINE_MAIL_FROM is corrected
                 problem = f"refused the sender {error.sender}: {_reply(error)}"
             case smtplib.SMTPResponseException():
                 make = _by_code(error.smtp_code)

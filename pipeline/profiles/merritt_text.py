@@ -45,8 +45,11 @@ def read(text: str) -> tuple[dict[str, object], tuple[str, ...]]:
     given = {line.key: line for line in lines if line.value}
     fields: dict[str, object] = {_FIELD[key]: line.value for key, line in given.items() if key in _FIELD}
     fields |= _lists(lines)
-    if scheme := given.get("Identifier-scheme"):
-        _check_scheme(scheme)
+    scheme = given.get("Identifier-scheme")
+    if scheme and scheme.value.upper() != "ARK":
+        raise MalformedText(
+            f"line {scheme.number}: {scheme.value} is not supported; the only identifier scheme is ARK"
+        )
     if minter := given.get("ObjectMinterURL"):
         fields |= _shoulder(minter)
     for name in ("notification_suppression", "notification_format"):
@@ -93,13 +96,6 @@ def _lines(text: str) -> Iterator[_Line]:
             raise MalformedText(f"line {number}: {key} was already given on line {line_of[key]}")
         line_of[key] = number
         yield _Line(number, key, value)
-
-
-def _check_scheme(line: _Line) -> None:
-    if line.value.upper() not in ("", "ARK"):
-        raise MalformedText(
-            f"line {line.number}: {line.value} is not supported; the only identifier scheme is ARK"
-        )
 
 
 def _shoulder(line: _Line) -> dict[str, object]:

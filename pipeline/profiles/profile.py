@@ -1,5 +1,6 @@
 """Collection profiles: the owner of submitted objects, and the rules for naming, storing and reporting."""
 
+import codecs
 import difflib
 import re
 from enum import StrEnum
@@ -21,7 +22,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from pipeline.errors import UsageRefused
-from pipeline.names import ARK_PATTERN, quote_name
+from pipeline.names import ARK_CHARACTERS, ARK_PATTERN, quote_name
 from pipeline.profiles import merritt_text as profile_text
 from pipeline.records import Priority, ResponseType
 
@@ -31,6 +32,7 @@ _MISTAKEN = (".yml", ".json", ".YAML", ".TXT")
 _AN_ARK = "an ARK such as ark:/99999/fk4abc"
 
 Ark = Annotated[str, StringConstraints(pattern=ARK_PATTERN)]
+ArkPrefix = Annotated[str, StringConstraints(pattern=rf"^ark:/\d{{5,9}}/[{ARK_CHARACTERS}]*$")]
 Count = Annotated[int, Field(ge=1)]
 Mail = Annotated[str, StringConstraints(pattern=r"^[^@\s,;<>]+@[^@\s,;<>]+$")]
 
@@ -97,6 +99,11 @@ class Profile(BaseModel):
     shoulder: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]*$")] = Field(
         "fk4", description="lower-case letters and digits, the prefix of minted names"
     )
+    given_arks: tuple[ArkPrefix, ...] = Field(
+        (),
+        description="a list of the prefixes, such as ark:/12345/x9, of ARKs that depositors may give to new "
+        "objects, besides the ARKs of the shoulder",
+    )
     ezid_co_owner: str = Field("", description="an EZID user name")
     notification: tuple[Mail, ...] = Field((), description="a list of mail addresses")
     confirmation_mail: bool = Field(False, description="true or false: confirm a received submission by mail")
@@ -117,22 +124,40 @@ class Profile(BaseModel):
     aggregate_role: str = Field("MRT-none", description="a text such as MRT-none")
     suppress_dublin_core_local_id: bool = Field(False, description="true or false")
     case_sensitive_names: bool = Field(
-        False, description="true or false: accept objects with file names that differ only in case"
+        True,
+        description="true or false: accept objects with file names that differ only in case; "
+        "storage that cannot hold both refuses them in any case",
+    )
+    zip_name_encoding: str = Field(
+        "",
+        description="an encoding such as cp850 or shift_jis, for names in zip files that are not marked as "
+        "UTF-8; default: UTF-8 if they are UTF-8, else cp437",
     )
     storage_node: int | None = Field(None, ge=0, description="the number of a storage node")
     context: str = Field("", description="a text")
     retention_days: Annotated[int, Field(ge=0)] | None = Field(
         None, description="a number: days for which a completed batch stays listed"
     )
+    fixity_days: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="a number: days within which every stored file is read again, or 0 for never"
+    )
     limits: ProfileLimits = Field(
         default_factory=ProfileLimits,
         description="object_bytes, object_files, batch_jobs, jobs_at_work and host_connections",
     )
 
-    @field_validator("collections", "notification", mode="before")
+    @field_validator("collections", "notification", "given_arks", mode="before")
     @classmethod
     def _listed(cls, value: object) -> object:
         return (value,) if isinstance(value, str) else value
+
+    @field_validator("zip_name_encoding")
+    @classmethod
+    def _known_encoding(cls, value: str) -> str:
+        try:
+            return codecs.lookup(value).name if value else value
+        except LookupError as error:
+            raise ValueError(f"{value} is no known encoding") from error
 
     @model_validator(mode="after")
     def _mail_settings_agree(self) -> "Profile":
@@ -142,6 +167,11 @@ class Profile(BaseModel):
                 f"{self.notification_suppression} suppresses that mail; remove one of the two"
             )
         return self
+
+    @property
+    def ark_prefixes(self) -> tuple[str, ...]:
+        """The beginnings of the ARKs that depositors may give to new objects."""
+        return (f"ark:/{self.naan}/{self.shoulder}", *self.given_arks)
 
     @property
     def sends_report(self) -> bool:
@@ -171,11 +201,7 @@ class Profiles:
 
     def get(self, name: str) -> Profile:
         """The profile as its file is now."""
-        return self._read(name)[0]
-
-    def warnings(self, name: str) -> tuple[str, ...]:
-        """Warnings about fields of the profile's file that are ignored."""
-        return self._read(name)[1]
+        return read(self.file(name))[0]
 
     def names(self) -> tuple[str, ...]:
         try:
@@ -187,9 +213,6 @@ class Profiles:
             ) from error
         names = {path.stem if path.suffix in _SUFFIXES else path.name for path in files if _is_profile(path)}
         return tuple(sorted(name for name in names if re.match(_NAME, name)))
-
-    def _read(self, name: str) -> tuple[Profile, tuple[str, ...]]:
-        return read(self.file(name))
 
     def unread(self) -> tuple[Path, ...]:
         """Files that look like profiles but have a suffix that is not read."""

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from pipeline.principal import Interface
 from pipeline.profiles.profile import Profile, ProfileError, Profiles
-from pipeline.records import Record, now
+from pipeline.records import RewrittenRecord, now
 
 RENEWALS = 20
 """Earlier renewals that a snapshot names; the oldest are dropped."""
@@ -20,7 +20,7 @@ REASON_LIMIT = 500
 """Characters of the reason of an earlier renewal."""
 
 
-class Renewal(Record):
+class Renewal(RewrittenRecord):
     """A profile given to a batch; `by` is empty if the batch started with the profile."""
 
     since: datetime = Field(default_factory=now)
@@ -39,7 +39,8 @@ class ProfileSnapshot(Renewal):
 
     def after(self, before: "ProfileSnapshot") -> "ProfileSnapshot":
         """This snapshot as the one that follows `before`."""
-        last = Renewal(since=before.since, by=before.by, reason=before.reason[:REASON_LIMIT], via=before.via)
+        values = before.model_dump(exclude={"profile", "earlier"}, exclude_none=True)
+        last = Renewal.model_validate(values | {"reason": before.reason[:REASON_LIMIT]})
         return self.model_copy(update={"earlier": (*before.earlier, last)[-RENEWALS:]})
 
 

@@ -1,33 +1,33 @@
 """Content sources: sizes, small documents and downloads over HTTP(S)."""
 
 import random
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self, TypeVar
+from typing import Self, TypeVar
 
 import requests
 
-from pipeline.attempt import UNATTENDED, Attempt, Progress
+from pipeline.attempt import UNATTENDED, Attempt, Progress, pause
 from pipeline.fixity import OF_RECORD, Digest, DigestMismatch
-from pipeline.http.address import session_for
-from pipeline.http.retry import TransientError
-from pipeline.outcome import RateLimited, StepFailed, content, transient
+from pipeline.http.address import ContentSession
+from pipeline.http.urls import check_url, host_of, redact_url
+from pipeline.outcome import HostDown, NoAnswer, RateLimited, StepFailed, content, transient
 from pipeline.settings import Settings
 from pipeline.sources.host_limits import NO_LIMIT, HostLimiter
+from pipeline.sources.pace import Pace, TooSlow
 from pipeline.sources.part import Part, open_part, origin_of
+from pipeline.sources.request_clock import RequestClock
 from pipeline.sources.response import (
     body_chunks,
     content_length,
     refuse_encoded,
-    request,
     require_status,
+    send,
     source_size,
 )
-from pipeline.urls import host_of, redact_url
+from pipeline.states import FailureKind
 
 FIRST_PAUSE = 0.5
 """Seconds before the second try of a request; doubles with each further one, and varies by up to a half."""
@@ -38,11 +38,6 @@ longer pause, the job is handed back and another job gets the worker."""
 
 DOCUMENT_TIME = 600.0
 """Seconds that a small document may take, however slowly its bytes arrive."""
-
-DIVIDE = "divide it, or ask the operator for a higher limit"
-
-POLL_INTERVAL = 0.2
-"""Seconds between two checks of the attempt, while waiting."""
 
 T = TypeVar("T")
 
@@ -69,41 +64,28 @@ class Download:
 class Downloaded:
     """A file that arrived whole: its size and its digest of record (sha512), computed while it streamed."""
 
-    path: Path
     size: int
     sha512: str
 
 
-class Fetcher(Protocol):
-    """Errors: RateLimited; StepFailed, `content` if the depositor must act, `transient` if it may pass."""
-
-    def size(self, url: str, attempt: Attempt = UNATTENDED) -> int | None:
-        """Bytes at `url`, by HEAD or the headers of a GET; None if the source does not say.
-
-        Raises nothing but RateLimited: the download reports what is wrong.
-        """
-
-    def read(self, url: str, limit: int, attempt: Attempt = UNATTENDED) -> bytes:
-        """A small document, at most `limit` bytes."""
-
-    def download(self, file: Download, attempt: Attempt) -> Downloaded:
-        """Fetch one file with retries and Range resume; digest and size are checked before it appears."""
-
-
 class HttpFetcher:
-    """The Fetcher of http and https sources; all threads of a process may use one."""
+    """Fetches from http and https sources; all threads of a process may use one.
+
+    Errors: RateLimited; StepFailed, `content` if the depositor must act, `transient` if it may pass.
+    """
 
     def __init__(
         self,
         settings: Settings,
         first_pause: float = FIRST_PAUSE,
         limiter: HostLimiter = NO_LIMIT,
-        session: requests.Session | None = None,
+        session: ContentSession | None = None,
     ) -> None:
         self._settings = settings
         self._first_pause = first_pause
         self._limiter = limiter
-        self._session = session or session_for(settings)
+        self._pace = Pace(settings)
+        self._session = session or ContentSession(settings.allow_networks)
         self._busy_hosts: set[str] = set()
         """Hosts that requested a pause instead of returning a size: their sizes are not requested again."""
 
@@ -121,48 +103,55 @@ class HttpFetcher:
         self.close()
 
     def size(self, url: str, attempt: Attempt = UNATTENDED) -> int | None:
+        """Bytes at `url`, by HEAD or the headers of a GET; None if the source does not say.
+
+        Raises nothing but RateLimited and HostDown: the download reports what is wrong.
+        """
         host = host_of(url)
         if not host or host in self._busy_hosts:
             return None
         try:
-            return source_size(url, lambda method: self._request(method, url, attempt))
+            return source_size(url, lambda method: self.request(method, url, attempt))
         except RateLimited:
             if host not in self._busy_hosts:
                 raise
-        except TransientError as fault:
+        except HostDown:
+            raise
+        except NoAnswer:
+            self._limiter.no_answer(host)
+        except StepFailed as fault:  # the download will meet the same and report it
             if fault.retry_after:
                 self._busy_hosts.add(host)
                 self._limiter.back_off(host, fault.retry_after)
-        except StepFailed:
-            pass  # the download will meet the same and report it
         return None
 
     def read(self, url: str, limit: int, attempt: Attempt = UNATTENDED) -> bytes:
+        """A small document, at most `limit` bytes."""
         return self._retry(url, lambda: self._read_once(url, limit, attempt), attempt)
 
     def _read_once(self, url: str, limit: int, attempt: Attempt) -> bytes:
-        deadline = time.monotonic() + DOCUMENT_TIME
-        with self._request("GET", url, attempt) as response:
+        with (
+            self.request("GET", url, attempt, within=DOCUMENT_TIME) as response,
+            self._pace.response(),
+        ):
             require_status(response, url, 200)
             refuse_encoded(response, url)
             if (size := content_length(response)) is not None and size > limit:
-                raise content(f"{redact_url(url)} has {size:,} bytes, but the limit is {limit:,}; {DIVIDE}")
+                raise _document_too_large(url, f"{size:,} bytes", limit)
             document = bytearray()
-            for chunk in body_chunks(response):
+            for chunk in body_chunks(response, url):
                 document += chunk
+                self._pace.add(len(chunk))
                 if len(document) > limit:
-                    size_so_far = f"{len(document):,} bytes or more"
-                    raise content(
-                        f"{redact_url(url)} has {size_so_far}, but the limit is {limit:,}; {DIVIDE}"
-                    )
-                if time.monotonic() > deadline:
-                    raise TransientError(f"only {len(document):,} bytes in {DOCUMENT_TIME:.0f} seconds")
+                    raise _document_too_large(url, f"{len(document):,} bytes or more", limit)
             return bytes(document)
 
     def download(self, file: Download, attempt: Attempt) -> Downloaded:
+        """Fetch one file with retries and Range resume; digest and size are checked before it appears."""
         algorithms = {OF_RECORD, file.digest.algorithm if file.digest else OF_RECORD}
         with open_part(file.part, algorithms) as part:
-            part.continue_from(file.url, attempt)
+            self._pace.check_turn()
+            part.continue_from(file.url, attempt, declared=file.digest is not None)
             try:
                 self._complete(file, part, attempt)
             except DigestMismatch:
@@ -174,7 +163,7 @@ class HttpFetcher:
                     raise content(str(mismatch)) from mismatch
             attempt.check()
             part.publish(file.target)
-            return Downloaded(file.target, part.size, part.digests.value())
+            return Downloaded(part.size, part.digests.value())
 
     def _complete(self, file: Download, part: Part, attempt: Attempt) -> None:
         """Fetch until the part is complete; DigestMismatch if its bytes are not those that were declared."""
@@ -185,40 +174,55 @@ class HttpFetcher:
             part.digests.check(file.digest, file.label)
 
     def _stream(self, file: Download, part: Part, attempt: Attempt) -> None:
-        """Append what one answer of the source brings; TransientError if the file is not complete then."""
+        """Append the body of one answer; a transient failure if the file is not complete then."""
         if part.complete:
             return
         validator = part.origin.validator if part.origin and part.size else ""
         if not validator:
             part.restart()
         headers = {"Range": f"bytes={part.size}-", "If-Range": validator} if validator else {}
-        with self._request("GET", file.url, attempt, headers) as response:
+        with self.request("GET", file.url, attempt, headers) as response, self._pace.response():
             if validator and response.status_code == 416:
                 part.restart()
-                raise TransientError("the source no longer offers the rest of the file")
+                raise _broken(file, "the source no longer offers the rest of the file")
             require_status(response, file.url, *((200, 206) if validator else (200,)))
             _begin(file, part, response)
-            for chunk in body_chunks(response):
-                attempt.check()
+            for chunk in body_chunks(response, file.url):
                 part.append(chunk)
+                self._pace.add(len(chunk))
+                if part.origin and part.origin.may_be_continued(file.digest):
+                    self._pace.check_turn()
                 if file.size is not None and part.size > file.size:
                     raise content(_size_differs(file, f"more than {file.size:,}"))
                 _refuse_too_large(file, part.size)
                 attempt.report(Progress(host=host_of(file.url), bytes=part.size))
         if part.origin and part.origin.total not in (None, part.size):
-            raise TransientError(f"the source ended after {part.size:,} of {part.origin.total:,} bytes")
+            raise _broken(file, f"the source ended after {part.size:,} of {part.origin.total:,} bytes")
 
     @contextmanager
-    def _request(
-        self, method: str, url: str, attempt: Attempt, headers: Mapping[str, str] | None = None
+    def request(
+        self,
+        method: str,
+        url: str,
+        attempt: Attempt,
+        headers: Mapping[str, str] | None = None,
+        within: float | None = None,
     ) -> Iterator[requests.Response]:
-        """One request, on one of the connections that the fleet may have open to the host."""
+        """One request, on one of the connections that the fleet may have open to the host.
+
+        `within`: seconds for the request and its whole answer; settings.transfer_limit if None.
+        """
+        check_url(url)
         timeouts = (self._settings.connect_timeout, self._settings.read_timeout)
-        with (
-            self._limiter.connection(host_of(url), attempt),
-            request(self._session, method, url, timeouts, headers) as response,
-        ):
-            yield response
+        with self._limiter.connection(host_of(url), attempt):
+            clock = RequestClock(url, self._settings, attempt, self._pace, within)
+            with (
+                self._session.checked(clock.check),
+                send(self._session, method, url, timeouts, headers) as response,
+            ):
+                clock.answered()
+                self._limiter.answered(host_of(url))
+                yield response
 
     def _retry(
         self,
@@ -233,15 +237,19 @@ class HttpFetcher:
             attempt.check()
             try:
                 return fetch()
-            except TransientError as fault:
+            except StepFailed as fault:
+                if fault.kind is not FailureKind.TRANSIENT or isinstance(fault, TooSlow | HostDown):
+                    raise
                 tries = 0 if bytes_so_far() > furthest else tries + 1
                 furthest = max(furthest, bytes_so_far())
                 requested = fault.retry_after or 0.0
                 if requested:
                     self._limiter.back_off(host_of(url), requested)
                 if tries >= self._settings.fetch_tries or requested > LONGEST_PAUSE:
-                    raise transient(f"{redact_url(url)}: {fault} (try {tries})", fault.retry_after) from fault
-            _pause(max(requested, self._back_off(tries)), attempt)
+                    if isinstance(fault, NoAnswer):
+                        self._limiter.no_answer(host_of(url))
+                    raise transient(f"{fault} (try {tries})", fault.retry_after) from fault
+            pause(max(requested, self._back_off(tries)), attempt)
 
     def _back_off(self, tries: int) -> float:
         """Seconds before the next try, varied so that many files are not retried at the same moment."""
@@ -256,7 +264,7 @@ def _begin(file: Download, part: Part, response: requests.Response) -> None:
         start = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("-")[0]
         if part.origin is None or start.strip() != str(part.size) or not part.origin.same(offered):
             part.restart()
-            raise TransientError("the file changed while it was fetched")
+            raise _broken(file, "the file changed while it was fetched")
         part.origin = part.origin.model_copy(update={"total": part.origin.total or offered.total})
         return
     if not file.digest and not file.size:
@@ -268,6 +276,17 @@ def _begin(file: Download, part: Part, response: requests.Response) -> None:
     part.origin = offered
 
 
+def _document_too_large(url: str, size: str, limit: int) -> StepFailed:
+    return content(
+        f"{redact_url(url)} has {size}, but the limit is {limit:,}; "
+        "divide it, or ask the operator for a higher limit"
+    )
+
+
+def _broken(file: Download, fault: str) -> StepFailed:
+    return transient(f"{redact_url(file.url)}: {fault}")
+
+
 def _refuse_too_large(file: Download, size: int) -> None:
     if file.limit is not None and size > file.limit:
         raise content(f"{file.label} has more than the {file.limit:,} bytes that are accepted")
@@ -275,11 +294,3 @@ def _refuse_too_large(file: Download, size: int) -> None:
 
 def _size_differs(file: Download, actual: str) -> str:
     return f"{file.label}: the source has {actual} bytes, but {file.size:,} were declared"
-
-
-def _pause(seconds: float, attempt: Attempt) -> None:
-    """Wait, and check the attempt meanwhile."""
-    end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        attempt.check()
-        threading.Event().wait(min(POLL_INTERVAL, left))

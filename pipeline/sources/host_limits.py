@@ -8,10 +8,19 @@ from pipeline.attempt import Attempt
 
 class HostLimiter(Protocol):
     def connection(self, host: str, attempt: Attempt) -> AbstractContextManager[None]:
-        """One connection to `host`, for the block; waits for it a while, then raises RateLimited."""
+        """One connection to `host`, for the block; waits for it a while, then raises RateLimited.
+
+        HostDown if the host did not answer a moment ago.
+        """
 
     def back_off(self, host: str, seconds: float) -> None:
         """The host sent Retry-After: no worker sends it a request for so many seconds."""
+
+    def no_answer(self, host: str) -> None:
+        """The host was not reached, or sent nothing in time: one worker probes it, and the others wait."""
+
+    def answered(self, host: str) -> None:
+        """The host answered a request."""
 
 
 class NoLimit:
@@ -23,6 +32,10 @@ class NoLimit:
 
     def back_off(self, host: str, seconds: float) -> None:
         """The fetcher itself waits before its next try."""
+
+    def no_answer(self, host: str) -> None: ...
+
+    def answered(self, host: str) -> None: ...
 
 
 NO_LIMIT: HostLimiter = NoLimit()

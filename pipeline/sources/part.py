@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,9 +11,15 @@ import requests
 from pydantic import BaseModel, ConfigDict
 
 from pipeline.attempt import Attempt
-from pipeline.fixity import READ_CHUNK, Digester
-from pipeline.sources.response import content_length
-from pipeline.working_storage.capacity import full_is_transient, is_full
+from pipeline.errors import ArklineError
+from pipeline.file_faults import is_full
+from pipeline.fixity import READ_CHUNK, Digest, Digester
+from pipeline.http.retry import http_date
+from pipeline.sources.response import content_length, stated_size
+from pipeline.working_storage.capacity import full_waits
+
+VALIDATOR_LENGTH = 1000
+"""Characters of an ETag or a date that are kept, and sent in If-Range."""
 
 
 class Origin(BaseModel):
@@ -25,11 +30,21 @@ class Origin(BaseModel):
     total: int | None = None
     etag: str = ""
     last_modified: str = ""
+    noted_size: int = 0
+    noted_sha512: str = ""
+    """Of the bytes on the disk when an attempt ended in order, for the attempt that continues."""
 
     @property
     def validator(self) -> str:
         """What `If-Range` may name: a strong ETag, else a date; empty if the rest cannot be requested."""
         return self.etag or self.last_modified
+
+    def may_be_continued(self, digest: Digest | None) -> bool:
+        """True if another attempt may request the rest of a file with this declared digest.
+
+        Without a digest only a strong ETag proves that the rest fits: two contents may have one date.
+        """
+        return bool(self.etag or (digest and self.validator))
 
     def same(self, other: "Origin") -> bool:
         """True unless the two answers are known to be of different bytes."""
@@ -48,21 +63,25 @@ def origin_of(url: str, response: requests.Response) -> Origin:
     total = content_length(response)
     if response.status_code == 206:
         stated = response.headers.get("Content-Range", "").rpartition("/")[2].strip()
-        total = int(stated) if stated.isascii() and stated.isdigit() else None
+        total = stated_size(stated, url)
     return Origin(
         url=url,
         total=total,
-        etag=etag if etag.startswith('"') else "",
+        etag=etag if etag.startswith('"') and _can_be_sent_back(etag) else "",
         last_modified=modified if _settled(modified, response.headers.get("Date", "")) else "",
     )
 
 
 def _settled(modified: str, date: str) -> bool:
     """True if the file was at least a second old, so that no second change hides (RFC 9110, 8.8.2.2)."""
-    try:
-        return parsedate_to_datetime(date) - parsedate_to_datetime(modified) >= timedelta(seconds=1)
-    except (ValueError, TypeError):
+    changed, answered = http_date(modified), http_date(date)
+    if changed is None or answered is None or not _can_be_sent_back(modified):
         return False
+    return answered - changed >= timedelta(seconds=1)
+
+
+def _can_be_sent_back(validator: str) -> bool:
+    return len(validator) <= VALIDATOR_LENGTH and validator.isprintable()
 
 
 class Part:
@@ -85,16 +104,12 @@ class Part:
         """True if every byte that the source promised is here."""
         return self.origin is not None and self.origin.total == self.size
 
-    def continue_from(self, url: str, attempt: Attempt) -> None:
-        """Use the bytes that an earlier try left, if it is known of which file they are the beginning."""
-        try:
-            origin = (
-                Origin.model_validate_json(origin_path(self.path).read_bytes())
-                if self._origin_saved
-                else None
-            )
-        except (OSError, ValueError):
-            origin = None
+    def continue_from(self, url: str, attempt: Attempt, *, declared: bool) -> None:
+        """Use the bytes that an earlier try left, if it is known of which file they are the beginning.
+
+        Without a declared digest, which judges the whole later, they must be those of their note.
+        """
+        origin = saved_origin(self.path)
         if origin is None or origin.url != url or not origin.validator:
             self.restart()
             return
@@ -102,6 +117,10 @@ class Part:
             while chunk := earlier.read(READ_CHUNK):
                 attempt.check()
                 self.digests.update(chunk)
+        noted = (origin.noted_size, origin.noted_sha512)
+        if not declared and origin.noted_sha512 and noted != (self.size, self.digests.value()):
+            self.restart()  # damaged, or continued without a new note
+            return
         self.origin = origin
 
     def restart(self) -> None:
@@ -125,6 +144,17 @@ class Part:
             self._origin_saved = True
             origin_path(self.path).write_text(self.origin.model_dump_json())
 
+    def note(self) -> None:
+        """Note what is here, for the attempt that continues; without a note it starts anew."""
+        if self.origin is None or self.size < READ_CHUNK or self.complete:
+            return
+        with suppress(OSError):
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
+            noted = {"noted_size": self.size, "noted_sha512": self.digests.value()}
+            origin_path(self.path).write_text(self.origin.model_copy(update=noted).model_dump_json())
+            self._origin_saved = True
+
     def publish(self, target: Path) -> None:
         """Make the bytes durable and put them at `target`, which is whole or absent at any moment."""
         self._stream.flush()
@@ -144,14 +174,27 @@ def origin_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.from")
 
 
+def saved_origin(path: Path) -> Origin | None:
+    """From where the part at `path` comes; None if that is not known."""
+    try:
+        return Origin.model_validate_json(origin_path(path).read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
 @contextmanager
 def open_part(path: Path, algorithms: Iterable[str]) -> Iterator[Part]:
     """Open the part at `path`, with what is there already; a full disk is a transient failure."""
-    with full_is_transient(f"fetching {path.name}"):
+    with full_waits(f"fetching {path.name}"):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("ab") as stream:
-                yield Part(path, stream, algorithms)
+                part = Part(path, stream, algorithms)
+                try:
+                    yield part
+                except ArklineError:
+                    part.note()
+                    raise
         except OSError as error:
             if is_full(error):
                 with suppress(OSError):

@@ -1,24 +1,23 @@
 """Probing a source before anything is fetched: does it answer, how large is the file, how fast is it."""
 
 import time
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Self
 
-import requests
-
-from pipeline.http.address import session_for
-from pipeline.http.retry import TransientError
+from pipeline.attempt import UNATTENDED, Attempt
+from pipeline.http.urls import check_url
 from pipeline.outcome import StepFailed
-from pipeline.settings import Settings
-from pipeline.sources.response import body_chunks, request, require_status, source_size
-from pipeline.urls import check_url, redact_url
+from pipeline.sources.fetch import HttpFetcher
+from pipeline.sources.response import body_chunks, require_status, source_size
+from pipeline.states import FailureKind
 
 SAMPLE_BYTES = 8 << 20
 """Bytes of a file that are read at most to measure the speed of its source."""
 
 SAMPLE_SECONDS = 3.0
 """Seconds that reading them may take."""
+
+SAMPLE_WITHIN = 30.0
+"""Seconds that the request and the sample may take together."""
 
 
 @dataclass(frozen=True)
@@ -41,48 +40,31 @@ class Sample:
     seconds: float
 
 
-class Prober:
-    """Requests each URL once and saves nothing."""
+def probe(fetcher: HttpFetcher, url: str, attempt: Attempt = UNATTENDED) -> ProbeResult:
+    """Whether the source answers one request, and the size that it says the file has."""
+    start = time.monotonic()
+    size: int | None = None
+    failure, transient = "", False
+    try:
+        check_url(url)
+        size = source_size(url, lambda method: fetcher.request(method, url, attempt))
+    except StepFailed as failed:
+        failure, transient = failed.message, failed.kind is FailureKind.TRANSIENT
+    return ProbeResult(url, time.monotonic() - start, size, failure, transient)
 
-    def __init__(self, settings: Settings) -> None:
-        self._session = session_for(settings)
-        self._timeouts = (settings.connect_timeout, settings.read_timeout)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._session.close()
-
-    def probe(self, url: str) -> ProbeResult:
-        """Whether the source answers, and the size that it says the file has."""
-        start = time.monotonic()
-        size: int | None = None
-        failure, transient = "", False
-        try:
-            check_url(url)
-            size = source_size(url, lambda method: self._request(method, url))
-        except StepFailed as failed:
-            failure = failed.message
-        except TransientError as fault:
-            failure, transient = f"{redact_url(url)}: {fault}", True
-        return ProbeResult(url, time.monotonic() - start, size, failure, transient)
-
-    def sample(self, url: str) -> Sample | None:
-        """How fast the beginning of a file arrives; None if it does not."""
-        try:
-            with self._request("GET", url) as response:
-                require_status(response, url, 200)
-                start = time.monotonic()
-                size, seconds = 0, 0.0
-                for chunk in body_chunks(response):
-                    size += len(chunk)
-                    seconds = time.monotonic() - start
-                    if size >= SAMPLE_BYTES or seconds >= SAMPLE_SECONDS:
-                        break
-        except (TransientError, StepFailed):
-            return None
-        return Sample(size, seconds) if size and seconds > 0 else None
-
-    def _request(self, method: str, url: str) -> AbstractContextManager[requests.Response]:
-        return request(self._session, method, url, self._timeouts)
+def sample(fetcher: HttpFetcher, url: str) -> Sample | None:
+    """How fast the beginning of a file arrives; None if it does not."""
+    try:
+        with fetcher.request("GET", url, UNATTENDED, within=SAMPLE_WITHIN) as response:
+            require_status(response, url, 200)
+            start = time.monotonic()
+            size, seconds = 0, 0.0
+            for chunk in body_chunks(response, url):
+                size += len(chunk)
+                seconds = time.monotonic() - start
+                if size >= SAMPLE_BYTES or seconds >= SAMPLE_SECONDS:
+                    break
+    except StepFailed:
+        return None
+    return Sample(size, seconds) if size and seconds > 0 else None

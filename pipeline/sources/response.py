@@ -13,9 +13,11 @@ import requests
 import urllib3.exceptions as faults
 
 from pipeline.fixity import READ_CHUNK
-from pipeline.http.retry import TransientError, is_transient, retry_after
-from pipeline.outcome import content
-from pipeline.urls import redact_url
+from pipeline.http.retry import is_transient, retry_after
+from pipeline.http.urls import redact_url
+from pipeline.names import quote_name
+from pipeline.outcome import NoAnswer, StepFailed, content, transient
+from pipeline.states import FailureKind
 
 IDENTITY = {"Accept-Encoding": "identity"}
 """The bytes as they are stored, without a content coding."""
@@ -23,19 +25,34 @@ IDENTITY = {"Accept-Encoding": "identity"}
 COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".z", ".br", ".svgz")
 """Names of files that are compressed themselves; some servers say so in Content-Encoding."""
 
+LARGEST_FILE = (1 << 63) - 1
+"""Bytes: the largest offset that Linux knows."""
+
+_DIGITS = 30
+"""Digits of a size that are read, leading zeros included."""
+
+_UNREACHABLE = (
+    errno.ECONNREFUSED,
+    errno.EHOSTUNREACH,
+    errno.EHOSTDOWN,
+    errno.ENETUNREACH,
+    errno.ENETDOWN,
+    errno.ETIMEDOUT,
+)
+
 Timeouts = tuple[float, float]
 """Seconds to wait for a connection, and for the next bytes."""
 
 
 @contextmanager
-def request(
+def send(
     session: requests.Session,
     method: str,
     url: str,
     timeouts: Timeouts,
     headers: Mapping[str, str] | None = None,
 ) -> Iterator[requests.Response]:
-    """The response with its body unread, closed at the end; TransientError or a content failure otherwise."""
+    """The response with its body unread, closed at the end; a transient or content failure otherwise."""
     try:
         response = session.request(
             method, url, headers={**IDENTITY, **(headers or {})}, stream=True, timeout=timeouts
@@ -43,13 +60,16 @@ def request(
     except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema, UnicodeError) as error:
         raise content(f"{redact_url(url)} is not a URL that can be fetched: {error}") from error
     except (requests.RequestException, faults.HTTPError) as error:
-        raise _failure(url, error) from error
+        failure = _failure(url, error)
+        if failure.kind is FailureKind.TRANSIENT and _is_unanswered(error):
+            failure = NoAnswer(failure.message)
+        raise failure from error
     with response:
         yield response
 
 
 def source_size(url: str, ask: Callable[[str], AbstractContextManager[requests.Response]]) -> int | None:
-    """Bytes at `url`, None if the source does not say; TransientError or a content failure if it is refused.
+    """Bytes at `url`, None if the source does not say; a transient or content failure if it is refused.
 
     `ask` sends one request of the method it gets. Some sources refuse HEAD, or answer it without a length:
     they are asked by GET, and the body is not read.
@@ -65,15 +85,15 @@ def source_size(url: str, ask: Callable[[str], AbstractContextManager[requests.R
 
 
 def require_status(response: requests.Response, url: str, *statuses: int) -> None:
-    """Raise TransientError or a content failure unless the answer has one of `statuses`."""
+    """Raise a transient or content failure unless the answer has one of `statuses`."""
     status = response.status_code
     if status in statuses:
         return
-    phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else response.reason
-    answered = f"the source answered {status} {phrase}".rstrip()
+    phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else quote_name(response.reason or "")
+    answered = f"{redact_url(url)}: the source answered {status} {phrase}".rstrip()
     if is_transient(status):
-        raise TransientError(answered, retry_after(response.headers.get("Retry-After")))
-    raise content(f"{redact_url(url)}: {answered}; check the URL, and that it may be read without a login")
+        raise transient(answered, retry_after(response.headers.get("Retry-After")))
+    raise content(f"{answered}; check the URL, and that it may be read without a login")
 
 
 def refuse_encoded(response: requests.Response, url: str) -> None:
@@ -82,14 +102,14 @@ def refuse_encoded(response: requests.Response, url: str) -> None:
     if coding in ("", "identity") or urlsplit(url).path.lower().endswith(COMPRESSED):
         return
     raise content(
-        f"{redact_url(url)}: the source compresses the file for transfer (Content-Encoding: {coding}) "
-        "although asked not to; declare the digest of the bytes that are sent, or have the source send the "
-        "file as it is"
+        f"{redact_url(url)}: the source compresses the file for transfer "
+        f"(Content-Encoding: {quote_name(coding)}) although asked not to; "
+        "declare the digest of the bytes that are sent, or have the source send the file as it is"
     )
 
 
-def body_chunks(response: requests.Response) -> Iterator[bytes]:
-    """The body as it arrives, at most READ_CHUNK bytes at a time; TransientError if it ends early.
+def body_chunks(response: requests.Response, url: str) -> Iterator[bytes]:
+    """The body as it arrives, at most READ_CHUNK bytes at a time; a transient failure if it ends early.
 
     `read1` returns what is there: a slow source does not keep the caller from checking its attempt.
     """
@@ -97,21 +117,33 @@ def body_chunks(response: requests.Response) -> Iterator[bytes]:
         try:
             chunk = response.raw.read1(READ_CHUNK, decode_content=False)
         except (faults.HTTPError, HTTPException, ssl.SSLError) as error:
-            raise _failure(response.url, error) from error
+            raise _failure(url, error) from error
         if not chunk:
             return
         yield chunk
 
 
 def content_length(response: requests.Response) -> int | None:
-    """Content-Length, if it is there and says where the body ends."""
-    stated = response.headers.get("Content-Length", "")
-    if "Transfer-Encoding" in response.headers or not (stated.isascii() and stated.isdigit()):
+    """Content-Length, if it is there and says where the body ends; a content failure beyond LARGEST_FILE."""
+    if "Transfer-Encoding" in response.headers:
         return None
+    return stated_size(response.headers.get("Content-Length", ""), response.url)
+
+
+def stated_size(stated: str, url: str) -> int | None:
+    """Bytes that a header states, None if it states none; a content failure if no file is so large."""
+    if not (stated.isascii() and stated.isdigit()):
+        return None
+    # int() refuses numbers of thousands of digits
+    if len(stated) > _DIGITS or int(stated) > LARGEST_FILE:
+        raise content(
+            f"{redact_url(url)}: the source states a size of {quote_name(stated, 30)} bytes, "
+            "which no file has: have the source corrected"
+        )
     return int(stated)
 
 
-def _failure(url: str, error: Exception) -> Exception:
+def _failure(url: str, error: Exception) -> StepFailed:
     """The failure that a fault of the connection means."""
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -119,10 +151,21 @@ def _failure(url: str, error: Exception) -> Exception:
                 f"{redact_url(url)}: the source's certificate is not valid: {cause.verify_message}"
             )
         if isinstance(cause, LineTooLong) or (type(cause) is HTTPException and "headers" in str(cause)):
-            return content(f"{redact_url(url)}: the source sends headers that are too large ({cause})")
+            return content(
+                f"{redact_url(url)}: the source sends headers that are too large ({quote_name(str(cause))})"
+            )
         if isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_NONAME:
             return content(f"{redact_url(url)}: the host does not exist; check the URL")
-    return TransientError(_reason(error))
+    return transient(f"{redact_url(url)}: {_reason(error)}")
+
+
+def _is_unanswered(error: Exception) -> bool:
+    """Whether the host was not reached, or sent nothing in time; a connection that broke is neither."""
+    return any(
+        isinstance(cause, (socket.gaierror, faults.TimeoutError, requests.Timeout))
+        or (isinstance(cause, OSError) and cause.errno in _UNREACHABLE)
+        for cause in _causes(error)
+    )
 
 
 def _reason(error: Exception) -> str:
@@ -147,7 +190,7 @@ def _reason(error: Exception) -> str:
             return words[cause.errno]
         if isinstance(cause, IncompleteRead):
             return "the connection ended early"
-    return f"the connection failed ({causes[-1]})"
+    return f"the connection failed ({quote_name(str(causes[-1]))})"
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

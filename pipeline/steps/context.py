@@ -1,37 +1,55 @@
-"""The context of a step: the outside systems, as Protocols, and the attempt that the step is part of."""
+"""What a step works with: the clients of outside systems, and the attempt that the step is part of."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipeline.attempt import Attempt
+from pipeline.attempt import Attempt, JobRecord
 from pipeline.identifiers.minter import Minter
-from pipeline.inventory.base import Inventory
-from pipeline.job_record import JobRecord
-from pipeline.notify.callback import Callback
+from pipeline.inventory.sql import SqlInventory
+from pipeline.notify.callback import HttpCallback
 from pipeline.notify.mail import Mailer
 from pipeline.outcome import system
-from pipeline.profiles.profile import Profile, ProfileError
+from pipeline.profiles.profile import Profile, ProfileError, Profiles
 from pipeline.settings import Settings
-from pipeline.sources.fetch import Fetcher
+from pipeline.sources.fetch import HttpFetcher
+from pipeline.sources.host_limits import HostLimiter
 from pipeline.storage.base import Storage
 
 
 @dataclass(frozen=True)
-class StepContext:
-    """Everything outside the job; created for every attempt."""
+class Clients:
+    """Opened once per process, by `pipeline.steps.clients`."""
 
     settings: Settings
-    profile_of: Callable[[], Profile]
-    """Reads the profile of the batch's snapshot; called when the profile is first needed."""
-    job_record: JobRecord
-    fetcher: Fetcher
+    profiles: Profiles
+    fetcher: HttpFetcher
     minter: Minter
     storage: Storage
-    inventory: Inventory
-    callback: Callback
+    inventory: SqlInventory
+    callback: HttpCallback
     mailer: Mailer
+
+    def step_context(
+        self,
+        job_record: JobRecord,
+        attempt: Attempt,
+        limiter: HostLimiter,
+        profile_of: Callable[[], Profile],
+    ) -> "StepContext":
+        """The context of the steps of one attempt, whose fetcher keeps to the fleet's limits per host."""
+        own = {"fetcher": self.fetcher.limited_by(limiter)}
+        return StepContext(**vars(self) | own, job_record=job_record, attempt=attempt, profile_of=profile_of)
+
+
+@dataclass(frozen=True)
+class StepContext(Clients):
+    """The clients, and the attempt at a step that uses them."""
+
+    job_record: JobRecord
     attempt: Attempt
     """Checked before every effect."""
+    profile_of: Callable[[], Profile]
+    """Reads the profile of the batch's snapshot; called when the profile is first needed."""
 
     @property
     def profile(self) -> Profile:

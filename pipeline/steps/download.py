@@ -9,22 +9,25 @@ import os
 import shutil
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from pipeline.attempt import Attempt
 from pipeline.containers.unpack import Limits, unpack
+from pipeline.names import duplicates, quote_name
 from pipeline.outcome import Done, RateLimited, StepFailed, Wait, content
 from pipeline.parallel import in_parallel
+from pipeline.profiles.profile import Profile
 from pipeline.records import Job, PayloadType
-from pipeline.settings import Settings
 from pipeline.sources.fetch import Download
 from pipeline.states import FailureKind
 from pipeline.steps import resume
-from pipeline.steps.collection_limits import CollectionLimits, limits_of
+from pipeline.steps.collection_limits import check_bytes, check_files
 from pipeline.steps.context import StepContext
 from pipeline.steps.download_progress import DownloadProgress
-from pipeline.steps.expected_files import FileSpec, expected_files
-from pipeline.working_storage.capacity import full_is_transient, in_units
+from pipeline.steps.expected_files import FileSpec, ManifestLost, expected_files, save_manifest
+from pipeline.working_storage import mount
+from pipeline.working_storage.capacity import full_waits, in_units
 from pipeline.working_storage.workspace import DownloadedFile, Workspace
 
 FAILURES_REPORTED = 20
@@ -38,11 +41,18 @@ ARCHIVE = "container"
 
 
 def work(job: Job, context: StepContext) -> Done | Wait:
-    files = expected_files(job)
-    limits = limits_of(context)
-    limits.check_bytes(sum(file.size or 0 for file in files))
-    step = _Download(job, context, Workspace.of(job), files, limits, DownloadProgress(context.attempt, files))
-    with full_is_transient("downloading"):
+    mount.require(context.settings, context.job_record.working_storage)
+    try:
+        files = expected_files(job)
+    except ManifestLost:
+        save_manifest(job, context)
+        files = expected_files(job)
+    profile = context.profile
+    check_bytes(profile, sum(file.size or 0 for file in files))
+    progress = DownloadProgress(context.attempt, files)
+    step = _Download(job, context, Workspace.of(job), files, profile, progress)
+    with full_waits("downloading"):
+        step.check_case()
         downloaded = _with_declared_digests(step, step.container() if step.is_container else step.all_files())
         context.attempt.check()
         step.workspace.write_downloaded(downloaded)
@@ -54,6 +64,7 @@ def work(job: Job, context: StepContext) -> Done | Wait:
         space_needed=size,
         message=f"{_count(len(downloaded))}, {in_units(size)}"
         + (f"; no digest was declared for {undeclared:,} of {_count(len(files))}" if undeclared else ""),
+        remark=_remark(downloaded),
     )
 
 
@@ -65,7 +76,7 @@ class _Download:
     context: StepContext
     workspace: Workspace
     files: tuple[FileSpec, ...]
-    limits: CollectionLimits
+    profile: Profile
     progress: DownloadProgress
 
     @property
@@ -75,6 +86,17 @@ class _Download:
     @property
     def has_manifest(self) -> bool:
         return self.job.configuration.payload_type is PayloadType.OBJECT_MANIFEST
+
+    @cached_property
+    def can_hold_both_cases(self) -> bool:
+        """Whether two names that differ only in upper and lower case stay two files until they are stored."""
+        return self.workspace.distinguishes_case() and self.context.storage.distinguishes_case()
+
+    def check_case(self) -> None:
+        """StepFailed(content) if two names of the manifest would be one file here or in storage."""
+        clash = next(iter(duplicates(file.name for file in self.files)), None)
+        if clash and not self.can_hold_both_cases:
+            raise content(f"{clash.reason}; the file system cannot hold both: rename one and submit again")
 
     def all_files(self) -> tuple[DownloadedFile, ...]:
         """Every file in `producer/`, and no other file; several are fetched at a time.
@@ -99,7 +121,7 @@ class _Download:
                         resume.write_journal(self.workspace, done)
                         self.progress.complete(file, done.size)
                         size += done.size
-                        self.limits.check_bytes(size)
+                        check_bytes(self.profile, size)
                     case StepFailed(kind=FailureKind.CONTENT) as failure:
                         failures[file.line] = str(failure)
                     case StepFailed() | RateLimited() if failures:
@@ -126,7 +148,12 @@ class _Download:
         resume.adopt_part(self.workspace, part, file, attempt)
         arrived = self.context.fetcher.download(
             Download(
-                file.url, target, self.workspace.attempt / part, file.digest, file.size, self.limits.bytes
+                file.url,
+                target,
+                self.workspace.attempt / part,
+                file.digest,
+                file.size,
+                self.profile.limits.object_bytes,
             ),
             self.progress.of(file, attempt),
         )
@@ -141,21 +168,18 @@ class _Download:
         self._fetch_container(container, attempt)
         unpacked = self.workspace.attempt / "unpacked"
         shutil.rmtree(unpacked, ignore_errors=True)
-        limits = _unpack_limits(self.context.settings, self.limits)
+        limits = self._unpack_limits()
         files = unpack(self.workspace.attempt / ARCHIVE, container.name, unpacked, limits, attempt)
         for file in files:
             attempt.check()
             _make_durable(unpacked / file.path)
-        self.limits.check_files(len(files))
+        check_files(self.profile, len(files))
         attempt.check()
         if self.workspace.producer.exists():
             shutil.rmtree(self.workspace.attempt / "replaced", ignore_errors=True)
             self.workspace.producer.rename(self.workspace.attempt / "replaced")
         unpacked.rename(self.workspace.producer)
-        return tuple(
-            DownloadedFile(path=file.path, size=file.size, sha512=file.sha512, url=container.url)
-            for file in files
-        )
+        return tuple(file.model_copy(update={"url": container.url}) for file in files)
 
     def _fetch_container(self, container: FileSpec, attempt: Attempt) -> None:
         """The container in the attempt's folder, from an earlier attempt or from its source."""
@@ -165,6 +189,16 @@ class _Download:
         if resume.reusable(archive, container, entries, attempt) is None:
             archive.unlink(missing_ok=True)
             resume.write_journal(self.workspace, self._fetch(container, archive, attempt))
+
+    def _unpack_limits(self) -> Limits:
+        settings, profile = self.context.settings, self.profile
+        return Limits(
+            entries=settings.container_entries,
+            bytes=min(settings.container_bytes, profile.limits.object_bytes or settings.container_bytes),
+            ratio=settings.container_ratio,
+            name_encoding=profile.zip_name_encoding,
+            case_fold=not (profile.case_sensitive_names and self.can_hold_both_cases),
+        )
 
     def _summary(self, failures: dict[int, str]) -> str:
         """The failures in the order of the manifest, as many as a message can hold."""
@@ -183,6 +217,18 @@ class _Download:
         return text
 
 
+def _remark(downloaded: tuple[DownloadedFile, ...]) -> str:
+    """Names whose encoding the container does not say: their number, the encodings taken, the first name."""
+    guessed = [file for file in downloaded if file.name_encoding]
+    if not guessed:
+        return ""
+    encodings = " and ".join(sorted({file.name_encoding for file in guessed}))
+    return (
+        f"the names of {_count(len(guessed))} in the container are not marked as UTF-8 and were read "
+        f"as {encodings}, the first as {quote_name(guessed[0].path)}: compare the names with yours"
+    )
+
+
 def _with_declared_digests(
     step: _Download, downloaded: tuple[DownloadedFile, ...]
 ) -> tuple[DownloadedFile, ...]:
@@ -198,15 +244,6 @@ def _with_declared_digests(
 
     expected = step.files * len(downloaded) if step.is_container else step.files
     return tuple(map(with_digest, downloaded, expected))
-
-
-def _unpack_limits(settings: Settings, limits: CollectionLimits) -> Limits:
-    return Limits(
-        entries=settings.container_entries,
-        bytes=min(settings.container_bytes, limits.bytes or settings.container_bytes),
-        ratio=settings.container_ratio,
-        case_fold=limits.case_fold,
-    )
 
 
 def _count(files: int) -> str:

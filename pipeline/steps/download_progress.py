@@ -3,9 +3,10 @@
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
-from pipeline.attempt import Attempt, Progress
+from pipeline.attempt import Attempt, CheckedAttempt, Progress
 from pipeline.steps.expected_files import FileSpec
 
 REPORT_INTERVAL = 1.0
@@ -32,7 +33,7 @@ class DownloadProgress:
 
     def of(self, file: FileSpec, attempt: Attempt) -> Attempt:
         """The attempt for the download of one file; what is reported to it counts for the whole job."""
-        return _FileAttempt(attempt, self, file)
+        return CheckedAttempt(attempt.check, partial(self.report, file))
 
     def complete(self, file: FileSpec, size: int) -> None:
         with self._mutex:
@@ -61,16 +62,3 @@ class DownloadProgress:
             files_expected=self._files_expected,
             bytes_per_second=(total - before) / (now - start) if now > start else None,
         )
-
-
-@dataclass(frozen=True)
-class _FileAttempt:
-    attempt: Attempt
-    progress: DownloadProgress
-    file: FileSpec
-
-    def check(self) -> None:
-        self.attempt.check()
-
-    def report(self, progress: Progress) -> None:
-        self.progress.report(self.file, progress)

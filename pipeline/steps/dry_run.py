@@ -7,9 +7,11 @@ something changes meanwhile.
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
+from functools import partial
+from itertools import chain, islice
 
 from pipeline.attempt import UNATTENDED, Attempt
+from pipeline.http.urls import host_of
 from pipeline.manifests.split import PlannedJob
 from pipeline.names import quote_name
 from pipeline.outcome import StepFailed
@@ -17,12 +19,12 @@ from pipeline.parallel import in_parallel
 from pipeline.profiles.profile import Profile
 from pipeline.records import JobConfiguration, PayloadType, Submission
 from pipeline.settings import Settings
-from pipeline.sources.fetch import Fetcher
-from pipeline.sources.probe import Prober, ProbeResult, Sample
+from pipeline.sources.fetch import HttpFetcher
+from pipeline.sources.probe import ProbeResult, Sample, probe, sample
 from pipeline.states import FailureKind
+from pipeline.steps.collection_limits import check_bytes, check_files
 from pipeline.steps.estimate import CONTAINER_FACTOR
 from pipeline.steps.expected_files import FileSpec, payload_file, read_manifest
-from pipeline.urls import host_of
 from pipeline.working_storage.capacity import in_units
 
 
@@ -70,61 +72,46 @@ def read_jobs(
     jobs: Iterable[PlannedJob],
     submission: Submission,
     profile: Profile,
-    fetcher: Fetcher,
+    fetcher: HttpFetcher,
     settings: Settings,
     most: int,
 ) -> list[DryRunJob]:
     """The jobs with their files; at most `most` object manifests are read."""
     dry_run_jobs = [DryRunJob(planned, number) for number, planned in enumerate(jobs, 1)]
-    unread = {job.number for job in [job for job in dry_run_jobs if job.by_manifest][most:]}
+    manifests = (job for job in dry_run_jobs if job.by_manifest)
+    to_read = [*(job for job in dry_run_jobs if not job.by_manifest), *islice(manifests, most)]
 
     def read(job: DryRunJob, _: Attempt) -> None:
         _read(job, submission, profile, fetcher, settings)
 
-    to_read = [job for job in dry_run_jobs if job.number not in unread]
     for _, future in in_parallel(read, to_read, settings.download_threads, UNATTENDED):
         future.result()
     return dry_run_jobs
 
 
 def _read(
-    job: DryRunJob, submission: Submission, profile: Profile, fetcher: Fetcher, settings: Settings
+    job: DryRunJob, submission: Submission, profile: Profile, fetcher: HttpFetcher, settings: Settings
 ) -> None:
-    configuration = _configuration(job.planned, submission)
-    case_fold = not profile.case_sensitive_names
+    given = dict(submission) | dict(job.planned) | {"batch_id": "", "working_dir": ""}
+    configuration = JobConfiguration.model_validate(given)
     try:
         if job.by_manifest:
             data = fetcher.read(job.planned.payload_url, settings.object_manifest_limit)
-            rows = read_manifest(data, configuration, case_fold=case_fold, most=settings.object_files).rows
-            job.files = tuple(FileSpec(row.line, row.url, row.name, row.digest, row.size) for row in rows)
+            fold = not profile.case_sensitive_names
+            job.files = read_manifest(data, configuration, case_fold=fold, most=settings.object_files)
         else:
             job.files = (payload_file(configuration),)
+        check_files(profile, len(job.files))
     except StepFailed as failure:
         if failure.kind is FailureKind.TRANSIENT:
             job.doubts.append(failure.message)
             return
         job.failures.append(failure.message)
     job.read = True
-    most = profile.limits.object_files
-    if most is not None and len(job.files) > most:
-        job.failures.append(f"the object has {len(job.files):,} files, but the collection accepts {most:,}")
-
-
-def _configuration(planned: PlannedJob, submission: Submission) -> JobConfiguration:
-    return JobConfiguration(
-        batch_id="",
-        profile_name=submission.profile_name,
-        payload_url=planned.payload_url,
-        payload_type=planned.payload_type,
-        payload_name=planned.payload_name,
-        working_dir="",
-        digest=planned.digest,
-        size=planned.size,
-    )
 
 
 def ask_sources(
-    jobs: list[DryRunJob], prober: Prober, settings: Settings, most: int
+    jobs: list[DryRunJob], fetcher: HttpFetcher, settings: Settings, most: int
 ) -> dict[str, ProbeResult]:
     """The answers of at most `most` URLs: first one URL per host, then the files without a declared size."""
     files = [(job, file) for job in jobs for file in job.files]
@@ -134,10 +121,7 @@ def ask_sources(
     undeclared = ((job, file) for job, file in files if file.size is None)
     urls = list(dict.fromkeys(file.url for _, file in chain(first.values(), undeclared, files)))[:most]
 
-    def probe(url: str, _: Attempt) -> ProbeResult:
-        return prober.probe(url)
-
-    outcomes = in_parallel(probe, urls, settings.download_threads, UNATTENDED)
+    outcomes = in_parallel(partial(probe, fetcher), urls, settings.download_threads, UNATTENDED)
     answers = {url: future.result() for url, future in outcomes}
     for job, file in files:
         if file.url in answers:
@@ -158,12 +142,13 @@ def _compare(job: DryRunJob, file: FileSpec, answer: ProbeResult) -> None:
             )
 
 
-def check_bytes(jobs: Iterable[DryRunJob], profile: Profile, largest: int | None) -> None:
+def check_sizes(jobs: Iterable[DryRunJob], profile: Profile, largest: int | None) -> None:
     """Note the jobs that are larger than the collection accepts, or need more than `largest` bytes."""
     for job in jobs:
-        most = profile.limits.object_bytes
-        if most is not None and sum(job.size(file) or 0 for file in job.files) > most:
-            job.failures.append(f"the object has more than the {in_units(most)} that the collection accepts")
+        try:
+            check_bytes(profile, sum(job.size(file) or 0 for file in job.files))
+        except StepFailed as failure:
+            job.failures.append(failure.message)
         if largest is not None and job.needed > largest:
             job.failures.append(
                 f"it needs {in_units(job.needed)} of working storage, of which only {in_units(largest)} "
@@ -171,17 +156,19 @@ def check_bytes(jobs: Iterable[DryRunJob], profile: Profile, largest: int | None
             )
 
 
-def hosts(jobs: Iterable[DryRunJob], answers: dict[str, ProbeResult], prober: Prober) -> tuple[Host, ...]:
+def hosts(
+    jobs: Iterable[DryRunJob], answers: dict[str, ProbeResult], fetcher: HttpFetcher
+) -> tuple[Host, ...]:
     """The hosts, with a sample of the largest file that answered."""
     named: dict[str, list[tuple[FileSpec, int | None]]] = {}
     for job in jobs:
         for file in job.files:
             named.setdefault(host_of(file.url), []).append((file, job.size(file)))
-    return tuple(_host(name, files, answers, prober) for name, files in sorted(named.items()))
+    return tuple(_host(name, files, answers, fetcher) for name, files in sorted(named.items()))
 
 
 def _host(
-    name: str, files: list[tuple[FileSpec, int | None]], answers: dict[str, ProbeResult], prober: Prober
+    name: str, files: list[tuple[FileSpec, int | None]], answers: dict[str, ProbeResult], fetcher: HttpFetcher
 ) -> Host:
     probed = [answers[file.url] for file, _ in files if file.url in answers]
     available = {answer.url for answer in probed if not answer.failure}
@@ -195,7 +182,7 @@ def _host(
         files=len(files),
         bytes=sum(size or 0 for _, size in files),
         latency=sum(answer.seconds for answer in probed) / len(probed) if probed else None,
-        sample=prober.sample(largest[0].url) if largest else None,
+        sample=sample(fetcher, largest[0].url) if largest else None,
     )
 
 

@@ -1,20 +1,22 @@
 """Estimating: how much working storage the job will need, as far as its sources say; it never fails.
 
-It may wait for a rate limit (RateLimited), but only before the first answer. After an answer it continues
-without the sizes that it cannot get, since starting over might never end.
+It may wait for a rate limit (RateLimited) or for a host that does not answer (HostDown), but only before the
+first answer. After an answer it continues without the sizes that it cannot get, since starting over might
+never end.
 
 Rule for the queue: a job of unknown size and a very large one let others go first, by PENALTY. It is added to
-the priority with which the job came to this state. Only the move out of the state stores it, and no event
-leads back to the state: repeating the step after a crash adds nothing twice.
+the priority with which the job came to this state. Only the move out of the state stores it, and a job that
+was estimated before keeps its priority: repeating the step adds nothing twice.
 """
 
 import time
 from contextlib import closing
 
 from pipeline.attempt import Attempt
-from pipeline.outcome import Done, RateLimited, StepFailed, Wait
+from pipeline.outcome import Done, HostDown, RateLimited, StepFailed, Wait
 from pipeline.parallel import in_parallel
 from pipeline.records import Job, PayloadType
+from pipeline.states import Event, JobState
 from pipeline.steps.context import StepContext
 from pipeline.steps.expected_files import FileSpec, expected_files
 from pipeline.working_storage.capacity import in_units
@@ -60,6 +62,8 @@ def _new_priority(job: Job, needed: int, known: int) -> int | None:
     """The job's new priority, if it changes."""
     if known and needed <= LARGE:
         return None
+    if any((entry.state, entry.event) == (JobState.PROVISIONING, Event.SUCCEED) for entry in job.history):
+        return None
     return min(LAST, job.priority + PENALTY)
 
 
@@ -87,7 +91,7 @@ def _sizes(files: tuple[FileSpec, ...], context: StepContext) -> list[int | None
         try:
             for _, future in outcomes:
                 answers.append(future.result())
-        except RateLimited:
+        except (RateLimited, HostDown):
             if not answers:
                 raise
     answers += [None] * (len(undeclared) - len(answers))

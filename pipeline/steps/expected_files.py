@@ -1,14 +1,23 @@
 """The files that a job fetches: its payload, or the files that its object manifest lists."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
+from pipeline.file_faults import is_fault_of
 from pipeline.fixity import Digest, Digester, DigestMismatch
-from pipeline.manifests.checkm import Manifest, ManifestError, ManifestProfile, parse
+from pipeline.http.urls import redact_url
+from pipeline.manifests.checkm import ManifestError, ManifestProfile, parse
 from pipeline.names import PRODUCER, UnsafeName, name_in, safe_name
-from pipeline.outcome import content, system
+from pipeline.outcome import StepFailed, content, system
 from pipeline.records import Job, JobConfiguration, PayloadType
-from pipeline.urls import redact_url
+from pipeline.states import FailureKind
+from pipeline.steps.context import StepContext
+from pipeline.working_storage.capacity import full_waits
 from pipeline.working_storage.workspace import Workspace
+
+
+class ManifestLost(StepFailed):
+    """The working directory no longer has the object manifest that the step pending saved."""
 
 
 @dataclass(frozen=True)
@@ -23,20 +32,37 @@ class FileSpec:
 
 
 def expected_files(job: Job) -> tuple[FileSpec, ...]:
-    """The files of the job's object; for a container, the container."""
+    """The files of the job's object; for a container, the container. ManifestLost if its manifest is gone."""
     if job.configuration.payload_type is not PayloadType.OBJECT_MANIFEST:
         return (payload_file(job.configuration),)
     path = Workspace.of(job).manifest
     try:
         data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise ManifestLost(FailureKind.SYSTEM, f"{path} is gone from working storage") from error
     except OSError as error:
+        if is_fault_of(error, Path(job.configuration.working_dir).parent.parent):
+            raise  # an outage of working storage
         raise system(
             f"{path} cannot be read ({error.strerror}): restore working storage and resume the job, "
             "or delete it and submit it again"
         ) from error
     # The names were checked while the job was pending.
-    rows = read_manifest(data, job.configuration, case_fold=False).rows
-    return tuple(FileSpec(row.line, row.url, row.name, row.digest, row.size) for row in rows)
+    return read_manifest(data, job.configuration, case_fold=False)
+
+
+def save_manifest(job: Job, context: StepContext) -> int:
+    """Fetch the object manifest, check it and write it to the working directory; the number of its files."""
+    settings, workspace = context.settings, Workspace.of(job)
+    data = context.fetcher.read(
+        job.configuration.payload_url, settings.object_manifest_limit, context.attempt
+    )
+    case_fold = not context.profile.case_sensitive_names
+    files = read_manifest(data, job.configuration, case_fold=case_fold, most=settings.object_files)
+    context.attempt.check()
+    with full_waits("saving the manifest"):
+        workspace.publish(workspace.manifest, data)
+    return len(files)
 
 
 def payload_file(configuration: JobConfiguration) -> FileSpec:
@@ -52,8 +78,8 @@ def payload_file(configuration: JobConfiguration) -> FileSpec:
 
 def read_manifest(
     data: bytes, configuration: JobConfiguration, *, case_fold: bool, most: int | None = None
-) -> Manifest:
-    """The object manifest in `data`; a content failure unless it is valid and the one declared.
+) -> tuple[FileSpec, ...]:
+    """The files of the object manifest in `data`; a content failure unless it is valid and the one declared.
 
     `most` rows at most, which bounds the memory: 100,000 take about 120 MB beside the manifest's own bytes.
     """
@@ -68,6 +94,7 @@ def read_manifest(
             digester = Digester((configuration.digest.algorithm,))
             digester.update(data)
             digester.check(configuration.digest, f"manifest {name}")
-        return parse(data, name, ManifestProfile.OBJECT, case_fold, most)
+        rows = parse(data, name, ManifestProfile.OBJECT, case_fold, most).rows
     except (DigestMismatch, ManifestError) as error:
         raise content(str(error)) from error
+    return tuple(FileSpec(row.line, row.url, row.name, row.digest, row.size) for row in rows)

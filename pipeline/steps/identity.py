@@ -2,17 +2,26 @@
 
 Two jobs with the same new local id become two versions of one object: a job locks its local ids, looks them
 up, and unlocks them once the inventory has them reserved for its ARK.
+
+The record's counter is not the only memory of what was minted, because the record may be restored from a
+backup: names that inventory or storage knows are skipped, and a job that one of them knows keeps its ARK.
 """
 
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
-from pipeline.identifiers import noid
+from pipeline.identifiers import ownership
+from pipeline.names import NotAnArk, spellings
 from pipeline.outcome import content
 from pipeline.profiles.profile import Profile
 from pipeline.records import Identifiers, Job, SubmissionMode
 from pipeline.steps.context import StepContext
+
+
+class _NameTaken(Exception):
+    """The minted ARK belongs to another job or object."""
 
 
 @dataclass(frozen=True)
@@ -34,16 +43,31 @@ def identify(job: Job, profile: Profile, context: StepContext, local_id: tuple[s
         # In sorted order, so that two jobs with several ids cannot deadlock.
         for name in sorted(local_id):
             locks.enter_context(context.job_record.exclusive("localid", f"{name}_{profile.owner}"))
-        known = context.job_record.identifiers(job)
+        known = _known(job, context)
         named = context.inventory.arks_of(profile.owner, local_id)
         if known.primary_id is not None and not known.assigned:
-            identity = _use_given_ark(job, context, known.primary_id, known, local_id, named)
+            ark, assigned = _given_ark(known.primary_id, named, context), False
         elif named:
-            identity = _use_known_ark(job, context, known, local_id, named)
+            ark, assigned = _known_ark(named), True
         else:
             return _mint_ark(job, profile, context, known, local_id)
-        _reserve(profile, context, local_id, identity.ark)
-        return identity
+        _check_ownership(ark, profile, context, given=not assigned)
+        changes = {"primary_id": ark, "local_id": local_id, "assigned": assigned}
+        identifiers = known.model_copy(update=changes)
+        _write(job, context, known, identifiers)
+        _reserve(profile, context, local_id, ark)
+        return Identity(ark, identifiers, new=False)
+
+
+def _known(job: Job, context: StepContext) -> Identifiers:
+    """The job's identifiers; with the ARK that the inventory has for this job, if the record lost it."""
+    known = context.job_record.identifiers(job)
+    ark = context.inventory.ark_of(job)
+    if ark is None or known.primary_id is not None:
+        return known
+    restored = known.model_copy(update={"primary_id": ark, "assigned": True})
+    _write(job, context, known, restored)
+    return restored
 
 
 def _reserve(profile: Profile, context: StepContext, local_id: tuple[str, ...], ark: str) -> None:
@@ -51,40 +75,34 @@ def _reserve(profile: Profile, context: StepContext, local_id: tuple[str, ...], 
     context.inventory.reserve_local_ids(profile.owner, ark, local_id)
 
 
-def _use_given_ark(
-    job: Job,
-    context: StepContext,
-    given: str,
-    known: Identifiers,
-    local_id: tuple[str, ...],
-    named: dict[str, str],
-) -> Identity:
+def _check_ownership(ark: str, profile: Profile, context: StepContext, *, given: bool) -> None:
+    placement = context.inventory.placement_of(ark)
+    if problem := ownership.problem(ark, profile, placement, given=given):
+        raise content(problem)
+
+
+def _given_ark(given: str, named: dict[str, str], context: StepContext) -> str:
     """The ARK that the depositor gave, unless a local id contradicts it."""
     try:
-        ark = str(noid.parse_ark(given))
-    except noid.NotAnArk as error:
+        ark, *older = spellings(given)
+    except NotAnArk as error:
         raise content(f"the primary identifier {error}") from error
+    ark = next((name for name in older if context.inventory.placement_of(name)), ark)
     for name, other in sorted(named.items()):
         if other != ark:
             raise content(
                 f"the local id '{name}' belongs to {other}, but the submitted primary identifier "
-                f"is {ark}: submit "
-                "again with one of the two"
+                f"is {ark}: submit again with one of the two"
             )
-    identifiers = _write(job, context, known, Identifiers(primary_id=ark, local_id=local_id))
-    return Identity(ark, identifiers, new=False)
+    return ark
 
 
-def _use_known_ark(
-    job: Job, context: StepContext, known: Identifiers, local_id: tuple[str, ...], named: dict[str, str]
-) -> Identity:
+def _known_ark(named: dict[str, str]) -> str:
     """The ARK that the local ids name."""
-    arks = sorted(set(named.values()))
-    if len(arks) > 1:
+    if len(set(named.values())) > 1:
         pairs = ", ".join(f"'{name}' belongs to {ark}" for name, ark in sorted(named.items()))
         raise content(f"the local ids belong to several objects ({pairs}): submit every object separately")
-    identifiers = Identifiers(primary_id=arks[0], local_id=local_id, assigned=True)
-    return Identity(arks[0], _write(job, context, known, identifiers), new=False)
+    return next(iter(named.values()))
 
 
 def _mint_ark(
@@ -99,16 +117,36 @@ def _mint_ark(
             "mode add"
         )
     # Written before the ARK, so that after a crash the ARK is not mistaken for a depositor's.
-    identifiers = Identifiers(primary_id=known.primary_id, local_id=local_id, assigned=True)
-    _write(job, context, known, identifiers)
+    assigned = known.model_copy(update={"local_id": local_id, "assigned": True})
+    _write(job, context, known, assigned)
+    claim = partial(_claim, job, profile, context, local_id)
+    while True:
+        context.attempt.check()
+        try:
+            ark = context.minter.mint(job, profile, context.job_record, claim, partial(_known_arks, context))
+        except _NameTaken:
+            taken = context.job_record.identifiers(job)
+            _write(job, context, taken, taken.model_copy(update={"primary_id": None}))
+        else:
+            return Identity(ark, context.job_record.identifiers(job), new=not local_id)
+
+
+def _known_arks(context: StepContext, arks: Sequence[str]) -> Collection[str]:
+    return context.inventory.known_arks(arks)
+
+
+def _claim(job: Job, profile: Profile, context: StepContext, local_id: tuple[str, ...], ark: str) -> None:
+    """Storage first: the local ids of a claimed ARK are reserved for ever."""
+    storage, node = context.storage, profile.storage_node
+    key = job.configuration.key
+    if storage.has_object(ark, node) and storage.version_of(ark, job.jid, node, key) is None:
+        raise _NameTaken
     context.attempt.check()
-    reserve = partial(_reserve, profile, context, local_id)
-    ark = context.minter.mint(job, profile, context.job_record, reserve)
-    return Identity(ark, context.job_record.identifiers(job), new=not local_id)
+    if not context.inventory.claim_ark(job, profile.owner, ark, local_id):
+        raise _NameTaken
 
 
-def _write(job: Job, context: StepContext, known: Identifiers, identifiers: Identifiers) -> Identifiers:
+def _write(job: Job, context: StepContext, known: Identifiers, identifiers: Identifiers) -> None:
     if known != identifiers:
         context.attempt.check()
         context.job_record.write_identifiers(job, identifiers)
-    return identifiers

@@ -15,7 +15,7 @@ def work(job: Job, context: StepContext) -> Done:
     context.attempt.check()
     # a callback cannot be withdrawn
     context.job_record.fence(job)
-    context.callback.deliver(job, profile, number)
+    context.callback.deliver(job, profile, number, context.attempt)
     return Done(message=f"callback delivered to {profile.callback_url.host}")
 
 

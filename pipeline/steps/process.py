@@ -6,8 +6,9 @@ job alone, and for an update on the previous version, which is locked meanwhile.
 job.
 """
 
-import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 
 from pipeline import names
@@ -20,14 +21,17 @@ from pipeline.names import PRODUCER
 from pipeline.outcome import Done, content, system
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, PayloadType, SubmissionMode, now
+from pipeline.states import Event
 from pipeline.steps.context import StepContext
+from pipeline.steps.deletion_list import DELETIONS, is_deletion_list, read_deletions
 from pipeline.steps.identity import Identity, identify
 from pipeline.storage.base import StoreRequest
-from pipeline.working_storage.capacity import full_is_transient
-from pipeline.working_storage.workspace import DownloadedFile, Workspace, write_stored
+from pipeline.working_storage import mount
+from pipeline.working_storage.capacity import full_waits
+from pipeline.working_storage.workspace import ContentGone, DownloadedFile, Draft, Workspace, write_stored
 
-DELETIONS = "mrt-delete.txt"
-"""A depositor's list of files that an update deletes: one path per line, relative to `producer/`."""
+DOWNLOADS_AGAIN = 3
+"""Times that content that is gone from working storage is downloaded again, without an operator."""
 
 SUBMITTED_MANIFEST = "mrt-submission-manifest.txt"
 
@@ -49,8 +53,13 @@ class _Content:
 
 
 def work(job: Job, context: StepContext) -> Done:
-    submitted = _read_content(job, context)
+    try:
+        submitted = _read_content(job, context)
+    except ContentGone as gone:
+        mount.require(context.settings, context.job_record.working_storage)
+        return _download_again(job, gone)
     identity = identify(job, context.profile, context, submitted.local_id)
+    job = job.model_copy(update={"identifiers": identity.identifiers})
     stored = _store_once(job, context, submitted, identity)
     _verify(job, context, submitted, stored)
     new = sum(file.added for file in stored.files)
@@ -59,8 +68,8 @@ def work(job: Job, context: StepContext) -> Done:
 
 def _read_content(job: Job, context: StepContext) -> _Content:
     workspace = Workspace.of(job)
-    downloaded = workspace.read_downloaded()
-    delete = _deletions(job, workspace, downloaded)
+    downloaded = workspace.read_content()
+    delete = read_deletions(job, workspace, downloaded)
     files = _producer_files(job, workspace, downloaded)
     if not files and not delete:
         raise content(f"{job.configuration.payload_name or 'the payload'} has no file to store")
@@ -68,6 +77,18 @@ def _read_content(job: Job, context: StepContext) -> _Content:
     described = metadata.read_elements(workspace.producer)
     local_id = metadata.all_local_ids(context.job_record.identifiers(job).local_id, described)
     return _Content(workspace, downloaded, files, delete, checks, local_id)
+
+
+def _download_again(job: Job, gone: ContentGone) -> Done:
+    """Back to an earlier step; StepFailed(system) if that did not help, until an operator resumes the job."""
+    events = [entry.event for entry in job.history if entry.event in (Event.DOWNLOAD_AGAIN, Event.RESUME)]
+    again = len(list(takewhile(Event.DOWNLOAD_AGAIN.__eq__, reversed(events))))
+    if again >= DOWNLOADS_AGAIN:
+        raise system(
+            f"the content was downloaded {again + 1} times and is gone again ({gone}): see who removes files "
+            "from working storage, then resume the job"
+        )
+    return Done(event=Event.DOWNLOAD_AGAIN, message=f"the content is downloaded again: {gone}")
 
 
 def _store_once(job: Job, context: StepContext, submitted: _Content, identity: Identity) -> StoredVersion:
@@ -80,7 +101,8 @@ def _store_once(job: Job, context: StepContext, submitted: _Content, identity: I
     profile = context.profile
     with context.job_record.exclusive("storage", identity.ark):
         _fence(job, context)
-        existing = context.storage.version_of(identity.ark, job.jid, profile.storage_node)
+        key = job.configuration.key
+        existing = context.storage.version_of(identity.ark, job.jid, profile.storage_node, key)
         if existing is not None:
             return existing
         request, erc = _compose_version(job, profile, context, submitted, identity)
@@ -93,22 +115,48 @@ def _compose_version(
     job: Job, profile: Profile, context: StepContext, submitted: _Content, identity: Identity
 ) -> tuple[StoreRequest, anvl.Pairs]:
     """Write the files that describe the object; the request to store the version, and its ERC."""
-    identified = job.model_copy(update={"identifiers": identity.identifiers})
     previous = _previous(job, profile, context, identity.ark)
-    described = metadata.describe(identified, profile, identity.ark, submitted.workspace.producer, previous)
+    described = metadata.describe(job, profile, identity.ark, submitted.workspace.producer, previous)
     declared = {
         f"{PRODUCER}{file.path}": file.digest
         for file in submitted.downloaded
         if file.digest and not file.container
     }
-    with full_is_transient("describing the object"):
-        events = premis.write(
-            identified, identity.ark, submitted.files, submitted.checks, described.local_id, declared
+    with full_waits("describing the object"):
+        events = premis.pieces(
+            job,
+            identity.ark,
+            submitted.files,
+            submitted.checks,
+            described.local_id,
+            declared,
+            _names_read(submitted.downloaded),
         )
-        texts = {**described.files, premis.NAME: events}
+        texts = {**{name: (text,) for name, text in described.files.items()}, premis.NAME: events}
         system_files = _system_files(job, context, submitted.workspace, texts, submitted.files)
-    files = (*submitted.files, *system_files)
-    return _request(job, profile, identity, files, submitted.delete), described.erc
+    given = job.configuration
+    request = StoreRequest(
+        ark=identity.ark,
+        jid=job.jid,
+        key=given.key,
+        mode=given.submission_mode,
+        files=(*submitted.files, *system_files),
+        delete=submitted.delete,
+        new=identity.new,
+        message=given.note or f"{given.submission_mode} of {given.payload_name or 'a payload'}",
+        user=given.submitter,
+        node=profile.storage_node,
+    )
+    return request, described.erc
+
+
+def _names_read(downloaded: tuple[DownloadedFile, ...]) -> str:
+    """The names whose encoding the container does not say, with their bytes, percent-encoded."""
+    return "".join(
+        f"{file.raw_name}, read as {file.name_encoding}: {file.path}\n"
+        for file in downloaded
+        if file.name_encoding
+    )
 
 
 def _assignment(job: Job, profile: Profile, context: StepContext, identity: Identity) -> Assignment | None:
@@ -120,7 +168,7 @@ def _assignment(job: Job, profile: Profile, context: StepContext, identity: Iden
         erc = context.storage.read(identity.ark, f"system/{metadata.ERC}", node=profile.storage_node)
         return erc is None
 
-    return Assignment(job.model_copy(update={"identifiers": identity.identifiers}), is_first)
+    return Assignment(job, is_first)
 
 
 def _verify(job: Job, context: StepContext, submitted: _Content, stored: StoredVersion) -> None:
@@ -128,7 +176,7 @@ def _verify(job: Job, context: StepContext, submitted: _Content, stored: StoredV
     _check_ours(job, submitted.files, stored)
     context.storage.verify(stored, context.attempt)
     context.attempt.check()
-    with full_is_transient("recording what was stored"):
+    with full_waits("recording what was stored"):
         submitted.workspace.write_downloaded(submitted.downloaded)
         write_stored(submitted.workspace, replace(stored, verified=now()))
 
@@ -163,10 +211,6 @@ def _previous(job: Job, profile: Profile, context: StepContext, ark: str) -> met
     return metadata.Previous(metadata.read_previous_elements(ark, read), context.inventory.local_ids_of(ark))
 
 
-def _is_deletion_list(job: Job, path: str) -> bool:
-    return job.configuration.submission_mode is SubmissionMode.UPDATE and path == DELETIONS
-
-
 def _producer_files(
     job: Job, workspace: Workspace, downloaded: tuple[DownloadedFile, ...]
 ) -> tuple[ContentFile, ...]:
@@ -179,79 +223,45 @@ def _producer_files(
             mime_type=storage_manifest.mime_type(file.path),
         )
         for file in downloaded
-        if not _is_deletion_list(job, file.path)
+        if not is_deletion_list(job, file.path)
     )
-
-
-def _deletions(job: Job, workspace: Workspace, downloaded: tuple[DownloadedFile, ...]) -> tuple[str, ...]:
-    """Logical paths that the update deletes."""
-    if not any(_is_deletion_list(job, file.path) for file in downloaded):
-        return ()
-    paths: dict[str, None] = {}
-    try:
-        text = (workspace.producer / DELETIONS).read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise content(f"producer/{DELETIONS} is not UTF-8: save it as UTF-8 and submit again") from error
-    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            paths[f"producer/{names.safe_name(line)}"] = None
-        except names.UnsafeName as error:
-            raise content(f"producer/{DELETIONS} line {number}: {error}") from error
-    return tuple(paths)
 
 
 def _system_files(
     job: Job,
     context: StepContext,
     workspace: Workspace,
-    texts: dict[str, bytes],
+    texts: Mapping[str, Iterable[bytes]],
     producer_files: tuple[ContentFile, ...],
 ) -> tuple[ContentFile, ...]:
     """Write our own files to `system/`; the manifest of all other files comes last."""
-    texts = texts | _text(SUBMITTED_MANIFEST, workspace.manifest)
+    drafts = {name: workspace.draft(name, pieces) for name, pieces in texts.items()}
+    drafts |= _copied(workspace, SUBMITTED_MANIFEST, workspace.manifest)
     if job.configuration.submission_mode is SubmissionMode.UPDATE:
-        texts |= _text(DELETIONS, workspace.producer / DELETIONS)
-    files = tuple(_system_file(workspace, name, text) for name, text in texts.items())
-    manifest = storage_manifest.write((*producer_files, *files))
+        drafts |= _copied(workspace, DELETIONS, workspace.producer / DELETIONS)
+    files = tuple(_system_file(workspace, name, draft) for name, draft in drafts.items())
+    manifest = workspace.draft(storage_manifest.NAME, (storage_manifest.write((*producer_files, *files)),))
     context.attempt.check()
-    for name, text in (*texts.items(), (storage_manifest.NAME, manifest)):
-        workspace.publish(workspace.system / name, text)
+    drafts[storage_manifest.NAME] = manifest
+    for name, draft in drafts.items():
+        workspace.place(draft, workspace.system / name)
     return (*files, _system_file(workspace, storage_manifest.NAME, manifest))
 
 
-def _text(name: str, source: Path) -> dict[str, bytes]:
+def _copied(workspace: Workspace, name: str, source: Path) -> dict[str, Draft]:
     try:
-        return {name: source.read_bytes()}
+        return {name: workspace.draft(name, (source.read_bytes(),))}
     except FileNotFoundError:
         return {}
 
 
-def _system_file(workspace: Workspace, name: str, text: bytes) -> ContentFile:
+def _system_file(workspace: Workspace, name: str, draft: Draft) -> ContentFile:
     return ContentFile(
         path=f"system/{name}",
         source=workspace.system / name,
-        size=len(text),
-        sha512=hashlib.sha512(text).hexdigest(),
+        size=draft.size,
+        sha512=draft.sha512,
         mime_type=storage_manifest.mime_type(name),
-    )
-
-
-def _request(
-    job: Job, profile: Profile, identity: Identity, files: tuple[ContentFile, ...], delete: tuple[str, ...]
-) -> StoreRequest:
-    given = job.configuration
-    return StoreRequest(
-        ark=identity.ark,
-        jid=job.jid,
-        mode=given.submission_mode,
-        files=files,
-        delete=delete,
-        new=identity.new,
-        message=given.note or f"{given.submission_mode} of {given.payload_name or 'a payload'}",
-        user=given.submitter,
-        node=profile.storage_node,
     )
 
 

@@ -1,18 +1,26 @@
 """Provisioning: the job continues once its bytes fit into working storage, and reserves them.
 
 The bytes are reserved in the transaction that moves the job, on condition that no other job reserved any
-since they were counted. A job that does not fit waits here and does not block smaller jobs.
+since they were counted. A job that does not fit waits here and does not block smaller jobs; a job that would
+not fit into empty working storage fails.
 """
 
-from pipeline.outcome import Done, Reservation, Wait
+from pipeline.outcome import Done, Reservation, Wait, system
 from pipeline.records import Job
 from pipeline.steps.context import StepContext
-from pipeline.working_storage.capacity import in_units, refusal
+from pipeline.working_storage import mount
+from pipeline.working_storage.capacity import in_units, never_fits, refusal
 
 
 def work(job: Job, context: StepContext) -> Done | Wait:
+    mount.require(context.settings, context.job_record.working_storage)
+    too_large = never_fits(job.space_needed, context.settings)
+    if too_large is not None:
+        raise system(too_large)
+    # The sum comes first: if a reservation changes before the others are read, the sum is outdated.
     promised = context.job_record.promised()
-    reason = refusal(job.space_needed, promised.bytes, context.settings)
+    reservations = context.job_record.working_storage.reservations
+    reason = refusal(job.space_needed, promised.bytes, reservations, context.settings, job.jid)
     if reason is not None:
         return Wait(reason)
     return Done(

@@ -5,17 +5,18 @@ from datetime import datetime
 from hashlib import sha512
 
 from pipeline.description import anvl
+from pipeline.description.final import as_stored
 from pipeline.description.metadata import ERC
 from pipeline.description.storage_manifest import mime_type
 from pipeline.files import StoredVersion
+from pipeline.http.urls import redact_url
 from pipeline.inventory.base import Provenance, Recording
 from pipeline.names import PRODUCER
-from pipeline.outcome import Done, StepFailed, system
+from pipeline.outcome import Done, system
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, now
 from pipeline.states import Event, JobState
 from pipeline.steps.context import StepContext
-from pipeline.urls import redact_url
 from pipeline.working_storage.workspace import DownloadedFile, Workspace, read_stored
 
 _ERC = f"system/{ERC}"
@@ -30,7 +31,7 @@ def work(job: Job, context: StepContext) -> Done:
     new_bytes = sum(file.size for file in version.files if file.added)
     lost = "" if recording.downloaded else "; the list of downloaded files was lost with working storage"
     entered = f"{version.ark} version {version.number}: {len(version.files):,} files, {new_bytes:,} new bytes"
-    return Done(message=entered + lost)
+    return Done(message=entered + lost, description=as_stored(recording.erc))
 
 
 def _stored(job: Job, profile: Profile, context: StepContext) -> StoredVersion:
@@ -43,7 +44,7 @@ def _stored(job: Job, profile: Profile, context: StepContext) -> StoredVersion:
     stored = read_stored(Workspace.of(job))
     if stored is not None and (stored.ark, stored.jid) == (ark, job.jid):
         return stored
-    version = context.storage.version_of(ark, job.jid, profile.storage_node)
+    version = context.storage.version_of(ark, job.jid, profile.storage_node, job.configuration.key)
     if version is None:
         raise system(
             f"storage has no version of {ark} from {job.jid}: compare the job's timeline with storage"
@@ -54,7 +55,7 @@ def _stored(job: Job, profile: Profile, context: StepContext) -> StoredVersion:
 
 def _recording(job: Job, version: StoredVersion, profile: Profile, context: StepContext) -> Recording:
     configuration = job.configuration
-    downloaded = _downloaded(job)
+    downloaded = Workspace.of(job).downloaded_files()
     return Recording(
         version=version,
         mime_types={file.path: mime_type(file.path) for file in version.files},
@@ -68,6 +69,7 @@ def _recording(job: Job, version: StoredVersion, profile: Profile, context: Step
         profile=profile.name,
         bid=job.bid,
         jid=job.jid,
+        key=configuration.key,
         submitter=configuration.submitter,
         payload_name=configuration.payload_name,
         ingest_type=configuration.submission_type.label,
@@ -76,15 +78,6 @@ def _recording(job: Job, version: StoredVersion, profile: Profile, context: Step
         provenance={f"{PRODUCER}{file.path}": _provenance(file) for file in downloaded or ()},
         downloaded=None if downloaded is None else _downloaded_at(job),
     )
-
-
-def _downloaded(job: Job) -> tuple[DownloadedFile, ...] | None:
-    """The downloaded files; None if the list is missing or damaged: the version is recorded all the same."""
-    workspace = Workspace.of(job)
-    try:
-        return workspace.read_downloaded() if workspace.downloaded.exists() else None
-    except StepFailed:
-        return None
 
 
 def _provenance(file: DownloadedFile) -> Provenance:
@@ -103,13 +96,10 @@ def _described(job: Job, version: StoredVersion, profile: Profile, context: Step
     """The kernel metadata as stored with the object; as submitted if the object has none."""
     data = _stored_erc(job, version, profile, context)
     if data is not None:
-        pairs = anvl.parse(data, _ERC)
-    else:
-        given = job.configuration
-        places = (("where", place) for place in (version.ark, *job.identifiers.local_id))
-        pairs = (("who", given.erc_who), ("what", given.erc_what), ("when", given.erc_when), *places)
-    known = ((element.lower(), value) for element, value in pairs)
-    return tuple((e, value) for e, value in known if e in anvl.ELEMENTS and value not in ("", anvl.UNKNOWN))
+        return anvl.kernel(anvl.parse(data, _ERC))
+    given = job.configuration
+    places = (("where", place) for place in (version.ark, *job.identifiers.local_id))
+    return anvl.kernel((("who", given.erc_who), ("what", given.erc_what), ("when", given.erc_when), *places))
 
 
 def _stored_erc(job: Job, version: StoredVersion, profile: Profile, context: StepContext) -> bytes | None:

@@ -15,9 +15,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from pipeline.attempt import Attempt
-from pipeline.fixity import OF_RECORD, READ_CHUNK, Digester
-from pipeline.outcome import StepFailed
-from pipeline.sources.part import origin_path
+from pipeline.fixity import OF_RECORD, READ_CHUNK, Digester, digest_file
+from pipeline.sources.part import origin_path, saved_origin
 from pipeline.steps.expected_files import FileSpec
 from pipeline.working_storage.workspace import DownloadedFile, Workspace
 
@@ -38,14 +37,14 @@ def write_journal(workspace: Workspace, file: DownloadedFile) -> None:
 def read_journals(workspace: Workspace) -> Journal:
     """All that is noted of this job's files: by a completed download, and by attempts that ended earlier."""
     journal: Journal = defaultdict(list)
-    for file in (*_downloaded(workspace), *_journal_lines(workspace)):
+    for file in (*(workspace.downloaded_files() or ()), *_journal_lines(workspace)):
         journal[file.path].append(file)
     return journal
 
 
 def completed_download(workspace: Workspace, attempt: Attempt) -> tuple[DownloadedFile, ...] | None:
     """The files of a download that an earlier attempt completed, if all of them are unchanged."""
-    files = _downloaded(workspace)
+    files = workspace.downloaded_files() or ()
     for file in files:
         digester = _digest(workspace.producer / file.path, (OF_RECORD,), attempt)
         if digester is None or (digester.size, digester.value()) != (file.size, file.sha512):
@@ -82,12 +81,20 @@ def adopt_part(workspace: Workspace, name: str, file: FileSpec, attempt: Attempt
     """
     own = workspace.attempt / name
     parts = [earlier / name for earlier in _other_attempts(workspace)]
-    if file.digest is not None and not own.exists():
-        _copy_longest([part for part in parts if origin_path(part).is_file()], own, attempt)
+    if not own.exists():
+        _copy_longest([part for part in parts if _may_be_continued(part, file)], own, attempt)
     for part in parts:
         for path in (part, origin_path(part)):
             with suppress(FileNotFoundError, NotADirectoryError):
                 path.unlink()
+
+
+def _may_be_continued(part: Path, file: FileSpec) -> bool:
+    """Without a declared digest the bytes on the disk need a note: a power failure may have damaged them."""
+    origin = saved_origin(part)
+    if origin is None or not origin.may_be_continued(file.digest):
+        return False
+    return file.digest is not None or bool(origin.noted_sha512)
 
 
 def _copy_longest(parts: list[Path], own: Path, attempt: Attempt) -> None:
@@ -141,15 +148,6 @@ def _other_attempts(workspace: Workspace) -> list[Path]:
     return sorted(folder for folder in attempts.iterdir() if folder != workspace.attempt)
 
 
-def _downloaded(workspace: Workspace) -> tuple[DownloadedFile, ...]:
-    if not workspace.downloaded.exists():
-        return ()
-    try:
-        return workspace.read_downloaded()
-    except StepFailed:
-        return ()  # damaged: the files are checked or fetched again
-
-
 def _journal_lines(workspace: Workspace) -> Iterator[DownloadedFile]:
     for attempt in (*_other_attempts(workspace), workspace.attempt):
         try:
@@ -165,9 +163,4 @@ def _digest(path: Path, algorithms: Iterable[str], attempt: Attempt) -> Digester
     """Digests of the regular file at `path`; None if there is none."""
     if path.is_symlink() or not path.is_file():
         return None
-    digester = Digester(algorithms)
-    with path.open("rb") as stream:
-        while chunk := stream.read(READ_CHUNK):
-            attempt.check()
-            digester.update(chunk)
-    return digester
+    return digest_file(path, algorithms, lambda _: attempt.check())

@@ -1,12 +1,15 @@
 """Storage of objects: one version per job, one writer per object at a time."""
 
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import Protocol
 
 from pipeline.attempt import UNATTENDED, Attempt
+from pipeline.deployment import StorageStore
 from pipeline.files import ContentFile, ReadBackFile, StoredVersion
+from pipeline.fixity import OnRead, ignore
 from pipeline.records import SubmissionMode
 
 
@@ -22,6 +25,8 @@ class StoreRequest:
     """Logical paths that an update removes."""
     new: bool = False
     """The ARK was minted for this job, so it is an error if the object exists."""
+    key: str = ""
+    """The job's key; empty for a job of a release before 0.3.0."""
     message: str = ""
     user: str = ""
     created: datetime | None = None
@@ -35,12 +40,36 @@ class StoreRequest:
         return {file.path: file.sha512 for file in self.files}
 
 
-OnRead = Callable[[int], None]
-"""Gets the number of bytes of every piece that was read."""
+@dataclass(frozen=True)
+class VersionEntry:
+    """A version as the storage's own listing has it; no file of the version was read."""
+
+    ark: str
+    number: int = 0
+    jid: str = ""
+    """Empty if no job of arkline stored the version."""
+    key: str = ""
+    created: datetime | None = None
+    url: str = ""
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """Logical path -> sha512, as storage lists them."""
+    problem: str = ""
+    """Why the object cannot be read; then the other fields are empty, and `ark` is its place."""
 
 
-def ignore(size: int) -> None:
-    """An OnRead for callers that count nothing."""
+NOTHING_READ: Mapping[str, ReadBackFile] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class OutgoingFile:
+    """A file of a version on its way out of storage."""
+
+    path: str
+    pieces: Iterator[bytes]
+    """The bytes as they are read now; to be consumed before the next file is asked for.
+
+    DamagedObject if the file is missing or cannot be read.
+    """
 
 
 class Storage(Protocol):
@@ -59,8 +88,32 @@ class Storage(Protocol):
         without `delete`. reset: exactly these files, for an object that exists; its history is kept.
         """
 
-    def version_of(self, ark: str, jid: str, node: int | None = None) -> StoredVersion | None:
-        """The version with this job's id; None if there is none."""
+    def distinguishes_case(self) -> bool:
+        """False if storage cannot hold two names that differ only in upper and lower case."""
+
+    def version_of(self, ark: str, jid: str, node: int | None = None, key: str = "") -> StoredVersion | None:
+        """The job's version; None if there is none.
+
+        StepFailed(system) if a version has the job's id and the key of another job.
+        """
+
+    def has_object(self, ark: str, node: int | None = None) -> bool:
+        """Whether there is an object with this ARK."""
+
+    def versions(self) -> Iterator[VersionEntry]:
+        """Every version of every object, in no particular order of objects; UsageRefused if the service
+        cannot list them. An object that cannot be read has one entry with a `problem`. Takes no lock.
+        """
+
+    def versions_of(self, ark: str, url: str = "") -> tuple[VersionEntry, ...]:
+        """The versions of one object, as `versions` has them; empty if there is no such object.
+
+        `url`: that of one of its versions, for a service with several nodes. DamagedObject if the object
+        cannot be read. A service that lists no jobs leaves `jid` empty.
+        """
+
+    def deployment_store(self) -> StorageStore | None:
+        """The keeper of the deployment id; None if the service keeps none."""
 
     def read(self, ark: str, path: str, number: int | None = None, node: int | None = None) -> bytes | None:
         """A small file of the version (None: the latest), checked against the digest in storage.
@@ -75,15 +128,30 @@ class Storage(Protocol):
         """
 
     def read_back(
-        self, ark: str, url: str, numbers: Collection[int] = (), on_read: OnRead = ignore
+        self,
+        ark: str,
+        url: str,
+        numbers: Collection[int] = (),
+        on_read: OnRead = ignore,
+        already: Mapping[str, ReadBackFile] = NOTHING_READ,
     ) -> Iterator[ReadBackFile]:
         """Read every byte of these versions (empty: all), file by file, ordered by version and path.
 
         `url` is the StoredVersion.url of a version. A file that storage lists but cannot deliver has a
         `problem`; a file that storage does not list is left out. `on_read` gets the number of bytes of every
-        piece. StepFailed if the storage service cannot be used, UsageRefused if the url belongs to another
-        kind of storage. Takes no lock.
+        piece. `already` has results of an interrupted reading by their `place`: those bytes are not read
+        again. StepFailed if the storage service cannot be used, DamagedObject if the files of the object
+        cannot be listed, UsageRefused if the url belongs to another kind of storage. Takes no lock.
         """
+
+    def problems_of(self, ark: str, url: str) -> tuple[str, ...]:
+        """Damage of the files in which storage describes the object, a sentence for each.
+
+        Errors as for `read_back`. A service that keeps these files to itself has no problems.
+        """
+
+    def read_out(self, ark: str, url: str, number: int) -> Iterator[OutgoingFile]:
+        """The files of a version, ordered by path, to be copied elsewhere; errors as for `read_back`."""
 
     def tidy(self, ended: Callable[[str], bool]) -> tuple[str, ...]:
         """Remove unfinished versions of jobs that have ended; returns the ids of these jobs."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from pipeline import names
 from pipeline.errors import UsageRefused
 from pipeline.files import ContentFile, StoredFile
-from pipeline.outcome import StepFailed, content, system
+from pipeline.outcome import content, system
 from pipeline.records import SubmissionMode
 from pipeline.storage.base import StoreRequest
 
@@ -74,9 +74,10 @@ def stored_elsewhere(ark: str, url: str, configured: str) -> UsageRefused:
     )
 
 
-def changed_source(file: ContentFile, actual: tuple[int, str]) -> StepFailed:
-    """The failure of a file in working storage that changed after its download."""
-    return system(
-        f"{file.source} changed after it was downloaded: {describe_mismatch(file, actual)}; "
-        "delete the job and submit it again"
-    )
+def check_source(file: ContentFile, actual: tuple[int, str]) -> None:
+    """StepFailed(system) if a file in working storage changed after its download."""
+    if actual != (file.size, file.sha512):
+        raise system(
+            f"{file.source} changed after it was downloaded: {describe_mismatch(file, actual)}; "
+            "delete the job and submit it again"
+        )

@@ -1,27 +1,36 @@
 """How full working storage is, and whether a job's content fits.
 
-Rule: used bytes and reserved bytes both count, so that many jobs that pass at one moment do not all count on
-the same free bytes.
+Rule: a job counts with the bytes that it has on the disk and with those that are outstanding: reserved for
+it, and not on the disk yet. Both are counted per job, so that what one job has beyond its reservation never
+hides what another was promised.
 """
 
-import errno
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from pipeline.outcome import transient
+from pipeline.file_faults import is_full, mount_faults
+from pipeline.outcome import Later
+from pipeline.services import Service
 from pipeline.settings import Settings
+from pipeline.waits import WaitKind
 
 MEASURED_FOR = 5
-"""Seconds that one count of the bytes below a folder is reused: all waiting jobs are checked in a row."""
+"""Seconds that one measurement of the disk is reused: all waiting jobs are checked in a row."""
+
+OUTSIDE_OF_JOBS = ""
+"""The name under which files that belong to no job are counted."""
 
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+SPACE_WAIT = 30.0
+"""Seconds after which a job that found working storage full tries again."""
 
 
 @dataclass(frozen=True)
@@ -32,65 +41,121 @@ class Usage:
     used: int
 
 
+@dataclass(frozen=True)
+class Occupancy(Usage):
+    """Usage at one moment, with the bytes in the working directory of every job."""
+
+    on_disk: Mapping[str, int] = field(default_factory=dict)
+    """JID -> bytes."""
+
+    def limit(self, threshold: int) -> int:
+        """Bytes that may be used or reserved; `threshold`: percent of working storage."""
+        return self.total * threshold // 100
+
+    def outstanding(self, reservations: Mapping[str, int], except_for: str = "") -> dict[str, int]:
+        """Bytes that are reserved and have not arrived yet, by job; jobs that lack none are left out."""
+        lacking = {jid: size - self.on_disk.get(jid, 0) for jid, size in reservations.items()}
+        return {jid: size for jid, size in lacking.items() if size > 0 and jid != except_for}
+
+
 def usage(settings: Settings) -> Usage:
     """Usage of the file system; of the folder, if the settings limit its capacity."""
-    settings.working.mkdir(parents=True, exist_ok=True)
-    if settings.working_capacity:
-        return Usage(settings.working_capacity, bytes_below(settings.working))
-    disk = shutil.disk_usage(settings.working)
+    with working_storage_faults(settings):
+        return _usage(settings.working, settings.working_capacity)
+
+
+def _usage(working: Path, capacity: int) -> Usage:
+    if capacity:
+        return Usage(capacity, bytes_below(working))
+    disk = shutil.disk_usage(working)
     # `disk.total` includes blocks that only root may use.
     return Usage(disk.used + disk.free, disk.used)
 
 
+def check_writable(settings: Settings) -> None:
+    """ServiceDown unless a file can be written, synced and removed again; a full disk is no fault."""
+    probe = settings.working / f".probe-{uuid.uuid4().hex}"
+    with working_storage_faults(settings), suppress_full():
+        try:
+            with probe.open("wb") as file:
+                file.write(b"arkline")
+                file.flush()
+                os.fsync(file.fileno())
+        finally:
+            probe.unlink(missing_ok=True)
+
+
+def occupancy(settings: Settings) -> Occupancy:
+    """Usage and the bytes of every job, measured together at most MEASURED_FOR seconds ago.
+
+    Bytes that arrive or go later change what is used and what is outstanding by the same number, so that a
+    reservation that is read after the measurement is counted right.
+    """
+    moment = int(time.monotonic() // MEASURED_FOR)
+    return _measured(settings.working, settings.working_capacity, moment)
+
+
 def bytes_below(folder: Path) -> int:
     """Bytes of the files below `folder`, counted at most MEASURED_FOR seconds ago."""
-    return _counted(folder, int(time.monotonic() // MEASURED_FOR))
+    return sum(_counted(folder, int(time.monotonic() // MEASURED_FOR)).values())
+
+
+def measure_again() -> None:
+    """Forget the measurements: files were removed."""
+    _measured.cache_clear()
+    _counted.cache_clear()
 
 
 @lru_cache(maxsize=8)
-def _counted(folder: Path, _moment: int) -> int:
-    return _bytes_below(str(folder))
+def _measured(working: Path, capacity: int, moment: int) -> Occupancy:
+    # The files are counted before the disk: what arrives in between counts twice, and never not at all.
+    on_disk = _counted(working, moment)
+    space = _usage(working, capacity)
+    return Occupancy(space.total, space.used, on_disk)
 
 
-def _bytes_below(folder: str) -> int:
-    total = 0
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    total += _bytes_below(entry.path)
-                else:
-                    total += _size(entry)
-    except (FileNotFoundError, NotADirectoryError):
-        return total  # jobs end while we count, and their folders are removed
-    return total
+@lru_cache(maxsize=8)
+def _counted(folder: Path, _moment: int) -> Mapping[str, int]:
+    """Bytes below `folder` by job, whose folder is `BID/JID`."""
+    counts: Counter[str] = Counter()
+    for parent, _, names in os.walk(folder, onerror=_raise_unless_gone):
+        jid = next(iter(Path(parent).relative_to(folder).parts[1:2]), OUTSIDE_OF_JOBS)
+        for name in names:
+            with suppress(FileNotFoundError):
+                counts[jid] += Path(parent, name).lstat().st_size
+    return counts
 
 
-def _size(entry: os.DirEntry[str]) -> int:
-    try:
-        return entry.stat(follow_symlinks=False).st_size
-    except FileNotFoundError:
-        return 0
+def _raise_unless_gone(error: OSError) -> None:
+    """Jobs end while their bytes are counted, and their folders are removed."""
+    if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        raise error
 
 
-def fits(need: int, promised: int, space: Usage, threshold: int) -> str | None:
-    """None if `need` bytes fit beside the used and the reserved bytes; else why not, for people.
+def never_fits(need: int, settings: Settings) -> str | None:
+    """Why `need` bytes do not fit into empty working storage, for people; None if they do."""
+    limit = usage(settings).total * settings.working_threshold // 100
+    if need <= limit:
+        return None
+    return (
+        f"needs {in_units(need)}, but {settings.working_threshold} % of working storage is only "
+        f"{in_units(limit)}: it can never fit; an operator enlarges working storage or raises "
+        "ARKLINE_WORKING_THRESHOLD and resumes the job, or the depositor divides the object"
+    )
 
-    `promised`: bytes reserved for other jobs and not in `space.used` yet; `threshold`: percentage of working
-    storage that may be used.
+
+def fits(need: int, outstanding: int, space: Usage, threshold: int) -> str | None:
+    """None if `need` bytes fit beside the used and the outstanding bytes; else why not, for people.
+
+    `outstanding`: bytes reserved for other jobs and not in `space.used` yet; `threshold`: percentage of
+    working storage that may be used.
     """
     limit = space.total * threshold // 100
-    if need > limit:
-        return (
-            f"needs {in_units(need)}, but {threshold} % of working storage is only {in_units(limit)}: it "
-            "can never fit; an operator enlarges working storage or raises ARKLINE_WORKING_THRESHOLD, or "
-            "the depositor divides the object"
-        )
-    taken = space.used + promised
+    taken = space.used + outstanding
     if taken + need <= limit:
         return None
     facts = (
-        f"{in_units(space.used)} used and {in_units(promised)} reserved of the {in_units(limit)} "
+        f"{in_units(space.used)} used and {in_units(outstanding)} reserved of the {in_units(limit)} "
         f"({threshold} % of working storage) available"
     )
     if not need:
@@ -98,16 +163,27 @@ def fits(need: int, promised: int, space: Usage, threshold: int) -> str | None:
     return f"needs {in_units(need)}, but {in_units(max(0, limit - taken))} are free: {facts}"
 
 
-def refusal(need: int, promised: int, settings: Settings) -> str | None:
-    """Why `need` bytes do not fit now, with `promised` bytes reserved by all jobs; None if they fit."""
-    space = usage(settings)
-    reason = fits(need, promised, space, settings.working_threshold)
-    if reason is None or not promised:
-        return reason
-    # Reserved bytes that have arrived are in use already and count once. All files in working storage belong
-    # to jobs with a reservation, since directory and reservation are removed together.
-    outstanding = max(0, promised - bytes_below(settings.working))
-    return fits(need, outstanding, space, settings.working_threshold)
+def refusal(
+    need: int, promised: int, reservations: Callable[[], Mapping[str, int]], settings: Settings, jid: str = ""
+) -> str | None:
+    """Why `need` bytes for job `jid` do not fit now beside the reservations of all jobs; None if they fit.
+
+    `promised`: the sum of the reservations, which are read only if the sum alone does not answer. What the
+    job itself has on the disk already counts as its own.
+    """
+    if fits(need, promised, usage(settings), settings.working_threshold) is None:
+        return None  # even if not one reserved byte has arrived
+    space = occupancy(settings)
+    own = space.on_disk.get(jid, 0)
+    outstanding = sum(space.outstanding(reservations(), except_for=jid).values())
+    return fits(max(0, need - own), outstanding, space, settings.working_threshold)
+
+
+def holders(reservations: Mapping[str, int], on_disk: Mapping[str, int]) -> dict[str, int]:
+    """Bytes that every job holds: reserved, or on the disk if those are more; the most first."""
+    held = {jid: max(reservations.get(jid, 0), on_disk.get(jid, 0)) for jid in {*reservations, *on_disk}}
+    held.pop(OUTSIDE_OF_JOBS, None)
+    return dict(sorted(held.items(), key=lambda entry: (-entry[1], entry[0])))
 
 
 def in_units(count: int) -> str:
@@ -120,20 +196,31 @@ def in_units(count: int) -> str:
     return f"{size:.0f} {unit}" if unit == "bytes" or size >= 99.95 else f"{size:.1f} {unit}"
 
 
-def is_full(error: OSError) -> bool:
-    """True if the write failed for want of space or quota."""
-    return error.errno in _FULL
+def working_storage_faults(settings: Settings) -> AbstractContextManager[None]:
+    """ServiceDown for a fault of the file system of working storage, in this block."""
+    return mount_faults(Service.WORKING_STORAGE, settings.working, "working storage")
 
 
 @contextmanager
-def full_is_transient(doing: str) -> Iterator[None]:
-    """Raise a full disk in this block as a transient failure; `doing` names the work."""
+def suppress_full() -> Iterator[None]:
     try:
         yield
     except OSError as error:
         if not is_full(error):
             raise
-        raise transient(
-            f"working storage is full ({error.strerror} while {doing}); "
-            "the job continues by itself once there is space"
-        ) from error
+
+
+@contextmanager
+def full_waits(doing: str) -> Iterator[None]:
+    """Raise a full disk in this block as Later: the job waits for room. `doing` names the work."""
+    try:
+        yield
+    except OSError as error:
+        if not is_full(error):
+            raise
+        raise no_room(f"{error.strerror} while {doing}") from error
+
+
+def no_room(reason: str) -> Later:
+    message = f"working storage is full ({reason}); the job continues by itself once there is space"
+    return Later(WaitKind.SPACE, "", message, SPACE_WAIT)

@@ -5,14 +5,21 @@ Layout of a working directory: `producer/` the depositor's files, complete ones 
 `landing.json` the downloaded files with size and digest, written last; `stored.json` the stored version.
 """
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha512
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from pipeline.errors import ArklineError
 from pipeline.files import StoredVersion
 from pipeline.fixity import Digest
-from pipeline.outcome import system
 from pipeline.records import Job, Record
+
+
+class ContentGone(ArklineError):
+    """What was downloaded is not in the working directory any more, or not whole: it is downloaded again."""
 
 
 class DownloadedFile(Record):
@@ -28,10 +35,23 @@ class DownloadedFile(Record):
     """Where the digest was declared, in words; empty if none was, None in records of early releases."""
     container: str = ""
     """The container whose digest it is; empty if the digest is the file's own."""
+    name_encoding: str = ""
+    """The encoding as which the name was read, if its container does not say it."""
+    raw_name: str = ""
+    """The name as packed, in that case: its bytes, percent-encoded."""
 
 
 _FILES = TypeAdapter(tuple[DownloadedFile, ...])
 _STORED = TypeAdapter(StoredVersion)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A complete file of this attempt that no other attempt sees."""
+
+    path: Path
+    size: int
+    sha512: str
 
 
 class Workspace:
@@ -50,25 +70,66 @@ class Workspace:
     def of(cls, job: Job) -> "Workspace":
         return cls(Path(job.configuration.working_dir), job.status.op or "none")
 
+    @property
+    def content(self) -> tuple[Path, ...]:
+        """The folders that hold nearly all bytes; without them the content has to be downloaded again."""
+        return self.attempt.parent, self.producer
+
     def publish(self, path: Path, data: bytes) -> None:
         """Write a file below the working directory; it is complete or absent at any moment."""
+        self.place(self.draft(path.name, (data,)), path)
+
+    def draft(self, name: str, pieces: Iterable[bytes]) -> Draft:
         self.attempt.mkdir(parents=True, exist_ok=True)
-        draft = self.attempt / f"{path.name}.draft"
-        draft.write_bytes(data)
+        path = self.attempt / f"{name}.draft"
+        digest, size = sha512(), 0
+        with path.open("wb") as file:
+            for piece in pieces:
+                digest.update(piece)
+                size += file.write(piece)
+        return Draft(path, size, digest.hexdigest())
+
+    def place(self, draft: Draft, path: Path) -> None:
+        """Give the draft its name, in place of an earlier file of this name."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft.replace(path)
+        draft.path.replace(path)
+
+    def distinguishes_case(self) -> bool:
+        """False if two names that differ only in upper and lower case are one file in this folder."""
+        self.publish(self.attempt / "case", b"")
+        return not (self.attempt / "CASE").exists()
 
     def write_downloaded(self, files: tuple[DownloadedFile, ...]) -> None:
         self.publish(self.downloaded, _FILES.dump_json(files, indent=1))
 
     def read_downloaded(self) -> tuple[DownloadedFile, ...]:
+        """The downloaded files, as they were listed; ContentGone if the list is missing or unreadable."""
         try:
             return _FILES.validate_json(self.downloaded.read_bytes())
-        except (OSError, ValueError) as error:
-            raise system(
-                f"{self.downloaded} is missing or damaged ({error}): "
-                "fail the job and resume it from downloading"
-            ) from error
+        except FileNotFoundError as error:
+            raise ContentGone(f"{self.downloaded} is missing") from error
+        except ValueError as error:  # damaged, or of another release
+            raise ContentGone(f"{self.downloaded} cannot be read: {error}") from error
+
+    def downloaded_files(self) -> tuple[DownloadedFile, ...] | None:
+        """The downloaded files; None if the list is missing or damaged."""
+        try:
+            return self.read_downloaded()
+        except ContentGone:
+            return None
+
+    def read_content(self) -> tuple[DownloadedFile, ...]:
+        """The downloaded files; ContentGone unless every file is there with the size that it had."""
+        files = self.read_downloaded()
+        for file in files:
+            path = self.producer / file.path
+            try:
+                size = path.lstat().st_size
+            except (FileNotFoundError, NotADirectoryError) as error:
+                raise ContentGone(f"{path} is missing") from error
+            if size != file.size:
+                raise ContentGone(f"{path} has {size:,} bytes instead of {file.size:,}")
+        return files
 
 
 def write_stored(workspace: Workspace, version: StoredVersion) -> None:

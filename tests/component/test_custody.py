@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from entrypoints.cli import exit_codes
+from entrypoints.cli.console import interruptible
 from entrypoints.cli.main import app
-from entrypoints.cli.object_command import interruptible
 from entrypoints.cli.render import object as drawn_object
 from operations.objects import known_object, object_view
 from pipeline.files import StoredVersion
@@ -379,6 +379,7 @@ def test_a_stopped_reading_shows_the_result_so_far(
 
     view = object_view(
         known_object(repository.inventory, stored.ark),
+        (),
         (1,),
         repository.storage,
         pieces.append,

@@ -1,14 +1,17 @@
 import itertools
+import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipeline.attempt import CheckedAttempt
-from pipeline.outcome import AttemptOver, StepFailed
+from pipeline.outcome import AttemptOver, Later, StepFailed
 from pipeline.settings import Settings
-from pipeline.states import FailureKind
+from pipeline.sources.part import origin_path, saved_origin
+from pipeline.waits import WaitKind
 from pipeline.working_storage.workspace import Workspace
 from tests.servers.http_source import HttpSource
 from tests.support.downloading import (
@@ -122,9 +125,15 @@ def test_a_note_cut_off_by_a_crash_is_passed_over(settings: Settings, source: Ht
 BIG = bytes(range(256)) * 20_000
 
 
-def interrupted_job(settings: Settings, source: HttpSource, arrived: int = 3_000_000, **facts: Any) -> None:
+def interrupted_job(
+    settings: Settings,
+    source: HttpSource,
+    arrived: int = 3_000_000,
+    etag: str | None = "auto",
+    **facts: Any,
+) -> None:
     """An attempt that ended with most of a file here; the source is slow, so that it is never all."""
-    job = job_of_file(settings, source.put("/big", BIG, pause=0.005), **facts)
+    job = job_of_file(settings, source.put("/big", BIG, pause=0.005, etag=etag), **facts)
     part = Workspace.of(job).attempt / "parts" / "1"
 
     def check() -> None:
@@ -147,10 +156,51 @@ def test_the_part_that_an_earlier_attempt_fetched_is_copied_and_gone_on_with(
     assert_downloaded(job, {"big": BIG})
 
 
-def test_a_part_is_not_gone_on_with_by_another_attempt_if_no_digest_judges_the_whole(
+def test_a_part_without_a_declared_digest_is_continued_if_its_note_and_a_strong_etag_prove_it(
     settings: Settings, source: HttpSource
 ) -> None:
     interrupted_job(settings, source)
+    job = job_of_file(settings, source.url("/big"), op="attempt-2")
+
+    downloaded(job, settings)
+
+    assert "Range" in source.seen("/big")[-1].headers
+    assert_downloaded(job, {"big": BIG})
+
+
+def lose_note(part: Path) -> None:
+    origin = saved_origin(part)
+    assert origin is not None
+    origin_path(part).write_text(origin.model_copy(update={"noted_sha512": ""}).model_dump_json())
+
+
+def damage(part: Path) -> None:
+    with part.open("r+b") as stream:
+        stream.write(b"?")
+
+
+def cut_off(part: Path) -> None:
+    os.truncate(part, 2_000_000)
+
+
+@pytest.mark.parametrize("fault", [lose_note, damage, cut_off])
+def test_a_part_without_a_declared_digest_is_fetched_anew_if_nothing_proves_its_bytes(
+    settings: Settings, source: HttpSource, fault: Callable[[Path], None]
+) -> None:
+    interrupted_job(settings, source)
+    fault(Workspace.of(job_of_file(settings, source.url("/big"))).attempt / "parts" / "1")
+    job = job_of_file(settings, source.url("/big"), op="attempt-2")
+
+    downloaded(job, settings)
+
+    assert "Range" not in source.seen("/big")[-1].headers
+    assert_downloaded(job, {"big": BIG})
+
+
+def test_a_part_without_a_declared_digest_is_fetched_anew_if_the_source_names_a_date_alone(
+    settings: Settings, source: HttpSource
+) -> None:
+    interrupted_job(settings, source, etag=None)
     job = job_of_file(settings, source.url("/big"), op="attempt-2")
 
     downloaded(job, settings)
@@ -216,7 +266,28 @@ def test_full_working_storage_is_waited_for(settings: Settings, source: HttpSour
     part.parent.mkdir(parents=True)
     part.symlink_to("/dev/full")
 
-    with pytest.raises(StepFailed, match="working storage is full") as failure:
+    with pytest.raises(Later, match="working storage is full") as waits:
         downloaded(job, settings)
 
-    assert failure.value.kind is FailureKind.TRANSIENT
+    assert waits.value.kind is WaitKind.SPACE
+
+
+@pytest.mark.parametrize("kept", [(), ("landing.json",)])
+def test_a_job_whose_working_directory_is_gone_fetches_its_manifest_and_its_files_again(
+    settings: Settings, source: HttpSource, kept: tuple[str, ...]
+) -> None:
+    listed = rows(source)
+    job = job_of(settings, listed)
+    manifest = Workspace.of(job).manifest.read_bytes()
+    url = source.put("/m.checkm", manifest)
+    configuration = job.configuration.model_copy(update={"payload_url": url})
+    job = job.model_copy(update={"configuration": configuration})
+    downloaded(job, settings)
+    for path in sorted(Workspace.of(job).folder.rglob("*"), reverse=True):
+        if path.name not in kept:
+            path.unlink() if path.is_file() else path.rmdir()
+
+    downloaded(job, settings)
+
+    assert_downloaded(job, FILES)
+    assert Workspace.of(job).manifest.read_bytes() == manifest

@@ -44,8 +44,38 @@ def test_the_files_of_a_container_land(settings: Settings, source: HttpSource) -
 
     outcome = downloaded(job, settings)
 
-    assert outcome == Done(space_needed=sum(map(len, FILES.values())), message="3 files, 1.0 MB")
+    assert outcome == Done(space_needed=sum(map(len, FILES.values())), message="3 files, 1.0 MB", remark="")
     assert_downloaded(job, FILES)
+
+
+def test_a_name_without_an_encoding_is_reported_to_the_depositor(
+    settings: Settings, source: HttpSource
+) -> None:
+    data = packed({"cafe.txt": b"1"}).replace(b"cafe.txt", "caf\u00e9.txt".encode("cp1252"))
+    job = job_of(settings, source.put("/a.zip", data))
+
+    outcome = downloaded(job, settings)
+
+    assert outcome.remark == (
+        "the names of 1 file in the container are not marked as UTF-8 and were read as cp437, the first as "
+        "'caf\u0398.txt': compare the names with yours"
+    )
+
+
+def test_names_that_differ_in_case_land_unless_a_file_system_cannot_hold_both(
+    settings: Settings, source: HttpSource
+) -> None:
+    both = {"a.txt": b"small", "A.txt": b"capital"}
+    url = source.put("/a.zip", packed(both))
+    first = job_of(settings, url)
+    Workspace.of(first).publish(Workspace.of(first).attempt / "CASE", b"")  # as if the two spellings were one
+    with pytest.raises(StepFailed, match="upper and lower case") as failure:
+        downloaded(first, settings)
+    assert failure.value.kind is FailureKind.CONTENT
+
+    second = job_of(settings, url, 2)
+    downloaded(second, settings)
+    assert_downloaded(second, both)
 
 
 def test_a_container_with_another_digest_is_refused_and_not_unpacked(

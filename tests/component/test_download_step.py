@@ -3,7 +3,6 @@ import threading
 import pytest
 
 from pipeline.outcome import Done, StepFailed
-from pipeline.records import PayloadType
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
 from pipeline.working_storage.workspace import Workspace
@@ -17,7 +16,9 @@ def test_a_single_file_lands_under_its_name(settings: Settings, source: HttpSour
 
     outcome = downloaded(job, settings)
 
-    assert outcome == Done(space_needed=5, message="1 file, 5 bytes; no digest was declared for 1 of 1 file")
+    assert outcome == Done(
+        space_needed=5, message="1 file, 5 bytes; no digest was declared for 1 of 1 file", remark=""
+    )
     assert_downloaded(job, {"thesis.pdf": b"bytes"})
 
 
@@ -36,9 +37,33 @@ def test_the_files_of_a_manifest_land_in_its_order(settings: Settings, source: H
     outcome = downloaded(job, settings)
 
     size = sum(map(len, FILES.values()))
-    assert outcome == Done(space_needed=size, message="4 files, 2.6 MB")
+    assert outcome == Done(space_needed=size, message="4 files, 2.6 MB", remark="")
     assert [file.path for file in Workspace.of(job).read_downloaded()] == list(FILES)
     assert_downloaded(job, FILES)
+
+
+BOTH = {"a.txt": b"small", "A.txt": b"capital"}
+
+
+def test_names_that_differ_in_case_land_as_two_files(settings: Settings, source: HttpSource) -> None:
+    job = job_of(settings, rows(source, BOTH))
+
+    downloaded(job, settings)
+
+    assert_downloaded(job, BOTH)
+
+
+def test_names_that_differ_in_case_are_refused_where_a_file_system_cannot_hold_both(
+    settings: Settings, source: HttpSource
+) -> None:
+    job = job_of(settings, rows(source, BOTH))
+    Workspace.of(job).publish(Workspace.of(job).attempt / "CASE", b"")  # as if the two spellings were one
+
+    with pytest.raises(StepFailed, match="the file system cannot hold both: rename one") as failure:
+        downloaded(job, settings)
+
+    assert failure.value.kind is FailureKind.CONTENT
+    assert source.count("/a.txt", "GET") == 0
 
 
 def test_files_are_fetched_at_the_same_time(settings: Settings, source: HttpSource) -> None:
@@ -131,15 +156,6 @@ def test_a_failure_of_content_counts_more_than_one_that_may_pass(
         downloaded(job_of(settings, listed), settings)
 
     assert failure.value.kind is FailureKind.CONTENT
-
-
-def test_a_manifest_that_is_gone_is_the_operators(settings: Settings) -> None:
-    job = job_of_file(settings, "http://example.org/m", payload_type=PayloadType.OBJECT_MANIFEST)
-
-    with pytest.raises(StepFailed, match=r"manifest\.checkm cannot be read") as failure:
-        downloaded(job, settings)
-
-    assert failure.value.kind is FailureKind.SYSTEM
 
 
 @pytest.mark.parametrize("digests", [True, False])

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.identifiers.ezid import MARK, EzidMinter
 from pipeline.identifiers.minter_router import MinterRouter
-from pipeline.outcome import StepFailed
+from pipeline.outcome import ServiceDown, StepFailed
 from pipeline.profiles.profile import MinterName, Profile
 from pipeline.records import Job
 from pipeline.settings import Settings
@@ -212,8 +212,6 @@ def test_a_long_wait_that_ezid_asks_for_is_left_to_the_jobs_next_try(
     ("fault", "says"),
     [
         (Fault(400, b"error: bad request - invalid metadata"), "refused ark:/99999/.*invalid metadata"),
-        (Fault(403, b"error: forbidden"), "refused the login .403.: check ARKLINE_EZID_USER"),
-        (Fault(200, b"error: forbidden"), "answered 'forbidden': check ARKLINE_EZID_USER"),
         (Fault(404, b"<html>not here</html>"), "answered 404: check ARKLINE_EZID_URL"),
         (Fault(302, b"", (("Location", "/login"),)), "answered 302: check ARKLINE_EZID_URL"),
         (Fault(201, b"success: ark:/99999/fk4other"), "answered for ark:/99999/fk4other"),
@@ -228,6 +226,24 @@ def test_a_refusal_is_the_operators_and_is_not_repeated(
         minter.mint(a_new_job(), PROFILE, job_record)
 
     assert failed.value.kind is FailureKind.SYSTEM
+    assert len(service.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (Fault(403, b"error: forbidden"), "refused the login .403.: check ARKLINE_EZID_USER"),
+        (Fault(200, b"error: forbidden"), "answered 'forbidden': check ARKLINE_EZID_USER"),
+    ],
+)
+def test_a_refused_login_is_an_outage_and_is_not_repeated(
+    minter: EzidMinter, service: Ezid, job_record: MemoryJobRecord, fault: Fault, says: str
+) -> None:
+    service.faults = [fault]
+
+    with pytest.raises(ServiceDown, match=says):
+        minter.mint(a_new_job(), PROFILE, job_record)
+
     assert len(service.asked) == 1
 
 

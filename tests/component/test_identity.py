@@ -79,21 +79,77 @@ def test_local_ids_of_two_objects_are_refused(repository: Repository) -> None:
 
 def test_an_object_of_another_owner_is_refused(repository: Repository) -> None:
     repository.inventory.record(recording())
-    job = repository.job(1, primary_id=recording().version.ark)
+    job = repository.job(2, primary_id=recording().version.ark)
 
-    refused(repository, job, FailureKind.CONTENT, f"belongs to owner {recording().owner}")
+    refused(repository, job, FailureKind.CONTENT, "belongs to another owner")
 
 
 def test_what_is_no_ark_is_refused(repository: Repository) -> None:
     refused(repository, repository.job(1, primary_id="doi:10.5072/x"), FailureKind.CONTENT, "is not an ARK")
 
 
-def test_an_ark_that_is_minted_again_does_not_reach_the_object_it_named(repository: Repository) -> None:
-    ark = repository.work(repository.job(1)).ark
+def test_a_counter_that_was_set_back_gives_no_ark_again(repository: Repository) -> None:
+    given = [repository.work(repository.job(number)).ark for number in range(1, 9)]
     repository.job_record.counters.clear()
 
-    refused(repository, repository.job(2), FailureKind.SYSTEM, "counter of minted identifiers was reset")
+    ark = repository.work(repository.job(9)).ark
+
+    assert ark not in given
+    assert repository.jobs_of(ark) == [jid(9)]
+    assert repository.job_record.counters.total() == 9
+
+
+def test_an_ark_that_storage_alone_knows_is_not_given_again(repository: Repository) -> None:
+    """The inventory was lost together with the counter: the next name that storage does not have is taken."""
+    given = [repository.work(repository.job(number)).ark for number in range(1, 4)]
+    repository.job_record.counters.clear()
+    repository.lose_inventory()
+
+    stored = repository.work(repository.job(4))
+
+    assert stored.ark not in given
+    assert [repository.jobs_of(ark) for ark in given] == [[jid(1)], [jid(2)], [jid(3)]]
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_job_whose_record_forgot_its_ark_keeps_the_ark(repository: Repository, *, recorded: bool) -> None:
+    """The record was restored to a moment before the job was processed."""
+    job = repository.job(1, key="a" * 32)
+    first = repository.recorded(job) if recorded else repository.work(job)
+    repository.job_record.forget(job)
+
+    again = repository.work(job)
+
+    assert (again.ark, again.number) == (first.ark, 1)
+    assert repository.jobs_of(first.ark) == [jid(1)]
+
+
+@pytest.mark.parametrize("ark", [None, "ark:/99999/given"])
+def test_a_number_that_another_job_had_is_refused_before_anything_is_stored(
+    repository: Repository, ark: str | None
+) -> None:
+    first = repository.recorded(repository.job(1, key="a" * 32, primary_id=ark))
+
+    refused(repository, repository.job(1, key="b" * 32, primary_id=ark), FailureKind.SYSTEM, "another job")
+    assert repository.jobs_of(first.ark) == [jid(1)]
+    assert repository.job_record.counters.total() == (ark is None)
+
+
+def test_storage_refuses_a_number_that_another_job_had(repository: Repository) -> None:
+    ark = "ark:/99999/given"
+    repository.work(repository.job(1, key="a" * 32, primary_id=ark))
+    repository.lose_inventory()
+
+    refused(repository, repository.job(1, key="b" * 32, primary_id=ark), FailureKind.SYSTEM, "another job")
     assert repository.jobs_of(ark) == [jid(1)]
+
+
+def test_jobs_of_earlier_releases_are_known_by_batch_and_payload(repository: Repository) -> None:
+    first = repository.recorded(repository.job(1))
+
+    assert repository.work(repository.job(1)).number == first.number
+    other = repository.job(1, payload_name="other.txt")
+    refused(repository, other, FailureKind.SYSTEM, "another job")
 
 
 def test_two_jobs_with_one_new_local_id_are_two_versions_of_one_object(repository: Repository) -> None:

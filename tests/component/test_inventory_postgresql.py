@@ -8,8 +8,8 @@ from sqlalchemy import Connection, text
 
 from pipeline.inventory.database import Database
 from pipeline.inventory.sql import SqlInventory, open_inventory
-from pipeline.outcome import StepFailed
-from pipeline.states import FailureKind
+from pipeline.outcome import ServiceDown
+from pipeline.services import Service
 from tests.servers import postgresql
 from tests.support.recordings import ARK, recording
 
@@ -88,12 +88,12 @@ def test_a_server_that_is_down_is_a_passing_fault(
     inventory.record(recording())
     postgresql_server.stop()
     try:
-        with pytest.raises(StepFailed, match="does not answer") as failure:
+        with pytest.raises(ServiceDown, match="cannot be used") as failure:
             SqlInventory(Database(postgresql_server.dsn("nowhere"), tries=2)).record(recording())
     finally:
         postgresql_server.start()
 
-    assert failure.value.kind is FailureKind.TRANSIENT
+    assert failure.value.service is Service.INVENTORY
 
 
 def test_a_driver_less_scheme_means_the_driver_that_is_installed(url: str) -> None:

@@ -11,6 +11,7 @@ from entrypoints.cli.main import app
 from pipeline.errors import UsageRefused
 from pipeline.files import ReadBackFile
 from pipeline.outcome import StepFailed
+from pipeline.preservation.rebuild import recording_of
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
 from pipeline.steps import record
@@ -132,3 +133,26 @@ def test_custody_is_proved_through_the_service(repository: MerrittRepository) ->
     assert broken.exit_code == 4
     assert "producer/a of version 1: storage has 5 bytes" in broken.stdout
     assert f"restore {repository.service.url}/content/7777/" in broken.stdout
+
+
+def test_the_versions_of_an_object_are_listed_with_their_digests(repository: MerrittRepository) -> None:
+    repository.process(repository.submitted(1, ADD, {"a": "alpha"}))
+    repository.process(repository.submitted(2, UPDATE, {"d": "delta"}))
+
+    first, second = repository.kept.versions_of(ARK)
+
+    assert (first.number, second.number) == (1, 2)
+    assert first.digests["producer/a"] == hashlib.sha512(b"alpha").hexdigest()
+    assert second.digests["producer/d"] == hashlib.sha512(b"delta").hexdigest()
+    assert repository.kept.versions_of(ARK, second.url) == (first, second)
+    assert repository.kept.versions_of("ark:/99999/none") == ()
+
+
+def test_an_entry_is_made_again_from_what_the_service_has(repository: MerrittRepository) -> None:
+    repository.process(repository.submitted(1, ADD, {"a": "alpha"}))
+
+    entry = recording_of(repository.kept, ARK, "jid0000000001")
+
+    assert (entry.version.ark, entry.version.number) == (ARK, 1)
+    assert (entry.jid, entry.bid, entry.profile) == ("jid0000000001", "bid0000000001", "demo")
+    assert "producer/a" in {file.path for file in entry.version.files}

@@ -95,7 +95,7 @@ def test_a_large_manifest_is_fetched_too(repository: MerrittRepository) -> None:
 
 def test_what_the_service_refuses_is_told_in_its_words(repository: MerrittRepository) -> None:
     job = repository.submitted(1, ADD, {"a": "a"})
-    (Path(job.configuration.working_dir) / "producer" / "a").write_text("changed")
+    (Path(job.configuration.working_dir) / "producer" / "a").write_text("b")
 
     refused(repository, job, FailureKind.SYSTEM, r"answered 400 \(fixity of producer/a differs\)")
 
@@ -156,13 +156,22 @@ def test_a_file_without_sha512_is_not_carried_over(repository: MerrittRepository
     )
 
 
-def test_an_ark_that_is_minted_again_does_not_reach_the_object_it_named(
-    repository: MerrittRepository,
-) -> None:
-    repository.process(repository.job(1))
+def test_a_counter_that_was_set_back_gives_no_ark_again(repository: MerrittRepository) -> None:
+    first, second = repository.job(1), repository.job(2)
+    repository.process(first)
     repository.job_record.counters.clear()
 
-    refused(repository, repository.job(2), FailureKind.SYSTEM, "counter of minted identifiers was reset")
+    repository.process(second)
+
+    assert repository.identifiers(first).primary_id != repository.identifiers(second).primary_id
+
+
+def test_the_service_refuses_a_number_that_another_job_had(repository: MerrittRepository) -> None:
+    ark = "ark:/99999/given"
+    repository.process(repository.job(1, key="a" * 32, primary_id=ark))
+
+    again = repository.job(1, key="b" * 32, primary_id=ark)
+    refused(repository, again, FailureKind.SYSTEM, "another job")
 
 
 def test_the_service_is_used_if_the_settings_name_it(repository: MerrittRepository) -> None:

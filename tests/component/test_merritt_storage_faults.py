@@ -80,7 +80,9 @@ def test_damage_in_storage_is_found_when_a_version_is_read_back(repository: Merr
 
     files["producer/a"] = dataclasses.replace(files["producer/a"], data=b"b")
 
-    with pytest.raises(StepFailed, match=f"lists a different 'producer/a' of {ARK}"):
+    with pytest.raises(
+        StepFailed, match=f"lists 1 bytes, .* for 'producer/a' in version 1 of {ARK}, not 1 bytes"
+    ):
         repository.kept.verify(version)
 
 

@@ -212,19 +212,19 @@ def test_a_manifest_of_more_files_than_the_collection_takes_is_refused(
     assert failure.value.kind is FailureKind.CONTENT
 
 
-def test_names_that_differ_in_case_are_taken_if_the_collection_takes_them(
+def test_names_that_differ_in_case_are_taken_unless_the_collection_refuses_them(
     settings: Settings, source: HttpSource
 ) -> None:
     rows = [Row(line=0, url=f"http://example.org/{name}", name=name) for name in ("a.txt", "A.txt")]
     url = source.put("/m.checkm", write(ManifestProfile.OBJECT, rows))
-    with pytest.raises(StepFailed, match="upper and lower case"):
-        pending.work(pending_job(settings, url), services(settings))
-
-    collection(settings, case_sensitive_names=True)
-
     assert pending.work(pending_job(settings, url), services(settings)) == Done(
         event=Event.ACQUIRE, message="the manifest lists 2 files"
     )
+
+    collection(settings, case_sensitive_names=False)
+
+    with pytest.raises(StepFailed, match="upper and lower case"):
+        pending.work(pending_job(settings, url), services(settings))
 
 
 def test_a_job_without_its_collections_profile_is_the_operators(

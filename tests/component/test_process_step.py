@@ -1,12 +1,15 @@
+import shutil
+
 import pytest
 from ocfl import StorageRoot
 
 from pipeline.attempt import Attempt, CheckedAttempt
 from pipeline.files import StoredVersion
-from pipeline.outcome import AttemptOver, StepFailed
-from pipeline.records import Identifiers, Job, PayloadType, SubmissionMode
-from pipeline.states import FailureKind
+from pipeline.outcome import AttemptOver, ServiceDown, StepFailed
+from pipeline.records import HistoryEntry, Identifiers, Job, PayloadType, SubmissionMode
+from pipeline.states import Event, FailureKind, JobState
 from pipeline.steps import process
+from pipeline.working_storage import mount
 from pipeline.working_storage.workspace import Workspace
 from tests.support import arks
 from tests.support.repository import OWNER, Repository
@@ -231,3 +234,50 @@ def test_an_embargo_that_cannot_be_read_is_refused(repository: Repository) -> No
     job = repository.job(1, {"a": "a", "mrt-embargo.txt": "embargoEndDate: soon\n"})
 
     refused(repository, job, FailureKind.CONTENT, "'soon' is not an ISO 8601 date")
+
+
+@pytest.mark.parametrize("loss", ["folder", "file", "size", "list", "other release"])
+def test_content_that_is_gone_from_working_storage_is_downloaded_again(
+    repository: Repository, loss: str
+) -> None:
+    job = repository.job(1)
+    mount.mark(repository.settings.working)
+    workspace = Workspace.of(job)
+    match loss:
+        case "folder":
+            shutil.rmtree(workspace.folder)
+        case "file":
+            (workspace.producer / "a.txt").unlink()
+        case "size":
+            (workspace.producer / "a.txt").write_text("")
+        case "list":
+            workspace.downloaded.unlink()
+        case _:
+            workspace.downloaded.write_text('{"files": {}}')
+
+    done = process.work(job, repository.services())
+
+    assert done.event is Event.DOWNLOAD_AGAIN
+    assert "the content is downloaded again: " in done.message
+
+
+def test_content_that_is_gone_again_and_again_is_the_operators_to_mend(repository: Repository) -> None:
+    job = repository.job(1)
+    Workspace.of(job).downloaded.unlink()
+    again = HistoryEntry(state=JobState.PROVISIONING, event=Event.DOWNLOAD_AGAIN)
+    resumed = HistoryEntry(state=JobState.PROCESSING, event=Event.RESUME)
+    often = job.model_copy(update={"history": (again, again, again)})
+
+    refused(repository, often, FailureKind.SYSTEM, "gone again .* see who removes files")
+    once_more = often.model_copy(update={"history": (*often.history, resumed)})
+    assert process.work(once_more, repository.services()).event is Event.DOWNLOAD_AGAIN
+
+
+def test_content_that_is_behind_a_missing_mount_is_not_lost(repository: Repository) -> None:
+    job = repository.job(1)
+    shutil.rmtree(repository.settings.working)
+    repository.settings.working.mkdir()
+    repository.job_record.reserved = {job.jid: 0}
+
+    with pytest.raises(ServiceDown, match="mount it"):
+        process.work(job, repository.services())

@@ -12,6 +12,7 @@ from pipeline.description import anvl
 from pipeline.inventory.base import InventoryObject
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.notify.callback import HttpCallback
+from pipeline.object_description import ObjectDescription
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import Job, PayloadType, SubmissionMode
 from pipeline.states import FailureKind, JobState
@@ -108,8 +109,9 @@ def test_the_description_that_was_stored_is_the_one_recorded(site: Site, working
     workspace = Workspace.of(job)
     if working is not None:
         workspace.publish(workspace.system / "mrt-erc.txt", working)
-    record.work(job, site.services)
+    done = record.work(job, site.services)
 
+    assert done.description == ObjectDescription(who="Seneca, Tracy", what="50% off", where=f"{ARK}; loc-1")
     assert site.described().erc == (
         ("who", "Seneca, Tracy"),
         ("what", "50% off"),

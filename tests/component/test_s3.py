@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.deployment import Deployment
 from pipeline.files import ReadBackFile, StoredVersion
-from pipeline.outcome import AttemptOver, StepFailed
+from pipeline.outcome import AttemptOver, ServiceDown, StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
 from pipeline.steps import process, record
@@ -243,3 +244,21 @@ def test_a_job_is_processed_and_recorded_from_a_bucket(s3_server: Server, tmp_pa
         assert stored.url.startswith(f"{given.s3_root}/")
         assert b"who: Tracy" in (services.storage.read(stored.ark, "system/mrt-erc.txt") or b"")
         assert_valid(depot)
+
+
+def test_a_bucket_has_a_deployment_id_and_lists_every_version(depot: S3Fixture) -> None:
+    deployment = Deployment()
+    assert (depot.storage.read_deployment(), depot.storage.is_empty()) == (None, True)
+    depot.storage.write_deployment(deployment)
+    for number in (1, 2):
+        request = depot.request(f"jid{number}", {"a.txt": str(number)})
+        depot.storage.store(dataclasses.replace(request, key=str(number) * 32), lambda: None)
+
+    entries = [(entry.ark, entry.number, entry.jid, entry.key) for entry in depot.storage.versions()]
+
+    assert depot.storage.read_deployment() == deployment
+    assert entries == [(ARK, 1, "jid1", "1" * 32), (ARK, 2, "jid2", "2" * 32)]
+    assert_valid(depot)
+    depot.storage.expected = lambda: "f" * 32
+    with pytest.raises(ServiceDown, match="belongs to deployment"):
+        depot.store("jid3", {"a.txt": "3"})

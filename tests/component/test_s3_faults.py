@@ -1,5 +1,6 @@
 """A bucket whose server is away, loses answers or refuses; what of it is tried again, and who has to act."""
 
+import signal
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ import pytest
 import requests
 
 from pipeline.attempt import CheckedAttempt
+from pipeline.files import ContentFile
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
@@ -73,18 +75,18 @@ def test_a_server_that_is_away_is_waited_for(depot: S3Fixture, s3_server: Server
 
 def test_a_server_that_does_not_answer_keeps_nobody_for_long(depot: S3Fixture, s3_server: Server) -> None:
     storage = behind(depot, s3_server.url, read_timeout=0.2)
-    s3_server.process.suspend()
+    s3_server.process.send_signal(signal.SIGSTOP)
     try:
         refused(storage, depot, FailureKind.TRANSIENT, "ReadTimeoutError")
     finally:
-        s3_server.process.resume()
+        s3_server.process.send_signal(signal.SIGCONT)
 
 
-def test_a_missing_bucket_is_a_system_failure(depot: S3Fixture, s3_server: Server) -> None:
+def test_a_missing_bucket_is_an_outage(depot: S3Fixture, s3_server: Server) -> None:
     depot.bucket = "nowhere"
     storage = behind(depot, s3_server.url, s3_root="s3://nowhere")
 
-    refused(storage, depot, FailureKind.SYSTEM, r"NoSuchBucket\): create it, or correct ARKLINE_S3_ROOT")
+    refused(storage, depot, FailureKind.TRANSIENT, r"NoSuchBucket\): create it, or correct ARKLINE_S3_ROOT")
 
 
 def test_missing_unknown_and_insufficient_credentials_are_distinguished(
@@ -98,17 +100,20 @@ def test_missing_unknown_and_insufficient_credentials_are_distinguished(
         refused(
             behind(depot, s3_server.url),
             depot,
-            FailureKind.SYSTEM,
+            FailureKind.TRANSIENT,
             r"InvalidAccessKeyId\): give the workers a "
             "key",
         )
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", weak["AccessKeyId"])
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", weak["SecretAccessKey"])
         refused(
-            behind(depot, s3_server.url), depot, FailureKind.SYSTEM, r"AccessDenied\): allow this key s3:Get"
+            behind(depot, s3_server.url),
+            depot,
+            FailureKind.TRANSIENT,
+            r"AccessDenied\): allow this key",
         )
         monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-        refused(behind(depot, s3_server.url), depot, FailureKind.SYSTEM, "needs credentials")
+        refused(behind(depot, s3_server.url), depot, FailureKind.TRANSIENT, "needs credentials")
     finally:
         requests.post(f"{s3_server.url}/moto-api/reset-auth", data="inf", timeout=10)
 
@@ -172,6 +177,7 @@ def test_a_bucket_with_other_content_does_not_become_a_storage_root(depot: S3Fix
 def test_an_upload_in_parts_ends_with_its_attempt_and_leaves_nothing(depot: S3Fixture) -> None:
     source = depot.home / "large.bin"
     source.write_bytes(bytes(2 * PART_BYTES))
+    large = ContentFile("producer/large.bin", source, 2 * PART_BYTES, "")
     checks = iter(range(2))
 
     def check() -> None:
@@ -179,7 +185,7 @@ def test_an_upload_in_parts_ends_with_its_attempt_and_leaves_nothing(depot: S3Fi
             raise AttemptOver("the lock is lost")
 
     with pytest.raises(AttemptOver):
-        depot.storage.root.bucket.upload("large.bin", source, 2 * PART_BYTES, "", CheckedAttempt(check))
+        depot.storage.root.bucket.upload("large.bin", large, CheckedAttempt(check))
 
     assert "Uploads" not in depot.client.list_multipart_uploads(Bucket=depot.bucket)
     assert depot.listed() == {}

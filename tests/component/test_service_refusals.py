@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.identifiers.ezid import EzidMinter
-from pipeline.outcome import StepFailed
+from pipeline.outcome import ServiceDown, StepFailed
 from pipeline.profiles.profile import Profile
 from pipeline.states import FailureKind, JobState
 from pipeline.storage.merritt.http import MerrittHttp
@@ -108,7 +108,7 @@ def test_a_storage_service_without_tls_is_the_operators_to_mend(
 ) -> None:
     failure = told(source.url("").replace("http:", "https:"), ask, tmp_path)
 
-    assert failure.kind is SYSTEM
+    assert isinstance(failure, ServiceDown)
     assert "or does not speak TLS: check ARKLINE_STORAGE_SERVICE_URL" in failure.message
 
 
@@ -116,7 +116,7 @@ def test_a_storage_service_without_tls_is_the_operators_to_mend(
 def test_an_address_that_is_none_is_the_operators_to_mend(ask: Ask, tmp_path: Path) -> None:
     failure = told("nowhere", ask, tmp_path)
 
-    assert failure.kind is SYSTEM
+    assert isinstance(failure, ServiceDown)
     assert "cannot be contacted (MissingSchema): check ARKLINE_STORAGE_SERVICE_URL" in failure.message
 
 
@@ -154,10 +154,9 @@ def test_an_ezid_that_cannot_be_asked_is_the_operators_to_mend(
     scheme: str, says: str, source: HttpSource, tmp_path: Path
 ) -> None:
     settings = local_settings(tmp_path, ezid_url=source.url("").replace("http://", scheme))
-    with pytest.raises(StepFailed) as failed:
+    with pytest.raises(ServiceDown) as failed:
         EzidMinter(settings).mint(a_job(1, JobState.PROCESSING, primary_id=None), PROFILE, MemoryJobRecord())
 
-    assert failed.value.kind is SYSTEM
     assert says in failed.value.message
 
 

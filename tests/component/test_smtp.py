@@ -13,7 +13,7 @@ from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 from pydantic import SecretStr
 
 from pipeline.notify.mail import SmtpMailer
-from pipeline.outcome import StepFailed
+from pipeline.outcome import ServiceDown, StepFailed
 from pipeline.states import FailureKind
 from tests.support.requirements import unavailable
 
@@ -112,11 +112,10 @@ def test_the_login_is_used(serve: Serve) -> None:
 def test_a_refused_login_needs_an_operator_and_shows_no_password(serve: Serve) -> None:
     _, port = serve(authenticator=_knows, auth_required=True, auth_require_tls=False)
 
-    with pytest.raises(StepFailed, match=f"127.0.0.1:{port} refused the login of 'ann'") as failure:
+    with pytest.raises(ServiceDown, match=f"127.0.0.1:{port} refused the login of 'ann'") as failure:
         SmtpMailer("127.0.0.1", port, user="ann", password=SecretStr("wrong")).send(
             a_message("a@example.org")
         )
-    assert failure.value.kind is FailureKind.SYSTEM
     assert "wrong" not in failure.value.message
 
 
@@ -209,18 +208,16 @@ def test_mail_is_encrypted_when_that_is_asked_for(serve: Serve, certificate: Pat
 def test_a_certificate_that_nobody_vouches_for_needs_an_operator(serve: Serve, certificate: Path) -> None:
     postbox, port = serve(tls_context=_server_side(certificate), require_starttls=True)
 
-    with pytest.raises(StepFailed, match="certificate that is not trusted") as failure:
+    with pytest.raises(ServiceDown, match="certificate that is not trusted"):
         SmtpMailer("127.0.0.1", port, starttls=True).send(a_message("a@example.org"))
-    assert failure.value.kind is FailureKind.SYSTEM
     assert postbox.taken == []
 
 
 def test_a_server_without_encryption_gets_nothing_when_encryption_is_asked_for(serve: Serve) -> None:
     postbox, port = serve()
 
-    with pytest.raises(StepFailed, match="does not support what the settings require: STARTTLS") as failure:
+    with pytest.raises(ServiceDown, match="does not support what the settings require: STARTTLS"):
         SmtpMailer("127.0.0.1", port, starttls=True).send(a_message("a@example.org"))
-    assert failure.value.kind is FailureKind.SYSTEM
     assert postbox.taken == []
 
 
@@ -247,9 +244,8 @@ def test_mail_and_login_are_encrypted_from_the_first_byte_when_that_is_asked_for
 def test_a_certificate_that_nobody_vouches_for_gets_no_login(serve: Serve, certificate: Path) -> None:
     postbox, port = serve(ssl_context=_server_side(certificate))
 
-    with pytest.raises(StepFailed, match="certificate that is not trusted") as failure:
+    with pytest.raises(ServiceDown, match="certificate that is not trusted"):
         SmtpMailer("127.0.0.1", port, user="ann", tls=True).send(a_message("a@example.org"))
-    assert failure.value.kind is FailureKind.SYSTEM
     assert postbox.taken == []
 
 

@@ -1,6 +1,7 @@
 """Collections to submit: objects, manifests and batch manifests on a source that may misbehave."""
 
 import hashlib
+import uuid
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,13 +47,16 @@ def put_object(source: HttpSource, name: str, files: list[File], **how: Any) -> 
     return source.put(f"/{name}.checkm", manifest(_OBJECT, rows))
 
 
-def put_batch(source: HttpSource, urls: list[str], name: str = "batch", objects: int = 0) -> str:
+def put_batch(
+    source: HttpSource, urls: list[str], name: str = "batch", objects: int = 0, *, local_ids: bool = True
+) -> str:
     """Serve a batch manifest of object manifests, with a local id and a title each; its URL.
 
     `objects`: how many of them have a local id of their own; the others bring new versions of those.
     """
     rows = [
-        f"{url} |  |  |  |  | {url.rsplit('/', 1)[1]} |  | {name}-{n % (objects or len(urls))} "
+        f"{url} |  |  |  |  | {url.rsplit('/', 1)[1]} |  | "
+        f"{f'{name}-{n % (objects or len(urls))}' if local_ids else ''} "
         f"| A. Maker | Object {n} | 2020"
         for n, url in enumerate(urls)
     ]
@@ -82,6 +86,15 @@ def submit(
     bid = batches.submit(session, submission)
     send(settings, bid, session)
     return bid
+
+
+def deposit(session: Session, settings: Settings, source: HttpSource, objects: int) -> str:
+    """Submit a batch of objects that have no local id; its BID."""
+    name = uuid.uuid4().hex
+    urls = [
+        put_object(source, f"{name}-{n}", [File("a.txt", body_of(f"{name}-{n}"))]) for n in range(objects)
+    ]
+    return submit(session, settings, put_batch(source, urls, name, local_ids=False))
 
 
 def send(settings: Settings, bid: str, session: Session) -> None:

@@ -53,15 +53,19 @@ def test_the_demo_empties_no_other_folder(tmp_path: Path) -> None:
 def test_a_detached_stack_is_found_by_its_note_and_stopped_by_down(tmp_path: Path) -> None:
     home = f"--home={tmp_path}"
     started = dev("up", "--detach", "--workers=1", "--concurrency=1", home)
-    assert started.returncode == 0, started.stderr
-    note = read_info(tmp_path)
-    assert note is not None
-    pids = [service["pid"] for service in note.services.values()]
-
-    refused = dev("up", home)
-    stopped = dev("down", home)
+    try:
+        assert started.returncode == 0, started.stderr
+        assert started.stdout.split()[-4:] == ["./dev", "down", "--home", str(tmp_path)]
+        note = read_info(tmp_path)
+        assert note is not None
+        pids = [service["pid"] for service in note.services.values()]
+        refused = dev("up", home)
+    finally:
+        stopped = dev("down", home)
 
     assert "runs in" in refused.stderr
+    assert f"./dev down --home {tmp_path}" in " ".join(refused.stderr.split())
     assert stopped.returncode == 0, stopped.stderr
     assert running_pid(tmp_path) is None
+    assert len(pids) >= 4
     assert not any(alive(pid) for pid in pids)

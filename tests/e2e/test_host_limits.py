@@ -45,7 +45,7 @@ def test_a_job_that_waits_for_a_rate_limit_is_not_counted_as_tried(
     )
     waiting = jobs.load(session, jid).status
     assert (waiting.tries, waiting.status) == (0, JobState.ESTIMATING)
-    assert "asked for no requests" in waiting.message
+    assert "requested a pause" in waiting.message
 
     assert batch_ended(session, bid, timeout=90).status.status is BatchState.COMPLETED
     quiet(session)

@@ -13,6 +13,7 @@ import pytest
 
 from pipeline.inventory.sql import open_inventory
 from pipeline.notify.callback import DELIVERY
+from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
 from tests.e2e.collection import File, body_of, put_batch, put_object, submit
@@ -21,7 +22,8 @@ from tests.servers.http_source import HttpSource
 from tests.servers.killable_services import KillableService
 from tests.servers.postgresql import Server
 from tests.support.fleet import Fleet, batch_ended, quiet, wait_for
-from zkstate import batches, jobs, paths
+from zkstate import batches, holds, jobs, paths
+from zkstate.journal import Action
 from zkstate.session import Session
 
 pytestmark = pytest.mark.timeout(240)
@@ -39,13 +41,10 @@ class StepContext:
 
 @pytest.fixture
 def settings(settings: Settings, postgresql_server: Server, tmp_path: Path) -> Iterator[Settings]:
-    """Retries without end, and soon."""
     yield settings.model_copy(
         update={
             "inventory_url": postgresql_server.new_schema(),
             "profiles": tmp_path / "profiles",
-            "max_tries": 100,
-            "backoff_limit": 1,
             "storage_service_recheck_after": 1,
         }
     )
@@ -90,25 +89,30 @@ def members(session: Session, bid: str) -> tuple[str, ...]:
     return tuple(batches.all_jobs(session, bid))
 
 
-def one_will_try_again(session: Session, jids: tuple[str, ...], service: str) -> None:
-    """Wait until a job's try failed for want of `service`, and another is to come."""
+def one_waits(session: Session, jids: tuple[str, ...], service: Service) -> None:
+    """Wait until a job has met an outage of `service`."""
 
-    def said() -> bool:
-        waiting = (jobs.load(session, jid).status for jid in jids)
-        return any(status.tries and status.delay and service in status.message for status in waiting)
+    def waits() -> bool:
+        statuses = [jobs.load(session, jid).status for jid in jids]
+        return any(
+            status.service_faults and status.waits_for and status.waits_for.name.startswith(service)
+            for status in statuses
+        )
 
     def what() -> str:
         return f"{service} was not missed: {[jobs.load(session, jid).status for jid in jids]}"
 
-    wait_for(session, [paths.job_status(jid) for jid in jids], said, 60, what)
+    wait_for(session, [paths.job_status(jid) for jid in jids], waits, 60, what)
 
 
-def report_will_be_tried_again(session: Session, bid: str, tries: int) -> None:
-    def said() -> bool:
+def report_waits(session: Session, bid: str, faults: int) -> None:
+    """Wait until the report has met an outage of the mail server so many times."""
+
+    def waits() -> bool:
         status = batches.load(session, bid).status
-        return status.tries >= tries and bool(status.delay) and "the mail server" in status.message
+        return status.service_faults >= faults and bool(status.waits_for)
 
-    wait_for(session, paths.batch_status(bid), said, 60, lambda: str(batches.load(session, bid)))
+    wait_for(session, paths.batch_status(bid), waits, 60, lambda: str(batches.load(session, bid)))
 
 
 def await_blocked(connection: psycopg.Connection[tuple[int]]) -> None:
@@ -126,6 +130,12 @@ def kill_while_a_version_is_entered(server: Server, settings: Settings, store: K
         store.start()
         await_blocked(connection)
         server.kill()
+
+
+def each_outage_was_noticed_once(session: Session) -> None:
+    begun = Counter(entry.target for entry in holds.actions(session) if entry.action is Action.OUTAGE)
+    assert set(begun) == {"identifiers", "storage", "inventory", "callback:127.0.0.1", "mail"}
+    assert set(begun.values()) == {1}
 
 
 def test_services_killed_in_the_middle_lose_nothing_and_mint_nothing_twice(
@@ -149,29 +159,29 @@ def test_services_killed_in_the_middle_lose_nothing_and_mint_nothing_twice(
     jids = members(session, bid)
 
     names.await_death()
-    one_will_try_again(session, jids, "EZID")
+    one_waits(session, jids, Service.IDENTIFIERS)
     names.start()
 
     store.await_death()
-    one_will_try_again(session, jids, "the storage service")
+    one_waits(session, jids, Service.STORAGE)
     kill_while_a_version_is_entered(postgresql_server, settings, store)
-    one_will_try_again(session, jids, "the inventory")
+    one_waits(session, jids, Service.INVENTORY)
     postgresql_server.start()
 
     depositor.await_death()
-    one_will_try_again(session, jids, "the callback")
+    one_waits(session, jids, Service.CALLBACK)
     depositor.start()
 
     mail.await_death()
-    report_will_be_tried_again(session, bid, 1)
+    report_waits(session, bid, 1)
     mail.start(dies_in=1)
     mail.await_death()
-    report_will_be_tried_again(session, bid, 2)
+    report_waits(session, bid, 2)
     mail.start()
     batch = batch_ended(session, bid)
     quiet(session)
 
-    assert batch.status.status is BatchState.COMPLETED, batch.status.message
+    assert (batch.status.status, batch.status.message) == (BatchState.COMPLETED, "")
     ended = [jobs.load(session, jid) for jid in jids]
     assert {job.status.status for job in ended} == {JobState.COMPLETED}
     arks = {str(job.identifiers.primary_id) for job in ended}
@@ -194,3 +204,5 @@ def test_services_killed_in_the_middle_lose_nothing_and_mint_nothing_twice(
     assert 1 <= told.total() - JOBS <= 2
     letters = [message_from_bytes(letter) for letter in mail.held()]
     assert [letter["Message-ID"] for letter in letters] == [f"<{bid}.report-1@arkline>"] * 2
+
+    each_outage_was_noticed_once(session)

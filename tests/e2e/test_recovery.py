@@ -5,7 +5,6 @@ import threading
 import pytest
 import redis
 
-from entrypoints.stack.redis import Server as RedisServer
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, Event, JobState
@@ -15,6 +14,7 @@ from tasks.watchdog import EXIT_STALLED
 from tests.e2e.collection import body_of, put_collection, submit
 from tests.e2e.test_pipeline import rows
 from tests.servers.http_source import HttpSource
+from tests.servers.redis import Server as RedisServer
 from tests.support import planting
 from tests.support.fleet import Fleet, batch_ended, job_reaches, quiet
 from zkstate import batches, jobs, paths, record

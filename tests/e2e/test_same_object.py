@@ -4,9 +4,10 @@ from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState
 from tests.e2e.collection import body_of, send
-from tests.e2e.test_pipeline import invalid_objects, rows
+from tests.e2e.test_pipeline import rows
 from tests.servers.http_source import HttpSource
 from tests.support.fleet import Fleet, batch_ended, quiet
+from tests.support.ocfl_fixture import invalid_objects
 from zkstate import batches, jobs
 from zkstate.session import Session
 

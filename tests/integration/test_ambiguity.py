@@ -7,15 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from kazoo.client import KazooClient
 
-from entrypoints.stack.zookeeper import Server
 from pipeline.attempt import UNATTENDED, CheckedAttempt
 from pipeline.outcome import AttemptOver
 from pipeline.records import Identifiers
 from pipeline.settings import Settings
 from pipeline.states import Event, JobState
 from tests.servers.proxy import Proxy
+from tests.servers.zookeeper import Server
 from tests.support import planting
-from zkstate import batches, counters, creation, holds, jobs, paths, record
+from zkstate import batches, creation, holds, jobs, journal, paths, record
 from zkstate.errors import Stale
 from zkstate.job_record import ZooKeeperJobRecord
 from zkstate.jobs import JobMove
@@ -98,9 +98,9 @@ def test_a_submission_whose_answer_was_lost_is_stored_once(
 def test_a_number_whose_answer_was_lost_is_assigned_again_and_leaves_a_gap(
     session: Session, shaky: Session, zookeeper_proxy: Proxy
 ) -> None:
-    first = counters.next_number(session, "batch")
+    first = batches.next_number(session)
 
-    second = without_answer(zookeeper_proxy, b"/ids/batch", lambda: counters.next_number(shaky, "batch"))
+    second = without_answer(zookeeper_proxy, b"/ids/batch", lambda: batches.next_number(shaky))
 
     assert second == first + 2
 
@@ -108,7 +108,7 @@ def test_a_number_whose_answer_was_lost_is_assigned_again_and_leaves_a_gap(
 def test_a_node_whose_creation_was_not_confirmed_exists(
     session: Session, shaky: Session, zookeeper_proxy: Proxy
 ) -> None:
-    without_answer(zookeeper_proxy, b"/ids/new", lambda: counters.ensure_node(shaky, "/ids/new", b"7"))
+    without_answer(zookeeper_proxy, b"/ids/new", lambda: shaky.ensure_node("/ids/new", b"7"))
 
     assert session.get("/ids/new")[0] == b"7"
 
@@ -116,9 +116,9 @@ def test_a_node_whose_creation_was_not_confirmed_exists(
 def test_a_hold_whose_removal_was_not_confirmed_is_removed(
     session: Session, shaky: Session, zookeeper_proxy: Proxy
 ) -> None:
-    holds.pause(session, holds.Hold(by="me"))
+    holds.place(session, holds.Hold(by="me"))
 
-    without_answer(zookeeper_proxy, b"unpause", lambda: holds.unpause(shaky))
+    without_answer(zookeeper_proxy, b"unpause", lambda: holds.end(shaky, journal.Stamp()))
 
     assert holds.paused(session) is None
 
@@ -132,12 +132,12 @@ def test_an_ark_whose_minting_was_not_confirmed_is_the_only_one(
     ark = without_answer(
         zookeeper_proxy,
         b"ark:/99999/",
-        lambda: job_record.mint(held, "99999_fk4", lambda number: f"ark:/99999/fk4{number}"),
+        lambda: job_record.mint(held, "99999_fk4", lambda last: (last + 1, f"ark:/99999/fk4{last + 1}")),
     )
 
     assert ark == "ark:/99999/fk41"
     assert job_record.identifiers(held).primary_id == ark
-    assert job_record.mint(held, "99999_fk4", lambda number: f"ark:/99999/fk4{number}") == ark
+    assert job_record.mint(held, "99999_fk4", lambda last: (last + 1, f"ark:/99999/fk4{last + 1}")) == ark
     record.hand_back(shaky, held, "test")
 
 

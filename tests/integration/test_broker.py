@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
+import redis
 from celery import Celery
 
 import celeryconfig
 from pipeline.settings import Settings
-from tasks.broker import live_tickets
+from tasks.broker import Queued, live_tickets, read_queues
 from tasks.publisher import configured
 
 
@@ -45,3 +46,26 @@ def test_messages_of_periodic_work_are_no_tickets(settings: Settings, app: Celer
     app.send_task("beat.sweep", queue="control")
 
     assert live_tickets(settings) == frozenset()
+
+
+def test_foreign_messages_are_counted_and_hide_no_ticket(settings: Settings, app: Celery) -> None:
+    send(app, "io", 0, "jid0000000001")
+    with redis.Redis.from_url(settings.broker_url) as client:
+        for message in (b"hello", b"\xff", b"[]", b"{}", b"x" * 1_000_000, b"[" * 100_000):
+            client.lpush(f"{settings.broker_prefix}io", message)
+        client.set(f"{settings.broker_prefix}download", "no list")
+    send(app, "io", 0, "jid0000000002")
+
+    assert read_queues(settings) == Queued(frozenset({("jid0000000001", 1), ("jid0000000002", 1)}), 7)
+
+
+def test_a_message_for_a_queue_whose_key_is_foreign_is_sent_and_the_key_is_kept(
+    settings: Settings, app: Celery
+) -> None:
+    with redis.Redis.from_url(settings.broker_url) as client:
+        client.set(f"{settings.broker_prefix}io", "mine")
+
+        send(app, "io", 0, "jid0000000001")
+
+        assert client.get(f"{settings.broker_prefix}io.foreign") == b"mine"
+    assert live_tickets(settings) == {("jid0000000001", 1)}

@@ -224,7 +224,7 @@ def test_watch_ends_with_the_batch_and_says_how(session: Session, settings: Sett
     batch = planting.batch_in(session, BatchState.REPORTING)
     with arkline.start(settings, "watch", batch.bid, "--json") as watching:
         assert watching.stderr is not None
-        assert watching.stderr.readline() == f"{batch.bid}  reporting  1 of 1 jobs, 1 failed\n"
+        assert watching.stderr.readline() == f"{batch.bid}  reporting  1 of 1 job, 1 failed\n"
 
         planting.apply_batch_event(session, batch, Event.FAIL)
         out, _ = watching.communicate(timeout=30)

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
-from operations.dry_run import DryRunResult, perform_dry_run
+from operations.dry_run import DryRunResult, Fit, SpaceNeed, perform_dry_run
 from pipeline.inventory.sql import SqlInventory, open_inventory
+from pipeline.principal import Forbidden, Role
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from tests.servers.http_source import HttpSource
 from tests.support import cli as arkline
 from tests.support import planting
 from tests.support.manifests import BATCH, CONTAINERS, FILES, OBJECT, manifest
+from tests.support.operators import ANN
 from zkstate import batches, holds
 from zkstate.holds import Hold
 from zkstate.session import Session
@@ -41,7 +43,7 @@ def batch_of_objects(source: HttpSource, *objects: tuple[str, ...]) -> str:
 
 def told(session: Session, settings: Settings, url: str, **more: Any) -> DryRunResult:
     submission = planting.submission(**{"payload_url": url, "type": SubmissionType.BATCH_MANIFEST, **more})
-    return perform_dry_run(session, settings, submission, lambda: open_inventory(settings.inventory))
+    return perform_dry_run(session, settings, submission, ANN, lambda: open_inventory(settings.inventory))
 
 
 def messages(found: DryRunResult) -> list[tuple[int, str]]:
@@ -65,7 +67,7 @@ def test_what_would_happen_is_counted(session: Session, settings: Settings, sour
     assert (found.without_digest, found.priority, found.failing) == (2, 11, 0)
     assert [(host.host, host.files, host.bytes) for host in found.hosts] == [("127.0.0.1", 3, 8000)]
     assert found.good
-    assert "8.0 kB of working storage in total, 5.0 kB for the largest object; all fit now" in found.space
+    assert found.space == SpaceNeed(total=8000, largest=5000, fit=Fit.ALL_NOW)
 
 
 def test_nothing_is_changed(session: Session, settings: Settings, source: HttpSource) -> None:
@@ -107,6 +109,18 @@ def test_every_object_that_would_fail_is_reported_with_its_reason(
     assert not found.good
 
 
+@pytest.mark.parametrize(("ark", "failing"), [("ark:/99999/fk4-mine", 0), ("ark:/12345/theirs", 1)])
+def test_a_name_that_the_collection_may_not_give_would_fail(
+    session: Session, settings: Settings, source: HttpSource, ark: str, failing: int
+) -> None:
+    url = source.put("/a.txt", b"a")
+
+    found = told(session, settings, url, type=SubmissionType.FILE, primary_id=ark)
+
+    assert found.failing == failing
+    assert ["begin with ark:/99999/fk4" in message for _, message in messages(found)] == [True] * failing
+
+
 def test_a_fault_that_may_pass_is_a_doubt(session: Session, settings: Settings, source: HttpSource) -> None:
     busy = source.put("/busy", b"x", status=503)
 
@@ -124,7 +138,7 @@ def test_a_host_on_a_private_network_would_fail(
 
     found = told(session, wary, url, type=SubmissionType.FILE)
 
-    assert "not a public address" in messages(found)[0][1]
+    assert "has no public address" in messages(found)[0][1]
 
 
 def test_a_payload_that_cannot_be_split_is_reported(
@@ -148,8 +162,8 @@ def test_duplicates_in_the_batch_are_reported(
 
     found = told(session, settings, batch, type=SubmissionType.SINGLE_FILE_BATCH_MANIFEST)
 
-    assert len(found.warnings) == 2
-    assert "2 objects have the local id 'same'" in found.warnings[1]
+    assert found.repeated_count == 2
+    assert "2 objects have the local id 'same'" in found.repeated[1]
 
 
 def test_a_container_counts_as_estimating_counts_it(
@@ -165,13 +179,14 @@ def test_a_container_counts_as_estimating_counts_it(
 
 
 def test_a_pause_and_a_hold_are_reported(session: Session, settings: Settings, source: HttpSource) -> None:
-    holds.pause(session, Hold(by="ann"))
-    holds.hold_collection(session, "demo", Hold(by="bob", reason="audit"))
+    holds.place(session, Hold(by="ann"))
+    holds.place(session, Hold(by="bob", reason="audit"), "demo")
 
     found = told(session, settings, source.put("/a.txt", b"a"), type=SubmissionType.FILE)
 
-    assert "paused by ann" in found.warnings[0]
-    assert "on hold by bob" in found.warnings[1]
+    assert found.paused is not None
+    assert found.hold is not None
+    assert (found.paused.by, found.hold.by) == ("ann", "bob")
 
 
 def test_an_idempotency_key_that_was_used_is_reported(
@@ -197,7 +212,16 @@ def test_the_estimate_says_from_what_it_comes(
     assert found.estimate.most is not None
     assert 0.2 < found.estimate.most < 10
     assert found.estimate.least == pytest.approx(found.estimate.most / 4, abs=0.1)
-    assert "Measured now: 40.0 kB from 1 host, from this machine" in found.estimate.basis
+    assert (found.estimate.sampled, found.estimate.measured, found.estimate.unmeasured) == (40000, 1, ())
+
+
+def test_a_dry_run_needs_the_right_to_submit(
+    session: Session, settings: Settings, source: HttpSource
+) -> None:
+    elsewhere = ANN.model_copy(update={"role": Role.DEPOSITOR, "collections": frozenset({"other"})})
+
+    with pytest.raises(Forbidden, match="must not submit to collection demo"):
+        perform_dry_run(session, settings, planting.submission(), elsewhere)
 
 
 def test_only_so_much_is_asked_as_is_allowed(
@@ -206,7 +230,7 @@ def test_only_so_much_is_asked_as_is_allowed(
     url = batch_of_objects(source, (source.put("/a", b"a"),), (source.put("/b", b"b"),))
     submission = planting.submission(payload_url=url, type=SubmissionType.BATCH_MANIFEST)
 
-    found = perform_dry_run(session, settings, submission, most=1)
+    found = perform_dry_run(session, settings, submission, ANN, most=1)
 
     assert (found.jobs, found.unread, found.files, found.asked) == (2, 1, 1, 1)
     assert source.count("/b") == 0

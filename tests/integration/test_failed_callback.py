@@ -12,16 +12,18 @@ from pipeline.notify.callback import HttpCallback
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
-from pipeline.steps.clients import Clients, open_clients
+from pipeline.steps.clients import open_clients
+from pipeline.steps.context import Clients
 from tasks.callback import deliver
 from tests.servers.receiver import Receiver
 from tests.support import planting
 from tests.support.step_context import collection
-from zkstate import callbacks, deletion, jobs, paths
+from zkstate import callbacks, deletion, jobs, outages, paths
 from zkstate.audit import audit
 from zkstate.callbacks import Owed
 from zkstate.jobs import JobMove
 from zkstate.locks import ServerClock
+from zkstate.outage import FIRST_PROBE
 from zkstate.record import Lock
 from zkstate.session import Session
 
@@ -50,7 +52,7 @@ def owed(session: Session, job: Job) -> Owed | None:
 def try_once(session: Session, clients: Clients, job: Job) -> None:
     found = owed(session, job)
     assert found is not None
-    deliver(session, clients, found, "worker")
+    deliver(session, clients, found, "worker", clock(session))
 
 
 def clock(session: Session, *, ahead: float = 0) -> ServerClock:
@@ -74,26 +76,42 @@ def test_a_failure_callback_is_delivered_and_recorded(
     assert audit(session) == ()
 
 
-def test_a_callback_to_a_failing_receiver_is_repeated_a_finite_number_of_times(
+def test_a_callback_waits_for_a_receiver_that_is_down_and_counts_no_try(
     session: Session, clients: Clients, receiver: Receiver
 ) -> None:
     job = failed(session)
-    receiver.answers += UNAVAILABLE + UNAVAILABLE
+    receiver.answers += UNAVAILABLE
 
     try_once(session, clients, job)
+
     waiting = owed(session, job)
     assert waiting is not None
-    assert (waiting.record.tries, waiting.record.delay) == (1, 30)
-    assert callbacks.due(session, clock(session, ahead=29)) == []
-    (due,) = callbacks.due(session, clock(session, ahead=31))
+    assert (waiting.record.tries, waiting.record.delay) == (0, FIRST_PROBE)
+    assert [known.outage.instance for known in outages.known(session).values()] == ["127.0.0.1"]
+    assert len(receiver.received) == 3
+    try_once(session, clients, job)
+    assert len(receiver.received) == 3  # no probe is due
 
-    deliver(session, clients, due, "worker")
+    (due,) = callbacks.due(session, clock(session, ahead=61))
+    deliver(session, clients, due, "worker", clock(session, ahead=61))
+
     assert owed(session, job) is None
-    assert len(receiver.received) == 6
+    assert all(known.outage.ended for known in outages.known(session).values())
+    assert "delivered" in jobs.load(session, job.jid).history[-1].message
+
+
+def test_a_callback_that_its_receiver_refuses_is_given_up_and_the_history_says_so(
+    session: Session, clients: Clients, receiver: Receiver
+) -> None:
+    job = failed(session)
+    receiver.answers += [(404, {})]
+
+    try_once(session, clients, job)
+
+    assert owed(session, job) is None
     last = jobs.load(session, job.jid).history[-1]
-    assert last.event is None
     assert last.message.startswith("failure callback not delivered: the callback http://")
-    assert "503" in last.message
+    assert "404" in last.message
 
 
 def test_a_callback_that_its_worker_never_made_is_dispatched_again(
@@ -134,7 +152,7 @@ def test_no_callback_is_made_for_a_failure_that_is_overcome(
     else:
         jobs.move(session, job, JobMove(event, "ann", lock=Lock.FREE))
 
-    deliver(session, clients, found, "worker")
+    deliver(session, clients, found, "worker", clock(session))
 
     assert owed(session, job) is None
     assert receiver.received == []

@@ -19,10 +19,10 @@ from pipeline.sources.fetch import Download, HttpFetcher
 from pipeline.states import JobState
 from tasks.profiles import host_limit
 from tests.servers.http_source import HttpSource
-from tests.support import planting
-from zkstate import host_connections, record
+from tests.support import planting, waits
+from zkstate import host_back_off, host_connections, paths, record
 from zkstate.hosts import FleetHostLimiter
-from zkstate.record import HandBack
+from zkstate.locks import ServerClock
 from zkstate.session import Session, connect
 
 HOST = "x.edu"
@@ -107,7 +107,9 @@ def test_a_host_that_asks_for_peace_has_it_from_everybody(session: Session, othe
     limiter = FleetHostLimiter(other, lambda: 4)
 
     with (
-        pytest.raises(RateLimited, match=r"x\.edu asked for no requests for \d\d more seconds") as turn,
+        pytest.raises(
+            RateLimited, match=r"x\.edu requested a pause: no request is sent to it for \d\d more seconds"
+        ) as turn,
         limiter.connection(HOST, UNATTENDED),
     ):
         pass
@@ -129,6 +131,14 @@ def test_a_short_peace_is_waited_for_and_a_shorter_one_does_not_end_a_longer(ses
     with pytest.raises(RateLimited), limiter.connection(HOST, UNATTENDED):
         pass
     limiter.close()
+
+
+def test_a_pause_that_was_noted_before_the_servers_clock_was_set_back_ends_no_later(session: Session) -> None:
+    FleetHostLimiter(session, lambda: 4).back_off(HOST, 60)
+    written = session.get(paths.host(HOST))[1].mtime
+    set_back = ServerClock(written - 30 * 60_000, time.monotonic())
+
+    assert host_back_off.seconds_left(session, HOST, set_back) == 0
 
 
 def test_a_peace_that_begins_between_two_files_is_kept(session: Session, other: Session) -> None:
@@ -157,7 +167,7 @@ def test_a_source_that_answers_429_is_left_alone_by_the_whole_fleet(
 
         with pytest.raises(StepFailed, match="429 Too Many Requests"):
             fetcher.limited_by(here).download(wanted, UNATTENDED)
-        with pytest.raises(RateLimited, match="asked for no requests"):
+        with pytest.raises(RateLimited, match="requested a pause"):
             fetcher.limited_by(there).download(wanted, UNATTENDED)
         here.close()
         there.close()
@@ -180,10 +190,10 @@ def test_a_collection_may_have_a_limit_of_its_own(settings: Settings, tmp_path: 
 def test_why_says_for_which_turn_a_job_waits(session: Session, settings: Settings) -> None:
     job = planting.job_in(session, JobState.DOWNLOADING)
     held = planting.acquire(session, job)
-    message = "x.edu asked for no requests"
-    record.hand_back(session, held, "worker", message=message, delay=90, why=HandBack.IN_LINE)
+    message = "x.edu requested a pause"
+    record.hand_back(session, held, "worker", message=message, delay=90, waits_for=waits.HOST)
 
     found = why(session, settings, job.jid)
 
     assert found.reason is Reason.WAITING_FOR_HOST
-    assert "Nothing failed: x.edu asked for no requests. The next request is sent in 1 minute." in text(found)
+    assert "Nothing failed: x.edu requested a pause. The next request is sent in 1 minute." in text(found)

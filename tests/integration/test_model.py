@@ -14,17 +14,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 from kazoo.client import KazooClient
 
+from pipeline.machine import IllegalTransition
 from pipeline.outcome import Done, Promised, Reservation
 from pipeline.records import Ticket
 from pipeline.settings import Settings
-from pipeline.states import JOB, Event, FailureKind, JobState
+from pipeline.states import JOB, Event, FailureKind, JobState, Room
 from tests.integration.test_sweep import later
 from tests.support import planting
 from tests.support.model_machine import JobModel, ModelMachine
-from zkstate import deletion, jobs, queue, record, recovery, space
+from tests.support.waits import RETRY
+from zkstate import deletion, jobs, queue, record, recovery, room, space
 from zkstate.errors import Busy, Missing, Outdated, Stale
 from zkstate.jobs import JobMove
-from zkstate.record import HandBack, Lock
+from zkstate.record import Lock
 from zkstate.session import connect
 
 pytestmark = pytest.mark.timeout(1800)
@@ -74,6 +76,8 @@ class Pipeline(ModelMachine):
             (self.operator_releases_or_resumes, self._returning(), 3),
             (self.operator_deletes, self._in((JobState.HELD, JobState.FAILED)), 1),
             (self.clean_up, self._in((JobState.COMPLETED,)), 2),
+            (self.gives_up_room, self._in((JobState.FAILED,)), 1),
+            (self.download_again, self._in((JobState.PROCESSING,), held=True), 1),
         ]
 
     def submit(self, number: int, worker: int, size: int) -> None:
@@ -154,12 +158,14 @@ class Pipeline(ModelMachine):
         jobs.move(session, self._release(model), JobMove(Event.FAIL, "worker", message="broken", kind=kind))
         model.move(Event.FAIL)
         model.kind = kind
+        if kind is FailureKind.CONTENT:
+            model.promised, model.room = None, Room.YIELDED
 
     def hand_back(self, number: int, worker: int, size: int) -> None:
         model = self._one_held(number)
         session, tried = self.workers[model.owner or 0], bool(size % 2)
-        why = HandBack.TRIED if tried else HandBack.UNFINISHED
-        record.hand_back(session, self._release(model), "worker", delay=5 * tried, why=why)
+        waits_for = RETRY if tried else None
+        record.hand_back(session, self._release(model), "worker", delay=5 * tried, waits_for=waits_for)
         model.epoch += 1
 
     def hold(self, number: int, worker: int, size: int) -> None:
@@ -222,18 +228,46 @@ class Pipeline(ModelMachine):
         if model.owner is not None:
             self.zombies.append((model.owner, self._release(model)))
         model.move(Event.FAIL)
-        model.kind, model.promised = kind, None
+        model.kind, model.promised, model.room = kind, None, Room.YIELDED
 
     def operator_releases_or_resumes(self, number: int, worker: int, size: int) -> None:
         returning = self._returning()
         model = returning[number % len(returning)]
         event = Event.RELEASE if model.state is JobState.HELD else Event.RESUME
-        jobs.move(
-            self.operator, jobs.load(self.operator, model.jid), JobMove(event, "operator", lock=Lock.FREE)
-        )
-        model.move(event)
-        if event is Event.RESUME and model.state in LATE:
-            model.promised = model.needed
+        to, room_left = None, model.room
+        if event is Event.RESUME and size % 2:
+            choices = JOB.targets_now(model.state, event, model.last, model.kind, model.room)
+            to = choices[size % len(choices)]
+        move = JobMove(event, "operator", lock=Lock.FREE, to=to)
+        jobs.move(self.operator, jobs.load(self.operator, model.jid), move)
+        model.move(event, to)
+        if event is Event.RESUME:
+            holds = model.state in LATE and room_left is not Room.EMPTY
+            model.promised = model.needed if holds else None
+
+    def gives_up_room(self, number: int, worker: int, size: int) -> None:
+        """Other jobs need the room of a failed one."""
+        failed = self._in((JobState.FAILED,))
+        model = failed[number % len(failed)]
+        if size % 2:
+            room.yield_reservation(self.operator, model.jid, "beat")
+            model.room = Room.YIELDED
+        else:
+            with room.emptying(self.operator, model.jid, "beat") as locked:
+                resumed = JobMove(Event.RESUME, "operator", lock=Lock.FREE)
+                with pytest.raises((Busy, IllegalTransition)):  # the latter after a failure of content
+                    jobs.move(self.operator, locked, resumed)
+            model.room = Room.EMPTY
+        model.promised = None
+
+    def download_again(self, number: int, worker: int, size: int) -> None:
+        processing = self._in((JobState.PROCESSING,), held=True)
+        model = processing[number % len(processing)]
+        done = Done(event=Event.DOWNLOAD_AGAIN)
+        session = self.workers[model.owner or 0]
+        jobs.move(session, self._release(model), JobMove(Event.DOWNLOAD_AGAIN, "worker", done=done))
+        model.move(Event.DOWNLOAD_AGAIN)
+        model.promised = None
 
     def operator_deletes(self, number: int, worker: int, size: int) -> None:
         ended = self._in((JobState.HELD, JobState.FAILED))

@@ -9,16 +9,19 @@ from operations.job_list import JobFilter, list_jobs
 from operations.job_view import job_view, timeline
 from operations.submission import submit
 from operations.why import why
+from pipeline.deployment import outdated
 from pipeline.inventory.archive import archive_batch
 from pipeline.inventory.sql import SqlInventory, open_inventory
+from pipeline.outcome import ServiceDown
 from pipeline.principal import Forbidden, Interface, Principal, Role
 from pipeline.profiles.profile import Profiles, UnknownProfile
+from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Bucket, Event, FailureKind, JobState
 from tasks.broker import live_tickets
 from tests.support import planting
 from tests.support.operators import ANN
-from zkstate import batches, deletion, jobs
+from zkstate import batches, deletion, jobs, outages
 from zkstate.batches import BatchMove, KeyReused
 from zkstate.errors import Missing
 from zkstate.record import Lock
@@ -43,6 +46,20 @@ def test_a_submission_is_written_down_and_handed_to_a_worker(
     assert batch.status.status is BatchState.PENDING
     assert (done.again, done.sent) == (False, True)
     assert live_tickets(settings) == {(done.bid, batch.status.epoch)}
+
+
+def test_an_older_copy_of_the_record_takes_no_submission_until_the_outage_is_over(
+    session: Session, settings: Settings, profiles: Profiles
+) -> None:
+    older = outdated(Service.RECORD, "zk:2181/arkline", "its mark is 3, that of the inventory 7")
+    outages.report(session, older, "host")
+
+    with pytest.raises(ServiceDown, match=r"nothing was submitted, because .*its mark is 3"):
+        submit(session, settings, profiles, planting.submission(), ANN)
+
+    assert session.children("/batches") == []
+    outages.end(session, Service.RECORD)
+    assert submit(session, settings, profiles, planting.submission(), ANN).sent
 
 
 def test_an_unknown_profile_is_refused_with_the_names_that_are_known(

@@ -4,34 +4,32 @@ import dataclasses
 
 import pytest
 
-from operations import batch_verbs
-from operations.batch_verbs import act_on_batch
+from operations.allowed_verbs import Moved
 from operations.bulk import act_on_many, cancel, select
 from operations.job_list import JobFilter
-from operations.job_verbs import act_on_job
-from operations.operator import Moved, Operator, Run
+from operations.operator import Operator, Run
+from operations.verbs import Stopped, act
+from pipeline.attempt import UNATTENDED
 from pipeline.inventory.archive import find_batch, find_job, jobs_of
 from pipeline.principal import Forbidden, Role
 from pipeline.settings import Settings
-from pipeline.states import BATCH, BatchState, Bucket, Event, IllegalTransition, JobState, Raiser
+from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind, IllegalTransition, JobState, Raiser
 from tasks.broker import live_tickets
 from tests.support import planting
 from tests.support.operators import ANN, ann
-from zkstate import batches, jobs, paths
+from zkstate import batches, creation, deletion, jobs, paths
 from zkstate.batches import BatchMove
+from zkstate.errors import Stale
 from zkstate.record import Lock
 from zkstate.session import Session
 
-BATCH_VERBS = {row.event for row in BATCH.table if Raiser.OPERATOR in row.by}
+BATCH_VERBS = {row.event for row in BATCH.table if Raiser.OPERATOR in row.by} - {Event.FAIL}
+"""The failure of a batch is a part of `cancel`."""
 
 
 @pytest.fixture
 def operator(session: Session, settings: Settings) -> Operator:
     return ann(session, settings)
-
-
-def test_every_operators_event_of_the_table_has_its_verb() -> None:
-    assert batch_verbs.VERBS == BATCH_VERBS
 
 
 @pytest.mark.parametrize("state", [s for s in BatchState if s is not BatchState.DELETED])
@@ -43,7 +41,7 @@ def test_what_the_batchs_table_does_not_allow_is_refused_and_changes_nothing(
 
     for event in BATCH_VERBS - BATCH.events(state, Raiser.OPERATOR):
         with pytest.raises(IllegalTransition, match=f"{batch.bid} is {state}"):
-            act_on_batch(operator, batch.bid, event)
+            act(operator, batch.bid, event)
 
     assert planting.tree(session) == before
 
@@ -57,7 +55,7 @@ def test_without_the_right_a_verb_is_refused_and_changes_nothing(
     viewer = dataclasses.replace(operator, principal=ANN.model_copy(update={"role": Role.VIEWER}))
 
     with pytest.raises(Forbidden, match=f"must not {event} {batch.bid}"):
-        act_on_batch(viewer, batch.bid, event)
+        act(viewer, batch.bid, event)
     with pytest.raises(Forbidden, match=f"must not cancel {batch.bid}"):
         cancel(viewer, batch.bid)
 
@@ -66,17 +64,17 @@ def test_without_the_right_a_verb_is_refused_and_changes_nothing(
 
 def test_a_verb_on_an_older_version_of_a_batch_is_refused(session: Session, operator: Operator) -> None:
     batch = planting.batch_in(session, BatchState.HELD)
-    act_on_batch(operator, batch.bid, Event.RELEASE, seen=batch.version)
+    act(operator, batch.bid, Event.RELEASE, version=batch.version)
 
     with pytest.raises(Moved, match=f"{batch.bid} has changed since you read it: pending since"):
-        act_on_batch(operator, batch.bid, Event.DELETE, seen=batch.version)
+        act(operator, batch.bid, Event.DELETE, version=batch.version)
 
 
 def test_progress_is_reported_and_a_verb_that_was_stopped_can_be_repeated(
     session: Session, operator: Operator
 ) -> None:
     bid, jids = planting.split_batch(session, 3)
-    progress: list[tuple[int, int]] = []
+    progress: list[tuple[float, int]] = []
     run = Run(
         on_progress=lambda done, total: progress.append((done, total)), should_stop=lambda: len(progress) == 2
     )
@@ -94,7 +92,7 @@ def test_a_held_batch_is_released_to_be_split(
 ) -> None:
     batch = planting.batch_in(session, BatchState.HELD)
 
-    act_on_batch(operator, batch.bid, Event.RELEASE)
+    act(operator, batch.bid, Event.RELEASE)
 
     released = batches.load(session, batch.bid)
     assert released.status.status is BatchState.PENDING
@@ -108,12 +106,12 @@ def test_a_failed_batch_is_reported_again_once_nothing_in_it_is_at_work(
 ) -> None:
     batch = planting.batch_in(session, BatchState.FAILED)
     (jid,) = batches.all_jobs(session, batch.bid)
-    act_on_job(operator, jid, Event.RESUME)
+    act(operator, jid, Event.RESUME)
 
     with pytest.raises(IllegalTransition, match=r"1 job of .* has not ended"):
-        act_on_batch(operator, batch.bid, Event.UPDATE_REPORT)
-    act_on_job(operator, jid, Event.FAIL)
-    act_on_batch(operator, batch.bid, Event.UPDATE_REPORT)
+        act(operator, batch.bid, Event.UPDATE_REPORT)
+    act(operator, jid, Event.FAIL)
+    act(operator, batch.bid, Event.UPDATE_REPORT)
 
     again = batches.load(session, batch.bid)
     assert again.status.status is BatchState.UPDATE_REPORTING
@@ -126,7 +124,7 @@ def test_a_deleted_batch_leaves_tombstones_of_itself_and_its_jobs(
     batch = planting.batch_in(session, BatchState.FAILED)
     jids = batches.all_jobs(session, batch.bid)
 
-    act_on_batch(operator, batch.bid, Event.DELETE)
+    act(operator, batch.bid, Event.DELETE)
 
     assert session.children(paths.BATCHES) == []
     assert session.children(paths.JOBS) == ["states"]
@@ -142,9 +140,47 @@ def test_a_deletion_of_a_batch_that_was_interrupted_goes_on(session: Session, op
     batch = planting.batch_in(session, BatchState.FAILED)
     batches.move(session, batch, BatchMove(Event.DELETE, "test", lock=Lock.FREE))
 
-    act_on_batch(operator, batch.bid, Event.DELETE)
+    act(operator, batch.bid, Event.DELETE)
 
     assert session.children(paths.BATCHES) == []
+
+
+def test_the_deletion_of_a_batch_reports_its_progress_and_can_be_stopped_and_repeated(
+    session: Session, operator: Operator
+) -> None:
+    bid, jids = planting.split_batch(session, deletion.CHUNK + 1)
+    for jid in jids:
+        planting.apply_event(session, jobs.load(session, jid), Event.FAIL)
+    batch = batches.finish_if_ended(session, bid, "test")
+    assert batch is not None
+    planting.apply_batch_event(session, batch, Event.FAIL)
+    progress: list[tuple[float, int]] = []
+
+    def stop_at(done: int) -> Operator:
+        run = Run(
+            on_progress=lambda number, total: progress.append((number, total)),
+            should_stop=lambda: len(progress) >= done,
+        )
+        return dataclasses.replace(operator, run=run)
+
+    with pytest.raises(Stopped, match="before anything was changed"):
+        act(stop_at(3), bid, Event.DELETE)
+    assert batches.load(session, bid).status.status is BatchState.FAILED
+    progress.clear()
+    first = act(stop_at(len(jids) + 1), bid, Event.DELETE)
+
+    assert progress.pop() == (2 * len(jids) - 1, 2 * len(jids))
+    assert (first.complete, batches.all_jobs(session, bid)) == (False, jids[-1:])
+    assert act(operator, bid, Event.DELETE).complete
+    assert session.children(paths.BATCHES) == []
+
+
+def test_among_many_a_begun_batch_counts_as_a_part() -> None:
+    progress: list[tuple[float, int]] = []
+
+    Run(lambda done, total: progress.append((done, total))).part(2, 4).on_progress(10, 40)
+
+    assert progress == [(2.25, 4)]
 
 
 def test_cancelling_stops_every_job_and_the_batch_is_reported(
@@ -174,10 +210,69 @@ def test_cancelling_stops_every_job_and_the_batch_is_reported(
     assert find_job(operator.inventory(), jids[1]) is not None
 
 
-def test_a_batch_that_is_not_split_cannot_be_cancelled_yet(session: Session, operator: Operator) -> None:
-    batch = planting.batch_in(session, BatchState.PENDING)
+@pytest.mark.parametrize(
+    ("state", "stopped"),
+    [
+        (BatchState.PENDING, BatchState.REPORTING),
+        (BatchState.HELD, BatchState.REPORTING),
+        (BatchState.REPORTING, BatchState.FAILED),
+        (BatchState.UPDATE_REPORTING, BatchState.FAILED),
+    ],
+)
+def test_a_batch_whose_jobs_are_not_at_work_is_cancelled_in_every_state(
+    session: Session, operator: Operator, settings: Settings, state: BatchState, stopped: BatchState
+) -> None:
+    batch = planting.batch_in(session, state)
 
-    with pytest.raises(IllegalTransition, match="not split into jobs yet"):
+    planned = cancel(operator, batch.bid, dry_run=True)
+    outcome = cancel(operator, batch.bid)
+
+    assert [(acted.id, acted.was, acted.now) for acted in outcome.done] == [(batch.bid, state, stopped)]
+    assert [acted.now for acted in planned.done] == [stopped]
+    after = batches.load(session, batch.bid)
+    assert (after.status.status, after.status.message) == (stopped, "cancelled by ann@desk: because")
+    assert (after.history[-1].event, after.history[-1].by) == (Event.FAIL, "ann@desk")
+    assert (stopped is BatchState.REPORTING) == ((batch.bid, after.status.epoch) in live_tickets(settings))
+
+
+def test_a_batch_is_cancelled_while_a_worker_splits_it(session: Session, operator: Operator) -> None:
+    batch = planting.acquired_batch(session)
+    creating = creation.create_jobs(
+        session, batch, planting.plan(creation.CHUNK + 1), planting.WORKING, "worker", UNATTENDED
+    )
+    split = next(creating)
+
+    outcome = cancel(operator, batch.bid)
+
+    assert [acted.id for acted in outcome.done] == [batch.bid, *batches.all_jobs(session, batch.bid)]
+    with pytest.raises(Stale):
+        next(creating)
+    with pytest.raises(Stale):
+        batches.finish_split(session, split)
+    after = batches.load(session, batch.bid)
+    assert (after.status.status, after.status.total) == (BatchState.REPORTING, creation.CHUNK)
+    assert after.status.kind is FailureKind.SYSTEM
+
+
+def test_a_batch_whose_last_job_ended_unnoticed_is_reported_by_its_cancellation(
+    session: Session, operator: Operator
+) -> None:
+    bid, (jid,) = planting.split_batch(session, 1)
+    planting.apply_event(session, jobs.load(session, jid), Event.FAIL)
+
+    outcome = cancel(operator, bid)
+
+    assert [(acted.id, acted.now) for acted in outcome.done] == [(bid, BatchState.REPORTING)]
+    assert batches.load(session, bid).status.status is BatchState.REPORTING
+
+
+@pytest.mark.parametrize("state", [BatchState.COMPLETED, BatchState.FAILED, BatchState.DELETED])
+def test_a_batch_that_has_ended_has_nothing_to_cancel(
+    session: Session, operator: Operator, state: BatchState
+) -> None:
+    batch = planting.batch_in(session, state)
+
+    with pytest.raises(IllegalTransition, match="it has ended, and no job of it is at work"):
         cancel(operator, batch.bid)
 
 
@@ -208,9 +303,10 @@ def test_one_refusal_among_many_stops_none_of_the_others(session: Session, opera
 
 
 def test_a_filter_chooses_the_jobs_to_which_the_event_may_happen(session: Session) -> None:
-    bid, jids = planting.split_batch(session, 2)
+    bid, jids = planting.split_batch(session, 3)
     planting.split_batch(session, 1)
     planting.apply_event(session, jobs.load(session, jids[1]), Event.FAIL)
+    planting.apply_event(session, jobs.load(session, jids[2]), Event.FAIL, FailureKind.CONTENT)
 
     assert select(session, JobFilter(bid=bid), Event.RESUME) == [jids[1]]
     assert select(session, JobFilter(bid=bid), Event.FAIL) == [jids[0]]

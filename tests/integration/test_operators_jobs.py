@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from operations import job_verbs
-from operations.job_verbs import act_on_job
-from operations.operator import Moved, Operator
+from operations.allowed_verbs import Moved
+from operations.operator import Operator
+from operations.verbs import act
 from pipeline.inventory.archive import find_job
 from pipeline.principal import Forbidden, Principal, Role
 from pipeline.settings import Settings
@@ -30,10 +30,6 @@ def operator(session: Session, settings: Settings) -> Operator:
     return ann(session, settings)
 
 
-def test_every_operators_event_of_the_table_has_its_verb() -> None:
-    assert job_verbs.VERBS == JOB_VERBS
-
-
 @pytest.mark.parametrize("state", LIVING)
 def test_what_the_jobs_table_does_not_allow_is_refused_and_changes_nothing(
     session: Session, operator: Operator, state: JobState
@@ -43,7 +39,7 @@ def test_what_the_jobs_table_does_not_allow_is_refused_and_changes_nothing(
 
     for event in JOB_VERBS - JOB.events(state, Raiser.OPERATOR):
         with pytest.raises(IllegalTransition, match=f"{job.jid} is {state}: an operator cannot {event} it"):
-            act_on_job(operator, job.jid, event)
+            act(operator, job.jid, event)
 
     assert planting.tree(session) == before
 
@@ -64,7 +60,7 @@ def test_without_the_right_a_verb_is_refused_and_changes_nothing(
     before = planting.tree(session)
 
     with pytest.raises(Forbidden, match=f"must not {event} {job.jid}"):
-        act_on_job(dataclasses.replace(operator, principal=principal), job.jid, event)
+        act(dataclasses.replace(operator, principal=principal), job.jid, event)
 
     assert planting.tree(session) == before
 
@@ -72,8 +68,8 @@ def test_without_the_right_a_verb_is_refused_and_changes_nothing(
 def test_a_verb_on_the_version_that_was_seen_is_carried_out(session: Session, operator: Operator) -> None:
     job = planting.one_job(session)
 
-    held = act_on_job(operator, job.jid, Event.HOLD, seen=job.version)
-    act_on_job(operator, job.jid, Event.RELEASE, seen=held.version)
+    held = act(operator, job.jid, Event.HOLD, version=job.version)
+    act(operator, job.jid, Event.RELEASE, version=held.version)
 
     assert jobs.load(session, job.jid).status.status is JobState.PENDING
 
@@ -83,13 +79,13 @@ def test_a_verb_on_an_older_version_says_who_moved_the_job_and_what_is_possible_
 ) -> None:
     job = planting.one_job(session)
     bob = dataclasses.replace(operator, principal=ANN.model_copy(update={"name": "bob@desk"}))
-    act_on_job(bob, job.jid, Event.HOLD)
+    act(bob, job.jid, Event.HOLD)
     before = planting.tree(session)
 
     with pytest.raises(Moved, match=r"held since .* changed by bob@desk; possible now: delete, release"):
-        act_on_job(operator, job.jid, Event.HOLD, seen=job.version)
+        act(operator, job.jid, Event.HOLD, version=job.version)
     with pytest.raises(Moved):
-        job_verbs.possible(operator, job.jid, Event.RELEASE, seen=job.version)
+        act(operator, job.jid, Event.RELEASE, version=job.version, dry_run=True)
 
     assert planting.tree(session) == before
 
@@ -97,9 +93,9 @@ def test_a_verb_on_an_older_version_says_who_moved_the_job_and_what_is_possible_
 def test_a_held_job_waits_until_it_is_released(session: Session, operator: Operator) -> None:
     job = planting.one_job(session)
 
-    act_on_job(operator, job.jid, Event.HOLD)
+    act(operator, job.jid, Event.HOLD)
     held = jobs.load(session, job.jid)
-    acted = act_on_job(operator, job.jid, Event.RELEASE)
+    acted = act(operator, job.jid, Event.RELEASE)
 
     assert (held.status.status, held.history[-1].by, held.history[-1].via) == (
         JobState.HELD,
@@ -113,10 +109,10 @@ def test_a_held_job_waits_until_it_is_released(session: Session, operator: Opera
 
 def test_a_job_is_not_released_into_a_collection_on_hold(session: Session, operator: Operator) -> None:
     job = planting.job_in(session, JobState.HELD)
-    holds.hold_collection(session, "demo", Hold(by="bob"))
+    holds.place(session, Hold(by="bob"), "demo")
 
     with pytest.raises(IllegalTransition, match="on hold by bob"):
-        act_on_job(operator, job.jid, Event.RELEASE)
+        act(operator, job.jid, Event.RELEASE)
 
 
 def test_a_pending_job_that_a_worker_has_acquired_is_not_held(session: Session, operator: Operator) -> None:
@@ -124,7 +120,7 @@ def test_a_pending_job_that_a_worker_has_acquired_is_not_held(session: Session, 
     planting.acquire(session, job)
 
     with pytest.raises(Busy):
-        act_on_job(operator, job.jid, Event.HOLD)
+        act(operator, job.jid, Event.HOLD)
 
 
 def test_failing_a_running_job_frees_its_lock_and_its_promise_and_fences_its_worker(
@@ -132,7 +128,7 @@ def test_failing_a_running_job_frees_its_lock_and_its_promise_and_fences_its_wor
 ) -> None:
     running = planting.acquire(session, downloading_job(session, settings))
 
-    act_on_job(operator, running.jid, Event.FAIL)
+    act(operator, running.jid, Event.FAIL)
 
     failed = jobs.load(session, running.jid)
     assert (failed.status.status, failed.status.kind) == (JobState.FAILED, FailureKind.SYSTEM)
@@ -151,7 +147,7 @@ def test_a_failed_job_goes_on_after_its_last_success(
 ) -> None:
     job = planting.job_in(session, JobState.FAILED, JobState.DOWNLOADING)
 
-    acted = act_on_job(operator, job.jid, Event.RESUME)
+    acted = act(operator, job.jid, Event.RESUME)
 
     resumed = jobs.load(session, job.jid)
     assert acted.now == resumed.status.status == JobState.PROCESSING
@@ -164,7 +160,7 @@ def test_a_job_that_failed_before_anything_was_done_is_fed_again(
 ) -> None:
     job = planting.job_in(session, JobState.FAILED, None)
 
-    act_on_job(operator, job.jid, Event.RESUME)
+    act(operator, job.jid, Event.RESUME)
 
     resumed = jobs.load(session, job.jid)
     assert resumed.status.status is JobState.PENDING
@@ -176,7 +172,7 @@ def test_a_job_whose_payload_was_wrong_is_not_resumed(session: Session, operator
     planting.apply_event(session, job, Event.FAIL, FailureKind.CONTENT)
 
     with pytest.raises(IllegalTransition, match="a new submission is required"):
-        act_on_job(operator, job.jid, Event.RESUME)
+        act(operator, job.jid, Event.RESUME)
 
 
 def test_a_deleted_job_leaves_a_tombstone_and_nothing_else(
@@ -185,7 +181,7 @@ def test_a_deleted_job_leaves_a_tombstone_and_nothing_else(
     job = downloading_job(session, settings)
     planting.apply_event(session, job, Event.FAIL)
 
-    acted = act_on_job(operator, job.jid, Event.DELETE)
+    acted = act(operator, job.jid, Event.DELETE)
 
     assert (acted.sent, acted.folder_left) == (True, "")
     with pytest.raises(Missing):
@@ -207,7 +203,7 @@ def test_a_folder_outside_working_storage_is_left_alone(
     elsewhere = Settings.model_validate({**settings.model_dump(), "working_storage": tmp_path / "elsewhere"})
     away = dataclasses.replace(operator, settings=elsewhere)
 
-    acted = act_on_job(away, job.jid, Event.DELETE)
+    acted = act(away, job.jid, Event.DELETE)
 
     assert acted.folder_left == job.configuration.working_dir
     assert Path(job.configuration.working_dir).exists()
@@ -215,9 +211,9 @@ def test_a_folder_outside_working_storage_is_left_alone(
 
 def test_a_paused_queue_is_not_fed_by_a_release(session: Session, operator: Operator) -> None:
     job = planting.job_in(session, JobState.HELD)
-    holds.pause(session, Hold())
+    holds.place(session, Hold())
 
-    act_on_job(operator, job.jid, Event.RELEASE)
+    act(operator, job.jid, Event.RELEASE)
 
     assert queue.queued(session, JobState.PENDING) == [job.jid]
     assert jobs.load(session, job.jid).status.dispatched_at is None

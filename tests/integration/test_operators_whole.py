@@ -11,6 +11,7 @@ from operations import workers
 from operations.batch_view import batch_view
 from operations.operator import Operator
 from operations.reports import report
+from operations.verbs import act
 from operations.working_storage import clean_up, space_view
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.inventory.archive import find_batch
@@ -24,6 +25,7 @@ from tests.support.fleet import fleet
 from tests.support.operators import ANN, ann, downloading_job
 from zkstate import batches, holds, jobs, journal, paths
 from zkstate.holds import Hold
+from zkstate.journal import Action, Stamp
 from zkstate.session import Session, connect
 
 
@@ -77,10 +79,10 @@ def test_what_operators_do_to_a_collection_and_the_queue_stays_in_their_journals
 
 def test_a_journal_is_bounded_and_drops_its_oldest_entries(session: Session) -> None:
     for number in range(journal.ENTRIES // 2 + 1):
-        holds.pause(session, Hold(by=f"op{number}", reason="x" * 10_000))
-        holds.unpause(session)
+        holds.place(session, Hold(by=f"op{number}", reason="x" * 10_000))
+        holds.end(session, Stamp())
 
-    entries = holds.queue_actions(session)
+    entries = holds.actions(session)
 
     assert len(entries) == journal.ENTRIES
     assert (entries[0].by, entries[-2].by) == ("op1", f"op{journal.ENTRIES // 2}")
@@ -92,11 +94,11 @@ def test_of_two_operators_who_pause_at_once_one_does_and_both_journals_agree(
 ) -> None:
     with connect(settings) as other, ThreadPoolExecutor(2) as pool:
         for _ in range(10):
-            pauses = list(pool.map(lambda who: holds.pause(who, Hold(by="ann")), (session, other)))
-            releases = list(pool.map(holds.unpause, (session, other)))
+            pauses = list(pool.map(lambda who: holds.place(who, Hold(by="ann")), (session, other)))
+            releases = list(pool.map(lambda who: holds.end(who, Stamp()), (session, other)))
             assert sorted(pauses) == sorted(releases) == [False, True]
 
-    actions = [entry.action for entry in holds.queue_actions(session)]
+    actions = [entry.action for entry in holds.actions(session)]
     assert actions == ["pause", "unpause"] * 10
 
 
@@ -198,7 +200,10 @@ def test_a_clean_up_archives_completed_batches_that_are_old(
     assert kept.batches == ()
     assert planned.batches == gone.batches == (batch.bid,)
     assert session.exists(paths.batch(batch.bid)) is None
-    assert find_batch(operator.inventory(), batch.bid) is not None
+    archived = find_batch(operator.inventory(), batch.bid)
+    assert archived is not None
+    assert archived.disposition.who == operator.by
+    assert [(entry.action, entry.by) for entry in holds.actions(session)] == [("clean-up", operator.by)] * 2
     shown = batch_view(session, batch.bid, operator.inventory)
     assert shown.report is not None
     assert report(session, batch.bid, operator.inventory).bid == batch.bid
@@ -212,12 +217,10 @@ def test_a_clean_up_needs_the_working_storage(operator: Operator) -> None:
 def test_the_report_says_why_jobs_failed_and_why_others_were_deleted(
     session: Session, operator: Operator
 ) -> None:
-    from operations.job_verbs import act_on_job
-
     bid, jids = planting.split_batch(session, 3)
     for jid in jids[:2]:
         planting.apply_event(session, jobs.load(session, jid), Event.FAIL, FailureKind.CONTENT)
-    act_on_job(operator, jids[1], Event.DELETE)
+    act(operator, jids[1], Event.DELETE)
 
     found = report(session, bid, operator.inventory)
 
@@ -234,13 +237,18 @@ def test_a_drained_worker_consumes_no_queue_until_the_drain_is_undone(
         running.worker("w1", concurrency=1)
         (name,) = workers.taking(settings)
 
-        drained = workers.drain(settings, name)
+        operator = ann(session, settings)
+        drained = workers.drain(operator, name)
         assert drained.queues == ()
         with pytest.raises(UsageRefused, match=name):
-            workers.drain(settings, "w9@nowhere")
-        back = workers.drain(settings, name, undo=True)
+            workers.drain(operator, "w9@nowhere")
+        back = workers.drain(operator, name, undo=True)
 
-    assert back.queues == ("control", "download", "io", "process")
+    assert back.queues == ("control", "download", "io", "process", "split")
+    assert [(entry.action, entry.target, entry.by) for entry in holds.actions(session)] == [
+        (Action.DRAIN, name, "ann@desk"),
+        (Action.UNDO_DRAIN, name, "ann@desk"),
+    ]
 
 
 def test_workers_cannot_be_asked_while_the_broker_is_away(settings: Settings) -> None:
@@ -252,7 +260,7 @@ def test_workers_cannot_be_asked_while_the_broker_is_away(settings: Settings) ->
 
 def test_of_many_operators_who_hold_a_collection_one_does_and_is_recorded(session: Session) -> None:
     def hold(number: int) -> bool:
-        return holds.hold_collection(session, "demo", Hold(by=f"operator {number}"))
+        return holds.place(session, Hold(by=f"operator {number}"), "demo")
 
     with ThreadPoolExecutor(8) as operators:
         done = list(operators.map(hold, range(8)))
@@ -260,16 +268,16 @@ def test_of_many_operators_who_hold_a_collection_one_does_and_is_recorded(sessio
     held = holds.collection_hold(session, "demo")
     assert sum(done) == 1
     assert held is not None
-    assert [entry.by for entry in holds.collection_actions(session, "demo")] == [held.by]
+    assert [entry.by for entry in holds.actions(session, "demo")] == [held.by]
 
 
 def test_of_many_operators_who_release_a_collection_at_once_one_does_and_is_recorded(
     session: Session,
 ) -> None:
-    holds.hold_collection(session, "demo", Hold(by="ann"))
+    holds.place(session, Hold(by="ann"), "demo")
 
     with ThreadPoolExecutor(8) as operators:
-        done = list(operators.map(lambda _: holds.release_collection(session, "demo"), range(8)))
+        done = list(operators.map(lambda _: holds.end(session, Stamp(), "demo"), range(8)))
 
     assert sum(done) == 1
-    assert len(holds.collection_actions(session, "demo")) == 2
+    assert len(holds.actions(session, "demo")) == 2

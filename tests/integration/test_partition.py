@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.stack import zookeeper
 from entrypoints.stack.child import Process
 from entrypoints.stack.ports import ask
+from entrypoints.stack.zookeeper import ServerMissing
 from pipeline.settings import Settings
 from pipeline.states import JOB, JobState
+from tests.servers.zookeeper import prepare
 from tests.support import planting
 from tests.support.requirements import unavailable
 from zkstate import jobs
@@ -89,14 +90,13 @@ def _make_hosts(undo: ExitStack) -> tuple[Host, ...]:
 
 @pytest.fixture
 def ensemble(hosts: tuple[Host, ...], tmp_path: Path) -> Iterator[tuple[Host, ...]]:
-    plan = zookeeper.plan(tmp_path / "zookeeper", servers=3, tick=500)
     try:
-        commands = zookeeper.prepare(plan)
-    except zookeeper.ServerMissing as missing:
+        commands = prepare(tmp_path / "zookeeper", tick=500)
+    except ServerMissing as missing:
         unavailable(missing)
     members = [f"server.{host.number}={host.address}:{PEER}:{ELECT}" for host in hosts]
     with ExitStack() as undo:
-        for host, command in zip(hosts, commands, strict=True):
+        for host, command in zip(hosts, commands.values(), strict=True):
             file = Path(command.argv[-1])
             kept = [
                 line

@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from operations.allowed_verbs import Moved
 from operations.holds import batch_history
-from operations.operator import Moved, Operator
+from operations.operator import Operator
 from operations.profile_renewal import renew
 from operations.why import why
 from pipeline.attempt import UNATTENDED
+from pipeline.errors import Action
 from pipeline.principal import Interface
 from pipeline.profiles.profile import Profiles, UnknownProfile
 from pipeline.profiles.snapshot import take_snapshot
 from pipeline.records import Batch
-from pipeline.remedies import Action
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, IllegalTransition
 from tests.support import cli as arkline
@@ -95,9 +96,9 @@ def test_a_renewal_on_an_older_version_is_refused(
     write(settings, priority=9)
 
     with pytest.raises(Moved, match=f"{batch.bid} has changed since you read it"):
-        renew(operator, batch.bid, seen=batch.version - 1)
+        renew(operator, batch.bid, version=batch.version - 1)
 
-    assert renew(operator, batch.bid, seen=batch.version).changes == {"priority": (7, 9)}
+    assert renew(operator, batch.bid, version=batch.version).changes == {"priority": (7, 9)}
 
 
 def test_a_batch_that_an_older_release_started_can_be_given_a_profile(

@@ -4,10 +4,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline.outcome import AttemptOver, RateLimited, StepFailed, Stopping, content, transient
+from pipeline.outcome import (
+    OBJECT_WAIT,
+    AttemptOver,
+    RateLimited,
+    ServiceDown,
+    StepFailed,
+    Stopping,
+    content,
+    of_object,
+    transient,
+)
 from pipeline.records import Batch, Ticket
+from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind
+from pipeline.waits import WaitKind
+from pipeline.working_storage.capacity import SPACE_WAIT, no_room
 from tasks.app import make_context
 from tasks.run import MEANINGS, Locked, Meaning, StateWork, meaning_of, run
 from tasks.worker_context import WorkerContext
@@ -15,18 +28,22 @@ from tests.support import planting
 from tests.support.fleet import wait_for
 from zkstate import batches, paths, record
 from zkstate.batches import BatchMove
-from zkstate.errors import Busy, Corrupt, Missing, Stale, Unreachable
+from zkstate.errors import Busy, Corrupt, Missing, Stale, TooBig, Unreachable
 from zkstate.locks import AttemptGuard
+from zkstate.outage import FIRST_PROBE
 from zkstate.record import Lock
 from zkstate.session import Session
 
-HANDED_BACK: dict[Exception, tuple[int, float, bool]] = {
-    Stopping("the worker is stopping"): (0, 0, False),
-    RateLimited("all connections are in use", 7): (0, 7, True),
-    transient("503", retry_after=9): (1, 9, False),
-    Corrupt("znode /x is unreadable"): (0, 60, False),
+HANDED_BACK: dict[Exception, tuple[int, float, WaitKind | None]] = {
+    Stopping("the worker is stopping"): (0, 0, None),
+    RateLimited("all connections are in use", 7): (0, 7, WaitKind.HOST),
+    of_object("ark:/1/x", "another job works on it"): (0, OBJECT_WAIT, WaitKind.OBJECT),
+    no_room("no space left"): (0, SPACE_WAIT, WaitKind.SPACE),
+    ServiceDown(Service.INVENTORY, "the inventory does not answer"): (0, FIRST_PROBE, WaitKind.SERVICE),
+    transient("503", retry_after=9): (1, 9, WaitKind.RETRY),
+    Corrupt("znode /x is unreadable"): (0, 60, WaitKind.REPAIR),
 }
-"""Exception -> (tries, delay, in_line) of the status afterwards."""
+"""Exception -> tries and delay afterwards, and what the record waits for."""
 
 LEAVING = (
     Stale("changed"),
@@ -56,7 +73,7 @@ def raising(error: BaseException) -> StateWork[Batch]:
     def do(_: Locked[Batch]) -> Batch | None:
         raise error
 
-    return StateWork(batches.acquire, do, _fail)
+    return StateWork(batches.load, do, _fail)
 
 
 def _fail(locked: Locked[Batch], failure: StepFailed) -> Batch:
@@ -77,7 +94,8 @@ def test_a_record_is_handed_back_with_what_the_exception_asks_for(
     assert run(context, ticket, raising(error)) is None
 
     status = batches.load(session, ticket.id).status
-    assert (status.tries, status.delay, status.in_line) == HANDED_BACK[error]
+    waits_for = status.waits_for.kind if status.waits_for else None
+    assert (status.tries, status.delay, waits_for) == HANDED_BACK[error]
     assert (status.status, status.epoch, status.message) == (ticket.state, ticket.epoch + 1, str(error))
     assert not locked_by(session, ticket.id)
     assert context.session() is used
@@ -104,6 +122,16 @@ def test_a_fault_that_is_not_transient_fails_the_record(
 
     failed = batches.load(session, ticket.id)
     assert (failed.status.status, failed.status.message) == (BatchState.FAILED, "damaged")
+    assert failed.history[-1].kind is FailureKind.CONTENT
+
+
+def test_what_the_record_cannot_keep_fails_at_once(
+    session: Session, context: WorkerContext, ticket: Ticket
+) -> None:
+    run(context, ticket, raising(TooBig("a transaction of 2,000,000 bytes")))
+
+    failed = batches.load(session, ticket.id)
+    assert (failed.status.status, failed.status.tries) == (BatchState.FAILED, 0)
     assert failed.history[-1].kind is FailureKind.CONTENT
 
 
@@ -173,7 +201,7 @@ def test_a_batch_that_is_split_hands_back_the_version_after_its_last_jobs(
         locked.record = batches.move(locked.session, locked.record, start)
         raise Stopping("the worker is stopping")
 
-    run(context, first, StateWork(batches.acquire, do, _fail))
+    run(context, first, StateWork(batches.load, do, _fail))
 
     batch = batches.load(session, bid)
     assert (batch.status.status, batch.status.message) == (BatchState.PROCESSING, "the worker is stopping")

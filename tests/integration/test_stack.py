@@ -2,25 +2,26 @@ import socket
 import time
 from pathlib import Path
 
-from entrypoints.stack import zookeeper as zookeeper_stack
 from entrypoints.stack.ports import ask
-from entrypoints.stack.redis import Server as RedisServer
+from entrypoints.stack.zookeeper import serves
+from tests.servers import zookeeper as zookeeper_servers
 from tests.servers.proxy import Proxy
+from tests.servers.redis import Server as RedisServer
 
 
-def test_zookeeper_serves_and_tells_its_version(zookeeper: zookeeper_stack.Server) -> None:
-    assert zookeeper_stack.serves(zookeeper.port)
-    assert zookeeper_stack.version(zookeeper.port) >= (3, 5, 0)
+def test_zookeeper_serves_and_tells_its_version(zookeeper: zookeeper_servers.Server) -> None:
+    assert serves(zookeeper.port)
+    assert zookeeper_servers.version(zookeeper.port) >= (3, 5, 0)
 
 
 def test_zookeeper_serves_again_after_it_was_killed(tmp_path: Path) -> None:
-    with zookeeper_stack.running(tmp_path, tick=500) as server:
+    with zookeeper_servers.running(tmp_path, tick=500) as server:
         server.process.kill()
-        assert not zookeeper_stack.serves(server.port)
+        assert not serves(server.port)
 
         server.start()
 
-        assert zookeeper_stack.serves(server.port)
+        assert serves(server.port)
 
 
 def test_redis_answers(redis_server: RedisServer) -> None:
@@ -29,22 +30,22 @@ def test_redis_answers(redis_server: RedisServer) -> None:
 
 def test_the_proxy_loses_answers_and_then_works_again(zookeeper_proxy: Proxy) -> None:
     zookeeper_proxy.swallow()
-    assert not zookeeper_stack.serves(zookeeper_proxy.port)
+    assert not serves(zookeeper_proxy.port)
     assert zookeeper_proxy.swallowed.wait(5)
 
     zookeeper_proxy.cut()
 
-    assert zookeeper_stack.serves(zookeeper_proxy.port)
+    assert serves(zookeeper_proxy.port)
 
 
 def test_the_proxy_refuses_clients_until_it_accepts_again(zookeeper_proxy: Proxy) -> None:
     zookeeper_proxy.refuse()
-    assert not zookeeper_stack.serves(zookeeper_proxy.port)
+    assert not serves(zookeeper_proxy.port)
     assert zookeeper_proxy.refused.wait(5)
 
     zookeeper_proxy.accept()
 
-    assert zookeeper_stack.serves(zookeeper_proxy.port)
+    assert serves(zookeeper_proxy.port)
 
 
 def test_the_proxy_ends_open_connections(zookeeper_proxy: Proxy) -> None:
@@ -58,14 +59,12 @@ def test_the_proxy_ends_open_connections(zookeeper_proxy: Proxy) -> None:
 
 
 def test_an_ensemble_elects_another_leader_when_its_leader_dies(tmp_path: Path) -> None:
-    with zookeeper_stack.running(tmp_path, servers=3, tick=500) as ensemble:
+    with zookeeper_servers.running(tmp_path, servers=3, tick=500) as ensemble:
         ensemble.leader().kill()
         survivors = [
-            port
-            for port, process in zip(ensemble.plan.ports, ensemble.processes, strict=True)
-            if process.running
+            port for port, process in zip(ensemble.ports, ensemble.processes, strict=True) if process.running
         ]
 
         deadline = time.monotonic() + 20
-        while not any(zookeeper_stack.is_leader(port) for port in survivors):
+        while not any(zookeeper_servers.is_leader(port) for port in survivors):
             assert time.monotonic() < deadline

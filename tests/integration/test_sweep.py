@@ -1,5 +1,6 @@
 """The sweep gives a new ticket to every abandoned record, once, and to no other record."""
 
+import dataclasses
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,14 +10,17 @@ import pytest
 from pipeline.attempt import UNATTENDED
 from pipeline.records import Ticket
 from pipeline.settings import Settings
-from pipeline.states import BatchState, Event, JobState
+from pipeline.states import BATCH, BatchState, Event, JobState
 from tests.support import planting
+from tests.support.waits import RETRY
 from zkstate import batches, jobs, paths, queue, record, recovery
 from zkstate.errors import Stale
 from zkstate.jobs import JobMove
 from zkstate.locks import ServerClock, exclusive, single_flight
-from zkstate.record import HandBack, Lock
+from zkstate.record import Lock
+from zkstate.recovery import Recovered
 from zkstate.session import Session, connect
+from zkstate.sweep_record import FRONT, PAGE, Sweep
 
 NONE: frozenset[tuple[str, int]] = frozenset()
 MOST = 3
@@ -67,7 +71,7 @@ def test_a_job_that_was_just_dispatched_gets_no_ticket(session: Session) -> None
 
 def test_a_delay_is_measured_by_the_servers_clock(session: Session) -> None:
     held = planting.acquire(session, planting.job_in(session, JobState.NOTIFY))
-    record.hand_back(session, held, "test", message="503", delay=100, why=HandBack.TRIED)
+    record.hand_back(session, held, "test", message="503", delay=100, waits_for=RETRY)
 
     assert sweep(session, seconds=90) == []
     assert len(sweep(session, seconds=110)) == 1
@@ -112,20 +116,38 @@ def test_a_job_that_loses_its_worker_too_often_gets_no_further_ticket(session: S
     assert last.exhausted == (job.jid,)
 
 
+def sweep_batches(session: Session) -> Recovered:
+    return recovery.sweep_batches(session, NONE, later(session), "sweep", MOST)
+
+
+@pytest.mark.parametrize("state", BATCH.working())
+def test_a_batch_that_lost_its_worker_too_often_gets_no_other(session: Session, state: BatchState) -> None:
+    batch = planting.batch_in(session, state)
+    if state is BatchState.PROCESSING:
+        batch = planting.acquired_batch(session)
+        session.zk.delete(paths.batch_lock(batch.bid))
+    for _ in range(MOST):
+        assert batch.bid in [ticket.id for ticket in sweep_batches(session).tickets]
+
+    last = sweep_batches(session)
+
+    assert (batch.bid in [ticket.id for ticket in last.tickets], last.exhausted) == (False, (batch.bid,))
+
+
 def test_a_submission_whose_message_was_lost_gets_a_ticket(session: Session) -> None:
     bid = batches.submit(session, planting.submission())
 
-    (ticket,) = recovery.sweep_batches(session, NONE, later(session), "sweep")
+    (ticket,) = sweep_batches(session).tickets
 
     assert (ticket.id, ticket.state) == (bid, "pending")
 
 
 def test_a_batch_whose_last_job_ended_unnoticed_goes_to_reporting(session: Session) -> None:
     bid, (jid,) = planting.split_batch(session, 1)
-    assert recovery.sweep_batches(session, NONE, later(session), "sweep") == ()
+    assert sweep_batches(session) == Recovered()
     planting.apply_event(session, jobs.load(session, jid), Event.FAIL)
 
-    (ticket,) = recovery.sweep_batches(session, NONE, later(session), "sweep")
+    (ticket,) = sweep_batches(session).tickets
 
     assert ticket.state == BatchState.REPORTING
     assert batches.load(session, bid).status.status is BatchState.REPORTING
@@ -188,7 +210,77 @@ def test_a_job_that_is_handed_back_waits_its_delay_however_often_it_lost_its_wor
     for _ in range(MOST - 1):
         (ticket,) = sweep(session, seconds=1000)
     held = jobs.acquire(session, ticket, "test")
-    record.hand_back(session, held, "test", message="no space", delay=4, why=HandBack.TRIED)
+    record.hand_back(session, held, "test", message="no space", delay=4, waits_for=RETRY)
 
     assert sweep(session, seconds=3) == []
     assert len(sweep(session, seconds=5)) == 1
+
+
+def test_an_orderly_stop_never_counts_as_a_lost_worker(session: Session) -> None:
+    job = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
+    for _ in range(10 * MOST):
+        record.hand_back(session, job, "test", message="the worker is stopping: another worker takes over")
+        (ticket,) = sweep(session, seconds=4)
+        job = jobs.acquire(session, ticket, "test")
+
+    assert job.status.redispatches == 0
+    record.hand_back(session, job, "test")
+
+
+def test_a_worker_that_dies_after_an_orderly_stop_of_another_is_counted(session: Session) -> None:
+    job = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
+    record.hand_back(session, job, "test")
+    (ticket,) = sweep(session)
+    assert sweep(session, frozenset({(ticket.id, ticket.epoch)})) == []
+
+    sweep(session)
+
+    assert jobs.load(session, job.jid).status.redispatches == 1
+
+
+def passes(session: Session, count: int, shift_ms: int = 0) -> list[Ticket]:
+    """The tickets of so many sweeps, whose server's clock is wrong by `shift_ms`."""
+    tickets: list[Ticket] = []
+    for _ in range(count):
+        with single_flight(session, "sweep") as clock:
+            assert clock is not None
+            wrong = dataclasses.replace(clock, read_ms=clock.read_ms + shift_ms)
+            current = Sweep(session, wrong)
+            tickets += recovery.sweep_jobs(session, NONE, current.clock, MOST, current.page).tickets
+            current.save()
+        threading.Event().wait(0.5)
+    return tickets
+
+
+def test_a_server_whose_clock_is_set_back_by_half_an_hour_delays_no_recovery(session: Session) -> None:
+    job = planting.job_in(session, JobState.DOWNLOADING)
+    passes(session, 2)
+
+    tickets = passes(session, int(2 * recovery.GRACE / 0.5), shift_ms=-1_800_000)
+
+    assert job.jid in {ticket.id for ticket in tickets}
+
+
+def test_a_server_whose_clock_is_set_forward_by_half_an_hour_hastens_no_retry(session: Session) -> None:
+    passes(session, 1)
+    held = planting.acquire(session, planting.job_in(session, JobState.NOTIFY))
+    record.hand_back(session, held, "test", message="503", delay=60, waits_for=RETRY)
+    passes(session, 2)
+
+    assert passes(session, 3, shift_ms=1_800_000) == []
+
+
+def test_the_sweep_reads_every_page_of_a_queue_in_turn(session: Session) -> None:
+    names = [f"05-jid{number:010}" for number in range(5_000)]
+    reads: list[str] = []
+    for _ in range(7):
+        with single_flight(session, "sweep") as clock:
+            assert clock is not None
+            current = Sweep(session, clock)
+            page = current.page("pending", names)
+            assert len(page) <= FRONT + PAGE
+            assert list(page[:FRONT]) == names[:FRONT]
+            reads += page
+            current.save()
+
+    assert set(reads) == set(names)

@@ -13,6 +13,7 @@ from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.states import BatchState, JobState
+from pipeline.waits import WaitKind
 from tasks.app import make_context
 from tasks.worker_context import WorkerContext
 from tests.servers.http_source import HttpSource
@@ -62,7 +63,7 @@ def test_no_size_is_requested_from_a_host_that_is_backing_off(
     limiter = one_connection(session, "jid1")
     limiter.back_off(source.host, 60)
 
-    with pytest.raises(RateLimited, match="asked for no requests"):
+    with pytest.raises(RateLimited, match="requested a pause"):
         fetcher.limited_by(limiter).size(url)
     assert source.count() == 0
     limiter.close()
@@ -77,7 +78,7 @@ def test_a_back_off_in_answer_to_a_size_request_is_kept_and_not_waited_for(
 
     assert [polite.size(url) for url in urls] == [None, None]
     assert source.count() == 1
-    assert 50 < host_back_off.seconds_left_by_own_clock(session, source.host) <= 60
+    assert 50 < host_back_off.pause_by_own_clock(session, source.host).left <= 60
     limiter.close()
 
 
@@ -93,7 +94,9 @@ def test_a_batch_that_waits_for_a_rate_limit_is_not_counted_as_tried(
     context.app.tasks["batch.split"](ticket.model_dump())
 
     status = batches.load(session, bid).status
-    assert (status.status, status.tries, status.in_line) == (BatchState.PROCESSING, 0, True)
+    assert (status.status, status.tries) == (BatchState.PROCESSING, 0)
+    assert status.waits_for
+    assert (status.waits_for.kind, status.waits_for.name) == (WaitKind.HOST, source.host)
     assert 50 < status.delay <= 60
     found = why(session, settings, bid)
     assert (found.reason, found.waits_for) == (Reason.HOST_BACKING_OFF, source.host)

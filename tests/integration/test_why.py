@@ -14,9 +14,9 @@ from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
 from tests.support import planting
 from tests.support.operators import ANN
+from tests.support.waits import RETRY
 from zkstate import holds, jobs, record
 from zkstate.holds import Hold
-from zkstate.record import HandBack
 from zkstate.session import Session
 
 AWAY = {"broker_url": "redis://127.0.0.1:1/0"}
@@ -24,11 +24,11 @@ AWAY = {"broker_url": "redis://127.0.0.1:1/0"}
 
 
 def paused(session: Session, job: Job) -> None:
-    holds.pause(session, Hold(by="ann@desk", reason="database is moved"))
+    holds.place(session, Hold(by="ann@desk", reason="database is moved"))
 
 
 def on_hold(session: Session, job: Job) -> None:
-    holds.hold_collection(session, "demo", Hold(by="bob@desk", reason="bad metadata"))
+    holds.place(session, Hold(by="bob@desk", reason="bad metadata"), "demo")
 
 
 def locked(session: Session, job: Job) -> None:
@@ -37,7 +37,14 @@ def locked(session: Session, job: Job) -> None:
 
 def between_tries(session: Session, job: Job) -> None:
     held = planting.acquire(session, job)
-    record.hand_back(session, held, "worker", message="source answers 503", delay=90, why=HandBack.TRIED)
+    record.hand_back(
+        session,
+        held,
+        "worker",
+        message="source answers 503",
+        delay=90,
+        waits_for=RETRY,
+    )
 
 
 def handed_out(session: Session, job: Job) -> None:
@@ -50,7 +57,7 @@ def handed_out(session: Session, job: Job) -> None:
         (paused, Reason.QUEUE_PAUSED, "by ann@desk less than a second ago (database is moved)"),
         (on_hold, Reason.COLLECTION_ON_HOLD, "by bob@desk less than a second ago (bad metadata)"),
         (locked, Reason.BEING_WORKED_ON, "The test "),
-        (between_tries, Reason.BETWEEN_TRIES, "source answers 503. Try 2 of 5 starts in 1 minute"),
+        (between_tries, Reason.BETWEEN_TRIES, "source answers 503. Try 2 of 33 starts in 1 minute"),
         (handed_out, Reason.BEING_DISPATCHED, "being sent to a worker"),
         (lambda *_: None, Reason.NO_BEAT, "No beat is running"),
     ],
@@ -110,7 +117,7 @@ def test_why_sees_a_message_that_nobody_takes(session: Session, settings: Settin
     bid = submit(session, settings, Profiles(settings.profiles), planting.submission(), ANN).bid
 
     found = why(session, settings, bid)
-    assert (found.reason, found.waits_for) == (Reason.NO_WORKER, "io")
+    assert (found.reason, found.waits_for) == (Reason.NO_WORKER, "split")
 
 
 def test_why_tells_who_has_to_act_on_a_failure(session: Session, settings: Settings) -> None:

@@ -4,8 +4,9 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeVar
 
 HOST = "127.0.0.1"
 
@@ -23,6 +24,20 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
+
+
+@dataclass
+class Service:
+    """A service whose data outlives its server: it can be stopped, and served again."""
+
+    port: int = 0
+    ended: threading.Event = field(default_factory=threading.Event, kw_only=True)
+    """Set when the server stops: requests that are held end."""
+    turn: threading.Lock = field(default_factory=threading.Lock, kw_only=True)
+    """Held by the request that reads or changes the data."""
+
+
+S = TypeVar("S", bound=Service)
 
 
 class _Server(ThreadingHTTPServer):
@@ -46,3 +61,14 @@ def serving(handler: type[BaseHTTPRequestHandler], port: int = 0, host: str = HO
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def running(service: S, handler: type[BaseHTTPRequestHandler]) -> Iterator[S]:
+    """Serve the service at the port that it had before; the handler finds the service in `service`."""
+    service.ended.clear()
+    with serving(type(handler.__name__, (handler,), {"service": service}), service.port) as service.port:
+        try:
+            yield service
+        finally:
+            service.ended.set()

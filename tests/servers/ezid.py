@@ -2,13 +2,12 @@
 
 import base64
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
-from tests.servers.base import Handler, serving
+from tests.servers.base import Handler, Service, running
 
 USER, PASSWORD = "arkline", "s3cret:ü"
 LOGIN = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
@@ -31,14 +30,11 @@ class Fault:
 
 
 @dataclass
-class Ezid:
-    port: int = 0
+class Ezid(Service):
     identifiers: dict[str, Elements] = field(default_factory=dict)
     asked: list[tuple[str, str]] = field(default_factory=list)
     """(method, identifier) of every request."""
     faults: list[Fault] = field(default_factory=list)
-    ended: threading.Event = field(default_factory=threading.Event)
-    turn: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def url(self) -> str:
@@ -116,14 +112,5 @@ class _Answer(Handler):
 @contextmanager
 def ezid(previous: Ezid | None = None) -> Iterator[Ezid]:
     """The running service; `previous` was stopped, and restarts at the same address with its data."""
-    running = previous or Ezid()
-    running.ended.clear()
-
-    class Answer(_Answer):
-        service = running
-
-    with serving(Answer, running.port) as running.port:
-        try:
-            yield running
-        finally:
-            running.ended.set()
+    with running(previous or Ezid(), _Answer) as service:
+        yield service

@@ -36,8 +36,12 @@ class Page:
     status: int = 200
     """This status is sent instead of the body, `status_times` times (None: always)."""
     status_times: int | None = None
+    reason: str | None = None
+    """The reason phrase; None: that of the status."""
     retry_after: str | None = None
     redirect: str | None = None
+    delay: float = 0
+    """Seconds before the answer."""
     head: bool = True
     """False: HEAD is answered with 405."""
     framing: str = "length"
@@ -185,7 +189,10 @@ class _Handler(Handler):
             self.site.requests.append(Seen(self.command, path, dict(self.headers.items())))
         with self.site.arrived:
             self.site.arrived.notify_all()
-        self._serve(path, self.site.page(path), body=body)
+        page = self.site.page(path)
+        if page is not None and page.delay:
+            time.sleep(page.delay)
+        self._serve(path, page, body=body)
 
     def _serve(self, path: str, page: Page | None, *, body: bool) -> None:
         if page is None:
@@ -196,13 +203,20 @@ class _Handler(Handler):
             self._plain(302, (("Location", page.redirect), *page.headers), body=body)
         elif page.status >= 300 and self.site.first(path, f"status {self.command}", page.status_times):
             wait = (("Retry-After", page.retry_after),) if page.retry_after else ()
-            self._plain(page.status, wait, body=body)
+            self._plain(page.status, wait, body=body, reason=page.reason)
         else:
             self._content(path, page, body=body)
 
-    def _plain(self, status: int, headers: tuple[tuple[str, str], ...] = (), *, body: bool) -> None:
-        text = f"{status} {HTTPStatus(status).phrase}\n".encode()
-        self.send_response(status)
+    def _plain(
+        self,
+        status: int,
+        headers: tuple[tuple[str, str], ...] = (),
+        *,
+        body: bool,
+        reason: str | None = None,
+    ) -> None:
+        text = f"{status} {reason or HTTPStatus(status).phrase}\n".encode()
+        self.send_response(status, reason)
         for name, value in headers:
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(text)))

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from urllib.request import urlopen
 from xml.sax.saxutils import escape, quoteattr
 
-from tests.servers.base import Handler, serving
+from tests.servers.base import Handler, Service, running
 
 CREATED = "2026-09-01T12:00:00-07:00"
 
@@ -55,8 +54,7 @@ Versions = list[dict[str, Held]]
 
 
 @dataclass
-class Merritt:
-    port: int = 0
+class Merritt(Service):
     objects: dict[tuple[str, str], Versions] = field(default_factory=dict)
     """(node, ark) -> its versions."""
     changes: list[Change] = field(default_factory=list)
@@ -67,8 +65,6 @@ class Merritt:
     """Paths that are listed in the manifest and answered with 404."""
     unread: int = 0
     """Reads that are answered with 503 from now on."""
-    ended: threading.Event = field(default_factory=threading.Event)
-    turn: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def url(self) -> str:
@@ -179,14 +175,5 @@ class _Answer(Handler):
 @contextmanager
 def merritt(previous: Merritt | None = None) -> Iterator[Merritt]:
     """The running service; `previous` was stopped, and restarts at the same address with its data."""
-    running = previous or Merritt()
-    running.ended.clear()
-
-    class Answer(_Answer):
-        service = running
-
-    with serving(Answer, running.port) as running.port:
-        try:
-            yield running
-        finally:
-            running.ended.set()
+    with running(previous or Merritt(), _Answer) as service:
+        yield service

@@ -141,6 +141,13 @@ class Server:
             connection.execute(f"CREATE SCHEMA {name}")
         return f"{self.dsn('postgres')}?options=-csearch_path%3D{name}"
 
+    def new_database(self) -> str:
+        """The SQLAlchemy URL of a new, empty database, for programs that read a whole database."""
+        name = f"t{uuid.uuid4().hex}"
+        with psycopg.connect(self.dsn("postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return self.dsn(name)
+
 
 @contextlib.contextmanager
 def running() -> Iterator[Server]:

@@ -17,11 +17,12 @@ HOST = "127.0.0.1"
 
 
 class Proxy:
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, host: str = HOST) -> None:
+        """A free port of `host`, an address of this machine, leads to `port` of loopback."""
         self._target = port
-        self._listener = socket.create_server((HOST, 0))
+        self._listener = socket.create_server((host, 0))
         self.port: int = self._listener.getsockname()[1]
-        self.hosts = f"{HOST}:{self.port}"
+        self.hosts = f"{host}:{self.port}"
         self.swallowed = threading.Event()
         """Set when a response of the server was dropped."""
         self.refused = threading.Event()
@@ -30,6 +31,8 @@ class Proxy:
         """Set when a client has been connected to the server."""
         self._lose_answers = self._lose_requests = self._refuse = False
         self._pattern: bytes | None = None
+        self._pause: float | None = None
+        self._hurry = threading.Event()
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
@@ -42,6 +45,7 @@ class Proxy:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        self.hurry()
         self._close_pairs()
         for thread in list(self._threads):
             thread.join(5)
@@ -75,6 +79,16 @@ class Proxy:
     def accept(self) -> None:
         self._refuse = False
 
+    def trickle(self, pause: float) -> None:
+        """Pass the server's bytes on one by one, with `pause` seconds after each, until `hurry`."""
+        self._hurry.clear()
+        self._pause = pause
+
+    def hurry(self) -> None:
+        """End a trickle; connections that it slowed down go on at full speed."""
+        self._pause = None
+        self._hurry.set()
+
     def _accept(self) -> None:
         while True:
             try:
@@ -105,10 +119,18 @@ class Proxy:
                 if answers and self._lose_answers:
                     self.swallowed.set()
                 elif not (not answers and self._lose_requests):
-                    sink.sendall(data)
+                    sink.sendall(self._trickled(sink, data) if answers else data)
         for each in (source, sink):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
+
+    def _trickled(self, sink: socket.socket, data: bytes) -> bytes:
+        """Send `data` byte by byte while the proxy trickles; the bytes that are left after that."""
+        while data and (pause := self._pause) is not None:
+            sink.sendall(data[:1])
+            data = data[1:]
+            self._hurry.wait(pause)
+        return data
 
     def _close_pairs(self) -> None:
         with self._lock:

@@ -2,7 +2,6 @@
 
 import hashlib
 import itertools
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,8 +19,7 @@ from pipeline.storage.ocfl import objects
 from pipeline.storage.s3.bucket import S3Bucket, open_bucket
 from pipeline.storage.s3.storage import S3Storage
 from tests.support.ocfl_fixture import ARK, StorageFixture
-
-READY_WITHIN = 60.0
+from tests.support.processes import await_ready
 
 PROGRAM = """
 import logging
@@ -52,11 +50,8 @@ class Server:
 
     def start(self) -> None:
         self.process.start()
-        deadline = time.monotonic() + READY_WITHIN
-        while not ask(self.port, b"GET /moto-api/ HTTP/1.0\r\n\r\n", b"200 OK", seconds=2):
-            if not self.process.running or time.monotonic() > deadline:
-                raise self.process.crash_error()
-            time.sleep(0.02)
+        question = b"GET /moto-api/ HTTP/1.0\r\n\r\n"
+        await_ready(self.process, lambda: ask(self.port, question, b"200 OK", seconds=2))
 
     def settings(self, url: str | None = None, **given: Any) -> Settings:
         """Settings with a new bucket; `url` leads to the server."""
@@ -130,8 +125,7 @@ class S3Fixture(StorageFixture[S3Storage]):
         return copy
 
     def head(self, ark: str = ARK) -> objects.Inventory | None:
-        found = self.storage.root.head(ark)
-        return found.inventory if found else None
+        return self.storage.object(ark).head()
 
     def listed(self) -> dict[str, str]:
         """All keys of the root, and their entity tags."""
@@ -144,7 +138,7 @@ class S3Fixture(StorageFixture[S3Storage]):
 
     def put(self, path: str, data: bytes | None) -> None:
         """Damage a file of the object: other bytes, or none."""
-        where = {"Bucket": self.bucket, "Key": f"{self.prefix}/{self.storage.root.key(ARK, path)}"}
+        where = {"Bucket": self.bucket, "Key": f"{self.prefix}/{self.storage.object(ARK).key(path)}"}
         if data is None:
             self.client.delete_object(**where)
         else:

@@ -8,16 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from entrypoints.stack.child import Command, Process
 from pipeline.records import Batch, Job
 from pipeline.settings import Settings
 from pipeline.states import BATCH, BatchState, JobState
+from tests.support.processes import await_ready
 from zkstate import batches, jobs, paths
 from zkstate.session import Session
 
 PROJECT = Path(__file__).parents[2]
-START = 60.0
-"""Seconds that a process may take to be ready on a busy machine."""
 
 
 def environment(settings: Settings) -> dict[str, str]:
@@ -25,6 +26,8 @@ def environment(settings: Settings) -> dict[str, str]:
     variables = {}
     for name in settings.model_fields_set:
         value = getattr(settings, name)
+        if isinstance(value, SecretStr):
+            value = value.get_secret_value()
         text = ",".join(str(part) for part in value) if isinstance(value, tuple) else str(value)
         variables[f"ARKLINE_{name.upper()}"] = text
     return variables
@@ -62,14 +65,14 @@ class Fleet:
         return process
 
     def wait_ready(self, process: Process) -> None:
-        ready = self.folder / f"{process.name}.ready"
-        deadline = time.monotonic() + START
-        while not ready.exists():
-            if process.wait(0.05) is not None or time.monotonic() > deadline:
-                raise process.crash_error()
+        await_ready(process, (self.folder / f"{process.name}.ready").exists)
 
-    def worker(self, name: str = "worker", concurrency: int = 2, *, wait: bool = True) -> Process:
-        celery = ("-m", "celery", "-A", "tasks.app", "worker", "-c", str(concurrency))
+    def worker(
+        self, name: str = "worker", concurrency: int = 2, *, queues: str = "", wait: bool = True
+    ) -> Process:
+        """A worker for `queues`, separated by commas; for all of them if empty."""
+        only = ("-Q", queues) if queues else ()
+        celery = ("-m", "celery", "-A", "tasks.app", "worker", "-c", str(concurrency), *only)
         return self.start(
             name, *celery, "-n", f"{name}@%h", "--without-mingle", "--without-gossip", wait=wait
         )
@@ -159,3 +162,7 @@ def quiet(session: Session, timeout: float = 30) -> None:
 
 def is_completed(batch: Batch) -> bool:
     return batch.status.status is BatchState.COMPLETED
+
+
+def assert_completed(batch: Batch) -> None:
+    assert batch.status.status is BatchState.COMPLETED, batch.status.message

@@ -1,8 +1,8 @@
-"""A record in memory that fulfils the contract of `pipeline.job_record.JobRecord`, for tests of the steps."""
+"""A record in memory that fulfils the contract of `pipeline.attempt.JobRecord`, for tests of the steps."""
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from pipeline.outcome import AttemptOver, Promised, transient
@@ -22,6 +22,8 @@ class MemoryJobRecord:
         """Job id -> the status version that may write; every attempt may write any other job."""
         self.held: set[str] = set()
         self.space = Promised(bytes=0, version=0)
+        self.reserved: dict[str, int] = {}
+        self.marked = False
         self.busy: set[tuple[str, str]] = set()
         self.taken: list[tuple[str, str]] = []
         """Every (kind, name) that was ever held, in order."""
@@ -38,16 +40,20 @@ class MemoryJobRecord:
             self.kept[job.jid] = identifiers
             self.writes.append((job.jid, identifiers))
 
-    def mint(self, job: Job, counter: str, spell: Callable[[int], str]) -> str:
+    def mint(self, job: Job, counter: str, name_after: Callable[[int], tuple[int, str]]) -> str:
         with self._transaction:
             self._fence(job)
             current = self.identifiers(job)
             if current.primary_id is not None:
                 return current.primary_id
-            self.counters[counter] += 1
-            ark = spell(self.counters[counter])
+            self.counters[counter], ark = name_after(self.counters[counter])
             self.write_identifiers(job, current.model_copy(update={"primary_id": ark}))
             return ark
+
+    def forget(self, job: Job) -> None:
+        """As if the record were restored to a moment before the job was processed."""
+        self.kept.pop(job.jid, None)
+        self.counters.clear()
 
     @contextmanager
     def exclusive(self, kind: str, name: str) -> Iterator[None]:
@@ -72,6 +78,19 @@ class MemoryJobRecord:
 
     def promised(self) -> Promised:
         return self.space
+
+    @property
+    def working_storage(self) -> "MemoryJobRecord":
+        return self
+
+    def was_marked(self) -> bool:
+        return self.marked
+
+    def note_marked(self) -> None:
+        self.marked = True
+
+    def reservations(self) -> Mapping[str, int]:
+        return self.reserved
 
     def _fence(self, job: Job) -> None:
         if self.owner.get(job.jid, job.version) != job.version:

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from pipeline.records import Job, Ticket
 from pipeline.settings import Settings
-from pipeline.states import JOB, Bucket, Event, FailureKind, JobState, bucket
+from pipeline.states import JOB, Bucket, Event, FailureKind, JobState, Room, bucket
 from zkstate import batches, jobs, paths, record, space
 from zkstate.audit import audit
 from zkstate.errors import Busy, Missing, Stale
@@ -31,12 +31,17 @@ class JobModel:
     owner: int | None = None
     needed: int = 0
     promised: int | None = None
+    room: Room = Room.KEPT
     retries: int = 0
     moves: list[JobState] = field(default_factory=lambda: [JobState.PENDING])
 
-    def move(self, event: Event) -> None:
-        target = JOB.next(self.state, event, self.last, self.kind)
+    def move(self, event: Event, to: JobState | None = None) -> None:
+        target = to or JOB.next(self.state, event, self.last, self.kind, self.room)
         self.last = self.state if event is Event.SUCCEED else self.last
+        if event in (Event.RESUME, Event.DOWNLOAD_AGAIN):
+            steps = JOB.working()
+            self.last = steps[steps.index(target) - 1] if steps.index(target) > 1 else None
+        self.room = Room.KEPT
         self.retries += event is Event.RESUME
         self.state = target
         self.epoch += 1
@@ -100,12 +105,13 @@ class ModelMachine(RuleBasedStateMachine):
             return
         job = jobs.load(self.operator, model.jid)
         was = job.status
-        assert (was.status, was.last_successful_status, was.kind, was.epoch, was.retry_count) == (
+        assert (was.status, was.last_successful_status, was.kind, was.epoch, was.retry_count, was.room) == (
             model.state,
             model.last,
             model.kind,
             model.epoch,
             model.retries,
+            model.room,
         )
         assert [entry.state for entry in job.history if entry.event or entry is job.history[0]] == model.moves
         assert job.space_needed == model.needed

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from ocfl import StorageRoot
+from ocfl.validator import Validator
 
 from pipeline.files import ContentFile, StoredVersion
 from pipeline.records import SubmissionMode
 from pipeline.storage.base import Storage, StoreRequest
-from pipeline.storage.ocfl import objects
+from pipeline.storage.ocfl import layout, objects
 from pipeline.storage.ocfl.storage import OcflStorage
 
 ARK = "ark:/99999/fk4000000011"
@@ -89,7 +90,7 @@ class StorageFixture(Generic[S]):
         return self.storage.store(self.request(jid, files, mode, delete, ark), lambda: None)
 
     def object(self, ark: str = ARK) -> Path:
-        return self.folder / objects.object_path(ark)
+        return self.folder / layout.object_path(ark)
 
     def head(self, ark: str = ARK) -> objects.Inventory | None:
         raise NotImplementedError
@@ -131,7 +132,7 @@ class OcflFixture(StorageFixture[OcflStorage]):
         return self.storage.root.folder
 
     def head(self, ark: str = ARK) -> objects.Inventory | None:
-        return objects.read_head(self.object(ark))
+        return self.storage.object(ark).head()
 
 
 def assert_valid(depot: StorageFixture[Any], objects: int = 1) -> None:
@@ -140,3 +141,10 @@ def assert_valid(depot: StorageFixture[Any], objects: int = 1) -> None:
     assert root.validate(), root.log.status_str()
     assert root.errors == []
     assert (root.num_objects, root.good_objects) == (objects, objects)
+
+
+def invalid_objects(root: Path) -> list[str]:
+    """The objects below an OCFL root that an independent validator refuses; there must be an object."""
+    objects = [path.parent for path in root.rglob("0=ocfl_object_1.1")]
+    assert objects, f"{root} has no object to validate"
+    return [str(path) for path in objects if not Validator().validate_object(str(path))]

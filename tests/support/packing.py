@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.attempt import UNATTENDED, Attempt
-from pipeline.containers.unpack import Limits, UnpackedFile, unpack
+from pipeline.containers.unpack import Limits, unpack
 from pipeline.outcome import StepFailed
 from pipeline.states import FailureKind
+from pipeline.working_storage.workspace import DownloadedFile
 
 LIMITS = Limits(entries=1000, bytes=1 << 30, ratio=200)
 FILES = {
@@ -93,7 +94,7 @@ class Unpack:
         name: str = "a.zip",
         limits: Limits = LIMITS,
         attempt: Attempt = UNATTENDED,
-    ) -> tuple[UnpackedFile, ...]:
+    ) -> tuple[DownloadedFile, ...]:
         self.archive.write_bytes(data)
         return unpack(self.archive, name, self.target, limits, attempt)
 

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from pipeline.inventory.archive import ArchivedJob, Disposition
 from pipeline.records import (
     Batch,
     BatchStatus,
@@ -86,4 +87,22 @@ def a_job(number: int = 1, state: JobState = JobState.COMPLETED, **facts: Any) -
         priority=5,
         space_needed=0,
         history=(HistoryEntry(state=state, at=AT, by="worker-1"),),
+    )
+
+
+def a_tombstone(number: int, reason: str = "", **facts: Any) -> ArchivedJob:
+    """A deleted job as the archive has it."""
+    job = a_job(number, JobState.DELETED, **facts)
+    return ArchivedJob(
+        jid=job.jid,
+        bid=job.bid,
+        profile="demo",
+        submitter="me/Me",
+        message="",
+        disposition=Disposition(who="operator", why=reason, at=AT),
+        state=JobState.DELETED,
+        kind=None,
+        identifiers=job.identifiers,
+        configuration=job.configuration,
+        history=job.history,
     )

@@ -111,7 +111,9 @@ def _not_sent(world: World) -> None:
         batch = batches.acquire(world.session, record.ticket(batch), "test")
         unsent = "the report could not be mailed: the mail server refused it"
         batches.move(
-            world.session, batch, BatchMove(Event.SUCCEED, "test", message=unsent, report=StatusReport())
+            world.session,
+            batch,
+            BatchMove(Event.SUCCEED, "test", message=unsent, report=StatusReport(mailed=False)),
         )
         world.remedied(job.bid, Reason.REPORT_NOT_SENT)
 

@@ -5,11 +5,13 @@ import threading
 from operations.facts import Reason
 from operations.holds import release_collection
 from pipeline.records import SubmissionType
+from pipeline.services import Service
 from pipeline.states import BatchState
 from tests.support.fleet import batch_ended
 from tests.support.operators import ann
 from tests.support.remedy_world import Case, World, adding_to
-from zkstate import record
+from tests.support.waits import OBJECT
+from zkstate import batches, jobs, record
 from zkstate.hosts import FleetHostLimiter
 
 PROCESSES = 4
@@ -178,8 +180,25 @@ def _space(world: World) -> None:
 @case(Reason.EXCEEDS_SPACE)
 def _too_large(world: World) -> None:
     bid = world.submit(world.put(b"x" * 900_000))
-    world.remedied(world.job(bid), Reason.EXCEEDS_SPACE)
+    jid = world.job(bid)
     assert batch_ended(world.session, bid).status.status is BatchState.FAILED
+    found = world.expect(jid, Reason.EXCEEDS_SPACE)
+    with world.more_space():
+        world.follow(found.remedies)
+        world.job_completes(jid)
+    world.follow(found.afterwards)
+    world.completed(bid)
+
+
+@case(Reason.WAITING_FOR_OBJECT)
+def _same_object(world: World) -> None:
+    with world.without_beat(leader=True):
+        job = world.planted()
+        ticket = record.redispatch(world.session, job, lost=False)
+        locked = jobs.acquire(world.session, ticket, "test")
+        record.hand_back(world.session, locked, "test", delay=2, waits_for=OBJECT)
+        world.moves_itself(job.jid, Reason.WAITING_FOR_OBJECT)
+    world.completed(job.bid)
 
 
 @case(Reason.BETWEEN_TRIES)
@@ -187,3 +206,19 @@ def _between_tries(world: World) -> None:
     bid = world.submit(world.put(b"x", status=500, status_times=2))
     world.moves_itself(world.job(bid), Reason.BETWEEN_TRIES)
     world.completed(bid)
+
+
+@case(Reason.SERVICE_DOWN)
+def _mail_away(world: World) -> None:
+    outbox = world.settings.outbox_folder
+    moved = outbox.with_name("outbox-away")
+    outbox.mkdir(parents=True, exist_ok=True)
+    outbox.rename(moved)
+    outbox.touch()  # no mail can be written below a file
+    bid = world.submit()
+    found = world.moves_itself(bid, Reason.SERVICE_DOWN)
+    assert (found.waits_for, found.outage_since is not None) == (Service.MAIL, True)
+    outbox.unlink()
+    moved.rename(outbox)
+    world.completed(bid)
+    assert batches.load(world.session, bid).status.message == ""

@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from entrypoints.cli.render.remedies import command
-from entrypoints.stack.redis import Server as RedisServer
 from operations.facts import Explanation, Reason
 from operations.submission import submit
 from operations.why import why
+from pipeline.errors import Action, Remedy
 from pipeline.inventory.sql import open_inventory
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Job
-from pipeline.remedies import Action, Remedy
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
 from tests.servers.http_source import HttpSource
+from tests.servers.redis import Server as RedisServer
 from tests.support import cli as arkline
 from tests.support import planting
 from tests.support.fleet import Fleet, batch_ended, job_reaches
@@ -181,6 +181,25 @@ class World:
         self.arkline("fail", held.jid)
         assert batch_ended(self.session, held.bid, WAIT).status.status is BatchState.FAILED
         return held
+
+    @contextmanager
+    def more_space(self) -> Iterator[None]:
+        """Working storage is enlarged: the worker and the beat are started again with other settings."""
+        self.fleet.extra["ARKLINE_WORKING_CAPACITY"] = "10000000"
+        self._restart()
+        try:
+            yield
+        finally:
+            del self.fleet.extra["ARKLINE_WORKING_CAPACITY"]
+            self._restart()
+
+    def _restart(self) -> None:
+        for process in list(self.fleet.running):
+            process.terminate()
+            process.stop(20)
+            self.fleet.running.remove(process)
+        self.fleet.worker("w1", concurrency=4)
+        self.fleet.beat()
 
     def start_beat(self) -> None:
         self.fleet.beat()

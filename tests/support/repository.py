@@ -11,12 +11,12 @@ from pipeline.files import StoredVersion
 from pipeline.identifiers.minter import LocalMinter
 from pipeline.inventory.base import InventoryObject
 from pipeline.inventory.sql import open_inventory
+from pipeline.profiles.profile import Profiles
 from pipeline.records import Identifiers, Job
 from pipeline.states import JobState
 from pipeline.steps import process, record
 from pipeline.steps.context import StepContext
 from pipeline.storage.base import Storage
-from pipeline.storage.ocfl import objects
 from pipeline.storage.ocfl.storage import OcflStorage
 from pipeline.working_storage.workspace import DownloadedFile, Workspace, read_stored
 from tests.support.job_record import MemoryJobRecord
@@ -39,18 +39,22 @@ class Repository:
     """Everything that processing works on, real except for the record, which is in memory."""
 
     def __init__(self, home: Path, empty_inventory: Path) -> None:
+        self._empty_inventory = empty_inventory
         shutil.copy(empty_inventory, home / "inventory.sqlite")
         (home / "profiles").mkdir()
-        (home / "profiles" / "demo.yaml").write_text(f"owner: {OWNER}\ncollections: ark:/99999/collection\n")
+        (home / "profiles" / "demo.yaml").write_text(
+            f"owner: {OWNER}\ncollections: ark:/99999/collection\ngiven_arks: ark:/99999/\n"
+        )
         self.settings = local_settings(home, profiles=home / "profiles")
         self.job_record = MemoryJobRecord()
         self.ocfl = OcflStorage(self.settings.storage)
         self.storage: Storage = self.ocfl
         self.inventory = open_inventory(self.settings.inventory)
 
-    def services(self, attempt: Attempt = UNATTENDED) -> StepContext:
+    def services(self, attempt: Attempt = UNATTENDED, profile: str = "demo") -> StepContext:
         return dataclasses.replace(
             services(self.settings, self.job_record, attempt=attempt),
+            profile_of=lambda: Profiles(self.settings.profiles).get(profile),
             minter=LocalMinter(),
             storage=self.storage,
             inventory=self.inventory,
@@ -97,15 +101,20 @@ class Repository:
         return self.job_record.identifiers(job)
 
     def jobs_of(self, ark: str) -> list[str | None]:
-        head = objects.read_head(self.ocfl.root.object(ark))
+        head = self.ocfl.object(ark).head()
         return [version.jid for version in head.versions.values()] if head else []
 
     def text(self, stored: StoredVersion, path: str) -> str:
         folder = self.ocfl.root.object(stored.ark)
-        head = objects.read_head(folder)
+        head = self.ocfl.object(stored.ark).head()
         assert head is not None
         digest = head.versions[f"v{stored.number}"].digests()[path]
         return (folder / head.manifest[digest][0]).read_text()
+
+    def lose_inventory(self) -> None:
+        """Continue with an inventory that has no entry."""
+        self.close()
+        shutil.copy(self._empty_inventory, self.settings.home / "inventory.sqlite")
 
     def close(self) -> None:
         self.inventory.database.close()

@@ -8,7 +8,7 @@ from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Job, PayloadType
 from pipeline.settings import Settings
-from pipeline.sources.fetch import Fetcher, HttpFetcher
+from pipeline.sources.fetch import HttpFetcher
 from pipeline.states import JobState
 from pipeline.steps.context import StepContext
 from tests.support.job_record import MemoryJobRecord
@@ -23,6 +23,16 @@ class _Unused:
 
 
 UNUSED: Any = _Unused()
+
+
+class _AnyNames(_Unused):
+    """A storage of which only the names that it can hold matter."""
+
+    def distinguishes_case(self) -> bool:
+        return True
+
+
+ANY_NAMES: Any = _AnyNames()
 
 
 def local_settings(home: Path, **changes: Any) -> Settings:
@@ -41,16 +51,17 @@ def local_settings(home: Path, **changes: Any) -> Settings:
 def services(
     settings: Settings,
     job_record: MemoryJobRecord | None = None,
-    fetcher: Fetcher | None = None,
+    fetcher: HttpFetcher | None = None,
     attempt: Attempt = UNATTENDED,
 ) -> StepContext:
     return StepContext(
         settings=settings,
+        profiles=Profiles(settings.profiles),
         profile_of=lambda: Profiles(settings.profiles).get("demo"),
         job_record=job_record or MemoryJobRecord(),
         fetcher=fetcher or HttpFetcher(settings, first_pause=0.01),
         minter=UNUSED,
-        storage=UNUSED,
+        storage=ANY_NAMES,
         inventory=UNUSED,
         callback=UNUSED,
         mailer=UNUSED,

@@ -1,3 +1,4 @@
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -9,14 +10,24 @@ from pipeline.inventory.archive import (
     jobs_of,
     tombstone,
 )
+from pipeline.inventory.sent_reports import SentReport, keep_report, kept_report
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.states import BatchState, FailureKind, JobState
-from tests.support.records import BID, a_batch, a_job, a_submission, jid
+from tests.support.records import AT, BID, a_batch, a_job, a_submission, jid
 
 
 @pytest.fixture
 def inventory(tmp_path: Path) -> SqlInventory:
     return open_inventory(f"sqlite:///{tmp_path}/inventory.sqlite")
+
+
+def test_a_kept_report_belongs_to_the_round_in_which_it_was_written(inventory: SqlInventory) -> None:
+    sent = SentReport(number=1, at=AT, report={"bid": BID}, text="one")
+    keep_report(inventory, BID, sent)
+
+    assert kept_report(inventory, BID, 1, AT) == sent
+    assert kept_report(inventory, BID, 1, AT + timedelta(seconds=1)) is None
+    assert kept_report(inventory, BID, 2, AT) is None
 
 
 def test_what_was_never_archived_is_not_found(inventory: SqlInventory) -> None:

@@ -9,12 +9,15 @@ import pytest
 
 from pipeline.notify.callback import HttpCallback
 from pipeline.notify.callback_payload import NAMESPACE, callback_facts
-from pipeline.outcome import StepFailed
+from pipeline.object_description import ObjectDescription
+from pipeline.outcome import AttemptOver, ServiceDown, StepFailed
 from pipeline.profiles.profile import Profile
 from pipeline.records import ResponseType
 from pipeline.settings import Settings
 from pipeline.states import FailureKind, JobState
+from tests.servers.hostile_source import BEFORE_THE_BODY, HostileSource
 from tests.servers.receiver import Receiver
+from tests.support.fetching import over_after
 from tests.support.records import a_job
 
 
@@ -64,6 +67,19 @@ def test_a_callback_has_the_state_of_a_completed_job(receiver: Receiver) -> None
             "job:persistentURL": "https://n2t.net/ark:/99999/fk41",
         }
     }
+
+
+def test_the_callback_has_the_description_that_was_stored() -> None:
+    stored = ObjectDescription(who="Seneca", what="Jazz for the bears", when="2009")
+    job = a_job(erc_who="FORM", erc_what="FORM TITLE", erc_when="1900", description=stored)
+
+    facts = callback_facts(job, 1)
+
+    assert [facts[f"object{element}"] for element in ("Creator", "Title", "Date")] == [
+        "Seneca",
+        "Jazz for the bears",
+        "2009",
+    ]
 
 
 def test_the_callback_of_a_failed_job_has_its_message() -> None:
@@ -133,15 +149,15 @@ def test_a_transient_fault_is_retried(receiver: Receiver, status: int) -> None:
     assert len(receiver.received) == 3
 
 
-def test_a_fault_that_outlasts_the_retries_is_transient_and_shows_no_secret(receiver: Receiver) -> None:
+def test_a_fault_that_outlasts_the_retries_is_the_receivers_and_shows_no_secret(receiver: Receiver) -> None:
     receiver.answers += [(503, {})] * 3
     url = receiver.url("/callback?token=secret", login="ann:secret@")
 
     with pytest.raises(
-        StepFailed, match=f"http://127.0.0.1:{receiver.port}/callback.* answered 503"
+        ServiceDown, match=f"http://127.0.0.1:{receiver.port}/callback.* answered 503"
     ) as failure:
         a_callback().deliver(a_job(), a_profile(url), 1)
-    assert failure.value.kind is FailureKind.TRANSIENT
+    assert failure.value.instance == "127.0.0.1"
     assert "secret" not in failure.value.message
     assert "ann" not in failure.value.message
 
@@ -156,9 +172,9 @@ def test_a_short_retry_after_is_waited_for(receiver: Receiver) -> None:
 def test_a_long_retry_after_is_left_to_the_job(receiver: Receiver) -> None:
     receiver.answers += [(429, {"Retry-After": "120"})]
 
-    with pytest.raises(StepFailed, match="answered 429") as failure:
+    with pytest.raises(ServiceDown, match="answered 429") as failure:
         a_callback().deliver(a_job(), a_profile(receiver.url()), 1)
-    assert (failure.value.kind, failure.value.retry_after) == (FailureKind.TRANSIENT, 120)
+    assert failure.value.retry_after == 120
     assert len(receiver.received) == 1
 
 
@@ -175,22 +191,39 @@ def test_a_refusal_needs_an_operator(receiver: Receiver, status: int, remedy: st
     assert len(receiver.received) == 1
 
 
-def test_an_unreachable_receiver_is_a_transient_fault() -> None:
+def test_a_receiver_that_is_unreachable_is_named_without_its_password() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
 
-    with pytest.raises(StepFailed, match=f"127.0.0.1:{port}/c cannot be reached") as failure:
+    with pytest.raises(ServiceDown, match=f"127.0.0.1:{port}/c cannot be reached") as failure:
         a_callback().deliver(a_job(), a_profile(f"http://ann:secret@127.0.0.1:{port}/c"), 1)
-    assert failure.value.kind is FailureKind.TRANSIENT
+    assert failure.value.instance == "127.0.0.1"
     assert "secret" not in failure.value.message
 
 
 def test_a_receiver_that_does_not_answer_times_out(receiver: Receiver) -> None:
     receiver.hold = threading.Event()
 
-    with pytest.raises(StepFailed, match="did not answer in time") as failure:
+    with pytest.raises(ServiceDown, match="did not answer in time") as failure:
         a_callback(callback_timeout=0.1).deliver(a_job(), a_profile(receiver.url()), 1)
+    assert failure.value.instance == "127.0.0.1"
+
+
+@pytest.mark.parametrize("variant", BEFORE_THE_BODY)
+def test_a_receiver_whose_answer_never_ends_is_given_up_after_the_timeout(variant: str) -> None:
+    with HostileSource(variant, pause=0.05) as receiver:
+        with pytest.raises(StepFailed, match="did not answer in time") as failure:
+            a_callback(callback_timeout=0.4).deliver(a_job(), a_profile(receiver.url), 1)
+        receiver.await_left(3)
     assert failure.value.kind is FailureKind.TRANSIENT
+
+
+def test_a_callback_ends_with_its_attempt() -> None:
+    over = threading.Event()
+    threading.Timer(0.3, over.set).start()
+
+    with HostileSource("endless-header", pause=0.05) as receiver, pytest.raises(AttemptOver):
+        a_callback().deliver(a_job(), a_profile(receiver.url), 1, over_after(over))
 
 
 def test_a_receiver_on_a_private_network_needs_permission(receiver: Receiver) -> None:

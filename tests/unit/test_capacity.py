@@ -3,10 +3,19 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.outcome import StepFailed
+from pipeline.outcome import Later
 from pipeline.settings import Settings
-from pipeline.states import FailureKind
-from pipeline.working_storage.capacity import Usage, bytes_below, fits, full_is_transient, in_units, usage
+from pipeline.waits import WaitKind
+from pipeline.working_storage.capacity import (
+    Occupancy,
+    Usage,
+    bytes_below,
+    fits,
+    full_waits,
+    in_units,
+    never_fits,
+    usage,
+)
 
 GB = 10**9
 HUNDRED = Usage(total=100 * GB, used=50 * GB)
@@ -35,15 +44,27 @@ def test_a_job_of_unknown_size_waits_while_usage_is_over_the_threshold() -> None
     assert "size is not known" in (fits(0, 0, Usage(total=100 * GB, used=81 * GB), 80) or "")
 
 
-def test_a_job_larger_than_the_whole_threshold_is_told_that_it_never_fits() -> None:
-    reason = fits(81 * GB, 0, Usage(total=100 * GB, used=0), 80) or ""
+def test_a_job_larger_than_the_whole_threshold_never_fits(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, working_capacity=1000, working_threshold=80)
 
-    assert "never fit" in reason
-    assert "ARKLINE_WORKING_THRESHOLD" in reason
+    assert never_fits(800, settings) is None
+    assert "ARKLINE_WORKING_THRESHOLD" in (never_fits(801, settings) or "")
+
+
+def test_what_is_reserved_for_a_job_is_not_counted_against_that_job() -> None:
+    occupied = Occupancy(total=100, used=50, on_disk={"jid1": 4, "jid3": 9})
+    reserved = {"jid1": 10, "jid2": 5, "jid3": 9}
+
+    assert occupied.outstanding(reserved) == {"jid1": 6, "jid2": 5}
+    assert occupied.outstanding(reserved, except_for="jid1") == {"jid2": 5}
+
+
+def test_the_threshold_is_a_share_of_all_of_working_storage() -> None:
+    assert Occupancy(total=250, used=100).limit(80) == 200
 
 
 def test_the_file_system_says_how_much_there_is(tmp_path: Path) -> None:
-    space = usage(Settings(home=tmp_path / "new"))
+    space = usage(Settings(home=tmp_path, working_storage=tmp_path))
 
     assert 0 < space.used < space.total
 
@@ -85,13 +106,13 @@ def test_bytes_are_told_in_units(count: int, text: str) -> None:
     assert in_units(count) == text
 
 
-def test_a_full_disk_is_a_transient_failure() -> None:
-    with pytest.raises(StepFailed, match="working storage is full") as failure, full_is_transient("writing"):
+def test_a_full_disk_is_waited_for() -> None:
+    with pytest.raises(Later, match="working storage is full") as failure, full_waits("writing"):
         Path("/dev/full").write_bytes(b"x")
 
-    assert failure.value.kind is FailureKind.TRANSIENT
+    assert failure.value.kind is WaitKind.SPACE
 
 
 def test_another_fault_of_the_disk_stays_what_it_is() -> None:
-    with pytest.raises(OSError, match="denied"), full_is_transient("writing"):
+    with pytest.raises(OSError, match="denied"), full_waits("writing"):
         raise PermissionError(errno.EACCES, "denied")

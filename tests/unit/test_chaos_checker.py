@@ -8,18 +8,20 @@ import pytest
 from pipeline.records import HistoryEntry, Job, StatusReport, SubmissionType
 from pipeline.states import JOB, BatchState, Bucket, Event, FailureKind, JobState
 from tests.support import records
+from tools.chaos.acts import Acts
 from tools.chaos.checker import judge
 from tools.chaos.deposits import Deposit, DepositedObject
 from tools.chaos.final_state import Call, FinalState, Letter, Stored
 from tools.chaos.problem import Category, Problem
 
-A, B = records.jid(1), records.jid(2)
+A, B, C = records.jid(1), records.jid(2), records.jid(3)
 BID = records.BID
 ARK = "ark:/99999/fk41"
 GOOD = DepositedObject("/a.checkm", {"f.bin": frozenset({"digest"})}, local_id="mine")
 BAD = DepositedObject("/b.checkm", {"f.bin": frozenset({"digest"})}, planted="digest")
 DEPOSITS = [Deposit(0.0, "d0", SubmissionType.BATCH_MANIFEST, "/batch.checkm", (GOOD, BAD))]
 VERSION = Stored(ARK, 1, A, {"producer/f.bin": "digest", "system/mrt-erc.txt": "other"})
+NONE = Acts()
 LETTER = Letter(f"{BID}.report-1@arkline", "same", frozenset({A}), frozenset({B}))
 
 
@@ -58,12 +60,13 @@ def clean() -> FinalState:
         folders=[f"{BID}/{B}"],
         reservations={B: 10},
         promised=10,
+        registered={ARK: "public"},
         numbers=1,
     )
 
 
-def found(final: FinalState) -> tuple[Problem, ...]:
-    return judge(DEPOSITS, {"d0": BID}, final).problems
+def found(final: FinalState, acts: Acts = NONE) -> tuple[Problem, ...]:
+    return judge(DEPOSITS, {"d0": BID}, final, acts).problems
 
 
 def with_job(final: FinalState, jid: str, **changes: object) -> FinalState:
@@ -84,7 +87,7 @@ def test_repetitions_with_one_identifier_are_counted_and_are_no_fault() -> None:
     final.letters.append(LETTER)
     final.calls.append(final.calls[0])
 
-    judgement = judge(DEPOSITS, {"d0": BID}, final)
+    judgement = judge(DEPOSITS, {"d0": BID}, final, NONE)
 
     assert judgement.problems == ()
     assert (judgement.repeated.mails, judgement.repeated.callbacks) == (1, 1)
@@ -147,13 +150,42 @@ DAMAGES: dict[str, tuple[Category, Callable[[FinalState], object]]] = {
         lambda r: r.calls.append(Call(f"{A}-1", A, "COMPLETED")),
     ),
     "a lock": (Category.LEAK, lambda r: r.held.append("/jobs/x/lock")),
+    "a job that waits for ever": (Category.LEAK, lambda r: r.waiting.append(A)),
     "a working directory": (Category.LEAK, lambda r: r.folders.append(f"{BID}/{A}")),
     "an empty batch directory": (Category.LEAK, lambda r: r.folders.append("bid0000000009")),
     "a promise": (Category.LEAK, lambda r: r.reservations.update({A: 0})),
     "a sum that does not add up": (Category.LEAK, lambda r: setattr(r, "promised", 11)),
     "an unfinished version": (Category.LEAK, lambda r: r.leftovers.append("extensions/arkline/staging/x")),
+    "a queue entry without a job": (Category.LEAK, lambda r: r.queued.update({C: [JobState.FAILED]})),
+    "a job without its batch": (
+        Category.LEAK,
+        lambda r: r.jobs.update({C: with_bid(r.jobs[B], "bid0000000007")}),
+    ),
+    "an ARK that EZID does not know": (Category.LOST, lambda r: r.registered.clear()),
+    "an ARK that EZID keeps reserved": (Category.LOST, lambda r: r.registered.update({ARK: "reserved"})),
+    "a name at EZID of no object": (
+        Category.ILLEGAL,
+        lambda r: r.registered.update({"ark:/99999/fk42": "public"}),
+    ),
+    "a file below a mount point": (Category.LOST, lambda r: r.strays.append("/mount-points/storage-0/x")),
     "a finding of the auditor": (Category.AUDIT, lambda r: r.findings.append("/jobs/x: odd")),
 }
+
+
+def with_bid(job: Job, bid: str) -> Job:
+    return job.model_copy(update={"bid": bid})
+
+
+def delete(final: FinalState, jid: str) -> None:
+    """Remove a job as an operator's delete does: its batch keeps its name."""
+    del final.jobs[jid]
+    final.queued.pop(jid, None)
+    final.buckets[BID] = {
+        name: jids - {jid} for name, jids in final.buckets[BID].items() if name is not Bucket.DELETED
+    } | {Bucket.DELETED: {jid}}
+    final.folders.clear()
+    final.reservations.clear()
+    final.promised = 0
 
 
 def _more_files(final: FinalState) -> FinalState:
@@ -177,6 +209,83 @@ def test_the_checker_sees(damage: str) -> None:
     assert sort in {each.sort for each in found(final)}
 
 
+def test_a_job_that_an_operator_deleted_may_be_absent_and_no_other_may() -> None:
+    final = clean()
+    delete(final, B)
+
+    assert found(final, Acts(deleted_jobs={B: BAD.path})) == ()
+    assert Category.LOST in {problem.sort for problem in found(final, NONE)}
+
+
+def test_a_job_that_an_operator_deleted_leaves_nothing_behind() -> None:
+    acts = Acts(deleted_jobs={B: BAD.path})
+    leavings: tuple[Callable[[FinalState], object], ...] = (
+        lambda r: r.queued.update({B: [JobState.FAILED]}),
+        lambda r: r.reservations.update({B: 0}),
+        lambda r: r.folders.append(f"{BID}/{B}"),
+    )
+    for leave in leavings:
+        final = clean()
+        delete(final, B)
+        leave(final)
+
+        assert Category.LEAK in {problem.sort for problem in found(final, acts)}
+
+
+def test_a_job_whose_deletion_got_no_answer_may_be_there_as_a_whole() -> None:
+    assert found(clean(), Acts(deleted_jobs={B: BAD.path})) == ()
+
+
+def test_a_batch_that_an_operator_deleted_may_be_absent_with_its_jobs_and_not_without() -> None:
+    acts = Acts(deleted_jobs={A: GOOD.path, B: BAD.path}, deleted_batches={BID})
+    final = clean()
+    delete(final, A)
+    delete(final, B)
+    final.batches.clear()
+    final.buckets.clear()
+
+    assert found(final, acts) == ()
+
+    half = clean()
+    half.batches.clear()
+    half.buckets.clear()
+    assert Category.LEAK in {problem.sort for problem in found(half, acts)}
+
+
+def test_the_version_of_a_deleted_job_stays_once() -> None:
+    acts = Acts(deleted_jobs={A: GOOD.path})
+    final = clean()
+    delete(final, A)
+    final.folders[:], final.reservations, final.promised = [f"{BID}/{B}"], {B: 10}, 10
+
+    assert found(final, acts) == ()
+
+    final.versions.append(replace(VERSION, number=2))
+    assert Category.ILLEGAL in {problem.sort for problem in found(final, acts)}
+
+
+def test_a_good_object_may_fail_if_an_operator_cancelled_its_batch() -> None:
+    final = clean()
+    broken = with_state(final, A, status=JobState.FAILED, kind=FailureKind.SYSTEM)
+    broken.versions.clear()
+    broken.entries.clear()
+
+    def lost(acts: Acts) -> list[Problem]:
+        return [each for each in found(broken, acts) if each.about == A and "failed (" in each.text]
+
+    assert lost(NONE) != []
+    assert lost(Acts(cancelled={BID})) == []
+
+
+def test_objects_may_have_no_job_if_an_operator_cancelled_the_split() -> None:
+    final = clean()
+    delete(final, B)
+    final.buckets[BID] = {Bucket.COMPLETED: {A}}
+
+    assert Category.LOST in {problem.sort for problem in found(final, NONE)}
+    assert [problem for problem in found(final, Acts(cancelled={BID})) if "no job" in problem.text] == []
+
+
 def test_two_jobs_of_one_local_id_are_two_versions_of_one_object() -> None:
     again = replace(GOOD, path="/again.checkm")
     deposits = [*DEPOSITS, Deposit(1.0, "d1", SubmissionType.BATCH_MANIFEST, "/more.checkm", (again,))]
@@ -198,7 +307,7 @@ def test_two_jobs_of_one_local_id_are_two_versions_of_one_object() -> None:
     final.calls.append(Call(f"{later}-0", later, "COMPLETED"))
     bids = {"d0": BID, "d1": other}
 
-    assert judge(deposits, bids, final).problems == ()
+    assert judge(deposits, bids, final, Acts()).problems == ()
 
     final.versions[1] = final.entries[1] = replace(second, ark="ark:/99999/fk42", number=1)
     final.jobs[later] = final.jobs[later].model_copy(
@@ -206,7 +315,7 @@ def test_two_jobs_of_one_local_id_are_two_versions_of_one_object() -> None:
             "identifiers": final.jobs[later].identifiers.model_copy(update={"primary_id": "ark:/99999/fk42"})
         }
     )
-    assert Category.DUPLICATED in {each.sort for each in judge(deposits, bids, final).problems}
+    assert Category.DUPLICATED in {each.sort for each in judge(deposits, bids, final, Acts()).problems}
 
 
 def test_the_table_itself_decides_which_history_is_legal() -> None:

@@ -1,5 +1,6 @@
 """A seed always gives the same run."""
 
+from pipeline.settings import Settings
 from tests.servers.http_source import HttpSource
 from tools.chaos.deposits import PLANTED, Depositor
 from tools.chaos.run import BEGIN
@@ -26,6 +27,19 @@ def test_faults_come_in_order_and_within_the_time() -> None:
     assert moments == sorted(moments)
     assert moments[0] >= 4
     assert moments[-1] <= 120
+
+
+def test_a_kind_that_may_last_longer_than_the_run_is_left_out() -> None:
+    assert all(fault.kind.longest <= 21 for fault in draw(1, 100, 21))
+
+
+def test_an_outage_lasts_longer_than_the_first_tries_of_a_step_and_a_zombie_than_its_session() -> None:
+    five_tries = 75  # seconds: 5, 10, 20 and 40 between them
+    for kind in Kind:
+        if kind.label.startswith(("freeze-pool", "freeze-worker", "freeze-while")):
+            assert kind.shortest > Settings().zk_session_timeout
+        if kind.label.endswith(("outage", "not-mounted", "read-only", "dead")):
+            assert kind.shortest > five_tries
 
 
 def test_what_the_machine_cannot_do_is_left_out() -> None:

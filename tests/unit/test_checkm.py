@@ -140,7 +140,7 @@ def test_a_good_manifest_passes_the_check_without_a_word() -> None:
 
 
 WARNED = {
-    "rows without a digest": (manifest(URL), "1 of 1 rows have no digest"),
+    "rows without a digest": (manifest(URL), "no digest is declared in 1 of 1 row"),
     "missing headers": (manifest(URL), "the line #%fields is missing"),
     "a strange MIME type": (manifest(f"{URL} ||||| a | jpeg"), "line 3: 'jpeg' is not a MIME type"),
     "a batch row that is no manifest": (

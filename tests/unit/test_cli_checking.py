@@ -7,7 +7,7 @@ from typer.main import get_group
 from typer.testing import CliRunner, Result
 
 from entrypoints.cli.main import app
-from operations.validation import ManifestBytes, ManifestUrl, check_manifest, check_profiles
+from operations.validation import ManifestBytes, check_manifest, check_profiles, fetch_manifest
 from pipeline.errors import UsageRefused
 from pipeline.profiles.profile import Profiles, UnknownProfile
 from pipeline.settings import Settings
@@ -213,7 +213,7 @@ def test_the_operation_itself_opens_no_file_of_the_machine(folder: Path) -> None
     settings = Settings(profiles=folder)
 
     with pytest.raises(UsageRefused, match="http and https only"):
-        check_manifest(settings, ManifestUrl(f"file://{folder}/a.checkm"))
+        fetch_manifest(settings, f"file://{folder}/a.checkm")
     with pytest.raises(UnknownProfile):
         check_profiles(Profiles(folder), f"../{folder.name}/demo")
     assert check_manifest(settings, ManifestBytes("a.checkm", GOOD)).good

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from entrypoints.stack.services import StackConfig, reserved_workers
 from pipeline.settings import Settings
 
 PROJECT = Path(__file__).parents[2]
@@ -87,6 +88,14 @@ def test_a_worker_has_time_to_end_its_steps() -> None:
     seconds = int(SERVICES["worker"]["stop_grace_period"].removesuffix("s"))
 
     assert seconds > Settings().stop_grace + POOL_STALL
+
+
+@pytest.mark.parametrize("queue", ["control", "split"])
+def test_every_reserved_queue_has_a_worker_of_its_own(queue: str, tmp_path: Path) -> None:
+    started = {service.command.name: service for service in reserved_workers(StackConfig(home=tmp_path), {})}
+
+    assert SERVICES[queue]["command"][-2:] == ["-Q", queue]
+    assert f"-Q {queue} " in " ".join(started[queue].command.argv)
 
 
 def test_there_is_more_than_one_worker_and_a_stand_by_for_beat() -> None:

@@ -26,6 +26,7 @@ def test_a_prepared_collection_has_addresses_and_containers(tmp_path: Path) -> N
     collection.prepare(HARBOUR, tmp_path / "out", "http://127.0.0.1:1")
 
     listed = [row[0] for path in (tmp_path / "out").rglob("*.checkm") for row in rows(path)]
+    assert len(listed) >= 9
     for url in listed:
         assert (tmp_path / "out" / url.removeprefix("http://127.0.0.1:1/")).is_file(), url
     with zipfile.ZipFile(tmp_path / "out" / "containers" / "harbour-master.zip") as archive:

@@ -1,10 +1,12 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from typer.main import get_group
 from typer.testing import CliRunner
 
-from tools.checkout import PROJECT
+from tools.checkout import PROJECT, VAR, stop_command
 from tools.commands import ENTRIES, USAGE
 from tools.dev.app import app, spread_over
 from tools.dev.checks import LOCK_FILES, lock_complaints
@@ -12,11 +14,25 @@ from tools.dev.checks import LOCK_FILES, lock_complaints
 COMMANDS = [entry.name for entry in ENTRIES]
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "test"])
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("chaos", "test")])
 def test_help_has_an_example(command: str) -> None:
     output = CliRunner().invoke(app, [command, "--help"]).stdout
 
     assert f"Example: ./dev {command}" in output
+
+
+def test_the_help_of_chaos_is_that_of_its_own_process_and_has_an_example() -> None:
+    asked = subprocess.run(
+        [sys.executable, "-m", "tools.dev", "chaos", "--help"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+
+    assert "Example: ./dev chaos" in asked.stdout
+    assert "--soak" in asked.stdout
 
 
 def test_the_table_lists_the_commands_that_exist() -> None:
@@ -58,3 +74,8 @@ def test_tests_run_in_several_processes(cores: int, arguments: list[str], proces
 @pytest.mark.parametrize("argument", ["-n0", "--numprocesses=8", "--pdb"])
 def test_the_number_of_processes_can_be_given(argument: str) -> None:
     assert spread_over(8, ["tests/unit", argument]) == ()
+
+
+def test_the_stack_of_a_checkout_is_stopped_by_dev_down() -> None:
+    assert stop_command(VAR) == "./dev down"
+    assert stop_command(VAR / "demo") == f"./dev down --home {VAR / 'demo'}"

@@ -18,12 +18,13 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from entrypoints.cli.command_table import ENTRIES, load
-from pipeline import records, states_page
+from pipeline import records
 from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.settings import Settings
 from pipeline.states import Bucket, JobState
+from tools import states_page
 from tools.dev import app as dev
-from zkstate import holds, host_back_off, journal, paths
+from zkstate import callbacks, fixity, fleet_time, holds, host_back_off, journal, paths
 
 PROJECT = Path(__file__).parents[2]
 DOCS = PROJECT / "docs"
@@ -46,6 +47,8 @@ EXAMPLES = {
     "exclusive.name": "sweep",
     "counter.name": "job",
     "owed_callback.epoch": 7,
+    "outage.name": "inventory",
+    "service": "storage",
 }
 """A value for each parameter of a function of zkstate.paths, as the examples in docs/znodes.md have it."""
 
@@ -63,10 +66,14 @@ STORED = (
     records.Identifiers,
     records.JobStatus,
     records.HistoryEntry,
-    records.OwedCallback,
+    callbacks.OwedCallback,
+    fleet_time.SweepRecord,
+    fleet_time.FleetMark,
+    fleet_time.MachineReading,
     holds.Hold,
     journal.JournalEntry,
     host_back_off.BackOff,
+    fixity.FixityStatus,
 )
 """The records that are kept in znodes."""
 
@@ -126,7 +133,7 @@ def links(page: Path) -> list[str]:
 def test_the_state_diagram_is_that_of_the_tables() -> None:
     page = DOCS / "states.md"
 
-    assert page.read_text() == states_page.markdown(), "run: python -m pipeline.states_page > docs/states.md"
+    assert page.read_text() == states_page.markdown(), "run: python -m tools.states_page > docs/states.md"
 
 
 def test_every_setting_is_in_the_settings_page_as_its_field_describes_it() -> None:

@@ -10,7 +10,6 @@ from pipeline.profiles.profile import Profile, ProfileLimits
 from pipeline.records import PayloadType
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
-from pipeline.sources.probe import Prober
 from pipeline.steps import dry_run
 from pipeline.steps.dry_run import DryRunJob
 from tests.servers.http_source import HttpSource
@@ -45,15 +44,18 @@ def read(settings: Settings, source: HttpSource, rows: list[str], **limits: int)
 
 
 def asked(settings: Settings, job: DryRunJob) -> DryRunJob:
-    with Prober(settings) as prober:
-        dry_run.ask_sources([job], prober, settings, 100)
+    with HttpFetcher(settings) as fetcher:
+        dry_run.ask_sources([job], fetcher, settings, 100)
     return job
 
 
 def test_more_files_than_the_collection_takes_would_fail(settings: Settings, source: HttpSource) -> None:
     job = read(settings, source, ["http://x.edu/a", "http://x.edu/b"], object_files=1)
 
-    assert job.failures == ["the object has 2 files, but the collection accepts 1"]
+    assert job.failures == [
+        "the object has 2 files, but collection demo accepts at most 1: divide it, or ask the collection's "
+        "owner"
+    ]
 
 
 def test_more_files_than_the_settings_allow_would_fail(settings: Settings, source: HttpSource) -> None:
@@ -76,10 +78,11 @@ def test_a_size_that_is_not_the_sources_would_fail_with_its_line(
 
 def test_more_bytes_than_the_collection_takes_would_fail(settings: Settings, source: HttpSource) -> None:
     job = read(settings, source, ["http://x.edu/a | | | 3000"])
-    dry_run.check_bytes([job], profile(object_bytes=2000), largest=2500)
+    dry_run.check_sizes([job], profile(object_bytes=2000), largest=2500)
 
     assert job.failures == [
-        "the object has more than the 2.0 kB that the collection accepts",
+        "the object has more than the 2.0 kB that collection demo accepts: divide it, or ask the "
+        "collection's owner",
         "it needs 3.0 kB of working storage, of which only 2.5 kB may be used: it would never start",
     ]
 

@@ -77,7 +77,7 @@ def test_a_file_arrives_with_its_digest_of_record(
 
     downloaded_file = fetcher.download(a_download(url, sha256(BODY), len(BODY)), UNATTENDED)
 
-    assert (downloaded_file.path, downloaded_file.size) == (a_download.target, len(BODY))
+    assert downloaded_file.size == len(BODY)
     assert downloaded_file.sha512 == hashlib.sha512(BODY).hexdigest()
     assert_downloaded(a_download)
 
@@ -100,7 +100,7 @@ def test_a_file_sent_packed_is_refused_unless_its_digest_is_declared(
 ) -> None:
     url = source.put("/a.txt", BODY, headers=(("Content-Encoding", "gzip"),))
 
-    with pytest.raises(StepFailed, match="Content-Encoding: gzip"):
+    with pytest.raises(StepFailed, match="Content-Encoding: 'gzip'"):
         fetcher.download(a_download(url), UNATTENDED)
 
     fetcher.download(a_download(url, sha256(BODY)), UNATTENDED)

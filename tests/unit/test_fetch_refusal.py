@@ -7,9 +7,10 @@ import pytest
 from pipeline.attempt import UNATTENDED
 from pipeline.http.address import REDIRECTS
 from pipeline.http.retry import retry_after
-from pipeline.outcome import StepFailed
+from pipeline.outcome import Later, StepFailed
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.states import FailureKind
+from pipeline.waits import WaitKind
 from tests.servers.http_source import HttpSource
 from tests.support.fetching import BODY, DownloadFactory, assert_downloaded, impatient, sha256
 
@@ -204,14 +205,14 @@ def test_bytes_damaged_on_the_way_are_fetched_again(
     assert_downloaded(a_download)
 
 
-def test_full_working_storage_is_transient_and_leaves_no_part(
+def test_full_working_storage_is_waited_for_and_leaves_no_part(
     fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
     a_download.part.parent.mkdir()
     a_download.part.symlink_to("/dev/full")
 
-    with pytest.raises(StepFailed, match="working storage is full") as failure:
+    with pytest.raises(Later, match="working storage is full") as failure:
         fetcher.download(a_download(source.put("/a", BODY)), UNATTENDED)
 
-    assert failure.value.kind is FailureKind.TRANSIENT
+    assert failure.value.kind is WaitKind.SPACE
     assert not a_download.part.is_symlink()

@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pipeline.attempt import UNATTENDED
-from pipeline.outcome import AttemptOver, StepFailed
+from pipeline.outcome import AttemptOver, StepFailed, Stopping
 from pipeline.sources.fetch import HttpFetcher
+from pipeline.sources.host_limits import NO_LIMIT
 from pipeline.states import FailureKind
 from tests.servers.http_source import HttpSource
 from tests.support.fetching import (
@@ -14,6 +15,7 @@ from tests.support.fetching import (
     DownloadFactory,
     PartSize,
     assert_downloaded,
+    impatient,
     over_after,
     sha256,
 )
@@ -208,3 +210,50 @@ def test_an_attempt_that_is_over_puts_nothing_in_place(
         fetcher.download(a_download(source.put("/a", BODY)), over_after(PartSize(a_download.part, len(BODY))))
 
     assert not a_download.target.exists()
+
+
+def test_a_source_below_the_minimum_speed_is_a_fault_that_is_not_repeated_at_once(
+    source: HttpSource, a_download: DownloadFactory
+) -> None:
+    url = source.put("/a", BODY, piece=1, pause=0.05)
+
+    with (
+        impatient(min_speed=1000, slow_after=0.3) as slow,
+        pytest.raises(StepFailed, match="less than the minimum of 1,000"),
+    ):
+        slow.download(a_download(url, sha256(BODY)), UNATTENDED)
+
+    assert source.count("/a") == 1
+    assert a_download.part.stat().st_size > 0
+
+
+def test_a_download_that_no_later_attempt_can_continue_is_not_handed_back_after_its_turn(
+    source: HttpSource, a_download: DownloadFactory
+) -> None:
+    url = source.put("/a", BODY, piece=200_000, pause=0.05, etag=None)
+
+    with impatient(download_turn=0.2) as fetcher:
+        fetcher.download(a_download(url), UNATTENDED)
+
+    assert_downloaded(a_download)
+
+
+def test_a_download_longer_than_its_turn_is_handed_back_and_continued_by_range(
+    source: HttpSource, a_download: DownloadFactory
+) -> None:
+    url = source.put("/a", BODY, piece=200_000, pause=0.05)
+    turns = 0
+    with impatient(download_turn=0.4) as fetcher:
+        while not a_download.target.exists():
+            turns += 1
+            assert turns < 30
+            try:
+                fetcher.limited_by(NO_LIMIT).download(a_download(url, sha256(BODY)), UNATTENDED)
+            except Stopping:
+                continue
+
+    later = source.seen("/a")[1:]
+    assert turns > 1
+    assert later != []
+    assert all("Range" in request.headers for request in later)
+    assert_downloaded(a_download)

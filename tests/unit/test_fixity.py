@@ -96,5 +96,5 @@ def test_a_file_longer_than_one_piece_is_digested_whole(tmp_path: Path) -> None:
     digester = digest_file(tmp_path / "a", ("md5", "sha512"))
 
     assert digester.size == READ_CHUNK + 1
-    assert digester.digest() == Digest(algorithm="sha512", value=hashlib.sha512(data).hexdigest())
+    assert digester.value() == hashlib.sha512(data).hexdigest()
     assert digester.value("md5") == hashlib.md5(data).hexdigest()

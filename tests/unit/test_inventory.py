@@ -23,7 +23,8 @@ from pipeline.inventory.database import Database
 from pipeline.inventory.schema import HEAD, revision
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.inventory.tables import files, ingests, metadata, objects
-from pipeline.outcome import StepFailed
+from pipeline.outcome import ServiceDown, StepFailed
+from pipeline.services import Service
 from pipeline.states import FailureKind
 from tests.support.recordings import ARK, FIRST_DAY, OTHER_OWNER, OWNER, of_job, recording, stored_file
 
@@ -92,6 +93,11 @@ def test_what_an_earlier_schema_holds_has_no_arrival(inventory: SqlInventory, ur
     for table, names in (("inv_files", columns), ("inv_ingests", ("landed", "verified"))):
         for name in names:
             execute(inventory, f"ALTER TABLE {table} DROP {name}")
+    for name in ("job_key", "recorded"):
+        execute(inventory, f"ALTER TABLE inv_ingests DROP {name}")
+    schedule = ("inv_fixities", "inv_fixity_reads", "inv_events")
+    for table in ("deployment", "minted_arks", "arc_reports", *schedule):
+        execute(inventory, f"DROP TABLE {table}")
     execute(inventory, "UPDATE alembic_version SET version_num = '0001'")
     inventory.database.close()
 
@@ -99,7 +105,8 @@ def test_what_an_earlier_schema_holds_has_no_arrival(inventory: SqlInventory, ur
 
     assert found is not None
     assert [file.provenance for version in found.versions for file in version.files] == [None, None]
-    assert (found.versions[0].downloaded, found.versions[0].verified) == (None, None)
+    (version,) = found.versions
+    assert (version.downloaded, version.verified, version.recorded) == (None, None, None)
     assert inventory.database.read(revision) == HEAD
 
 
@@ -230,7 +237,7 @@ def test_a_local_id_that_names_another_object_is_refused_with_all_of_its_company
 def test_local_ids_cannot_be_reserved_for_an_object_of_another_owner(inventory: SqlInventory) -> None:
     inventory.record(recording())
 
-    with pytest.raises(StepFailed, match=f"{ARK} belongs to owner {OWNER}"):
+    with pytest.raises(StepFailed, match=f"{ARK} belongs to another owner"):
         inventory.reserve_local_ids(OTHER_OWNER, ARK, ("a",))
 
 
@@ -429,7 +436,7 @@ def test_a_url_that_cannot_be_an_inventory_is_refused(url: str, told: str) -> No
 def test_an_unreachable_database_is_named_without_its_password() -> None:
     database = Database("postgresql://user:secret@127.0.0.1:1/inventory", tries=2)
 
-    with pytest.raises(StepFailed, match=r"postgresql\+psycopg://user:\*\*\*@127\.0\.0\.1:1/inv") as failure:
+    with pytest.raises(ServiceDown, match=r"postgresql\+psycopg://user:\*\*\*@127\.0\.0\.1:1/inv") as failure:
         SqlInventory(database).record(recording())
-    assert failure.value.kind is FailureKind.TRANSIENT
+    assert failure.value.service is Service.INVENTORY
     assert "secret" not in str(failure.value)

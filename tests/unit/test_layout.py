@@ -20,7 +20,7 @@ LOWER = [path for path in SOURCES if path.relative_to(PROJECT).parts[0] in PACKA
 
 @pytest.mark.parametrize("path", LOWER, ids=lambda path: str(path.relative_to(PROJECT)))
 def test_only_the_command_line_spells_commands_and_exit_codes(path: Path) -> None:
-    """Below it a remedy is a `pipeline.remedies.Remedy`, and an error has an `ErrorKind`."""
+    """Below it a remedy is a `pipeline.errors.Remedy`, and an error has an `ErrorKind`."""
     text = path.read_text()
 
     assert "`arkline " not in text

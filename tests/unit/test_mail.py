@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.notify.mail import OutboxMailer, SmtpMailer, open_mailer
-from pipeline.outcome import StepFailed
+from pipeline.outcome import ServiceDown
+from pipeline.services import Service
 from pipeline.settings import Settings
-from pipeline.states import FailureKind
 
 
 def a_message(identifier: str | None = "<bid1.report-1@arkline>", text: str = "All is well.") -> EmailMessage:
@@ -61,15 +61,15 @@ def test_identifiers_that_differ_in_unsafe_characters_only_are_two_files(tmp_pat
 def test_an_outbox_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "outbox").write_text("a file is in the way")
 
-    with pytest.raises(StepFailed, match=str(tmp_path / "outbox")) as failure:
+    with pytest.raises(ServiceDown, match=str(tmp_path / "outbox")) as failure:
         OutboxMailer(tmp_path / "outbox").send(a_message())
-    assert failure.value.kind is FailureKind.TRANSIENT
+    assert failure.value.service is Service.MAIL
 
 
 def test_a_message_that_cannot_be_written_leaves_no_draft(tmp_path: Path) -> None:
     (tmp_path / "bid1.report-1@arkline.eml").mkdir()
 
-    with pytest.raises(StepFailed):
+    with pytest.raises(ServiceDown):
         OutboxMailer(tmp_path).send(a_message())
     assert [path.name for path in tmp_path.iterdir()] == ["bid1.report-1@arkline.eml"]
 

@@ -93,7 +93,7 @@ def test_what_is_left_out_and_what_may_not_be_meant_are_warnings() -> None:
     converted = convert(f"fileUrl,fileLastModified\n{URL},2009\n".encode(), OBJECT)
 
     assert [str(problem) for problem in converted.problems] == [
-        "1 of 1 rows have no digest: a transfer error would not be detected",
+        "no digest is declared in 1 of 1 row: a transfer error would not be detected",
         "line 1: column fileLastModified is not used",
     ]
     assert converted.manifest is not None

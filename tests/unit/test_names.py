@@ -8,14 +8,17 @@ from pipeline.names import (
     DEPTH_LIMIT,
     PRODUCER,
     Clash,
+    NotAnArk,
     UnsafeName,
     UsedNames,
+    canonical_ark,
     duplicates,
     is_ark,
     is_container,
     name_in,
     quote_name,
     safe_name,
+    spellings,
 )
 
 SAFE = [
@@ -162,6 +165,45 @@ def test_a_container_is_known_by_its_name(name: str) -> None:
 @pytest.mark.parametrize("name", ["a", "zip", "a.gz", "a.bz2", "a.rar", "a.zip.txt", "a.tar.xz"])
 def test_other_names_are_no_containers(name: str) -> None:
     assert not is_container(name)
+
+
+def test_the_spellings_of_an_ark_are_one() -> None:
+    written = (
+        "ark:/99999/fk4x",
+        "ark:99999/fk4x",
+        "ARK:/99999/fk4x",
+        " ark:/99999/fk4x ",
+        "ark:/99999/fk-4x",
+    )
+
+    assert {canonical_ark(each) for each in written} == {"ark:/99999/fk4x"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "fk4x",
+        "ark:/99999/",
+        "ark:/9999/x",
+        "ark:/99999/a b",
+        "doi:10.5072/x",
+        "ark:/99999/..",
+        "ark:/99999/fk4/./x",
+        "ark:/99999/a//b",
+        "ark:/99999/-",
+        "ark:/99999/a?b",
+        "ark:/99999/a\\b",
+        "ark:/99999/" + "x" * 201,
+    ],
+)
+def test_what_is_not_an_ark_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(NotAnArk, match="expected the form ark:/99999/fk4abc"):
+        canonical_ark(text)
+
+
+def test_an_ark_with_hyphens_has_its_older_spelling_too() -> None:
+    assert spellings("ark:99999/fk4-x") == ("ark:/99999/fk4x", "ark:/99999/fk4-x")
 
 
 @pytest.mark.parametrize("text", ["ark:/99999/fk4abc", "ark:99999/fk4abc", "ark:/99999/fk4abc/part.x"])

@@ -13,8 +13,8 @@ from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
 from pipeline.storage.base import StoreRequest
-from pipeline.storage.ocfl import objects
-from tests.support.ocfl_fixture import ARK, OcflFixture, assert_valid, memory
+from pipeline.storage.ocfl.layout import DECLARATION, LAYOUT, object_path
+from tests.support.ocfl_fixture import ARK, OcflFixture, assert_valid, invalid_objects, memory
 
 ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.RESET
 
@@ -50,6 +50,15 @@ def test_a_new_object_is_its_files_and_what_ocfl_wants(depot: OcflFixture) -> No
     assert_sound(depot)
 
 
+def test_the_validator_of_these_tests_refuses_an_object_whose_bytes_changed(depot: OcflFixture) -> None:
+    depot.store("jid1", {"producer/a.txt": "a"})
+    assert invalid_objects(depot.folder) == []
+
+    (depot.object() / "v1/content/producer/a.txt").write_text("b")
+
+    assert invalid_objects(depot.folder) == [str(depot.object())]
+
+
 def test_an_object_has_no_warning_either(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a"})
     depot.store("jid2", {"producer/b.txt": "b"}, UPDATE, delete=("producer/a.txt",))
@@ -63,16 +72,16 @@ def test_the_folder_of_an_object_can_be_read() -> None:
     # sha256("ark:/99999/fk4000000011") computed with sha256sum.
     digest = hashlib.sha256(ARK.encode()).hexdigest()
 
-    path = objects.object_path(ARK)
+    path = object_path(ARK)
 
     assert path == Path(digest[:3], digest[3:6], digest[6:9], "ark%3a%2f99999%2ffk4000000011")
 
 
 @pytest.mark.parametrize("identifier", [ARK, "ark:/99999/" + "x" * 150, "ark:/99999/a.b~c"])
 def test_the_folder_is_the_one_that_the_layout_extension_gives(identifier: str) -> None:
-    layout = get_layout(objects.LAYOUT)
+    layout = get_layout(LAYOUT)
 
-    assert objects.object_path(identifier).as_posix() == layout.identifier_to_path(identifier)
+    assert object_path(identifier).as_posix() == layout.identifier_to_path(identifier)
 
 
 def test_the_answer_says_what_the_version_holds(depot: OcflFixture) -> None:
@@ -283,3 +292,13 @@ def test_an_attempt_that_is_over_stores_nothing(depot: OcflFixture) -> None:
         depot.storage.store(depot.request("jid1", {"producer/a.txt": "a"}), over)
     assert not depot.object().exists()
     assert depot.leftovers() == []
+
+
+def test_a_storage_root_says_whether_it_distinguishes_case(depot: OcflFixture) -> None:
+    depot.store("jid1", {"producer/a.txt": "a", "producer/A.txt": "A"})
+    assert depot.storage.distinguishes_case()
+
+    # a file system that folds case answers to both spellings
+    (depot.folder / DECLARATION.swapcase()).symlink_to(DECLARATION)
+
+    assert not depot.storage.distinguishes_case()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.outcome import AttemptOver, StepFailed
+from pipeline.outcome import AttemptOver, Later, StepFailed
 from pipeline.records import SubmissionMode
-from pipeline.states import FailureKind
+from pipeline.waits import WaitKind
 from tests.support.ocfl_fixture import OcflFixture, assert_valid, fork, memory
 
 EFFECTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "fcntl.flock"}
@@ -159,12 +159,12 @@ def one_other(depot: OcflFixture) -> None:
 
 def root_drafts(depot: OcflFixture) -> list[Path]:
     """Left by a writer that died while it made the storage root itself; that happens once in its life."""
-    return list(depot.folder.glob("extensions/arkline/staging/root-*"))
+    return list(depot.folder.glob("extensions/arkline/staging/draft-*"))
 
 
 def test_a_paused_writer_that_continues_late_changes_nothing(folder: Path) -> None:
     went_on = 0
-    waited: list[StepFailed] = []
+    waited: list[Later] = []
     for depot, effect in each_moment(folder, one_version):
         depot.storage.lock_wait = 0.1
         zombie = writer(depot, "jid2", "two", stop_at(effect))
@@ -173,7 +173,7 @@ def test_a_paused_writer_that_continues_late_changes_nothing(folder: Path) -> No
             depot.store("jid2", {"producer/a.txt": "two", "producer/kept.txt": "kept"})
             depot.store("jid3", {"producer/c.txt": "three"}, SubmissionMode.UPDATE)
             went_on += 1
-        except StepFailed as failed:
+        except Later as failed:
             waited.append(failed)
         before = (depot.object() / "inventory.json").read_bytes(), depot.jobs()
         os.kill(zombie, signal.SIGCONT)
@@ -188,7 +188,7 @@ def test_a_paused_writer_that_continues_late_changes_nothing(folder: Path) -> No
     assert went_on > 3
     # Stopped with the object's lock in its hands, it lets nobody else publish.
     assert len(waited) > 3
-    assert {failed.kind for failed in waited} == {FailureKind.TRANSIENT}
+    assert {failed.kind for failed in waited} == {WaitKind.OBJECT}
     assert all("another process has been writing" in failed.message for failed in waited)
 
 

@@ -161,20 +161,20 @@ def test_a_write_that_fails_leaves_nothing(depot: OcflFixture) -> None:
 
 FULL = """
 import sys, pathlib
-from pipeline.outcome import StepFailed
+from pipeline.outcome import ServiceDown
 from tests.support.ocfl_fixture import OcflFixture
 depot = OcflFixture(pathlib.Path(sys.argv[1]))
 depot.storage = type(depot.storage)(pathlib.Path(sys.argv[2]))
 depot.store("jid1", {"producer/a.txt": "one"})
 try:
     depot.store("jid2", {f"producer/{n}.bin": f"{n}" * 9000 for n in range(40)})
-except StepFailed as failed:
-    print(failed.kind, failed.message)
+except ServiceDown as failed:
+    print(failed.service, failed.message)
 print(depot.leftovers(), depot.jobs())
 """
 
 
-def test_a_full_disk_is_a_transient_fault_and_left_clean(tmp_path: Path) -> None:
+def test_a_full_storage_root_is_an_outage_and_left_clean(tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
     mount = f'mount -t tmpfs -o size=200k none {small} && exec {sys.executable} -c "$0" {tmp_path} {small}'
@@ -188,6 +188,5 @@ def test_a_full_disk_is_a_transient_fault_and_left_clean(tmp_path: Path) -> None
 
     assert done.stderr == ""
     first, second = done.stdout.splitlines()
-    full = f"the storage root {small} is full (No space left on device)"
-    assert first == f"transient {full}; the job will try again"
+    assert first == f"storage the storage root {small} cannot be used: No space left on device"
     assert second == "[] ['jid1']"

@@ -12,6 +12,7 @@ import pytest
 from pipeline.attempt import UNATTENDED, CheckedAttempt
 from pipeline.errors import UsageRefused
 from pipeline.files import ReadBackFile
+from pipeline.fixity import READ_CHUNK
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
@@ -80,12 +81,12 @@ def test_bytes_that_files_and_versions_share_are_read_once(depot: OcflFixture) -
 
 
 def test_of_a_large_file_it_is_told_while_it_is_read(depot: OcflFixture) -> None:
-    depot.store("jid1", {"producer/a": "x" * (disk.READ_CHUNK + 1)})
+    depot.store("jid1", {"producer/a": "x" * (READ_CHUNK + 1)})
     seen: list[int] = []
 
     list(depot.storage.read_back(ARK, url(depot), (), seen.append))
 
-    assert seen == [disk.READ_CHUNK, 1]
+    assert seen == [READ_CHUNK, 1]
 
 
 def test_what_cannot_be_read_comes_with_its_reason_and_the_rest_is_read(depot: OcflFixture) -> None:

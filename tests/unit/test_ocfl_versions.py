@@ -59,7 +59,7 @@ def test_versions_have_the_requested_files_and_no_bytes_are_stored_twice(
 
     assert head is not None
     assert [version.digests() for version in head.versions.values()] == expected
-    assert [head.number_of(f"jid{number}") for number in range(1, len(steps) + 1)] == [
+    assert [head.number_of(f"jid{number}", "") for number in range(1, len(steps) + 1)] == [
         *range(1, len(steps) + 1)
     ]
     assert set(head.manifest) == {value for version in expected for value in version.values()}

@@ -1,3 +1,5 @@
+import tracemalloc
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,10 @@ MOVES = (
     (JobState.DOWNLOADING, Event.SUCCEED, ""),
     (JobState.PROCESSING, Event.SUCCEED, "1 file, 3 bytes"),
 )
+
+
+def write(*args: Any, **facts: Any) -> bytes:
+    return b"".join(premis.pieces(*args, **facts))
 
 
 def a_history(*moves: tuple[JobState, Event | None, str]) -> tuple[HistoryEntry, ...]:
@@ -53,20 +59,20 @@ def details(document: bytes) -> str:
 def test_the_document_follows_the_schema_of_premis() -> None:
     job = worked(local_id=("loc-1",), payload_type=PayloadType.CONTAINER, assigned=True)
 
-    assert_valid(premis.write(job, ARK, (FILE,), ("a bag is valid",)))
+    assert_valid(write(job, ARK, (FILE,), ("a bag is valid",)))
 
 
 def test_a_document_of_the_least_that_there_is_follows_the_schema() -> None:
     job = worked(submitter="", payload_name="").model_copy(update={"history": ()})
 
-    assert_valid(premis.write(job, ARK, (), ()))
+    assert_valid(write(job, ARK, (), ()))
 
 
 def test_what_was_done_is_told_in_order_and_dated_by_the_record() -> None:
     job = worked(payload_type=PayloadType.CONTAINER)
     moved = "2026-09-01T12:04:00.000+00:00"
 
-    assert events(premis.write(job, ARK, (FILE,), ("a bag is valid",))) == [
+    assert events(write(job, ARK, (FILE,), ("a bag is valid",))) == [
         ("transfer", moved, "success"),
         ("fixity check", moved, "success"),
         ("unpacking", moved, "success"),
@@ -78,7 +84,7 @@ def test_what_was_done_is_told_in_order_and_dated_by_the_record() -> None:
 
 
 def test_only_a_container_was_unpacked() -> None:
-    assert "unpacking" not in {kind for kind, _, _ in events(premis.write(worked(), ARK, (FILE,), ()))}
+    assert "unpacking" not in {kind for kind, _, _ in events(write(worked(), ARK, (FILE,), ()))}
 
 
 def test_a_failure_that_was_overcome_is_told_with_its_message() -> None:
@@ -87,7 +93,7 @@ def test_a_failure_that_was_overcome_is_told_with_its_message() -> None:
         (JobState.PROCESSING, Event.RESUME, "it is back"),
     )
 
-    document = premis.write(job, ARK, (FILE,), ())
+    document = write(job, ARK, (FILE,), ())
 
     assert events(document)[3:] == [
         ("ingestion", "2026-09-01T12:05:00.000+00:00", "failure"),
@@ -100,18 +106,18 @@ def test_a_failure_that_was_overcome_is_told_with_its_message() -> None:
 
 
 def test_the_same_job_gives_the_same_bytes() -> None:
-    assert premis.write(worked(), ARK, (FILE,), ()) == premis.write(worked(), ARK, (FILE,), ())
+    assert write(worked(), ARK, (FILE,), ()) == write(worked(), ARK, (FILE,), ())
 
 
 def test_who_chose_the_identifier_is_told() -> None:
-    minted = details(premis.write(worked(assigned=True, local_id=("loc-1", "loc-2")), ARK, (), ()))
+    minted = details(write(worked(assigned=True, local_id=("loc-1", "loc-2")), ARK, (), ()))
 
     assert f"{ARK}, assigned to the object by arkline; local id loc-1; local id loc-2" in minted
-    assert f"{ARK}, given by the depositor" in details(premis.write(worked(), ARK, (), ()))
+    assert f"{ARK}, given by the depositor" in details(write(worked(), ARK, (), ()))
 
 
 def test_a_file_has_its_digest_size_and_format() -> None:
-    root = ElementTree.fromstring(premis.write(worked(), ARK, (FILE,), ()))
+    root = ElementTree.fromstring(write(worked(), ARK, (FILE,), ()))
 
     file = root.findall("p:object", NAMES)[1]
     assert file.findtext("p:objectIdentifier/p:objectIdentifierValue", "", NAMES) == f"{ARK}/{FILE.path}"
@@ -122,23 +128,42 @@ def test_a_file_has_its_digest_size_and_format() -> None:
     assert file.findtext("p:originalName", "", NAMES) == "sub/a&b.txt"
 
 
-def test_very_many_files_are_left_to_the_storage_manifest() -> None:
-    root = ElementTree.fromstring(premis.write(worked(), ARK, (FILE,) * (premis.MAX_FILES + 1), ()))
+def test_every_file_of_a_large_object_is_described() -> None:
+    files = [replace(FILE, path=f"producer/{number}.txt") for number in range(3_000)]
 
-    assert len(root.findall("p:object", NAMES)) == 1
+    root = ElementTree.fromstring(write(worked(), ARK, files, ()))
+
+    names = [file.findtext("p:originalName", "", NAMES) for file in root.findall("p:object", NAMES)[1:]]
+    assert names == [f"{number}.txt" for number in range(3_000)]
+
+
+def test_a_document_of_many_files_needs_the_memory_of_one() -> None:
+    files = (replace(FILE, path=f"producer/{number}.txt") for number in range(2_000))
+    document = premis.pieces(worked(), ARK, files, ())
+
+    tracemalloc.start()
+    try:
+        size = sum(len(piece) for piece in document)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < size / 10
 
 
 def test_what_no_xml_can_hold_does_not_spoil_the_document() -> None:
-    document = premis.write(worked(local_id=("a\x00b",), submitter="\x01 & Co"), ARK, (), ())
+    document = write(worked(local_id=("a\x00b",), submitter="\x01 & Co"), ARK, (), ())
 
     assert_valid(document)
     assert "a\ufffdb" in document.decode()
 
 
 def test_event_types_are_those_of_the_library_of_congress() -> None:
-    document = premis.write(worked(), ARK, (), ())
+    document = write(worked(), ARK, (), ())
 
-    for kind in ElementTree.fromstring(document).iter(f"{{{NAMES['p']}}}eventType"):
+    kinds = list(ElementTree.fromstring(document).iter(f"{{{NAMES['p']}}}eventType"))
+    assert len(kinds) >= 4
+    for kind in kinds:
         uri = kind.get("valueURI", "")
         assert uri.startswith("http://id.loc.gov/vocabulary/preservation/eventType/") or (
             kind.text == "identifier assignment" and not uri
@@ -148,7 +173,7 @@ def test_event_types_are_those_of_the_library_of_congress() -> None:
 def test_a_files_declared_digest_stands_beside_its_sha512() -> None:
     declared = Digest(algorithm="md5", value="cd" * 16)
 
-    document = premis.write(worked(), ARK, (FILE,), (), declared={FILE.path: declared})
+    document = write(worked(), ARK, (FILE,), (), declared={FILE.path: declared})
 
     assert_valid(document)
     found = [
@@ -159,9 +184,18 @@ def test_a_files_declared_digest_stands_beside_its_sha512() -> None:
 
 
 def test_the_objects_local_ids_are_all_named_and_those_of_the_job_are_assigned() -> None:
-    document = premis.write(worked(local_id=("new",)), ARK, (), (), local_id=("old", "new"))
+    document = write(worked(local_id=("new",)), ARK, (), (), local_id=("old", "new"))
 
     assert_valid(document)
     assert b"<premis:objectIdentifierValue>old<" in document
     assert b"; local id new" in document
     assert b"; local id old" not in document
+
+
+def test_names_without_an_encoding_are_in_the_unpacking_event_with_their_bytes() -> None:
+    job = worked(payload_type=PayloadType.CONTAINER)
+
+    document = write(job, ARK, (), (), names="caf%82.txt, read as cp437: caf\u00e9.txt\n")
+
+    assert_valid(document)
+    assert "caf%82.txt, read as cp437: caf\u00e9.txt" in document.decode()

@@ -1,28 +1,25 @@
 import gzip
 import json
+import re
 from datetime import timedelta
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from typing import Any
 
 import pytest
+from fast_mail_parser import parse_email
 
-from pipeline.notify.report import (
-    as_json,
-    as_text,
-    compose_report,
-    compose_update,
-    confirmation_mail,
-    next_report_mail,
-    recipients,
-    report_mail,
-    status_report_of,
-)
+from pipeline.notify.report.compose import compose_report, compose_update, known_after, status_report_of
+from pipeline.notify.report.html import as_html
+from pipeline.notify.report.mails import confirmation_mail, next_report, recipients, report_mail
+from pipeline.notify.report.text import as_json, as_text
+from pipeline.object_description import ObjectDescription
 from pipeline.outcome import StepFailed
-from pipeline.profiles.profile import Profile, Suppression
-from pipeline.records import StatusReport, SubmissionType
-from pipeline.states import BatchState, FailureKind, JobState
-from tests.support.records import AT, BID, a_batch, a_job, a_submission, jid
+from pipeline.principal import Interface
+from pipeline.profiles.profile import Profile
+from pipeline.records import HistoryEntry, StatusReport, SubmissionType
+from pipeline.states import BatchState, Event, FailureKind, JobState
+from tests.support.records import AT, BID, a_batch, a_job, a_submission, a_tombstone, jid
 
 SENDER = "arkline@example.org"
 C, F = JobState.COMPLETED, JobState.FAILED
@@ -73,14 +70,14 @@ def test_one_job_that_is_not_completed_makes_the_batch_failed(other: JobState) -
 
 
 def test_a_deleted_job_does_not_make_the_batch_failed() -> None:
-    report = compose_report(a_batch(), [a_job(1)], {jid(2): "submitted twice"})
+    report = compose_report(a_batch(), [a_job(1)], {jid(2): a_tombstone(2, "twice")})
 
     assert report.status is BatchState.COMPLETED
     assert (report.counts.total, report.counts.deleted) == (2, 1)
 
 
 def test_a_batch_with_only_deleted_jobs_is_failed() -> None:
-    assert compose_report(a_batch(), [], {jid(1): ""}).status is BatchState.FAILED
+    assert compose_report(a_batch(), [], {jid(1): None}).status is BatchState.FAILED
 
 
 def test_a_batch_that_could_not_be_split_is_failed_and_says_why() -> None:
@@ -145,6 +142,60 @@ def test_the_advice_says_who_has_to_act(kind: FailureKind | None, last: JobState
     assert advice in compose_report(a_batch(), [job]).failed[0].advice
 
 
+def stopped(thing: Any, message: str) -> Any:
+    """The job or batch after a person ended its work."""
+    entry = HistoryEntry(state=F, event=Event.FAIL, by="ann@desk", message=message, via=Interface.CLI)
+    return thing.model_copy(update={"history": (entry,)})
+
+
+def test_an_object_that_staff_stopped_is_not_said_to_be_resumed() -> None:
+    message = "failed by ann@desk: the rights are not clear"
+    job = stopped(a_job(1, F, kind=FailureKind.SYSTEM, message=message), message)
+
+    (reported,) = compose_report(a_batch(), [job]).failed
+
+    assert reported.message == "our staff stopped this object: the rights are not clear"
+    assert reported.advice == "Ask our staff before you submit this object again."
+
+
+def test_an_object_that_staff_stopped_without_a_reason_names_no_person() -> None:
+    message = "failed by ann@desk, who gave no reason"
+    job = stopped(a_job(1, F, kind=FailureKind.SYSTEM, message=message), message)
+
+    (reported,) = compose_report(a_batch(), [job]).failed
+
+    assert reported.message == "our staff stopped this object and gave no reason"
+
+
+def test_a_fault_after_a_stop_by_staff_has_the_advice_of_the_fault() -> None:
+    job = stopped(a_job(1, F, kind=FailureKind.SYSTEM, message="the disk is full"), "failed by ann@desk: x")
+    fault = HistoryEntry(state=F, event=Event.FAIL, by="worker", message="the disk is full")
+    job = job.model_copy(update={"history": (*job.history, fault)})
+
+    (reported,) = compose_report(a_batch(), [job]).failed
+
+    assert reported.message == "the disk is full"
+    assert "do not submit the object again" in reported.advice
+
+
+def test_a_submission_that_staff_cancelled_is_not_said_to_be_repaired() -> None:
+    message = "cancelled by ann@desk: sent twice"
+    batch = stopped(a_batch(kind=FailureKind.SYSTEM, message=message), message)
+
+    report = compose_report(batch, [])
+
+    assert report.message == "our staff cancelled this submission: sent twice"
+    assert report.advice == "Ask our staff before you submit the batch again."
+
+
+def test_objects_that_were_deleted_or_are_in_progress_have_advice_in_text_and_page() -> None:
+    report = compose_report(a_batch(), [a_job(1, JobState.PROCESSING)], {jid(2): a_tombstone(2, "twice")})
+
+    for text in (" ".join(as_text(report).split()), as_html(report)):
+        assert "our staff will send an updated report when these objects have ended" in text
+        assert "Ask our staff if you expected them" in text
+
+
 def test_a_failure_that_is_over_is_not_reported() -> None:
     job = a_job(1, C, kind=FailureKind.SYSTEM, message="the disk was full")
 
@@ -173,10 +224,37 @@ def test_a_long_list_is_cut_in_the_text_and_whole_in_the_json() -> None:
     assert len(json.loads(as_json(report))["completed"]) == 250
 
 
-def test_a_deleted_job_is_reported_with_the_reason_in_its_tombstone() -> None:
-    text = as_text(compose_report(a_batch(), [a_job(1)], {jid(2): "submitted twice"}))
+def test_a_deleted_job_is_reported_by_its_names_and_with_the_reason_in_its_tombstone() -> None:
+    text = as_text(compose_report(a_batch(), [a_job(1)], {jid(2): a_tombstone(2, "twice", local_id=("b",))}))
 
-    assert "Deleted by our staff: 1\n  jid0000000002: submitted twice\n" in text
+    assert "Deleted by our staff: 1\n" in text
+    assert "  jid0000000002  2.checkm  ark:/99999/fk42  (local id b): twice\n" in text
+
+
+def test_a_deleted_job_without_a_tombstone_is_reported_by_its_id() -> None:
+    text = as_text(compose_report(a_batch(), [a_job(1)], {jid(2): None}))
+
+    assert text.partition("Deleted by our staff: 1\n")[2].endswith("\n  jid0000000002\n")
+
+
+def test_a_remark_on_a_completed_job_is_in_both_forms_of_the_report() -> None:
+    report = compose_report(a_batch(), [a_job(1, remark="compare the names")])
+
+    assert "please check:  compare the names" in as_text(report)
+    assert "compare the names" in as_html(report)
+
+
+def test_the_title_of_an_object_is_the_one_that_was_stored() -> None:
+    description = ObjectDescription(what="Jazz for the bears")
+    stored: dict[str, Any] = {"erc_what": "FORM TITLE", "description": description}
+    report = compose_report(
+        a_batch(),
+        [a_job(1, **stored), a_job(2, F, erc_what="FORM TITLE")],
+        {jid(3): a_tombstone(3, **stored)},
+    )
+
+    titles = [job.title for job in (*report.completed, *report.failed, *report.deleted)]
+    assert titles == ["Jazz for the bears", "FORM TITLE", "Jazz for the bears"]
 
 
 def test_an_update_has_only_the_changes() -> None:
@@ -184,8 +262,7 @@ def test_an_update_has_only_the_changes() -> None:
     later = compose_report(
         a_batch(),
         [a_job(1), a_job(2), a_job(3, F)],
-        {jid(4): "withdrawn"},
-        number=2,
+        {jid(4): a_tombstone(4, "withdrawn")},
         at=AT + timedelta(days=1),
     )
     update = compose_update(later, status_report_of(first))
@@ -198,8 +275,20 @@ def test_an_update_has_only_the_changes() -> None:
     assert "Changes since 2026-09-01 12:00 UTC:" in " ".join(as_text(update).split())
 
 
+def test_after_an_update_the_depositor_knows_the_end_of_every_job() -> None:
+    first = compose_report(a_batch(), [a_job(1), a_job(2, F), a_job(3, F), a_job(4, F)], at=AT)
+    since = status_report_of(first)
+    jobs = [a_job(1), a_job(2), a_job(3, F), a_job(5, F)]
+    now_true = compose_report(a_batch(), jobs, {jid(4): a_tombstone(4, "withdrawn")}, at=AT)
+    update = compose_update(now_true, since)
+    assert update is not None
+
+    assert known_after(first, None) == since
+    assert known_after(update, since) == status_report_of(now_true)
+
+
 def test_an_update_without_changes_is_not_a_report() -> None:
-    first = compose_report(a_batch(), [a_job(1), a_job(2, F)], {jid(3): ""}, at=AT)
+    first = compose_report(a_batch(), [a_job(1), a_job(2, F)], {jid(3): None}, at=AT)
 
     assert compose_update(first, status_report_of(first)) is None
 
@@ -232,16 +321,10 @@ def test_a_job_that_completes_after_it_was_reported_in_progress_is_a_change() ->
 
 def test_an_update_without_changes_sends_no_mail() -> None:
     previous = StatusReport(failed_jobs=(jid(2),), successful_jobs=(jid(1),))
-    jobs = [a_job(1), a_job(2, F)]
+    report = compose_report(a_batch(), [a_job(1), a_job(2, F)])
 
-    assert next_report_mail(a_batch(), jobs, {}, previous, a_profile("ann@example.org"), SENDER) is None
-    assert next_report_mail(a_batch(), jobs, {}, None, a_profile("ann@example.org"), SENDER) is not None
-
-
-def test_a_collection_with_mail_suppressed_gets_no_mail() -> None:
-    profile = a_profile("ann@example.org").model_copy(update={"notification_suppression": Suppression.FULL})
-
-    assert next_report_mail(a_batch(), [a_job(1)], {}, None, profile, SENDER) is None
+    assert next_report(report, a_batch(), previous) is None
+    assert next_report(report, a_batch(), None) is not None
 
 
 def test_the_subject_has_the_outcome() -> None:
@@ -254,9 +337,10 @@ def test_every_report_of_a_batch_has_one_message_id_that_repetitions_share() -> 
         batch = a_batch(BatchState.UPDATE_REPORTING)
         batch = batch.model_copy(update={"status": batch.status.model_copy(update={"reports": reports})})
         previous = StatusReport(failed_jobs=(jid(1),)) if reports else None
-        composed = next_report_mail(batch, [a_job(1)], {}, previous, a_profile("ann@example.org"), SENDER)
-        assert composed is not None
-        return composed
+        report = compose_report(batch, [a_job(1)])
+        due = next_report(report, batch, previous)
+        assert due is not None
+        return report_mail(due, a_profile("ann@example.org"), batch.submission, SENDER)
 
     assert mail(0)["Message-ID"] == f"<{BID}.report-1@arkline>"
     assert mail(1)["Message-ID"] == f"<{BID}.report-2@arkline>"
@@ -324,6 +408,43 @@ def test_a_report_in_any_script_survives_the_mail() -> None:
     assert "Größe: 大きい" in body(read)
 
 
+def parts(entity: bytes) -> list[bytes]:
+    """The leaves of a message, for a reader that knows RFC 2046 but neither RFC 2231 nor comments."""
+    header, _, content = entity.partition(b"\n\n")
+    unfolded = re.sub(rb"\n[ \t]+", b" ", header)
+    if not re.search(rb"^content-type: multipart/", unfolded, re.IGNORECASE | re.MULTILINE):
+        return [entity]
+    boundary = re.search(rb'^content-type: [^\n]*; boundary="([^"\n]{1,70})"', unfolded, re.I | re.M)
+    assert boundary, f"no boundary in {unfolded!r}"
+    _, *inside, end = (b"\n" + content).split(b"\n--" + boundary[1])
+    assert end.rstrip(b"\n") == b"--"
+    return [leaf for part in inside for leaf in parts(part.removeprefix(b"\n"))]
+
+
+def test_a_mail_program_that_knows_no_divided_parameters_shows_the_report() -> None:
+    mail = a_mail([C, F])
+
+    read = parts(mail.as_bytes())
+
+    types = [re.search(rb"content-type: ([a-z/]+)", part, re.IGNORECASE) for part in read]
+    assert [found and found[1] for found in types] == [
+        b"text/plain",
+        b"text/html",
+        b"application/json",
+        b"application/json",
+    ]
+    assert b"1 of 2 objects completed" in read[0]
+    assert max(map(len, mail.as_bytes().split(b"\n\n")[0].splitlines())) <= 78
+
+
+def test_a_mail_reader_of_others_finds_both_forms_and_the_lists() -> None:
+    read = parse_email(a_mail([C, F], note="Größe").as_bytes())
+
+    assert (len(read.text_plain), len(read.text_html), read.warnings) == (1, 1, [])
+    assert "Größe" in read.text_plain[0]
+    assert [attached.filename for attached in read.attachments] == ["completed.json", "failed.json"]
+
+
 def test_a_report_suppresses_automatic_replies() -> None:
     mail = a_mail([C])
 
@@ -331,11 +452,12 @@ def test_a_report_suppresses_automatic_replies() -> None:
     assert mail["Date"] == "Tue, 01 Sep 2026 12:00:00 +0000"
 
 
-def test_an_invalid_sender_is_a_system_failure() -> None:
+@pytest.mark.parametrize("sender", ["arkline\r\nBcc: x@example.org", "archive <"])
+def test_an_invalid_sender_is_a_system_failure(sender: str) -> None:
     report = compose_report(a_batch(), [a_job(1)])
 
     with pytest.raises(StepFailed, match="ARKLINE_MAIL_FROM") as failure:
-        report_mail(report, a_profile(), a_submission(), "arkline\r\nBcc: x@example.org")
+        report_mail(report, a_profile(), a_submission(), sender)
     assert failure.value.kind is FailureKind.SYSTEM
 
 

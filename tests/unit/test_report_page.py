@@ -4,7 +4,9 @@ from email import message_from_bytes, policy
 from email.message import EmailMessage
 from html.parser import HTMLParser
 
-from pipeline.notify.report import as_html, compose_report, confirmation_mail, report_mail
+from pipeline.notify.report.compose import compose_report
+from pipeline.notify.report.html import as_html
+from pipeline.notify.report.mails import confirmation_mail, report_mail
 from pipeline.notify.report.text import LISTED
 from pipeline.profiles.profile import Profile
 from pipeline.states import FailureKind, JobState

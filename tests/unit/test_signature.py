@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.notify.callback import HttpCallback
 from pipeline.notify.callback_payload import NAMESPACE, callback_facts, render
-from pipeline.outcome import StepFailed
+from pipeline.outcome import ServiceDown, StepFailed
 from pipeline.profiles.profile import Profile, Profiles
 from pipeline.records import ResponseType
 from pipeline.settings import Settings
@@ -102,7 +102,7 @@ def test_the_secret_is_in_no_message_profile_or_log(
     (settings.profiles / "demo.secret").write_text(SECRET)
     receiver.answers += [(503, {})] * 3
 
-    with pytest.raises(StepFailed) as failure:
+    with pytest.raises(ServiceDown) as failure:
         tell(settings, receiver)
     shown = f"{failure.value} {caplog.text} {Profiles(settings.profiles).get('demo').public()} {settings!r}"
     assert SECRET not in shown

@@ -18,12 +18,13 @@ from pipeline.states import (
     Machine,
     Queue,
     Raiser,
+    Room,
     StateFacts,
     Task,
     Transition,
     bucket,
 )
-from pipeline.states_page import markdown
+from tools.states_page import markdown
 
 S = TypeVar("S", JobState, BatchState)
 MACHINES: tuple[Machine[JobState] | Machine[BatchState], ...] = (JOB, BATCH)
@@ -85,7 +86,9 @@ def test_no_two_rows_answer_one_question(machine: Machine[JobState]) -> None:
     for one, other in itertools.combinations(machine.table, 2):
         if (one.source, one.event) == (other.source, other.event):
             assert ANY not in (one.after, other.after)
-            assert one.after != other.after
+            both = not one.room or not other.room or one.room & other.room
+            answers = (one.named, one.named and one.target), (other.named, other.named and other.target)
+            assert one.after != other.after or not both or answers[0] != answers[1]
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
@@ -131,9 +134,51 @@ def test_content_that_was_corrected_at_its_source_resumes_later_steps(last: JobS
     assert target is JOB.next(last, Event.SUCCEED)
 
 
-def test_estimating_and_provisioning_never_fail_by_themselves() -> None:
-    for state in (JobState.ESTIMATING, JobState.PROVISIONING):
-        assert Event.FAIL not in JOB.events(state, by=Raiser.WORKER)
+def test_estimating_never_fails_by_itself() -> None:
+    assert Event.FAIL not in JOB.events(JobState.ESTIMATING, by=Raiser.WORKER)
+
+
+@pytest.mark.parametrize("last", JOB.working()[1:-1])
+def test_a_failed_job_can_be_resumed_from_each_step_that_it_reached(last: JobState) -> None:
+    steps = JOB.working()
+    reached = steps[: steps.index(last) + 2]
+
+    assert JOB.targets_now(JobState.FAILED, Event.RESUME, last, None) == reached
+    for step in reached:
+        assert JOB.next(JobState.FAILED, Event.RESUME, last, named=step) is step
+
+
+@pytest.mark.parametrize("last", JOB.working()[1:-1])
+def test_a_failed_job_cannot_be_resumed_from_a_step_that_it_did_not_reach(last: JobState) -> None:
+    steps = JOB.working()
+
+    for step in (*steps[steps.index(last) + 2 :], JobState.COMPLETED, JobState.HELD):
+        refusal = f"resume cannot lead this job to {step}; possible: pending"
+        with pytest.raises(IllegalTransition, match=refusal):
+            JOB.next(JobState.FAILED, Event.RESUME, last, named=step)
+
+
+@pytest.mark.parametrize(
+    ("last", "room", "target"),
+    [
+        (JobState.PROVISIONING, Room.YIELDED, JobState.PROVISIONING),
+        (JobState.PROVISIONING, Room.EMPTY, JobState.PROVISIONING),
+        (JobState.DOWNLOADING, Room.YIELDED, JobState.PROCESSING),
+        (JobState.DOWNLOADING, Room.EMPTY, JobState.PROVISIONING),
+        (JobState.PROCESSING, Room.EMPTY, JobState.RECORDING),
+        (JobState.RECORDING, Room.EMPTY, JobState.NOTIFY),
+    ],
+)
+def test_a_job_that_needs_room_again_resumes_where_it_gets_a_reservation(
+    last: JobState, room: Room, target: JobState
+) -> None:
+    assert JOB.next(JobState.FAILED, Event.RESUME, last, room=room) is target
+
+
+@pytest.mark.parametrize("room", [Room.YIELDED, Room.EMPTY])
+def test_no_job_is_resumed_in_downloading_without_a_reservation(room: Room) -> None:
+    for last in JOB.working()[1:-1]:
+        assert JobState.DOWNLOADING not in JOB.targets_now(JobState.FAILED, Event.RESUME, last, None, room)
 
 
 @pytest.mark.parametrize("state", JOB.working())

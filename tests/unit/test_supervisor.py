@@ -142,7 +142,7 @@ def test_a_suspended_process_stops_in_order(tmp_path: Path) -> None:
     process = Process(service(tmp_path, "worker").command)
     process.start()
     until((tmp_path / "worker.ready").exists)
-    process.suspend()
+    process.send_signal(signal.SIGSTOP)
 
     assert process.stop(5) == -signal.SIGTERM
 
@@ -173,15 +173,15 @@ def test_children_die_with_a_parent_that_is_killed(tmp_path: Path) -> None:
 
 def test_two_stacks_in_one_folder_are_refused(tmp_path: Path) -> None:
     with (
-        lock_home(tmp_path),
-        pytest.raises(StackRunning, match=f"process {os.getpid()}"),
-        lock_home(tmp_path),
+        lock_home(tmp_path, "./dev down"),
+        pytest.raises(StackRunning, match=rf"process {os.getpid()}\); stop it .* or with: \./dev down"),
+        lock_home(tmp_path, "./dev down"),
     ):
         pass
 
 
 def test_a_folder_is_free_after_its_stack(tmp_path: Path) -> None:
-    with lock_home(tmp_path):
+    with lock_home(tmp_path, "./dev down"):
         assert running_pid(tmp_path) == os.getpid()
 
     assert running_pid(tmp_path) is None
@@ -191,7 +191,7 @@ def test_the_file_of_a_stack_is_private_and_removed_with_the_stack(tmp_path: Pat
     note = StackInfo(
         pid=os.getpid(), zk_hosts="z", broker_url="b", environment={"ARKLINE_HOME": "a b"}, services={}
     )
-    with lock_home(tmp_path):
+    with lock_home(tmp_path, "./dev down"):
         write_info(tmp_path, note)
 
         assert read_info(tmp_path) == note
@@ -206,7 +206,7 @@ def test_the_file_of_a_killed_stack_is_ignored(tmp_path: Path) -> None:
     write_note_dir.mkdir()
     write_info(tmp_path, StackInfo(pid=1, zk_hosts="z", broker_url="b", environment={}, services={}))
 
-    with lock_home(tmp_path):
+    with lock_home(tmp_path, "./dev down"):
         assert read_info(tmp_path) is None
 
 

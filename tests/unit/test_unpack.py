@@ -1,11 +1,12 @@
 import hashlib
 import io
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.support.packing import FILES, PACKED, Unpack, entry, on_disk, tarred, zipped
+from tests.support.packing import FILES, LIMITS, PACKED, Unpack, entry, on_disk, tarred, zipped
 
 
 @pytest.fixture
@@ -80,21 +81,46 @@ def raw_named(raw: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("raw", "name"),
+    ("raw", "name", "encoding", "kept"),
     [
-        ("caf\u00e9".encode(), "caf\u00e9"),
-        ("caf\u00e9".encode("cp437"), "caf\u00e9"),
-        (b"plain", "plain"),
+        ("caf\u00e9".encode(), "caf\u00e9", "utf-8", "caf%C3%A9"),
+        ("caf\u00e9".encode("cp437"), "caf\u00e9", "cp437", "caf%82"),
+        ("caf\u00e9".encode("cp1252"), "caf\u0398", "cp437", "caf%E9"),
+        (b"plain", "plain", "", ""),
     ],
 )
-def test_a_zip_name_is_utf8_if_it_can_be_and_code_page_437_otherwise(
-    raw: bytes, name: str, unpacked: Unpack
+def test_a_zip_name_without_an_encoding_is_read_and_kept_with_its_bytes(
+    raw: bytes, name: str, encoding: str, kept: str, unpacked: Unpack
 ) -> None:
-    assert unpacked(raw_named(raw))[0].path == name
+    (file,) = unpacked(raw_named(raw))
+
+    assert (file.path, file.name_encoding, file.raw_name) == (name, encoding, kept)
+
+
+def test_the_profile_says_the_encoding_of_zip_names(unpacked: Unpack) -> None:
+    limits = replace(LIMITS, name_encoding="cp1252")
+
+    (file,) = unpacked(raw_named("caf\u00e9".encode("cp1252")), limits=limits)
+
+    assert (file.path, file.name_encoding) == ("caf\u00e9", "cp1252")
+
+
+def test_a_zip_name_that_is_not_in_the_encoding_of_the_profile_is_refused(unpacked: Unpack) -> None:
+    said = unpacked.refusal(raw_named(b"caf\x81"), limits=replace(LIMITS, name_encoding="cp1252"))
+
+    assert "is not cp1252, which the profile's zip_name_encoding says: pack it with names in UTF-8" in said
+
+
+def test_a_dot_folder_in_a_zip_is_the_object_itself(unpacked: Unpack) -> None:
+    files = unpacked(zipped([("./", b""), ("./a.txt", b"1"), ("./folder/b.txt", b"2")]))
+
+    assert [file.path for file in files] == ["a.txt", "folder/b.txt"]
 
 
 def test_a_zip_name_that_says_utf8_is_read_so(unpacked: Unpack) -> None:
-    assert unpacked(zipped({"caf\u00e9": b"1"}))[0].path == "caf\u00e9"
+    (file,) = unpacked(zipped({"caf\u00e9": b"1"}))
+
+    assert (file.path, file.name_encoding) == ("caf\u00e9", "")
 
 
 def test_a_tar_name_that_is_not_utf8_is_read_as_iso_8859_1(unpacked: Unpack) -> None:
@@ -102,4 +128,5 @@ def test_a_tar_name_that_is_not_utf8_is_read_as_iso_8859_1(unpacked: Unpack) -> 
     with tarfile.open(fileobj=data, mode="w", format=tarfile.USTAR_FORMAT, encoding="iso-8859-1") as archive:
         archive.addfile(entry("caf\u00e9")[0])
 
-    assert unpacked(data.getvalue(), "a.tar")[0].path == "caf\u00e9"
+    (file,) = unpacked(data.getvalue(), "a.tar")
+    assert (file.path, file.name_encoding, file.raw_name) == ("caf\u00e9", "iso-8859-1", "caf%E9")

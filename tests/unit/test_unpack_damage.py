@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from pipeline.attempt import UNATTENDED, CheckedAttempt
 from pipeline.containers.unpack import unpack
 from pipeline.fixity import READ_CHUNK
-from pipeline.outcome import AttemptOver, StepFailed
+from pipeline.outcome import AttemptOver, Later, StepFailed
 from pipeline.states import FailureKind
+from pipeline.waits import WaitKind
 from tests.support.packing import LIMITS, PACKED, SMALL, Unpack, entry, on_disk, tarred, zipped
 
 
@@ -123,10 +124,10 @@ def test_a_full_disk_is_a_passing_fault(number: int, unpacked: Unpack) -> None:
     def full() -> None:
         raise OSError(number, "No space left on device")
 
-    with pytest.raises(StepFailed) as caught:
+    with pytest.raises(Later) as caught:
         unpacked(PACKED["a.zip"], attempt=CheckedAttempt(full))
 
-    assert caught.value.kind is FailureKind.TRANSIENT
+    assert caught.value.kind is WaitKind.SPACE
     assert "working storage is full" in caught.value.message
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasks.watchdog import SAMPLES, Sample, Watchdog
+from tasks.watchdog import SAMPLES, Sample, watch
 
 STALLED = Sample(waiting=1, taken=7, idle=True)
 
@@ -22,11 +22,7 @@ def ended(samples: list[Sample]) -> bool:
             used_up.set()
             return Sample(waiting=0, taken=0, idle=True)
 
-    dog = Watchdog(take_sample, over.set, limit=0.04)
-    dog.start()
-    while not over.wait(0.01) and not used_up.is_set():
-        pass
-    dog.stop()
+    watch(take_sample, over.set, limit=0.04, stopped=used_up)
     return over.is_set()
 
 

@@ -7,7 +7,7 @@ import pytest
 from entrypoints.cli.render.remedies import command, hints
 from entrypoints.cli.render.why import document, text
 from operations.facts import Explanation, Reason
-from pipeline.remedies import Action, Remedy
+from pipeline.errors import Action, Remedy
 
 
 @pytest.mark.parametrize("reason", Reason)

@@ -15,15 +15,14 @@ from contextlib import ExitStack
 from io import BytesIO
 from pathlib import Path
 
-from entrypoints.stack import redis, zookeeper
 from pipeline.settings import Settings
 from pipeline.states import JOB, Event, FailureKind
 from tests.e2e.collection import body_of
+from tests.servers import redis, zookeeper
 from tests.servers.http_source import HttpSource
 from tests.support import planting
 from tests.support.fleet import fleet
 from zkstate import batches, jobs, paths
-from zkstate.counters import ensure_node
 from zkstate.session import Session, connect
 
 FOLDER = Path(__file__).parent
@@ -122,7 +121,7 @@ def restore(version: str, session: Session, settings: Settings, source: HttpSour
 
     for path, text in json.loads((FOLDER / version / "znodes.json").read_text()).items():
         data = special(text.encode())
-        ensure_node(session, path, data)
+        session.ensure_node(path, data)
         if session.get(path)[0] != data:
             session.zk.set(path, data)
     with tarfile.open(FOLDER / version / "home.tar.gz") as archive:

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from entrypoints.cli import exit_codes
@@ -19,8 +20,9 @@ from tools.chaos.final_state import read
 from tools.chaos.result import Result, result_of
 from tools.chaos.run import RunLog, RunOptions, run
 from tools.chaos.schedule import Kind
+from tools.chaos.soak import soak, table
 
-SECONDS_PER_FAULT = 3.4
+SECONDS_PER_FAULT = 4.2
 """The default of --minutes; faults overlap, since most of them last longer."""
 
 
@@ -28,15 +30,17 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="./dev chaos",
         description="Inject faults into a whole repository; exit code 1 if an object was lost or doubled.",
+        epilog="Example: ./dev chaos --seed 7 --jobs 300 --faults 100 --json",
     )
     parser.add_argument("--seed", type=int, default=1, help="the schedule and the deposits (default: 1)")
     parser.add_argument("--jobs", type=int, default=100, help="objects deposited (default: 100)")
     parser.add_argument("--faults", type=int, default=40, help="faults injected (default: 40)")
     parser.add_argument(
-        "--minutes", type=float, help="how long faults are injected (default: 3.4 s per fault)"
+        "--minutes", type=float, help="how long faults are injected (default: 4.2 s per fault)"
     )
     parser.add_argument("--json", action="store_true", help="end with one JSON object on standard output")
     parser.add_argument("--keep", type=Path, help="an empty folder for the run, which is kept with all logs")
+    parser.add_argument("--soak", type=int, metavar="N", help="instead: N small jobs without a fault")
     parser.add_argument("--only", nargs="+", metavar="KIND", help="inject only these kinds of faults")
     parser.add_argument("--quiet", action="store_true", help="do not print every fault")
     return parser.parse_args(arguments)
@@ -55,29 +59,46 @@ def main(arguments: list[str]) -> int:
     small_disks.enter()
     for name in [name for name in os.environ if name.startswith("ARKLINE_")]:
         del os.environ[name]  # faults must not hit a running stack of the caller
-    seconds = parsed.minutes * 60 if parsed.minutes else max(20.0, parsed.faults * SECONDS_PER_FAULT)
-    options = RunOptions(parsed.seed, parsed.jobs, parsed.faults, seconds, kinds)
     folder = Path(parsed.keep or tempfile.mkdtemp(prefix="arkline-chaos-")).absolute()
     folder.mkdir(parents=True, exist_ok=True)
+    try:
+        return _soak(parsed, folder) if parsed.soak else _chaos(parsed, kinds, folder)
+    finally:
+        if parsed.keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _say(parsed: argparse.Namespace, line: str) -> None:
+    if not parsed.quiet:
+        sys.stderr.write(f"{line}\n")
+
+
+def _soak(parsed: argparse.Namespace, folder: Path) -> int:
+    with stop_signals() as signals:
+        result = soak(parsed.seed, parsed.soak, folder, signals, partial(_say, parsed))
+    sys.stderr.write(table(result))
+    if parsed.json:
+        sys.stdout.write(json.dumps(result.as_json()) + "\n")
+    return 0 if result.clean else 1
+
+
+def _chaos(parsed: argparse.Namespace, kinds: frozenset[Kind], folder: Path) -> int:
+    seconds = parsed.minutes * 60 if parsed.minutes else max(20.0, parsed.faults * SECONDS_PER_FAULT)
+    options = RunOptions(parsed.seed, parsed.jobs, parsed.faults, seconds, kinds)
     results: list[Result] = []
 
-    def say(line: str) -> None:
-        if not parsed.quiet:
-            sys.stderr.write(f"{line}\n")
+    say = partial(_say, parsed)
 
     def examine(cluster: Cluster, run_log: RunLog) -> None:
         final = read(cluster)
-        results.append(result_of(run_log, final, judge(run_log.collection.deposits, run_log.bids, final)))
+        judgement = judge(run_log.collection.deposits, run_log.bids, final, run_log.acts)
+        results.append(result_of(run_log, final, judgement))
         if results[-1].problems:
             sys.stderr.write(report.shortest(cluster, run_log, results[-1].problems, final) + "\n")
 
     say(f"seed {options.seed}: {options.jobs} jobs, {options.faults} faults in {seconds:.0f} s, in {folder}")
-    try:
-        with stop_signals() as signals:
-            run_log = run(options, folder, signals, say, examine)
-    finally:
-        if parsed.keep is None:
-            shutil.rmtree(folder, ignore_errors=True)
+    with stop_signals() as signals:
+        run_log = run(options, folder, signals, say, examine)
     (result,) = results
     sys.stderr.write(report.table(run_log, result))
     if parsed.json:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from entrypoints.stack.child import Process
 from entrypoints.stack.supervisor import Service
-from pipeline.errors import ServiceUnreachable
+from tests.support.processes import await_ready
 
 PAUSE = 0.5
 """Seconds between a death and the next start."""
@@ -36,6 +36,8 @@ class Actor:
         self._due: float | None = None
         self._until: float | None = None
         """When a process that was asked to stop is killed."""
+        self._before = 0
+        """The number of starts before the last restart."""
 
     @property
     def name(self) -> str:
@@ -66,13 +68,7 @@ class Actor:
         return self.running and self.service.is_ready()
 
     def await_ready(self) -> None:
-        deadline = time.monotonic() + self.service.ready_seconds
-        while not self.service.is_ready():
-            if not self.running:
-                raise self.process.crash_error()
-            if time.monotonic() > deadline:
-                raise ServiceUnreachable(f"{self.name} is not ready; see {self.service.command.log}")
-            time.sleep(0.05)
+        await_ready(self.process, self.service.is_ready, self.service.ready_seconds)
 
     def kill(self, pause: float = PAUSE) -> None:
         """SIGKILL to the whole group; started again after `pause` seconds."""
@@ -84,6 +80,14 @@ class Actor:
         if self.running:
             self.process.terminate()
             self._until = time.monotonic() + seconds
+
+    def restart(self) -> None:
+        """Stop it in good order; `poll` starts it again."""
+        self._before = self.starts
+        self.ask_to_stop(self.service.command.stop_seconds)
+
+    def restarted(self) -> bool:
+        return self.starts > self._before and self.ready()
 
     def freeze(self) -> list[int]:
         """Stop it and its children; the pids, to be thawed."""

@@ -28,6 +28,9 @@ class Submitter:
         self._url = url
         self.bids: dict[str, str] = {}
         """Key of the deposit -> its batch."""
+        self.paused = threading.Event()
+        """While it is set, nothing is submitted."""
+        self._submitting = threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="submitter")
 
@@ -47,6 +50,14 @@ class Submitter:
         self._over.set()
         self._thread.join(60)
 
+    def pause(self) -> bool:
+        """Submit nothing more until `paused` is cleared; False, and no pause, during a submission."""
+        if not self._submitting.acquire(blocking=False):
+            return False
+        self.paused.set()
+        self._submitting.release()
+        return True
+
     def _run(self) -> None:
         began = time.monotonic()
         waiting = list(self._deposits)
@@ -56,7 +67,11 @@ class Submitter:
                     while waiting:
                         if self._over.wait(max(0.0, began + waiting[0].at - time.monotonic())):
                             return
-                        bid = self._submit(session, waiting[0])
+                        with self._submitting:
+                            bid = None if self.paused.is_set() else self._submit(session, waiting[0])
+                        if bid is None:
+                            self._over.wait(0.2)
+                            continue
                         self.bids[waiting[0].key] = bid
                         waiting.pop(0)
                         dispatch_batch(publisher(self._settings), record.ticket(batches.load(session, bid)))

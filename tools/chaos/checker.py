@@ -1,28 +1,32 @@
 """The checker: compares the final state of a run with its deposits, without the code that moves jobs."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 
 from pipeline.records import Batch, Job
 from pipeline.states import BATCH, JOB, BatchState, Bucket, Event, FailureKind, JobState
+from tools.chaos.acts import Acts
 from tools.chaos.deposits import Deposit, DepositedObject
-from tools.chaos.final_state import FinalState, Letter, Stored
+from tools.chaos.final_state import FinalState, Letter
 from tools.chaos.notification_checker import check_notifications
 from tools.chaos.problem import Category, Judgement, Problem, Repeated
+from tools.chaos.stored_checker import check_identifiers, check_registered, check_stored
 
 ENDED = (JobState.COMPLETED, JobState.FAILED)
 
 
-def judge(deposits: list[Deposit], bids: dict[str, str], final: FinalState) -> Judgement:
+def judge(deposits: list[Deposit], bids: dict[str, str], final: FinalState, acts: Acts) -> Judgement:
     """`bids`: the key of each deposit -> its batch."""
     objects: dict[str, DepositedObject] = {}
     problems = [
-        *_deposits(deposits, bids, final, objects),
-        *(problem for jid, job in final.jobs.items() for problem in _job(job, objects.get(jid), final)),
-        *_stored(final, objects),
-        *_identifiers(final, objects),
+        *_deposits(deposits, bids, final, objects, acts),
+        *(problem for jid, job in final.jobs.items() for problem in _job(job, objects.get(jid), final, acts)),
+        *_half_deleted(final),
+        *check_stored(final, objects, acts),
+        *check_identifiers(final, objects),
+        *check_registered(final),
         *(problem for batch in final.batches.values() for problem in _batch(batch, final)),
-        *check_notifications(final),
+        *check_notifications(final, acts),
         *_leaks(final),
         *(Problem(Category.AUDIT, "", finding) for finding in final.findings),
     ]
@@ -34,38 +38,67 @@ def _deposits(
     bids: dict[str, str],
     final: FinalState,
     objects: dict[str, DepositedObject],
+    acts: Acts,
 ) -> Iterator[Problem]:
-    """Every deposit is one batch and every object one job; fills `objects`: job -> its object."""
+    """Every deposit is one batch and every object one job, unless an operator deleted it.
+
+    Fills `objects`: job -> its object.
+    """
     for extra in final.batches.keys() - set(bids.values()):
         yield Problem(Category.DUPLICATED, extra, "a batch that was not submitted")
     for deposit in deposits:
         bid = bids.get(deposit.key, "")
+        if bid not in final.batches and bid in acts.deleted_batches:
+            continue
         if bid not in final.batches:
             yield Problem(Category.LOST, bid, f"deposit {deposit.key} is no batch")
             continue
-        expected = {deposited.path: deposited for deposited in deposit.objects}
-        created: Counter[str] = Counter()
-        for jid in sorted(jid for jids in final.buckets[bid].values() for jid in jids):
-            job = final.jobs.get(jid)
-            path = "/" + job.configuration.payload_url.split("/", 3)[3] if job else ""
-            if path in expected:
-                created[path] += 1
-                objects[jid] = expected[path]
-            else:
-                yield Problem(Category.ILLEGAL, jid, f"a job of {bid} that belongs to none of its objects")
-        for path in expected:
-            if created[path] == 0:
-                yield Problem(Category.LOST, bid, f"no job was created of {path}")
-            if created[path] > 1:
-                yield Problem(Category.DUPLICATED, bid, f"{created[path]} jobs were created of {path}")
+        yield from _jobs_of(bid, deposit, final, objects, acts)
 
 
-def _job(job: Job, deposited: DepositedObject | None, final: FinalState) -> Iterator[Problem]:
+def _jobs_of(
+    bid: str, deposit: Deposit, final: FinalState, objects: dict[str, DepositedObject], acts: Acts
+) -> Iterator[Problem]:
+    expected = {deposited.path: deposited for deposited in deposit.objects}
+    created: Counter[str] = Counter()
+    for jid in sorted(_members(final, bid)):
+        job = final.jobs.get(jid)
+        path = _path_of(job) if job else acts.deleted_jobs.get(jid, "")
+        if path not in expected:
+            yield Problem(Category.ILLEGAL, jid, f"a job of {bid} that belongs to none of its objects")
+            continue
+        created[path] += 1
+        if job:
+            objects[jid] = expected[path]
+    for path in expected:
+        if created[path] == 0 and bid not in acts.cancelled:
+            yield Problem(Category.LOST, bid, f"no job was created of {path}")
+        if created[path] > 1:
+            yield Problem(Category.DUPLICATED, bid, f"{created[path]} jobs were created of {path}")
+
+
+def _path_of(job: Job) -> str:
+    return "/" + job.configuration.payload_url.split("/", 3)[3]
+
+
+def _half_deleted(final: FinalState) -> Iterator[Problem]:
+    """A batch or a job that is gone has left nothing in the record."""
+    for jid in sorted(final.queued.keys() - final.jobs.keys()):
+        yield Problem(Category.LEAK, jid, f"is no job, but queued in {final.queued[jid]}")
+    for jid, job in final.jobs.items():
+        if job.bid not in final.batches:
+            yield Problem(Category.LEAK, jid, f"is a job of {job.bid}, which is not there")
+
+
+def _job(job: Job, deposited: DepositedObject | None, final: FinalState, acts: Acts) -> Iterator[Problem]:
     state = job.status.status
+    stopped = job.bid in acts.cancelled and state is JobState.FAILED
     if deposited is None:
         yield Problem(Category.DUPLICATED, job.jid, "a job of no deposit")
     elif state not in ENDED:
         yield Problem(Category.LOST, job.jid, f"did not end: it is {state}: {job.status.message}")
+    elif stopped:
+        pass  # an operator cancelled its batch
     elif state is JobState.FAILED and not deposited.planted:
         yield Problem(Category.LOST, job.jid, f"failed ({job.status.kind}): {job.status.message}")
     elif state is JobState.COMPLETED and deposited.planted:
@@ -110,9 +143,11 @@ def _history(job: Job) -> Iterator[Problem]:
             targets = [r.target for r in JOB.table if (r.source, r.event) == (state, entry.event)]
             if entry.event is Event.RESUME:
                 options = JOB.working()
-                targets = [JobState.PENDING if last is None else options[options.index(last) + 1]]
+                targets = list(options[: 1 if last is None else options.index(last) + 2])
             legal = entry.state in targets
             last = state if entry.event is Event.SUCCEED else last
+            if legal and entry.event in (Event.RESUME, Event.DOWNLOAD_AGAIN):
+                last = (None, None, *JOB.working()[1:])[JOB.working().index(entry.state)]
         if not legal:
             yield Problem(Category.ILLEGAL, job.jid, f"{entry.event} led from {state} to {entry.state}")
         state = entry.state
@@ -120,93 +155,17 @@ def _history(job: Job) -> Iterator[Problem]:
         yield Problem(Category.ILLEGAL, job.jid, f"its history ends with {state}, not {job.status.status}")
 
 
-def _stored(final: FinalState, objects: dict[str, DepositedObject]) -> Iterator[Problem]:
-    """One stored version and one inventory entry for each completed job, both with the bytes deposited."""
-    for complaint in final.invalid:
-        yield Problem(Category.ILLEGAL, "", f"the storage root is not valid OCFL: {complaint}")
-    yield from _numbered(final)
-    by_job: dict[str, list[Stored]] = defaultdict(list)
-    entered: dict[str, list[Stored]] = defaultdict(list)
-    for version in final.versions:
-        by_job[version.jid].append(version)
-    for entry in final.entries:
-        entered[entry.jid].append(entry)
-    for jid in by_job.keys() | entered.keys():
-        job = final.jobs.get(jid)
-        if job is None or job.status.status is not JobState.COMPLETED:
-            yield Problem(Category.ILLEGAL, jid, "is stored or in the inventory, but not a completed job")
-    for jid, job in final.jobs.items():
-        if job.status.status is JobState.COMPLETED and jid in objects:
-            yield from _one_version(job, objects[jid], by_job[jid], entered[jid])
-
-
-def _numbered(final: FinalState) -> Iterator[Problem]:
-    numbers: dict[str, list[int]] = defaultdict(list)
-    for version in final.versions:
-        numbers[version.ark].append(version.number)
-    for ark, existing in numbers.items():
-        if sorted(existing) != list(range(1, len(existing) + 1)):
-            yield Problem(Category.LOST, "", f"{ark} has the versions {sorted(existing)}")
-
-
-def _one_version(
-    job: Job, deposited: DepositedObject, stored: list[Stored], entered: list[Stored]
-) -> Iterator[Problem]:
-    for what, versions in (("stored", stored), ("in the inventory", entered)):
-        if not versions:
-            yield Problem(Category.LOST, job.jid, f"is completed, but not {what}")
-        elif len(versions) > 1:
-            yield Problem(Category.DUPLICATED, job.jid, f"is {len(versions)} times {what}")
-    if not stored or not entered:
-        return
-    if stored[0] != entered[0]:
-        yield Problem(Category.ILLEGAL, job.jid, "storage and inventory differ")
-    if stored[0].ark != job.identifiers.primary_id:
-        yield Problem(
-            Category.ILLEGAL, job.jid, f"is {job.identifiers.primary_id}, but stored as {stored[0].ark}"
-        )
-    stored_files = {
-        path.removeprefix("producer/"): digest
-        for path, digest in stored[0].files.items()
-        if path.startswith("producer/")
-    }
-    wrong = [name for name, allowed in deposited.files.items() if stored_files.get(name) not in allowed]
-    if wrong or stored_files.keys() != deposited.files.keys():
-        names = ", ".join(sorted({*wrong, *(stored_files.keys() ^ deposited.files.keys())}))
-        yield Problem(Category.LOST, job.jid, f"its stored files are not those deposited: {names}")
-
-
-def _identifiers(final: FinalState, objects: dict[str, DepositedObject]) -> Iterator[Problem]:
-    """One ARK for each object, and one object for each ARK."""
-    arks: dict[str, set[str]] = defaultdict(set)
-    owners: dict[str, set[str]] = defaultdict(set)
-    for jid, deposited in objects.items():
-        ark = final.jobs[jid].identifiers.primary_id
-        if final.jobs[jid].status.status is not JobState.COMPLETED:
-            continue
-        arks[deposited.local_id or jid].add(str(ark))
-        owners[str(ark)].add(deposited.local_id or jid)
-        if deposited.local_id and final.local_ids.get(deposited.local_id) != ark:
-            named_ark = final.local_ids.get(deposited.local_id)
-            text = f"its local id {deposited.local_id} names {named_ark}, not {ark}"
-            yield Problem(Category.LOST, jid, text)
-    for name, several in arks.items():
-        if len(several) > 1:
-            yield Problem(Category.DUPLICATED, "", f"{name} has the ARKs {sorted(several)}")
-    for ark, named in owners.items():
-        if len(named) > 1:
-            yield Problem(Category.DUPLICATED, "", f"{ark} names the objects {sorted(named)}")
-
-
 def _batch(batch: Batch, final: FinalState) -> Iterator[Problem]:
     """The batch has ended, and its numbered reports tell the depositor the end of every job."""
-    members = {jid: final.jobs[jid].status.status for jid in _members(batch, final) if jid in final.jobs}
+    members = {jid: final.jobs[jid].status.status for jid in _members(final, batch.bid) if jid in final.jobs}
+    deleted = _members(final, batch.bid) - members.keys()
     whole = members and all(state is JobState.COMPLETED for state in members.values())
     if batch.status.status not in (BatchState.COMPLETED, BatchState.FAILED):
         text = f"did not end: it is {batch.status.status}: {batch.status.message}"
         yield Problem(Category.LOST, batch.bid, text)
         return
-    if (batch.status.status is BatchState.COMPLETED) != bool(whole):
+    # a batch that failed stays failed when its failed jobs are deleted
+    if (batch.status.status is BatchState.COMPLETED) != bool(whole) and not (whole and deleted):
         yield Problem(Category.ILLEGAL, batch.bid, f"is {batch.status.status}, and its jobs are {members}")
     if batch.status.status in BATCH.working():
         yield Problem(Category.LOST, batch.bid, "is still being processed")
@@ -218,19 +177,21 @@ def _batch(batch: Batch, final: FinalState) -> Iterator[Problem]:
         yield Problem(
             Category.DUPLICATED, batch.bid, f"{extra} was delivered, but only {len(reports)} were created"
         )
-    yield from _truth(batch, letters, members)
+    yield from _truth(batch, letters, members, deleted)
 
 
-def _members(batch: Batch, final: FinalState) -> set[str]:
-    return {jid for jids in final.buckets[batch.bid].values() for jid in jids}
+def _members(final: FinalState, bid: str) -> set[str]:
+    return {jid for jids in final.buckets[bid].values() for jid in jids}
 
 
-def _truth(batch: Batch, letters: list[Letter], members: dict[str, JobState]) -> Iterator[Problem]:
+def _truth(
+    batch: Batch, letters: list[Letter], members: dict[str, JobState], deleted: set[str]
+) -> Iterator[Problem]:
     reported: dict[str, JobState] = {}
     for letter in sorted(letters, key=lambda letter: letter.name):
         reported |= dict.fromkeys(letter.completed, JobState.COMPLETED)
         reported |= dict.fromkeys(letter.failed, JobState.FAILED)
-    for jid in sorted(reported.keys() | members.keys()):
+    for jid in sorted((reported.keys() | members.keys()) - deleted):
         if reported.get(jid) != members.get(jid):
             text = f"the reports say that {jid} is {reported.get(jid)}, but it is {members.get(jid)}"
             yield Problem(Category.LOST, batch.bid, text)
@@ -241,6 +202,8 @@ def _leaks(final: FinalState) -> Iterator[Problem]:
     failed = {jid for jid, job in final.jobs.items() if job.status.status is JobState.FAILED}
     for path in final.held:
         yield Problem(Category.LEAK, "", f"{path} is locked without an owner")
+    for name in final.waiting:
+        yield Problem(Category.LEAK, name, "is said to wait, and nothing is to be done")
     for folder in final.folders:
         jid = folder.rpartition("/")[2]
         if jid not in failed:
@@ -252,6 +215,8 @@ def _leaks(final: FinalState) -> Iterator[Problem]:
         yield Problem(Category.LEAK, "", f"{final.promised} bytes are reserved, for {final.reservations}")
     for path in final.leftovers:
         yield Problem(Category.LEAK, "", f"the storage root has {path}")
+    for path in final.strays:
+        yield Problem(Category.LOST, "", f"{path} was written while no disk was mounted there")
 
 
 def _repeated(final: FinalState) -> Repeated:

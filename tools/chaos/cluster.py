@@ -4,27 +4,29 @@ Every process dies with this process. The first worker reaches ZooKeeper through
 answers or cut the worker off; the other workers reach ZooKeeper directly.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from entrypoints.stack import redis, services, zookeeper
 from entrypoints.stack.ports import HOST, free_ports
 from entrypoints.stack.supervisor import Service
 from pipeline.settings import Settings
+from tests.servers.ezid import PASSWORD, USER
 from tests.servers.proxy import Proxy
+from tests.servers.zookeeper import hosts, is_leader, prepare
 from tests.support.fleet import environment
 from tools.chaos.actors import Actor
+from tools.chaos.clocks import Clock, clocks_of
 from tools.chaos.fakes import Fakes, run_fakes
-from tools.chaos.small_disks import Filler, make_small, unmake
+from tools.chaos.small_disks import Disk, Filler, make_small, unmake
 from tools.chaos.witness import Witness
-
-SESSION = 5.0
-"""Seconds after which a dead process's locks are free."""
 
 WORKING_MEGABYTES = 24
 STORAGE_MEGABYTES = 256
+DISKS = ("working", "storage")
 PROFILE = "chaos"
 
 _PROFILE_TEXT = """\
@@ -52,6 +54,11 @@ class Cluster:
     witness: Witness
     small_disks: bool
     fillers: dict[str, Filler] = field(default_factory=dict)
+    disks: dict[str, Disk] = field(default_factory=dict)
+    clocks: list[Clock] = field(default_factory=list)
+    """Of the ZooKeeper servers; empty if the machine cannot change them."""
+    restarting: deque[Actor] = field(default_factory=deque)
+    """The workers of a rolling restart that are still to be stopped; the first one is stopping."""
 
     @property
     def actors(self) -> list[Actor]:
@@ -60,6 +67,16 @@ class Cluster:
     def poll(self) -> None:
         for actor in self.actors:
             actor.poll()
+        if self.restarting and self.restarting[0].restarted():
+            self.restarting.popleft()
+            if self.restarting:
+                self.restarting[0].restart()
+
+    def restart_workers(self) -> None:
+        """Stop the workers in good order, each when the one before it is ready again."""
+        if not self.restarting:
+            self.restarting.extend(self.workers)
+            self.restarting[0].restart()
 
     def heal(self) -> None:
         """Take every fault back that is not over by itself."""
@@ -69,13 +86,17 @@ class Cluster:
             proxy.accept()
             proxy.cut()
         self.fakes.heal()
+        for disk in self.disks.values():
+            disk.restore()
         for filler in self.fillers.values():
             filler.remove()
+        for clock in self.clocks:
+            clock.set(0)
 
     def leading(self) -> int | None:
         """Which server leads the ensemble; None if none says so."""
         for number, port in enumerate(self.zk_ports):
-            if self.zookeepers[number].running and zookeeper.is_leader(port):
+            if self.zookeepers[number].running and is_leader(port):
                 return number
         return None
 
@@ -93,11 +114,10 @@ class Cluster:
 def run_settings(
     folder: Path, zk_hosts: str, redis_port: int, fakes: Fakes, *, small_disks: bool
 ) -> Settings:
-    """Faults last seconds here, not minutes: tries come sooner, and there are more of them."""
+    """The shipped settings, with this run's addresses and folders."""
     return Settings(
         zk_hosts=zk_hosts,
         zk_root="/chaos",
-        zk_session_timeout=SESSION,
         broker_url=redis.url(redis_port),
         broker_prefix="chaos:",
         home=folder,
@@ -106,18 +126,11 @@ def run_settings(
         working_capacity=0 if small_disks else WORKING_MEGABYTES << 20,
         profiles=folder / "profiles",
         allow_networks="127.0.0.0/8",
-        in_flight=24,
-        max_tries=60,
-        max_redispatches=60,
-        backoff=0.5,
-        backoff_limit=4,
-        connect_timeout=3,
-        read_timeout=4,
-        fetch_tries=3,
-        callback_timeout=4,
         smtp_host=HOST,
         smtp_port=fakes.mail_proxy.port,
-        log_level="INFO",
+        ezid_url=f"http://{fakes.ezid_proxy.hosts}",
+        ezid_user=USER,
+        ezid_password=PASSWORD,
     )
 
 
@@ -126,20 +139,27 @@ def run_cluster(folder: Path, workers: int = 3, concurrency: int = 2) -> Iterato
     """Everything, ready; gone at the end. Only in the main thread."""
     with ExitStack() as held:
         fakes = held.enter_context(run_fakes())
-        for name in ("working", "storage"):
+        for name in DISKS:
             held.callback(unmake, folder / name)
         disks = [
             make_small(folder / "working", WORKING_MEGABYTES),
             make_small(folder / "storage", STORAGE_MEGABYTES),
         ]
-        plan = zookeeper.plan(folder / "zookeeper", servers=3, tick=500, log_folder=folder / "log")
+        # 20 ticks are the longest session that a server grants
+        commands = prepare(folder / "zookeeper", tick=1000, log_folder=folder / "log")
+        clocks = clocks_of(folder / "clocks", len(commands))
+        if clocks:
+            commands = {
+                port: replace(command, environment={**command.environment, **clock.environment})
+                for (port, command), clock in zip(commands.items(), clocks, strict=True)
+            }
         (redis_port,) = free_ports(1)
-        settings = run_settings(folder, plan.hosts, redis_port, fakes, small_disks=all(disks))
+        settings = run_settings(folder, hosts(commands), redis_port, fakes, small_disks=all(disks))
         _write_profile(settings.profiles, fakes)
-        proxies = [held.enter_context(Proxy(port)) for port in plan.ports]
+        proxies = [held.enter_context(Proxy(port)) for port in commands]
         servers = [
             Actor(Service(command, ready=lambda port=port: zookeeper.serves(port)))  # type: ignore[misc]
-            for command, port in zip(zookeeper.prepare(plan), plan.ports, strict=True)
+            for port, command in commands.items()
         ]
         broker = Actor(
             Service(
@@ -154,12 +174,13 @@ def run_cluster(folder: Path, workers: int = 3, concurrency: int = 2) -> Iterato
             Actor(services.worker(choice, number, proxied if number == 1 else direct))
             for number in range(1, workers + 1)
         ]
+        fleet += [Actor(service) for service in services.reserved_workers(choice, direct)]
         beats = [Actor(services.beat(choice, number, direct)) for number in (1, 2)]
         cluster = Cluster(
             folder=folder,
             settings=settings,
             zookeepers=servers,
-            zk_ports=plan.ports,
+            zk_ports=tuple(commands),
             redis=broker,
             workers=fleet,
             beats=beats,
@@ -167,12 +188,13 @@ def run_cluster(folder: Path, workers: int = 3, concurrency: int = 2) -> Iterato
             fakes=fakes,
             witness=Witness(settings),
             small_disks=all(disks),
+            clocks=clocks,
         )
         if cluster.small_disks:
-            cluster.fillers = {
-                "working": Filler(folder / "working"),
-                "storage": Filler(folder / "storage"),
-            }
+            cluster.disks = {name: Disk(folder / name) for name in DISKS}
+            cluster.fillers = {name: Filler(folder / name) for name in DISKS}
+            for disk in cluster.disks.values():
+                held.callback(disk.restore)
         held.callback(_kill_all, cluster)
         for tier in ([*servers, broker], [*fleet, *beats]):
             for actor in tier:

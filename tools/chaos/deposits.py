@@ -8,12 +8,19 @@ from pipeline.records import SubmissionType
 from tests.e2e.collection import manifest
 from tests.servers.http_source import HttpSource
 from tests.support.packing import zipped
+from tools.chaos.fakes import FAR
 
 PLANTED = 0.03
 """Part of the objects that are wrong in themselves: these, and no others, must fail."""
 
 AGAIN = 0.08
 """Part of the objects that come under a local id of an earlier one: a second version of the same object."""
+
+FAR_PART = 0.15
+"""Part of the deposits whose content is on the host that is dead or slow at times."""
+
+SLOW_MANIFEST = 0.4
+"""Part of the batch manifests that take about two seconds: long enough to interrupt a split."""
 
 _PROFILES = "http://uc3.cdlib.org/registry/ingest/manifest/mrt-"
 _OBJECT, _BATCH = f"{_PROFILES}ingest-manifest", f"{_PROFILES}batch-manifest"
@@ -71,7 +78,9 @@ class Depositor:
         moments = sorted(self._chance.uniform(0, length) for _ in sizes)
         moments[0] = 0.0
         for number, (size, at) in enumerate(zip(sizes, moments, strict=True)):
-            self._deposit(f"d{number}", size, round(at, 2), planted)
+            far = self._chance.random() < FAR_PART
+            name = f"{FAR[1:]}{number}" if far else f"d{number}"
+            self._deposit(name, size, round(at, 2), planted)
         return self._collection
 
     def _sizes(self, jobs: int) -> list[int]:
@@ -101,7 +110,10 @@ class Depositor:
                 f" | A. Maker | Object {n} | 2020"
                 for n, deposited in enumerate(objects)
             ]
-            self._source.put(path, manifest(_BATCH, rows))
+            text = manifest(_BATCH, rows)
+            slow = self._chance.random() < SLOW_MANIFEST
+            how = {"pause": 0.2, "piece": max(1, len(text) // 10)} if slow else {}
+            self._source.put(path, text, **how)
             # only what was deposited before may be deposited again, or the order would decide who mints
             self._known += [t.local_id for t in objects if not t.planted]
         self._collection.deposits.append(Deposit(at, name, kind, path, objects))

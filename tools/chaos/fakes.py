@@ -1,5 +1,6 @@
 """Servers in place of the outside systems, each behind a proxy that can refuse, hang or lose answers."""
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +12,19 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from entrypoints.stack.ports import HOST, free_ports
+from tests.servers import ezid as ezid_server
+from tests.servers.ezid import Ezid
 from tests.servers.http_source import HttpSource, Page
 from tests.servers.proxy import Proxy
 from tests.servers.receiver import Receiver, receiving
+
+FAR = "/far"
+"""Paths that begin with it are served under another address, by a host that can be dead or slow alone."""
+
+FAR_HOST = "127.0.0.2"
+
+MAIL_SECONDS = 0.7
+"""Seconds that the mail server takes for a mail: long enough for a report to be interrupted in the middle."""
 
 logging.getLogger("mail.log").setLevel(logging.ERROR)  # aiosmtpd tells of every word
 
@@ -28,6 +39,7 @@ class Postbox:
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
         if self.busy:
             return "451 try again later"
+        await asyncio.sleep(MAIL_SECONDS)
         content = envelope.content or b""
         self.taken.append(content.encode() if isinstance(content, str) else content)
         return "250 OK"
@@ -37,13 +49,14 @@ class Postbox:
 
 
 class ProxiedSource(HttpSource):
-    """A content source whose URLs lead through a proxy, and which can be busy as a whole."""
+    """A content source under two addresses, each behind a proxy; it can be busy as a whole."""
 
     front: Proxy
+    far: Proxy
     _clear: dict[str, Page] | None = None
 
     def url(self, path: str) -> str:
-        return f"http://{self.front.hosts}{path}"
+        return f"http://{(self.far if path.startswith(FAR) else self.front).hosts}{path}"
 
     def busy(self, status: int) -> None:
         """Answer `status` at every page until `calm`."""
@@ -62,6 +75,9 @@ class ProxiedSource(HttpSource):
 class Fakes:
     source: ProxiedSource
     source_proxy: Proxy
+    far_proxy: Proxy
+    ezid: Ezid
+    ezid_proxy: Proxy
     postbox: Postbox
     mail_proxy: Proxy
     receiver: Receiver
@@ -70,7 +86,11 @@ class Fakes:
     def heal(self) -> None:
         self.postbox.busy = False
         self.source.calm()
-        for proxy in (self.source_proxy, self.mail_proxy, self.callback_proxy):
+        self.far_proxy.hurry()
+        for proxy in (
+            *(self.source_proxy, self.far_proxy),
+            *(self.ezid_proxy, self.mail_proxy, self.callback_proxy),
+        ):
             proxy.accept()
             proxy.cut()
 
@@ -85,11 +105,24 @@ def run_fakes() -> Iterator[Fakes]:
         with (
             receiving() as receiver,
             source,
+            ezid_server.ezid() as ezid,
+            Proxy(ezid.port) as ezid_proxy,
             Proxy(source.port) as source_proxy,
+            Proxy(source.port, FAR_HOST) as far_proxy,
             Proxy(controller.port) as mail_proxy,
             Proxy(receiver.port) as callback_proxy,
         ):
-            source.front = source_proxy
-            yield Fakes(source, source_proxy, postbox, mail_proxy, receiver, callback_proxy)
+            source.front, source.far = source_proxy, far_proxy
+            yield Fakes(
+                source,
+                source_proxy,
+                far_proxy,
+                ezid,
+                ezid_proxy,
+                postbox,
+                mail_proxy,
+                receiver,
+                callback_proxy,
+            )
     finally:
         controller.stop()

@@ -2,11 +2,13 @@
 
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from pipeline.states import BatchState
 from tools.chaos.actors import Actor, children, send
-from tools.chaos.background import SecondBeat
+from tools.chaos.background import SecondBeat, Submitter
 from tools.chaos.cluster import Cluster
+from tools.chaos.operator import OperatorThread
 from tools.chaos.schedule import Fault, Kind
 
 
@@ -28,7 +30,27 @@ class FaultContext:
 
     cluster: Cluster
     beat: SecondBeat
+    operator: OperatorThread
+    submitter: Submitter
     second_bodies: dict[str, bytes]
+    claimed: set[str] = field(default_factory=set)
+    """The services that a fault has now. A second fault of one waits: its end would end the first."""
+    copied: float | None = None
+    """When ZooKeeper's data were copied, on the monotonic clock; None if there is no copy."""
+    struck: set[bytes] = field(default_factory=set)
+    """The marks of the attempts on batches that a fault has struck."""
+
+    def claim(self, service: str, end: Callable[[], None]) -> Callable[[], None]:
+        """Claim a service, until the function that is returned ends the fault; NotNow if it is claimed."""
+        if service in self.claimed:
+            raise NotNow
+        self.claimed.add(service)
+
+        def release() -> None:
+            end()
+            self.claimed.discard(service)
+
+        return release
 
 
 Begin = Callable[[FaultContext, Fault, bool], Effect]
@@ -99,6 +121,49 @@ def _freeze_child(context: FaultContext, fault: Fault, late: bool) -> Effect:
     return Effect(f"{actor.name}/{pid} ({doing})", wake)
 
 
+_BATCH_WORK = {
+    Kind.KILL_SPLIT: (BatchState.PENDING, BatchState.PROCESSING),
+    Kind.ZOMBIE_SPLIT: (BatchState.PENDING, BatchState.PROCESSING),
+    Kind.KILL_REPORT: (BatchState.REPORTING,),
+    Kind.ZOMBIE_REPORT: (BatchState.REPORTING,),
+    Kind.KILL_UPDATE: (BatchState.UPDATE_REPORTING,),
+    Kind.ZOMBIE_UPDATE: (BatchState.UPDATE_REPORTING,),
+}
+
+
+@kind_of(BEGIN, *_BATCH_WORK)
+def _stop_batch_work(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    """Kill or freeze the process that splits a batch or reports its end; there is no other target."""
+    states = _BATCH_WORK[fault.kind]
+    pools = {pid: actor for actor in context.cluster.workers for pid in actor.pool}
+    at_work = [
+        holder
+        for holder in context.cluster.witness.batch_holders()
+        if holder.pid in pools and holder.state in states and holder.mark not in context.struck
+    ]
+    if not at_work:
+        if BatchState.UPDATE_REPORTING in states:
+            context.operator.prepare_update()
+        raise NotNow
+    holder = at_work[fault.target % len(at_work)]
+    context.struck.add(holder.mark)
+    actor, pid = pools[holder.pid], holder.pid
+    what = f"{actor.name}/{pid} ({holder.jid} {holder.state})"
+    if fault.seconds == 0:
+        send(pid, signal.SIGKILL)
+        return Effect(what)
+    send(pid, signal.SIGSTOP)
+    return Effect(what, lambda: send(pid, signal.SIGCONT) if pid in actor.pool else None)
+
+
+@kind_of(BEGIN, Kind.ROLLING_RESTART)
+def _restart_workers(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    if context.cluster.restarting:
+        raise NotNow
+    context.cluster.restart_workers()
+    return Effect(f"{len(context.cluster.workers)} workers, one after the other")
+
+
 @kind_of(BEGIN, Kind.ZOMBIE_WORKER)
 def _freeze_worker(context: FaultContext, fault: Fault, late: bool) -> Effect:
     actor, _, doing = _busy_child(context, fault, late)
@@ -110,7 +175,7 @@ def _stall_consumer(context: FaultContext, fault: Fault, late: bool) -> Effect:
     actor = context.cluster.workers[fault.target % len(context.cluster.workers)]
     if not actor.running:
         raise NotNow
-    actor.process.suspend()
+    actor.process.send_signal(signal.SIGSTOP)
     return Effect(actor.name, thaw(actor, [actor.process.pid]))
 
 

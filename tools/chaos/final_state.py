@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, text
 
 from pipeline.records import Batch, Job
 from pipeline.states import Bucket, JobState
-from tools.chaos.cluster import SESSION, Cluster
+from tools.chaos.cluster import Cluster
 from zkstate import batches, jobs, paths
 from zkstate.audit import audit
 from zkstate.session import Session, connect
@@ -67,6 +67,12 @@ class FinalState:
     """Folders in working storage, as BID or BID/JID."""
     leftovers: list[str] = field(default_factory=list)
     """Paths in the storage root outside the objects."""
+    strays: list[str] = field(default_factory=list)
+    """Files that were written into the empty mount point of a disk that was not mounted."""
+    registered: dict[str, str] = field(default_factory=dict)
+    """ARK -> its status at EZID."""
+    waiting: list[str] = field(default_factory=list)
+    """Jobs and batches that the record says are waiting for something."""
     held: list[str] = field(default_factory=list)
     """Locks without a live owner."""
     promised: int = 0
@@ -80,13 +86,16 @@ def read(cluster: Cluster) -> FinalState:
     """Called when all workers are gone."""
     final = FinalState()
     with connect(cluster.settings) as session:
-        _await_release(session)
+        _await_release(session, cluster.settings.zk_session_timeout)
         _record(session, final)
         final.findings = [str(finding) for finding in audit(session)]
     _storage(cluster.settings.storage, final)
     _inventory(cluster.settings.inventory, final)
     final.letters = [_letter(mail) for mail in cluster.fakes.postbox.letters()]
     final.calls = [_call(request.headers, request.raw) for request in list(cluster.fakes.receiver.received)]
+    final.registered = {ark: known["_status"] for ark, known in cluster.fakes.ezid.identifiers.items()}
+    points = [point for disk in cluster.disks.values() for point in disk.mount_points]
+    final.strays = [str(path) for point in points for path in point.rglob("*") if path.is_file()]
     working = cluster.settings.working
     for batch in sorted(folder for folder in working.iterdir() if folder.is_dir()):
         below = sorted(batch.iterdir())
@@ -110,6 +119,7 @@ def _record(session: Session, final: FinalState) -> None:
 def _shared(session: Session, final: FinalState) -> None:
     """Nodes that belong to no single job: locks, reserved space, counters."""
     final.held = list(_held(session))
+    final.waiting = session.children("/waiting")
     final.promised = int(session.get(paths.SPACE)[0] or b"0")
     for jid in session.children(paths.SPACE):
         final.reservations[jid] = int(session.get(paths.reservation(jid))[0])
@@ -118,9 +128,9 @@ def _shared(session: Session, final: FinalState) -> None:
             final.numbers += int(session.get(f"/ids/{name}")[0] or b"0")
 
 
-def _await_release(session: Session) -> None:
+def _await_release(session: Session, timeout: float) -> None:
     """ZooKeeper removes a killed worker's locks when its session expires."""
-    deadline = time.monotonic() + SESSION + 5
+    deadline = time.monotonic() + timeout + 5
     while time.monotonic() < deadline and any(_held(session)):
         time.sleep(0.2)
 

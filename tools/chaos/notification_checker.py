@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from pipeline.records import Job
 from pipeline.states import JobState
 from tasks.callback import NOT_DELIVERED
+from tools.chaos.acts import Acts
 from tools.chaos.final_state import FinalState
 from tools.chaos.problem import Category, Problem
 
 
-def check_notifications(final: FinalState) -> Iterator[Problem]:
+def check_notifications(final: FinalState, acts: Acts) -> Iterator[Problem]:
     """A report has one content however often it is delivered; every completed job has a callback."""
     contents: dict[str, set[str]] = defaultdict(set)
     for letter in final.letters:
@@ -20,15 +21,17 @@ def check_notifications(final: FinalState) -> Iterator[Problem]:
             yield Problem(
                 Category.DUPLICATED, name.partition(".")[0], f"{name} was sent with different contents"
             )
-    yield from _called(final)
+    yield from _called(final, acts)
 
 
-def _called(final: FinalState) -> Iterator[Problem]:
+def _called(final: FinalState, acts: Acts) -> Iterator[Problem]:
     called: dict[str, set[str]] = defaultdict(set)
     failures = {call.jid for call in final.calls if call.status == "FAILED"}
     for call in final.calls:
         if call.status == "COMPLETED":
             called[call.jid].add(call.name)
+        if call.jid in acts.deleted_jobs and call.jid not in final.jobs:
+            continue
         if call.status not in _possible_states(final.jobs.get(call.jid)):
             yield Problem(Category.ILLEGAL, call.jid, f"a callback said {call.status} of it")
     for jid, names in called.items():

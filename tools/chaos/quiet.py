@@ -1,14 +1,17 @@
 """Wait until every batch has ended; like an operator, resume once the jobs that failed because of a fault."""
 
 import threading
+from collections.abc import Iterator
 
 from pipeline.errors import ArklineError
 from pipeline.records import Batch, Job
 from pipeline.settings import Settings
 from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind, JobState
 from tools.chaos.background import SecondBeat, Submitter
+from tools.chaos.operator import OperatorThread
 from zkstate import batches, jobs, paths
 from zkstate.batches import BatchMove
+from zkstate.errors import Missing
 from zkstate.jobs import JobMove
 from zkstate.record import Lock
 from zkstate.session import Session, connect
@@ -20,9 +23,12 @@ READ_INTERVAL = 0.5
 class Quiet:
     """A thread with a separate session; `reached` is set when all work has ended."""
 
-    def __init__(self, settings: Settings, submitter: Submitter, beat: SecondBeat) -> None:
+    def __init__(
+        self, settings: Settings, submitter: Submitter, operator: OperatorThread, beat: SecondBeat
+    ) -> None:
         self._settings = settings
         self._submitter = submitter
+        self._operator = operator
         self._beat = beat
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="quiet")
@@ -51,10 +57,10 @@ class Quiet:
                 self.state = str(error)
 
     def _read(self, session: Session) -> bool:
-        if not self._submitter.done:
-            self.state = "some deposits are not submitted"
+        if not (self._submitter.done and self._operator.idle):
+            self.state = "some deposits are not submitted, or some acts are not done"
             return False
-        known = [batches.load(session, bid) for bid in sorted(self._submitter.bids.values())]
+        known = list(self._batches(session))
         busy = [batch.bid for batch in known if batch.status.status in BATCH.working()]
         if busy:
             self.state = f"{len(busy)} batches are being processed: {', '.join(busy[:5])}"
@@ -74,6 +80,15 @@ class Quiet:
             return False
         return True
 
+    def _batches(self, session: Session) -> Iterator[Batch]:
+        """The batches that were submitted, without those that the operator has deleted."""
+        for bid in sorted(self._submitter.bids.values()):
+            try:
+                yield batches.load(session, bid)
+            except Missing:
+                if bid not in self._operator.acts.deleted_batches:
+                    raise
+
     def _is_over(self, session: Session, batch: Batch) -> bool:
         """Resume a failed batch's jobs once; when they have ended, send the depositor an updated report."""
         if batch.status.status is not BatchState.FAILED:
@@ -81,10 +96,13 @@ class Quiet:
         if batch.bid not in self._asked_again:
             failed = [jobs.load(session, jid) for jid in batches.jobs_in(session, batch.bid, Bucket.FAILED)]
             resumable = [job for job in failed if job.status.kind is not FailureKind.CONTENT]
+            if batch.bid in self._operator.acts.cancelled:
+                resumable = []
             for job in resumable:
                 self._resume(session, job)
             self._asked_again.add(batch.bid)
-            return not resumable
+            if resumable:
+                return False
         if batches.counts(session, batch.bid)[Bucket.PROCESSING]:
             return False
         reported = set(batch.report.failed_jobs) if batch.report else set()

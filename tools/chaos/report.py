@@ -1,7 +1,6 @@
 """Text for a person: the table of a run, and the shortest timeline that shows a problem."""
 
 import json
-from collections import Counter
 from datetime import datetime
 
 from tools.chaos.cluster import Cluster
@@ -19,13 +18,13 @@ LINES = 120
 
 
 def table(run_log: RunLog, result: Result) -> str:
-    kinds = Counter(injected.fault.kind.label for injected in run_log.injected)
+    kinds = run_log.kinds()
     figures = result.as_json(run_log)
     lines = [f"  {name:<32}{count:>5}" for name, count in sorted(kinds.items())]
     sorts = ", ".join(f"{sort} {result.count(sort)}" for sort in Category)
     quiet = "never" if run_log.quiet_after is None else f"after {run_log.quiet_after:.0f} s"
     lines += [
-        f"{len(run_log.injected)} faults, {result.jobs} jobs: {result.completed} completed, "
+        f"{kinds.total()} faults, {result.jobs} jobs: {result.completed} completed, "
         f"{result.failed} failed ({result.planted} planted), {len(run_log.resumed)} resumed; quiet {quiet}",
         f"{sorts}; recovery p95 {figures['recovery_p95_s']} s of {figures['recoveries']}, "
         f"{figures['recovery_alone_p95_s']} s of the {figures['recoveries_alone']} without another fault",

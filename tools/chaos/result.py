@@ -27,6 +27,8 @@ class Result:
     planted: int
     problems: tuple[Problem, ...]
     repeated: Repeated = field(default_factory=Repeated)
+    present: frozenset[str] = frozenset()
+    """The jobs that the record has at the end."""
     tries: int = 0
     """Tries that met a transient fault and were repeated."""
     attempts: int = 0
@@ -40,7 +42,7 @@ class Result:
         return sum(problem.sort is sort for problem in self.problems)
 
     def as_json(self, run_log: RunLog) -> dict[str, Any]:
-        kinds = Counter(injected.fault.kind.label for injected in run_log.injected)
+        kinds = run_log.kinds()
         measured = [recovery for recovery in run_log.recoveries if recovery.seconds is not None]
         alone = [recovery for recovery in measured if not disturbed(recovery, run_log.injected)]
         return {
@@ -49,7 +51,7 @@ class Result:
             "completed": self.completed,
             "failed": self.failed,
             "planted": self.planted,
-            "faults": len(run_log.injected),
+            "faults": kinds.total(),
             **{sort.value: self.count(sort) for sort in Category},
             "recovery_p95_s": p95(measured),
             "recovery_max_s": max((round(recovery.seconds or 0, 1) for recovery in measured), default=None),
@@ -65,6 +67,10 @@ class Result:
             "seconds": round(run_log.seconds, 1),
             "quiet_after_s": None if run_log.quiet_after is None else round(run_log.quiet_after, 1),
             "small_disks": run_log.small_disks,
+            "clocks": run_log.clocks,
+            "deleted": sum(jid not in self.present for jid in run_log.acts.deleted_jobs),
+            "deleted_batches": len(run_log.acts.deleted_batches),
+            "cancelled_batches": len(run_log.acts.cancelled),
             "kinds": dict(sorted(kinds.items())),
             "recovery_seconds": sorted(round(recovery.seconds or 0, 1) for recovery in measured),
             "recovery_alone_seconds": sorted(round(recovery.seconds or 0, 1) for recovery in alone),
@@ -85,6 +91,7 @@ def result_of(run_log: RunLog, final: FinalState, judgement: Judgement) -> Resul
         ),
         problems=judgement.problems,
         repeated=judgement.repeated,
+        present=frozenset(final.jobs),
         tries=sum(entry.event is None for job in final.jobs.values() for entry in job.history[1:]),
         attempts=sum(job.status.attempt for job in final.jobs.values()),
     )

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -9,12 +10,14 @@ from pathlib import Path
 
 from entrypoints.stack.signals import StopSignals
 from entrypoints.stack.supervisor import StopRequested
-from tools.chaos import faults, server_faults
+from tools.chaos import faults, operator_acts, outside_faults, server_faults, store_faults
+from tools.chaos.acts import Acts
 from tools.chaos.background import SecondBeat, Submitter
 from tools.chaos.cluster import Cluster, run_cluster
 from tools.chaos.deposits import Collection, Depositor
+from tools.chaos.operator import OperatorThread
 from tools.chaos.quiet import Quiet
-from tools.chaos.schedule import NEEDS_SMALL_DISKS, Fault, Kind, draw
+from tools.chaos.schedule import NEEDS_FAKETIME, NEEDS_MOUNTS, Fault, Kind, draw
 from tools.chaos.witness import Recovery
 
 TICK = 0.05
@@ -23,10 +26,10 @@ TICK = 0.05
 FAULT_WAIT = 5.0
 """Seconds that a fault waits for a process in the state that the fault is for."""
 
-GIVE_UP_AFTER = 60.0
-"""Seconds after which a fault without any target is left out."""
+GIVE_UP_AFTER = 120.0
+"""Seconds after which a fault without any target is left out: longer than an outage of the same service."""
 
-BEGIN = faults.BEGIN | server_faults.BEGIN
+BEGIN = faults.BEGIN | server_faults.BEGIN | store_faults.BEGIN | outside_faults.BEGIN | operator_acts.BEGIN
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,9 @@ class RunOptions:
     seconds: float
     """Seconds during which faults are injected and deposits arrive."""
     kinds: frozenset[Kind] = frozenset(Kind)
-    quiet_seconds: float = 420.0
+    quiet_seconds: float = 900.0
     """Seconds for the repository to end every batch after the last fault: a job that lost its worker
-    seven times waits 384 s before the next attempt."""
+    seven times waits 384 s before the next attempt, and a try that failed six times 320 s."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,9 @@ class RunLog:
     folder: Path
     collection: Collection
     bids: dict[str, str] = field(default_factory=dict)
+    acts: Acts = field(default_factory=Acts)
+    vain: Counter[str] = field(default_factory=Counter)
+    """Kind of act -> how often there was no job or batch for it."""
     events: list[LogEntry] = field(default_factory=list)
     injected: list[Injected] = field(default_factory=list)
     recoveries: list[Recovery] = field(default_factory=list)
@@ -83,6 +89,11 @@ class RunLog:
     quiet_after: float | None = None
     """Seconds from the healing until every batch had ended; None if a batch did not end."""
     small_disks: bool = True
+    clocks: bool = True
+
+    def kinds(self) -> Counter[str]:
+        """Kind of fault or act -> how often it was injected or done."""
+        return Counter(injected.fault.kind.label for injected in self.injected) - self.vain
 
 
 def run(
@@ -95,23 +106,27 @@ def run(
     """Run to the end; `examine` gets the cluster when only its servers still run."""
     with ExitStack() as held:
         cluster = held.enter_context(run_cluster(folder))
-        _log_to(folder / "log" / "arena.log")
+        log_to(folder / "log" / "arena.log")
         collection = Depositor(options.seed, cluster.fakes.source).make(options.jobs, options.seconds * 0.85)
-        run_log = RunLog(options, folder, collection, small_disks=cluster.small_disks)
+        run_log = RunLog(options, folder, collection)
+        run_log.small_disks, run_log.clocks = cluster.small_disks, bool(cluster.clocks)
         runner = _Runner(options, cluster, run_log, signals, say)
         submitter = Submitter(cluster.settings, collection.deposits, cluster.fakes.source.url)
         beat = SecondBeat(cluster.settings)
-        context = faults.FaultContext(cluster, beat, collection.second_bodies)
-        for thread in (submitter, beat):
+        operator = OperatorThread(cluster.settings, runner.note)
+        context = faults.FaultContext(cluster, beat, operator, submitter, collection.second_bodies)
+        for thread in (submitter, beat, operator):
             thread.start()
             held.callback(thread.stop)
         runner.inject(context)
         cluster.heal()
+        operator.undo_all()
         runner.note("healed")
         if submitter.broken:
             runner.note("not quiet: submitting broke")
         else:
-            runner.wait_until_quiet(Quiet(cluster.settings, submitter, beat))
+            runner.wait_until_quiet(Quiet(cluster.settings, submitter, operator, beat))
+        run_log.acts, run_log.vain = operator.acts, operator.vain
         run_log.bids = dict(submitter.bids)
         run_log.recoveries = cluster.witness.recoveries()
         cluster.stop()
@@ -120,7 +135,7 @@ def run(
         return run_log
 
 
-def _log_to(file: Path) -> None:
+def log_to(file: Path) -> None:
     """Write the log of the second beat in this process beside the workers' logs."""
     from tasks import logs
 
@@ -154,7 +169,9 @@ class _Runner:
 
     def inject(self, context: faults.FaultContext) -> None:
         """Follow the schedule to its end, until the last fault is undone."""
-        kinds = self.options.kinds - (frozenset() if self.cluster.small_disks else NEEDS_SMALL_DISKS)
+        kinds = self.options.kinds
+        kinds -= frozenset() if self.cluster.small_disks else NEEDS_MOUNTS
+        kinds -= frozenset() if self.cluster.clocks else NEEDS_FAKETIME
         waiting = list(draw(self.options.seed, self.options.faults, self.options.seconds, kinds))
         while waiting or self._undo or self._now() < self.options.seconds:
             self._tick()

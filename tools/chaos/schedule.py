@@ -10,37 +10,72 @@ QUIET_START = 4.0
 
 
 class Kind(Enum):
-    """A kind of fault: its name, how often it is drawn, and how many seconds it lasts."""
+    """A kind of fault or operator's act: its name, how often it is drawn, and how many seconds it lasts.
 
-    KILL_CHILD = ("kill-pool-process", 8, 0, 0)
-    KILL_WORKER = ("kill-worker", 8, 0, 0)
-    KILL_BEAT = ("kill-beat-leader", 4, 0, 0)
-    TERM_DOWNLOADING = ("sigterm-while-downloading", 3, 3, 12)
-    TERM_STORING = ("sigterm-while-storing", 3, 3, 12)
-    ZOMBIE_CHILD = ("freeze-pool-process", 8, 7, 12)
-    ZOMBIE_WORKER = ("freeze-worker", 4, 7, 12)
-    STALLED_CONSUMER = ("freeze-consumer", 3, 6, 12)
-    REDIS_KILLED = ("kill-redis", 4, 1, 4)
+    A zombie is frozen for longer than the shipped session timeout (20 s); an outage lasts for longer than
+    the first tries of a step (75 s).
+    """
+
+    KILL_CHILD = ("kill-pool-process", 6, 0, 0)
+    KILL_WORKER = ("kill-worker", 5, 0, 0)
+    KILL_BEAT = ("kill-beat-leader", 3, 0, 0)
+    KILL_SPLIT = ("kill-while-splitting", 3, 0, 0)
+    KILL_REPORT = ("kill-while-reporting", 3, 0, 0)
+    KILL_UPDATE = ("kill-while-update-reporting", 2, 0, 0)
+    TERM_DOWNLOADING = ("sigterm-while-downloading", 3, 3, 40)
+    TERM_STORING = ("sigterm-while-storing", 3, 3, 40)
+    ROLLING_RESTART = ("rolling-restart", 2, 0, 0)
+    ZOMBIE_CHILD = ("freeze-pool-process", 5, 22, 30)
+    ZOMBIE_WORKER = ("freeze-worker", 3, 22, 30)
+    ZOMBIE_SPLIT = ("freeze-while-splitting", 3, 22, 30)
+    ZOMBIE_REPORT = ("freeze-while-reporting", 3, 22, 30)
+    ZOMBIE_UPDATE = ("freeze-while-update-reporting", 2, 22, 30)
+    STALLED_CONSUMER = ("freeze-consumer", 2, 6, 30)
+    REDIS_KILLED = ("kill-redis", 3, 1, 4)
     REDIS_FROZEN = ("freeze-redis", 3, 3, 8)
     REDIS_EMPTY = ("restart-redis-empty", 3, 0, 2)
-    REDIS_FLUSHED = ("flush-redis", 5, 0, 0)
+    REDIS_FLUSHED = ("flush-redis", 4, 0, 0)
+    FOREIGN_MESSAGE = ("foreign-message-in-redis", 4, 0, 0)
     ZK_KILLED = ("kill-zookeeper-follower", 3, 1, 4)
-    ZK_LEADER_KILLED = ("kill-zookeeper-leader", 4, 1, 4)
-    ZK_FOLLOWER_FROZEN = ("freeze-zookeeper-follower", 3, 4, 9)
-    ZK_LEADER_FROZEN = ("freeze-zookeeper-leader", 2, 4, 9)
+    ZK_LEADER_KILLED = ("kill-zookeeper-leader", 3, 1, 4)
+    ZK_FOLLOWER_FROZEN = ("freeze-zookeeper-follower", 3, 4, 20)
+    ZK_LEADER_FROZEN = ("freeze-zookeeper-leader", 2, 4, 20)
     ZK_RESTARTED = ("kill-all-zookeepers", 1, 0, 1)
-    ANSWERS_SWALLOWED = ("swallow-zookeeper-answers", 8, 0, 2)
-    WORKER_CUT_OFF = ("cut-worker-off-zookeeper", 4, 2, 10)
-    WORKING_FULL = ("working-storage-full", 4, 2, 6)
-    STORAGE_FULL = ("storage-root-full", 3, 2, 6)
-    INVENTORY_LOCKED = ("inventory-locked", 4, 2, 8)
-    SOURCE_DOWN = ("source-refuses", 3, 2, 6)
-    SOURCE_HANGS = ("source-hangs", 3, 2, 6)
-    SOURCE_BUSY = ("source-answers-503-429", 3, 2, 6)
-    SOURCE_CHANGED = ("content-changes-length", 3, 0, 0)
+    ZK_CLOCK = ("set-zookeeper-leader-clock", 2, 20, 60)
+    ZK_OLDER = ("zookeeper-restored-from-older-copy", 1, 25, 40)
+    ANSWERS_SWALLOWED = ("swallow-zookeeper-answers", 6, 0, 2)
+    WORKER_CUT_OFF = ("cut-worker-off-zookeeper", 4, 2, 30)
+    WORKING_FULL = ("working-storage-full", 3, 2, 6)
+    STORAGE_FULL = ("storage-root-full", 2, 2, 6)
+    STORAGE_READ_ONLY = ("storage-root-read-only", 1, 80, 110)
+    STORAGE_MISSING = ("storage-root-not-mounted", 1, 80, 110)
+    WORKING_MISSING = ("working-storage-not-mounted", 1, 80, 110)
+    WORKING_LOST = ("working-storage-lost", 2, 0, 0)
+    INVENTORY_LOCKED = ("inventory-locked", 3, 2, 8)
+    INVENTORY_OUTAGE = ("inventory-outage", 1, 80, 110)
+    SOURCE_DOWN = ("source-refuses", 2, 2, 6)
+    SOURCE_HANGS = ("source-hangs", 2, 2, 6)
+    SOURCE_BUSY = ("source-answers-503-429", 2, 2, 6)
+    SOURCE_CHANGED = ("content-changes-length", 2, 0, 0)
+    HOST_DEAD = ("host-dead", 1, 80, 110)
+    HOST_SLOW = ("host-one-byte-per-25-s", 1, 80, 110)
+    EZID_DOWN = ("ezid-down", 3, 3, 10)
+    EZID_OUTAGE = ("ezid-outage", 1, 80, 110)
     MAIL_DOWN = ("mail-server-down", 3, 3, 10)
+    MAIL_OUTAGE = ("mail-server-outage", 1, 80, 110)
     CALLBACK_DOWN = ("callback-receiver-down", 3, 3, 10)
-    SECOND_SWEEP = ("two-sweeps-two-feeders", 6, 0, 0)
+    CALLBACK_OUTAGE = ("callback-receiver-outage", 1, 80, 110)
+    SECOND_SWEEP = ("two-sweeps-two-feeders", 4, 0, 0)
+    HOLD_COLLECTION = ("operator-holds-collection", 2, 2, 8)
+    HOLD_JOB = ("operator-holds-job", 3, 2, 8)
+    PAUSE = ("operator-pauses-queue", 2, 2, 8)
+    FAIL_JOB = ("operator-fails-job", 4, 0, 0)
+    RESUME_JOBS = ("operator-resumes-jobs", 4, 0, 0)
+    RESUME_FROM = ("operator-resumes-job-from-earlier-step", 3, 0, 0)
+    DELETE_JOB = ("operator-deletes-job", 2, 0, 0)
+    DELETE_BATCH = ("operator-deletes-batch", 1, 0, 0)
+    CANCEL_BATCH = ("operator-cancels-batch", 1, 0, 0)
+    UPDATE_REPORT = ("operator-updates-report", 3, 0, 0)
 
     def __init__(self, label: str, weight: int, shortest: float, longest: float) -> None:
         self.label = label
@@ -49,12 +84,20 @@ class Kind(Enum):
         self.longest = longest
 
 
-NEEDS_SMALL_DISKS = frozenset({Kind.WORKING_FULL, Kind.STORAGE_FULL})
+NEEDS_MOUNTS = frozenset(
+    {
+        *(Kind.WORKING_FULL, Kind.STORAGE_FULL),
+        *(Kind.STORAGE_READ_ONLY, Kind.STORAGE_MISSING, Kind.WORKING_MISSING),
+    }
+)
+NEEDS_FAKETIME = frozenset({Kind.ZK_CLOCK})
 
 
 MACHINERY = frozenset(
     {
         *(Kind.KILL_CHILD, Kind.KILL_WORKER, Kind.KILL_BEAT, Kind.TERM_DOWNLOADING, Kind.TERM_STORING),
+        *(Kind.KILL_SPLIT, Kind.KILL_REPORT, Kind.KILL_UPDATE, Kind.ROLLING_RESTART),
+        *(Kind.ZOMBIE_SPLIT, Kind.ZOMBIE_REPORT, Kind.ZOMBIE_UPDATE, Kind.FOREIGN_MESSAGE, Kind.ZK_CLOCK),
         *(Kind.ZOMBIE_CHILD, Kind.ZOMBIE_WORKER, Kind.STALLED_CONSUMER, Kind.WORKER_CUT_OFF),
         *(Kind.REDIS_KILLED, Kind.REDIS_FROZEN, Kind.REDIS_EMPTY, Kind.REDIS_FLUSHED),
         *(Kind.ZK_KILLED, Kind.ZK_LEADER_KILLED, Kind.ZK_FOLLOWER_FROZEN, Kind.ZK_LEADER_FROZEN),
@@ -75,9 +118,12 @@ class Fault:
 
 
 def draw(seed: int, count: int, length: float, kinds: Collection[Kind] = tuple(Kind)) -> tuple[Fault, ...]:
-    """`count` faults within `length` seconds; every kind once, if there is room, and the rest by weight."""
+    """`count` faults within `length` seconds; every kind once, if there is room, and the rest by weight.
+
+    Kinds that may last longer than the whole run are left out.
+    """
     chance = random.Random(f"faults {seed}")
-    possible = [kind for kind in Kind if kind in kinds]
+    possible = [kind for kind in Kind if kind in kinds and kind.longest <= length]
     chosen = chance.sample(possible, min(count, len(possible)))
     chosen += chance.choices(possible, [kind.weight for kind in possible], k=count - len(chosen))
     chance.shuffle(chosen)

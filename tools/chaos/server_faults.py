@@ -1,14 +1,23 @@
-"""Injecting faults into Redis, ZooKeeper, disks, the inventory and the outside systems."""
+"""Injecting faults into Redis and ZooKeeper."""
 
+import base64
+import json
 import shutil
-import sqlite3
+import time
+from pathlib import Path
 
 import redis
-from sqlalchemy import make_url
 
+from pipeline.states import Queue
 from tools.chaos.actors import Actor
+from tools.chaos.clocks import BACK, FORWARD
 from tools.chaos.faults import Effect, FaultContext, NotNow, Table, kind_of, thaw
 from tools.chaos.schedule import Fault, Kind
+
+COPY_AGE = 15.0
+"""Seconds between a copy of ZooKeeper's data and its restore: longer than that of the mark (10 s)."""
+
+_DATA = "zookeeper data"
 
 BEGIN: Table = {}
 """Kind of fault -> the function that injects it."""
@@ -37,6 +46,46 @@ def _flush(context: FaultContext, fault: Fault, late: bool) -> Effect:
     return Effect(f"redis, {keys} keys")
 
 
+def _enveloped(body: str, task: str) -> bytes:
+    """A message as kombu makes it."""
+    envelope = {
+        "body": base64.b64encode(body.encode()).decode(),
+        "content-encoding": "utf-8",
+        "content-type": "application/json",
+        "headers": {"task": task, "id": "00000000-0000-0000-0000-000000000000", "lang": "py"},
+        "properties": {
+            "delivery_tag": "foreign",
+            "delivery_info": {"exchange": "", "routing_key": "io"},
+            "body_encoding": "base64",
+            "priority": 0,
+        },
+    }
+    return json.dumps(envelope).encode()
+
+
+_FOREIGN = {
+    "no JSON": b"\x80\x04foreign",
+    "JSON of another kind": b'[{"hello": "world"}]',
+    "a body that is no JSON": _enveloped("not json", "job.pending"),
+    "an unknown task": _enveloped("[[], {}, {}]", "other.task"),
+    "arguments of another kind": _enveloped('[["jid0000000001", 7], {}, {}]', "job.downloading"),
+    "2 MB": _enveloped(json.dumps([["x" * 2_000_000], {}, {}]), "job.estimating"),
+}
+
+
+@kind_of(BEGIN, Kind.FOREIGN_MESSAGE)
+def _send_foreign(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    settings = context.cluster.settings
+    name = list(_FOREIGN)[fault.target % len(_FOREIGN)]
+    queue = list(Queue)[fault.target % len(Queue)]
+    try:
+        with redis.Redis.from_url(settings.broker_url, socket_timeout=1) as client:
+            client.lpush(f"{settings.broker_prefix}{queue}", _FOREIGN[name])
+    except redis.RedisError:
+        raise NotNow from None
+    return Effect(f"{name}, in queue {queue}")
+
+
 @kind_of(BEGIN, Kind.REDIS_FROZEN)
 def _freeze_redis(context: FaultContext, fault: Fault, late: bool) -> Effect:
     return Effect("redis", thaw(context.cluster.redis, context.cluster.redis.freeze()))
@@ -60,6 +109,59 @@ def _restart_zookeeper(context: FaultContext, fault: Fault, late: bool) -> Effec
     for actor in context.cluster.zookeepers:
         actor.kill(pause=fault.seconds)
     return Effect("the whole ensemble")
+
+
+@kind_of(BEGIN, Kind.ZK_CLOCK)
+def _set_clock(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    """The wall clock of the leader jumps by half an hour, and back when the fault is over."""
+    leader = context.cluster.leading()
+    if leader is None:
+        raise NotNow
+    clock = context.cluster.clocks[leader]
+    seconds = (BACK, BACK, FORWARD)[fault.target % 3]
+    clock.set(seconds)
+    name = context.cluster.zookeepers[leader].name
+    return Effect(f"{name}, {seconds / 60:+.0f} minutes", lambda: clock.set(0))
+
+
+@kind_of(BEGIN, Kind.ZK_OLDER)
+def _restore_older(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    """The ensemble gets a copy of its data of a while ago, and later its own data again.
+
+    In between nobody submits or acts: whoever restores a backup tells them. Nothing may be processed.
+    """
+    folder = context.cluster.folder / "zookeeper"
+    places = [folder / str(number) for number in range(1, len(context.cluster.zookeepers) + 1)]
+    if context.copied is None:
+        for place in places:
+            shutil.copytree(place / "data", place / "copy")
+        context.copied = time.monotonic()
+    if time.monotonic() < context.copied + COPY_AGE:
+        raise NotNow
+
+    def end() -> None:
+        _swap(context, places, "own", "older")
+        for thread in (context.submitter, context.operator):
+            thread.paused.clear()
+
+    # a submission that continues on the older data would be lost
+    if _DATA in context.claimed or not context.submitter.pause():
+        raise NotNow
+    release = context.claim(_DATA, end)
+    context.operator.paused.set()
+    _swap(context, places, "copy", "own")
+    context.copied = None
+    return Effect(f"data of {COPY_AGE:.0f} s ago or more", release)
+
+
+def _swap(context: FaultContext, places: list[Path], new: str, old: str) -> None:
+    """Kill all servers and give each the data that are named `new`; its present data get the name `old`."""
+    for actor in context.cluster.zookeepers:
+        actor.kill()
+    for place in places:
+        shutil.rmtree(place / old, ignore_errors=True)
+        (place / "data").rename(place / old)
+        (place / new).rename(place / "data")
 
 
 def _zookeeper(context: FaultContext, fault: Fault, late: bool, *, leads: bool) -> Actor:
@@ -99,94 +201,6 @@ def _cut_off(context: FaultContext, fault: Fault, late: bool) -> Effect:
             proxy.cut()
 
     return Effect("worker1", join_again)
-
-
-@kind_of(BEGIN, Kind.WORKING_FULL, Kind.STORAGE_FULL)
-def _fill(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    filler = context.cluster.fillers["working" if fault.kind is Kind.WORKING_FULL else "storage"]
-    return Effect(f"{filler.fill() >> 20} MB", filler.remove)
-
-
-@kind_of(BEGIN, Kind.INVENTORY_LOCKED)
-def _lock_inventory(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    file = make_url(context.cluster.settings.inventory).database or ""
-    connection = sqlite3.connect(file, timeout=0.5, isolation_level=None, check_same_thread=False)
-    try:
-        connection.execute("BEGIN EXCLUSIVE")
-    except sqlite3.OperationalError:
-        connection.close()
-        raise NotNow from None
-
-    def release() -> None:
-        connection.rollback()
-        connection.close()
-
-    return Effect("BEGIN EXCLUSIVE", release)
-
-
-@kind_of(BEGIN, Kind.SOURCE_DOWN)
-def _refuse_source(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    proxy = context.cluster.fakes.source_proxy
-    proxy.refuse()
-    return Effect("source", proxy.accept)
-
-
-@kind_of(BEGIN, Kind.SOURCE_HANGS)
-def _hang_source(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    proxy = context.cluster.fakes.source_proxy
-    proxy.swallow()
-    return Effect("source", proxy.cut)
-
-
-@kind_of(BEGIN, Kind.SOURCE_BUSY)
-def _busy_source(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    status = (503, 429)[fault.target % 2]
-    context.cluster.fakes.source.busy(status)
-    return Effect(str(status), context.cluster.fakes.source.calm)
-
-
-@kind_of(BEGIN, Kind.SOURCE_CHANGED)
-def _change_content(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    """Files without a declared digest get another body: some between HEAD and GET."""
-    for path, body in context.second_bodies.items():
-        context.cluster.fakes.source.change(path, body=body)
-    return Effect(f"{len(context.second_bodies)} files")
-
-
-@kind_of(BEGIN, Kind.MAIL_DOWN)
-def _mail_down(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    """Refused, answered with 451, or taken without an answer: the last makes a repetition."""
-    proxy, postbox = context.cluster.fakes.mail_proxy, context.cluster.fakes.postbox
-    how = ("refuses", "answers 451", "loses its answers")[fault.target % 3]
-    if how == "refuses":
-        proxy.refuse()
-    elif how == "answers 451":
-        postbox.busy = True
-    else:
-        proxy.swallow_after(b"From:")
-
-    def end_fault() -> None:
-        postbox.busy = False
-        proxy.accept()
-        proxy.cut()
-
-    return Effect(how, end_fault)
-
-
-@kind_of(BEGIN, Kind.CALLBACK_DOWN)
-def _callback_down(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    proxy = context.cluster.fakes.callback_proxy
-    how = ("refuses", "loses its answers")[fault.target % 2]
-    if how == "refuses":
-        proxy.refuse()
-    else:
-        proxy.swallow()
-
-    def end_fault() -> None:
-        proxy.accept()
-        proxy.cut()
-
-    return Effect(how, end_fault)
 
 
 @kind_of(BEGIN, Kind.SECOND_SWEEP)

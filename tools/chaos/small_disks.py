@@ -1,4 +1,4 @@
-"""Small file systems for one run, so that a full disk is a real error of the kernel in the middle of a write.
+"""Small file systems for one run, so that a full, read-only or absent disk is a real error of the kernel.
 
 A tmpfs of a few megabytes needs a mount namespace, which root has everywhere and other users on most
 machines. Without one, the run leaves out the faults that need it, and its result says so.
@@ -33,11 +33,7 @@ def make_small(folder: Path, megabytes: int) -> bool:
     folder.mkdir(parents=True)
     if ENTERED not in os.environ:
         return False
-    size = f"size={megabytes}m"
-    done = subprocess.run(
-        ("mount", "-t", "tmpfs", "-o", size, "chaos", str(folder)), capture_output=True, check=False
-    )
-    return done.returncode == 0
+    return _mount("-t", "tmpfs", "-o", f"size={megabytes}m", "chaos", str(folder))
 
 
 def unmake(folder: Path) -> None:
@@ -62,3 +58,41 @@ class Filler:
 
     def remove(self) -> None:
         self._file.unlink(missing_ok=True)
+
+
+class Disk:
+    """A mounted folder that can be read-only for a while, or show the empty mount point below it.
+
+    Another mount is put over the folder: open files stay as they were, and every new access meets the fault.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.mount_points: list[Path] = []
+        """The empty folders that were shown; whatever is written there is lost for a repository."""
+        self._covered = 0
+
+    def make_read_only(self) -> bool:
+        """Whether the machine did it."""
+        return self._cover(self._folder) and _mount("-o", "remount,bind,ro", str(self._folder))
+
+    def hide(self) -> bool:
+        """Whether the machine did it."""
+        empty = self._folder.parent / "mount-points" / f"{self._folder.name}-{len(self.mount_points)}"
+        empty.mkdir(parents=True)
+        self.mount_points.append(empty)
+        return self._cover(empty)
+
+    def restore(self) -> None:
+        while self._covered:
+            subprocess.run(("umount", "-l", str(self._folder)), capture_output=True, check=False)
+            self._covered -= 1
+
+    def _cover(self, other: Path) -> bool:
+        covered = _mount("--bind", str(other), str(self._folder))
+        self._covered += covered
+        return covered
+
+
+def _mount(*arguments: str) -> bool:
+    return subprocess.run(("mount", *arguments), capture_output=True, check=False).returncode == 0

@@ -16,6 +16,7 @@ _COLUMNS = (
     "completed",
     "failed",
     "planted",
+    "deleted",
     *(sort.value for sort in Category),
     "resumed",
     "tries_again",

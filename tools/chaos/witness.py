@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pipeline.errors import ArklineError
-from pipeline.records import JobStatus
+from pipeline.records import BatchStatus, JobStatus
 from pipeline.settings import Settings
 from pipeline.states import JOB
 from zkstate import codec, paths
@@ -18,7 +18,7 @@ READ_INTERVAL = 0.3
 
 @dataclass(frozen=True)
 class Holder:
-    """A job that a process works on."""
+    """A job, or a batch, that a process works on."""
 
     jid: str
     state: str
@@ -49,6 +49,7 @@ class Witness:
         self._settings = settings
         self._lock = threading.Lock()
         self._holders: tuple[Holder, ...] = ()
+        self._batch_holders: tuple[Holder, ...] = ()
         self._beat: int | None = None
         self._recoveries: list[Recovery] = []
         self._over = threading.Event()
@@ -65,6 +66,11 @@ class Witness:
         """The jobs and their processes at the last read."""
         with self._lock:
             return self._holders
+
+    def batch_holders(self) -> tuple[Holder, ...]:
+        """The batches and their processes at the last read; `jid` is the batch's id."""
+        with self._lock:
+            return self._batch_holders
 
     def leading_beat(self) -> int | None:
         """The process id of the elected beat at the last read."""
@@ -95,8 +101,9 @@ class Witness:
     def _read(self, session: Session) -> None:
         began = time.monotonic()
         holders, beat = _holders(session), _leading_beat(session)
+        batch_holders = _batch_holders(session)
         with self._lock:
-            self._holders, self._beat = holders, beat
+            self._holders, self._batch_holders, self._beat = holders, batch_holders, beat
             # a read that began before the kill may have seen the lock of a job that has moved since
             pending = [
                 recovery
@@ -125,9 +132,26 @@ def _holders(session: Session) -> tuple[Holder, ...]:
         locks = session.get_many([paths.job_lock(jid) for jid in jids])
         for jid, lock in zip(jids, locks, strict=True):
             if lock is not None and lock[0]:
-                mark, _, by = lock[0].partition(b" ")
-                holders.append(Holder(jid, state, mark, int(by.rpartition(b":")[2])))
+                holders.append(_holder(jid, state, lock[0]))
     return tuple(holders)
+
+
+def _batch_holders(session: Session) -> tuple[Holder, ...]:
+    bids = session.children(paths.OPEN_BATCHES)
+    locks = session.get_many([paths.batch_lock(bid) for bid in bids])
+    held = {bid: lock[0] for bid, lock in zip(bids, locks, strict=True) if lock is not None and lock[0]}
+    places = [paths.batch_status(bid) for bid in held]
+    statuses = session.get_many(places)
+    return tuple(
+        _holder(bid, codec.decode(BatchStatus, status[0], place).status, held[bid])
+        for bid, place, status in zip(held, places, statuses, strict=True)
+        if status is not None
+    )
+
+
+def _holder(name: str, state: str, lock: bytes) -> Holder:
+    mark, _, by = lock.partition(b" ")
+    return Holder(name, state, mark, int(by.rpartition(b":")[2]))
 
 
 def _leading_beat(session: Session) -> int | None:

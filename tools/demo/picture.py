@@ -42,8 +42,8 @@ def record(target: Path, say: Callable[[str], None]) -> None:
 def _play(session: Session, base: str, source: Path) -> None:
     submit = ("submit", "--profile", "demo", "--wait")
     session.arkline(*submit, "--type", "batch-manifest", f"{base}/objects.checkm")
-    wrong = digest_file(source / "ferry" / "ferry.png", ["md5"]).digest("md5")  # of another file
-    session.arkline(*submit, "--digest", str(wrong), f"{base}/ferry/notice.txt")
+    wrong = digest_file(source / "ferry" / "ferry.png", ["md5"]).value("md5")  # of another file
+    session.arkline(*submit, "--digest", f"md5:{wrong}", f"{base}/ferry/notice.txt")
     session.arkline("jobs")
     session.arkline("why", "jid0000000004")
 

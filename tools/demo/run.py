@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from entrypoints.cli import exit_codes
-from entrypoints.stack.home import StackRunning, running_pid
+from entrypoints.stack.home import running_pid
 from entrypoints.stack.ports import HOST
 from entrypoints.stack.services import StackConfig
 from entrypoints.stack.signals import stop_signals
@@ -25,7 +25,7 @@ from entrypoints.stack.stack import Stack, running
 from entrypoints.stack.supervisor import StopRequested
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.settings import Settings
-from tools.checkout import PROJECT, own_profiles
+from tools.checkout import PROJECT, own_profiles, stop_command
 from tools.demo import collection
 from tools.dev.console import teller
 from tools.web_server import serving
@@ -70,7 +70,7 @@ class Session:
                     if time.monotonic() > deadline:
                         logs = self.stack.settings.home / "log"
                         raise DemoStuck(f"not done after {LIMIT} s; the logs are in {logs}")
-                    self.stack.poll_for(0.1)
+                    self.stack.supervisor.poll_for(0.1)
             finally:
                 child.kill()
             output = child.stdout.read() if child.stdout else ""
@@ -106,7 +106,7 @@ def demonstrate(home: Path, as_json: bool, keep: bool) -> int:
 def _clear(home: Path) -> None:
     """Remove the previous demo; refuse if it still runs, or if the folder is not a demo's."""
     if (pid := running_pid(home)) is not None:
-        raise StackRunning(f"a demo already runs (process {pid}); stop it with Ctrl-C in its terminal")
+        raise UsageRefused(f"a demo already runs (process {pid}); stop it with Ctrl-C in its terminal")
     if home.exists() and any(home.iterdir()) and not (home / "source").is_dir():
         raise UsageRefused(f"{home} is not a demo's folder, and would be emptied: choose another folder")
     shutil.rmtree(home, ignore_errors=True)
@@ -122,7 +122,9 @@ def demo_config(home: Path) -> StackConfig:
     if any(os.environ.get(name) for name in SERVER_SETTINGS):
         own = f"demo-{uuid.uuid4().hex[:8]}"
         environment |= {"ARKLINE_ZK_ROOT": f"/{own}", "ARKLINE_BROKER_PREFIX": f"{own}:"}
-    return StackConfig(home=home, wait_for_all=False, environment=environment)
+    return StackConfig(
+        home=home, wait_for_all=False, environment=environment, stop_command=stop_command(home)
+    )
 
 
 def _ingest(session: Session, base: str) -> bool:
@@ -190,4 +192,4 @@ def _count(batch: dict[str, Any], result: str) -> int:
 def _wait_for_signal(stack: Stack) -> None:
     with suppress(StopRequested):
         while True:
-            stack.poll_for(0.2)
+            stack.supervisor.poll_for(0.2)

@@ -12,7 +12,7 @@ from rich.console import Console
 from entrypoints.cli import exit_codes, standalone_command
 from entrypoints.stack.services import StackConfig
 from pipeline.errors import ArklineError
-from tools.checkout import PROJECT, VAR, own_profiles
+from tools.checkout import PROJECT, VAR, own_profiles, stop_command
 from tools.demo import picture
 from tools.demo.run import demonstrate
 from tools.dev import benches, checks, lock, release
@@ -80,7 +80,11 @@ def up(
     `arkline standalone start` with the folder var and the profiles of this checkout.
     """
     config = StackConfig(
-        home=home.absolute(), workers=workers, concurrency=concurrency, environment=own_profiles()
+        home=home.absolute(),
+        workers=workers,
+        concurrency=concurrency,
+        environment=own_profiles(),
+        stop_command=stop_command(home.absolute()),
     )
     standalone_command.run(config, detach=detach)
 
@@ -108,27 +112,14 @@ def bench(
     raise typer.Exit(benches.bench(name, json, console))
 
 
-@app.command(epilog="Example: ./dev chaos --seed 7 --jobs 300 --faults 100 --json")
-def chaos(
-    seed: Annotated[int, typer.Option(help="Determines the faults and the deposits.")] = 1,
-    jobs: Annotated[int, typer.Option(min=1, help="Objects to deposit.")] = 100,
-    faults: Annotated[int, typer.Option(min=0, help="Faults to inject.")] = 40,
-    minutes: Annotated[
-        float, typer.Option(min=0, help="How long faults are injected; 0: 3.4 seconds per fault.")
-    ] = 0,
-    json: Annotated[
-        bool, typer.Option("--json", help="End with one JSON object on standard output.")
-    ] = False,
-    keep: Annotated[
-        Path | None, typer.Option(help="A new folder to run in, which is kept with all logs.")
-    ] = None,
-) -> None:
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
+def chaos(context: typer.Context) -> None:
     """Inject faults into a whole repository, and check that no object is lost or doubled."""
-    options = [f"--seed={seed}", f"--jobs={jobs}", f"--faults={faults}", f"--minutes={minutes}"]
-    options += ["--json"] if json else []
-    options += [f"--keep={keep.absolute()}"] if keep else []
-    os.chdir(PROJECT)
-    os.execv(sys.executable, [sys.executable, "-W", "ignore", "-m", "tools.chaos", *options])  # noqa: S606 - no shell
+    path = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))
+    options = [sys.executable, "-W", "ignore", "-m", "tools.chaos", *context.args]
+    os.execve(sys.executable, options, os.environ | {"PYTHONPATH": path})  # noqa: S606 - no shell
 
 
 @app.command("record", epilog="Example: ./dev record")

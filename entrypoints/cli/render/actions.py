@@ -1,11 +1,11 @@
-"""Shows what operators did to collections, batches and the queue."""
+"""Shows what operators did to collections, batches and the fleet."""
 
 from datetime import datetime
 
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
+from entrypoints.cli.render.humanize import by_whom
 from operations.holds import ActionHistory, BatchHistory, HoldResult
-from operations.wording import by_whom
 
 
 def held(result: HoldResult) -> None:
@@ -35,15 +35,13 @@ def batch_history(history: BatchHistory) -> None:
         for renewal in history.renewals
     ]
     screen.table(
-        (
-            Column("at (UTC)"),
-            Column("action"),
-            Column("state"),
-            Column("by"),
-            Column("via", wide=True),
-            Column("message", long=True),
-        ),
-        ((_moment(at), *cells) for at, *cells in sorted(moves + renewals, key=lambda row: row[0])),
+        sorted(moves + renewals, key=lambda row: row[0]),
+        Column("at (UTC)", lambda row: _moment(row[0])),
+        Column("action", lambda row: row[1]),
+        Column("state", lambda row: row[2]),
+        Column("by", lambda row: row[3]),
+        Column("via", lambda row: row[4], wide=True),
+        Column("message", lambda row: row[5], long=True),
     )
 
 
@@ -56,11 +54,11 @@ def history(actions: ActionHistory) -> None:
     if not actions.entries:
         screen.note(f"no action is recorded for {subject}")
         return
-    short = (Column("at (UTC)"), Column("action"), Column("by"), Column("via", wide=True))
     screen.table(
-        (*short, Column("reason", long=True)),
-        (
-            (_moment(entry.at), entry.action, entry.by, entry.via or "", entry.reason)
-            for entry in actions.entries
-        ),
+        actions.entries,
+        Column("at (UTC)", lambda entry: _moment(entry.at)),
+        Column("action", lambda entry: f"{entry.action} {entry.target}".rstrip()),
+        Column("by", lambda entry: entry.by),
+        Column("via", lambda entry: entry.via or "", wide=True),
+        Column("reason", lambda entry: entry.reason, long=True),
     )

@@ -1,10 +1,12 @@
 """Shows the result of a dry run."""
 
+from collections.abc import Iterator
+
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
-from entrypoints.cli.render.humanize import counted, duration
-from operations.download_estimate import Estimate
-from operations.dry_run import DryRunResult
+from entrypoints.cli.render.humanize import by_whom, counted, duration
+from operations.dry_run import DryRunResult, Estimate, Fit, HostResult, SpaceNeed
+from pipeline.names import quote_name
 from pipeline.working_storage.capacity import in_units
 
 
@@ -21,34 +23,31 @@ def dry_run(result: DryRunResult) -> None:
             ("probed", f"{counted(result.asked, 'file')} of {result.files:,}"),
             ("digests", _digests(result)),
             ("queue", _queue(result)),
-            ("space", result.space),
+            ("space", _space(result.space)),
             ("known local ids", _known(result)),
             ("download", _time(result.estimate)),
         )
     )
     if result.estimate is not None:
-        screen.note(result.estimate.basis, "dim")
+        screen.note(_basis(result.estimate), "dim")
     if result.hosts:
         screen.table(
-            (
-                Column("host"),
-                Column("files", right=True),
-                Column("bytes", right=True),
-                Column("answers in", right=True),
-                Column("sample", right=True),
-            ),
-            (
-                (
-                    host.host,
-                    f"{host.files:,}",
-                    in_units(host.bytes),
-                    "" if host.latency is None else f"{host.latency * 1000:.0f} ms",
-                    "none" if host.bytes_per_second is None else f"{in_units(host.bytes_per_second)}/s",
-                )
-                for host in result.hosts
-            ),
+            result.hosts,
+            Column("host", lambda host: host.host),
+            Column("files", lambda host: f"{host.files:,}", right=True),
+            Column("bytes", lambda host: in_units(host.bytes), right=True),
+            Column("answers in", _latency, right=True),
+            Column("sample", _rate, right=True),
         )
     _problems(result)
+
+
+def _latency(host: HostResult) -> str:
+    return "" if host.latency is None else f"{host.latency * 1000:.0f} ms"
+
+
+def _rate(host: HostResult) -> str:
+    return "none" if host.bytes_per_second is None else f"{in_units(host.bytes_per_second)}/s"
 
 
 def _objects(result: DryRunResult) -> str:
@@ -91,11 +90,61 @@ def _time(result: Estimate | None) -> str:
     return least if least == most else f"{least} to {most}"
 
 
+def _basis(estimate: Estimate) -> str:
+    """On which measurement the estimate is based."""
+    left_out = (
+        f" {', '.join(estimate.unmeasured[:5])} gave no sample and is not included."
+        if estimate.unmeasured
+        else ""
+    )
+    if not estimate.measured:
+        return f"No source gave a sample.{left_out}"
+    return (
+        f"Measured now: {in_units(estimate.sampled)} from {counted(estimate.measured, 'host')}, from this "
+        f"machine, on one connection per host. The lower figure assumes that {estimate.connections} "
+        "connections (ARKLINE_DOWNLOAD_THREADS) are so many times as fast, the higher one that they are not "
+        "faster. Not included: waiting behind other jobs, processing, storing, and files of unknown "
+        f"size.{left_out}"
+    )
+
+
+def _space(space: SpaceNeed | None) -> str:
+    if space is None:
+        return ""
+    fit = {
+        Fit.ALL_NOW: "all fit now",
+        Fit.IN_TURN: "every object fits now, but not all at once: some would wait until others end",
+        Fit.SOME_WAIT: f"{counted(space.waiting, 'object')} would have to wait for space",
+        Fit.UNKNOWN: "unknown whether they fit: working storage is not on this machine",
+    }[space.fit]
+    return (
+        f"{in_units(space.total)} of working storage in total, {in_units(space.largest)} for the largest "
+        f"object; {fit}"
+    )
+
+
+def _warnings(result: DryRunResult) -> Iterator[str]:
+    if hold := result.paused:
+        by = by_whom(hold.by, hold.reason, hold.at)
+        yield f"the queue has been paused{by}: the jobs would wait"
+    if hold := result.hold:
+        by = by_whom(hold.by, hold.reason, hold.at)
+        yield f"collection {result.profile} has been on hold{by}: the jobs would be held"
+    yield from result.repeated
+    if more := result.repeated_count - len(result.repeated):
+        yield f"and {more:,} more"
+    for wrong in result.contradictions:
+        yield (
+            f"object {wrong.number}, {quote_name(wrong.name)}: its identifiers name different objects "
+            f"({', '.join(wrong.arks)})"
+        )
+
+
 def _problems(result: DryRunResult) -> None:
     for problem in result.failures:
         where = f"object {problem.number}, {problem.name}: " if problem.number else ""
         screen.note(f"would fail: {where}{problem.message}", "red")
     for problem in result.doubts:
         screen.note(f"may fail: object {problem.number}, {problem.name}: {problem.message}")
-    for warning in result.warnings:
+    for warning in _warnings(result):
         screen.note(warning)

@@ -20,36 +20,32 @@ def workers(queues_by_worker: Mapping[str, tuple[str, ...]]) -> None:
 
 def space(view: SpaceView) -> None:
     limit = None if view.total is None else view.total * view.threshold // 100
+    reserving = sum(reservation.bytes > 0 for reservation in view.reservations)
     screen.facts(
         (
             ("folder", view.folder if limit is not None else f"{view.folder} (not on this machine)"),
             ("size", in_units(view.total) if view.total is not None else ""),
             ("used", in_units(view.used) if view.used is not None else ""),
             ("threshold", f"{view.threshold} %" + (f", {in_units(limit)}" if limit is not None else "")),
-            ("reserved", f"{in_units(view.reserved)} by {counted(len(view.reservations), 'job')}"),
+            ("reserved", f"{in_units(view.reserved)} by {counted(reserving, 'job')}"),
             ("waiting", counted(view.waiting, "job") if view.waiting else ""),
         )
     )
     if view.reservations:
         screen.table(
-            (
-                Column("job"),
-                Column("reserved", right=True),
-                Column("state"),
-                Column("batch", wide=True),
-                Column("collection", wide=True),
-            ),
-            (
-                (
-                    reservation.jid,
-                    in_units(reservation.bytes),
-                    screen.state(reservation.state or "no such job"),
-                    reservation.bid,
-                    reservation.profile,
-                )
-                for reservation in view.reservations
-            ),
+            view.reservations,
+            Column("job", lambda reservation: reservation.jid),
+            Column("reserved", lambda reservation: in_units(reservation.bytes), right=True),
+            Column("on disk", lambda reservation: _on_disk(reservation.on_disk), right=True),
+            Column("state", lambda reservation: screen.state(reservation.state or "no such job")),
+            Column("failure", lambda reservation: screen.state(reservation.kind) if reservation.kind else ""),
+            Column("batch", lambda reservation: reservation.bid, wide=True),
+            Column("collection", lambda reservation: reservation.profile, wide=True),
         )
+
+
+def _on_disk(count: int | None) -> str:
+    return "" if count is None else in_units(count)
 
 
 def cleaned(result: CleanUp) -> None:

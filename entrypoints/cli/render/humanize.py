@@ -1,4 +1,4 @@
-"""Durations, moments and numbers as people read them."""
+"""Durations, moments, numbers and progress as people read them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,42 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from operations.wording import SPANS, age, counted, duration
+from pipeline.attempt import Progress
+from pipeline.records import age
+from pipeline.working_storage.capacity import in_units
 
-__all__ = ["age", "ago", "brief", "counted", "duration", "in_time", "listed"]
+__all__ = ["age", "ago", "brief", "by_whom", "counted", "duration", "in_time", "listed", "progress"]
+
+SPANS = ((86400, "day", "d"), (3600, "hour", "h"), (60, "minute", "m"), (1, "second", "s"))
 
 S = TypeVar("S", bound=str)
+
+
+def duration(seconds: float) -> str:
+    """For a sentence: the largest unit only.
+
+    >>> duration(0.3), duration(1), duration(250), duration(7300), duration(200000)
+    ('less than a second', '1 second', '4 minutes', '2 hours', '2 days')
+    """
+    for length, name, _ in SPANS:
+        if seconds >= length:
+            return counted(int(seconds // length), name)
+    return "less than a second"
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number with its noun.
+
+    >>> counted(1, "job"), counted(1200, "job"), counted(0, "batch", "batches")
+    ('1 job', '1,200 jobs', '0 batches')
+    """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def by_whom(by: str, reason: str, at: datetime) -> str:
+    """` by ann@desk for 2 hours (database is moved)`: who stopped something, since when, why."""
+    who = f" by {by}" if by else ""
+    return f"{who} for {duration(age(at))}" + (f" ({reason})" if reason else "")
 
 
 def brief(seconds: float) -> str:
@@ -42,3 +73,16 @@ def listed(parts: Mapping[S, int]) -> str:
     '2 downloading, 1 pending'
     """
     return ", ".join(f"{number:,} {name}" for name, number in parts.items() if number)
+
+
+def progress(download: Progress) -> str:
+    """`Downloaded 3.2 MB of 10 MB at 1.1 MB/s, 2 of 5 files; now a/b.tif from example.org`."""
+    size = f" of {in_units(download.bytes_expected)}" if download.bytes_expected is not None else ""
+    rate = f" at {in_units(round(download.bytes_per_second))}/s" if download.bytes_per_second else ""
+    files = (
+        f", {download.files} of {download.files_expected} files"
+        if download.files_expected is not None
+        else ""
+    )
+    now = f"; now {download.file} from {download.host}" if download.file else ""
+    return f"Downloaded {in_units(download.bytes)}{size}{rate}{files}{now}"

@@ -8,11 +8,14 @@ from rich.text import Text
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
 from entrypoints.cli.render.humanize import counted
-from entrypoints.cli.render.views import LOCAL_FORM, when
-from operations.custody import Custody, FileCustody, Origin, Source, Verdict
+from entrypoints.cli.render.views import local, when
 from operations.objects import ObjectView
 from pipeline.description.premis import NAME as PREMIS
 from pipeline.inventory.base import InventoryVersion
+from pipeline.inventory.events import FAIL
+from pipeline.names import printable
+from pipeline.preservation.custody import Custody, FileCustody, Origin, Source, Verdict
+from pipeline.preservation.events import ObjectEvent
 from pipeline.working_storage.capacity import in_units
 
 SHOWN = 8
@@ -23,6 +26,8 @@ MAX_FILES = 500
 
 MAX_PROBLEMS = 100
 """Problems that are printed; --json has all of them."""
+
+SHOWN_EVENTS = 20
 
 _NOT_RECORDED = "not recorded"
 
@@ -35,6 +40,7 @@ def described(view: ObjectView) -> None:
             ("collections", ", ".join(view.collections)),
             ("local ids", "; ".join(view.local_id)),
             *view.erc,
+            ("fixity", _fixity(view)),
             ("created", when(view.created)),
             ("changed", when(view.modified)),
         )
@@ -46,13 +52,27 @@ def described(view: ObjectView) -> None:
             screen.say("")
             _some([file for file in view.custody.files if file.version == version.number])
     screen.say("")
+    _events(view.timeline)
+    screen.say("")
     _problems(view.custody)
     _sum(view.custody, len(view.versions))
 
 
+def _fixity(view: ObjectView) -> str:
+    """The last proof by the fixity schedule."""
+    last = view.fixity
+    if last is None or last.checked is None:
+        return "not read again yet"
+    read = f"{counted(last.files, 'file')} of {counted(last.versions, 'version')}, {in_units(last.bytes)}"
+    if last.damaged:
+        proved = f"; last proved {when(last.proved)}" if last.proved else ""
+        return f"damage found {when(last.checked)} ({counted(last.damaged, 'problem')}){proved}"
+    return f"proved {when(last.proved or last.checked)}: {read}"
+
+
 def _version(version: InventoryVersion) -> None:
     size = in_units(sum(file.size for file in version.files))
-    note = screen.printable(f": {version.note}" if version.note else "")
+    note = printable(f": {version.note}" if version.note else "")
     screen.say(
         f"\nversion {version.number}, {counted(len(version.files), 'file')}, {size}, "
         f"{when(version.created)}, {version.jid}{note}"
@@ -68,16 +88,32 @@ def _deposit(version: InventoryVersion) -> None:
             ("deposited", f"{when(version.submitted)}{by}"),
             ("payload", version.payload_name),
             ("batch", f"{version.bid}, collection {version.profile}"),
-            ("downloaded", _moment(version.downloaded)),
-            ("stored", f"{_moment(version.created)} at {version.storage_url}"),
-            ("read back", _moment(version.verified)),
+            ("downloaded", _local_if_recorded(version.downloaded)),
+            ("stored", f"{local(version.created)} at {version.storage_url}"),
+            ("read back", _local_if_recorded(version.verified)),
             ("events", events if any(file.path == events for file in version.files) else ""),
         )
     )
 
 
-def _moment(at: datetime | None) -> str:
-    return _NOT_RECORDED if at is None else f"{at.astimezone():{LOCAL_FORM}}"
+def _events(timeline: Sequence[ObjectEvent]) -> None:
+    """The latest events, without those of processing, which are in the stored PREMIS."""
+    screen.table(
+        list(timeline[-SHOWN_EVENTS:]),
+        Column("event", lambda event: event.type),
+        Column("time", lambda event: when(event.at)),
+        Column(
+            "outcome",
+            lambda event: Text(event.outcome, "bold red") if event.outcome == FAIL else event.outcome,
+        ),
+        Column("what", lambda event: event.detail, long=True),
+    )
+    if len(timeline) > SHOWN_EVENTS:
+        screen.note(f"{len(timeline) - SHOWN_EVENTS:,} earlier events: --json has them all", "")
+
+
+def _local_if_recorded(moment: datetime | None) -> str:
+    return local(moment) if moment else _NOT_RECORDED
 
 
 def _some(files: Sequence[FileCustody]) -> None:
@@ -96,18 +132,17 @@ def _files(files: Sequence[FileCustody]) -> None:
     rows = [(file, (_source(file.source, digits, roomy=roomy), *_digests(file, digits))) for file in files]
     if width < screen.NARROW:
         for file, digests in rows:
-            screen.say(screen.printable(file.path), "bold")
+            screen.say(printable(file.path), "bold")
             screen.facts(zip(("  source", "  download", "  storage", "  now"), digests, strict=True))
         return
-    columns = (
-        Column("file", long=True),
-        Column("size", right=True),
-        *(Column(f"at {place}") for place in ("source", "download", "storage")),
-        Column("now"),
-    )
-    sizes = ((in_units(file.storage.size) if file.storage else "") for file, _ in rows)
     screen.table(
-        columns, ((file.path, size, *digests) for (file, digests), size in zip(rows, sizes, strict=True))
+        rows,
+        Column("file", lambda row: row[0].path, long=True),
+        Column("size", lambda row: in_units(row[0].storage.size) if row[0].storage else "", right=True),
+        Column("at source", lambda row: row[1][0]),
+        Column("at download", lambda row: row[1][1]),
+        Column("at storage", lambda row: row[1][2]),
+        Column("now", lambda row: row[1][3]),
     )
 
 
@@ -147,8 +182,8 @@ def _now(file: FileCustody, digits: int | None) -> Text:
 def _problems(custody: Custody) -> None:
     problems = [(file, problem) for file in custody.files for problem in file.problems]
     for file, problem in problems[:MAX_PROBLEMS]:
-        screen.say(screen.printable(f"{file.path} of version {file.version}: {problem.what}."), "red")
-        screen.say(screen.printable(f"To do: {problem.remedy}."))
+        screen.say(printable(f"{file.path} of version {file.version}: {problem.what}."), "red")
+        screen.say(printable(f"To do: {problem.remedy}."))
     if len(problems) > MAX_PROBLEMS:
         screen.note(f"{counted(len(problems) - MAX_PROBLEMS, 'more problem')}: --json has them all")
     if problems:
@@ -160,16 +195,14 @@ def _sum(custody: Custody, versions: int) -> None:
     files = len(custody.files)
     bad = sum(bool(file.problems) for file in custody.files)
     unread = sum(file.verdict is Verdict.NOT_READ for file in custody.files)
-    at = f"{custody.ended.astimezone():{LOCAL_FORM}}"
-    amount = in_units(custody.bytes_read)
     if bad:
         screen.say(f"Custody is broken: {bad:,} of {counted(files, 'file')}.", "bold red")
     elif not custody.read:
         screen.say("The records agree with each other; storage was not read.", "yellow")
     elif custody.complete:
         screen.say(
-            f"Custody is proved: {counted(files, 'file')}, {amount}, read until {at}, as "
-            "downloaded and stored.",
+            f"Custody is proved: {counted(files, 'file')}, {in_units(custody.bytes_read)}, read until "
+            f"{local(custody.ended)}, as downloaded and stored.",
             "green",
         )
     if custody.read and not custody.complete:
@@ -177,9 +210,8 @@ def _sum(custody: Custody, versions: int) -> None:
     unknown = sum(file.source.origin is Origin.UNKNOWN and file.storage is not None for file in custody.files)
     if unknown:
         screen.note(
-            f"the declared digest and the download of {counted(unknown, 'file')} are not "
-            "recorded: an earlier release "
-            "ingested them, or the list was lost with working storage"
+            f"the declared digest and the download of {counted(unknown, 'file')} are not recorded: "
+            "an earlier release ingested them, or the list was lost with working storage"
         )
     rest = versions - len(custody.versions)
     if rest:

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
-from entrypoints.cli.render.humanize import age, ago, brief, counted, in_time, listed
+from entrypoints.cli.render.humanize import age, brief, by_whom, counted, duration, in_time, listed
 from entrypoints.cli.render.remedies import hints
 from operations.facts import Reason
-from operations.health import Health, Problem
+from operations.health import Health, OutageView, Problem
 from operations.overview import Overview, Space
+from pipeline.services import REMEDIES
 from pipeline.working_storage.capacity import in_units
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from zkstate.fixity import FixityStatus
     from zkstate.holds import Hold
 
 _STYLES = {Health.OK: "green", Health.DEGRADED: "yellow", Health.STOPPED: "bold red"}
@@ -27,6 +29,9 @@ _PROBLEMS: dict[Reason, str] = {
     Reason.NO_WORKER: "no worker consumes queue '{}'",
     Reason.NO_BEAT: "no beat is running: nothing is scheduled or retried",
     Reason.QUEUE_PAUSED: "the queue is paused: no new job starts",
+    Reason.FIXITY_DAMAGED: "damage in storage: objects that are damaged: {}",
+    Reason.FIXITY_OVERDUE: "objects that were not read again within their period: {}",
+    Reason.SERVICE_DOWN: "{} is out of order: jobs that need it wait",
     Reason.BETWEEN_TRIES: "{} does not work: jobs wait for a retry",
 }
 
@@ -39,26 +44,15 @@ def show(view: Overview) -> None:
 def tables(view: Overview) -> Iterable[Table]:
     yield screen.facts_grid(_facts(view))
     if view.batches:
-        columns = (
-            Column("batch"),
-            Column("state"),
-            Column("for", right=True),
-            Column("jobs", right=True),
-            Column("collection", wide=True),
-            Column("file", long=True),
+        yield screen.table_grid(
+            view.batches,
+            Column("batch", lambda row: row.bid),
+            Column("state", lambda row: screen.state(row.status)),
+            Column("for", lambda row: brief(age(row.since)), right=True),
+            Column("jobs", lambda row: "" if row.total is None else str(row.total), right=True),
+            Column("collection", lambda row: row.profile, wide=True),
+            Column("file", lambda row: row.name, long=True),
         )
-        rows = (
-            (
-                row.bid,
-                screen.state(row.status),
-                brief(age(row.since)),
-                "" if row.total is None else str(row.total),
-                row.profile,
-                row.name,
-            )
-            for row in view.batches
-        )
-        yield screen.table_grid(columns, rows)
 
 
 def _facts(view: Overview) -> Iterator[tuple[str, str | Text | None]]:
@@ -76,18 +70,36 @@ def _facts(view: Overview) -> Iterator[tuple[str, str | Text | None]]:
     yield "drained", ", ".join(health.drained)
     answers = "" if health.redis_answers else " (does not answer)"
     yield "servers", f"ZooKeeper {health.zookeeper}, Redis {health.redis}{answers}"
+    if foreign := health.foreign_messages:
+        yield (
+            "foreign",
+            f"{counted(foreign, 'message')} in Redis that arkline did not send: rejected by workers",
+        )
     yield "beat", health.beat
     yield "jobs", listed(view.jobs) or "none in the queue"
     yield "waiting", listed(health.waiting)
+    for outage in health.outages:
+        yield "outage", _outage(outage)
+        if remedy := REMEDIES.get(outage.service):
+            yield "try", remedy
     for fault in health.faults:
         yield "retry", f"{counted(fault.jobs, 'job')} {in_time(fault.next_try)}: {fault.message}"
     yield "next try", in_time(health.next_try) if health.next_try else ""
     yield "batches", f"{view.open_batches} unfinished, {view.batches_in_all} in all"
     yield "space", _space(view.space)
+    yield "fixity", _fixity(view.fixity)
     if view.paused:
-        yield "paused", Text(_hold(view.paused), "yellow")
+        yield "paused", Text(_stopped(view.paused), "yellow")
     for name, hold in view.held_collections.items():
-        yield "on hold", Text(f"{name} {_hold(hold)}", "yellow")
+        yield "on hold", Text(f"{name} {_stopped(hold)}", "yellow")
+
+
+def _outage(outage: OutageView) -> str:
+    where = "" if outage.everywhere else f" on {', '.join(outage.hosts)} only"
+    return (
+        f"{outage.name}{where} for {duration(age(outage.since))}, next probe {in_time(outage.next_probe)}: "
+        f"{outage.message}"
+    )
 
 
 def problem_text(problem: Problem) -> str:
@@ -102,6 +114,13 @@ def _space(space: Space) -> str:
     return f"{in_units(space.used)} used and {in_units(space.reserved)} reserved of {limit}{waiting}"
 
 
-def _hold(hold: Hold) -> str:
-    by = f"by {hold.by} " if hold.by else ""
-    return f"{by}{ago(hold.at)}" + (f" ({hold.reason})" if hold.reason else "")
+def _fixity(stored: FixityStatus) -> str:
+    if not stored.objects:
+        return stored.problem
+    oldest = f", the oldest read {duration(age(stored.oldest))} ago" if stored.oldest else ""
+    problem = f"; cannot be checked now: {stored.problem}" if stored.problem else ""
+    return f"{counted(stored.objects, 'object')}{oldest}{problem}"
+
+
+def _stopped(hold: Hold) -> str:
+    return by_whom(hold.by, hold.reason, hold.at).strip()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pipeline.remedies import Action, Remedy
+from pipeline.errors import Action, Remedy
 
 _COMMANDS: dict[Action, str] = {
     Action.UNPAUSE: "arkline unpause",
@@ -26,6 +26,10 @@ _COMMANDS: dict[Action, str] = {
     Action.SHOW_SPACE: "arkline space",
     Action.CLEAN_UP: "arkline cleanup",
     Action.AUDIT: "arkline audit",
+    Action.RECONCILE: "arkline reconcile --repair",
+    Action.RESTORE_INVENTORY: "arkline restore {} --inventory",
+    Action.FIXITY_REPORT: "arkline fixity report",
+    Action.CHECK_FIXITY: "arkline fixity check",
     Action.SUBMIT_AGAIN: "arkline submit",
     Action.START_WORKER: "celery -A tasks.app worker",
     Action.START_BEAT: "python -m tasks.beat_leader",

@@ -6,22 +6,25 @@ from rich.text import Text
 
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
-from entrypoints.cli.render.humanize import age, brief, counted, duration, listed
-from entrypoints.cli.render.progress import progress
-from operations.batch_view import BatchView, Gone
+from entrypoints.cli.render.humanize import age, ago, brief, counted, duration, listed, progress
+from operations.archive import Gone
+from operations.audit import AuditView, StoreFinding, StoreProblem
+from operations.batch_view import BatchView
 from operations.job_list import JobList
 from operations.job_view import JobView, Step, Timeline
 from pipeline.attempt import Progress
 from pipeline.states import Event, FailureKind
 from pipeline.working_storage.capacity import in_units
-from zkstate.audit import Finding
 
-LOCAL_FORM = "%Y-%m-%d %H:%M:%S"
+
+def local(moment: datetime) -> str:
+    """`2026-09-01 14:00:00`, in the reader's time zone."""
+    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def when(moment: datetime) -> str:
     """`2026-09-01 14:00:00 (2 hours ago)`, in the reader's time zone."""
-    return f"{moment.astimezone():{LOCAL_FORM}} ({duration(age(moment))} ago)"
+    return f"{local(moment)} ({ago(moment)})"
 
 
 def batch(view: BatchView) -> None:
@@ -44,18 +47,17 @@ def batch(view: BatchView) -> None:
     )
     if view.failed_jobs:
         screen.say("")
-        columns = (Column("failed job"), Column("kind"), Column("file", wide=True), Column("why", long=True))
         screen.table(
-            columns,
-            ((job.jid, _kind(job.kind, brief=True) or "", job.name, job.message) for job in view.failed_jobs),
+            view.failed_jobs,
+            Column("failed job", lambda job: job.jid),
+            Column("kind", lambda job: screen.state(job.kind) if job.kind else ""),
+            Column("file", lambda job: job.name, wide=True),
+            Column("why", lambda job: job.message, long=True),
         )
 
 
-def _kind(kind: FailureKind | None, *, brief: bool = False) -> Text | None:
-    if kind is None:
-        return None
-    text = screen.state(kind)
-    return text if brief else text.append(f": {kind.doc}", "default")
+def _kind(kind: FailureKind | None) -> Text | None:
+    return screen.state(kind).append(f": {kind.doc}", "default") if kind else None
 
 
 def _report(view: BatchView) -> str:
@@ -101,29 +103,15 @@ def job(view: JobView, live: Progress | None = None) -> None:
 
 
 def job_list(page: JobList) -> None:
-    columns = (
-        Column("job"),
-        Column("state"),
-        Column("for", right=True),
-        Column("batch", wide=True),
-        Column("collection", wide=True),
-        Column("pr", wide=True),
-        Column("file or failure", long=True),
-    )
     screen.table(
-        columns,
-        (
-            (
-                row.jid,
-                screen.state(row.state),
-                brief(age(row.since)),
-                row.bid,
-                row.profile,
-                f"{row.priority:02d}",
-                _name_or_failure(row.name, row.kind, row.message),
-            )
-            for row in page.jobs
-        ),
+        page.jobs,
+        Column("job", lambda row: row.jid),
+        Column("state", lambda row: screen.state(row.state)),
+        Column("for", lambda row: brief(age(row.since)), right=True),
+        Column("batch", lambda row: row.bid, wide=True),
+        Column("collection", lambda row: row.profile, wide=True),
+        Column("pr", lambda row: f"{row.priority:02d}", wide=True),
+        Column("file or failure", lambda row: _failure(row.kind, row.message) or row.name, long=True),
     )
     for damaged in page.unreadable:
         screen.note(f"{damaged.id} cannot be read: {damaged.problem}")
@@ -132,39 +120,26 @@ def job_list(page: JobList) -> None:
         screen.note(f"{len(page.jobs)}{total} shown; --after {page.next} shows the next page")
 
 
-def _name_or_failure(name: str, kind: FailureKind | None, message: str) -> Text | str:
-    if kind is None:
-        return name
-    return Text.assemble(screen.state(kind), f": {message}")
+def _failure(kind: FailureKind | None, message: str) -> Text | None:
+    return Text.assemble(screen.state(kind), f": {message}") if kind else None
 
 
-def _description(step: Step) -> str:
-    return step.message or (step.event.doc if step.event and step.event is not Event.SUCCEED else "")
+def _description(step: Step) -> Text | str:
+    text = step.message or (step.event.doc if step.event and step.event is not Event.SUCCEED else "")
+    return _failure(step.kind, text) or text
 
 
 def timeline(history: Timeline) -> None:
     screen.say(
         Text.assemble((history.jid, "bold"), "  ", screen.state(history.state), f"  batch {history.bid}")
     )
-    columns = (
-        Column("at"),
-        Column("state"),
-        Column("for", right=True),
-        Column("by", wide=True),
-        Column("what", long=True),
-    )
     screen.table(
-        columns,
-        (
-            (
-                f"{step.at.astimezone():{LOCAL_FORM}}",
-                screen.state(step.state),
-                "" if step.seconds is None else _lasted(step.seconds),
-                step.by,
-                _name_or_failure(_description(step), step.kind, _description(step)),
-            )
-            for step in history.steps
-        ),
+        history.steps,
+        Column("at", lambda step: local(step.at)),
+        Column("state", lambda step: screen.state(step.state)),
+        Column("for", lambda step: "" if step.seconds is None else _lasted(step.seconds), right=True),
+        Column("by", lambda step: step.by, wide=True),
+        Column("what", _description, long=True),
     )
     screen.say(f"{_lasted(history.seconds)} from the first entry to the last.")
     if history.archived:
@@ -175,9 +150,43 @@ def _lasted(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 100 else duration(seconds)
 
 
-def findings(results: tuple[Finding, ...]) -> None:
-    screen.table(
-        (Column("where", long=True), Column("what", long=True)),
-        ((finding.path, finding.problem) for finding in results),
-    )
-    screen.note(f"{counted(len(results), 'finding')}; checked twice, so a move in progress is not listed")
+_STORE_PROBLEMS = {
+    StoreProblem.NOT_ENTERED: "the inventory lacks the version",
+    StoreProblem.OTHER_OBJECT: "the inventory has the job under another object, or from another job",
+    StoreProblem.NOT_STORED: "storage lacks the version",
+    StoreProblem.DIFFERENT: "storage has another version than the inventory",
+    StoreProblem.UNREADABLE: "storage cannot read the object",
+    StoreProblem.DAMAGED: "the bytes in storage are damaged",
+}
+
+
+def audit(view: AuditView) -> None:
+    if view.findings:
+        screen.table(
+            view.findings,
+            Column("where", lambda finding: finding.path, long=True),
+            Column("what", lambda finding: finding.problem, long=True),
+        )
+        number = counted(len(view.findings), "finding")
+        screen.note(f"{number}; checked twice, so a move in progress is not listed")
+    if view.stores:
+        screen.table(
+            view.stores,
+            Column("job", lambda finding: finding.jid),
+            Column("version", lambda finding: _version(finding), long=True),
+            Column("what", lambda finding: _STORE_PROBLEMS[finding.problem], long=True),
+            Column("detail", lambda finding: finding.detail, long=True),
+        )
+        screen.note("`arkline reconcile` compares all versions, and says what to do", "")
+    jobs = counted(view.compared, "completed job")
+    if view.unreachable:
+        screen.note(f"storage and inventory were not compared: {view.unreachable}", "yellow")
+    elif not view.complete:
+        screen.note(f"interrupted: {jobs} compared with storage and inventory", "yellow")
+    elif not (view.findings or view.stores):
+        compared = f" {jobs} compared with storage and inventory." if view.compared else ""
+        screen.say(f"Everything agrees.{compared}", "green")
+
+
+def _version(finding: StoreFinding) -> str:
+    return f"{finding.ark or 'no ARK'}{f' version {finding.version}' if finding.version else ''}"

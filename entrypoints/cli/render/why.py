@@ -92,7 +92,9 @@ def _failed(facts: Explanation) -> str:
         if facts.changed_fields
         else ""
     )
-    return f"{failed} Once the cause is removed, a resume continues with {facts.resumes_in}.{changed}"
+    again = " Its content is no longer in working storage: the resume downloads it again."
+    gone = again if facts.content_gone else ""
+    return f"{failed} Once the cause is removed, a resume continues with {facts.resumes_in}.{gone}{changed}"
 
 
 def _jobs_failed(facts: Explanation) -> str:
@@ -126,6 +128,8 @@ _REASONS: dict[Reason, Callable[[Explanation], str]] = {
     Reason.FAILED_SYSTEM: _failed,
     Reason.FAILED_TRANSIENT: _failed,
     Reason.JOBS_FAILED: _jobs_failed,
+    Reason.FIXITY_DAMAGED: lambda facts: facts.reason.doc,
+    Reason.FIXITY_OVERDUE: lambda facts: facts.reason.doc,
     Reason.REPORT_NOT_SENT: lambda facts: (
         f"Its jobs have ended ({listed(facts.jobs)}), but {fault(facts)}. Forward the report by hand."
     ),
@@ -141,7 +145,7 @@ _OBSTACLES: dict[Reason, str] = {
     Reason.BROKER_UNREACHABLE: "But Redis at {} does not answer.",
     Reason.NO_BEAT: "But no beat is running, so the job is not scheduled again.",
     Reason.NO_WORKER: "But no worker consumes queue '{}'.",
-    Reason.REPORT_NOT_SENT: "Its report could not be mailed: forward it by hand.",
+    Reason.REPORT_NOT_SENT: "Its report could not be mailed: use update-report, or forward it by hand.",
 }
 
 

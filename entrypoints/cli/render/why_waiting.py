@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from entrypoints.cli.render.humanize import age, ago, counted, duration, in_time, listed
-from entrypoints.cli.render.progress import progress
+from entrypoints.cli.render.humanize import age, ago, counted, duration, in_time, listed, progress
 from operations.facts import Explanation, Reason
+from pipeline.services import REMEDIES
 from pipeline.working_storage.capacity import in_units
 
 
@@ -65,10 +65,11 @@ def _space(facts: Explanation) -> str:
         return f"It waits for working storage: {fault(facts)}."
     size = f"It needs {in_units(facts.needed)}" if facts.needed else "Its size is not known"
     free = in_units(max(0, facts.limit - facts.taken))
+    held = ", ".join(f"{jid} {in_units(held)}" for jid, held in facts.users.items())
+    holders = f"; {held} (`arkline space`)" if held else " (`arkline space`)"
     return (
         f"{size}, and {free} of working storage are free: {in_units(facts.taken)} of the "
-        f"allowed {in_units(facts.limit)} are used or reserved (`arkline space`). "
-        "Smaller jobs start before it."
+        f"allowed {in_units(facts.limit)} are used or reserved{holders}. Smaller jobs start before it."
     )
 
 
@@ -77,6 +78,17 @@ def _lost(facts: Explanation) -> str:
     return (
         f"Its worker or its message was lost{before}; the scheduler dispatches it again "
         f"{in_time(facts.when)}."
+    )
+
+
+def _service_down(facts: Explanation) -> str:
+    since = f" since {facts.outage_since:%Y-%m-%d %H:%M} UTC" if facts.outage_since else ""
+    remedy = REMEDIES.get(facts.waits_for.partition(":")[0], "")
+    operator = f" The operator's part: {remedy}." if remedy else ""
+    return (
+        f"The shared service {facts.waits_for} has been out of order{since}: {fault(facts)}. "
+        f"The {facts.kind} waits however long that takes, counts no try, and continues by itself once the "
+        f"service works; the next probe starts {in_time(facts.when)}.{operator}"
     )
 
 
@@ -117,12 +129,18 @@ WAITING: dict[Reason, Callable[[Explanation], str]] = {
     Reason.EXCEEDS_SPACE: lambda facts: (
         f"It needs {in_units(facts.needed or 0)}, but working storage may hold only "
         f"{in_units(facts.limit or 0)}: it never fits. Enlarge working storage or raise "
-        "ARKLINE_WORKING_THRESHOLD, or stop the job and ask the depositor to divide the object."
+        "ARKLINE_WORKING_THRESHOLD and resume the job, or delete the job and ask the depositor to divide the "
+        "object."
     ),
     Reason.BETWEEN_TRIES: lambda facts: (
         f"A step met a transient fault: {fault(facts)}. Try {(facts.taken or 0) + 1} of {facts.limit} "
         f"starts {in_time(facts.when)}; the job fails after the last one."
     ),
+    Reason.WAITING_FOR_OBJECT: lambda facts: (
+        f"Another job of the same object works on it: {fault(facts)}. It tries again {in_time(facts.when)}, "
+        "and the wait counts as no try."
+    ),
+    Reason.SERVICE_DOWN: _service_down,
     Reason.RECORD_DAMAGED: lambda facts: (
         f"{fault(facts)}. Restore this znode from a backup of ZooKeeper; `arkline audit` lists every "
         "damaged one."

@@ -3,15 +3,19 @@
 Rule: the counts always cover every job of the batch; the lists of an update have only the changes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from pathlib import PurePosixPath
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from pipeline.records import Batch, Job, Record, StatusReport, SubmissionType, now
-from pipeline.states import BatchState, FailureKind, JobState
+from pipeline.description.final import final_description
+from pipeline.names import name_in
+from pipeline.records import Batch, Entry, Job, Record, StatusReport, SubmissionType, now
+from pipeline.states import BatchState, Event, FailureKind, JobState
+
+if TYPE_CHECKING:
+    from pipeline.inventory.archive import ArchivedJob
 
 _AGAIN = "submit this object again"
 _ADVICE = {
@@ -23,12 +27,14 @@ _ADVICE = {
         "No action needed: our staff will fix this and resume the job. Please do not submit the object again."
     ),
     FailureKind.TRANSIENT: (
-        "No action needed: a temporary fault lasted too long. Our staff will resume the job when it is over. "
-        "Please do not submit the object again."
+        "A temporary fault lasted too long. If the message names your server, check that it answers. Our "
+        "staff will resume the job when the fault is over. Please do not submit the object again."
     ),
 }
 _CANNOT_RESUME = f"Correct the problem described in the message and {_AGAIN}; this job cannot be resumed."
 _UNKNOWN = "Contact the repository's staff and quote the job's number."
+_STOPPED = "Ask our staff before you submit this object again."
+_CANCELLED = "Ask our staff before you submit the batch again."
 _NOT_SPLIT = {
     FailureKind.CONTENT: "Correct the problem described in the message and submit the batch again.",
     FailureKind.SYSTEM: "Our staff must fix this first. Submit the batch again after that.",
@@ -36,6 +42,15 @@ _NOT_SPLIT = {
         "A temporary fault lasted too long. Submit the batch again when the fault is over."
     ),
 }
+
+
+_IN_PROGRESS, _DELETED = "In progress", "Deleted by our staff"
+
+SECTION_ADVICE = {
+    _IN_PROGRESS: "No action needed: our staff will send an updated report when these objects have ended.",
+    _DELETED: "Our staff took these objects out of the submission. Ask our staff if you expected them.",
+}
+"""What the depositor should do about all objects of a section."""
 
 
 class ReportedJob(Record):
@@ -48,6 +63,8 @@ class ReportedJob(Record):
     kind: FailureKind | None = None
     message: str = ""
     advice: str = ""
+    remark: str = ""
+    """What the depositor should check, although nothing failed."""
 
 
 class Counts(Record):
@@ -84,42 +101,55 @@ class BatchReport(Record):
     unfinished: tuple[ReportedJob, ...] = ()
     deleted: tuple[ReportedJob, ...] = ()
 
+    @property
+    def sections(self) -> tuple[tuple[str, tuple[ReportedJob, ...]], ...]:
+        """The lists with their titles; failures come first, because they need action."""
+        return (
+            ("Failed", self.failed),
+            (_IN_PROGRESS, self.unfinished),
+            ("Completed", self.completed),
+            (_DELETED, self.deleted),
+        )
+
+
+NONE_DELETED: Mapping[str, "ArchivedJob | None"] = {}
+
 
 def compose_report(
     batch: Batch,
     jobs: Iterable[Job],
-    deleted: Mapping[str, str] | None = None,
+    deleted: Mapping[str, "ArchivedJob | None"] = NONE_DELETED,
     *,
-    number: int = 1,
     at: datetime | None = None,
 ) -> BatchReport:
     """The outcome of every job of the batch.
 
-    `deleted`: the ids of jobs that were deleted from the batch, with the reason in the tombstone, or "".
+    `deleted`: the ids of jobs that were deleted from the batch, with their tombstones.
     """
     reported = sorted((_reported(job) for job in jobs), key=lambda job: job.jid)
     completed = tuple(job for job in reported if job.state is JobState.COMPLETED)
     failed = tuple(job for job in reported if job.state is JobState.FAILED)
     removed = {job.jid: job for job in reported if job.state is JobState.DELETED}
-    for jid, reason in (deleted or {}).items():
-        removed.setdefault(jid, ReportedJob(jid=jid, name="", state=JobState.DELETED, message=reason))
+    for jid, tombstone in deleted.items():
+        removed.setdefault(jid, _deleted(jid, tombstone))
     ended = {job.jid for job in (*completed, *failed)} | removed.keys()
     unfinished = tuple(job for job in reported if job.jid not in ended)
     submission = batch.submission
+    cancelled = _by_staff(batch.history, "our staff cancelled this submission")
     all_completed = bool(completed) and not failed and not unfinished and batch.status.kind is None
     return BatchReport(
         bid=batch.bid,
         profile_name=submission.profile_name,
         submitter=submission.submitter,
-        payload_name=submission.payload_filename or _last_part(submission.payload_url),
+        payload_name=submission.payload_filename or name_in(submission.payload_url),
         payload_type=submission.type,
         note=submission.note,
         submitted_at=submission.submitted_at,
-        number=number,
+        number=max(batch.status.reports, 1),
         reported_at=at or now(),
         status=BatchState.COMPLETED if all_completed else BatchState.FAILED,
-        message=batch.status.message if batch.status.kind else "",
-        advice=_NOT_SPLIT[batch.status.kind] if batch.status.kind else "",
+        message=(cancelled or batch.status.message) if batch.status.kind else "",
+        advice=(_CANCELLED if cancelled else _NOT_SPLIT[batch.status.kind]) if batch.status.kind else "",
         counts=Counts(
             total=len(completed) + len(failed) + len(unfinished) + len(removed),
             completed=len(completed),
@@ -143,6 +173,23 @@ def status_report_of(report: BatchReport) -> StatusReport:
     )
 
 
+def known_after(sent: BatchReport, before: StatusReport | None) -> StatusReport:
+    """The state that the depositor knows once `sent` was sent.
+
+    `before`: for an update, the state that the depositor knew until then.
+    """
+    now_known = status_report_of(sent)
+    if before is None:
+        return now_known
+    over = {job.jid for job in (*sent.completed, *sent.deleted)}
+    failed = [jid for jid in before.failed_jobs if jid not in over]
+    return StatusReport(
+        last_modified=sent.reported_at,
+        failed_jobs=tuple(sorted({*failed, *now_known.failed_jobs})),
+        successful_jobs=tuple(sorted({*before.successful_jobs, *now_known.successful_jobs})),
+    )
+
+
 def compose_update(report: BatchReport, since: StatusReport) -> BatchReport | None:
     """The report without what an earlier report said; None if nothing changed since.
 
@@ -162,19 +209,45 @@ def compose_update(report: BatchReport, since: StatusReport) -> BatchReport | No
 
 
 def _reported(job: Job) -> ReportedJob:
-    configuration, status = job.configuration, job.status
+    status = job.status
     failed = status.status is JobState.FAILED
+    stopped = _by_staff(job.history, "our staff stopped this object")
     return ReportedJob(
-        jid=job.jid,
-        name=configuration.payload_name or _last_part(configuration.payload_url),
-        local_id=job.identifiers.local_id,
-        ark=job.identifiers.primary_id,
-        title=configuration.erc_what,
+        **_names(job),
         state=status.status,
         kind=status.kind if failed else None,
-        message=status.message if failed else "",
-        advice=_advice(job) if failed else "",
+        message=(stopped or status.message) if failed else "",
+        advice=(_STOPPED if stopped else _advice(job)) if failed else "",
+        remark=status.remark,
     )
+
+
+def _by_staff(history: Sequence[Entry[Any]], what: str) -> str:
+    """What happened and why, if a person ended the work; empty if a fault did."""
+    last = next((entry for entry in reversed(history) if entry.event is Event.FAIL), None)
+    if last is None or last.via is None:
+        return ""
+    verb, _, rest = last.message.partition(f" by {last.by}")
+    reason = rest.removeprefix(": ") if verb and rest.startswith(": ") else ""
+    return f"{what}: {reason}" if reason else f"{what} and gave no reason"
+
+
+def _deleted(jid: str, tombstone: "ArchivedJob | None") -> ReportedJob:
+    if tombstone is None:
+        return ReportedJob(jid=jid, name="", state=JobState.DELETED)
+    return ReportedJob(**_names(tombstone), state=JobState.DELETED, message=tombstone.disposition.why)
+
+
+def _names(job: "Job | ArchivedJob") -> dict[str, Any]:
+    """The names by which the depositor recognizes the object."""
+    configuration, identifiers = job.configuration, job.identifiers
+    return {
+        "jid": job.jid,
+        "name": configuration.payload_name or name_in(configuration.payload_url),
+        "local_id": identifiers.local_id,
+        "ark": identifiers.primary_id,
+        "title": final_description(configuration, identifiers).what,
+    }
 
 
 def _advice(job: Job) -> str:
@@ -182,11 +255,3 @@ def _advice(job: Job) -> str:
     if kind is FailureKind.CONTENT and job.status.last_successful_status is None:
         return _CANNOT_RESUME
     return _ADVICE[kind] if kind else _UNKNOWN
-
-
-def _last_part(url: str) -> str:
-    """The file name in a URL; other parts of a URL may contain a password."""
-    try:
-        return unquote(PurePosixPath(urlsplit(url).path).name)
-    except ValueError:
-        return ""

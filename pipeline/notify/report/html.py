@@ -7,8 +7,8 @@ and no scripts.
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from pipeline.notify.report.compose import BatchReport, ReportedJob
-from pipeline.notify.report.text import LISTED, facts, headline
+from pipeline.notify.report.compose import SECTION_ADVICE, BatchReport, ReportedJob
+from pipeline.notify.report.text import LISTED, facts, headline, on_one_line
 
 _HEAD = (
     '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>\n'
@@ -18,24 +18,19 @@ _CELL = '<td style="padding: 0.2em 1em 0.2em 0; vertical-align: top">{}</td>'
 _COLUMNS = {
     "Failed": ("job", "file", "local ids", "what happened", "what to do"),
     "In progress": ("job", "file", "local ids"),
-    "Completed": ("job", "file", "local ids", "object"),
+    "Completed": ("job", "file", "local ids", "object", "please check"),
     "Deleted by our staff": ("job", "file", "local ids", "reason"),
 }
 
 
 def as_html(report: BatchReport) -> str:
-    """Failures come first, because they need action."""
-    lines = [_HEAD.format(title=_text(report.bid)), f"<h1>{_text(headline(report))}</h1>"]
-    lines += _facts(report)
+    lines = [_HEAD.format(title=_text(report.bid)), f"<h1>{_text(headline(report))}</h1>", "<table>"]
+    lines += [_row(f"<strong>{_text(name)}</strong>", _text(value)) for name, value in facts(report)]
+    lines.append("</table>")
     if report.message:
         lines.append(f"<p><strong>What happened:</strong> {_text(report.message)}</p>")
         lines.append(f"<p><strong>What to do:</strong> {_text(report.advice)}</p>")
-    for title, jobs in (
-        ("Failed", report.failed),
-        ("In progress", report.unfinished),
-        ("Completed", report.completed),
-        ("Deleted by our staff", report.deleted),
-    ):
+    for title, jobs in report.sections:
         lines += _section(title, jobs)
     return "\n".join([*lines, "</body></html>", ""])
 
@@ -54,19 +49,13 @@ def _lines(text: str) -> str:
     return "<br>\n".join(_text(line) for line in text.splitlines())
 
 
-def _facts(report: BatchReport) -> Iterator[str]:
-    yield "<table>"
-    for name, value in facts(report):
-        if value:
-            yield _row(f"<strong>{_text(name)}</strong>", _text(value))
-    yield "</table>"
-
-
 def _section(title: str, jobs: Sequence[ReportedJob]) -> Iterator[str]:
     if not jobs:
         return
     columns = _COLUMNS[title]
     yield f"<h2>{title}: {len(jobs):,}</h2>"
+    if title in SECTION_ADVICE:
+        yield f"<p>{_text(SECTION_ADVICE[title])}</p>"
     yield "<table>"
     yield _row(*(f"<strong>{column}</strong>" for column in columns))
     for job in jobs[:LISTED]:
@@ -77,6 +66,7 @@ def _section(title: str, jobs: Sequence[ReportedJob]) -> Iterator[str]:
             "object": job.ark or "",
             "what happened": job.message or "no message was recorded",
             "reason": job.message,
+            "please check": job.remark,
             "what to do": job.advice,
         }
         yield _row(*(_text(cells[column]) for column in columns))
@@ -90,5 +80,4 @@ def _row(*cells: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Escaped, and without control characters: a file name must not change the page."""
-    return escape("".join(c if c.isprintable() else " " for c in text))
+    return escape(on_one_line(text))

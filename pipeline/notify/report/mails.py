@@ -4,19 +4,18 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.utils import format_datetime
 from typing import Any
 
-from pipeline.notify.report.compose import BatchReport, ReportedJob, compose_report, compose_update
+from pipeline.notify.report.compose import BatchReport, compose_update
 from pipeline.notify.report.html import as_html, as_paragraphs, text_page
-from pipeline.notify.report.text import as_text
+from pipeline.notify.report.text import as_text, on_one_line
 from pipeline.outcome import system
 from pipeline.profiles.profile import Profile
-from pipeline.records import Batch, Job, StatusReport, Submission
+from pipeline.records import Batch, StatusReport, Submission
 from pipeline.states import BatchState
 
 ATTACHED_PLAIN = 2_000_000
@@ -60,45 +59,40 @@ def report_mail(report: BatchReport, profile: Profile, submission: Submission, s
     action = "Updated" if report.since else "Processed"
     subject = f"Ingest: {outcome} -- Submission {action}: {report.bid}"
     to = recipients(profile, submission)
-    attachments = {
-        "completed.json": ("completedJobs", report.completed),
-        "failed.json": ("failedJobs", report.failed),
-    }
-    attached = {name: listed for name, listed in attachments.items() if listed[1]}
-    more = _attached_line(attached) + _refused_line(to)
+    lists = {"completed": report.completed, "failed": report.failed}
+    attached = {name: jobs for name, jobs in lists.items() if jobs}
+    more = _refused_line(to)
+    if attached:
+        names = " and ".join(f"{name}.json" for name in attached)
+        more = f"\nThe complete lists are attached for use by programs: {names}.\n{more}"
     body = as_text(report) + more
     page = as_html(report).replace("</body>", f"{as_paragraphs(more)}</body>")
     message = _mail(sender, to, subject, report.reported_at, body, page)
     message["Message-ID"] = _identifier(report.bid, report.number)
     if report.number > 1:
         message["In-Reply-To"] = _identifier(report.bid, 1)
-    for name, (key, jobs) in attached.items():
-        _attach(message, name, {key: [_entry(job) for job in jobs]})
+    for name, jobs in attached.items():
+        entries = [job.model_dump(mode="json", exclude_defaults=True) for job in jobs]
+        _attach(message, f"{name}.json", {f"{name}Jobs": entries})
     return _repeatable(message, body)
 
 
-def next_report_mail(
-    batch: Batch,
-    jobs: Sequence[Job],
-    deleted: Mapping[str, str],
-    since: StatusReport | None,
-    profile: Profile,
-    sender: str,
-) -> EmailMessage | None:
-    """The next report mail of a batch; None if nothing changed, or if the collection gets no mail.
+def next_report(report: BatchReport, batch: Batch, since: StatusReport | None) -> BatchReport | None:
+    """The next report of a batch as it is to be sent; None if nothing changed.
 
-    `deleted`: as in `compose_report`. `since`: for an update, the state that the last report gave.
+    `since`: for an update, the state that the last report gave.
     """
-    if not profile.sends_report:
-        return None
-    number = batch.status.reports + 1
-    report = compose_report(batch, jobs, deleted, number=number, at=batch.status.last_modified)
-    if since is not None:
-        update = compose_update(report, since)
-        if update is None:
-            return None
-        report = update
-    return report_mail(report, profile, batch.submission, sender)
+    changed = report if since is None else compose_update(report, since)
+    # the date at which reporting began: every attempt composes the same mail
+    again = {"number": batch.status.reports + 1, "reported_at": batch.status.last_modified}
+    return None if changed is None else changed.model_copy(update=again)
+
+
+def report_text(mail: EmailMessage) -> str:
+    """The text of a report's mail, for people."""
+    part = mail.get_body(("plain",))
+    assert part is not None, "every mail of _mail has a text"
+    return str(part.get_content())
 
 
 def confirmation_mail(
@@ -111,10 +105,10 @@ def confirmation_mail(
         f"We received your submission {bid}: {objects} will be created.\n"
         "You will get a report when the whole submission has been processed.\n\n"
         f"Collection: {submission.profile_name}\n"
-        f"Payload:    {_one_line(submission.payload_filename)} ({submission.type.label})\n"
+        f"Payload:    {on_one_line(submission.payload_filename)} ({submission.type.label})\n"
     )
     if submission.note:
-        body += f"Note:       {_one_line(submission.note)}\n"
+        body += f"Note:       {on_one_line(submission.note)}\n"
     subject = f"Ingest: OK -- Submission Queued: {bid}"
     body += _refused_line(to)
     message = _mail(sender, to, subject, submission.submitted_at, body, text_page(subject, body))
@@ -123,8 +117,12 @@ def confirmation_mail(
 
 
 def _repeatable(message: EmailMessage, body: str) -> EmailMessage:
-    """With part boundaries derived from the text: composing a mail again gives the same bytes."""
-    digest = hashlib.sha256(body.encode()).hexdigest()
+    """With part boundaries derived from the text: composing a mail again gives the same bytes.
+
+    RFC 2046 allows 70 characters. A header line has 78: a longer boundary would be divided as RFC 2231 says,
+    and some mail programs, which do not read that form, would show nothing.
+    """
+    digest = hashlib.sha256(body.encode()).hexdigest()[:32]
     for number, part in enumerate(message.walk()):
         if part.is_multipart():
             part.set_boundary(f"{digest}-{number}")
@@ -135,7 +133,7 @@ def _mail(sender: str, to: Recipients, subject: str, date: datetime, body: str, 
     message = EmailMessage()
     try:
         message["From"] = sender
-    except ValueError as error:
+    except (ValueError, IndexError) as error:  # the standard library has both for a broken address
         raise system(
             "the setting ARKLINE_MAIL_FROM is not a valid sender address; write name@host"
         ) from error
@@ -154,24 +152,11 @@ def _identifier(bid: str, number: int) -> str:
     return f"<{bid}.report-{number}@arkline>"
 
 
-def _one_line(text: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in text)
-
-
-def _attached_line(names: Iterable[str]) -> str:
-    listed = " and ".join(names)
-    return f"\nThe complete lists are attached for use by programs: {listed}.\n" if listed else ""
-
-
 def _refused_line(to: Recipients) -> str:
     if not to.refused:
         return ""
     listed = ", ".join(map(repr, to.refused))
     return f"\nThis mail was not sent to entries that are not mail addresses: {listed}\n"
-
-
-def _entry(job: ReportedJob) -> dict[str, Any]:
-    return job.model_dump(mode="json", exclude_defaults=True)
 
 
 def _attach(message: EmailMessage, name: str, value: dict[str, Any]) -> None:

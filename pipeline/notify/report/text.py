@@ -1,10 +1,12 @@
 """A report as plain text that a depositor can act on, and as JSON."""
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from pipeline.notify.report.compose import BatchReport, ReportedJob
+from pipeline.names import printable
+from pipeline.notify.report.compose import SECTION_ADVICE, BatchReport, ReportedJob
+from pipeline.states import JobState
 
 LISTED = 200
 """Maximum number of jobs per section of the text; the JSON has all of them."""
@@ -17,14 +19,13 @@ def as_json(report: BatchReport) -> str:
 
 
 def as_text(report: BatchReport) -> str:
-    """Failures come first, because they need action."""
-    lines = [*_wrapped(headline(report)), "", *_facts(report)]
+    lines = [*_wrapped(headline(report)), ""]
+    for name, value in facts(report):
+        lines += _labelled(name, value, width=12)
     if report.message:
         lines += ["", *_labelled("What happened", report.message), *_labelled("What to do", report.advice)]
-    lines += _section("Failed", report.failed, _failure)
-    lines += _section("In progress", report.unfinished, _short)
-    lines += _section("Completed", report.completed, _short)
-    lines += _section("Deleted by our staff", report.deleted, _removal)
+    for title, jobs in report.sections:
+        lines += _section(title, jobs)
     return "\n".join(lines) + "\n"
 
 
@@ -47,55 +48,41 @@ def headline(report: BatchReport) -> str:
 
 
 def facts(report: BatchReport) -> tuple[tuple[str, str], ...]:
-    """The facts of the submission by name; '' where there is none."""
-    return (
+    """The facts of the submission by name."""
+    named = (
         ("Collection", report.profile_name),
         ("Submitted", f"{_time(report.submitted_at)}{' by ' if report.submitter else ''}{report.submitter}"),
         ("Payload", f"{report.payload_name} ({report.payload_type.label})".strip()),
         ("Note", report.note),
         ("Reported", _time(report.reported_at)),
     )
+    return tuple((name, value) for name, value in named if value)
 
 
-def _facts(report: BatchReport) -> Iterator[str]:
-    for name, value in facts(report):
-        if value:
-            yield from _labelled(name, value, indent="", width=12)
-
-
-def _section(
-    title: str, jobs: Sequence[ReportedJob], describe: Callable[[ReportedJob], Iterator[str]]
-) -> Iterator[str]:
+def _section(title: str, jobs: Sequence[ReportedJob]) -> Iterator[str]:
     if not jobs:
         return
-    yield from ("", f"{title}: {len(jobs)}")
+    yield from ("", f"{title}: {len(jobs):,}")
+    if title in SECTION_ADVICE:
+        yield from _wrapped(SECTION_ADVICE[title], indent="  ", hanging="  ")
     for job in jobs[:LISTED]:
-        yield from describe(job)
+        yield from _described(job)
     if len(jobs) > LISTED:
-        yield f"  and {len(jobs) - LISTED} more"
+        yield f"  and {len(jobs) - LISTED:,} more"
 
 
-def _short(job: ReportedJob) -> Iterator[str]:
-    yield from _wrapped("  ".join(_names(job)), indent="  ")
-
-
-def _failure(job: ReportedJob) -> Iterator[str]:
+def _described(job: ReportedJob) -> Iterator[str]:
+    local_ids = f"(local id {'; '.join(job.local_id)})" if job.local_id else ""
+    names = "  ".join(filter(None, (job.jid, job.name, job.ark, local_ids)))
+    if job.state is not JobState.FAILED:
+        yield from _wrapped(f"{names}: {job.message}" if job.message else names, indent="  ")
+        if job.remark:
+            yield from _labelled("please check", job.remark, indent="      ")
+        return
     yield ""
-    yield from _short(job)
+    yield from _wrapped(names, indent="  ")
     yield from _labelled("what happened", job.message or "no message was recorded", indent="      ")
     yield from _labelled("what to do", job.advice, indent="      ")
-
-
-def _removal(job: ReportedJob) -> Iterator[str]:
-    because = f": {job.message}" if job.message else ""
-    yield from _wrapped("  ".join(_names(job)) + because, indent="  ")
-
-
-def _names(job: ReportedJob) -> Iterator[str]:
-    yield job.jid
-    yield from filter(None, (job.name, job.ark))
-    if job.local_id:
-        yield f"(local id {'; '.join(job.local_id)})"
 
 
 def _labelled(name: str, value: str, *, indent: str = "", width: int = 15) -> Iterator[str]:
@@ -104,10 +91,8 @@ def _labelled(name: str, value: str, *, indent: str = "", width: int = 15) -> It
 
 
 def _wrapped(text: str, *, indent: str = "", hanging: str | None = None) -> list[str]:
-    """Lines without control characters: a file name must not move the cursor or end a line."""
-    plain = "".join(c if c.isprintable() else " " for c in text)
     return textwrap.wrap(
-        plain,
+        on_one_line(text),
         WIDTH,
         initial_indent=indent,
         subsequent_indent=indent + "  " if hanging is None else hanging,
@@ -115,6 +100,11 @@ def _wrapped(text: str, *, indent: str = "", hanging: str | None = None) -> list
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def on_one_line(text: str) -> str:
+    """Without control characters: a file name must not move the cursor, end a line or change a page."""
+    return printable(text, " ").replace("\n", " ")
 
 
 def _time(moment: datetime) -> str:

@@ -2,24 +2,19 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import quote
 
 import requests
 
 from pipeline.fixity import READ_CHUNK
-from pipeline.http.retry import (
-    FIRST_PAUSE,
-    TransientError,
-    raise_if_transient,
-    retry_request,
-    translated,
-)
-from pipeline.outcome import StepFailed, system, transient
+from pipeline.http.retry import FIRST_PAUSE, raise_if_transient, retry_request, translated
+from pipeline.http.urls import redact_url
+from pipeline.outcome import OutcomeUnknown, ServiceDown, StepFailed, fault_of, system
+from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
-from pipeline.urls import redact_url
 
 _QUOTED = 300
 """Characters that a message quotes of the service's response."""
@@ -46,46 +41,37 @@ class MerrittHttp:
         """The URL without secrets, for messages and records."""
         return redact_url(self.url(*parts))
 
+    @fault_of(Service.STORAGE)
     def get(self, *parts: str | int) -> bytes | None:
         """The body; None if the service has no such resource."""
-        return retry_request(lambda: self._get(parts), self.name, self._pause)
-
-    def _get(self, parts: tuple[str | int, ...]) -> bytes | None:
-        with (
-            translated(self.name, _ADDRESS),
-            self._request("GET", parts, timeout=self._settings.read_timeout) as response,
-        ):
-            if response.status_code == 404:
-                return None
-            self._check(response)
-            return response.content
+        with suppress(Absent):
+            return retry_request(lambda: b"".join(self.pieces(*parts)), self._pause)
+        return None
 
     def pieces(self, *parts: str | int) -> Iterator[bytes]:
         """The body as it arrives; a fault in the middle that may pass is transient."""
-        try:
-            with (
-                translated(self.name, _ADDRESS),
-                self._request("GET", parts, timeout=self._settings.read_timeout) as response,
-            ):
-                self._check(response)
-                yield from response.iter_content(READ_CHUNK)
-        except TransientError as fault:
-            raise transient(f"{self.name} did not deliver {parts[-1]}: it {fault}") from fault
+        with (
+            translated(f"{self.name} did not deliver {parts[-1]}: it", _ADDRESS),
+            self._request("GET", parts, self._settings.read_timeout) as response,
+        ):
+            self._check(response)
+            yield from response.iter_content(READ_CHUNK)
 
+    @fault_of(Service.STORAGE)
     def post(self, jid: str, form: Mapping[str, str], *parts: str | int) -> dict[str, Any]:
         """The version state in the service's response.
 
         Repeated at once only if the service cannot have begun. Otherwise it may still be making the version
         after its answer was lost: the job's next try looks for that version.
         """
-        return retry_request(lambda: self._post(jid, form, parts), self.name, self._pause)
+        return retry_request(lambda: self._post(jid, form, parts), self._pause)
 
     def _post(self, jid: str, form: Mapping[str, str], parts: tuple[str | int, ...]) -> dict[str, Any]:
         timeout = self._settings.storage_service_timeout
         with (
             translated(self.name, _ADDRESS),
             self._begun_unless_refused(),
-            self._request("POST", parts, form, {"JID": jid}, timeout) as response,
+            self._request("POST", parts, timeout, data=form, headers={"JID": jid}) as response,
         ):
             if response.status_code >= 500 and response.status_code != 503:
                 raise self._unknown(f"answered {response.status_code} ({_words(response)})")
@@ -107,33 +93,25 @@ class MerrittHttp:
             raise self._unknown("did not answer in time") from error
 
     def _request(
-        self,
-        method: str,
-        parts: tuple[str | int, ...],
-        form: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout: float = 60,
+        self, method: str, parts: tuple[str | int, ...], timeout: float, **given: Any
     ) -> requests.Response:
+        timeouts = (self._settings.connect_timeout, timeout)
         return requests.request(
-            method,
-            self.url(*parts),
-            data=form,
-            headers=headers,
-            timeout=(self._settings.connect_timeout, timeout),
-            allow_redirects=False,
-            stream=True,
+            method, self.url(*parts), timeout=timeouts, allow_redirects=False, stream=True, **given
         )
 
     def _check(self, response: requests.Response) -> None:
         """Raise unless the status is one of success."""
-        raise_if_transient(response)
+        raise_if_transient(response, self.name)
         if response.status_code >= 300:
             words = f"{self.name} answered {response.status_code} ({_words(response)}): {_ADDRESS}"
+            if response.status_code in (401, 403):
+                raise ServiceDown(Service.STORAGE, words)  # it refuses every request
             raise Absent(FailureKind.SYSTEM, words) if response.status_code == 404 else system(words)
 
-    def _unknown(self, what: str) -> StepFailed:
+    def _unknown(self, what: str) -> OutcomeUnknown:
         """The service may have made the version, or may still be making it."""
-        return transient(f"{self.name} {what}; {_LATER}", self._settings.storage_service_recheck_after)
+        return OutcomeUnknown(f"{self.name} {what}; {_LATER}", self._settings.storage_service_recheck_after)
 
     def _version_state(self, body: bytes) -> dict[str, Any]:
         """The fields of the version state, without their prefix."""

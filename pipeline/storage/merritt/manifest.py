@@ -5,7 +5,9 @@ from datetime import UTC, datetime
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+from pipeline.description.depositor_xml import local_name
 from pipeline.fixity import OF_RECORD, UnknownAlgorithm, algorithm
+from pipeline.storage.base import VersionEntry
 
 
 class InvalidManifest(ValueError):
@@ -46,14 +48,17 @@ class ManifestObject:
     def head(self) -> ManifestVersion:
         return self.versions[-1]
 
+    def version(self, number: int) -> ManifestVersion | None:
+        return next((version for version in self.versions if version.number == number), None)
+
 
 def parse(data: bytes) -> ManifestObject:
     if b"<!" in data.replace(b"<!--", b""):
         raise InvalidManifest("it has a declaration, which is not allowed")
     try:
         root = ElementTree.fromstring(data)  # noqa: S314 - no declarations, hence no entities, get here
-        element = next((e for e in root.iter() if _name(e) == "object"), None)
-        versions = tuple(_version(e) for e in root.iter() if _name(e) == "version")
+        element = next((e for e in root.iter() if local_name(e) == "object"), None)
+        versions = tuple(_version(e) for e in root.iter() if local_name(e) == "version")
     except KeyError as error:
         raise InvalidManifest(f"a version or a file has no {error}") from error
     except (ElementTree.ParseError, ValueError) as error:
@@ -63,11 +68,27 @@ def parse(data: bytes) -> ManifestObject:
     return ManifestObject(element.get("id", ""), tuple(sorted(versions, key=lambda version: version.number)))
 
 
+def listed(stored: ManifestObject | None, url: str) -> tuple[VersionEntry, ...]:
+    """The versions, without their jobs, which the manifest does not have."""
+    if stored is None:
+        return ()
+    return tuple(
+        VersionEntry(
+            stored.ark,
+            version.number,
+            created=version.created,
+            url=url,
+            digests={path: file.sha512 or "" for path, file in version.files.items()},
+        )
+        for version in stored.versions
+    )
+
+
 def _version(element: Element) -> ManifestVersion:
-    manifest = next((child for child in element if _name(child) == "manifest"), None)
+    manifest = next((child for child in element if local_name(child) == "manifest"), None)
     if manifest is None:
         raise ValueError(f"version {element.get('id')} has no manifest")
-    files = (_file(child) for child in manifest if _name(child) == "file")
+    files = (_file(child) for child in manifest if local_name(child) == "file")
     created = datetime.fromisoformat(manifest.attrib["created"])
     return ManifestVersion(
         int(element.attrib["id"]),
@@ -77,7 +98,7 @@ def _version(element: Element) -> ManifestVersion:
 
 
 def _file(element: Element) -> ManifestFile:
-    field = {_name(child): (child.text or "").strip() for child in element}
+    field = {local_name(child): (child.text or "").strip() for child in element}
     try:
         kind = algorithm(field["digestType"])
     except UnknownAlgorithm:
@@ -88,8 +109,3 @@ def _file(element: Element) -> ManifestFile:
     return ManifestFile(
         element.attrib["id"], int(field["size"]), kind, field["digest"].lower(), added_by, key
     )
-
-
-def _name(element: Element) -> str:
-    """The tag without its namespace."""
-    return str(element.tag).rpartition("}")[2]

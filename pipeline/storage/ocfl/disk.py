@@ -6,19 +6,21 @@ import fcntl
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.attempt import Attempt
-from pipeline.outcome import StepFailed, system, transient
+from pipeline.file_faults import fault_message, is_fault_of, is_full
+from pipeline.fixity import READ_CHUNK, OnRead
+from pipeline.outcome import ServiceDown, StepFailed, damaged, of_object, system
+from pipeline.services import Service
+from pipeline.storage.ocfl.objects import INVENTORY, Inventory, extends, parse
+from pipeline.storage.ocfl.stored_object import StoredObject
 
 COPY_CHUNK = 32 << 20
 """Bytes copied between two checks of the attempt: well under a second on any disk."""
-
-READ_CHUNK = 1 << 20
-"""Bytes read at a time to compute a digest."""
 
 LOCK_POLL = 0.05
 """Seconds between two tries for the lock of an object."""
@@ -29,25 +31,27 @@ SYNC_ONE_BY_ONE = 100
 
 READ_ONLY = 0o444
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _NO_KERNEL_COPY = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM)
 _C = ctypes.CDLL(None, use_errno=True)
 
 
 @contextmanager
 def failures(root: Path) -> Iterator[None]:
-    """Errors of the file system as StepFailed; a full disk is transient."""
+    """ServiceDown if the root's file system is at fault or full; other errors of it as StepFailed.
+
+    A fault of another file system, that of the files to be stored, stays what it is.
+    """
     try:
         yield
     except OSError as error:
-        raise _failure(error, root) from error
-
-
-def _failure(error: OSError, root: Path) -> StepFailed:
-    if error.errno in _FULL:
-        return transient(f"the storage root {root} is full ({error.strerror}); the job will try again")
-    place = f"{error.filename}: " if error.filename else f"{root}: "
-    return system(f"{place}{error.strerror or error}")
+        name = error.filename
+        elsewhere = isinstance(name, str) and not Path(name).is_relative_to(root)
+        if elsewhere and is_fault_of(error, root):
+            raise
+        if is_full(error) or is_fault_of(error, root):
+            message = fault_message("the storage root", root, error)
+            raise ServiceDown(Service.STORAGE, message, of_host=True) from error
+        raise system(f"{error.filename or root}: {error.strerror or error}") from error
 
 
 def copy(source: Path, target: Path, attempt: Attempt) -> tuple[int, str]:
@@ -57,19 +61,25 @@ def copy(source: Path, target: Path, attempt: Attempt) -> tuple[int, str]:
     in the working directory must not change stored content.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    reader = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    created = os.O_RDWR | os.O_CREAT | os.O_EXCL
+    with (
+        _opened(source, os.O_RDONLY | os.O_NOFOLLOW) as reader,
+        _opened(target, created, READ_ONLY) as writer,
+    ):
+        while _copy_chunk(reader, writer):
+            attempt.check()
+        size = os.fstat(writer).st_size
+        os.lseek(writer, 0, os.SEEK_SET)
+        return size, _sha512(writer, lambda _: attempt.check())
+
+
+@contextmanager
+def _opened(path: Path, flags: int, mode: int = 0o666) -> Iterator[int]:
+    descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
     try:
-        writer = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, READ_ONLY)
-        try:
-            while _copy_chunk(reader, writer):
-                attempt.check()
-            size = os.fstat(writer).st_size
-            os.lseek(writer, 0, os.SEEK_SET)
-            return size, _sha512(writer, lambda _: attempt.check())
-        finally:
-            os.close(writer)
+        yield descriptor
     finally:
-        os.close(reader)
+        os.close(descriptor)
 
 
 def _copy_chunk(reader: int, writer: int) -> int:
@@ -86,18 +96,7 @@ def _copy_chunk(reader: int, writer: int) -> int:
     return len(chunk)
 
 
-def digest(path: Path, on_read: Callable[[int], None]) -> tuple[int, str]:
-    """Size and sha512 of a file, read from the disk and not from the page cache."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        return os.fstat(descriptor).st_size, _sha512(descriptor, on_read)
-    finally:
-        os.close(descriptor)
-
-
-def _sha512(descriptor: int, on_read: Callable[[int], None]) -> str:
+def _sha512(descriptor: int, on_read: OnRead) -> str:
     sha512 = hashlib.sha512()
     chunk = bytearray(READ_CHUNK)
     view = memoryview(chunk)
@@ -108,35 +107,72 @@ def _sha512(descriptor: int, on_read: Callable[[int], None]) -> str:
 
 
 @dataclass(frozen=True)
-class ObjectFolder:
-    """The files of an object on this disk; satisfies `reading.ObjectFiles`."""
-
+class ObjectFolder(StoredObject):
     folder: Path
 
     def location(self, path: str) -> str:
         return str(self.folder / path)
 
+    def version_url(self, number: int) -> str:
+        return (self.folder / f"v{number}").as_uri()
+
+    def head(self) -> Inventory | None:
+        """A writer replaces inventory and sidecar one after the other, atomically."""
+        data = self.read(INVENTORY)
+        if data is None and self.folder.exists():
+            # The object may have appeared, complete, between the two calls.
+            data = self.read(INVENTORY)
+            if data is None:
+                raise damaged(f"{self.folder} has no {INVENTORY}: it is not an OCFL object")
+        return parse(data, self.folder / INVENTORY) if data is not None else None
+
+    def latest(self) -> Inventory | None:
+        """The head, or the complete version after it that a stopped writer left and the next will publish."""
+        head = self.head()
+        if head is None:
+            return None
+        with suppress(StepFailed):
+            ahead = self.inventory_of(f"v{head.number + 1}")
+            return ahead if extends(ahead, head) else head
+        return head
+
     def read(self, path: str) -> bytes | None:
         return read_if_present(self.folder / path)
 
     def size(self, path: str) -> int | None:
-        try:
+        with suppress(FileNotFoundError):
             return (self.folder / path).stat().st_size
-        except FileNotFoundError:
-            return None
+        return None
 
-    def digest(self, path: str, on_read: Callable[[int], None]) -> tuple[int, str] | None:
+    def pieces(self, path: str) -> Iterator[bytes] | None:
         try:
-            return digest(self.folder / path, on_read)
+            descriptor = os.open(self.folder / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
+        return _pieces(descriptor)
+
+    def digest(self, path: str, on_read: OnRead) -> tuple[int, str] | None:
+        """Read from the disk and not from the page cache."""
+        with (
+            suppress(FileNotFoundError),
+            _opened(self.folder / path, os.O_RDONLY | os.O_NOFOLLOW) as descriptor,
+        ):
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            return os.fstat(descriptor).st_size, _sha512(descriptor, on_read)
+        return None
+
+
+def _pieces(descriptor: int) -> Iterator[bytes]:
+    with os.fdopen(descriptor, "rb", buffering=0) as stream:
+        while piece := stream.read(READ_CHUNK):
+            yield piece
 
 
 def read_if_present(path: Path) -> bytes | None:
-    try:
+    with suppress(FileNotFoundError):
         return path.read_bytes()
-    except FileNotFoundError:
-        return None
+    return None
 
 
 def write(path: Path, data: bytes) -> None:
@@ -151,35 +187,22 @@ def sync_tree(folder: Path) -> None:
     """Make all files and folders below durable."""
     below = [(Path(parent), files) for parent, _, files in os.walk(folder)]
     if sum(len(files) for _, files in below) > SYNC_ONE_BY_ONE and hasattr(_C, "syncfs"):
-        _sync_file_system(folder)
+        with _opened(folder, os.O_DIRECTORY) as descriptor:
+            if _C.syncfs(descriptor) != 0:
+                code = ctypes.get_errno()
+                raise OSError(code, os.strerror(code), str(folder))
         return
     for parent, files in below:
         for name in files:
-            _sync(parent / name, os.O_RDONLY | os.O_NOFOLLOW)
+            with _opened(parent / name, os.O_NOFOLLOW) as descriptor:
+                os.fsync(descriptor)
         sync(parent)
 
 
 def sync(folder: Path) -> None:
     """Make the entries of a folder durable: the names, not the content of the files."""
-    _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
-
-
-def _sync(path: Path, flags: int) -> None:
-    descriptor = os.open(path, flags | os.O_CLOEXEC)
-    try:
+    with _opened(folder, os.O_DIRECTORY) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_file_system(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        if _C.syncfs(descriptor) != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code), str(folder))
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager
@@ -188,14 +211,14 @@ def locked(path: Path, what: str, lock_wait: float, attempt: Attempt) -> Iterato
 
     Unlike a lock in ZooKeeper, this lock does not end with a session: a process that is paused between its
     last check and the rename still holds the lock, so no other process can publish. The lock ends with the
-    process. StepFailed(transient) after `lock_wait` seconds.
+    process. Later after `lock_wait` seconds.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + lock_wait
     while (descriptor := _try_lock(path)) is None:
         attempt.check()
         if time.monotonic() > deadline:
-            raise transient(f"another process has been writing {what} for more than {lock_wait:g} seconds")
+            raise of_object(what, f"another process has been writing {what} for more than {lock_wait:g} s")
         time.sleep(LOCK_POLL)
     try:
         yield
@@ -209,21 +232,14 @@ def locked(path: Path, what: str, lock_wait: float, attempt: Attempt) -> Iterato
 def _try_lock(path: Path) -> int | None:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # The previous holder may have removed the file after we opened it: then this lock excludes nobody.
-        if _is_at(path, descriptor):
-            return descriptor
-    except BlockingIOError:
-        pass
+        # FileNotFoundError: the previous holder may remove the file after we open it, and another process may
+        # make a new one. Then this lock excludes nobody.
+        with suppress(BlockingIOError, FileNotFoundError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(path.stat(), os.fstat(descriptor)):
+                return descriptor
     except BaseException:
         os.close(descriptor)
         raise
     os.close(descriptor)
     return None
-
-
-def _is_at(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False

@@ -1,27 +1,50 @@
-"""The files that make a folder or a bucket an OCFL storage root, and the checks of a root."""
+"""The files that make a folder or a bucket an OCFL storage root, its checks, and the objects' folders.
 
+The registered layout 0003 has readable folder names.
+"""
+
+import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from pipeline.outcome import system
-from pipeline.storage.ocfl.objects import (
-    LAYOUT,
-    LAYOUT_CONFIGURATION,
-    LAYOUT_DESCRIPTION,
-    ROOT_DECLARATION,
-)
 
+LAYOUT = "0003-hash-and-id-n-tuple-storage-layout"
+_PARAMETERS: Mapping[str, object] = {
+    "extensionName": LAYOUT,
+    "digestAlgorithm": "sha256",
+    "tupleSize": 3,
+    "numberOfTuples": 3,
+}
+_DESCRIPTION = "Three folders of three letters from the sha256 of the identifier, then the identifier"
 CONFIGURATION = f"extensions/{LAYOUT}/config.json"
+DECLARATION = "0=ocfl_1.1"
+DECLARATION_TEXT = b"ocfl_1.1\n"
+
+_ENCAPSULATION_LIMIT = 100
+"""Maximum characters of an encoded identifier; the layout cuts longer ones and appends a hash."""
 
 
 def files() -> dict[str, bytes]:
     """The files of a new root by their path in it; the declaration comes last."""
-    name, text = ROOT_DECLARATION
     return {
-        CONFIGURATION: _json(LAYOUT_CONFIGURATION),
-        "ocfl_layout.json": _json({"extension": LAYOUT, "description": LAYOUT_DESCRIPTION}),
-        name: text,
+        CONFIGURATION: _json(_PARAMETERS),
+        "ocfl_layout.json": _json({"extension": LAYOUT, "description": _DESCRIPTION}),
+        DECLARATION: DECLARATION_TEXT,
     }
+
+
+def object_path(identifier: str) -> Path:
+    """The object's folder, relative to the storage root."""
+    digest = hashlib.sha256(identifier.encode()).hexdigest()
+    folder = re.sub(
+        r"[^A-Za-z0-9_-]", lambda c: "".join(f"%{byte:02x}" for byte in c[0].encode()), identifier
+    )
+    if len(folder) > _ENCAPSULATION_LIMIT:
+        folder = f"{folder[:_ENCAPSULATION_LIMIT]}-{digest}"
+    return Path(digest[0:3], digest[3:6], digest[6:9], folder)
 
 
 def check(configuration: bytes | None, root: str) -> None:
@@ -30,7 +53,7 @@ def check(configuration: bytes | None, root: str) -> None:
         parameters = json.loads(configuration or b"null")
     except ValueError:
         parameters = None
-    if parameters != LAYOUT_CONFIGURATION:
+    if parameters != _PARAMETERS:
         raise system(f"the OCFL root {root} does not have arkline's layout, {LAYOUT}")
 
 

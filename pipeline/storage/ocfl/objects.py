@@ -1,7 +1,7 @@
-"""OCFL 1.1: the inventory of an object, its folder in the storage root, and its next version.
+"""OCFL 1.1: the inventory of an object, and the inventory of its next version.
 
-Nothing here writes. Only the parts of OCFL that arkline uses are here: sha512, versions v1, v2 ... without
-padding, forward deltas, and the registered layout 0003, whose folder names are readable.
+Only the parts of OCFL that arkline uses are here: sha512, versions v1, v2 ... without padding, and forward
+deltas.
 """
 
 import hashlib
@@ -9,34 +9,23 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline.fixity import OF_RECORD
-from pipeline.outcome import system
+from pipeline.job_identity import reused
+from pipeline.outcome import damaged, system
 from pipeline.records import now
 from pipeline.storage.base import StoreRequest
 from pipeline.storage.rules import carried_paths, check_names
 
-ROOT_DECLARATION = ("0=ocfl_1.1", b"ocfl_1.1\n")
 OBJECT_DECLARATION = ("0=ocfl_object_1.1", b"ocfl_object_1.1\n")
-LAYOUT = "0003-hash-and-id-n-tuple-storage-layout"
-LAYOUT_CONFIGURATION: Mapping[str, Any] = {
-    "extensionName": LAYOUT,
-    "digestAlgorithm": "sha256",
-    "tupleSize": 3,
-    "numberOfTuples": 3,
-}
-LAYOUT_DESCRIPTION = "Three folders of three letters from the sha256 of the identifier, then the identifier"
 INVENTORY = "inventory.json"
 SIDECAR = f"{INVENTORY}.{OF_RECORD}"
 CONTENT = "content"
 
-_ENCAPSULATION_LIMIT = 100
-"""Maximum characters of an encoded identifier; the layout cuts longer ones and appends a hash."""
-
-_JID = re.compile(r"(?:\A|\n)jid=(\w+)\Z")
+_JOB = re.compile(r"(?:\A|\n)(?:key=([0-9a-f]{32})\n)?jid=(\w+)\Z")
+"""The last lines of a version's message. The id comes last: releases before 0.3.0 look for it there."""
 
 
 class User(BaseModel):
@@ -57,8 +46,14 @@ class Version(BaseModel):
     @property
     def jid(self) -> str | None:
         """The job that created this version."""
-        match = _JID.search(self.message)
-        return match[1] if match else None
+        match = _JOB.search(self.message)
+        return match[2] if match else None
+
+    @property
+    def key(self) -> str:
+        """The key of that job; empty for a job of a release before 0.3.0."""
+        match = _JOB.search(self.message)
+        return (match[1] or "") if match else ""
 
     def digests(self) -> dict[str, str]:
         """Logical path -> digest."""
@@ -81,27 +76,17 @@ class Inventory(BaseModel):
     def number(self) -> int:
         return int(self.head[1:])
 
-    def number_of(self, jid: str) -> int | None:
-        """The version with this job's id."""
+    def number_of(self, jid: str, key: str) -> int | None:
+        """The job's version; StepFailed if another job with the same id created one."""
         for name, version in self.versions.items():
             if version.jid == jid:
+                if key and version.key and key != version.key:
+                    raise reused(jid, f"it stored version {name[1:]} of {self.id}")
                 return int(name[1:])
         return None
 
     def encode(self) -> bytes:
         return self.model_dump_json(by_alias=True, exclude_none=True, indent=1).encode() + b"\n"
-
-
-def object_path(identifier: str) -> Path:
-    """The object's folder by the layout, relative to the storage root."""
-    digest = hashlib.sha256(identifier.encode()).hexdigest()
-    folder = "".join(
-        c if re.fullmatch(r"[A-Za-z0-9_-]", c) else "".join(f"%{byte:02x}" for byte in c.encode())
-        for c in identifier
-    )
-    if len(folder) > _ENCAPSULATION_LIMIT:
-        folder = f"{folder[:_ENCAPSULATION_LIMIT]}-{digest}"
-    return Path(digest[0:3], digest[3:6], digest[6:9], folder)
 
 
 def sidecar(inventory: bytes) -> bytes:
@@ -114,34 +99,10 @@ def parse(data: bytes, path: Path | str) -> Inventory:
         inventory = Inventory.model_validate_json(data)
     except ValidationError as error:
         reason = error.errors(include_url=False)[0]["msg"]
-        raise system(f"{path} is damaged: {reason}; restore it from its version's folder") from error
+        raise damaged(f"{path} is damaged: {reason}; restore it from its version's folder") from error
     if inventory.digest_algorithm != OF_RECORD:
         raise system(f"{path} uses {inventory.digest_algorithm}; arkline adds to {OF_RECORD} objects only")
     return inventory
-
-
-def read_head(folder: Path) -> Inventory | None:
-    """The inventory in the object's root folder; None if there is no such object.
-
-    Its sidecar is not compared: a writer replaces inventory and sidecar one after the other, atomically.
-    """
-    path = folder / INVENTORY
-    try:
-        return parse(path.read_bytes(), path)
-    except FileNotFoundError:
-        if not folder.exists():
-            return None
-    try:
-        return parse(path.read_bytes(), path)  # the object appeared, complete, between the two calls
-    except FileNotFoundError:
-        raise system(f"{folder} has no {INVENTORY}: it is not an OCFL object") from None
-
-
-def parse_checked(data: bytes, beside: bytes, path: Path | str) -> Inventory:
-    """An inventory that matches `beside`, its sidecar; StepFailed(system) if it does not."""
-    if beside.split()[:1] != sidecar(data).split()[:1]:
-        raise system(f"{path} does not have the digest in {SIDECAR}: it is damaged")
-    return parse(data, path)
 
 
 def first_paths(files: Mapping[str, str]) -> dict[str, str]:
@@ -154,16 +115,19 @@ def first_paths(files: Mapping[str, str]) -> dict[str, str]:
 
 def next_inventory(head: Inventory | None, request: StoreRequest) -> Inventory:
     """The inventory with the requested version added; StepFailed if this object cannot accept the request."""
-    number = head.number + 1 if head else 1
-    name = f"v{number}"
-    digests = _state(head, request)
+    latest = head.versions[head.head].digests() if head else {}
+    carried = carried_paths(request, head.number if head else 0, latest)
+    digests = {path: latest[path] for path in carried} | request.digests
+    check_names(digests)
+    name = f"v{head.number + 1 if head else 1}"
     state: dict[str, list[str]] = {}
     for path in sorted(digests):
         state.setdefault(digests[path], []).append(path)
+    key = f"key={request.key}" if request.key else ""
     version = Version(
         created=request.created or now(),
         state={digest: tuple(paths) for digest, paths in state.items()},
-        message=f"{request.message}\njid={request.jid}".lstrip("\n"),
+        message="\n".join(filter(None, (request.message, key, f"jid={request.jid}"))),
         user=_user(request.user),
     )
     existing = head.manifest if head else {}
@@ -192,15 +156,6 @@ def extends(longer: Inventory, shorter: Inventory) -> bool:
         and len(longer.versions) == len(shorter.versions) + 1
         and shorter.manifest.items() <= longer.manifest.items()
     )
-
-
-def _state(head: Inventory | None, request: StoreRequest) -> dict[str, str]:
-    """Logical path -> digest in the new version."""
-    latest = head.versions[head.head].digests() if head else {}
-    carried = carried_paths(request, head.number if head else 0, latest)
-    digests = {path: latest[path] for path in carried} | request.digests
-    check_names(digests)
-    return digests
 
 
 def _user(name: str) -> User:

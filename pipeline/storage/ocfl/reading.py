@@ -1,148 +1,236 @@
-"""Reading an OCFL object back, from a disk or from a bucket; nothing here writes or takes a lock."""
+"""Reading OCFL objects back, from a disk or from a bucket; nothing here writes or takes a lock."""
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Protocol
+from typing import TypeVar
 
-from pipeline.attempt import Attempt
-from pipeline.files import ContentFile, ReadBackFile, StoredFile, StoredVersion
-from pipeline.outcome import StepFailed, system
-from pipeline.records import now
-from pipeline.storage.ocfl import objects
-from pipeline.storage.rules import describe_mismatch
+from pydantic import ValidationError
 
-NOT_IN_MANIFEST = f"{objects.INVENTORY} has no content path for this file"
+from pipeline.attempt import UNATTENDED, Attempt, throttled
+from pipeline.deployment import Deployment, Expected, StorageStore, check_marker
+from pipeline.files import ReadBackFile, StoredFile, StoredVersion
+from pipeline.fixity import OnRead, ignore
+from pipeline.outcome import ServiceDown, StepFailed, system
+from pipeline.services import Service
+from pipeline.storage.base import NOTHING_READ, OutgoingFile, VersionEntry
+from pipeline.storage.ocfl.objects import (
+    INVENTORY,
+    Inventory,
+)
+from pipeline.storage.ocfl.stored_object import (
+    StoredObject,
+    inventory_problems,
+    pieces,
+    read_back_file,
+)
 
+MARKER = "extensions/arkline/deployment.json"
+"""The deployment id; OCFL lets an extension keep what it likes in its folder."""
 
-class ObjectFiles(Protocol):
-    """The files of one OCFL object by their path in it, on a disk or in a bucket."""
-
-    def location(self, path: str) -> str:
-        """The place of the file, for messages."""
-
-    def read(self, path: str) -> bytes | None:
-        """A small file; None if there is no such file."""
-
-    def size(self, path: str) -> int | None:
-        """Bytes; None if there is no such file."""
-
-    def digest(self, path: str, on_read: Callable[[int], None]) -> tuple[int, str] | None:
-        """Size and sha512 of the bytes as they are read now; None if there is no such file."""
-
-
-def read_version(stored: ObjectFiles, name: str) -> objects.Inventory:
-    """The inventory in the version's own folder, checked against its sidecar; neither ever changes."""
-    path = f"{name}/{objects.INVENTORY}"
-    data, sidecar = stored.read(path), stored.read(f"{name}/{objects.SIDECAR}")
-    if data is None or sidecar is None:
-        raise system(f"{stored.location(path)} or its sidecar is missing")
-    return objects.parse_checked(data, sidecar, stored.location(path))
+T = TypeVar("T")
+R = TypeVar("R")
 
 
-def read_file(
-    stored: ObjectFiles, head: objects.Inventory | None, path: str, number: int | None
-) -> bytes | None:
-    """A file of the version, or of the latest; None if there is no such version or file."""
-    version = head.versions.get(head.head if number is None else f"v{number}") if head else None
-    sha512 = version.digests().get(path) if version else None
-    if head is None or sha512 is None:
-        return None
-    content_path = head.manifest[sha512][0]
-    data = stored.read(content_path)
-    if data is None:
-        raise damaged(stored, content_path, "it is missing")
-    if hashlib.sha512(data).hexdigest() != sha512:
-        raise damaged(stored, content_path, f"its sha512 is not {sha512}")
-    return data
+class OcflReader(ABC):
+    """The methods of Storage that only read: the same for a root on a disk and for one in a bucket."""
 
+    expected: Expected | None = None
+    """The deployment that the root must belong to; None: not checked, and a missing root is created."""
 
-def read_back(
-    stored: ObjectFiles,
-    head: objects.Inventory | None,
-    numbers: Collection[int],
-    on_read: Callable[[int], None],
-) -> Iterator[ReadBackFile]:
-    """The files of these versions, or of all; bytes that several files share are read once."""
-    results: dict[str, ReadBackFile] = {}
-    for number in range(1, head.number + 1 if head else 1):
-        if head is None or (numbers and number not in numbers):
-            continue
-        for path, sha512 in sorted(head.versions[f"v{number}"].digests().items()):
-            content_path = head.manifest.get(sha512, ("",))[0]
-            if content_path not in results:
-                results[content_path] = _read_back_file(stored, content_path, on_read)
-            yield replace(results[content_path], number=number, path=path)
+    @abstractmethod
+    def object(self, ark: str) -> StoredObject: ...
 
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """The folder, or the URL of the bucket."""
 
-def _read_back_file(stored: ObjectFiles, content_path: str, on_read: Callable[[int], None]) -> ReadBackFile:
-    if not content_path:
-        return ReadBackFile(0, "", now(), problem=NOT_IN_MANIFEST)
-    location = stored.location(content_path)
-    try:
-        actual = stored.digest(content_path, on_read)
-    except OSError as error:
-        problem = f"{location} cannot be read: {error.strerror or error}"
-        return ReadBackFile(0, "", now(), problem=problem, place=location)
-    if actual is None:
-        return ReadBackFile(0, "", now(), problem=f"{location} is missing", place=location)
-    return ReadBackFile(0, "", now(), *actual, place=location)
+    @abstractmethod
+    def inventories(self) -> Iterator[tuple[str, Inventory | StepFailed]]:
+        """(place, inventory) of every object, read one after another; the fault if one cannot be read."""
 
+    @abstractmethod
+    def read_root_file(self, path: str) -> bytes | None:
+        """A file of the storage root; None if there is none."""
 
-def check_stored(version: StoredVersion, own: objects.Inventory, head: objects.Inventory | None) -> None:
-    """StepFailed unless the version's own inventory and the object's inventory agree with what was stored."""
-    name = f"v{version.number}"
-    if head is None or name not in own.versions or head.versions.get(name) != own.versions[name]:
-        raise system(
-            f"{version.url} differs from what the {objects.INVENTORY} of {version.ark} says of {name}"
-        )
-    if own.versions[name].digests() != {file.path: file.sha512 for file in version.files}:
-        raise system(f"{version.url} does not have the files that were stored for {version.jid}")
+    @abstractmethod
+    def write_root_file(self, path: str, data: bytes) -> None:
+        """Replace a file of the storage root, which is created if it does not exist."""
 
+    @abstractmethod
+    def failures(self) -> AbstractContextManager[None]:
+        """Translates errors of the file system or of the server into StepFailed or ServiceDown."""
 
-def verify_file(
-    stored: ObjectFiles, inventory: objects.Inventory, file: StoredFile, attempt: Attempt
-) -> None:
-    """Read a file that the version added; of the other files only the size is compared."""
-    content_path = inventory.manifest[file.sha512][0]
-    if file.added:
-        compare_bytes(stored, content_path, file, attempt)
-        return
-    size = stored.size(content_path)
-    if size != file.size:
-        problem = "it is missing" if size is None else f"it has {size} bytes, not {file.size}"
-        raise damaged(stored, content_path, problem)
+    @abstractmethod
+    def check_readable(self, ark: str, url: str) -> None:
+        """UsageRefused if the url is of another kind of storage, StepFailed if there is no storage root."""
 
+    def for_all(self, work: Callable[[T, Attempt], R], files: Iterable[T], attempt: Attempt) -> list[R]:
+        """The results of `work` for all files; the first failure stops the others."""
+        return [work(file, attempt) for file in files]
 
-def compare_bytes(
-    stored: ObjectFiles, content_path: str, file: ContentFile | StoredFile, attempt: Attempt
-) -> None:
-    """StepFailed unless the stored bytes have the file's size and digest."""
-    actual = stored.digest(content_path, lambda _: attempt.check())
-    if actual != (file.size, file.sha512):
-        raise damaged(stored, content_path, describe_mismatch(file, actual) if actual else "it is missing")
+    def version_of(self, ark: str, jid: str, node: int | None = None, key: str = "") -> StoredVersion | None:
+        self.confirm()
+        with self.failures():
+            stored = self.object(ark)
+            head = stored.head()
+            number = head.number_of(jid, key) if head else None
+            return stored.describe(head, number) if head and number else None
 
+    def has_object(self, ark: str, node: int | None = None) -> bool:
+        self.confirm()
+        with self.failures():
+            return self.object(ark).head() is not None
 
-def describe(stored: ObjectFiles, inventory: objects.Inventory, number: int, url: str) -> StoredVersion:
-    """A version of the inventory; `url` is where the version is."""
-    name = f"v{number}"
-    version = inventory.versions[name]
-    files = []
-    for path, sha512 in sorted(version.digests().items()):
-        content_path = inventory.manifest[sha512][0]
-        size = stored.size(content_path)
-        if size is None:
-            raise damaged(stored, content_path, "it is missing")
-        files.append(StoredFile(path, size, sha512, added=content_path.startswith(f"{name}/")))
-    return StoredVersion(
-        ark=inventory.id,
-        number=number,
-        jid=version.jid or "",
-        created=version.created,
-        files=tuple(files),
-        url=url,
-    )
+    def has_version(self, ark: str, jid: str) -> bool:
+        with self.failures():
+            head = self.object(ark).head()
+            return head is not None and any(version.jid == jid for version in head.versions.values())
 
+    def versions(self) -> Iterator[VersionEntry]:
+        self.confirm()
+        for place, inventory in self.inventories():
+            if isinstance(inventory, StepFailed):
+                yield VersionEntry(place, problem=inventory.message)
+                continue
+            yield from self._entries(inventory)
+        self.confirm()  # a mount that went away looks like the end of the listing
 
-def damaged(stored: ObjectFiles, path: str, problem: str) -> StepFailed:
-    return system(f"{stored.location(path)} is damaged: {problem}; restore it, then resume the job")
+    def versions_of(self, ark: str, url: str = "") -> tuple[VersionEntry, ...]:
+        self.confirm()
+        with self.failures():
+            head = self.object(ark).head()
+        return tuple(self._entries(head)) if head else ()
+
+    def _entries(self, inventory: Inventory) -> Iterator[VersionEntry]:
+        stored = self.object(inventory.id)
+        for name, version in inventory.versions.items():
+            number = int(name[1:])
+            yield VersionEntry(
+                inventory.id,
+                number,
+                version.jid or "",
+                version.key,
+                version.created,
+                stored.version_url(number),
+                version.digests(),
+            )
+
+    def deployment_store(self) -> StorageStore:
+        return self
+
+    @property
+    def service(self) -> Service:
+        return Service.STORAGE
+
+    def read_deployment(self) -> Deployment | None:
+        with self.failures():
+            data = self.read_root_file(MARKER)
+        try:
+            return Deployment.model_validate_json(data) if data is not None else None
+        except ValidationError as error:
+            raise ServiceDown(
+                Service.STORAGE, f"{MARKER} in {self.place} is damaged: restore it from a copy of the root"
+            ) from error
+
+    def write_deployment(self, deployment: Deployment) -> None:
+        """Without the mark: a storage root has none."""
+        data = deployment.model_copy(update={"mark": 0}).model_dump_json(indent=1).encode()
+        with self.failures():
+            self.write_root_file(MARKER, data + b"\n")
+
+    def is_empty(self) -> bool:
+        with self.failures():
+            return next(iter(self.inventories()), None) is None
+
+    def confirm(self) -> None:
+        """ServiceDown unless the root is there and belongs to the expected deployment."""
+        if self.expected is not None:
+            check_marker(Service.STORAGE, self.place, self.read_deployment(), self.expected())
+
+    def read(self, ark: str, path: str, number: int | None = None, node: int | None = None) -> bytes | None:
+        self.confirm()
+        with self.failures():
+            stored = self.object(ark)
+            latest = stored.latest()
+            version = latest.versions.get(latest.head if number is None else f"v{number}") if latest else None
+            sha512 = version.digests().get(path) if version else None
+            if latest is None or sha512 is None:
+                return None
+            content_path = latest.manifest[sha512][0]
+            data = stored.read(content_path)
+            if data is None:
+                raise stored.damaged(content_path, "it is missing")
+            if hashlib.sha512(data).hexdigest() != sha512:
+                raise stored.damaged(content_path, f"its sha512 is not {sha512}")
+            return data
+
+    def verify(self, version: StoredVersion, attempt: Attempt = UNATTENDED) -> None:
+        """The version's own inventory and the object's inventory must also agree with what was stored."""
+        self.confirm()
+        name = f"v{version.number}"
+        with self.failures():
+            stored = self.object(version.ark)
+            own, head = stored.inventory_of(name), stored.head()
+            if head is None or name not in own.versions or head.versions.get(name) != own.versions[name]:
+                raise system(
+                    f"{version.url} differs from what the {INVENTORY} of {version.ark} says of {name}"
+                )
+            if own.versions[name].digests() != {file.path: file.sha512 for file in version.files}:
+                raise system(f"{version.url} does not have the files that were stored for {version.jid}")
+            checked = throttled(attempt)
+            for file in version.files:
+                content_path = own.manifest[file.sha512][0]
+                if not file.added and (size := stored.existing_size(content_path)) != file.size:
+                    raise stored.damaged(content_path, f"it has {size} bytes, not {file.size}")
+                checked.check()
+
+            def compare(file: StoredFile, attempt: Attempt) -> None:
+                stored.compare_bytes(own.manifest[file.sha512][0], file, attempt)
+
+            self.for_all(compare, (file for file in version.files if file.added), checked)
+
+    def read_back(
+        self,
+        ark: str,
+        url: str,
+        numbers: Collection[int] = (),
+        on_read: OnRead = ignore,
+        already: Mapping[str, ReadBackFile] = NOTHING_READ,
+    ) -> Iterator[ReadBackFile]:
+        """Bytes that several files share are read once."""
+        stored, head = self._opened(ark, url)
+        if head is None:
+            return
+        results: dict[str, ReadBackFile] = {}
+        for number in range(1, head.number + 1):
+            if numbers and number not in numbers:
+                continue
+            for path, sha512 in sorted(head.versions[f"v{number}"].digests().items()):
+                content_path = head.manifest.get(sha512, ("",))[0]
+                if content_path not in results:
+                    results[content_path] = already.get(stored.location(content_path)) or read_back_file(
+                        stored, content_path, on_read
+                    )
+                yield replace(results[content_path], number=number, path=path)
+
+    def read_out(self, ark: str, url: str, number: int) -> Iterator[OutgoingFile]:
+        stored, head = self._opened(ark, url)
+        version = head.versions.get(f"v{number}") if head else None
+        for path, sha512 in sorted(version.digests().items()) if head and version else ():
+            yield OutgoingFile(path, pieces(stored, head.manifest.get(sha512, ("",))[0] if head else ""))
+
+    def problems_of(self, ark: str, url: str) -> tuple[str, ...]:
+        stored, head = self._opened(ark, url)
+        with self.failures():
+            return tuple(inventory_problems(stored, head.number)) if head else ()
+
+    def _opened(self, ark: str, url: str) -> tuple[StoredObject, Inventory | None]:
+        self.check_readable(ark, url)
+        self.confirm()
+        stored = self.object(ark)
+        with self.failures():
+            return stored, stored.head()

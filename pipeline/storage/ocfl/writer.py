@@ -5,7 +5,7 @@ object's lock; the first version comes with the object itself. A second rename r
 Between the two renames, the version's folder is ahead of the root inventory. The next holder of the lock
 repairs that: a valid version is published, an invalid one is moved to quarantine. The folder
 extensions/arkline is not part of any object: `staging/JID-TOKEN/` has unfinished versions, `locks/` the locks
-of objects, `quarantine/` invalid versions.
+of objects, `quarantine/` invalid versions, `deployment.json` the id of the deployment.
 """
 
 import hashlib
@@ -14,12 +14,12 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pipeline.file_faults import is_fault_of
 from pipeline.outcome import AttemptOver, StepFailed, system
 from pipeline.storage.ocfl import disk, layout, objects
-from pipeline.storage.ocfl.reading import read_version
 
 log = logging.getLogger(__name__)
 
@@ -34,14 +34,14 @@ class Root:
         self.quarantine = self.extension / "quarantine"
 
     def object(self, ark: str) -> Path:
-        return self.folder / objects.object_path(ark)
+        return self.folder / layout.object_path(ark)
 
     def lock(self, ark: str) -> Path:
         return self.extension / "locks" / hashlib.sha256(ark.encode()).hexdigest()
 
     def open(self) -> None:
         """Create the root if it does not exist; several processes may do this at the same time."""
-        declaration = self.folder / objects.ROOT_DECLARATION[0]
+        declaration = self.folder / layout.DECLARATION
         if not declaration.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             names = [path.name for path in self.folder.iterdir()]
@@ -49,17 +49,11 @@ class Root:
             if not declaration.exists():
                 remedy = "set ARKLINE_STORAGE_ROOT to an empty folder or to an OCFL root"
                 layout.check_free(names, str(self.folder), remedy)
+            self.staging.mkdir(parents=True, exist_ok=True)
             for path, data in layout.files().items():
-                self._create(self.folder / path, data)
+                (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+                replace(self.folder / path, data, self.staging)
         layout.check(disk.read_if_present(self.folder / layout.CONFIGURATION), str(self.folder))
-
-    def _create(self, path: Path, data: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.staging.mkdir(parents=True, exist_ok=True)
-        draft = self.staging / f"root-{secrets.token_hex(8)}"
-        disk.write(draft, data)
-        draft.replace(path)
-        disk.sync(path.parent)
 
 
 @contextmanager
@@ -68,7 +62,7 @@ def staged(root: Root, jid: str) -> Iterator[Path]:
 
     An attempt that was paused finds its folder removed when it continues, and raises AttemptOver.
     """
-    remove_staged(root, jid)
+    _remove_staged(root, jid)
     folder = root.staging / f"{jid}-{secrets.token_hex(8)}"
     folder.mkdir(parents=True)
     try:
@@ -81,15 +75,35 @@ def staged(root: Root, jid: str) -> Iterator[Path]:
         _remove(folder)
 
 
-def remove_staged(root: Root, jid: str) -> None:
+def _remove_staged(root: Root, jid: str) -> None:
     """Remove the folders in staging that unfinished attempts of the job left."""
     for leftover in root.staging.glob(f"{jid}-*"):
         _remove(leftover)
 
 
-def staged_jobs(root: Root) -> tuple[str, ...]:
-    """The jobs that have a folder in staging."""
-    return tuple(sorted({folder.name.partition("-")[0] for folder in root.staging.glob("jid*-*")}))
+def remove_ended(root: Root, ended: Callable[[str], bool]) -> tuple[str, ...]:
+    """Remove what unfinished attempts of ended jobs left in staging; the ids of these jobs."""
+    jobs = sorted({folder.name.partition("-")[0] for folder in root.staging.glob("jid*-*")})
+    removed = tuple(jid for jid in jobs if ended(jid))
+    for jid in removed:
+        _remove_staged(root, jid)
+    return removed
+
+
+def object_folders(root: Root) -> Iterator[Path]:
+    """Every object's folder, by the depth of the layout."""
+    for first in _subfolders(root.folder):
+        if first.name != "extensions":
+            for second in _subfolders(first):
+                for third in _subfolders(second):
+                    yield from _subfolders(third)
+
+
+def _subfolders(folder: Path) -> Iterator[Path]:
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield Path(entry.path)
 
 
 def _remove(folder: Path) -> None:
@@ -102,30 +116,38 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(renamed, ignore_errors=True)
 
 
-def needs_repair(folder: Path, head: objects.Inventory) -> bool:
+def needs_repair(stored: disk.ObjectFolder, head: objects.Inventory) -> bool:
     """Whether a writer stopped, or is working, between its two renames."""
-    if (folder / f"v{head.number + 1}").exists():
-        return True
-    data = (folder / objects.INVENTORY).read_bytes()
-    return disk.read_if_present(folder / objects.SIDECAR) != objects.sidecar(data)
+    return (stored.folder / f"v{head.number + 1}").exists() or not _has_current_sidecar(stored)
+
+
+def _has_current_sidecar(stored: disk.ObjectFolder) -> bool:
+    data = (stored.folder / objects.INVENTORY).read_bytes()
+    return stored.read(objects.SIDECAR) == objects.sidecar(data)
 
 
 def repair(root: Root, ark: str, stage: Path) -> objects.Inventory | None:
     """Under the object's lock: finish or undo the work of a stopped writer; returns the head."""
     folder = root.object(ark)
-    head = objects.read_head(folder)
+    stored = disk.ObjectFolder(folder)
+    head = stored.head()
     if head is None:
         return None
     if head.id != ark:
         raise system(f"{folder} is the folder of {head.id}, not of {ark}")
-    _repair_sidecar(folder, head, stage)
+    if not _has_current_sidecar(stored):
+        _repair_sidecar(stored, head, stage)
     ahead = folder / f"v{head.number + 1}"
     if not ahead.exists():
         return head
     try:
-        unfinished = read_version(disk.ObjectFolder(folder), ahead.name)
+        unfinished = stored.inventory_of(ahead.name)
         valid = objects.extends(unfinished, head) and _has_content(folder, unfinished, head)
-    except (StepFailed, OSError):
+    except StepFailed:
+        valid = False
+    except OSError as error:
+        if is_fault_of(error, root.folder):
+            raise  # it says nothing about this version
         valid = False
     if valid:
         log.warning("%s: publishing %s, which a stopped writer left", ark, unfinished.head)
@@ -155,7 +177,7 @@ def publish(
         content.rename(version / objects.CONTENT)
     _write_pair(version, data)
     if inventory.number == 1:
-        _publish_object(root, objects.object_path(ark), data, stage, fence)
+        _publish_object(root, layout.object_path(ark), data, stage, fence)
         return
     folder = root.object(ark)
     disk.sync(version)
@@ -174,24 +196,19 @@ def _publish_object(root: Root, path: Path, data: bytes, stage: Path, fence: Cal
     name, text = objects.OBJECT_DECLARATION
     disk.write(folder / name, text)
     _write_pair(folder, data)
-    for created in (folder / "v1", folder, *folder.parents):
-        disk.sync(created)
-        if created == tree:
-            break
+    for created in (path / "v1", path, *path.parents):
+        disk.sync(tree / created)
     fence()
-    for depth in range(1, len(path.parts) + 1):
-        part = Path(*path.parts[:depth])
-        if depth < len(path.parts) and (root.folder / part).exists():
-            continue
+    for part in (*reversed(path.parents[:-1]), path):
         try:
             (tree / part).rename(root.folder / part)
         except OSError:
-            # Another new object created this folder meanwhile: move ours into it.
-            if depth < len(path.parts) and (root.folder / part).exists():
-                continue
-            raise
-        disk.sync((root.folder / part).parent)
-        return
+            # Other objects are in this folder: move ours into it.
+            if part == path or not (root.folder / part).exists():
+                raise
+        else:
+            disk.sync((root.folder / part).parent)
+            return
 
 
 def _prune(content: Path, inventory: objects.Inventory) -> None:
@@ -214,28 +231,28 @@ def _write_pair(folder: Path, data: bytes) -> None:
 
 def _replace_head(folder: Path, data: bytes, stage: Path) -> None:
     """The inventory first: an outdated sidecar can be repaired from the version's folder."""
-    _replace(folder / objects.INVENTORY, data, stage)
-    _replace(folder / objects.SIDECAR, objects.sidecar(data), stage)
+    replace(folder / objects.INVENTORY, data, stage)
+    replace(folder / objects.SIDECAR, objects.sidecar(data), stage)
 
 
-def _replace(path: Path, data: bytes, stage: Path) -> None:
-    draft = stage / f"{path.name}-{secrets.token_hex(4)}"
+def replace(path: Path, data: bytes, stage: Path) -> None:
+    """Replace a file by a rename; `stage` is a folder on the same file system."""
+    draft = stage / f"draft-{secrets.token_hex(8)}"
     disk.write(draft, data)
     draft.replace(path)
     disk.sync(path.parent)
 
 
-def _repair_sidecar(folder: Path, head: objects.Inventory, stage: Path) -> None:
-    data = (folder / objects.INVENTORY).read_bytes()
-    if disk.read_if_present(folder / objects.SIDECAR) == objects.sidecar(data):
-        return
-    if disk.read_if_present(folder / head.head / objects.INVENTORY) != data:
+def _repair_sidecar(stored: disk.ObjectFolder, head: objects.Inventory, stage: Path) -> None:
+    path = stored.folder / objects.INVENTORY
+    data = path.read_bytes()
+    if stored.read(f"{head.head}/{objects.INVENTORY}") != data:
         raise system(
-            f"{folder / objects.INVENTORY} does not have the digest in {objects.SIDECAR}: it is damaged; "
-            f"restore it from {folder / head.head}"
+            f"{path} does not have the digest in {objects.SIDECAR}: it is damaged; "
+            f"restore it from {stored.folder / head.head}"
         )
     log.warning("%s: writing the sidecar of %s for a stopped writer", head.id, head.head)
-    _replace(folder / objects.SIDECAR, objects.sidecar(data), stage)
+    replace(stored.folder / objects.SIDECAR, objects.sidecar(data), stage)
 
 
 def _has_content(folder: Path, version: objects.Inventory, head: objects.Inventory) -> bool:

@@ -1,5 +1,7 @@
 """A bucket of S3, or of a server with the same protocol, through boto3; imported only where a bucket is used.
 
+Rule: every write is conditional. It names the entity tag that the key must have, or requires that the key is
+free; so a writer that was paused cannot replace what others have written since.
 Credentials and region come from the places where boto3 looks: the environment, ~/.aws, the host's role.
 """
 
@@ -10,20 +12,21 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from itertools import chain
+from typing import Any, BinaryIO
 
 import boto3
 from botocore.config import Config
 
 from pipeline.attempt import UNATTENDED, Attempt
-from pipeline.fixity import READ_CHUNK
-from pipeline.outcome import StepFailed, system, transient
+from pipeline.files import ContentFile
+from pipeline.fixity import READ_CHUNK, Digester, OnRead, size_and_sha512
+from pipeline.http.urls import redact_url
+from pipeline.outcome import StepFailed, of_object, system, transient
 from pipeline.settings import Settings
-from pipeline.storage.ocfl.bucket import CONNECTIONS, Conflict, DigestMismatch, KeyContent, KeyInfo
+from pipeline.storage.rules import check_source
 from pipeline.storage.s3.faults import Absent, Refused, translated
-from pipeline.urls import redact_url
+from pipeline.storage.s3.keys import CONNECTIONS, Conflict, KeyContent
 
 log = logging.getLogger(__name__)
 
@@ -35,31 +38,6 @@ PART_BYTES = 8 << 20
 
 MAX_PARTS = 10_000
 """Parts of one upload, by S3's rules: files above 80 GiB have parts larger than PART_BYTES."""
-
-
-class Client(Protocol):
-    """The methods that are used of boto3's S3 client, which has no types."""
-
-    def get_object(self, **given: Any) -> dict[str, Any]: ...
-    def put_object(self, **given: Any) -> dict[str, Any]: ...
-    def delete_object(self, **given: Any) -> dict[str, Any]: ...
-    def list_objects_v2(self, **given: Any) -> dict[str, Any]: ...
-    def list_multipart_uploads(self, **given: Any) -> dict[str, Any]: ...
-    def create_multipart_upload(self, **given: Any) -> dict[str, Any]: ...
-    def upload_part(self, **given: Any) -> dict[str, Any]: ...
-    def complete_multipart_upload(self, **given: Any) -> dict[str, Any]: ...
-    def abort_multipart_upload(self, **given: Any) -> dict[str, Any]: ...
-
-
-@dataclass(frozen=True)
-class _Sent:
-    """The uploaded parts, in the form that completing the upload needs."""
-
-    parts: list[dict[str, Any]]
-    confirmed: bool
-    """Whether the server confirmed the digest of every part."""
-    actual: tuple[int, str]
-    """Size and sha512 of the whole file."""
 
 
 def open_bucket(settings: Settings, tries: int = TRIES) -> "S3Bucket":
@@ -87,16 +65,19 @@ def open_bucket(settings: Settings, tries: int = TRIES) -> "S3Bucket":
 
 
 class S3Bucket:
-    """Keys are relative to the prefix that the settings give."""
+    """Whole files under keys, which cannot be renamed; keys are relative to the prefix in the settings."""
 
-    def __init__(self, client: Client, bucket: str, prefix: str, name: str) -> None:
+    def __init__(self, client: Any, bucket: str, prefix: str, name: str) -> None:
+        """`client` is boto3's S3 client, which has no types."""
         self.client = client
         self.name = name
+        """The bucket and its server, for messages."""
         self.url = f"s3://{bucket}/{prefix}".rstrip("/")
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
 
     def get(self, key: str) -> KeyContent | None:
+        """A small file; None if the key is free."""
         try:
             with translated(self.name, refusable=True):
                 answer = self.client.get_object(**self._at(key))
@@ -105,18 +86,22 @@ class S3Bucket:
         except Absent:
             return None
 
-    def digest(self, key: str, on_read: Callable[[int], None]) -> tuple[int, str] | None:
-        digest, size = hashlib.sha512(), 0
+    def digest(self, key: str, on_read: OnRead) -> tuple[int, str] | None:
+        """Size and sha512 of the content; None if the key is free."""
+        pieces = self.pieces(key)
+        return None if pieces is None else size_and_sha512(pieces, on_read)
+
+    def pieces(self, key: str) -> Iterator[bytes] | None:
+        """The content as it arrives; None if the key is free."""
+        pieces = self._pieces(key)
         try:
-            for piece in self._pieces(key):
-                on_read(len(piece))
-                digest.update(piece)
-                size += len(piece)
+            first = next(pieces, b"")
         except Absent:
             return None
-        return size, digest.hexdigest()
+        return chain((first,), pieces)
 
     def put(self, key: str, data: bytes, etag: str | None, metadata: Mapping[str, str] | None = None) -> None:
+        """Write; Conflict unless the key has this entity tag, or is free if `etag` is None."""
         condition = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
         checksum = _sha256(data)
         answer = self._change(
@@ -131,30 +116,38 @@ class S3Bucket:
         if answer.get("ChecksumSHA256") != checksum:
             self._read_again(key, len(data), hashlib.sha512(data).hexdigest(), UNATTENDED)
 
-    def upload(self, key: str, source: Path, size: int, sha512: str, attempt: Attempt) -> None:
-        with os.fdopen(os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
-            if size > PART_BYTES:
-                self._upload_parts(key, stream, size, sha512, attempt)
+    def upload(self, key: str, file: ContentFile, attempt: Attempt) -> None:
+        """Write a file to a free key; StepFailed if the file changed, Conflict if the key is taken.
+
+        On return, the server has confirmed the digests of what arrived, or the content was read back.
+        """
+        with os.fdopen(os.open(file.source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
+            if file.size > PART_BYTES:
+                self._upload_parts(key, stream, file, attempt)
                 return
-            data = stream.read(size + 1)
-            actual = (os.fstat(stream.fileno()).st_size, hashlib.sha512(data).hexdigest())
-            if actual != (size, sha512):
-                raise DigestMismatch(*actual)
+            data = stream.read(file.size + 1)
+            size = os.fstat(stream.fileno()).st_size
+            check_source(file, (size, hashlib.sha512(data).hexdigest()))
             self.put(key, data, None)
 
-    def keys(self, prefix: str) -> dict[str, KeyInfo]:
-        keys: dict[str, KeyInfo] = {}
+    def keys(self, prefix: str) -> dict[str, int]:
+        """All keys with this prefix, and their sizes in bytes."""
+        return dict(self.iterate(prefix))
+
+    def iterate(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """(key, bytes) of all keys with this prefix, read in pages."""
         request = {"Bucket": self._bucket, "Prefix": self._prefix + prefix}
         while True:
             with translated(self.name):
                 answer = self.client.list_objects_v2(**request)
             for entry in answer.get("Contents", ()):
-                keys[entry["Key"].removeprefix(self._prefix)] = KeyInfo(entry["Size"], entry["ETag"])
+                yield entry["Key"].removeprefix(self._prefix), entry["Size"]
             if not answer.get("IsTruncated"):
-                return keys
+                return
             request["ContinuationToken"] = answer["NextContinuationToken"]
 
     def names(self, limit: int) -> list[str]:
+        """Up to `limit` names at the top level, of files and folders."""
         with translated(self.name):
             answer = self.client.list_objects_v2(
                 Bucket=self._bucket, Prefix=self._prefix, Delimiter="/", MaxKeys=limit
@@ -170,6 +163,7 @@ class S3Bucket:
             self.client.delete_object(**self._at(key))
 
     def drop_uploads(self, prefix: str) -> None:
+        """Remove the parts of unfinished uploads with this prefix."""
         with translated(self.name):
             answer = self.client.list_multipart_uploads(Bucket=self._bucket, Prefix=self._prefix + prefix)
         for entry in answer.get("Uploads", ()):
@@ -199,19 +193,24 @@ class S3Bucket:
         if actual != (size, sha512):
             raise transient(f"{self.name} did not store {key} as it was sent; the job will send it again")
 
-    def _upload_parts(self, key: str, stream: BinaryIO, size: int, sha512: str, attempt: Attempt) -> None:
+    def _upload_parts(self, key: str, stream: BinaryIO, file: ContentFile, attempt: Attempt) -> None:
+        part_size = max(PART_BYTES, -(-file.size // MAX_PARTS))
+        digester = Digester()
+        parts: list[dict[str, Any]] = []
         with self._unfinished(key) as upload:
-            sent = self._send(upload, stream, max(PART_BYTES, -(-size // MAX_PARTS)), attempt)
-            if sent.actual != (size, sha512):
-                raise DigestMismatch(*sent.actual)
+            while data := stream.read(part_size):
+                attempt.check()
+                digester.update(data)
+                parts.append(self._upload_part(upload, len(parts) + 1, data))
+            check_source(file, (digester.size, digester.value()))
             self._change(
                 self.client.complete_multipart_upload,
                 **upload,
-                MultipartUpload={"Parts": sent.parts},
+                MultipartUpload={"Parts": parts},
                 IfNoneMatch="*",
             )
-        if not sent.confirmed:
-            self._read_again(key, size, sha512, attempt)
+        if any("ChecksumSHA256" not in part for part in parts):
+            self._read_again(key, file.size, file.sha512, attempt)
 
     @contextmanager
     def _unfinished(self, key: str) -> Iterator[dict[str, Any]]:
@@ -225,25 +224,17 @@ class S3Bucket:
             self._abort(upload)
             raise
 
-    def _send(self, upload: dict[str, Any], stream: BinaryIO, part_size: int, attempt: Attempt) -> "_Sent":
-        digest, size = hashlib.sha512(), 0
-        parts: list[dict[str, Any]] = []
-        confirmed = True
-        while data := stream.read(part_size):
-            attempt.check()
-            digest.update(data)
-            size += len(data)
-            part: dict[str, Any] = {"PartNumber": len(parts) + 1, "ChecksumSHA256": _sha256(data)}
-            try:
-                with translated(self.name, refusable=True):
-                    answer = self.client.upload_part(**upload, **part, Body=data, ChecksumAlgorithm="SHA256")
-            except Absent as absent:
-                raise transient(f"another attempt ended the upload of {upload['Key']}") from absent
-            if answer.get("ChecksumSHA256") != part["ChecksumSHA256"]:
-                confirmed = False
-                del part["ChecksumSHA256"]
-            parts.append({**part, "ETag": answer["ETag"]})
-        return _Sent(parts, confirmed, (size, digest.hexdigest()))
+    def _upload_part(self, upload: dict[str, Any], number: int, data: bytes) -> dict[str, Any]:
+        """The part as completing the upload names it; with a checksum if the server confirmed it."""
+        part: dict[str, Any] = {"PartNumber": number, "ChecksumSHA256": _sha256(data)}
+        try:
+            with translated(self.name, refusable=True):
+                answer = self.client.upload_part(**upload, **part, Body=data, ChecksumAlgorithm="SHA256")
+        except Absent as absent:
+            raise of_object(upload["Key"], f"another attempt ended the upload of {upload['Key']}") from absent
+        if answer.get("ChecksumSHA256") != part["ChecksumSHA256"]:
+            del part["ChecksumSHA256"]
+        return {**part, "ETag": answer["ETag"]}
 
     def _abort(self, upload: dict[str, Any]) -> None:
         try:

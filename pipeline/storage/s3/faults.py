@@ -8,7 +8,8 @@ from botocore import exceptions as boto
 from urllib3.exceptions import HTTPError
 
 from pipeline.http.retry import is_transient, retry_after
-from pipeline.outcome import StepFailed, system, transient
+from pipeline.outcome import ServiceDown, StepFailed, system, transient
+from pipeline.services import Service
 
 _CREDENTIALS = (
     "give the workers a key that may use the bucket: in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, in a "
@@ -98,7 +99,7 @@ def _from_response(response: dict[str, Any], bucket: str, refusable: bool) -> Ex
     if refusable and code in _ABSENT:
         return Absent(code)
     if code in REMEDIES:
-        return system(f"{bucket} cannot be used ({code}): {REMEDIES[code]}")
+        return refuses_all(f"{bucket} cannot be used ({code}): {REMEDIES[code]}")
     if is_transient(status) or code in _TRANSIENT_CODES:
         wait = retry_after(metadata.get("HTTPHeaders", {}).get("retry-after"))
         return transient(f"{bucket} answered {status} {code}; the job will try again", wait)
@@ -106,11 +107,16 @@ def _from_response(response: dict[str, Any], bucket: str, refusable: bool) -> Ex
     return system(f"{bucket} answered {status} {code} ({reason}): {_ADDRESS}")
 
 
-def _from_error(error: Exception, bucket: str) -> StepFailed:
+def refuses_all(message: str) -> ServiceDown:
+    """The server refuses not one request, but every one: an operator has to act, and the jobs wait."""
+    return ServiceDown(Service.STORAGE, message)
+
+
+def _from_error(error: Exception, bucket: str) -> StepFailed | ServiceDown:
     if isinstance(error, _NO_CREDENTIALS):
-        return system(f"{bucket} needs credentials ({type(error).__name__}): {_CREDENTIALS}")
+        return refuses_all(f"{bucket} needs credentials ({type(error).__name__}): {_CREDENTIALS}")
     if isinstance(error, boto.SSLError):
-        return system(f"{bucket} has no trusted certificate: check ARKLINE_S3_ENDPOINT")
+        return refuses_all(f"{bucket} has no trusted certificate: check ARKLINE_S3_ENDPOINT")
     if isinstance(error, _BROKEN):
         return transient(f"{bucket} cannot be reached, or closed the connection ({type(error).__name__})")
     return system(f"{bucket} cannot be used ({type(error).__name__}): {_ADDRESS}")

@@ -1,0 +1,124 @@
+"""What the operators' commands share: principal, session, selection, confirmation and result."""
+
+import getpass
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+from rich.text import Text
+
+from entrypoints.cli import console as screen
+from entrypoints.cli import context as opened
+from entrypoints.cli import exit_codes
+from entrypoints.cli.options import SharedOptions
+from operations.bulk import Outcome
+from operations.job_list import JobFilter
+from operations.operator import Operator, Run
+from pipeline.errors import UsageRefused
+from pipeline.principal import Interface, Principal, Role
+
+QUEUED_LATER = (
+    "Redis does not answer, so no worker was notified; nothing is lost: ZooKeeper has the change, and "
+    "the work continues once Redis is back"
+)
+
+
+def principal(by: str = "") -> Principal:
+    """The person at this command line: an administrator, because the record itself is open to them."""
+    name = by or f"{getpass.getuser()}@{socket.gethostname()}"
+    return Principal(name=name, role=Role.ADMIN, interface=Interface.CLI)
+
+
+@contextmanager
+def operator(options: SharedOptions) -> Iterator[Operator]:
+    """The person at this command line, with a session."""
+    opened.quiet_logs()
+    with opened.session() as (session, settings):
+        yield Operator(
+            session=session,
+            settings=settings,
+            inventory=lambda: opened.inventory(settings, session),
+            principal=principal(options.by),
+            reason=options.reason,
+        )
+
+
+@contextmanager
+def long_run(operator: Operator) -> Iterator[Operator]:
+    """The operator, with a progress bar on a terminal; Ctrl-C stops before the next job."""
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bars = Progress(*columns, console=screen.err(), transient=True, disable=not sys.stderr.isatty())
+    with screen.interruptible() as interrupted, bars:
+        task = bars.add_task("")
+
+        def on_progress(done: float, total: int) -> None:
+            bars.update(task, completed=done, total=total)
+
+        yield replace(operator, run=Run(on_progress, interrupted))
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask before an effect that cannot be undone; UsageRefused without a terminal and without --yes."""
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageRefused(f"{question} Not a terminal: add --yes to confirm")
+    if not typer.confirm(question, err=True):
+        raise typer.Exit(exit_codes.REFUSED)
+
+
+def filter_of(options: SharedOptions) -> JobFilter:
+    return JobFilter(
+        bid=options.batch, profile=options.profile, state=options.state, older_than=options.older_than
+    )
+
+
+def are_named(options: SharedOptions) -> bool:
+    """True if ids are given, False if a filter is; UsageRefused if neither is, or both are."""
+    filtered = filter_of(options) != JobFilter()
+    if bool(options.ids) == filtered:
+        raise UsageRefused(
+            "specify ids of jobs or batches, or select jobs by --batch, --profile, --state or --older-than"
+        )
+    return bool(options.ids)
+
+
+def show(outcome: Outcome, *, as_json: bool, single: bool) -> None:
+    """Print the results and exit: 1 if anything was refused or not tried, 3 if a service did not answer."""
+    complete = not (outcome.refused or outcome.untried) and all(result.complete for result in outcome.done)
+    code = exit_codes.UNREACHABLE if outcome.stopped else int(not complete)
+    if as_json:
+        screen.emit(outcome)
+        raise typer.Exit(code)
+    would = "would become" if outcome.dry_run else "is now"
+    for result in outcome.done:
+        screen.say(Text.assemble(f"{result.id} was {result.was}, {would} ", screen.state(result.now)))
+        if not result.sent:
+            screen.note(f"{result.id}: {QUEUED_LATER}")
+        if result.folder_left:
+            screen.note(
+                f"{result.id}: its folder {result.folder_left} is not on this machine: run `arkline cleanup` "
+                "on a machine that has working storage"
+            )
+        if not result.complete:
+            screen.note(f"{result.id}: the deletion was stopped; the same command does the rest")
+    for refusal in outcome.refused:
+        screen.note(f"{refusal.id} refused: {refusal.message}", "red")
+    if not single or outcome.stopped:
+        screen.note(_summary(outcome), "")
+    raise typer.Exit(code)
+
+
+def _summary(outcome: Outcome) -> str:
+    """`resume: 2 done, 1 refused`."""
+    parts = [f"{outcome.verb}: {len(outcome.done)} {'would be done' if outcome.dry_run else 'done'}"]
+    if outcome.refused:
+        parts.append(f"{len(outcome.refused)} refused")
+    if outcome.untried:
+        because = outcome.stopped or "stopped; the same command does the rest"
+        parts.append(f"{outcome.untried} not tried: {because}")
+    return ", ".join(parts)

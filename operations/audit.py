@@ -1,0 +1,180 @@
+"""The audit: whether the record is consistent, and whether storage and inventory have what it says is stored.
+
+The digests that storage lists are compared with those of the inventory; the bytes are read only if the caller
+asks for that.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
+from itertools import islice
+
+from operations.reconcile_versions import same_job
+from pipeline.errors import UsageRefused
+from pipeline.inventory import reconciling
+from pipeline.inventory.reconciling import Entered
+from pipeline.inventory.sql import SqlInventory
+from pipeline.job_identity import same_key
+from pipeline.outcome import ServiceDown, StepFailed
+from pipeline.preservation.proof import Reading, prove
+from pipeline.records import Job, Record
+from pipeline.settings import Settings
+from pipeline.states import JobState
+from pipeline.steps.clients import open_clients
+from pipeline.storage.base import Storage
+from tasks.stores import expected_of
+from zkstate import audit as consistency
+from zkstate import jobs, listings
+from zkstate.audit import Finding
+from zkstate.errors import Corrupt, Missing
+from zkstate.session import Session
+
+PAGE = 200
+"""Jobs that are looked up in the inventory at a time."""
+
+
+class StoreProblem(StrEnum):
+    """Codes are stable: scripts and alerts read them."""
+
+    NOT_ENTERED = "not-entered"
+    """The inventory lacks the version of a completed job."""
+    OTHER_OBJECT = "other-object"
+    """The inventory has the job's version under another ARK, or from another job of this number."""
+    NOT_STORED = "not-stored"
+    DIFFERENT = "different"
+    """Storage has the version from another job, or with other digests than the inventory."""
+    UNREADABLE = "unreadable"
+    DAMAGED = "damaged"
+    """The bytes do not have the digests of the inventory."""
+
+
+class StoreFinding(Record):
+    jid: str
+    ark: str
+    version: int | None = None
+    problem: StoreProblem
+    detail: str = ""
+
+
+class AuditView(Record):
+    findings: tuple[Finding, ...]
+    """Inconsistencies of the record."""
+    stores: tuple[StoreFinding, ...] = ()
+    """Completed jobs whose version is not in storage and inventory as the record says."""
+    compared: int = 0
+    """Completed jobs that were compared with storage and inventory."""
+    unreachable: str = ""
+    """Why storage or inventory could not be compared."""
+    complete: bool = True
+    """False if it was interrupted."""
+
+    @property
+    def broken(self) -> bool:
+        return any(finding.problem is not StoreProblem.NOT_ENTERED for finding in self.stores)
+
+
+def audit(
+    session: Session,
+    settings: Settings,
+    *,
+    content: bool = False,
+    on_progress: Callable[[int], None] = lambda _: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> AuditView:
+    """`content`: read every byte of the versions. Stores that cannot be used are said, and no finding."""
+    findings = consistency.audit(session)
+    store_findings: list[StoreFinding] = []
+    compared, unreachable = 0, ""
+    names = listings.recorded_jobs(session)
+    if names:
+        clients = open_clients(settings, expected_of(session))
+        try:
+            for jid, problems in _jobs(session, clients.storage, clients.inventory, names, content=content):
+                if stopped():
+                    break
+                store_findings += problems
+                compared += bool(jid)
+                on_progress(compared)
+        except (StepFailed, UsageRefused) as fault:
+            unreachable = str(fault)
+    return AuditView(
+        findings=findings,
+        stores=tuple(store_findings),
+        compared=compared,
+        unreachable=unreachable,
+        complete=not stopped(),
+    )
+
+
+def _jobs(
+    session: Session, storage: Storage, inventory: SqlInventory, names: Sequence[str], *, content: bool
+) -> Iterator[tuple[str, list[StoreFinding]]]:
+    rest = iter(names)
+    while page := tuple(islice(rest, PAGE)):
+        entered = reconciling.of_jobs(inventory, page)
+        for jid in page:
+            try:
+                job = jobs.load(session, jid)
+            except (Missing, Corrupt):
+                continue  # removed meanwhile, or a finding of the record
+            if job.status.status not in (JobState.NOTIFY, JobState.COMPLETED):
+                continue
+            problems = _entry(job, entered.get(jid)) or _stored(
+                storage, inventory, entered[jid], content=content
+            )
+            yield jid, problems
+
+
+def _entry(job: Job, entry: Entered | None) -> list[StoreFinding]:
+    ark = job.identifiers.primary_id or ""
+    if entry is None:
+        return [StoreFinding(jid=job.jid, ark=ark, problem=StoreProblem.NOT_ENTERED)]
+    if entry.ark != ark or not same_key(entry.key, job.configuration.key):
+        return [
+            StoreFinding(
+                jid=job.jid,
+                ark=ark,
+                version=entry.number,
+                problem=StoreProblem.OTHER_OBJECT,
+                detail=entry.ark,
+            )
+        ]
+    return []
+
+
+def _stored(
+    storage: Storage, inventory: SqlInventory, entry: Entered, *, content: bool
+) -> list[StoreFinding]:
+    problem, detail = _problem(storage, inventory, entry)
+    if problem is None and content:
+        problem, detail = _read(storage, inventory, entry)
+    if problem is None:
+        return []
+    return [StoreFinding(jid=entry.jid, ark=entry.ark, version=entry.number, problem=problem, detail=detail)]
+
+
+def _problem(storage: Storage, inventory: SqlInventory, entry: Entered) -> tuple[StoreProblem | None, str]:
+    try:
+        versions = storage.versions_of(entry.ark, entry.url)
+    except ServiceDown:
+        raise
+    except StepFailed as failure:
+        return StoreProblem.UNREADABLE, failure.message
+    stored = next((version for version in versions if version.number == entry.number), None)
+    if stored is None:
+        return StoreProblem.NOT_STORED, ""
+    if not same_job(entry, stored):
+        return StoreProblem.DIFFERENT, stored.jid
+    known = reconciling.digests_of(inventory, entry)
+    differing = [
+        path for path in sorted({*known, *stored.digests}) if known.get(path) != stored.digests.get(path)
+    ]
+    return (StoreProblem.DIFFERENT, differing[0]) if differing else (None, "")
+
+
+def _read(storage: Storage, inventory: SqlInventory, entry: Entered) -> tuple[StoreProblem | None, str]:
+    known = inventory.describe_object(entry.ark)
+    if known is None:
+        return StoreProblem.OTHER_OBJECT, ""
+    custody = prove(known, (entry.number,), storage, Reading())
+    problems = [problem for file in custody.files for problem in file.problems]
+    return (StoreProblem.DAMAGED, problems[0].what) if problems else (None, "")

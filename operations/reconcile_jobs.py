@@ -1,0 +1,130 @@
+"""What the record and the archive know of the jobs behind the versions."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
+
+from operations.reconciliation import Comparison, Difference, Gap, Search
+from pipeline.inventory import reconciling
+from pipeline.inventory.base import Recording
+from pipeline.job_identity import same_key
+from pipeline.outcome import ServiceDown, StepFailed, system
+from pipeline.preservation.rebuild import recording_of
+from pipeline.profiles.profile import ProfileError, Profiles
+from pipeline.records import Job
+from pipeline.states import JobState
+from pipeline.storage.base import VersionEntry
+from zkstate import jobs, listings
+from zkstate.errors import Corrupt, Missing
+
+PAGE = 500
+"""Completed jobs that are looked up in the inventory at a time."""
+
+_RECORDED = (JobState.RECORDING, JobState.NOTIFY)
+"""A failed job whose last successful state is one of these has entered its version."""
+
+
+def job_of(search: Search, version: VersionEntry) -> Job | None:
+    """The job of a version; None if the record has none with this number and key."""
+    try:
+        job = jobs.load(search.session, version.jid) if version.jid else None
+    except (Missing, Corrupt):
+        return None
+    return job if job and same_key(job.configuration.key, version.key) else None
+
+
+def in_flight(job: Job) -> bool:
+    """Whether the job will enter its version itself, once it continues or is resumed."""
+    status = job.status
+    if status.status is JobState.FAILED:
+        return status.last_successful_status not in _RECORDED
+    return status.status not in (JobState.NOTIFY, JobState.COMPLETED)
+
+
+def reservation(search: Search, version: VersionEntry) -> Iterator[Comparison]:
+    """The ARK and the local ids of a job in flight, if a restored inventory does not reserve them.
+
+    Otherwise the next object with these local ids would get another ARK.
+    """
+    job = job_of(search, version)
+    if job is None:
+        return
+    try:
+        recording = recording_of(search.storage, version.ark, version.jid, version.key)
+    except ServiceDown:
+        raise
+    except StepFailed:
+        return  # the job reports it
+    known = search.inventory.arks_of(recording.owner, recording.local_id)
+    # before the job got an identifier its record does not say whether the ARK was given
+    minted = version.number == 1 and (job.identifiers.assigned or job.identifiers.primary_id is None)
+    if set(known) >= set(recording.local_id) and not (
+        minted and version.ark not in reconciling.minted(search.inventory, [version.ark])
+    ):
+        return
+    difference = Difference(gap=Gap.NOT_RESERVED, ark=version.ark, version=version.number, jid=version.jid)
+    yield Comparison(difference, partial(_reserve, search, job, recording, minted=minted))
+
+
+def _reserve(search: Search, job: Job, recording: Recording, *, minted: bool) -> None:
+    ark = recording.version.ark
+    if not minted:
+        search.inventory.reserve_local_ids(recording.owner, ark, recording.local_id)
+    elif not search.inventory.claim_ark(job, recording.owner, ark, recording.local_id):
+        raise system(f"{ark} was minted for another job than {job.jid}")
+
+
+def completed_jobs(search: Search, *, listed: bool) -> Iterator[Comparison]:
+    """Completed jobs of the record and of the archive whose version is not entered.
+
+    `listed`: storage lists its objects, so that versions that storage has were reported already.
+    """
+    names = iter(listings.completed_jobs(search.session))
+    while page := tuple(islice(names, PAGE)):
+        yield from _not_entered(search, page, listed=listed)
+    for jid, ark in reconciling.archived_without_entry(search.inventory):
+        search.tick()
+        yield from _lost(search, jid, ark, "", None, listed=listed)
+
+
+def _not_entered(search: Search, jids: Sequence[str], *, listed: bool) -> Iterator[Comparison]:
+    entered = reconciling.of_jobs(search.inventory, jids)
+    for jid in jids:
+        search.tick()
+        if jid in entered:
+            continue
+        try:
+            job = jobs.load(search.session, jid)
+        except (Missing, Corrupt):
+            continue  # removed meanwhile, or reported by the audit
+        if job.status.status is not JobState.COMPLETED:
+            continue
+        ark, key = job.identifiers.primary_id or "", job.configuration.key
+        node = _node(search, job.configuration.profile_name)
+        yield from _lost(search, jid, ark, key, node, listed=listed)
+
+
+def _lost(
+    search: Search, jid: str, ark: str, key: str, node: int | None, *, listed: bool
+) -> Iterator[Comparison]:
+    try:
+        version = search.storage.version_of(ark, jid, node, key) if ark else None
+        recording = recording_of(search.storage, ark, jid, key, node) if version and not listed else None
+    except ServiceDown:
+        raise
+    except StepFailed as failure:
+        difference = Difference(gap=Gap.UNREADABLE, ark=ark, jid=jid, reason=failure.message)
+        yield Comparison(difference)
+        return
+    if version is None:
+        yield Comparison(Difference(gap=Gap.LOST, ark=ark, jid=jid))
+    elif recording is not None:
+        difference = Difference(gap=Gap.NOT_ENTERED, ark=ark, version=version.number, jid=jid)
+        yield Comparison(difference, partial(search.inventory.record, recording, search.agent))
+
+
+def _node(search: Search, profile: str) -> int | None:
+    try:
+        return Profiles(search.settings.profiles).get(profile).storage_node
+    except ProfileError:
+        return None

@@ -1,0 +1,65 @@
+"""Compares the counters of the record, and its mark, with what storage and inventory know."""
+
+from collections.abc import Iterator
+from functools import partial
+
+from operations.reconciliation import Comparison, Difference, Gap, Search
+from pipeline.inventory import reconciling
+from pipeline.profiles.profile import ProfileError, Profiles
+from pipeline.settings import Settings
+from tasks.stores import level_marks
+from zkstate import counters, deployment
+from zkstate.session import Session
+
+MARGIN = 1_000
+"""Numbers of jobs and batches that are left out beyond those that a store knows: a number may have been given
+later, and shown to a depositor, though neither inventory nor storage has it."""
+
+
+def shoulders(session: Session, settings: Settings) -> tuple[tuple[str, str], ...]:
+    """(NAAN, shoulder) of the collections and of the record's counters; the longest shoulder first."""
+    named = set(counters.shoulders(session))
+    profiles = Profiles(settings.profiles)
+    for name in profiles.names():
+        try:
+            profile = profiles.get(name)
+        except ProfileError:
+            continue
+        named.add((profile.naan, profile.shoulder))
+    return tuple(sorted(named, key=lambda pair: (-len(pair[1]), pair)))
+
+
+def behind(search: Search) -> Iterator[Comparison]:
+    """Counters that are behind; to be called after all versions were read."""
+    session, numbers = search.session, search.numbers
+    for ark in reconciling.every_minted_ark(search.inventory):
+        numbers.note_minted(ark)
+    job = max(numbers.job, reconciling.last_job(search.inventory))
+    batch = max(numbers.batch, search.inventory.last_batch())
+    # the counters are read last: they are ahead of what a running fleet stores
+    last_job, last_batch = counters.last(session, "job"), counters.last_batch(session)
+    if last_job < job:
+        repair = partial(counters.raise_to, session, "job", job + MARGIN)
+        yield Comparison(_behind("job", last_job, job), repair)
+    if last_batch < batch:
+        raised = partial(counters.raise_batches, session, MARGIN, above=batch)
+        yield Comparison(_behind("batch", last_batch, batch), raised)
+    for (naan, shoulder), known in sorted(numbers.minted.items()):
+        name = counters.minted(naan, shoulder)
+        last = counters.last(session, name)
+        if last < known:
+            yield Comparison(_behind(name, last, known), partial(counters.raise_to, session, name, known))
+
+
+def _behind(name: str, value: int, known: int) -> Difference:
+    return Difference(gap=Gap.NUMBERS, counter=name, value=value, known=known)
+
+
+def marks(search: Search) -> Iterator[Comparison]:
+    """Whether processes take record or inventory for an older copy, and wait; repaired last."""
+    marker = search.inventory.read_deployment()
+    record = deployment.read(search.session)  # read last: it is counted up first
+    if marker is None or record is None or marker.mark <= record.mark <= marker.mark + 1:
+        return
+    difference = Difference(gap=Gap.OUTDATED, value=record.mark, known=marker.mark)
+    yield Comparison(difference, partial(level_marks, search.session, search.inventory))

@@ -1,0 +1,119 @@
+"""Differences between record, storage and inventory, as facts, and what the search for them shares."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pipeline.errors import ArklineError, ErrorKind
+from pipeline.identifiers import noid
+from pipeline.inventory.sql import SqlInventory
+from pipeline.job_identity import number_of
+from pipeline.records import Record
+from pipeline.settings import Settings
+from pipeline.storage.base import Storage
+from zkstate.session import Session
+
+
+class Gap(StrEnum):
+    """Codes are stable: scripts and alerts read them."""
+
+    NOT_ENTERED = "not-entered"
+    """Storage has a version that the inventory lacks."""
+    NOT_RESERVED = "not-reserved"
+    """Storage has the version of a job in flight, whose ARK or local ids the inventory does not reserve."""
+    NO_JOB = "no-job"
+    """Storage has a version that no job of arkline stored."""
+    DELETED_JOB = "deleted-job"
+    """Storage has a version whose job failed and was deleted."""
+    UNDESCRIBED = "undescribed"
+    """Storage has a version that the inventory lacks and cannot take over; `reason` says why."""
+    DIFFERENT = "different"
+    """Storage and inventory have this version from two jobs, or with other digests."""
+    NOT_STORED = "not-stored"
+    """The inventory has a version that storage lacks."""
+    UNREADABLE = "unreadable"
+    """Storage has an object that cannot be read; `reason` says why."""
+    LOST = "lost"
+    """A job is completed, and neither storage nor the inventory has its version."""
+    NUMBERS = "numbers"
+    """A counter of the record is behind numbers that a store knows."""
+    OUTDATED = "outdated"
+    """Record and inventory do not have the same mark: one of them was restored."""
+
+
+BROKEN = frozenset({Gap.DIFFERENT, Gap.NOT_STORED, Gap.UNREADABLE, Gap.LOST})
+"""Storage does not have what was stored."""
+
+REPAIRABLE = frozenset({Gap.NOT_ENTERED, Gap.NOT_RESERVED, Gap.NUMBERS, Gap.OUTDATED})
+
+
+class Difference(Record):
+    gap: Gap
+    ark: str = ""
+    """The ARK; for an unreadable object its place in storage."""
+    version: int | None = None
+    jid: str = ""
+    counter: str = ""
+    """The name of a counter: `job`, `batch`, or `ark-` with NAAN and shoulder."""
+    value: int | None = None
+    """The last number that the counter gave, or the mark of the record."""
+    known: int | None = None
+    """The highest number that a store knows, or the mark of the inventory."""
+    reason: str = ""
+    repaired: bool = False
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A difference, and how it is repaired; None if an operator has to act."""
+
+    difference: Difference
+    repair: Callable[[], None] | None = None
+
+
+class Stopped(ArklineError):
+    error_kind = ErrorKind.INTERRUPTED
+
+
+@dataclass
+class Numbers:
+    """The highest numbers that storage knows, collected while its versions are read."""
+
+    shoulders: tuple[tuple[str, str], ...]
+    """(NAAN, shoulder) of the collections and of the record's counters; the longest shoulder first."""
+    job: int = 0
+    batch: int = 0
+    minted: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(NAAN, shoulder) -> number."""
+
+    def note_job(self, jid: str) -> None:
+        self.job = max(self.job, number_of(jid))
+
+    def note_batch(self, bid: str) -> None:
+        self.batch = max(self.batch, number_of(bid))
+
+    def spells(self, ark: str) -> bool:
+        """Whether a counter of the record may have given the ARK."""
+        return any(noid.number_of(naan, shoulder, ark) is not None for naan, shoulder in self.shoulders)
+
+    def note_minted(self, ark: str) -> None:
+        for naan, shoulder in self.shoulders:
+            number = noid.number_of(naan, shoulder, ark)
+            if number is not None:
+                self.minted[naan, shoulder] = max(self.minted.get((naan, shoulder), 0), number)
+                return
+
+
+@dataclass(frozen=True)
+class Search:
+    """What the parts of a reconciliation share."""
+
+    session: Session
+    settings: Settings
+    storage: Storage
+    inventory: SqlInventory
+    agent: str
+    """The agent of the events of repaired objects."""
+    tick: Callable[[], None]
+    """Called for each version and each job that is compared; Stopped once the caller asks for that."""
+    numbers: Numbers

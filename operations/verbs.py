@@ -1,0 +1,208 @@
+"""What an operator does to a job or a batch: every verb is an event of its table, committed as one move."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from operations.allowed_verbs import check_seen, target_of
+from operations.operator import (
+    Operator,
+    VerbResult,
+    feed,
+    follow,
+    remove_folder,
+    retry_stale,
+)
+from operations.reports import compose, load_jobs
+from pipeline.errors import Action, ArklineError, ErrorKind, Remedy, UsageRefused
+from pipeline.records import Batch, Job
+from pipeline.states import (
+    BATCH,
+    JOB,
+    BatchState,
+    Event,
+    FailureKind,
+    JobState,
+    Raiser,
+)
+from zkstate import batches, deletion, jobs
+from zkstate.batches import BatchMove
+from zkstate.errors import Busy, Stale
+from zkstate.jobs import JobMove
+from zkstate.record import Lock
+
+_FOR_A_BATCH = {Event.FAIL: (Action.CANCEL,), Event.RESUME: (Action.RESUME_BATCH,)}
+"""What does to the jobs of a batch what the event does to one job."""
+
+
+class Stopped(ArklineError):
+    """The caller asked to stop before anything was changed."""
+
+    error_kind = ErrorKind.INTERRUPTED
+
+
+def act(  # noqa: PLR0913 - the conditions of one verb
+    operator: Operator,
+    name: str,
+    event: Event,
+    *,
+    version: int | None = None,
+    to: JobState | None = None,
+    dry_run: bool = False,
+    feeding: bool = True,
+) -> VerbResult:
+    """Raise `event` on the job or batch, with everything that follows from the move.
+
+    `version`: that of the status that the caller decided on; Moved if the status has another one. `to`: the
+    state in which a job is to be resumed; None: after its last successful step. A dry run
+    raises what the verb would raise. Without `feeding` the caller hands out the pending jobs, once for many.
+    To delete a batch again completes a deletion that was interrupted.
+    """
+    _check_kind(name, event)
+
+    def attempt() -> VerbResult:
+        thing = _load(operator, name)
+        operator.require(f"{event} {name}", thing.profile_name)
+        check_seen(thing, version)
+        target = target_of(operator.session, thing, event, to)
+        if dry_run:
+            return VerbResult(id=name, was=thing.status.status, now=target, version=thing.version)
+        if event is Event.DELETE:
+            return _delete_job(operator, thing) if isinstance(thing, Job) else _delete_batch(operator, thing)
+        fails = isinstance(thing, Job) and event is Event.FAIL
+        changes = {} if to is None else {"to": to}
+        moved = _fail(operator, thing) if fails else _move(operator, thing, event, **changes)
+        return _result(operator, thing, moved)
+
+    result = retry_stale(name, attempt)
+    if feeding and not dry_run:
+        feed(operator)
+    return result
+
+
+def _check_kind(name: str, event: Event) -> None:
+    """UsageRefused unless the event is for a thing of this kind: a job or a batch."""
+    is_batch = name.startswith("bid")
+    table = BATCH.table if is_batch else JOB.table
+    refused = is_batch and event in _FOR_A_BATCH
+    if not refused and any(row.event is event and Raiser.OPERATOR in row.by for row in table):
+        return
+    if not is_batch:
+        raise UsageRefused(f"{event} is for batches; {name} is a job")
+    refusal = UsageRefused(f"{event} is for jobs, and {name} is a batch: name or select its jobs")
+    raise refusal.with_remedies(*(Remedy(action, name) for action in _FOR_A_BATCH.get(event, ())))
+
+
+def _load(operator: Operator, name: str) -> Job | Batch:
+    if name.startswith("bid"):
+        return batches.load(operator.session, name)
+    return jobs.load(operator.session, name)
+
+
+def _request(operator: Operator, event: Event) -> dict[str, Any]:
+    message = f"{event} by {operator.by}{operator.because}"
+    via = operator.principal.interface
+    return {"event": event, "by": operator.by, "message": message, "lock": Lock.FREE, "via": via}
+
+
+def _move(operator: Operator, thing: Job | Batch, event: Event, **changes: Any) -> Job | Batch:
+    request = _request(operator, event) | changes
+    if isinstance(thing, Job):
+        return jobs.move(operator.session, thing, JobMove(**request))
+    return batches.move(operator.session, thing, BatchMove(**request))
+
+
+def stop_batch(operator: Operator, bid: str, *, dry_run: bool = False) -> VerbResult | None:
+    """End the split or the report of the batch; a worker that has the batch loses it. The jobs continue.
+
+    None if the batch is split and its jobs are at work, or if it has ended.
+    """
+
+    def attempt() -> VerbResult | None:
+        batch = batches.load(operator.session, bid)
+        status = batch.status
+        if status.total is not None and not BATCH.facts[status.status].reports:
+            return None
+        if Event.FAIL not in BATCH.events(status.status, Raiser.OPERATOR):
+            return None
+        if dry_run:
+            target = BATCH.next(status.status, Event.FAIL)
+            return VerbResult(id=bid, was=status.status, now=target, version=batch.version)
+        message = f"cancelled by {operator.by}{operator.because or ', who gave no reason'}"
+        kind = None if BATCH.facts[status.status].reports else FailureKind.SYSTEM
+        try:
+            changes = {"message": message, "kind": kind, "lock": Lock.BREAK}
+            return _result(operator, batch, _move(operator, batch, Event.FAIL, **changes))
+        except Busy as error:
+            raise Stale(f"a worker acquired {bid} after it was read") from error
+
+    return retry_stale(bid, attempt)
+
+
+def _result(operator: Operator, before: Job | Batch, after: Job | Batch) -> VerbResult:
+    return VerbResult(
+        id=before.id,
+        was=before.status.status,
+        now=after.status.status,
+        version=after.version,
+        sent=follow(operator.session, operator.settings, after),
+    )
+
+
+def _fail(operator: Operator, job: Job | Batch) -> Job | Batch:
+    """A worker that has the job loses the lock, and with it the right to any further effect."""
+    message = f"failed by {operator.by}{operator.because or ', who gave no reason'}"
+    try:
+        return _move(operator, job, Event.FAIL, message=message, kind=FailureKind.SYSTEM, lock=Lock.BREAK)
+    except Busy as error:
+        raise Stale(f"a worker acquired {job.id} after it was read") from error
+
+
+def _delete_job(operator: Operator, job: Job) -> VerbResult:
+    """The tombstone first, the folder last: a crash leaves at most a folder, which the clean-up finds."""
+    from pipeline.inventory.archive import tombstone  # loads SQLAlchemy
+
+    tombstone(operator.inventory(), job, by=operator.by, reason=operator.reason)
+    deleted = deletion.delete_job(operator.session, job, operator.by)
+    left = remove_folder(operator, Path(job.configuration.working_dir))
+    return _result(operator, job, deleted).model_copy(update={"version": None, "folder_left": left})
+
+
+def _delete_batch(operator: Operator, batch: Batch) -> VerbResult:
+    """Tombstones first, folders last: after a crash or a stop a repeated delete does the rest.
+
+    Half of the progress is the reading of the jobs, half their removal.
+    """
+    from pipeline.inventory.archive import tombstone  # loads SQLAlchemy
+
+    session, run, was = operator.session, operator.run, batch.status.status
+
+    def on_read(number: int, total: int) -> None:
+        if run.should_stop():
+            raise Stopped(f"the deletion of {batch.bid} was stopped before anything was changed")
+        run.on_progress(number, 2 * total)
+
+    members = load_jobs(session, batch.bid, on_read)
+    if was is not BatchState.DELETED:
+        tombstone(
+            operator.inventory(),
+            batch,
+            by=operator.by,
+            reason=operator.reason,
+            jobs=members,
+            report=compose(session, batch, members, operator.inventory).model_dump(mode="json"),
+        )
+        batch = batches.move(session, batch, BatchMove(**_request(operator, Event.DELETE)))
+    total = 2 * max(1, len(members))
+    folders = {job.jid: Path(job.configuration.working_dir) for job in members}
+    left = ""
+
+    def on_removed(jids: Sequence[str]) -> bool:
+        nonlocal left
+        for folder in filter(None, (folders.pop(jid, None) for jid in jids)):
+            left = remove_folder(operator, folder) or left
+        run.on_progress(total - len(folders), total)
+        return not run.should_stop()
+
+    complete = deletion.remove_batch(session, batch, on_removed)
+    return VerbResult(id=batch.bid, was=was, now=BatchState.DELETED, folder_left=left, complete=complete)

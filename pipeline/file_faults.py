@@ -1,0 +1,56 @@
+"""Which errors of a file system are faults of the file system, and not of one file."""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pipeline.outcome import ServiceDown
+from pipeline.services import Service
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""No space, or no quota, is left."""
+
+_BROKEN = frozenset(
+    {
+        errno.EROFS,
+        errno.EIO,
+        errno.ESTALE,
+        errno.EACCES,
+        errno.EPERM,
+        errno.ENOTCONN,  # a FUSE mount whose server ended
+        errno.ENODEV,
+        errno.ENXIO,
+        errno.EHOSTDOWN,
+        errno.ETIMEDOUT,  # a soft NFS mount
+    }
+)
+"""Read-only, damaged, gone, or not for this user: the next file would meet the same."""
+
+
+def is_full(error: OSError) -> bool:
+    return error.errno in FULL
+
+
+def is_fault_of(error: OSError, root: Path) -> bool:
+    """Whether the file system of `root` is at fault, apart from being full."""
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return not root.is_dir()
+    return error.errno in _BROKEN
+
+
+@contextmanager
+def mount_faults(service: Service, root: Path, name: str) -> Iterator[None]:
+    """Raise a fault of the file system of `root` as an outage of `service`; `name` is for people."""
+    try:
+        yield
+    except OSError as error:
+        if is_fault_of(error, root):
+            raise ServiceDown(service, fault_message(name, root, error), of_host=True) from error
+        raise
+
+
+def fault_message(name: str, root: Path, error: OSError) -> str:
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return f"{name} {root} is missing: mount its disk on this host"
+    return f"{name} {root} cannot be used: {error.strerror or error}"

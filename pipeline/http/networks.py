@@ -1,0 +1,64 @@
+"""The networks that are not public, as our own table: Python's differs by patch release.
+
+Source: the special-purpose address registries of IANA (IPv4 and IPv6, RFC 6890), without the networks that
+they call globally reachable, and multicast.
+"""
+
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+
+Address = IPv4Address | IPv6Address
+Networks = tuple[IPv4Network | IPv6Network, ...]
+
+_NOT_PUBLIC_4 = tuple(
+    IPv4Network(network)
+    for network in (
+        "0.0.0.0/8",  # this network
+        "10.0.0.0/8",  # private
+        "100.64.0.0/10",  # shared by carriers
+        "127.0.0.0/8",  # loopback
+        "169.254.0.0/16",  # link-local, and the metadata services of clouds
+        "172.16.0.0/12",  # private
+        "192.0.0.0/24",  # protocol assignments
+        "192.0.2.0/24",  # documentation
+        "192.88.99.0/24",  # relays of 6to4, deprecated
+        "192.168.0.0/16",  # private
+        "198.18.0.0/15",  # benchmarks
+        "198.51.100.0/24",  # documentation
+        "203.0.113.0/24",  # documentation
+        "224.0.0.0/4",  # multicast
+        "240.0.0.0/4",  # reserved, and broadcast
+    )
+)
+
+_PUBLIC_6 = IPv6Network("2000::/3")
+"""The only part of IPv6 that is assigned for use by everybody."""
+
+_NOT_PUBLIC_6 = tuple(
+    IPv6Network(network)
+    for network in (
+        "2001::/23",  # protocol assignments, and Teredo
+        "2001:db8::/32",  # documentation
+        "3fff::/20",  # documentation
+    )
+)
+
+_NAT64 = IPv6Network("64:ff9b::/96")
+
+
+def permitted(address: Address, allowed: Networks) -> bool:
+    """True if content may come from `address`: it is public, or in an allowed network."""
+    inner = _inner(address)
+    if any(candidate in network for network in allowed for candidate in (address, inner)):
+        return True
+    if isinstance(inner, IPv4Address):
+        return not any(inner in network for network in _NOT_PUBLIC_4)
+    return inner in _PUBLIC_6 and not any(inner in network for network in _NOT_PUBLIC_6)
+
+
+def _inner(address: Address) -> Address:
+    """The IPv4 address that an IPv6 address stands for (mapped, 6to4, NAT64), or the address itself."""
+    if isinstance(address, IPv4Address):
+        return address
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or address

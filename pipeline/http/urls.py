@@ -1,0 +1,68 @@
+"""URLs as text: how they are shown to people, and which can be fetched."""
+
+import re
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from pipeline.outcome import content
+
+SCHEMES = ("http", "https")
+
+_SECRET = re.compile(r"(?i)sig|token|secret|pass|credential|key|auth|jwt|code|sas|hmac|ticket|session")
+_UNPRINTABLE = re.compile(r"[\x00-\x20\x7f]")
+
+
+def redact_url(url: str) -> str:
+    """The URL as people may see it: without user, password, and values of the query that look secret."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    query = parts.query
+    if _SECRET.search(query):
+        pairs = parse_qsl(query, keep_blank_values=True)
+        query = urlencode([(name, "..." if _SECRET.search(name) else value) for name, value in pairs])
+    return urlunsplit((parts.scheme, host, parts.path, query, ""))
+
+
+def host_of(url: str) -> str:
+    """The host that a URL names, in lower case and without its port; '' if it names none."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def url_problem(url: str) -> str | None:
+    """Why nothing can be fetched from `url`, with the remedy; None if its text is that of a usable URL."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        return f"'{redact_url(url)}' is not a URL: {error}"
+    if parts.scheme.lower() not in SCHEMES:
+        return f"'{redact_url(url)}': content is fetched by http and https only; give such a URL"
+    if not host:
+        return f"'{redact_url(url)}' names no host"
+    if not _may_exist(host):
+        return f"'{redact_url(url)}' names a host that cannot exist: correct the URL"
+    if _UNPRINTABLE.search(url):
+        return f"'{redact_url(url)}' contains a space or a control character: write a space as %20"
+    return None
+
+
+def _may_exist(host: str) -> bool:
+    """False for names with an empty or too long part (RFC 1035, 2.3.4); an address is looked at later."""
+    labels = host.removesuffix(".").split(".")
+    return ":" in host or (len(host) <= 254 and all(0 < len(label) <= 63 for label in labels))
+
+
+def check_url(url: str) -> None:
+    """Raise a content failure unless `url` can be fetched, as far as its text says."""
+    if problem := url_problem(url):
+        raise content(problem)
+
+
+def has_password(url: str) -> bool:
+    parts = urlsplit(url)
+    return bool(parts.username or parts.password)

@@ -1,0 +1,128 @@
+"""A consistent copy of an inventory, while other processes write to it, and its restore."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from sqlalchemy import URL, make_url
+
+from pipeline.backup_files import INVENTORY, POSTGRESQL_INVENTORY
+from pipeline.errors import ServiceUnreachable, UsageRefused
+from pipeline.inventory.database import Database
+
+PAGES = 1_000
+"""Pages of one step of the copy; between two steps other processes write."""
+
+_BESIDE = ("-wal", "-shm", "-journal")
+"""Files of SQLite beside the database, which belong to it."""
+
+
+def copy_inventory(url: str, folder: Path) -> bool:
+    """Copy the database; False if it is in PostgreSQL and this machine has no pg_dump.
+
+    sqlite3.Error or ServiceUnreachable if the database cannot be read.
+    """
+    file = _sqlite_file(url)
+    if file is not None:
+        _copy_sqlite(file, folder / INVENTORY)
+        return True
+    program = shutil.which("pg_dump")
+    if program is None:
+        return False
+    _run(
+        (program, "--format=custom", "--no-owner", "--no-privileges", "--file"),
+        folder / POSTGRESQL_INVENTORY,
+        url,
+    )
+    return True
+
+
+def check_absent(url: str) -> None:
+    """UsageRefused if there is an inventory at the URL, or a rest of one."""
+    file = _sqlite_file(url)
+    database = Database(url)
+    places = [file, *(file.with_name(f"{file.name}{end}") for end in _BESIDE)] if file else []
+    present = [str(place) for place in places if place.exists()]
+    if present:
+        raise UsageRefused(f"the inventory is not lost: move {' and '.join(present)} away first")
+    if file is None and database.exists():
+        raise UsageRefused(
+            f"the inventory {database.name} is not lost: it has tables; name an empty database first "
+            "(ARKLINE_INVENTORY_URL)"
+        )
+
+
+def restore_inventory_copy(url: str, folder: Path) -> None:
+    """Restore the copy in the backup; the file has its name once it is complete, the database all tables.
+
+    UsageRefused if the backup has no copy of such a database, or this machine no pg_restore.
+    """
+    file = _sqlite_file(url)
+    copy = folder / (POSTGRESQL_INVENTORY if file is None else INVENTORY)
+    if not copy.is_file():
+        raise UsageRefused(
+            f"{folder} has no {copy.name}: restore the inventory by the method by which it was copied"
+        )
+    if file is not None:
+        _place(copy, file)
+        return
+    program = shutil.which("pg_restore")
+    if program is None:
+        raise UsageRefused(
+            f"pg_restore is not on this machine: install PostgreSQL's client programs, or restore {copy} on "
+            "a machine that has them"
+        )
+    _run((program, "--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges"), copy, url)
+
+
+def _sqlite_file(url: str) -> Path | None:
+    """The file of an inventory in SQLite; None if the inventory is on a server."""
+    parsed = make_url(url)
+    return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
+
+
+def _copy_sqlite(file: Path, copy: Path) -> None:
+    with (
+        closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as live,
+        closing(sqlite3.connect(copy)) as to,
+    ):
+        live.backup(to, pages=PAGES)
+
+
+def _place(copy: Path, file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_name(f"{file.name}.restoring")
+    shutil.copyfile(copy, partial)
+    descriptor = os.open(partial, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    partial.rename(file)
+
+
+def _run(command: Sequence[str], file: Path, url: str) -> None:
+    """Run a program of PostgreSQL on the database; the password is not in its arguments."""
+    parsed = make_url(url)
+    password = {"PGPASSWORD": parsed.password} if parsed.password else {}
+    done = subprocess.run(  # noqa: S603 - the program of PostgreSQL that is on the path
+        [*command, str(file), f"--dbname={_libpq_uri(parsed)}"],
+        env={**os.environ, **password},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        name = Path(command[0]).name
+        reason = done.stderr.strip().partition("\n")[0] or f"exit code {done.returncode}"
+        raise ServiceUnreachable(f"{name} could not finish: {reason}")
+
+
+def _libpq_uri(url: URL) -> str:
+    return url._replace(drivername="postgresql", password=None).render_as_string(hide_password=False)

@@ -1,0 +1,284 @@
+"""The fixity schedule in the inventory: the last proof of each object, unfinished readings, and damage.
+
+Rule: a proof is as old as the first byte that was read for it. An event is entered when the outcome changes,
+not for every check, so the events of an object are bounded by the changes of its state.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Select, func, insert, or_, select, update
+
+from pipeline import records
+from pipeline.files import ReadBackFile
+from pipeline.inventory.base import DamagedFile, PreservationEvent
+from pipeline.inventory.description import preservation_event
+from pipeline.inventory.events import FAIL, FIXITY_CHECK, PASS
+from pipeline.inventory.sql import SqlInventory
+from pipeline.inventory.statements import insert as insert_or_update
+from pipeline.inventory.statements import portions
+from pipeline.inventory.tables import events, fixities, fixity_reads, ingests, objects, versions
+
+NEW_AT_A_TIME = 5_000
+"""Objects that one transaction adds to the schedule."""
+
+READS_PER_STATEMENT = 1_000
+
+MAX_DETAIL = 100
+"""Damaged files that an event names; it has their number in any case."""
+
+CLOCK_ERROR = timedelta(days=1)
+"""A period that begins later than now plus this was written by a wrong clock; the object is due."""
+
+
+@dataclass(frozen=True)
+class FixityCheck:
+    """A complete reading of an object."""
+
+    ark: str
+    profile: str
+    """The collection of the latest version."""
+    began: datetime
+    """When the first of its bytes was read, perhaps by an earlier, interrupted attempt."""
+    ended: datetime
+    versions: int
+    files: int
+    bytes: int
+    damaged: tuple[DamagedFile, ...]
+
+
+@dataclass(frozen=True)
+class DueObject:
+    ark: str
+    due: datetime
+    """The end of its period."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The time for a choice of the next object: two clocks, because either may be wrong."""
+
+    now: datetime
+    """By the fleet's clock: it decides which periods have ended."""
+    began: datetime
+    """When this run began, by the clock of this process: what was checked since then is not due again."""
+
+
+@dataclass(frozen=True)
+class ScheduleCounts:
+    objects: int
+    damaged: int
+    """Objects whose last check found damage."""
+    overdue: int
+    """Objects that were not read within their period."""
+    oldest: datetime | None
+    """The start of the oldest period that runs."""
+
+
+def add_new_objects(inventory: SqlInventory) -> None:
+    """Add recorded objects that the schedule lacks, also those that an earlier release recorded."""
+    missing: Select[Any] = (
+        select(objects.c.id, ingests.c.profile, objects.c.created)
+        .join(versions, versions.c.inv_object_id == objects.c.id)
+        .join(ingests, ingests.c.inv_version_id == versions.c.id)
+        .outerjoin(fixities, fixities.c.inv_object_id == objects.c.id)
+        .where(versions.c.number == objects.c.version_number, fixities.c.inv_object_id.is_(None))
+        .limit(NEW_AT_A_TIME)
+    )
+    while rows := inventory.database.read(lambda connection: connection.execute(missing).all()):
+        new = [
+            {"inv_object_id": object_id, "profile": profile, "since": created, **_UNCHECKED}
+            for object_id, profile, created in rows
+        ]
+        inventory.database.write(
+            lambda connection, new=new: connection.execute(  # type: ignore[misc]
+                insert_or_update(connection, fixities).on_conflict_do_nothing(), new
+            )
+        )
+
+
+_UNCHECKED = {"checked": None, "proved": None, "versions": 0, "files": 0, "bytes": 0, "damaged": 0}
+
+
+def scheduled_profiles(inventory: SqlInventory) -> tuple[str, ...]:
+    """The collections of the objects in the schedule."""
+    query = select(fixities.c.profile).distinct().order_by(fixities.c.profile)
+    return inventory.database.read(lambda connection: tuple(connection.scalars(query)))
+
+
+def next_due(
+    inventory: SqlInventory,
+    periods: Mapping[str, timedelta],
+    moment: Moment,
+    lead: float,
+    skip: Collection[str],
+) -> DueObject | None:
+    """The object whose period ends first, if `lead` of the period is over.
+
+    `periods`: by collection; objects of other collections are not scheduled. `lead`: from 0, every object is
+    due, to 1. `skip`: ARKs that are left out.
+    """
+    checked = fixities.c.checked
+    not_in_this_run = or_(checked.is_(None), checked < moment.began, checked > records.now() + CLOCK_ERROR)
+
+    def read(connection: Connection) -> list[DueObject]:
+        candidates = []
+        for profile, period in periods.items():
+            since = fixities.c.since
+            late = or_(since < moment.now - lead * period, since > moment.now + CLOCK_ERROR)
+            row = connection.execute(
+                select(objects.c.ark, since)
+                .join(objects, objects.c.id == fixities.c.inv_object_id)
+                .where(fixities.c.profile == profile, late, not_in_this_run, objects.c.ark.not_in(skip))
+                .order_by(since)
+                .limit(1)
+            ).one_or_none()
+            if row is not None:
+                candidates.append(DueObject(row.ark, row.since + period))
+        return candidates
+
+    return min(inventory.database.read(read), key=lambda candidate: candidate.due, default=None)
+
+
+def counts(inventory: SqlInventory, periods: Mapping[str, timedelta], now: datetime) -> ScheduleCounts:
+    """The state of the whole schedule; `periods` as in `next_due`."""
+
+    def read(connection: Connection) -> ScheduleCounts:
+        total, oldest = connection.execute(
+            select(func.count(), func.min(fixities.c.since)).where(fixities.c.profile.in_(periods))
+        ).one()
+        overdue = sum(
+            connection.scalar(
+                select(func.count()).where(fixities.c.profile == profile, fixities.c.since < now - period)
+            )
+            or 0
+            for profile, period in periods.items()
+        )
+        damaged = connection.scalar(select(func.count()).where(fixities.c.damaged > 0))
+        return ScheduleCounts(total, damaged or 0, overdue, oldest)
+
+    return inventory.database.read(read)
+
+
+def reads_of(inventory: SqlInventory, ark: str) -> dict[str, ReadBackFile]:
+    """Place -> result, of what an interrupted check has read."""
+    query = select(fixity_reads).join(objects, objects.c.id == fixity_reads.c.inv_object_id)
+    rows = inventory.database.read(
+        lambda connection: connection.execute(query.where(objects.c.ark == ark)).all()
+    )
+    return {
+        row.place: ReadBackFile(0, "", row.at, row.size, row.sha512, row.problem, row.place) for row in rows
+    }
+
+
+def keep_reads(inventory: SqlInventory, ark: str, files: Sequence[ReadBackFile]) -> None:
+    """Keep results of an unfinished check, so that the bytes are not read again after a crash."""
+
+    def write(connection: Connection) -> None:
+        own = {"inv_object_id": _id_of(connection, ark)}
+        rows = (
+            {**own, "place": f.place, "at": f.at, "size": f.size, "sha512": f.sha512, "problem": f.problem}
+            for f in files
+        )
+        for portion in portions(rows, READS_PER_STATEMENT):
+            connection.execute(insert(fixity_reads), portion)
+
+    if files:
+        inventory.database.write(write)
+
+
+def complete(inventory: SqlInventory, check: FixityCheck, agent: str) -> bool:
+    """Enter a complete reading in one transaction; True if it changed the outcome, which is an event."""
+
+    def write(connection: Connection) -> bool:
+        object_id = _id_of(connection, check.ark)
+        row = {
+            "profile": check.profile,
+            "since": check.began,
+            "checked": check.ended,
+            "versions": check.versions,
+            "files": check.files,
+            "bytes": check.bytes,
+            "damaged": len(check.damaged),
+            **({} if check.damaged else {"proved": check.began}),
+        }
+        connection.execute(
+            insert_or_update(connection, fixities).on_conflict_do_update(
+                index_elements=[fixities.c.inv_object_id], set_=row
+            ),
+            {"inv_object_id": object_id, "proved": None, **row},
+        )
+        connection.execute(fixity_reads.delete().where(fixity_reads.c.inv_object_id == object_id))
+        event = _event(connection, object_id, check, agent)
+        if event is None:
+            return False
+        connection.execute(insert(events), event)
+        return True
+
+    return inventory.database.write(write)
+
+
+def _event(connection: Connection, object_id: int, check: FixityCheck, agent: str) -> dict[str, Any] | None:
+    """The event of this check; None if the check before had the same outcome."""
+    last = connection.execute(
+        select(events.c.outcome, events.c.detail)
+        .where(events.c.inv_object_id == object_id, events.c.type == FIXITY_CHECK)
+        .order_by(events.c.id.desc())
+        .limit(1)
+    ).one_or_none()
+    outcome = FAIL if check.damaged else PASS
+    detail = [asdict(damage) for damage in check.damaged[:MAX_DETAIL]]
+    if (outcome, detail) == ((last.outcome, last.detail) if last else (PASS, [])):
+        return None
+    return {
+        "inv_object_id": object_id,
+        "type": FIXITY_CHECK,
+        "at": check.ended,
+        "agent": agent,
+        "outcome": outcome,
+        "damaged": len(check.damaged),
+        "detail": detail,
+        "version": None,
+        "note": "",
+        "reported": None,
+    }
+
+
+def unreported(inventory: SqlInventory, limit: int) -> tuple[PreservationEvent, ...]:
+    """Events whose notice was not sent, oldest first."""
+    query = _events().where(events.c.reported.is_(None)).order_by(events.c.id).limit(limit)
+    return _read_events(inventory, query)
+
+
+def mark_reported(inventory: SqlInventory, ids: Collection[int], at: datetime) -> None:
+    statement = update(events).where(events.c.id.in_(ids)).values(reported=at)
+    inventory.database.write(lambda connection: connection.execute(statement))
+
+
+def damage(inventory: SqlInventory, limit: int) -> tuple[PreservationEvent, ...]:
+    """The last event of every object whose last check found damage, oldest first; at most `limit`."""
+    failed = select(func.max(events.c.id)).where(events.c.type == FIXITY_CHECK, events.c.outcome == FAIL)
+    latest = failed.group_by(events.c.inv_object_id)
+    query = (
+        _events()
+        .join(fixities, fixities.c.inv_object_id == objects.c.id)
+        .where(fixities.c.damaged > 0, events.c.id.in_(latest))
+        .order_by(events.c.id)
+        .limit(limit)
+    )
+    return _read_events(inventory, query)
+
+
+def _events() -> Select[Any]:
+    return select(events, objects.c.ark).join(objects, objects.c.id == events.c.inv_object_id)
+
+
+def _read_events(inventory: SqlInventory, query: Select[Any]) -> tuple[PreservationEvent, ...]:
+    rows = inventory.database.read(lambda connection: connection.execute(query).all())
+    return tuple(preservation_event(row, row.ark) for row in rows)
+
+
+def _id_of(connection: Connection, ark: str) -> int:
+    return int(connection.execute(select(objects.c.id).where(objects.c.ark == ark)).scalar_one())

@@ -1,0 +1,34 @@
+"""The owner and the collections of an object."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, select
+
+from pipeline.inventory.tables import collections, memberships, objects, owners
+
+
+@dataclass(frozen=True)
+class Placement:
+    owner: str
+    collections: frozenset[str]
+
+
+def owner_of(connection: Connection, ark: str) -> str | None:
+    """The ARK of the object's owner; None if the inventory has no such object."""
+    return connection.scalar(
+        select(owners.c.ark).join(objects, objects.c.inv_owner_id == owners.c.id).where(objects.c.ark == ark)
+    )
+
+
+def of(connection: Connection, ark: str) -> Placement | None:
+    """The object's placement; None if the inventory has no such object."""
+    owner = owner_of(connection, ark)
+    if owner is None:
+        return None
+    members = connection.scalars(
+        select(collections.c.ark)
+        .join(memberships, memberships.c.inv_collection_id == collections.c.id)
+        .join(objects, objects.c.id == memberships.c.inv_object_id)
+        .where(objects.c.ark == ark)
+    )
+    return Placement(owner, frozenset(members))

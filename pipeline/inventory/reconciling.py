@@ -1,0 +1,175 @@
+"""What the inventory knows of jobs, versions and numbers, page by page, for a comparison of all stores."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Select, select
+
+from pipeline.inventory import deployment
+from pipeline.inventory.sql import SqlInventory
+from pipeline.inventory.statements import NAMES_AT_A_TIME, portions
+from pipeline.inventory.tables import files, ingests, jobs_archived, minted_arks, objects, versions
+from pipeline.states import JobState
+
+T = TypeVar("T")
+
+PAGE = 500
+"""Rows of one query."""
+
+
+@dataclass(frozen=True)
+class Entered:
+    """A version as the inventory has it."""
+
+    id: int
+    """Increasing in the order of the entries."""
+    ark: str
+    number: int
+    jid: str
+    key: str
+    """Empty for a job of a release before 0.3.0."""
+    url: str
+
+
+def _entries() -> Select[Any]:
+    return (
+        select(
+            ingests.c.id,
+            objects.c.ark,
+            versions.c.number,
+            ingests.c.job_id,
+            ingests.c.job_key,
+            ingests.c.storage_url,
+        )
+        .join(versions, versions.c.id == ingests.c.inv_version_id)
+        .join(objects, objects.c.id == versions.c.inv_object_id)
+    )
+
+
+def _read(connection: Connection, query: Select[Any]) -> list[Entered]:
+    return [
+        Entered(row.id, row.ark, row.number, row.job_id, row.job_key or "", row.storage_url)
+        for row in connection.execute(query)
+    ]
+
+
+def versions_of(inventory: SqlInventory, arks: Sequence[str]) -> dict[tuple[str, int], Entered]:
+    """(ARK, number) -> entry, of these objects."""
+
+    def read(connection: Connection) -> dict[tuple[str, int], Entered]:
+        return {
+            (entry.ark, entry.number): entry
+            for portion in portions(dict.fromkeys(arks), NAMES_AT_A_TIME)
+            for entry in _read(connection, _entries().where(objects.c.ark.in_(portion)))
+        }
+
+    return inventory.database.read(read)
+
+
+def of_jobs(inventory: SqlInventory, jids: Sequence[str]) -> dict[str, Entered]:
+    """Job id -> entry, of those jobs whose version is entered."""
+
+    def read(connection: Connection) -> dict[str, Entered]:
+        return {
+            entry.jid: entry
+            for portion in portions(dict.fromkeys(jids), NAMES_AT_A_TIME)
+            for entry in _read(connection, _entries().where(ingests.c.job_id.in_(portion)))
+        }
+
+    return inventory.database.read(read)
+
+
+def _in_order(
+    inventory: SqlInventory,
+    first: Any,
+    page_after: Callable[..., Sequence[T]],
+    key: Callable[[T], Any],
+) -> Iterator[T]:
+    """All rows, page by page: a page begins after the key of the last row."""
+    last = first
+    while page := inventory.database.read(partial(page_after, last=last)):
+        yield from page
+        last = key(page[-1])
+
+
+def every_version(inventory: SqlInventory) -> Iterator[Entered]:
+    """All entries in their order; what is entered meanwhile comes last."""
+
+    def after(connection: Connection, last: int) -> list[Entered]:
+        return _read(connection, _entries().where(ingests.c.id > last).order_by(ingests.c.id).limit(PAGE))
+
+    return _in_order(inventory, 0, after, lambda entry: entry.id)
+
+
+def digests_of(inventory: SqlInventory, entry: Entered) -> dict[str, str]:
+    """Logical path -> sha512, of the files of a version."""
+    query = (
+        select(files.c.pathname, files.c.digest_value)
+        .join(ingests, ingests.c.inv_version_id == files.c.inv_version_id)
+        .where(ingests.c.id == entry.id)
+    )
+    return inventory.database.read(
+        lambda connection: {row.pathname: row.digest_value for row in connection.execute(query)}
+    )
+
+
+def every_minted_ark(inventory: SqlInventory) -> Iterator[str]:
+    def after(connection: Connection, last: str) -> list[str]:
+        arks = select(minted_arks.c.ark).where(minted_arks.c.ark > last)
+        return list(connection.scalars(arks.order_by(minted_arks.c.ark).limit(PAGE)))
+
+    return _in_order(inventory, "", after, lambda ark: ark)
+
+
+def minted(inventory: SqlInventory, arks: Sequence[str]) -> frozenset[str]:
+    """Those of the ARKs that the inventory has as minted for a job."""
+
+    def read(connection: Connection) -> frozenset[str]:
+        return frozenset(
+            ark
+            for portion in portions(dict.fromkeys(arks), NAMES_AT_A_TIME)
+            for ark in connection.scalars(select(minted_arks.c.ark).where(minted_arks.c.ark.in_(portion)))
+        )
+
+    return inventory.database.read(read)
+
+
+def archived_states(inventory: SqlInventory, jids: Sequence[str]) -> dict[str, str]:
+    """Job id -> the state in which it was archived, of those jobs that are in the archive."""
+
+    def read(connection: Connection) -> dict[str, str]:
+        columns = (jobs_archived.c.jid, jobs_archived.c.state)
+        return {
+            row.jid: row.state
+            for portion in portions(dict.fromkeys(jids), NAMES_AT_A_TIME)
+            for row in connection.execute(select(*columns).where(jobs_archived.c.jid.in_(portion)))
+        }
+
+    return inventory.database.read(read)
+
+
+def archived_without_entry(inventory: SqlInventory) -> Iterator[tuple[str, str]]:
+    """(job id, ARK) of completed jobs in the archive whose version is not entered."""
+
+    def after(connection: Connection, last: str) -> list[tuple[str, str]]:
+        query = (
+            select(jobs_archived.c.jid, jobs_archived.c.ark)
+            .outerjoin(ingests, ingests.c.job_id == jobs_archived.c.jid)
+            .where(
+                jobs_archived.c.jid > last,
+                jobs_archived.c.state == JobState.COMPLETED,
+                ingests.c.id.is_(None),
+            )
+            .order_by(jobs_archived.c.jid)
+            .limit(PAGE)
+        )
+        return [(row.jid, row.ark or "") for row in connection.execute(query)]
+
+    return _in_order(inventory, "", after, lambda row: row[0])
+
+
+def last_job(inventory: SqlInventory) -> int:
+    """The highest job number that the inventory or its archive has."""
+    return max(inventory.last_job(), inventory.database.read(deployment.last_archived_job))

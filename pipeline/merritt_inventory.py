@@ -1,0 +1,148 @@
+"""Merritt's inventory service, asked beside our inventory for local ids and to enter every version.
+
+Rule: the service comes first. Every request can be repeated, and ours is written last; so an attempt that
+ends in between is completed by the next one. Ours has what Merritt's has no column for: arrivals, proofs,
+events.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import requests
+
+from pipeline.deployment import Expected
+from pipeline.http.retry import FIRST_PAUSE, raise_if_transient, retry_request, translated
+from pipeline.http.urls import redact_url
+from pipeline.inventory.base import Recording
+from pipeline.inventory.database import Database
+from pipeline.inventory.sql import SqlInventory
+from pipeline.outcome import content, fault_of, system
+from pipeline.records import Job
+from pipeline.services import Service
+from pipeline.settings import Settings
+
+_SEPARATOR = ";"
+"""Between the local ids of one request: the service's protocol."""
+
+_QUOTED = 300
+"""Characters that a message quotes of the service's response."""
+
+_ADDRESS = "check ARKLINE_INVENTORY_SERVICE_URL"
+
+
+class MerrittInventory(SqlInventory):
+    """Our inventory, and the service that the settings name."""
+
+    def __init__(
+        self, settings: Settings, expected: Expected | None = None, pause: float = FIRST_PAUSE
+    ) -> None:
+        super().__init__(Database(settings.inventory, expected=expected))
+        self._settings = settings
+        self._base = settings.inventory_service_url.rstrip("/")
+        self._pause = pause
+        self.name = f"the inventory service {redact_url(self._base)}"
+
+    def record(self, entry: Recording, rebuilt_by: str = "") -> None:
+        """The service reads the version from the storage service; one that it has is not entered again."""
+        version = entry.version
+        self._post({"url": version.url, "checkVersion": "true", "responseForm": "json"}, "add")
+        current = self._state("invv:versionsState", "current", version.ark).get("currentVersion", 0)
+        if not str(current).isdigit() or int(current) < version.number:
+            raise system(
+                f"{self.name} accepted version {version.number} of {version.ark}, but its current version is "
+                f"{current}: see the log of that service"
+            )
+        super().record(entry, rebuilt_by)
+
+    def arks_of(self, owner: str, local_id: Sequence[str]) -> dict[str, str]:
+        """The service's answer counts; ours has the ids from before the service was asked."""
+        return super().arks_of(owner, local_id) | self._arks_at_service(owner, local_id)
+
+    def _arks_at_service(self, owner: str, local_id: Sequence[str]) -> dict[str, str]:
+        arks = {}
+        for name in dict.fromkeys(local_id):
+            state = self._state("invloc:localContainerState", "primary", owner, name)
+            if _is_true(state.get("exists")) and state.get("primaryIdentifier"):
+                arks[name] = str(state["primaryIdentifier"])
+        return arks
+
+    def local_ids_of(self, ark: str) -> tuple[str, ...]:
+        state = self._state("invloc:localContainerState", "local", ark)
+        return tuple(dict.fromkeys((*_values(state, "localID"), *super().local_ids_of(ark))))
+
+    def reserve_local_ids(self, owner: str, ark: str, local_id: Sequence[str]) -> None:
+        self._reserve_at_service(owner, ark, self._new_ids(owner, ark, local_id))
+        super().reserve_local_ids(owner, ark, local_id)
+
+    def claim_ark(self, job: Job, owner: str, ark: str, local_id: Sequence[str]) -> bool:
+        """Ours first: an ARK that is taken already must reserve nothing in the service."""
+        new = self._new_ids(owner, ark, local_id)
+        if not super().claim_ark(job, owner, ark, local_id):
+            return False
+        self._reserve_at_service(owner, ark, new)
+        return True
+
+    def _new_ids(self, owner: str, ark: str, local_id: Sequence[str]) -> list[str]:
+        """The ids that the service lacks; StepFailed(content) if one belongs to another object."""
+        at_service = self._arks_at_service(owner, local_id)
+        known = super().arks_of(owner, local_id) | at_service
+        for name in local_id:
+            if _SEPARATOR in name:
+                raise content(f"the local id '{name}' has a semicolon, which separates ids in {self.name}")
+            if known.get(name, ark) != ark:
+                raise content(
+                    f"the local id '{name}' of owner {owner} belongs to {known[name]}, not to {ark}: submit "
+                    "again with that ARK, or without this local id"
+                )
+        return [name for name in dict.fromkeys(local_id) if name not in at_service]
+
+    def _reserve_at_service(self, owner: str, ark: str, new: Sequence[str]) -> None:
+        """Only new ids are sent: the service adds none of a list if it has one of them."""
+        if new:
+            form = {"objectid": ark, "ownerid": owner, "localids": _SEPARATOR.join(new)}
+            self._post({**form, "response-form": "json"}, "primary")
+
+    @fault_of(Service.INVENTORY)
+    def _state(self, kind: str, *parts: str) -> dict[str, Any]:
+        """The fields of the service's answer, without their prefix."""
+        body = retry_request(lambda: self._request("GET", parts, params={"t": "json"}), self._pause)
+        try:
+            state = json.loads(body)[kind]
+            return {str(name).rpartition(":")[2]: value for name, value in state.items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise system(f"{self.name} gave a response that is not {kind}: {_ADDRESS}") from error
+
+    @fault_of(Service.INVENTORY)
+    def _post(self, form: Mapping[str, str], *parts: str) -> None:
+        # without a file name: a field of a multipart form, the only form that the service reads
+        fields = {name: (None, value, "text/plain; charset=UTF-8") for name, value in form.items()}
+        retry_request(lambda: self._request("POST", parts, files=fields), self._pause)
+
+    def _request(self, method: str, parts: Sequence[str], **given: Any) -> bytes:
+        url = "/".join((self._base, *(quote(part, safe="") for part in parts)))
+        timeouts = (self._settings.connect_timeout, self._settings.read_timeout)
+        with (
+            translated(self.name, _ADDRESS),
+            requests.request(method, url, timeout=timeouts, allow_redirects=False, **given) as response,
+        ):
+            raise_if_transient(response, self.name)
+            if response.status_code >= 300:
+                words = " ".join(response.text.split())[:_QUOTED] or response.reason
+                raise system(f"{self.name} answered {response.status_code} ({words}): {_ADDRESS}")
+            return response.content
+
+
+def _is_true(value: object) -> bool:
+    return str(value).lower() == "true"
+
+
+def _values(value: object, name: str) -> list[str]:
+    """All values of this field, however deep: the service's lists are one object, a list of them, or text."""
+    if isinstance(value, list):
+        return [inner for item in value for inner in _values(item, name)]
+    if not isinstance(value, dict):
+        return []
+    own = [str(item) for key, item in value.items() if key.rpartition(":")[2] == name]
+    return own + [inner for item in value.values() for inner in _values(item, name)]

@@ -1,0 +1,192 @@
+"""Copies a version of an object out of storage as a BagIt bag (RFC 8493), and verifies every byte.
+
+The tag file `metadata/premis.xml` has the events of the object up to this export.
+
+Rule: the folder gets its name last. A bag that is there is complete; a refused or interrupted export leaves
+nothing under that name.
+"""
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version as release
+from pathlib import Path
+
+from pipeline.errors import UsageRefused
+from pipeline.fixity import OF_RECORD, Digester, OnRead, ignore
+from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion
+from pipeline.names import quote_name, safe_name
+from pipeline.outcome import damaged
+from pipeline.records import now
+from pipeline.storage.base import OutgoingFile, Storage
+
+PAYLOAD = "data"
+PREMIS = "metadata/premis.xml"
+_ESCAPES = {"%": "%25", "\n": "%0A", "\r": "%0D"}
+"""The characters of a path that RFC 8493 has encoded in a manifest; the percent sign comes first."""
+
+
+@dataclass(frozen=True)
+class ExportedBag:
+    ark: str
+    version: int
+    folder: str
+    files: int
+    bytes: int
+
+
+def export_bag(
+    known: InventoryObject,
+    number: int,
+    storage: Storage,
+    folder: Path,
+    premis: Callable[[], Iterable[bytes]],
+    on_read: OnRead = ignore,
+) -> ExportedBag:
+    """Write the version as a bag in the new folder `folder`.
+
+    `premis`: the document of the object and its events; it is asked for once every file was compared.
+
+    DamagedObject if storage does not have exactly the recorded files with the recorded digests; UsageRefused
+    if the folder exists or cannot be written; StepFailed(transient) if storage cannot be read.
+    """
+    version = next(version for version in known.versions if version.number == number)
+    with _draft(folder) as draft:
+        digests = _copy_payload(known.ark, version, storage, draft, on_read)
+        size = sum(file.size for file in version.files)
+        _write_tags(draft, digests, _information(known, version, size), premis())
+        _sync_folders(draft)
+    return ExportedBag(known.ark, number, str(folder), len(digests), size)
+
+
+@contextmanager
+def _draft(folder: Path) -> Iterator[Path]:
+    """A new folder beside `folder` that gets its name if the block succeeds, and is removed if not."""
+    if folder.exists() or folder.is_symlink():
+        raise UsageRefused(f"{folder} exists: choose another folder for the bag")
+    draft = folder.with_name(f".{folder.name}.partial-{secrets.token_hex(4)}")
+    try:
+        draft.mkdir()
+        yield draft
+        draft.rename(folder)
+        _sync(folder.parent)
+    except OSError as error:
+        place = error.filename or folder
+        raise UsageRefused(f"the bag cannot be written: {place}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _copy_payload(
+    ark: str, version: InventoryVersion, storage: Storage, draft: Path, on_read: OnRead
+) -> dict[str, str]:
+    """Path in the bag -> sha512."""
+    recorded = {file.path: file for file in version.files}
+    digests = {}
+    for outgoing in storage.read_out(ark, version.storage_url, version.number):
+        file = recorded.pop(outgoing.path, None)
+        if file is None:
+            raise damaged(
+                f"storage has {quote_name(outgoing.path)} in version {version.number} of {ark}, but the "
+                "inventory does not"
+            )
+        path = f"{PAYLOAD}/{safe_name(outgoing.path)}"
+        digests[path] = _copy(ark, outgoing, file, draft / path, on_read)
+    for path in recorded:
+        raise damaged(f"storage has no {quote_name(path)} in version {version.number} of {ark}")
+    return digests
+
+
+def _copy(ark: str, outgoing: OutgoingFile, file: InventoryFile, target: Path, on_read: OnRead) -> str:
+    """Copy a file; its sha512. DamagedObject unless size and digest are those of the inventory."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    algorithm, _, recorded = file.digest.partition(":")
+    digester = Digester({OF_RECORD, algorithm})
+    with target.open("xb") as copy:
+        for piece in outgoing.pieces:
+            digester.update(piece)
+            copy.write(piece)
+            on_read(len(piece))
+        copy.flush()
+        os.fsync(copy.fileno())
+    actual = (digester.size, digester.value(algorithm))
+    if actual != (file.size, recorded):
+        raise damaged(
+            f"{quote_name(file.path)} of {ark} is damaged in storage: it has {actual[0]:,} bytes with the "
+            f"{algorithm} {actual[1]}, not {file.size:,} bytes with {recorded}; restore it from a copy of "
+            "the storage"
+        )
+    return digester.value()
+
+
+def _write_tags(
+    draft: Path,
+    digests: Mapping[str, str],
+    information: Iterable[tuple[str, str]],
+    premis: Iterable[bytes],
+) -> None:
+    texts = {
+        "bagit.txt": "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n",
+        "bag-info.txt": "".join(f"{label}: {' '.join(value.split())}\n" for label, value in information),
+        f"manifest-{OF_RECORD}.txt": _manifest(digests),
+    }
+    tags = {name: _write_tag(draft / name, (text.encode(),)) for name, text in texts.items()}
+    tags[PREMIS] = _write_tag(draft / PREMIS, premis)
+    _write_tag(draft / f"tagmanifest-{OF_RECORD}.txt", (_manifest(tags).encode(),))
+
+
+def _write_tag(path: Path, pieces: Iterable[bytes]) -> str:
+    """Write the file; its sha512."""
+    path.parent.mkdir(exist_ok=True)
+    digester = Digester()
+    with path.open("xb") as file:
+        for piece in pieces:
+            digester.update(piece)
+            file.write(piece)
+        file.flush()
+        os.fsync(file.fileno())
+    return digester.value()
+
+
+def _manifest(digests: Mapping[str, str]) -> str:
+    return "".join(f"{digest}  {_escaped(path)}\n" for path, digest in sorted(digests.items()))
+
+
+def _escaped(path: str) -> str:
+    for character, escape in _ESCAPES.items():
+        path = path.replace(character, escape)
+    return path
+
+
+def _information(known: InventoryObject, version: InventoryVersion, size: int) -> Iterator[tuple[str, str]]:
+    yield "Bag-Software-Agent", f"arkline {release('arkline')}"
+    yield "Bagging-Date", f"{now():%Y-%m-%d}"
+    yield "Payload-Oxum", f"{size}.{len(version.files)}"
+    yield "External-Identifier", known.ark
+    for local_id in known.local_id:
+        yield "External-Identifier", local_id
+    for element, value in known.erc:
+        if element == "what":
+            yield "External-Description", value
+    yield "Internal-Sender-Identifier", f"{known.ark} version {version.number}"
+    yield (
+        "Internal-Sender-Description",
+        f"version {version.number} of {len(known.versions)}, stored {version.created.isoformat()} by "
+        f"{version.jid} of collection {version.profile}",
+    )
+
+
+def _sync_folders(draft: Path) -> None:
+    for parent, _, _ in os.walk(draft):
+        _sync(Path(parent))
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,164 @@
+"""One PREMIS document of an object: its files, and its events from the transfer to the last check.
+
+The events up to storage are copied from the PREMIS of each stored version, once its digest is confirmed; the
+later ones are in the inventory.
+"""
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import IO
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+from pipeline.description import premis, premis_xml
+from pipeline.description.premis_xml import PremisEvent, PremisFile
+from pipeline.fixity import OF_RECORD, Digest, Digester
+from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion
+from pipeline.inventory.events import FAIL, FIXITY_CHECK
+from pipeline.outcome import DamagedObject, damaged
+from pipeline.preservation.events import ObjectEvent
+from pipeline.records import now
+from pipeline.storage.base import Storage
+
+IN_MEMORY = 16 * 2**20
+"""Bytes of a stored document that are held in memory; a larger one is copied to a temporary file."""
+
+_STORED = f"system/{premis.NAME}"
+_OBJECT, _EVENT, _AGENT = (f"{{{premis_xml.NAMESPACE}}}{name}" for name in ("object", "event", "agent"))
+_DECLARATION = f' xmlns:premis="{premis_xml.NAMESPACE}"'
+
+ElementTree.register_namespace("premis", premis_xml.NAMESPACE)
+
+
+def pieces(known: InventoryObject, events: Iterable[ObjectEvent], storage: Storage) -> Iterator[bytes]:
+    """The document piece by piece; errors as for `Storage.read_back`.
+
+    A version whose own PREMIS is damaged or missing has an event that says so in place of its earlier events.
+    """
+    yield premis_xml.BEGIN
+    yield premis_xml.entity(known.ark, known.local_id, known.versions[-1].payload_name)
+    for file in _files(known):
+        yield premis_xml.file(known.ark, file)
+    agents: dict[tuple[str, str], bytes] = {}
+    for version in known.versions:
+        try:
+            for element in _stored_elements(known.ark, version, storage):
+                if element.tag == _EVENT:
+                    yield _serialized(element)
+                else:
+                    agents[_identifier(element)] = _serialized(element)
+        except DamagedObject as damage:
+            yield premis_xml.event(known.ark, _lost_events(version, damage))
+    for event in events:
+        agents[premis_xml.PROGRAM, event.agent] = premis_xml.program(event.agent)
+        yield premis_xml.event(known.ark, _premis_event(event))
+    agents[premis_xml.PROGRAM, premis_xml.PROGRAM] = premis_xml.program()
+    yield from agents.values()
+    yield premis_xml.END
+
+
+def _files(known: InventoryObject) -> Iterator[PremisFile]:
+    """Each file once, with the number of the first version that has it."""
+    described: set[tuple[str, str]] = set()
+    for version in known.versions:
+        for file in version.files:
+            if (file.path, file.digest) not in described:
+                described.add((file.path, file.digest))
+                yield PremisFile(
+                    identifier=f"{version.number}/{file.path}",
+                    name=file.path.partition("/")[2],
+                    size=file.size,
+                    mime_type=file.mime_type,
+                    digest=_digest(file.digest),
+                    declared=_declared(file),
+                )
+
+
+def _digest(text: str) -> Digest:
+    algorithm, _, value = text.partition(":")
+    return Digest(algorithm=algorithm, value=value)
+
+
+def _declared(file: InventoryFile) -> Digest | None:
+    came = file.provenance
+    return None if came is None or came.container or not came.digest else _digest(came.digest)
+
+
+def _stored_elements(ark: str, version: InventoryVersion, storage: Storage) -> Iterator[Element]:
+    """The events and agents in the version's own PREMIS, if it has one; DamagedObject before the first."""
+    recorded = next((file for file in version.files if file.path == _STORED), None)
+    if recorded is None:
+        return
+    with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY) as copy:
+        _copy(ark, version, recorded, storage, copy)
+        copy.seek(0)
+        try:
+            yield from _events_and_agents(copy)
+        except ElementTree.ParseError as error:
+            raise damaged(f"{_STORED} of version {version.number} of {ark} is no XML: {error}") from error
+
+
+def _events_and_agents(document: IO[bytes]) -> Iterator[Element]:
+    # our own document, with the digest that it was stored with
+    steps = ElementTree.iterparse(document, ("start", "end"))  # noqa: S314
+    root = None
+    for step, element in steps:
+        if root is None:
+            root = element
+        elif step == "end" and element.tag in (_EVENT, _AGENT, _OBJECT):
+            if element.tag != _OBJECT:
+                yield element
+            # elements that were read would fill the memory
+            root.clear()
+
+
+def _copy(
+    ark: str, version: InventoryVersion, recorded: InventoryFile, storage: Storage, copy: IO[bytes]
+) -> None:
+    digest = Digester()
+    for file in storage.read_out(ark, version.storage_url, version.number):
+        if file.path == _STORED:
+            for piece in file.pieces:
+                digest.update(piece)
+                copy.write(piece)
+    if f"{OF_RECORD}:{digest.value()}" != recorded.digest:
+        raise damaged(f"{_STORED} of version {version.number} of {ark} is not as it was stored")
+
+
+def _serialized(element: Element) -> bytes:
+    """The element on its own lines; the document's element declares the namespaces."""
+    ElementTree.indent(element, level=1)
+    text = ElementTree.tostring(element, encoding="unicode")
+    head, _, rest = text.partition(">")
+    return f"  {head.replace(_DECLARATION, '')}>{rest.rstrip()}\n".encode()
+
+
+def _identifier(agent: Element) -> tuple[str, str]:
+    kind, value = (
+        agent.findtext(f".//{{{premis_xml.NAMESPACE}}}agentIdentifier{part}") for part in ("Type", "Value")
+    )
+    return kind or "", value or ""
+
+
+def _lost_events(version: InventoryVersion, damage: DamagedObject) -> PremisEvent:
+    at = now()
+    return PremisEvent(
+        kind=FIXITY_CHECK,
+        at=at,
+        detail=f"the events of version {version.number} up to its storage, read for this document",
+        outcome=FAIL,
+        note=damage.message,
+        identifier=f"{version.jid}-unreadable-{at.isoformat()}",
+    )
+
+
+def _premis_event(event: ObjectEvent) -> PremisEvent:
+    return PremisEvent(
+        kind=event.type,
+        at=event.at,
+        detail=event.detail,
+        outcome=event.outcome,
+        note=event.note,
+        agent=event.agent,
+        identifier=event.identifier,
+    )

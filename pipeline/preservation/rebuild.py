@@ -1,0 +1,68 @@
+"""The inventory entry of a stored version, made from the files that describe the version in storage.
+
+What storage does not have stays unknown: where and when the files were downloaded, and when they were read
+back last.
+"""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from pipeline.description import anvl, local_ids, metadata
+from pipeline.description.storage_manifest import mime_type
+from pipeline.inventory.base import Recording
+from pipeline.outcome import system
+from pipeline.storage.base import Storage
+
+
+def recording_of(storage: Storage, ark: str, jid: str, key: str = "", node: int | None = None) -> Recording:
+    """The entry of the job's version; StepFailed if the version is incomplete or describes another job."""
+    version = storage.version_of(ark, jid, node, key)
+    if version is None:
+        raise system(f"storage has no version of {ark} from {jid}")
+
+    def read(name: str) -> bytes:
+        data = storage.read(ark, f"system/{name}", version.number, node)
+        if data is None:
+            raise system(f"version {version.number} of {ark} has no system/{name}")
+        return data
+
+    ingest = _values(read(metadata.INGEST), metadata.INGEST)
+    key = key or version.key or ingest.get("jobKey", "")
+    if ingest.get("job") != jid or ingest.get("jobKey", "") not in ("", key):
+        raise system(f"system/{metadata.INGEST} of version {version.number} of {ark} is not of job {jid}")
+    kind = _values(read(metadata.MOM), metadata.MOM)
+    return Recording(
+        version=replace(version, key=key),
+        mime_types={file.path: mime_type(file.path) for file in version.files},
+        owner=read(metadata.OWNER).decode().strip(),
+        collections=tuple(read(metadata.MEMBERSHIP).decode().split()),
+        local_id=local_ids.parse(ingest.get("localIdentifier", "")),
+        erc=anvl.kernel(anvl.parse(read(metadata.ERC), metadata.ERC)),
+        object_type=kind.get("type", ""),
+        object_role=kind.get("role", ""),
+        aggregate_role=kind.get("aggregate", ""),
+        profile=ingest.get("profile", ""),
+        bid=ingest.get("batch", ""),
+        jid=jid,
+        key=key,
+        submitter=ingest.get("userAgent", ""),
+        payload_name=ingest.get("file", ""),
+        ingest_type=ingest.get("type", ""),
+        submitted=_moment(ingest.get("submissionDate", ""), version.created),
+        note=ingest.get("note", ""),
+    )
+
+
+def _values(data: bytes, name: str) -> dict[str, str]:
+    return {
+        element: "" if value == anvl.UNKNOWN else value
+        for element, value in anvl.parse(data, f"system/{name}")
+    }
+
+
+def _moment(text: str, otherwise: datetime) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return otherwise
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,43 @@
+"""A version as the storage service can take it."""
+
+import re
+from pathlib import Path
+
+from pipeline.files import ContentFile
+from pipeline.names import quote_name
+from pipeline.outcome import content, system
+from pipeline.storage.base import StoreRequest
+from pipeline.storage.merritt.manifest import ManifestObject
+from pipeline.storage.rules import carried_paths
+
+_MANIFEST = "storage.checkm"
+_DECODED = re.compile("%20|%7c", re.IGNORECASE)
+
+
+def check_request(request: StoreRequest, stored: ManifestObject | None) -> None:
+    """StepFailed unless the service can store this version."""
+    for file in request.files:
+        if _DECODED.search(file.path):
+            raise content(
+                f"file name {quote_name(file.path)} contains '%20' or '%7c', which the storage service "
+                "decodes to a blank or a bar: rename the file"
+            )
+    latest = stored.head.files if stored else {}
+    carried = carried_paths(request, stored.head.number if stored else 0, latest)
+    foreign = sorted(path for path in carried - request.digests.keys() if latest[path].sha512 is None)
+    if foreign:
+        raise system(
+            f"{quote_name(foreign[0])} of {request.ark} has a {latest[foreign[0]].algorithm} digest, not "
+            "sha512, so an update cannot keep it: submit the whole object with mode add"
+        )
+
+
+def write_manifest(request: StoreRequest, manifest: bytes) -> Path:
+    """Write the manifest beside the files, where the service can read it."""
+    first: ContentFile = request.files[0]
+    folder = first.source.parents[first.path.count("/")]
+    path = folder / _MANIFEST
+    draft = folder / f"{_MANIFEST}.draft"
+    draft.write_bytes(manifest)
+    draft.replace(path)
+    return path

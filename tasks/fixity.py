@@ -1,0 +1,142 @@
+"""One run of the fixity schedule: checks what is due, sends notices of damage, and publishes the sums.
+
+A run lasts RUN_SECONDS at most and stops early, after at least SHARE_SECONDS, while jobs wait for a process
+of its queue: so the schedule takes little from the jobs, and is never starved by them.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import redis
+
+from pipeline.inventory import fixity as inventory_fixity
+from pipeline.inventory.fixity import FixityCheck
+from pipeline.machine import Queue
+from pipeline.notify.notice import fixity_notice
+from pipeline.outcome import AttemptOver, StepFailed
+from pipeline.preservation.pace import Pace
+from pipeline.preservation.schedule import Schedule, Unreadable
+from pipeline.records import now
+from pipeline.settings import Settings
+from pipeline.steps.context import Clients
+from tasks.broker import waiting_messages
+from tasks.logs import log
+from tasks.worker_context import WorkerContext
+from zkstate import fixity
+from zkstate.fixity import FixityStatus
+from zkstate.locks import AttemptGuard, ServerClock
+from zkstate.session import Session
+
+QUEUE = Queue.PROCESS
+"""The queue of the task: its processes read and hash."""
+
+LOCK = "fixity"
+"""The name under which one process of the fleet checks at a time, so that its rate is the fleet's rate."""
+
+RUN_SECONDS = 50.0
+SHARE_SECONDS = 5.0
+ASK_INTERVAL = 5.0
+"""Seconds between two counts of the waiting messages."""
+
+NOTICES = 20
+"""Notices that one run sends; the rest are sent by the next runs."""
+
+MESSAGE_LIMIT = 500
+"""Characters of a fault that the published state has."""
+
+
+def run(context: WorkerContext, session: Session, clock: ServerClock) -> None:
+    schedule = schedule_of(context.clients(), f"arkline {context.name}")
+    try:
+        _check_due(context, session, clock, schedule)
+    except StepFailed as failure:  # of the inventory; another run follows in a minute
+        log().warning("the fixity schedule waits", error=failure.message)
+        before = fixity.status(session)
+        fixity.publish(session, before.model_copy(update={"problem": failure.message[:MESSAGE_LIMIT]}))
+
+
+def _check_due(context: WorkerContext, session: Session, clock: ServerClock, schedule: Schedule) -> None:
+    turn = _Turn(context.settings, AttemptGuard(session, context.stopping))
+    problem = ""
+    for outcome in schedule.run(Pace(context.settings.fixity_rate, turn.over), lambda: _time(clock)):
+        log_outcome(outcome)
+        if isinstance(outcome, Unreadable):
+            problem = outcome.problem
+    conclude(session, schedule, context.clients(), _time(clock), problem)
+
+
+def schedule_of(clients: Clients, agent: str) -> Schedule:
+    return Schedule(clients.inventory, clients.storage, clients.profiles, clients.settings, agent)
+
+
+def log_outcome(outcome: FixityCheck | Unreadable) -> None:
+    if isinstance(outcome, Unreadable):
+        log().warning("object cannot be checked", ark=outcome.ark, problem=outcome.problem)
+    elif outcome.damaged:
+        damage = outcome.damaged[0]
+        log().error("damage in storage", ark=outcome.ark, problems=len(outcome.damaged), first=damage.what)
+    else:
+        log().info("object proved", ark=outcome.ark, files=outcome.files, bytes=outcome.bytes)
+
+
+def conclude(session: Session, schedule: Schedule, clients: Clients, at: datetime, problem: str) -> None:
+    """Publish the sums, then send the notices that are due."""
+    counts = schedule.counts(at)
+    fixity.publish(
+        session,
+        FixityStatus(
+            objects=counts.objects,
+            damaged=counts.damaged,
+            overdue=counts.overdue,
+            oldest=counts.oldest,
+            problem=problem[:MESSAGE_LIMIT],
+        ),
+    )
+    send_notices(clients)
+
+
+def send_notices(clients: Clients) -> None:
+    """Send the notices of events; a crash after the mail and before the entry sends the same mail again."""
+    for event in inventory_fixity.unreported(clients.inventory, NOTICES):
+        try:
+            clients.mailer.send(fixity_notice(event, clients.settings))
+        except StepFailed as failure:
+            log().warning("notice not sent; the next run sends it", ark=event.ark, error=failure.message)
+            return
+        inventory_fixity.mark_reported(clients.inventory, (event.id,), now())
+
+
+@dataclass
+class _Turn:
+    """Whether this run has to end."""
+
+    settings: Settings
+    guard: AttemptGuard
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self._began = self._asked = self.clock()
+        self._over = False
+
+    def over(self) -> bool:
+        try:
+            self.guard.check()
+        except AttemptOver:
+            return True
+        elapsed = self.clock() - self._began
+        if elapsed > SHARE_SECONDS and self.clock() - self._asked > ASK_INTERVAL:
+            self._asked = self.clock()
+            self._over = self._jobs_wait()
+        return self._over or elapsed > RUN_SECONDS
+
+    def _jobs_wait(self) -> bool:
+        try:
+            return waiting_messages(self.settings, (QUEUE,)) > 0
+        except redis.RedisError:
+            return False
+
+
+def _time(clock: ServerClock) -> datetime:
+    return datetime.fromtimestamp(clock.now_ms() / 1000, UTC)

@@ -1,0 +1,107 @@
+"""Outages of shared services in a worker: what begins and ends one, and which work waits meanwhile."""
+
+import socket
+import threading
+from collections.abc import Callable, Collection
+
+from pipeline.notify.notice import outage_notice
+from pipeline.outcome import ServiceDown, StepFailed
+from pipeline.records import Ticket
+from pipeline.services import Service
+from pipeline.waits import WaitKind, WaitsFor
+from tasks.logs import log
+from tasks.worker_context import WorkerContext
+from zkstate import outages, record
+from zkstate.outage import FIRST_PROBE, Outage, name_of
+from zkstate.record import R
+from zkstate.session import Session
+
+HOST_PAUSE = 2.0
+"""Seconds that a process waits after a record that its host cannot work on: workers of hosts that can are to
+get the next message."""
+
+OWN_AFTER = 1
+"""Faults of a shared service, met by one record, after which a further one counts as a try of that record if
+the service worked for others meanwhile: the service refuses this one, whatever the status says."""
+
+OWN_AFTER_MOUNTED = 5
+"""The same for a fault of a file system, which one host after the other may meet."""
+
+
+def this_host() -> str:
+    return socket.gethostname()
+
+
+def check_start(
+    context: WorkerContext,
+    session: Session,
+    ticket: Ticket,
+    loaded: R,
+    needs: Callable[[WorkerContext, R], Collection[str]],
+) -> Collection[str] | None:
+    """The outages that end if the work succeeds; None if the record was handed back to wait for one.
+
+    A probe starts whatever else is out of order: two services could not be probed otherwise by jobs that need
+    both.
+    """
+    if not outages.known(session):
+        return ()
+    record.check_ticket(loaded, ticket)
+    probe: str = loaded.status.probe
+    needed = {*needs(context, loaded), *([probe] if probe else ())}
+    blocking = [current.outage for current in outages.blocking(session, needed, this_host())]
+    local = not any(outage.everywhere for outage in blocking)
+    if not blocking or probe or (local and context.may_try(blocking[0].name)):
+        return [outage.name for outage in blocking]
+    outage = blocking[0]
+    record.hand_back(
+        session,
+        loaded,
+        context.name,
+        message=outage.message,
+        delay=FIRST_PROBE,
+        waits_for=WaitsFor(kind=WaitKind.SERVICE, name=outage.name),
+        lock=record.Lock.FREE,
+    )
+    log().info("waits for a shared service", id=loaded.id, service=outage.name)
+    if local:
+        threading.Event().wait(HOST_PAUSE)
+    return None
+
+
+def is_own_fault(session: Session, faults: int, fault: ServiceDown) -> bool:
+    """Whether a record that met `faults` faults of shared services is alone in meeting one more."""
+    of_disk = fault.of_host or fault.service in (Service.STORAGE, Service.WORKING_STORAGE)
+    if faults < (OWN_AFTER_MOUNTED if of_disk else OWN_AFTER):
+        return False
+    current = outages.known(session).get(name_of(fault))
+    return current is None or not current.outage.blocks(this_host())
+
+
+def begin_outage(session: Session, fault: ServiceDown) -> None:
+    """Enter the fault; the operator is notified of the first one."""
+    if outages.report(session, fault, this_host()):
+        name = name_of(fault)
+        log().error("outage: a shared service is out of order", service=name, error=fault.message)
+
+
+def end_outage(session: Session, name: str) -> None:
+    """The service was used with success."""
+    if outages.succeeded(session, name, this_host()):
+        log().warning("outage over: a shared service works again", service=name)
+
+
+def notify_operator(context: WorkerContext, outage: Outage) -> None:
+    """Mail the outage, or its end; tried once, because the notice is also in the log and in the journal."""
+    mail = outage_notice(
+        context.settings,
+        outage.name,
+        since=outage.since,
+        message=outage.message,
+        hosts=outage.hosts,
+        ended=outage.ended,
+    )
+    try:
+        context.clients().mailer.send(mail)
+    except StepFailed as failure:
+        log().warning("operator not notified by mail", service=outage.name, error=failure.message)

@@ -1,0 +1,17 @@
+"""The report of a batch in the record, composed for the mail and for the archive alike."""
+
+from collections.abc import Sequence
+
+from pipeline.inventory.archive import find_job
+from pipeline.inventory.sql import SqlInventory
+from pipeline.notify.report.compose import BatchReport, compose_report
+from pipeline.records import Batch, Job
+from pipeline.states import Bucket
+from zkstate import batches
+from zkstate.session import Session
+
+
+def compose(session: Session, batch: Batch, members: Sequence[Job], inventory: SqlInventory) -> BatchReport:
+    """The report of the jobs that exist, and of those that were deleted, with their tombstones."""
+    gone = batches.jobs_in(session, batch.bid, Bucket.DELETED)
+    return compose_report(batch, members, {jid: find_job(inventory, jid) for jid in gone})

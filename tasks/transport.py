@@ -1,0 +1,86 @@
+"""kombu's Redis transport, for which a foreign message or key is a log entry.
+
+kombu's own hands everything in a list to Celery: an item that is not a message, or a key of another type
+in the place of a list, ends the worker or has it reconnect for ever.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import redis
+from kombu.transport import TRANSPORT_ALIASES
+from kombu.transport import redis as kombu_redis
+from kombu.transport.virtual import Empty
+
+import celeryconfig
+from tasks.logs import log
+from tasks.message import Foreign, checked
+
+SET_ASIDE = ".foreign"
+"""A key of another type in the place of a queue gets this ending: nothing of others is deleted."""
+
+_WRONG_TYPE = "WRONGTYPE"
+
+
+class Channel(kombu_redis.Channel):
+    def _brpop_read(self, **options: Any) -> Any:
+        try:
+            return super()._brpop_read(**options)  # type: ignore[misc]  # not in its stubs
+        except (json.JSONDecodeError, RecursionError) as error:
+            _reject(error)
+            return True
+        except redis.ResponseError as error:
+            if _WRONG_TYPE not in str(error):
+                raise
+            self._set_aside_foreign_keys(*self.active_queues)
+            raise Empty from error
+
+    def _put(self, queue: str, message: Any, **options: Any) -> None:
+        self._among_foreign_keys(queue, lambda: super(Channel, self)._put(queue, message, **options))
+
+    def _size(self, queue: str) -> int:
+        size: int = self._among_foreign_keys(queue, lambda: super(Channel, self)._size(queue))
+        return size
+
+    def _among_foreign_keys(self, queue: str, work: Callable[[], Any]) -> Any:
+        """What `work` returns; a foreign key in the place of the queue is renamed first."""
+        try:
+            return work()
+        except redis.ResponseError as error:
+            if _WRONG_TYPE not in str(error):
+                raise
+            self._set_aside_foreign_keys(queue)
+            return work()
+
+    def _set_aside_foreign_keys(self, *queues: str) -> None:
+        for queue in queues:
+            for step in self.priority_steps:
+                key = f"{self.global_keyprefix}{self._q_for_pri(queue, step)}"  # type: ignore[attr-defined]
+                with self.conn_or_acquire() as client:
+                    if client.type(key) not in (b"list", b"none"):
+                        client.rename(key, key + SET_ASIDE)
+                        log().error("a foreign key was in the place of a queue; renamed", key=key + SET_ASIDE)
+
+
+class Transport(kombu_redis.Transport):
+    Channel = Channel
+
+    def _deliver(self, delivered: Any, queue: str | None) -> None:
+        """Only what arkline sends is checked: Celery's remote control has queues and forms of its own."""
+        try:
+            sent = checked(delivered) if queue in celeryconfig.QUEUES else delivered
+        except Foreign as error:
+            _reject(error)
+        else:
+            super()._deliver(sent, queue)
+
+
+def _reject(error: Exception) -> None:
+    log().error("foreign message rejected; send nothing to arkline's queues by hand", error=str(error))
+
+
+def register() -> None:
+    """Have kombu use this transport for redis: and rediss: URLs; Flower and Celery show those names."""
+    for scheme in ("redis", "rediss"):
+        TRANSPORT_ALIASES[scheme] = f"{__name__}:Transport"

@@ -1,0 +1,219 @@
+"""`arkline export`: an object is handed out as a bag that others accept, or not at all."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import bagit
+import pytest
+from typer.testing import CliRunner, Result
+
+from entrypoints.cli import exit_codes
+from entrypoints.cli.main import app
+from operations.export import ExportInterrupted, ExportRequest, export, object_to_export
+from pipeline.attempt import UNATTENDED
+from pipeline.containers.bag import check_bags
+from pipeline.containers.declared import UnpackedContainer
+from pipeline.records import SubmissionMode
+from pipeline.working_storage.workspace import DownloadedFile
+from tests.servers.merritt import Merritt
+from tests.servers.s3 import S3Fixture, Server
+from tests.support.fleet import environment
+from tests.support.merritt_fixture import ARK, MerrittRepository
+from tests.support.repository import Repository
+from tests.support.stores import Store, flip
+
+NAMES = {"a.txt": "alpha", "größe/日本 b.txt": "beta", "empty.txt": "", "twice.txt": "alpha"}
+
+
+@pytest.fixture(params=["disk", "bucket"])
+def store(
+    request: pytest.FixtureRequest,
+    repository: Repository,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Store:
+    bucket = None
+    if request.param == "bucket":
+        server: Server = request.getfixturevalue("s3_server")
+        located = server.settings()
+        bucket = S3Fixture(located, server.client, tmp_path_factory.mktemp("bucket"))
+        repository.storage = bucket.storage
+        own = {"s3_root": located.s3_root, "s3_endpoint": located.s3_endpoint}
+        repository.settings = repository.settings.model_copy(update=own)
+    for name, value in environment(repository.settings).items():
+        monkeypatch.setenv(name, value)
+    return Store(repository, bucket)
+
+
+def stored(store: Store, files: dict[str, str] | None = None) -> str:
+    return store.repository.recorded(store.repository.job(1, files or NAMES)).ark
+
+
+def exported(ark: str, folder: Path, *arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, ["export", ark, "--output", str(folder), *arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def payload(bag: Path) -> dict[str, str]:
+    """The depositor's files."""
+    producer = bag / "data" / "producer"
+    return {
+        path.relative_to(producer).as_posix(): path.read_text()
+        for path in producer.rglob("*")
+        if path.is_file()
+    }
+
+
+def checked_by_our_reader(bag: Path) -> tuple[str, ...]:
+    files = {
+        path.relative_to(bag).as_posix(): DownloadedFile(
+            path=path.relative_to(bag).as_posix(),
+            size=path.stat().st_size,
+            sha512=hashlib.sha512(path.read_bytes()).hexdigest(),
+        )
+        for path in bag.rglob("*")
+        if path.is_file()
+    }
+    return check_bags(UnpackedContainer(bag, files, UNATTENDED))
+
+
+def test_an_exported_object_is_a_bag_that_an_independent_validator_accepts(
+    store: Store, tmp_path: Path
+) -> None:
+    ark = stored(store)
+
+    told = json.loads(exported(ark, tmp_path / "bag", "--json").stdout)
+
+    bag = bagit.Bag(str(tmp_path / "bag"))
+    bag.validate()
+    assert payload(tmp_path / "bag") == NAMES
+    assert bag.version_info == (1, 0)
+    assert bag.info["External-Identifier"] == ark
+    version = store.repository.described(ark).versions[0]
+    size = sum(file.size for file in version.files)
+    assert bag.info["Payload-Oxum"] == f"{size}.{len(version.files)}"
+    assert (told["files"], told["bytes"], told["version"]) == (len(version.files), size, 1)
+    assert len(checked_by_our_reader(tmp_path / "bag")) == 1
+    assert list(tmp_path.glob(".bag*")) == []
+
+
+def test_a_checksum_command_accepts_the_manifests(store: Store, tmp_path: Path) -> None:
+    exported(stored(store), tmp_path / "bag")
+
+    for manifest in ("manifest-sha512.txt", "tagmanifest-sha512.txt"):
+        done = subprocess.run(
+            [shutil.which("sha512sum") or "sha512sum", "--check", "--strict", manifest],
+            cwd=tmp_path / "bag",
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_a_percent_sign_in_a_name_is_encoded_as_the_standard_says(store: Store, tmp_path: Path) -> None:
+    exported(stored(store, {"100%25.txt": "x"}), tmp_path / "bag")
+
+    assert "  data/producer/100%2525.txt\n" in (tmp_path / "bag" / "manifest-sha512.txt").read_text()
+    assert len(checked_by_our_reader(tmp_path / "bag")) == 1
+
+
+def test_an_earlier_version_is_exported_with_the_files_that_it_had(store: Store, tmp_path: Path) -> None:
+    ark = stored(store, {"a.txt": "alpha", "b.txt": "beta"})
+    second = store.repository.job(2, {"c.txt": "new"}, primary_id=ark, submission_mode=SubmissionMode.ADD)
+    store.repository.recorded(second)
+
+    exported(ark, tmp_path / "first", "--version", "1")
+    exported(ark, tmp_path / "current")
+
+    assert payload(tmp_path / "first") == {"a.txt": "alpha", "b.txt": "beta"}
+    assert payload(tmp_path / "current") == {"c.txt": "new"}
+    bagit.Bag(str(tmp_path / "first")).validate()
+
+
+def test_a_bit_that_flipped_refuses_the_export_and_leaves_no_bag(store: Store, tmp_path: Path) -> None:
+    ark = stored(store)
+    store.change(ark, "v1/content/producer/a.txt", flip)
+
+    told = exported(ark, tmp_path / "bag", code=exit_codes.BROKEN_CUSTODY)
+
+    assert "producer/a.txt" in told.stderr
+    assert "is damaged in storage" in told.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_file_refuses_the_export_and_leaves_no_bag(store: Store, tmp_path: Path) -> None:
+    ark = stored(store)
+    store.change(ark, "v1/content/producer/a.txt", lambda _: None)
+
+    told = exported(ark, tmp_path / "bag", code=exit_codes.BROKEN_CUSTODY)
+
+    assert "a.txt is missing: restore it" in told.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_object_that_storage_lost_refuses_the_export(store: Store, tmp_path: Path) -> None:
+    ark = stored(store)
+    if store.bucket is None:
+        shutil.rmtree(store.repository.ocfl.root.object(ark))
+    else:
+        for key in store.bucket.listed():
+            if "v1/" in key or "inventory" in key:
+                where = {"Bucket": store.bucket.bucket, "Key": f"{store.bucket.prefix}/{key}"}
+                store.bucket.client.delete_object(**where)
+
+    told = exported(ark, tmp_path / "bag", code=exit_codes.BROKEN_CUSTODY)
+
+    assert "storage has no " in told.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_exists_is_not_touched(store: Store, tmp_path: Path) -> None:
+    ark = stored(store)
+    (tmp_path / "bag").mkdir()
+
+    told = exported(ark, tmp_path / "bag", code=exit_codes.REFUSED)
+
+    assert "exists: choose another folder" in told.stderr
+    assert list((tmp_path / "bag").iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_a_refusal_with_its_name(store: Store, tmp_path: Path) -> None:
+    ark = stored(store)
+
+    told = exported(ark, tmp_path / "absent" / "bag", code=exit_codes.REFUSED)
+
+    assert "absent" in told.stderr
+
+
+def test_an_interrupted_export_leaves_no_bag(store: Store, tmp_path: Path) -> None:
+    known, number = object_to_export(store.repository.inventory, stored(store), None)
+
+    with pytest.raises(ExportInterrupted):
+        export(
+            ExportRequest(known, number, tmp_path / "bag", "somebody"),
+            store.repository.inventory,
+            store.repository.storage,
+            lambda _: None,
+            stopped=lambda: True,
+        )
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_object_in_the_merritt_storage_service_is_exported(
+    kept: MerrittRepository, storage_service: Merritt, tmp_path: Path
+) -> None:
+    kept.storage = kept.kept
+    job = kept.submitted(1, SubmissionMode.ADD, {"a.txt": "alpha"})
+    kept.recorded(job)
+    known, number = object_to_export(kept.inventory, ARK, None)
+
+    request = ExportRequest(known, number, tmp_path / "bag", "somebody")
+    export(request, kept.inventory, kept.kept, lambda _: None, stopped=lambda: False)
+
+    bagit.Bag(str(tmp_path / "bag")).validate()
+    assert payload(tmp_path / "bag") == {"a.txt": "alpha"}

@@ -1,0 +1,163 @@
+"""Recording and local ids with Merritt's inventory service beside our inventory."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+from pydantic import ValidationError
+
+from pipeline.merritt_inventory import MerrittInventory
+from pipeline.outcome import ServiceDown, StepFailed
+from pipeline.records import Job, SubmissionMode
+from pipeline.services import Service
+from pipeline.settings import Settings
+from pipeline.states import FailureKind
+from pipeline.steps import process, record
+from pipeline.steps.clients import open_clients
+from pipeline.steps.context import StepContext
+from tests.servers.merritt_inventory import InventoryService, inventory_service
+from tests.support.merritt_fixture import ARK, MerrittRepository
+from tests.support.repository import OWNER
+
+OTHER = "ark:/99999/other"
+
+
+@pytest.fixture
+def service() -> Iterator[InventoryService]:
+    with inventory_service() as running:
+        yield running
+
+
+@pytest.fixture
+def inventory(kept: MerrittRepository, service: InventoryService) -> Iterator[MerrittInventory]:
+    settings = kept.settings.model_copy(update={"inventory_service_url": service.url, "read_timeout": 5})
+    kept.settings = settings
+    made = MerrittInventory(settings, pause=0.01)
+    yield made
+    made.database.close()
+
+
+def steps(kept: MerrittRepository, inventory: MerrittInventory) -> StepContext:
+    return dataclasses.replace(kept.services(), storage=kept.kept, inventory=inventory)
+
+
+def recorded(kept: MerrittRepository, inventory: MerrittInventory, job: Job) -> None:
+    context = steps(kept, inventory)
+    process.work(job, context)
+    record.work(job.model_copy(update={"identifiers": kept.identifiers(job)}), context)
+
+
+def test_a_version_is_entered_in_the_service_and_in_our_inventory(
+    kept: MerrittRepository, inventory: MerrittInventory, service: InventoryService
+) -> None:
+    recorded(kept, inventory, kept.submitted(1, SubmissionMode.ADD, {"a.txt": "a"}))
+    recorded(kept, inventory, kept.submitted(2, SubmissionMode.UPDATE, {"b.txt": "b"}))
+
+    assert service.versions == {ARK: 2}
+    assert [version.number for version in kept.described(ARK).versions] == [1, 2]
+
+
+def test_recording_twice_is_recording_once_after_a_crash_between_the_two(
+    kept: MerrittRepository, inventory: MerrittInventory, service: InventoryService
+) -> None:
+    job = kept.submitted(1, SubmissionMode.ADD, {"a.txt": "a"})
+    context = steps(kept, inventory)
+    process.work(job, context)
+    identified = job.model_copy(update={"identifiers": kept.identifiers(job)})
+    service.versions[ARK] = 1
+    record.work(identified, context)
+    record.work(identified, context)
+
+    assert service.versions == {ARK: 1}
+    assert len(kept.described(ARK).versions) == 1
+
+
+def test_a_service_that_entered_nothing_fails_the_recording(
+    kept: MerrittRepository, inventory: MerrittInventory, service: InventoryService
+) -> None:
+    service.forgets = True
+
+    with pytest.raises(StepFailed, match="its current version is 0") as failed:
+        recorded(kept, inventory, kept.submitted(1, SubmissionMode.ADD, {"a.txt": "a"}))
+
+    assert failed.value.kind is FailureKind.SYSTEM
+    assert inventory.describe_object(ARK) is None
+
+
+def test_local_ids_are_reserved_in_the_service_and_name_the_object(
+    inventory: MerrittInventory, service: InventoryService
+) -> None:
+    inventory.reserve_local_ids(OWNER, ARK, ("loc-1", "a/b ü"))
+    inventory.reserve_local_ids(OWNER, ARK, ("loc-1", "loc-2"))
+
+    assert service.local_ids == {(OWNER, name): ARK for name in ("loc-1", "a/b ü", "loc-2")}
+    assert inventory.arks_of(OWNER, ("loc-1", "loc-9")) == {"loc-1": ARK}
+    assert set(inventory.local_ids_of(ARK)) == {"loc-1", "a/b ü", "loc-2"}
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_the_local_ids_of_an_object_are_read_in_each_shape_of_the_answer(
+    inventory: MerrittInventory, service: InventoryService, count: int
+) -> None:
+    service.local_ids = {(OWNER, f"loc-{number}"): ARK for number in range(count)}
+
+    assert inventory.local_ids_of(ARK) == tuple(f"loc-{number}" for number in range(count))
+
+
+def test_a_local_id_that_the_service_has_for_another_object_is_refused_and_none_is_reserved(
+    inventory: MerrittInventory, service: InventoryService
+) -> None:
+    service.local_ids[OWNER, "taken"] = OTHER
+
+    with pytest.raises(StepFailed, match=f"'taken' of owner {OWNER} belongs to {OTHER}") as failed:
+        inventory.reserve_local_ids(OWNER, ARK, ("free", "taken"))
+
+    assert failed.value.kind is FailureKind.CONTENT
+    assert service.local_ids == {(OWNER, "taken"): OTHER}
+
+
+def test_an_id_that_the_protocol_cannot_carry_is_refused(inventory: MerrittInventory) -> None:
+    with pytest.raises(StepFailed, match="has a semicolon") as failed:
+        inventory.reserve_local_ids(OWNER, ARK, ("a;b",))
+
+    assert failed.value.kind is FailureKind.CONTENT
+
+
+def test_a_fault_that_passes_is_asked_again_and_a_lasting_one_is_the_service_of_the_inventory(
+    inventory: MerrittInventory, service: InventoryService
+) -> None:
+    service.faults = [503, 500]
+    assert inventory.arks_of(OWNER, ("loc-1",)) == {}
+
+    service.faults = [500] * 10
+    with pytest.raises(ServiceDown, match="the inventory service") as failed:
+        inventory.arks_of(OWNER, ("loc-1",))
+
+    assert (failed.value.kind, failed.value.service) == (FailureKind.TRANSIENT, Service.INVENTORY)
+
+
+def test_a_wrong_address_is_a_system_failure_that_names_the_setting(
+    inventory: MerrittInventory, service: InventoryService
+) -> None:
+    service.faults = [404]
+
+    with pytest.raises(StepFailed, match="ARKLINE_INVENTORY_SERVICE_URL") as failed:
+        inventory.arks_of(OWNER, ("loc-1",))
+
+    assert failed.value.kind is FailureKind.SYSTEM
+
+
+def test_the_settings_choose_the_service(kept: MerrittRepository, inventory: MerrittInventory) -> None:
+    clients = open_clients(kept.settings)
+
+    assert isinstance(clients.inventory, MerrittInventory)
+    assert not isinstance(
+        open_clients(kept.settings.model_copy(update={"inventory_service_url": ""})).inventory,
+        MerrittInventory,
+    )
+    assert inventory.name == clients.inventory.name
+
+
+def test_the_service_needs_the_storage_service_because_it_reads_versions_from_there() -> None:
+    with pytest.raises(ValidationError, match="storage_service_url"):
+        Settings(inventory_service_url="http://inventory.example/mrtinv")

@@ -1,0 +1,218 @@
+"""The events of an object after processing, and the one PREMIS document with all of its events."""
+
+import json
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from entrypoints.cli import exit_codes
+from entrypoints.cli.main import app
+from pipeline.inventory import events
+from pipeline.inventory.base import PreservationEvent
+from pipeline.preservation.pace import Pace
+from pipeline.records import SubmissionMode, now
+from tests.support.fleet import environment
+from tests.support.repository import Repository
+from tests.support.schemas import assert_valid
+from tests.support.stores import Store, flip
+
+NAMES = {"p": "http://www.loc.gov/premis/v3"}
+Event = tuple[str, str]
+"""Type and outcome."""
+
+AFTER_PROCESSING = [("storage", "pass"), ("fixity check", "pass"), ("accession", "pass")]
+
+
+@pytest.fixture
+def store(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Store:
+    for name, value in environment(repository.settings).items():
+        monkeypatch.setenv(name, value)
+    return Store(repository)
+
+
+def stored(store: Store) -> str:
+    job = store.repository.job(1, {"a.txt": "alpha", "b.txt": "beta"}, submitter="Ann", local_id=("loc-1",))
+    return store.repository.recorded(job).ark
+
+
+def updated(store: Store, ark: str) -> None:
+    job = store.repository.job(2, {"a.txt": "new"}, primary_id=ark, submission_mode=SubmissionMode.UPDATE)
+    store.repository.recorded(job)
+
+
+def checked(store: Store, ark: str) -> None:
+    assert store.schedule().check(ark, Pace(0)) is not None
+
+
+def arkline(*arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == code, result.output
+    return result
+
+
+def timeline(ark: str) -> list[Event]:
+    shown = json.loads(arkline("object", ark, "--no-verify", "--json").stdout)
+    return [(event["type"], event["outcome"]) for event in shown["timeline"]]
+
+
+def document(ark: str, folder: Path) -> bytes:
+    """The PREMIS document of the object, which is valid."""
+    file = folder / "premis.xml"
+    arkline("object", ark, "--no-verify", "--premis", str(file))
+    assert_valid(file.read_bytes())
+    assert [path.name for path in folder.iterdir()] == ["premis.xml"]
+    return file.read_bytes()
+
+
+def premis_events(text: bytes) -> list[Event]:
+    return [
+        (
+            event.findtext("p:eventType", "", NAMES),
+            event.findtext("p:eventOutcomeInformation/p:eventOutcome", "", NAMES),
+        )
+        for event in ElementTree.fromstring(text).iterfind("p:event", NAMES)
+    ]
+
+
+def values(text: bytes, path: str) -> list[str]:
+    return [element.text or "" for element in ElementTree.fromstring(text).iterfind(path, NAMES)]
+
+
+def test_storing_reading_back_and_recording_are_events_of_the_object(store: Store) -> None:
+    ark = stored(store)
+
+    assert timeline(ark) == AFTER_PROCESSING
+    shown = arkline("object", ark, "--no-verify").stdout
+    assert "accession" in shown
+    assert "version 1, entered in the inventory" in shown
+
+
+def test_the_last_proof_of_the_fixity_schedule_is_an_event(store: Store) -> None:
+    ark = stored(store)
+    checked(store, ark)
+    checked(store, ark)
+
+    assert timeline(ark) == [*AFTER_PROCESSING, ("fixity check", "pass")]
+
+
+def test_damage_and_its_repair_are_events_with_the_file(store: Store, tmp_path: Path) -> None:
+    ark = stored(store)
+    store.change(ark, "v1/content/producer/b.txt", flip)
+    checked(store, ark)
+    store.change(ark, "v1/content/producer/b.txt", flip)
+    checked(store, ark)
+
+    assert timeline(ark) == [*AFTER_PROCESSING, ("fixity check", "fail"), ("fixity check", "pass")]
+    text = document(ark, tmp_path)
+    (note,) = [note for note in values(text, ".//p:eventOutcomeDetailNote") if "b.txt" in note]
+    assert note.startswith("producer/b.txt of version 1: storage has 4 bytes")
+
+
+def test_one_document_has_all_events_from_transfer_to_the_last_check(store: Store, tmp_path: Path) -> None:
+    ark = stored(store)
+    updated(store, ark)
+    checked(store, ark)
+
+    found = premis_events(document(ark, tmp_path))
+
+    processing = [("identifier assignment", "success"), ("ingestion", "success")]
+    assert found == [*processing, *processing, *AFTER_PROCESSING, *AFTER_PROCESSING, ("fixity check", "pass")]
+
+
+def test_every_event_and_agent_of_the_document_has_one_identifier(store: Store, tmp_path: Path) -> None:
+    ark = stored(store)
+    updated(store, ark)
+    arkline("export", ark, "--output", str(tmp_path / "bag"))
+    shutil.rmtree(tmp_path / "bag")
+
+    text = document(ark, tmp_path)
+
+    for role in ("event", "agent", "object"):
+        identifiers = values(text, f"p:{role}/p:{role}Identifier/p:{role}IdentifierValue")
+        assert len(identifiers) == len(set(identifiers)) > 1, role
+    agents = set(values(text, "p:agent/p:agentIdentifier/p:agentIdentifierValue"))
+    assert set(values(text, "p:event/p:linkingAgentIdentifier/p:linkingAgentIdentifierValue")) < agents
+
+
+def test_the_document_has_each_file_of_all_versions_once(store: Store, tmp_path: Path) -> None:
+    ark = stored(store)
+    updated(store, ark)
+
+    identifiers = values(document(ark, tmp_path), "p:object/p:objectIdentifier/p:objectIdentifierValue")
+
+    assert [name for name in identifiers if "/producer/" in name] == [
+        f"{ark}/1/producer/a.txt",
+        f"{ark}/1/producer/b.txt",
+        f"{ark}/2/producer/a.txt",
+    ]
+    assert identifiers[:2] == [ark, "loc-1"]
+
+
+def test_damaged_events_of_a_version_are_not_copied_and_the_document_says_so(
+    store: Store, tmp_path: Path
+) -> None:
+    ark = stored(store)
+    store.change(
+        ark, "v1/content/system/mrt-premis.xml", lambda data: data.replace(b"ingestion", b"INGESTION")
+    )
+
+    text = document(ark, tmp_path)
+
+    assert premis_events(text) == [("fixity check", "fail"), *AFTER_PROCESSING]
+    assert f"system/mrt-premis.xml of version 1 of {ark} is not as it was stored" in text.decode()
+
+
+def test_an_export_is_an_event_and_the_bag_has_all_events_with_it(store: Store, tmp_path: Path) -> None:
+    ark = stored(store)
+
+    arkline("export", ark, "--output", str(tmp_path / "bag"))
+
+    text = (tmp_path / "bag" / "metadata" / "premis.xml").read_bytes()
+    assert_valid(text)
+    assert premis_events(text)[-4:] == [*AFTER_PROCESSING, ("dissemination", "pass")]
+    assert "  metadata/premis.xml\n" in (tmp_path / "bag" / "tagmanifest-sha512.txt").read_text()
+    assert timeline(ark) == [*AFTER_PROCESSING, ("dissemination", "pass")]
+    (entered,) = events.of_object(store.repository.inventory, ark)
+    identifiers = values(text, "p:event/p:eventIdentifier/p:eventIdentifierValue")
+    assert identifiers[-1] == f"{ark} dissemination {entered.at.isoformat()}"
+    assert entered.version == 1
+
+
+def test_a_refused_export_is_an_event_with_the_damage(store: Store, tmp_path: Path) -> None:
+    ark = stored(store)
+    store.change(ark, "v1/content/producer/b.txt", flip)
+
+    arkline("export", ark, "--output", str(tmp_path / "bag"), code=exit_codes.BROKEN_CUSTODY)
+
+    assert timeline(ark) == [*AFTER_PROCESSING, ("dissemination", "fail")]
+    (entered,) = events.of_object(store.repository.inventory, ark)
+    assert f"'producer/b.txt' of {ark} is damaged in storage" in entered.note
+    assert entered.reported is not None
+
+
+def test_an_inventory_that_takes_no_event_does_not_prevent_an_export(store: Store, tmp_path: Path) -> None:
+    ark = stored(store)
+    refuse = "CREATE TRIGGER refuse BEFORE INSERT ON inv_events BEGIN INSERT INTO absent VALUES (1); END"
+    store.repository.inventory.database.write(lambda connection: connection.exec_driver_sql(refuse))
+
+    told = arkline("export", ark, "--output", str(tmp_path / "bag"))
+
+    assert "the inventory has no event of this export" in told.stderr
+    assert (tmp_path / "bag" / "bagit.txt").is_file()
+
+
+def test_the_inventory_keeps_the_latest_exports_of_an_object(store: Store) -> None:
+    ark = stored(store)
+    inventory = store.repository.inventory
+    export = PreservationEvent(
+        0, ark, events.DISSEMINATION, now(), "arkline Ann", events.PASS, 0, (), None, 1
+    )
+
+    for number in range(events.KEPT_EXPORTS + 2):
+        events.enter_export(inventory, PreservationEvent(**{**vars(export), "note": str(number)}))
+
+    kept = [event.note for event in events.of_object(inventory, ark)]
+    assert kept == [str(number) for number in range(2, events.KEPT_EXPORTS + 2)]

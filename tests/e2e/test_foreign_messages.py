@@ -1,0 +1,92 @@
+"""Foreign and malformed messages in Redis stop neither the workers nor the sweep."""
+
+import json
+from typing import Any
+
+import pytest
+import redis
+
+from pipeline.records import SubmissionType
+from pipeline.settings import Settings
+from pipeline.states import BatchState
+from tasks.publisher import configured
+from tests.e2e.collection import body_of, submit
+from tests.servers.http_source import HttpSource
+from tests.servers.redis import Server as RedisServer
+from tests.support.fleet import Fleet, batch_ended, quiet
+from zkstate.session import Session
+
+
+def envelope(settings: Settings, **changes: Any) -> bytes:
+    """A message as Celery sends it, with changes."""
+    sent: list[bytes] = []
+    app = configured(settings)
+    with app, redis.Redis.from_url(settings.broker_url) as client:
+        app.send_task("job.pending", ({"id": "jid0000000009", "state": "pending", "epoch": 1},), queue="io")
+        sent.append(client.lpop(f"{settings.broker_prefix}io"))
+    return json.dumps({**json.loads(sent[0]), **changes}).encode()
+
+
+def foreign(settings: Settings) -> dict[str, bytes]:
+    return {
+        "no JSON": b"hello",
+        "no text": b"\xff\xfe\x00",
+        "a list": b"[]",
+        "a number": b"7",
+        "an empty object": b"{}",
+        "a body that is a number": envelope(settings, body=5),
+        "a body that is not base64": envelope(settings, body="%%%"),
+        "no properties": envelope(settings, properties=None),
+        "no headers": envelope(settings, headers=None),
+        "headers of another task": envelope(
+            settings, headers={"task": "other.task", "id": "1", "lang": "py"}
+        ),
+        "headers of version 1": envelope(settings, headers={}),
+        "a pickle": envelope(settings, **{"content-type": "application/x-python-serialize"}),
+        "another encoding": envelope(settings, **{"content-encoding": "rot13"}),
+        "huge": b"x" * 3_000_000,
+    }
+
+
+def test_foreign_messages_stop_neither_the_workers_nor_the_sweep(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource, redis_server: RedisServer
+) -> None:
+    messages = foreign(settings)
+    worker = fleet.worker(concurrency=1)
+    pid = worker.pid
+    with redis.Redis.from_url(redis_server.url) as client:
+        for message in messages.values():
+            client.lpush(f"{settings.broker_prefix}io", message)
+            client.lpush(f"{settings.broker_prefix}control\x06\x163", message)
+    fleet.beat()
+    bid = submit(session, settings, source.put("/a.txt", body_of("a")), SubmissionType.FILE)
+
+    assert batch_ended(session, bid).status.status is BatchState.COMPLETED
+    quiet(session)
+    assert worker.running
+    assert worker.pid == pid
+
+
+@pytest.mark.parametrize("kind", ["string", "hash"])
+def test_a_key_of_another_type_stops_neither_the_workers_nor_the_sweep(
+    session: Session,
+    settings: Settings,
+    fleet: Fleet,
+    source: HttpSource,
+    redis_server: RedisServer,
+    kind: str,
+) -> None:
+    with redis.Redis.from_url(redis_server.url) as client:
+        for queue in ("io", "control", "download\x06\x165"):
+            key = f"{settings.broker_prefix}{queue}"
+            if kind == "string":
+                client.set(key, "mine")
+            else:
+                client.hset(key, "mine", "1")
+    worker = fleet.worker(concurrency=1)
+    fleet.beat()
+    bid = submit(session, settings, source.put("/a.txt", body_of("a")), SubmissionType.FILE)
+
+    assert batch_ended(session, bid).status.status is BatchState.COMPLETED
+    quiet(session)
+    assert worker.running

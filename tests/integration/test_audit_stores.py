@@ -1,0 +1,139 @@
+"""The audit compares completed jobs with storage and inventory; commands refuse stores of others."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from operations.audit import AuditView, StoreProblem, audit
+from operations.deployment import initialize
+from pipeline.inventory.sql import open_inventory
+from pipeline.records import Identifiers
+from pipeline.settings import Settings
+from pipeline.states import JobState
+from tests.support import cli, planting
+from tests.support.repository import Repository
+from tests.support.stores import Store, flip, with_record
+from zkstate import jobs, paths
+from zkstate.session import Session, connect
+
+
+@pytest.fixture
+def store(repository: Repository, session: Session, settings: Settings) -> Store:
+    return with_record(repository, session, settings)
+
+
+def completed(session: Session, store: Store) -> str:
+    """The ARK of a completed job that is in record, storage and inventory."""
+    job = planting.job_in(session, JobState.COMPLETED)
+    number = int(job.jid.removeprefix("jid"))
+    made = store.repository.job(number, {"a.txt": "alpha"}, key=job.configuration.key)
+    ark = store.repository.recorded(made).ark
+    known = Identifiers(primary_id=ark, assigned=True)
+    session.zk.set(paths.identifiers(job.jid), known.model_dump_json().encode())
+    return ark
+
+
+def audited(session: Session, store: Store, *, content: bool = False) -> AuditView:
+    return audit(session, store.repository.settings, content=content)
+
+
+def problems(view: AuditView) -> list[StoreProblem]:
+    return [finding.problem for finding in view.stores]
+
+
+def test_a_completed_job_that_storage_and_inventory_have_is_no_finding(
+    session: Session, store: Store
+) -> None:
+    completed(session, store)
+
+    view = audited(session, store, content=True)
+
+    assert (view.findings, view.stores, view.compared) == ((), (), 1)
+    assert view.complete
+
+
+def test_a_completed_job_without_an_entry_or_without_a_version_is_found(
+    session: Session, store: Store
+) -> None:
+    ark = completed(session, store)
+    store.repository.ocfl.root.object(ark).rename(store.repository.settings.home / "aside")
+    planting.job_in(session, JobState.COMPLETED)
+
+    view = audited(session, store)
+
+    assert sorted(problems(view)) == [StoreProblem.NOT_ENTERED, StoreProblem.NOT_STORED]
+    assert view.broken
+
+
+def test_a_digest_that_differs_between_inventory_and_storage_is_found_without_reading_the_file(
+    session: Session, store: Store
+) -> None:
+    completed(session, store)
+    change = "update inv_files set digest_value = 'x' where pathname = 'producer/a.txt'"
+    store.repository.inventory.database.write(lambda connection: connection.execute(text(change)))
+
+    view = audited(session, store)
+
+    assert problems(view) == [StoreProblem.DIFFERENT]
+    assert view.stores[0].detail == "producer/a.txt"
+
+
+def test_damaged_bytes_are_found_if_the_content_is_read(session: Session, store: Store) -> None:
+    ark = completed(session, store)
+    store.change(ark, "v1/content/producer/a.txt", flip)
+
+    assert problems(audited(session, store)) == []
+    assert problems(audited(session, store, content=True)) == [StoreProblem.DAMAGED]
+
+
+def test_the_audit_says_that_a_store_cannot_be_compared(session: Session, store: Store) -> None:
+    completed(session, store)
+    settings = store.repository.settings
+    settings.storage.rename(settings.home / "aside")
+
+    done = cli.run(settings, "audit")
+    alone = cli.run(settings, "audit", "--record")
+
+    assert done.code == 3
+    assert "mount its disk" in done.err
+    assert alone.code == 0
+
+
+@pytest.fixture
+def other(session: Session, store: Store, tmp_path: Path) -> Settings:
+    """Storage root and inventory of another deployment."""
+    own = store.repository.settings.model_dump(exclude_unset=True)
+    root = own["zk_root"] + "/other"
+    home = tmp_path / "other"
+    home.mkdir()
+    foreign = Settings.model_validate(own | {"zk_root": root, "home": home})
+    with connect(foreign) as theirs:
+        initialize(theirs, foreign)
+    open_inventory(foreign.inventory).database.close()
+    return foreign
+
+
+def test_commands_refuse_a_storage_root_or_an_inventory_of_another_deployment(
+    session: Session, store: Store, other: Settings
+) -> None:
+    ark = completed(session, store)
+    failed = planting.job_in(session, JobState.FAILED)
+    own = store.repository.settings.model_dump(exclude_unset=True)
+    wrong_root = Settings.model_validate(own | {"storage_root": other.storage})
+    wrong_inventory = Settings.model_validate(own | {"inventory_url": other.inventory})
+
+    for settings, command in (
+        (wrong_root, ("export", ark)),
+        (wrong_root, ("object", ark)),
+        (wrong_root, ("fixity", "check", "--all")),
+        (wrong_root, ("reconcile",)),
+        (wrong_inventory, ("fixity", "check", "--all")),
+        (wrong_inventory, ("delete", failed.jid, "--yes")),
+        (wrong_inventory, ("reconcile",)),
+    ):
+        done = cli.run(settings, *command)
+
+        assert done.code == 3, (command, done)
+        assert "belongs to deployment" in done.err, (command, done)
+    assert jobs.load(session, failed.jid).status.status is JobState.FAILED

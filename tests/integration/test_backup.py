@@ -1,0 +1,306 @@
+"""What a restore refuses, and what a backup of a record keeps."""
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from operations.backup import back_up
+from operations.deployment import initialize
+from operations.reconcile import reconcile
+from operations.reconcile_numbers import MARGIN
+from operations.restore import restore, restore_inventory
+from pipeline.deployment import OutdatedStore
+from pipeline.errors import UsageRefused
+from pipeline.inventory.copy import restore_inventory_copy
+from pipeline.inventory.sql import open_inventory
+from pipeline.outcome import ServiceDown
+from pipeline.services import Service
+from pipeline.settings import Settings
+from tasks.stores import ConfirmedStores, count_up
+from tests.support import cli, planting
+from tests.support.operators import ann
+from tests.support.recordings import ARK, recording
+from tests.support.records import a_submission
+from tests.support.repository import Repository
+from tests.support.stores import with_record
+from zkstate import audit, batches, counters, deployment, paths, record_restore
+from zkstate.session import Session
+
+if TYPE_CHECKING:
+    from tests.servers import postgresql
+
+
+@pytest.fixture
+def backup(session: Session, settings: Settings, tmp_path: Path) -> Path:
+    """A backup of a record with one submission."""
+    initialize(session, settings)
+    batches.submit(session, a_submission())
+    back_up(session, settings, tmp_path / "backup")
+    return tmp_path / "backup"
+
+
+def test_a_record_that_is_not_empty_is_replaced_only_when_that_is_said(
+    session: Session, settings: Settings, backup: Path
+) -> None:
+    later = batches.submit(session, a_submission())
+
+    with pytest.raises(UsageRefused, match="is not empty"):
+        restore(session, settings, backup)
+    restore(session, settings, backup, replace=True)
+
+    assert session.children("/batches") == ["bid0000000001"]
+    assert batches.submit(session, a_submission()) > later
+    assert audit.audit(session) == ()
+
+
+def test_nodes_of_other_applications_at_the_same_root_are_kept(
+    session: Session, settings: Settings, backup: Path
+) -> None:
+    session.ensure_node("/brokers/topics", b"theirs")
+
+    restore(session, settings, backup, replace=True)
+
+    node = session.find("/brokers/topics")
+    assert node is not None
+    assert node[0] == b"theirs"
+
+
+def test_a_record_that_is_cleared_has_no_node_but_the_empty_folders(
+    session: Session, settings: Settings, backup: Path
+) -> None:
+    examples = {
+        "BID": "bid0000000001", "JID": "jid0000000001", "NNNN": "0001", "STATE": "pending",
+        "PP": "05", "EPOCH": "3", "NAME": "job", "KIND": "localid", "HOST": "source.example", "N": "1",
+        "KEY": "0" * 64, "SERVICE": "storage",
+    }  # fmt: skip
+    named = re.findall(r"^    (/\S+)", paths.__doc__ or "", re.MULTILINE)
+    for pattern in named:
+        for path in _spelled(pattern):
+            session.ensure_node(re.sub("[A-Z]+", lambda name: examples[name[0]], path))
+
+    record_restore.clear(session)
+
+    folders = {
+        "/".join(path.split("/")[:end]) for path in paths.SKELETON for end in range(2, path.count("/") + 2)
+    }
+    assert set(planting.tree(session)) == folders
+
+
+def _spelled(pattern: str) -> list[str]:
+    """`/batches/BID/{status,lock}` -> both paths."""
+    head, _, rest = pattern.partition("{")
+    return [head + name for name in rest.rstrip("}").split(",")]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/locks/theirs/one",
+        "/locks/leader-election",
+        "/ids/theirs",
+        "/jobs/theirs/status",
+        "/batches/theirs",
+        "/space/x",
+    ],
+)
+def test_nodes_of_others_inside_the_folders_of_the_record_are_neither_copied_nor_deleted(
+    session: Session, settings: Settings, tmp_path: Path, path: str
+) -> None:
+    initialize(session, settings)
+    batches.submit(session, a_submission())
+    session.ensure_node(path, b"theirs")
+
+    back_up(session, settings, tmp_path / "backup")
+    restore(session, settings, tmp_path / "backup", replace=True)
+
+    node = session.find(path)
+    assert node is not None
+    assert node[0] == b"theirs"
+    assert b"theirs" not in (tmp_path / "backup" / "record.jsonl").read_bytes()
+    assert [name for name in session.children("/batches") if name != "theirs"] == ["bid0000000001"]
+
+
+def test_numbers_continue_beyond_what_the_inventory_knows(
+    session: Session, settings: Settings, backup: Path
+) -> None:
+    open_inventory(settings.inventory).record(recording(jid="jid0000000041"))
+    record_restore.clear(session)
+
+    restore(session, settings, backup)
+
+    assert counters.last(session, "job") == 41 + MARGIN
+
+
+def test_a_backup_of_another_deployment_is_refused(
+    session: Session, settings: Settings, backup: Path, tmp_path: Path
+) -> None:
+    record_restore.clear(session)
+    other = Settings.model_validate(settings.model_dump(exclude_unset=True) | {"home": tmp_path / "other"})
+    initialize(session, other)
+    record_restore.clear(session)
+
+    with pytest.raises(ServiceDown, match="belongs to deployment"):
+        restore(session, other, backup)
+    assert deployment.read(session) is None
+
+
+@pytest.mark.parametrize("name", ["record.jsonl", "backup.json", "inventory.sqlite"])
+def test_a_damaged_backup_is_refused_and_nothing_is_changed(
+    session: Session, settings: Settings, backup: Path, name: str
+) -> None:
+    file = backup / name
+    file.write_bytes(file.read_bytes()[:-20])
+
+    with pytest.raises(UsageRefused, match="is damaged"):
+        restore(session, settings, backup, replace=True)
+    assert session.children("/batches") == ["bid0000000001"]
+
+
+def test_a_backup_of_a_later_format_is_refused(session: Session, settings: Settings, backup: Path) -> None:
+    manifest = json.loads((backup / "backup.json").read_text())
+    (backup / "backup.json").write_text(json.dumps(manifest | {"format": 2}))
+
+    with pytest.raises(UsageRefused, match="has format 2"):
+        restore(session, settings, backup, replace=True)
+
+
+def lose_inventory(settings: Settings) -> Path:
+    """The file of the inventory, which is gone."""
+    open_inventory(settings.inventory).database.close()
+    file = settings.data / "inventory.sqlite"
+    for part in file.parent.glob("inventory.sqlite*"):
+        part.unlink()
+    return file
+
+
+def test_a_lost_inventory_is_restored_and_not_used_before_it_is_reconciled(
+    session: Session, settings: Settings, backup: Path
+) -> None:
+    lose_inventory(settings)
+
+    restore_inventory(session, settings, backup)
+
+    stores = ConfirmedStores(settings)
+    stores.confirm(session)
+    with pytest.raises(OutdatedStore, match="makes the missing entries from storage"):
+        stores.expected(Service.INVENTORY)
+    reconcile(ann(session, settings), repair=True)
+    stores.doubt()
+    stores.confirm(session)
+    assert stores.expected(Service.INVENTORY) == stores.id
+
+
+@pytest.mark.parametrize("rest", ["inventory.sqlite", "inventory.sqlite-wal"])
+def test_an_inventory_that_is_there_is_not_overwritten(
+    session: Session, settings: Settings, backup: Path, rest: str
+) -> None:
+    """A log of the lost database would be replayed onto the older copy."""
+    file = lose_inventory(settings).with_name(rest)
+    file.write_bytes(b"something")
+
+    with pytest.raises(UsageRefused, match=f"{rest} away first"):
+        restore_inventory(session, settings, backup)
+    assert file.read_bytes() == b"something"
+
+
+def test_an_inventory_that_is_older_than_the_backup_is_refused_with_the_remedy(
+    session: Session, settings: Settings, backup: Path, tmp_path: Path
+) -> None:
+    for _ in range(3):
+        count_up(session, open_inventory(settings.inventory))
+    back_up(session, settings, tmp_path / "newer")
+    lose_inventory(settings)
+    restore_inventory(session, settings, backup)
+
+    done = cli.run(settings, "restore", str(tmp_path / "newer"), "--replace", "--yes")
+
+    assert done.code == 2
+    assert "is older than the backup" in done.err
+    assert f"arkline restore {tmp_path / 'newer'} --inventory" in done.err
+    assert session.children("/batches") == ["bid0000000001"]
+
+
+def test_versions_that_only_storage_knows_keep_the_fleet_waiting_until_they_are_entered(
+    session: Session, repository: Repository, settings: Settings, tmp_path: Path
+) -> None:
+    store = with_record(repository, session, settings)
+    back_up(session, repository.settings, tmp_path / "backup")
+    repository.recorded(repository.job(1))
+    lose_inventory(repository.settings)
+    record_restore.clear(session)
+    restore_inventory(session, repository.settings, tmp_path / "backup")
+
+    view = restore(session, repository.settings, tmp_path / "backup")
+
+    assert view.unknown == 1
+    assert "from job jid0000000001" in view.listed[0]
+    with pytest.raises(OutdatedStore):
+        ConfirmedStores(repository.settings).confirm(session)
+    reconcile(ann(session, repository.settings), repair=True)
+    ConfirmedStores(repository.settings).confirm(session)
+    assert store.repository.inventory.last_job() == 1
+
+
+def test_an_inventory_in_postgresql_is_copied_and_restored(
+    session: Session, settings: Settings, tmp_path: Path, postgresql_server: "postgresql.Server"
+) -> None:
+    first, second = postgresql_server.new_database(), postgresql_server.new_database()
+    given = Settings.model_validate(settings.model_dump(exclude_unset=True) | {"inventory_url": first})
+    initialize(session, given)
+    counters.raise_to(session, "job", 1)
+    open_inventory(first).record(recording())
+    open_inventory(first).database.close()
+    view = back_up(session, given, tmp_path / "backup")
+
+    with pytest.raises(UsageRefused, match="it has tables"):
+        restore_inventory(session, given, tmp_path / "backup")
+    moved = Settings.model_validate(settings.model_dump(exclude_unset=True) | {"inventory_url": second})
+    restore_inventory(session, moved, tmp_path / "backup")
+
+    assert view.inventory_copied
+    restored = open_inventory(second)
+    assert restored.describe_object(ARK) is not None
+    marker, record = restored.read_deployment(), deployment.read(session)
+    assert marker is not None
+    assert record is not None
+    assert (marker.id, record.mark) == (record.id, marker.mark + 2)
+    restored.database.close()
+
+
+def test_without_pg_dump_the_backup_says_how_the_inventory_is_copied(
+    session: Session, settings: Settings, tmp_path: Path, postgresql_server: "postgresql.Server"
+) -> None:
+    given = Settings.model_validate(
+        settings.model_dump(exclude_unset=True) | {"inventory_url": postgresql_server.new_schema()}
+    )
+    initialize(session, given)
+    open_inventory(given.inventory).database.close()
+
+    done = cli.run(given, "backup", str(tmp_path / "backup"), PATH="/nowhere")
+
+    assert done.code == 0
+    assert "pg_dump --format=custom" in done.err
+    with pytest.raises(UsageRefused, match=r"has no inventory\.pgdump"):
+        restore_inventory_copy(given.inventory, tmp_path / "backup")
+
+
+def test_a_folder_that_exists_is_not_overwritten(session: Session, settings: Settings, backup: Path) -> None:
+    with pytest.raises(UsageRefused, match="name a new folder"):
+        back_up(session, settings, backup)
+
+
+def test_an_interrupted_restore_leaves_a_record_that_nothing_works_on_and_is_repeated(
+    session: Session, settings: Settings, backup: Path
+) -> None:
+    open_inventory(settings.inventory).record(recording(jid="jid0000000041"))
+    session.zk.delete("/deployment")
+    session.zk.delete("/ids/job") if session.exists("/ids/job") else None
+
+    with pytest.raises(ServiceDown, match="is empty, but the inventory"):
+        initialize(session, settings)
+    restore(session, settings, backup, replace=True)
+
+    assert deployment.read(session) is not None

@@ -1,0 +1,203 @@
+"""Batches have the fence and the last try that jobs have."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from pipeline.attempt import UNATTENDED
+from pipeline.records import Batch, StatusReport
+from pipeline.settings import Settings
+from pipeline.states import BatchState, Event, FailureKind
+from tasks import batch as batch_work
+from tasks import beat
+from tasks.app import make_context
+from tasks.run import Locked, StateWork, run
+from tasks.worker_context import WorkerContext
+from tests.integration.test_sweep import later
+from tests.support import planting
+from tests.support.waits import RETRY
+from zkstate import batches, creation, jobs, paths, record, recovery
+from zkstate.batches import BatchMove
+from zkstate.errors import Stale
+from zkstate.session import Session
+
+REPORT = StatusReport(successful_jobs=("jid0000000001",))
+
+
+def moved_by_zombie(event: Event, report: StatusReport | None = None) -> Callable[[Session, Batch], object]:
+    return lambda session, zombie: batches.move(session, zombie, BatchMove(event, "zombie", report=report))
+
+
+SPLITTING: dict[str, Callable[[Session, Batch], object]] = {
+    "creates jobs": lambda session, zombie: list(
+        creation.create_jobs(session, zombie, planting.plan(41), planting.WORKING, "zombie", UNATTENDED)
+    ),
+    "ends the split": batches.finish_split,
+    "fails the split": moved_by_zombie(Event.FAIL),
+    "ends the jobs": lambda session, zombie: batches.move(
+        session, zombie, BatchMove(Event.SUCCEED, "zombie")
+    ),
+    "hands back": lambda session, zombie: record.hand_back(session, zombie, "zombie", waits_for=RETRY),
+}
+REPORTING: dict[str, Callable[[Session, Batch], object]] = {
+    "reports success": moved_by_zombie(Event.SUCCEED, REPORT),
+    "reports failure": moved_by_zombie(Event.FAIL, REPORT),
+    "hands back": lambda session, zombie: record.hand_back(session, zombie, "zombie"),
+}
+
+
+@pytest.fixture
+def context(settings: Settings) -> Iterator[WorkerContext]:
+    quick = {"backoff": 1, "backoff_limit": 1, "max_tries": 3, "max_redispatches": 2}
+    opened = make_context(settings.model_copy(update=quick))
+    yield opened
+    opened.drop_session()
+
+
+def taken_over(session: Session, zombie: Batch) -> Batch:
+    """The batch in the hands of another worker, after the lock of the first was lost."""
+    session.zk.delete(paths.batch_lock(zombie.bid))
+    ticket = record.redispatch(session, batches.load(session, zombie.bid), lost=True)
+    return batches.acquire(session, ticket, "owner")
+
+
+def unchanged_by(session: Session, zombie: Batch, act: Callable[[Session, Batch], object]) -> None:
+    owner = taken_over(session, zombie)
+    session.ensure_node(paths.counter("job"), b"0")
+    before = planting.tree(session)
+
+    with pytest.raises(Stale):
+        act(session, zombie)
+
+    assert planting.tree(session) == before
+    assert session.get(paths.batch_lock(zombie.bid))[0].endswith(b" owner")
+    record.hand_back(session, owner, "owner")
+
+
+@pytest.mark.parametrize("act", SPLITTING)
+def test_a_splitting_worker_that_lost_its_lock_changes_nothing(session: Session, act: str) -> None:
+    unchanged_by(session, planting.acquired_batch(session), SPLITTING[act])
+
+
+@pytest.mark.parametrize("act", SPLITTING)
+def test_a_splitting_worker_that_lost_its_lock_in_the_middle_changes_nothing(
+    session: Session, act: str
+) -> None:
+    batch = planting.acquired_batch(session)
+    plan = planting.plan(creation.CHUNK + 1)
+    half = next(creation.create_jobs(session, batch, plan, planting.WORKING, "zombie", UNATTENDED))
+
+    unchanged_by(session, half, SPLITTING[act])
+
+    assert batches.load(session, batch.bid).status.total is None
+
+
+@pytest.mark.parametrize("state", [BatchState.REPORTING, BatchState.UPDATE_REPORTING])
+@pytest.mark.parametrize("act", REPORTING)
+def test_a_reporting_worker_that_lost_its_lock_changes_nothing(
+    session: Session, act: str, state: BatchState
+) -> None:
+    batch = planting.batch_in(session, state)
+
+    unchanged_by(session, batches.acquire(session, record.ticket(batch), "zombie"), REPORTING[act])
+
+
+def mistaken(_: Locked[Batch]) -> Batch | None:
+    raise ValueError("a mistake in the code")
+
+
+def try_until_it_ends(context: WorkerContext, session: Session, bid: str, work: StateWork[Batch]) -> int:
+    """The number of tries after which the batch is in another state, or split."""
+    first = batches.load(session, bid)
+    for tries in range(1, 20):
+        run(context, record.ticket(batches.load(session, bid)), work)
+        now = batches.load(session, bid).status
+        if (now.status, now.total) != (first.status.status, first.status.total):
+            return tries
+    raise AssertionError("the batch is tried for ever")
+
+
+def test_an_unexpected_error_in_a_split_counts_as_a_try_and_the_last_one_fails_the_batch(
+    session: Session, context: WorkerContext
+) -> None:
+    batch = planting.batch_in(session, BatchState.PENDING)
+    work = StateWork(batches.load, partial(batch_work.counted, mistaken), batch_work.SPLIT.fail)
+
+    tries = try_until_it_ends(context, session, batch.bid, work)
+
+    after = batches.load(session, batch.bid)
+    assert (tries, after.status.status) == (3, BatchState.REPORTING)
+    assert after.status.message == "unexpected ValueError: a mistake in the code"
+    assert (after.status.total, after.status.kind) == (0, FailureKind.TRANSIENT)
+
+
+@pytest.mark.parametrize("state", [BatchState.REPORTING, BatchState.UPDATE_REPORTING])
+def test_a_report_of_a_damaged_record_fails_with_a_message_and_can_be_requested_again(
+    session: Session, context: WorkerContext, state: BatchState
+) -> None:
+    batch = planting.batch_in(session, state)
+    (jid,) = batches.all_jobs(session, batch.bid)
+    whole, _ = session.get(paths.configuration(jid))
+    session.zk.set(paths.configuration(jid), b"{damaged")
+
+    tries = try_until_it_ends(context, session, batch.bid, batch_work.REPORT)
+
+    failed = batches.load(session, batch.bid)
+    assert (tries, failed.status.status) == (3, BatchState.FAILED)
+    assert f"the report could not be written: znode {paths.configuration(jid)}" in failed.status.message
+    session.zk.set(paths.configuration(jid), whole)
+    again = planting.apply_batch_event(session, failed, Event.UPDATE_REPORT)
+    run(context, record.ticket(again), batch_work.REPORT)
+    assert batches.load(session, batch.bid).report is not None
+
+
+def sweep(context: WorkerContext, session: Session) -> None:
+    """The sweep's work on batches, a while from now."""
+    most = context.settings.max_redispatches
+    found = recovery.sweep_batches(session, frozenset(), later(session, 1000), beat.SWEEP, most)
+    for bid in found.exhausted:
+        beat.fail_exhausted_batch(context, session, bid)
+
+
+@pytest.mark.parametrize(
+    ("state", "ended"),
+    [
+        (BatchState.PENDING, BatchState.REPORTING),
+        (BatchState.REPORTING, BatchState.FAILED),
+        (BatchState.UPDATE_REPORTING, BatchState.FAILED),
+    ],
+)
+def test_a_batch_that_crashes_its_workers_fails_with_a_message(
+    session: Session, context: WorkerContext, state: BatchState, ended: BatchState
+) -> None:
+    batch = planting.batch_in(session, state)
+    for _ in range(context.settings.max_redispatches):
+        record.redispatch(session, batches.load(session, batch.bid), lost=True)
+
+    sweep(context, session)
+
+    after = batches.load(session, batch.bid)
+    assert after.status.status is ended
+    assert after.status.message == f"lost its worker 2 times while {state}: see the workers' logs"
+    assert after.history[-1].by == beat.SWEEP
+
+
+def test_a_half_split_batch_that_crashes_its_workers_keeps_its_jobs_and_is_reported_after_them(
+    session: Session, context: WorkerContext
+) -> None:
+    batch = planting.acquired_batch(session)
+    plan = planting.plan(creation.CHUNK + 1)
+    next(creation.create_jobs(session, batch, plan, planting.WORKING, "worker", UNATTENDED))
+    session.zk.delete(paths.batch_lock(batch.bid))
+    for _ in range(context.settings.max_redispatches):
+        record.redispatch(session, batches.load(session, batch.bid), lost=True)
+
+    sweep(context, session)
+
+    after = batches.load(session, batch.bid)
+    assert (after.status.status, after.status.total) == (BatchState.PROCESSING, creation.CHUNK)
+    assert after.status.kind is FailureKind.SYSTEM
+    for jid in batches.all_jobs(session, batch.bid):
+        last = planting.apply_event(session, jobs.load(session, jid), Event.FAIL)
+    assert batches.finish_if_ended(session, last.bid, "worker") is not None

@@ -1,0 +1,94 @@
+"""`arkline init`: stores get one id, agree, or are told apart."""
+
+import pytest
+
+from operations.deployment import initialize
+from pipeline.deployment import OutdatedStore
+from pipeline.inventory.sql import open_inventory
+from pipeline.outcome import ServiceDown
+from pipeline.services import Service
+from pipeline.settings import Settings
+from tasks.stores import ConfirmedStores, count_up, level_marks
+from tests.support import cli
+from tests.support.recordings import recording
+from zkstate import counters, deployment, paths
+from zkstate.session import Session
+
+
+def test_empty_stores_get_one_id_and_keep_it(session: Session, settings: Settings) -> None:
+    first = cli.run(settings, "init", "--json").json()
+    again = cli.run(settings, "init", "--json").json()
+
+    recorded = deployment.read(session)
+    assert recorded is not None
+    assert first["id"] == again["id"] == recorded.id
+    assert {store["service"]: store["initialized"] for store in first["stores"]} == {
+        "record": True,
+        "storage": True,
+        "inventory": True,
+    }
+    assert [store["initialized"] for store in again["stores"]] == [False, False, False]
+
+
+def test_other_users_of_the_machine_can_read_nothing(session: Session, settings: Settings) -> None:
+    cli.run(settings, "init")
+
+    made = [path for path in settings.home.rglob("*") if path != settings.profiles]
+    assert settings.storage in made
+    assert {path.name for path in made if path.stat().st_mode & 0o007} == set()
+
+
+def test_a_crash_between_two_markers_leaves_an_id_that_the_next_start_adopts(
+    session: Session, settings: Settings
+) -> None:
+    first = initialize(session, settings)
+    session.zk.delete(paths.DEPLOYMENT)
+
+    assert initialize(session, settings).id == first.id
+
+
+def test_an_empty_record_does_not_take_over_stores_with_objects(session: Session, settings: Settings) -> None:
+    initialize(session, settings)
+    inventory = open_inventory(settings.inventory)
+    inventory.record(recording(jid="jid0000000041"))
+    session.zk.delete(paths.DEPLOYMENT)
+
+    with pytest.raises(ServiceDown, match="is empty, but the inventory") as down:
+        initialize(session, settings)
+    assert down.value.service is Service.RECORD
+    view = initialize(session, settings, missing=True)
+
+    assert [store.service for store in view.stores if store.initialized] == [Service.RECORD]
+    assert counters.last(session, "job") == 41
+
+
+def test_a_record_that_is_older_than_the_inventory_is_refused_until_the_marks_are_level(
+    session: Session, settings: Settings
+) -> None:
+    initialize(session, settings)
+    inventory = open_inventory(settings.inventory)
+    older, _ = session.get(paths.DEPLOYMENT)
+    for _ in range(2):
+        count_up(session, inventory)
+    session.zk.set(paths.DEPLOYMENT, older)
+    stores = ConfirmedStores(settings)
+
+    with pytest.raises(OutdatedStore) as down:
+        stores.confirm(session)
+    assert down.value.service is Service.RECORD
+    level_marks(session, inventory)
+
+    stores.confirm(session)
+    assert stores.expected(Service.INVENTORY) == stores.id
+
+
+def test_an_inventory_that_is_older_than_the_record_is_not_used(session: Session, settings: Settings) -> None:
+    initialize(session, settings)
+    deployment.raise_mark(session, 2)
+    stores = ConfirmedStores(settings)
+
+    stores.confirm(session)
+
+    with pytest.raises(OutdatedStore, match="is older than it was"):
+        stores.expected(Service.INVENTORY)
+    assert stores.expected(Service.STORAGE) == stores.id

@@ -1,0 +1,219 @@
+"""Failed jobs give up working storage for others, and every failed job has a way back; on the real record."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from entrypoints.cli.render.why import text
+from operations.fleet import Fleet
+from operations.verbs import act
+from operations.why_job import why_job
+from operations.working_storage import space_view
+from pipeline.errors import Action, Remedy
+from pipeline.outcome import Done, Reservation
+from pipeline.records import Job
+from pipeline.settings import Settings
+from pipeline.states import Event, FailureKind, IllegalTransition, JobState, Room
+from pipeline.working_storage import capacity, mount
+from tasks import app, beat
+from tests.support import planting
+from tests.support.operators import ann
+from zkstate import batches, jobs, room, space
+from zkstate.audit import audit
+from zkstate.errors import Stale
+from zkstate.jobs import JobMove
+from zkstate.locks import single_flight
+from zkstate.record import Lock
+from zkstate.session import Session
+
+
+@pytest.fixture
+def small(settings: Settings) -> Iterator[Settings]:
+    """Working storage of 1000 bytes, all of which may be used."""
+    mount.mark(settings.working)
+    capacity.measure_again()
+    yield settings.model_copy(update={"working_capacity": 1000, "working_threshold": 100})
+    capacity.measure_again()
+
+
+def job_with(session: Session, settings: Settings, reserved: int, on_disk: int) -> Job:
+    """A job in downloading with a reservation and with bytes in its working directory."""
+    job = waiting_job(session, settings, reserved)
+    granted = Done(reservation=Reservation(reserved, space.promised(session)))
+    job = jobs.move(session, planting.acquire(session, job), JobMove(Event.SUCCEED, "w", done=granted))
+    producer = Path(job.configuration.working_dir) / "producer"
+    producer.mkdir(parents=True)
+    (producer / "a").write_bytes(b"x" * on_disk)
+    return job
+
+
+def waiting_job(session: Session, settings: Settings, needed: int) -> Job:
+    """A job in provisioning."""
+    job = planting.one_job(session, working=settings.working)
+    job = planting.apply_event(session, job, Event.ACQUIRE)
+    estimated = JobMove(Event.SUCCEED, "w", done=Done(space_needed=needed))
+    return jobs.move(session, planting.acquire(session, job), estimated)
+
+
+def fail(session: Session, job: Job, kind: FailureKind) -> Job:
+    failed = JobMove(Event.FAIL, "w", message="broken", kind=kind)
+    return jobs.move(session, planting.acquire(session, job), failed)
+
+
+def recheck(session: Session, settings: Settings) -> None:
+    context = app.make_context(settings)
+    capacity.measure_again()
+    with single_flight(session, "recheck_provisioning") as clock:
+        assert clock is not None
+        beat.WORK["recheck_provisioning"](context, session, clock)
+    context.drop_session()
+
+
+def state(session: Session, job: Job) -> JobState:
+    return jobs.load(session, job.jid).status.status
+
+
+def test_a_failure_of_content_gives_its_reservation_up_at_once_and_keeps_what_was_fetched(
+    session: Session, small: Settings
+) -> None:
+    failed = fail(session, job_with(session, small, 700, 100), FailureKind.CONTENT)
+
+    assert (failed.status.room, space.promised(session).bytes) == (Room.YIELDED, 0)
+    assert (Path(failed.configuration.working_dir) / "producer" / "a").exists()
+    assert audit(session) == ()
+
+
+def test_a_failed_job_keeps_its_reservation_until_another_job_needs_the_room(
+    session: Session, small: Settings
+) -> None:
+    failed = fail(session, job_with(session, small, 700, 100), FailureKind.TRANSIENT)
+    fitting = waiting_job(session, small, 300)
+    recheck(session, small)
+    assert space.reservation_of(session, failed.jid) == 700
+    waiting = waiting_job(session, small, 500)
+
+    recheck(session, small)
+
+    assert (state(session, fitting), state(session, waiting)) == (JobState.DOWNLOADING,) * 2
+    assert space.reservation_of(session, failed.jid) is None
+    assert jobs.load(session, failed.jid).status.room is Room.YIELDED
+    assert jobs.load(session, failed.jid).status.message == "broken"
+    assert (Path(failed.configuration.working_dir) / "producer" / "a").exists()
+    assert audit(session) == ()
+
+
+def test_a_job_that_was_resumed_meanwhile_keeps_its_reservation_and_its_content(
+    session: Session, small: Settings
+) -> None:
+    job = job_with(session, small, reserved=500, on_disk=100)
+
+    with pytest.raises(Stale, match=f"{job.jid} is downloading"):
+        room.yield_reservation(session, job.jid, "beat")
+    with pytest.raises(Stale, match=f"{job.jid} is downloading"), room.emptying(session, job.jid, "beat"):
+        pytest.fail("the content of a job at work would be removed")
+
+    assert space.reservation_of(session, job.jid) == 500
+
+
+def test_forgotten_failures_never_close_the_intake(session: Session, small: Settings) -> None:
+    old = [fail(session, job_with(session, small, 300, 300), FailureKind.SYSTEM) for _ in range(3)]
+    waiting = waiting_job(session, small, 600)
+
+    recheck(session, small)
+
+    assert state(session, waiting) is JobState.DOWNLOADING
+    rooms = [jobs.load(session, job.jid).status.room for job in old]
+    assert rooms == [Room.EMPTY, Room.EMPTY, Room.KEPT]
+    kept = [(Path(job.configuration.working_dir) / "producer").exists() for job in old]
+    assert kept == [False, False, True]
+    assert audit(session) == ()
+
+
+def test_nothing_is_removed_for_a_job_that_would_not_fit_even_then(session: Session, small: Settings) -> None:
+    job_with(session, small, 600, 600)
+    failed = fail(session, job_with(session, small, 300, 300), FailureKind.SYSTEM)
+    waiting = waiting_job(session, small, 500)
+
+    recheck(session, small)
+
+    assert state(session, waiting) is JobState.PROVISIONING
+    assert jobs.load(session, failed.jid).status.room is Room.KEPT
+
+
+def test_an_object_that_can_never_fit_fails_with_a_report(session: Session, small: Settings) -> None:
+    waiting = waiting_job(session, small, 1001)
+
+    recheck(session, small)
+
+    failed = jobs.load(session, waiting.jid)
+    assert (failed.status.status, failed.status.kind) == (JobState.FAILED, FailureKind.SYSTEM)
+    assert "it can never fit" in failed.status.message
+    assert batches.load(session, failed.bid).status.total == 1
+
+
+def test_a_job_that_gave_up_its_content_is_resumed_where_it_gets_room_again(
+    session: Session, small: Settings
+) -> None:
+    old = fail(session, job_with(session, small, 800, 800), FailureKind.SYSTEM)
+    recheck_for = waiting_job(session, small, 900)
+    recheck(session, small)
+    assert state(session, recheck_for) is JobState.DOWNLOADING
+
+    resumed = jobs.move(session, jobs.load(session, old.jid), JobMove(Event.RESUME, "ann", lock=Lock.FREE))
+
+    assert (resumed.status.status, resumed.status.room) == (JobState.PROVISIONING, Room.KEPT)
+    assert space.promised(session).bytes == 900
+    recheck(session, small)
+    assert state(session, old) is JobState.PROVISIONING
+    assert audit(session) == ()
+
+
+def test_an_operator_resumes_a_job_from_an_earlier_step(session: Session, small: Settings) -> None:
+    failed = fail(session, job_with(session, small, 300, 300), FailureKind.CONTENT)
+    operator = ann(session, small)
+
+    with pytest.raises(IllegalTransition, match="possible: pending, estimating, provisioning"):
+        act(operator, failed.jid, Event.RESUME, to=JobState.DOWNLOADING)
+    planned = act(operator, failed.jid, Event.RESUME, to=JobState.ESTIMATING, dry_run=True)
+    done = act(operator, failed.jid, Event.RESUME, to=JobState.ESTIMATING)
+
+    assert (planned.now, done.now) == (JobState.ESTIMATING,) * 2
+    resumed = jobs.load(session, failed.jid)
+    assert (resumed.status.last_successful_status, resumed.status.retry_count) == (None, 1)
+    assert audit(session) == ()
+
+
+def test_why_says_that_lost_content_is_downloaded_again(session: Session, small: Settings) -> None:
+    job = job_with(session, small, 300, 300)
+    (Path(job.configuration.working_dir) / "landing.json").write_text("[]")
+    processing = planting.apply_event(session, job, Event.SUCCEED)
+    failed = fail(session, processing, FailureKind.SYSTEM)
+    fleet = Fleet(session, small)
+    assert not why_job(session, fleet, failed).content_gone
+    shutil.rmtree(failed.configuration.working_dir)
+
+    found = why_job(session, fleet, failed)
+
+    assert (found.content_gone, found.remedies) == (True, (Remedy(Action.RESUME, failed.jid),))
+    assert "no longer in working storage: the resume downloads it again" in text(found)
+
+
+def test_space_and_why_name_the_jobs_that_hold_it(session: Session, small: Settings) -> None:
+    failed = fail(session, job_with(session, small, 300, 100), FailureKind.SYSTEM)
+    active = job_with(session, small, 600, 0)
+    waiting = waiting_job(session, small, 500)
+    capacity.measure_again()
+
+    held = {part.jid: part for part in space_view(session, small).reservations}
+    found = why_job(session, Fleet(session, small), waiting)
+
+    assert (held[failed.jid].bytes, held[failed.jid].on_disk, held[failed.jid].kind) == (
+        300,
+        100,
+        FailureKind.SYSTEM,
+    )
+    assert (held[active.jid].bytes, held[active.jid].on_disk) == (600, 0)
+    assert found.users == {active.jid: 600, failed.jid: 300}
+    assert f"{active.jid} 600 bytes, {failed.jid} 300 bytes" in text(found)

@@ -1,0 +1,243 @@
+"""The archive has each report exactly as it was mailed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from pathlib import Path
+
+import pytest
+import yaml
+
+from operations.facts import Reason
+from operations.reports import report, sent_texts
+from operations.verbs import act
+from operations.why import why
+from pipeline.errors import Action
+from pipeline.inventory.sent_reports import sent_reports
+from pipeline.notify.mail import Mailer
+from pipeline.notify.report.mails import report_text
+from pipeline.outcome import system
+from pipeline.records import Batch
+from pipeline.settings import Settings
+from pipeline.states import BatchState, Event, JobState
+from pipeline.steps.context import Clients
+from tasks import retention
+from tasks.app import make_context
+from tasks.batch import REPORT
+from tasks.run import run
+from tasks.worker_context import WorkerContext
+from tests.integration.test_retention import later
+from tests.support import planting
+from tests.support.operators import ann
+from zkstate import batches, jobs, record
+from zkstate.session import Session
+
+
+@pytest.fixture
+def context(settings: Settings) -> Iterator[WorkerContext]:
+    made = make_context(settings)
+    yield made
+    made.drop_session()
+
+
+def reported_batch(session: Session, context: WorkerContext) -> Batch:
+    """Of its three jobs two completed, and an operator deleted the failed one; its report was sent."""
+    context.session()  # gives the three stores their deployment id, as a worker does that starts first
+    bid, jids = planting.split_batch(session, 3)
+    planting.apply_event(session, jobs.load(session, jids[0]), Event.FAIL)
+    act(ann(session, context.settings), jids[0], Event.DELETE)
+    for jid in jids[1:]:
+        jobs.clean_up(session, planting.complete(session, jobs.load(session, jid)))
+    reporting = batches.finish_if_ended(session, bid, "test")
+    assert reporting is not None
+    run(context, record.ticket(reporting), REPORT)
+    return batches.load(session, bid)
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@dataclass
+class FaultyMailer:
+    mailer: Mailer
+    sends: bool
+    fault: BaseException
+
+    def send(self, message: EmailMessage) -> None:
+        if self.sends:
+            self.mailer.send(message)
+        raise self.fault
+
+
+class FaultyContext(WorkerContext):
+    def __init__(self, like: WorkerContext, fault: BaseException, *, sends: bool) -> None:
+        super().__init__(like.settings, like.app)
+        self._fault, self._sends = fault, sends
+
+    def clients(self) -> Clients:
+        clients = super().clients()
+        return replace(clients, mailer=FaultyMailer(clients.mailer, self._sends, self._fault))
+
+
+def killed_at_the_mail(context: WorkerContext, batch: Batch, *, sends: bool) -> None:
+    with pytest.raises(Killed):
+        run(FaultyContext(context, Killed(), sends=sends), record.ticket(batch), REPORT)
+
+
+def a_batch_to_report(session: Session, context: WorkerContext) -> tuple[Batch, str]:
+    """One of its two jobs completed, the other failed; and the failed job."""
+    context.session()
+    bid, (failed, other) = planting.split_batch(session, 2)
+    planting.apply_event(session, jobs.load(session, failed), Event.FAIL)
+    jobs.clean_up(session, planting.complete(session, jobs.load(session, other)))
+    reporting = batches.finish_if_ended(session, bid, "test")
+    assert reporting is not None
+    return reporting, failed
+
+
+@pytest.mark.parametrize("sends", [False, True])
+def test_a_report_whose_worker_was_killed_before_or_after_the_mail_is_sent_and_kept_the_same(
+    session: Session, settings: Settings, context: WorkerContext, sends: bool
+) -> None:
+    batch, _ = a_batch_to_report(session, context)
+    killed_at_the_mail(context, batch, sends=sends)
+    assert len(mailed(settings)) == sends
+    (kept,) = sent_reports(context.clients().inventory, batch.bid)
+
+    run(context, record.ticket(batches.load(session, batch.bid)), REPORT)
+
+    assert mailed(settings) == [kept.text]
+    assert sent_reports(context.clients().inventory, batch.bid) == (kept,)
+    assert batches.load(session, batch.bid).status.reports == 1
+
+
+def test_a_job_that_changes_after_its_report_was_sent_changes_no_report_and_is_in_the_update(
+    session: Session, settings: Settings, context: WorkerContext
+) -> None:
+    batch, failed = a_batch_to_report(session, context)
+    killed_at_the_mail(context, batch, sends=True)
+    (first,) = mailed(settings)
+    act(ann(session, context.settings), failed, Event.DELETE)
+
+    run(context, record.ticket(batches.load(session, batch.bid)), REPORT)
+    told = batches.load(session, batch.bid)
+    assert mailed(settings) == [first]
+    assert told.status.status is BatchState.FAILED
+    updating = planting.apply_batch_event(session, told, Event.UPDATE_REPORT)
+    run(context, record.ticket(updating), REPORT)
+
+    first_again, update = mailed(settings)
+    assert first_again == first
+    assert "1 of 2 objects completed, 1 failed" in first
+    assert "1 of 2 objects completed, 1 deleted" in update
+    assert [sent.text for sent in sent_reports(context.clients().inventory, batch.bid)] == [first, update]
+
+
+def test_a_batch_whose_removal_was_killed_after_the_archive_keeps_its_reports(
+    session: Session, settings: Settings, context: WorkerContext
+) -> None:
+    batch = reported_batch(session, context)
+    (mail,) = mailed(settings)
+    inventory = context.clients().inventory
+    retention.archive(session, batch, context.clients(), by="test", reason="")
+    assert sent_texts(session, batch.bid, lambda: inventory) == ()
+
+    retention.remove_old_batches(session, later(session, settings.retention + 60), context.clients())
+
+    assert sent_texts(session, batch.bid, lambda: inventory) == (mail,)
+    assert report(session, batch.bid, lambda: inventory).counts.deleted == 1
+
+
+def test_a_report_that_the_mail_server_refused_is_sent_by_update_report(
+    session: Session, settings: Settings, context: WorkerContext
+) -> None:
+    batch, _ = a_batch_to_report(session, context)
+    refusing = FaultyContext(context, system("550 no such mailbox"), sends=False)
+    run(refusing, record.ticket(batch), REPORT)
+    refusing.drop_session()
+    refused = batches.load(session, batch.bid)
+    assert refused.status.status is BatchState.FAILED
+    assert mailed(settings) == []
+    advice = why(session, context.settings, batch.bid)
+    assert Reason.REPORT_NOT_SENT in {obstacle.reason for obstacle in advice.obstacles}
+    assert Action.UPDATE_REPORT in {remedy.action for remedy in (*advice.remedies, *advice.afterwards)}
+
+    updating = planting.apply_batch_event(session, refused, Event.UPDATE_REPORT)
+    run(context, record.ticket(updating), REPORT)
+
+    (mail,) = mailed(settings)
+    assert "1 of 2 objects completed, 1 failed" in mail
+
+
+def mailed(settings: Settings) -> list[str]:
+    files = sorted(settings.outbox_folder.glob("*.eml"))
+    return [report_text(message_from_bytes(file.read_bytes(), policy=policy.default)) for file in files]
+
+
+def test_a_job_that_an_operator_fails_is_reported_with_the_reason_and_without_the_account(
+    session: Session, context: WorkerContext
+) -> None:
+    context.session()
+    job = planting.job_in(session, JobState.DOWNLOADING)
+
+    act(ann(session, context.settings), job.jid, Event.FAIL)
+
+    (failed,) = report(session, job.bid).failed
+    assert failed.message == "our staff stopped this object: because"
+    assert failed.advice == "Ask our staff before you submit this object again."
+
+
+def test_after_retention_the_report_is_the_one_that_was_mailed(
+    session: Session, settings: Settings, context: WorkerContext
+) -> None:
+    batch = reported_batch(session, context)
+    assert batch.status.status is BatchState.COMPLETED
+    (mail,) = mailed(settings)
+    assert "2 of 3 objects completed, 1 deleted" in mail
+    inventory = context.clients().inventory
+    assert sent_texts(session, batch.bid, lambda: inventory) == ()
+
+    retention.remove_old_batches(session, later(session, settings.retention + 60), context.clients())
+
+    assert sent_texts(session, batch.bid, lambda: inventory) == (mail,)
+    counts = report(session, batch.bid, lambda: inventory).counts
+    assert (counts.total, counts.completed, counts.deleted) == (3, 2, 1)
+
+
+def test_an_update_without_changes_is_neither_sent_nor_kept(
+    session: Session, settings: Settings, context: WorkerContext
+) -> None:
+    _, (jid,) = planting.split_batch(session, 1)
+    bid = jobs.load(session, jid).bid
+    planting.apply_event(session, jobs.load(session, jid), Event.FAIL)
+    reporting = batches.finish_if_ended(session, bid, "test")
+    assert reporting is not None
+    run(context, record.ticket(reporting), REPORT)
+    batch = batches.load(session, bid)
+    kept = sent_reports(context.clients().inventory, batch.bid)
+
+    updating = planting.apply_batch_event(session, batch, Event.UPDATE_REPORT)
+    run(context, record.ticket(updating), REPORT)
+
+    assert sent_reports(context.clients().inventory, batch.bid) == kept
+    assert len(mailed(settings)) == len(kept) == 1
+
+
+def test_a_collection_without_mail_has_its_reports_in_the_archive(
+    session: Session, settings: Settings, tmp_path: Path
+) -> None:
+    profile = yaml.safe_load((settings.profiles / "demo.yaml").read_text())
+    silent = {"notification_suppression": "full", "confirmation_mail": False}
+    folder = tmp_path / "silent"
+    folder.mkdir()
+    (folder / "demo.yaml").write_text(yaml.safe_dump({**profile, **silent}))
+    context = make_context(settings.model_copy(update={"profiles": folder}))
+
+    batch = reported_batch(session, context)
+    (kept,) = sent_reports(context.clients().inventory, batch.bid)
+    context.drop_session()
+
+    assert mailed(settings) == []
+    assert (kept.number, kept.report["counts"]["deleted"]) == (1, 1)

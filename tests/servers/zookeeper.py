@@ -1,0 +1,103 @@
+"""ZooKeeper servers as child processes on free ports: one, or an ensemble of several."""
+
+import re
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from entrypoints.stack import zookeeper
+from entrypoints.stack.child import Command, Process
+from entrypoints.stack.ports import HOST, ask, free_ports
+from tests.support.processes import await_ready
+
+
+def prepare(
+    folder: Path, servers: int = 3, *, tick: int, log_folder: Path | None = None
+) -> dict[int, Command]:
+    """Client port -> the command of the server; several servers are one ensemble."""
+    numbers = free_ports(3 * servers)
+    ports, peers, elections = numbers[:servers], numbers[servers:-servers], numbers[-servers:]
+    if servers == 1:
+        return {ports[0]: zookeeper.prepare(folder, ports[0], tick=tick, log_folder=log_folder)}
+    ensemble = ["initLimit=20", "syncLimit=10", "standaloneEnabled=false"]
+    for member, (peer, election) in enumerate(zip(peers, elections, strict=True), start=1):
+        ensemble.append(f"server.{member}={HOST}:{peer}:{election}")
+    commands = {}
+    for member, port in enumerate(ports, start=1):
+        own = folder / str(member)
+        command = zookeeper.prepare(own, port, tick=tick)
+        with (own / "zoo.cfg").open("a") as configuration:
+            configuration.write("\n".join([*ensemble, ""]))
+        (own / "data" / "myid").write_text(f"{member}\n")
+        name = f"zookeeper-{member}"
+        log = (log_folder or folder) / f"{name}.log"
+        commands[port] = replace(command, name=name, log=log)
+    return commands
+
+
+def version(port: int) -> tuple[int, ...]:
+    """The server's version, for instance (3, 8, 0)."""
+    with socket.create_connection((HOST, port), timeout=2) as connection:
+        connection.sendall(b"srvr")
+        first = connection.makefile("rb").readline().decode(errors="replace")
+    match = re.search(r"(\d+)\.(\d+)\.(\d+)", first)
+    return tuple(int(part) for part in match.groups()) if match else ()
+
+
+def is_leader(port: int) -> bool:
+    return ask(port, b"srvr", b"Mode: leader")
+
+
+def hosts(ports: Iterable[int]) -> str:
+    return ",".join(f"{HOST}:{port}" for port in ports)
+
+
+class Server:
+    """Running ZooKeeper servers; `hosts` is for clients."""
+
+    def __init__(self, commands: dict[int, Command]) -> None:
+        self.processes = tuple(Process(command) for command in commands.values())
+        self.ports = tuple(commands)
+        self.hosts = hosts(self.ports)
+
+    @property
+    def process(self) -> Process:
+        """The process of the first server, which is the only one outside an ensemble."""
+        return self.processes[0]
+
+    @property
+    def port(self) -> int:
+        return self.ports[0]
+
+    def leader(self) -> Process:
+        """The process of the ensemble's leader."""
+        servers = zip(self.ports, self.processes, strict=True)
+        return next(process for port, process in servers if process.running and is_leader(port))
+
+    def start(self) -> None:
+        """Start every server that is not running, and wait until all answer requests."""
+        for process in self.processes:
+            if not process.running:
+                process.start()
+        for process, port in zip(self.processes, self.ports, strict=True):
+            await_ready(process, lambda port=port: zookeeper.serves(port))  # type: ignore[misc]
+
+    def stop(self) -> None:
+        for process in self.processes:
+            if process.running:
+                process.terminate()
+        for process in self.processes:
+            process.stop()
+
+
+@contextmanager
+def running(folder: Path, *, servers: int = 1, tick: int = 1000) -> Iterator[Server]:
+    """ZooKeeper servers with their files below `folder`, until the block ends."""
+    server = Server(prepare(folder, servers, tick=tick))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()

@@ -1,0 +1,71 @@
+"""A repository on a disk or in a bucket whose stored files a test can damage."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from operations.deployment import initialize
+from pipeline.preservation.schedule import Schedule
+from pipeline.profiles.profile import Profiles
+from pipeline.settings import Settings
+from tests.servers.s3 import S3Fixture
+from tests.support.repository import Repository
+from zkstate.deployment import RecordDeployment
+from zkstate.session import Session
+
+JOBS = 100
+"""More than the tests store: to the record, their job numbers were given."""
+
+Change = Callable[[bytes], bytes | None]
+"""The new bytes of a stored file; None: the file is deleted."""
+
+
+def flip(data: bytes) -> bytes:
+    """One bit, as a disk might."""
+    return bytes((data[0] ^ 1, *data[1:]))
+
+
+@dataclass
+class Store:
+    repository: Repository
+    bucket: S3Fixture | None = None
+
+    def change(self, ark: str, path: str, change: Change) -> None:
+        """Change a file of the object by its path in the object."""
+        if self.bucket is None:
+            self._change_on_disk(self.repository.ocfl.root.object(ark) / path, change)
+            return
+        key = self.bucket.storage.object(ark).key(path)
+        where = {"Bucket": self.bucket.bucket, "Key": f"{self.bucket.prefix}/{key}"}
+        data = change(self.bucket.client.get_object(**where)["Body"].read())
+        if data is None:
+            self.bucket.client.delete_object(**where)
+        else:
+            self.bucket.client.put_object(**where, Body=data)
+
+    def _change_on_disk(self, path: Path, change: Change) -> None:
+        data = change(path.read_bytes())
+        path.unlink()
+        if data is not None:
+            path.write_bytes(data)
+
+    def schedule(self) -> Schedule:
+        made = self.repository
+        return Schedule(
+            made.inventory, made.storage, Profiles(made.settings.profiles), made.settings, "arkline test"
+        )
+
+
+def with_record(
+    repository: Repository, session: Session, settings: Settings, bucket: S3Fixture | None = None
+) -> Store:
+    """The repository, with ZooKeeper and Redis in its settings, and one deployment id in all stores."""
+    own: dict[str, object] = {"home": repository.settings.home, "profiles": repository.settings.profiles}
+    if bucket is not None:
+        located = bucket.settings
+        own |= {"s3_root": located.s3_root, "s3_endpoint": located.s3_endpoint}
+        repository.storage = bucket.storage
+    repository.settings = settings.model_copy(update=own)
+    initialize(session, repository.settings)
+    RecordDeployment(session).raise_last_job(JOBS)
+    return Store(repository, bucket)

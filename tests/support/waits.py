@@ -1,0 +1,7 @@
+"""What records that were handed back wait for."""
+
+from pipeline.waits import WaitKind, WaitsFor
+
+RETRY = WaitsFor(kind=WaitKind.RETRY)
+HOST = WaitsFor(kind=WaitKind.HOST)
+OBJECT = WaitsFor(kind=WaitKind.OBJECT)

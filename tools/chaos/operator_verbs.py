@@ -1,0 +1,184 @@
+"""The verbs that an operator uses during the faults, and how the operator chooses what to use them on."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from operations import bulk, holds, verbs
+from operations.operator import Operator
+from pipeline.profiles.profile import Profiles
+from pipeline.records import Batch, Job
+from pipeline.states import JOB, BatchState, Bucket, Event, FailureKind, JobState
+from tools.chaos.acts import Acts
+from tools.chaos.cluster import PROFILE
+from zkstate import batches, jobs, paths
+from zkstate.errors import Missing
+from zkstate.session import Session
+
+Choose = Callable[[Session, int], list[str]]
+"""The jobs or batches that an act is for, of those that it is possible for; a number chooses one of many."""
+
+Do = Callable[[Operator, list[str], Acts], object]
+
+
+@dataclass(frozen=True)
+class Act:
+    """A verb, and how an operator finds what to use it on."""
+
+    name: str
+    choose: Choose
+    do: Do
+
+
+def _one(names: Iterable[str], target: int) -> list[str]:
+    known = sorted(names)
+    return [known[target % len(known)]] if known else []
+
+
+def _queued(session: Session, *states: JobState) -> list[str]:
+    return [
+        paths.read_queue_entry(name)[1] for state in states for name in session.children(paths.queue(state))
+    ]
+
+
+def _loaded(session: Session, bids: Iterable[str]) -> list[Batch]:
+    loaded = []
+    for bid in bids:
+        try:
+            loaded.append(batches.load(session, bid))
+        except Missing:
+            continue
+    return loaded
+
+
+def _failed_batches(session: Session) -> list[Batch]:
+    known = _loaded(session, session.children(paths.BATCHES))
+    return [batch for batch in known if batch.status.status is BatchState.FAILED]
+
+
+def _changed(session: Session, target: int) -> list[str]:
+    """Failed batches whose jobs have ended otherwise than their last report said."""
+    changed = []
+    for batch in _failed_batches(session):
+        failed = set(batches.jobs_in(session, batch.bid, Bucket.FAILED))
+        busy = batches.jobs_in(session, batch.bid, Bucket.PROCESSING)
+        if not busy and batch.report is not None and set(batch.report.failed_jobs) != failed:
+            changed.append(batch.bid)
+    return _one(changed, target)
+
+
+def _open_batches(session: Session, target: int) -> list[str]:
+    return _one(session.children(paths.OPEN_BATCHES), target)
+
+
+def _resumable(session: Session, target: int) -> list[str]:
+    """Some or all failed jobs that an operator may resume."""
+    failed = _resumed(session, _queued(session, JobState.FAILED))
+    return failed[target % 3 :] or failed
+
+
+def _one_resumable(session: Session, target: int) -> list[str]:
+    return _one(_resumed(session, _queued(session, JobState.FAILED)), target)
+
+
+def _reported(session: Session, target: int) -> list[str]:
+    """The failed jobs that an operator may resume, of the batches whose report was sent."""
+    named = [batches.jobs_in(session, batch.bid, Bucket.FAILED) for batch in _failed_batches(session)]
+    return _resumed(session, [jid for jids in named for jid in jids])
+
+
+def _resumed(session: Session, jids: Iterable[str]) -> list[str]:
+    """The failed jobs whose content is not at fault."""
+    resumable = []
+    for jid in jids:
+        try:
+            job = jobs.load(session, jid)
+        except Missing:
+            continue
+        if job.status.kind is not FailureKind.CONTENT:
+            resumable.append(jid)
+    return resumable
+
+
+def path_of(job: Job) -> str:
+    """The path of its object at the source."""
+    return "/" + job.configuration.payload_url.split("/", 3)[3]
+
+
+def _on(event: Event) -> Do:
+    return lambda operator, names, _: bulk.act_on_many(operator, event, names)
+
+
+def _resume_from(operator: Operator, names: list[str], _: Acts) -> object:
+    """From a step that the job has behind it, the earliest or a later one."""
+    (jid,) = names
+    job = jobs.load(operator.session, jid)
+    last = job.status.last_successful_status
+    steps = JOB.working()
+    behind = steps[: steps.index(last) + 1] if last in steps else ()
+    if not behind:
+        return bulk.act_on_many(operator, Event.RESUME, names)
+    return bulk.act_on_many(operator, Event.RESUME, names, to=behind[job.version % len(behind)])
+
+
+def _delete(operator: Operator, names: list[str], acts: Acts) -> object:
+    for name in names:
+        if name.startswith("bid"):
+            acts.deleted_batches.add(name)
+            for jid in batches.all_jobs(operator.session, name):
+                _note_deletion(operator, jid, acts)
+        else:
+            _note_deletion(operator, name, acts)
+        try:
+            verbs.act(operator, name, Event.DELETE)
+        except Missing:
+            continue  # deleted, and the answer was lost
+    return None
+
+
+def _note_deletion(operator: Operator, jid: str, acts: Acts) -> None:
+    try:
+        acts.deleted_jobs[jid] = path_of(jobs.load(operator.session, jid))
+    except Missing:
+        return  # it was deleted before, and noted then
+
+
+def _cancel(operator: Operator, names: list[str], acts: Acts) -> object:
+    (bid,) = names
+    acts.cancelled.add(bid)
+    for jid in batches.jobs_in(operator.session, bid, Bucket.PROCESSING):
+        _note_deletion(operator, jid, acts)
+    return bulk.cancel(operator, bid)
+
+
+def _nothing_to_choose(session: Session, target: int) -> list[str]:
+    return [PROFILE]
+
+
+def _hold_collection(operator: Operator, names: list[str], acts: Acts) -> object:
+    return holds.hold_collection(operator, Profiles(operator.settings.profiles), PROFILE)
+
+
+WORKING = (JobState.PENDING, *JOB.working()[1:])
+
+HOLD_COLLECTION = Act("hold collection", _nothing_to_choose, _hold_collection)
+RELEASE_COLLECTION = Act(
+    "release collection", _nothing_to_choose, lambda operator, *_: holds.release_collection(operator, PROFILE)
+)
+PAUSE = Act("pause", _nothing_to_choose, lambda operator, *_: holds.pause(operator))
+UNPAUSE = Act("unpause", _nothing_to_choose, lambda operator, *_: holds.unpause(operator))
+HOLD_JOB = Act("hold", lambda session, n: _one(_queued(session, JobState.PENDING), n), _on(Event.HOLD))
+RELEASE_JOBS = Act("release", lambda session, _: _queued(session, JobState.HELD), _on(Event.RELEASE))
+FAIL_JOB = Act("fail", lambda session, n: _one(_queued(session, *WORKING), n), _on(Event.FAIL))
+RESUME_JOBS = Act("resume", _resumable, _on(Event.RESUME))
+RESUME_REPORTED = Act("resume", _reported, _on(Event.RESUME))
+RESUME_FROM = Act("resume --from", _one_resumable, _resume_from)
+DELETE_JOB = Act(
+    "delete job",
+    lambda session, n: _one(_queued(session, JobState.FAILED, JobState.HELD), n),
+    _delete,
+)
+DELETE_BATCH = Act(
+    "delete batch", lambda session, n: _one([b.bid for b in _failed_batches(session)], n), _delete
+)
+CANCEL_BATCH = Act("cancel", _open_batches, _cancel)
+UPDATE_REPORT = Act("update-report", _changed, _on(Event.UPDATE_REPORT))

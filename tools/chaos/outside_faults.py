@@ -1,0 +1,115 @@
+"""Injecting faults into the outside systems: sources, EZID, mail and the receiver of callbacks."""
+
+from tests.servers.proxy import Proxy
+from tools.chaos.faults import Effect, FaultContext, Table, kind_of
+from tools.chaos.schedule import Fault, Kind
+
+BEGIN: Table = {}
+"""Kind of fault -> the function that injects it."""
+
+BYTE_SECONDS = 25.0
+"""Seconds between two bytes of a slow host: below every time-out of a socket."""
+
+
+def _end(proxy: Proxy) -> None:
+    proxy.accept()
+    proxy.cut()
+
+
+@kind_of(BEGIN, Kind.SOURCE_DOWN)
+def _refuse_source(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    proxy = context.cluster.fakes.source_proxy
+    release = context.claim("source", proxy.accept)
+    proxy.refuse()
+    return Effect("source", release)
+
+
+@kind_of(BEGIN, Kind.SOURCE_HANGS)
+def _hang_source(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    proxy = context.cluster.fakes.source_proxy
+    release = context.claim("source", proxy.cut)
+    proxy.swallow()
+    return Effect("source", release)
+
+
+@kind_of(BEGIN, Kind.SOURCE_BUSY)
+def _busy_source(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    status = (503, 429)[fault.target % 2]
+    release = context.claim("source", context.cluster.fakes.source.calm)
+    context.cluster.fakes.source.busy(status)
+    return Effect(str(status), release)
+
+
+@kind_of(BEGIN, Kind.SOURCE_CHANGED)
+def _change_content(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    """Files without a declared digest get another body: some between HEAD and GET."""
+    release = context.claim("source", lambda: None)
+    for path, body in context.second_bodies.items():
+        context.cluster.fakes.source.change(path, body=body)
+    release()
+    return Effect(f"{len(context.second_bodies)} files")
+
+
+@kind_of(BEGIN, Kind.HOST_DEAD)
+def _dead_host(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    """One of two hosts of content refuses, or takes requests and answers nothing."""
+    proxy = context.cluster.fakes.far_proxy
+    how = ("refuses", "answers nothing")[fault.target % 2]
+    release = context.claim("far host", lambda: _end(proxy))
+    if how == "refuses":
+        proxy.refuse()
+    else:
+        proxy.swallow()
+    return Effect(how, release)
+
+
+@kind_of(BEGIN, Kind.HOST_SLOW)
+def _slow_host(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    proxy = context.cluster.fakes.far_proxy
+    release = context.claim("far host", proxy.hurry)
+    proxy.trickle(BYTE_SECONDS)
+    return Effect("one of two hosts", release)
+
+
+@kind_of(BEGIN, Kind.EZID_DOWN, Kind.EZID_OUTAGE)
+def _ezid_down(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    proxy = context.cluster.fakes.ezid_proxy
+    how = ("refuses", "loses its answers")[fault.target % 2]
+    release = context.claim("EZID", lambda: _end(proxy))
+    if how == "refuses":
+        proxy.refuse()
+    else:
+        proxy.swallow()
+    return Effect(how, release)
+
+
+@kind_of(BEGIN, Kind.MAIL_DOWN, Kind.MAIL_OUTAGE)
+def _mail_down(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    """Refused, answered with 451, or taken without an answer: the last makes a repetition."""
+    proxy, postbox = context.cluster.fakes.mail_proxy, context.cluster.fakes.postbox
+    how = ("refuses", "answers 451", "loses its answers")[fault.target % 3]
+
+    def end_fault() -> None:
+        postbox.busy = False
+        _end(proxy)
+
+    release = context.claim("mail", end_fault)
+    if how == "refuses":
+        proxy.refuse()
+    elif how == "answers 451":
+        postbox.busy = True
+    else:
+        proxy.swallow_after(b"From:")
+    return Effect(how, release)
+
+
+@kind_of(BEGIN, Kind.CALLBACK_DOWN, Kind.CALLBACK_OUTAGE)
+def _callback_down(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    proxy = context.cluster.fakes.callback_proxy
+    how = ("refuses", "loses its answers")[fault.target % 2]
+    release = context.claim("callback receiver", lambda: _end(proxy))
+    if how == "refuses":
+        proxy.refuse()
+    else:
+        proxy.swallow()
+    return Effect(how, release)

@@ -1,0 +1,107 @@
+"""Injecting faults into the disks and the inventory."""
+
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+from sqlalchemy import make_url
+
+from tools.chaos.faults import Effect, FaultContext, NotNow, Table, kind_of
+from tools.chaos.schedule import Fault, Kind
+
+BEGIN: Table = {}
+"""Kind of fault -> the function that injects it."""
+
+
+@kind_of(BEGIN, Kind.WORKING_FULL, Kind.STORAGE_FULL)
+def _fill(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    name = "working" if fault.kind is Kind.WORKING_FULL else "storage"
+    filler = context.cluster.fillers[name]
+    release = context.claim(name, filler.remove)
+    return Effect(f"{filler.fill() >> 20} MB", release)
+
+
+@kind_of(BEGIN, Kind.STORAGE_READ_ONLY, Kind.STORAGE_MISSING, Kind.WORKING_MISSING)
+def _take_disk(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    name = "working" if fault.kind is Kind.WORKING_MISSING else "storage"
+    disk = context.cluster.disks[name]
+    release = context.claim(name, disk.restore)
+    taken = disk.make_read_only() if fault.kind is Kind.STORAGE_READ_ONLY else disk.hide()
+    if not taken:
+        release()
+        raise NotNow
+    return Effect(name, release)
+
+
+@kind_of(BEGIN, Kind.WORKING_LOST)
+def _lose_content(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    """Remove the content of every job, as after a disk that was exchanged; what is written now stays."""
+    if "working" in context.claimed:
+        raise NotNow
+    folders = list(context.cluster.settings.working.glob("bid*/jid*"))
+    if not folders and not late:
+        raise NotNow
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+    return Effect(f"the content of {len(folders)} jobs")
+
+
+@kind_of(BEGIN, Kind.INVENTORY_LOCKED, Kind.INVENTORY_OUTAGE)
+def _take_inventory(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    file = Path(make_url(context.cluster.settings.inventory).database or "")
+    how = 0 if fault.kind is Kind.INVENTORY_LOCKED else fault.target % 3
+    name, take = _WAYS[how]
+    if "inventory" in context.claimed:
+        raise NotNow
+    return Effect(name, context.claim("inventory", take(file)))
+
+
+def _lock(file: Path) -> Callable[[], None]:
+    connection = sqlite3.connect(file, timeout=0.5, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError:
+        connection.close()
+        raise NotNow from None
+
+    def release() -> None:
+        connection.rollback()
+        connection.close()
+
+    return release
+
+
+def _remove(file: Path) -> Callable[[], None]:
+    """Move the file, and what SQLite keeps beside it, to another folder until the fault is over."""
+    away = file.parent / "inventory-away"
+    away.mkdir(exist_ok=True)
+    for part in _parts(file):
+        part.rename(away / part.name)
+
+    def bring_back() -> None:
+        for part in _parts(file):
+            part.unlink()
+        for part in _parts(away / file.name):
+            part.rename(file.parent / part.name)
+
+    return bring_back
+
+
+def _replace(file: Path) -> Callable[[], None]:
+    """Put an empty database in its place, as after a restore of another's backup."""
+    bring_back = _remove(file)
+    sqlite3.connect(file).execute("create table other (id integer)").connection.close()
+    return bring_back
+
+
+def _parts(file: Path) -> list[Path]:
+    """The database, its write-ahead log and the log's index."""
+    return [part for suffix in ("", "-wal", "-shm") if (part := file.with_name(file.name + suffix)).exists()]
+
+
+_WAYS: tuple[tuple[str, Callable[[Path], Callable[[], None]]], ...] = (
+    ("BEGIN EXCLUSIVE", _lock),
+    ("no file", _remove),
+    ("another file", _replace),
+)

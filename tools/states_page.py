@@ -1,0 +1,67 @@
+"""The page docs/states.md, made from the tables: `python -m tools.states_page > docs/states.md`."""
+
+import sys
+from collections.abc import Iterable
+
+from pipeline.machine import ANY, Event, FailureKind, Machine, Raiser, Room, S
+from pipeline.states import BATCH, JOB
+
+
+def markdown() -> str:
+    lines = [
+        "# States",
+        "",
+        "Generated from `pipeline/states.py` by `python -m tools.states_page > docs/states.md`.",
+        "*If named* marks the rows of `arkline resume --from STATE`; the diagram leaves them out.",
+        *_section("Jobs", JOB),
+        *_section("Batches", BATCH),
+    ]
+    lines += ["", "## Events", ""]
+    lines += [f"* **{event}**: {event.doc}" for event in Event]
+    lines += ["", "## Working storage of a failed job", ""]
+    lines += [f"* **{room}**: {room.doc}" for room in Room]
+    lines += ["", "## Kinds of failure", ""]
+    lines += [f"* **{kind}**: {kind.doc}" for kind in FailureKind]
+    return "\n".join(lines) + "\n"
+
+
+def _section(title: str, machine: Machine[S]) -> Iterable[str]:
+    yield from ("", f"## {title}", "", *_mermaid(machine), "", *_rows(machine), "")
+    yield from ("| state | meaning | task | queue |", "|---|---|---|---|")
+    for state in machine.states():
+        task = machine.facts[state].task
+        name, queue = (f"`{task.name}`", task.queue) if task else ("", "")
+        yield f"| {state} | {state.doc} | {name} | {queue} |"
+
+
+def _mermaid(machine: Machine[S]) -> Iterable[str]:
+    yield "```mermaid"
+    yield "stateDiagram-v2"
+    yield f"    [*] --> {_node(machine.initial)}"
+    arrows = ((_node(row.source), _node(row.target), row.event) for row in machine.table if not row.named)
+    for source, target, event in dict.fromkeys(arrows):
+        yield f"    {source} --> {target} : {event}"
+    yield "```"
+
+
+def _node(state: str) -> str:
+    return state.replace("-", "_")
+
+
+def _rows(machine: Machine[S]) -> Iterable[str]:
+    yield f"| {machine.name} in | event | goes to | if the last success was | raised by |"
+    yield "|---|---|---|---|---|"
+    for row in machine.table:
+        after = "" if row.after is ANY else str(row.after or "none")
+        if row.refused_after:
+            after += f"; refused after a failure of {row.refused_after}"
+        if row.room:
+            after += f"; working storage {' or '.join(room for room in Room if room in row.room)}"
+        if row.named:
+            after += "; if named"
+        by = ", ".join(raiser for raiser in Raiser if raiser in row.by)
+        yield f"| {row.source} | {row.event} | {row.target} | {after} | {by} |"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown())

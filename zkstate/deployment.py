@@ -1,0 +1,68 @@
+"""The deployment id of the record, and the mark by which a record that went backwards is recognised."""
+
+from pipeline.deployment import Deployment
+from pipeline.services import Service
+from pipeline.states import Bucket, JobState
+from zkstate import codec, counters, listings, paths
+from zkstate.errors import Contended
+from zkstate.session import Session
+from zkstate.transaction import Put, Role, commit
+
+_AFTER_STORING = (JobState.RECORDING, JobState.NOTIFY, JobState.COMPLETED)
+
+
+class RecordDeployment:
+    """Satisfies `pipeline.deployment.RecordStore`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def service(self) -> Service:
+        return Service.RECORD
+
+    @property
+    def place(self) -> str:
+        return f"{self._session.hosts}{self._session.root}"
+
+    def read_deployment(self) -> Deployment | None:
+        return read(self._session)
+
+    def write_deployment(self, deployment: Deployment) -> None:
+        self._session.ensure_node(paths.DEPLOYMENT, codec.encode(deployment))
+
+    def last_job(self) -> int:
+        self._session.ask(self._session.zk.sync_async, paths.DEPLOYMENT)
+        return counters.last(self._session, "job")
+
+    def raise_last_job(self, number: int) -> None:
+        counters.raise_to(self._session, "job", number)
+
+    def has_stored_jobs(self) -> bool:
+        session = self._session
+        buckets = [paths.bucket(bid, Bucket.COMPLETED) for bid in listings.all_batches(session)]
+        queues = [paths.queue(state) for state in _AFTER_STORING]
+        return any(stat is not None and stat.numChildren for stat in session.exists_many(queues + buckets))
+
+
+def read(session: Session) -> Deployment | None:
+    """The deployment as ZooKeeper's leader has it; None if the record has no id."""
+    session.ask(session.zk.sync_async, paths.DEPLOYMENT)
+    node = session.find(paths.DEPLOYMENT)
+    return codec.decode(Deployment, node[0], paths.DEPLOYMENT) if node else None
+
+
+def raise_mark(session: Session, mark: int) -> Deployment:
+    """The deployment, whose mark is now at least `mark`; Missing if the record has no id."""
+    while True:
+        data, stat = session.get(paths.DEPLOYMENT)
+        was = codec.decode(Deployment, data, paths.DEPLOYMENT)
+        if was.mark >= mark:
+            return was
+        following = was.model_copy(update={"mark": mark})
+        put = Put(paths.DEPLOYMENT, codec.encode(following), stat.version, Role.SHARED)
+        try:
+            commit(session, (put,))
+        except Contended:
+            continue
+        return following

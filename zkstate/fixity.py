@@ -1,0 +1,40 @@
+"""The state of the fixity schedule, for the status, which opens no SQL database.
+
+The inventory decides what is due and what is damaged; this node only repeats its sums.
+"""
+
+from datetime import datetime
+
+from pipeline.records import Record
+from zkstate import codec, paths
+from zkstate.session import Session
+
+
+class FixityStatus(Record):
+    """`/fixity`."""
+
+    objects: int = 0
+    """Objects in the schedule."""
+    damaged: int = 0
+    """Objects whose last check found damage."""
+    overdue: int = 0
+    """Objects that were not read within their period."""
+    oldest: datetime | None = None
+    """The start of the oldest period that runs."""
+    problem: str = ""
+    """Why the last run could not read an object; empty if it could."""
+
+
+def status(session: Session) -> FixityStatus:
+    node = session.get_many([paths.FIXITY])[0]
+    return codec.decode(FixityStatus, node[0] or b"{}", paths.FIXITY) if node else FixityStatus()
+
+
+def publish(session: Session, new: FixityStatus) -> None:
+    """Write the state unless it is there; of two writers the last one counts."""
+    node = session.get_many([paths.FIXITY])[0]
+    data = codec.encode(new)
+    if node is None:
+        session.ensure_node(paths.FIXITY, data)
+    elif node[0] != data:
+        session.ask(session.zk.set_async, paths.FIXITY, data)

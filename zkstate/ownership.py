@@ -1,0 +1,44 @@
+"""Which nodes are of the record: another application may have others at the same root, and in its folders.
+
+Rule: a backup copies no node of another, and a restore deletes none.
+"""
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+
+from kazoo.exceptions import NoNodeError, NotEmptyError
+
+from zkstate import paths
+from zkstate.session import Session
+
+_NAMES = {
+    paths.BATCHES: r"bid\d{10,}",
+    paths.OPEN_BATCHES: r"bid\d{10,}",
+    paths.JOBS: r"jid\d{10,}|states",
+    paths.CALLBACKS: r"jid\d{10,}-\d+",
+    "/locks": "queue|collections|hosts|leader|single-flight|localid|storage",
+    "/locks/queue": "ingest",
+    "/space": "working|marked",
+    "/actions": "queue|collections",
+    "/ids": r"batch|job|ark-\S+",
+    "/submission-keys": "[0-9a-f]{64}",
+}
+"""Folder -> the names that the record gives there; all names are of the record in other folders."""
+
+
+def owned(folder: str, names: Iterable[str]) -> list[str]:
+    """Those of the names in a folder of the record that are the record's own, sorted."""
+    pattern = re.compile(_NAMES.get(folder, ".*"))
+    return sorted(name for name in names if pattern.fullmatch(name))
+
+
+def delete_record(session: Session) -> None:
+    """Delete every node of the record; the deployment id first, so that no process works on the rest."""
+    for path in (paths.DEPLOYMENT, *paths.TOP):
+        for name in owned(path, session.children(path)):
+            with suppress(NoNodeError):
+                session.zk.delete(f"{path}/{name}", recursive=True)
+        # a folder with nodes of others stays
+        with suppress(NoNodeError, NotEmptyError):
+            session.zk.delete(path)

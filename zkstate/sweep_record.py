@@ -1,0 +1,61 @@
+"""`/sweep`: what one sweep leaves to the next, whichever process runs it: times, and where it stopped."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from zkstate import codec, fleet_time, paths
+from zkstate.errors import Corrupt, Missing, Stale
+from zkstate.fleet_time import SweepRecord
+from zkstate.locks import ServerClock
+from zkstate.reading import log_damage
+from zkstate.session import Session
+from zkstate.transaction import Put, Role, commit
+
+FRONT = 250
+"""Entries at the front of a queue, the most urgent, which every sweep reads."""
+
+PAGE = 750
+"""Entries behind the front that one sweep reads: 5,000 are read within seven sweeps."""
+
+MACHINE = fleet_time.this_machine()
+
+
+class Sweep:
+    """One pass: its clock, and the pages that it reads."""
+
+    def __init__(self, session: Session, clock: ServerClock) -> None:
+        self._session = session
+        record, self._version = _load(session)
+        monotonic_ms = int(clock.at * 1000)
+        self._record = fleet_time.advance(record, clock.zxid, clock.read_ms, MACHINE, monotonic_ms)
+        self.clock = replace(clock, marks=self._record.marks)
+        """The server's clock, which measures ages that no jump changes."""
+        self._cursors: dict[str, str] = {}
+
+    def page(self, queue: str, names: Sequence[str]) -> Sequence[str]:
+        """The front of the sorted `names`, and the page behind the one that the last sweep read."""
+        front, rest = names[:FRONT], names[FRONT:]
+        start = bisect_right(rest, self._record.cursors.get(queue, ""))
+        page = rest[start : start + PAGE] or rest[:PAGE]
+        if page:
+            self._cursors[queue] = page[-1]
+        return [*front, *page]
+
+    def save(self) -> None:
+        """Leave the times and the pages to the next sweep; a sweep that ran meanwhile has done so."""
+        record = self._record.model_copy(update={"cursors": self._cursors})
+        with suppress(Stale, Missing):
+            commit(self._session, [Put(paths.SWEEP, codec.encode(record), self._version, Role.FENCE)])
+
+
+def _load(session: Session) -> tuple[SweepRecord, int]:
+    data, stat = session.get(paths.SWEEP)
+    if not data:
+        return SweepRecord(), stat.version
+    try:
+        return codec.decode(SweepRecord, data, paths.SWEEP), stat.version
+    except Corrupt as damage:
+        log_damage(damage)
+        return SweepRecord(), stat.version
