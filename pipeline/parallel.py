@@ -19,7 +19,7 @@ def in_parallel(
     threads: int,
     attempt: Attempt,
 ) -> Generator[tuple[T, Future[R]], None, None]:
-    """The things with their outcomes, in the order in which they end.
+    """The things with their outcomes, in the order in which they end, or of the things if they end together.
 
     `work` gets the thing and an attempt whose check also raises once the caller has left the loop, so
     that the rest stops at its next piece. Leaving the loop waits for them: no thread outlives its step.
@@ -45,7 +45,7 @@ def in_parallel(
                     return
                 attempt.check()
                 ended, _ = wait(running, timeout=POLL_INTERVAL, return_when=FIRST_COMPLETED)
-                for future in ended:
+                for future in [future for future in running if future in ended]:
                     yield running.pop(future), future
         finally:
             left.set()
