@@ -6,9 +6,11 @@ from datetime import datetime
 
 from operations.facts import REASON_OF_WAIT, Obstacle, Reason
 from operations.fleet import Fleet, broker_address
+from operations.record_fault import RecordFault, record_fault
 from pipeline.errors import Action, Documented, Remedy
 from pipeline.machine import Queue
 from pipeline.records import Record
+from pipeline.services import Service
 from pipeline.states import JOB, JobState
 from zkstate import activity, outages
 from zkstate.activity import Active
@@ -83,6 +85,8 @@ class FleetHealth(Record):
     """Jobs and batches that have not ended, by what they wait for."""
     outages: tuple[OutageView, ...]
     faults: tuple[Fault, ...]
+    record_fault: RecordFault | None = None
+    """Why the record cannot be relied on."""
     next_try: datetime | None = None
 
 
@@ -94,10 +98,16 @@ def fleet_health(
     waiting = _waiting(active, counts, pause)
     faults = _faults(active)
     down = _outages(session)
+    wrong = record_fault(session, fleet.settings)
     problems = (
+        *((Problem(reason=wrong.reason, waits_for=Service.RECORD, stops_all=True),) if wrong else ()),
         *_of_fleet(fleet, waiting),
         *((Problem(reason=Reason.QUEUE_PAUSED),) if pause else ()),
-        *(Problem(reason=Reason.SERVICE_DOWN, waits_for=outage.name) for outage in down),
+        *(
+            Problem(reason=Reason.SERVICE_DOWN, waits_for=outage.name)
+            for outage in down
+            if outage.name != Service.RECORD
+        ),
         *(Problem(reason=Reason.BETWEEN_TRIES, waits_for=fault.service) for fault in faults),
         *_of_fixity(stored),
     )
@@ -106,6 +116,7 @@ def fleet_health(
         status=_verdict(problems),
         problems=problems,
         remedies=(
+            *(wrong.remedies if wrong else ()),
             *fleet.remedies(fleet.obstacles(*Queue)),
             *((Remedy(Action.UNPAUSE),) if pause else ()),
             *((Remedy(Action.FIXITY_REPORT),) if stored.damaged else ()),
@@ -121,6 +132,7 @@ def fleet_health(
         waiting=waiting,
         outages=down,
         faults=faults,
+        record_fault=wrong,
         next_try=min(retries, default=None),
     )
 

@@ -6,9 +6,10 @@ from functools import partial
 from operations.reconciliation import Comparison, Difference, Gap, Search
 from pipeline.inventory import reconciling
 from pipeline.profiles.profile import ProfileError, Profiles
+from pipeline.services import Service
 from pipeline.settings import Settings
 from tasks.stores import level_marks
-from zkstate import counters, deployment
+from zkstate import counters, deployment, outages
 from zkstate.session import Session
 
 MARGIN = 1_000
@@ -56,10 +57,27 @@ def _behind(name: str, value: int, known: int) -> Difference:
 
 
 def marks(search: Search) -> Iterator[Comparison]:
-    """Whether processes take record or inventory for an older copy, and wait; repaired last."""
+    """Whether processes take record or inventory for an older copy, and wait; repaired last.
+
+    Workers may have other evidence than the marks that the record is older: the outage says so.
+    """
+    session = search.session
     marker = search.inventory.read_deployment()
-    record = deployment.read(search.session)  # read last: it is counted up first
-    if marker is None or record is None or marker.mark <= record.mark <= marker.mark + 1:
+    record = deployment.read(session)  # read last: it is counted up first
+    if marker is None or record is None:
         return
-    difference = Difference(gap=Gap.OUTDATED, value=record.mark, known=marker.mark)
-    yield Comparison(difference, partial(level_marks, search.session, search.inventory))
+    outage = outages.known(session).get(Service.RECORD)
+    older = record.mark < marker.mark or (outage is not None and outage.outage.ended is None)
+    if older or record.mark > marker.mark + 1:
+        difference = Difference(gap=Gap.OUTDATED, value=record.mark, known=marker.mark)
+        yield Comparison(difference, partial(_let_continue, search, older=older))
+
+
+def _let_continue(search: Search, *, older: bool) -> None:
+    """`older`: the record lacks numbers that were given after its backup, and that no store may know."""
+    session = search.session
+    if older:
+        counters.raise_to(session, "job", counters.last(session, "job") + MARGIN)
+        counters.raise_batches(session, MARGIN)
+    level_marks(session, search.inventory)
+    outages.end(session, Service.RECORD)

@@ -3,12 +3,15 @@
 from operations.archive import Archive, load_batch, load_job, no_archive
 from operations.facts import Explanation, Reason
 from operations.fleet import Fleet
+from operations.record_fault import record_fault
 from operations.why_batch import why_batch
 from operations.why_job import why_job
 from pipeline.errors import Action, Remedy, UsageRefused
+from pipeline.outcome import ServiceDown
 from pipeline.records import Batch, Job
+from pipeline.services import Service
 from pipeline.settings import Settings
-from zkstate.errors import Corrupt
+from zkstate.errors import Corrupt, Missing
 from zkstate.session import Session
 
 
@@ -21,7 +24,26 @@ def kind_of(name: str) -> str:
 
 
 def why(session: Session, settings: Settings, name: str, archive: Archive = no_archive) -> Explanation:
-    """Missing if neither ZooKeeper nor the archive knows it; in the archive, `holder` removed it."""
+    """Missing if neither ZooKeeper nor the archive knows it; in the archive, `holder` removed it.
+
+    A record that cannot be relied on is the reason of everything that is in it; ServiceDown for a name that
+    is not, because another record may have it.
+    """
+    fault = record_fault(session, settings)
+    foreign = fault is not None and fault.reason is Reason.RECORD_FOREIGN
+    try:
+        explanation = _explanation(session, settings, name, no_archive if foreign else archive)
+    except Missing as missing:
+        if fault is None:
+            raise
+        message = f"{name} is not in this record: {fault.message}"
+        raise ServiceDown(Service.RECORD, message).with_remedies(*fault.remedies) from missing
+    if fault is None or explanation.reason is Reason.ARCHIVED:
+        return explanation
+    return explanation.model_copy(update=dict(fault.cause))
+
+
+def _explanation(session: Session, settings: Settings, name: str, archive: Archive) -> Explanation:
     fleet = Fleet(session, settings)
     kind = kind_of(name)
     try:

@@ -41,7 +41,8 @@ _WHERE = {
 
 
 _NEWER = {
-    Service.RECORD: "put the newer data back, or stop the fleet and restore the newest backup",
+    Service.RECORD: "put the newer data back, or stop the fleet and restore the newest backup; if there is "
+    "neither, reconcile, which lets numbers continue beyond those that were given",
     Service.INVENTORY: "put the newer data back, or reconcile, which makes the missing entries from storage",
 }
 
@@ -199,11 +200,16 @@ def _nothing_more(stores: Stores, marker: Deployment, record: Deployment) -> Non
 
 def _compare_inventory(stores: Stores, marker: Deployment, record: Deployment) -> None:
     """OutdatedStore if record or inventory is older than the other knows it."""
-    _compare_jobs(stores)
-    _compare_mark(stores, marker.mark)
+    compare_age(stores, marker)
     if marker.mark + 1 < record.mark:
         evidence = f"its mark is {marker.mark}, that of the record {record.mark}"
         raise outdated(Service.INVENTORY, stores.inventory.place, evidence)
+
+
+def compare_age(stores: Stores, marker: Deployment) -> None:
+    """OutdatedStore if the record is older than the inventory, whose marker this is, knows it."""
+    _compare_jobs(stores)
+    _compare_mark(stores, marker.mark)
 
 
 def _compare_mark(stores: Stores, mark: int) -> None:
@@ -239,8 +245,8 @@ def _marked(stores: Stores) -> Iterator[tuple[Store, Deployment]]:
             yield store, marker
 
 
-def _check_agreement(stores: Stores) -> None:
-    """ServiceDown unless a record without an id belongs to storage root and inventory."""
+def check_not_lost(stores: Stores) -> None:
+    """ServiceDown(record) if the record is empty and another store is not."""
     for store in stores.kept:
         if stores.record.last_job() == 0 and not store.is_empty():
             raise ServiceDown(
@@ -248,6 +254,12 @@ def _check_agreement(stores: Stores) -> None:
                 f"the record {stores.record.place} is empty, but {NAMES[store.service]} {store.place} is "
                 f"not: {_WHERE[Service.RECORD]}; if the record is lost, initialize a new one",
             )
+
+
+def _check_agreement(stores: Stores) -> None:
+    """ServiceDown unless a record without an id belongs to storage root and inventory."""
+    check_not_lost(stores)
+    for store in stores.kept:
         if stores.record.has_stored_jobs() and store.is_empty():
             raise absent(store.service, store.place)
     _compare_jobs(stores)

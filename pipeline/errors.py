@@ -52,6 +52,10 @@ class Action(Documented):
     START_WORKER = "start-worker", "Start a worker for the queue."
     START_BEAT = "start-beat", "Start the scheduler."
     START_BROKER = "start-broker", "Start Redis."
+    CHECK_SETTINGS = (
+        "check-settings",
+        "Name the record of these stores in ARKLINE_ZK_HOSTS and ARKLINE_ZK_ROOT, or restore a backup.",
+    )
     ADD_SPACE = "add-space", "Enlarge working storage or raise its threshold."
 
 

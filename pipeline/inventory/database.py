@@ -95,8 +95,9 @@ class Database:
         self._expected = expected
         self.name = self._url.render_as_string(hide_password=True)
 
+    @fault_of(Service.INVENTORY)
     def exists(self) -> bool:
-        """Whether the database has tables; nothing is created."""
+        """Whether the database has tables; nothing is created. ServiceDown if it does not answer."""
         if self._url.get_backend_name() == "sqlite":
             file = Path(self._url.database or "")
             return self._file() is not None and file.stat().st_size > 0
@@ -104,6 +105,8 @@ class Database:
         try:
             with engine.connect() as connection:
                 return revision(connection) is not None
+        except DBAPIError as error:
+            raise self._failure(error) from error
         finally:
             engine.dispose()
 

@@ -8,16 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from entrypoints.cli.render.remedies import command
+from operations.facts import Reason
+from operations.why import why
 from pipeline.inventory.sql import open_inventory
 from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
 from tasks.broker_claim import claim
-from tasks.stores import level_marks
 from tests.e2e.collection import deposit
 from tests.e2e.test_pipeline import rows
 from tests.servers import zookeeper as zookeeper_servers
 from tests.servers.http_source import HttpSource
+from tests.support import cli
 from tests.support.fleet import Fleet, assert_completed, batch_ended, quiet, wait_for
 from tests.support.fleet import fleet as running_fleet
 from zkstate import batches, deployment, jobs, outages, paths
@@ -110,7 +113,10 @@ def test_a_zookeeper_restored_from_an_older_backup_is_noticed_and_gives_nothing_
         assert batches.all_jobs(session, bid) == []
         assert sorted(rows(settings, VERSIONS)) == before
 
-        raise_marks(session, settings)
+        found = why(session, settings, bid)
+        assert (found.reason, found.outage_since is not None) == (Reason.RECORD_OUTDATED, True)
+        for remedy in found.remedies:
+            assert cli.run(settings, *command(remedy).split()[1:]).code == 0
 
         assert_completed(batch_ended(session, bid, timeout=120))
         quiet(session)
@@ -118,13 +124,6 @@ def test_a_zookeeper_restored_from_an_older_backup_is_noticed_and_gives_nothing_
     after = sorted(rows(settings, VERSIONS))
     assert len(after) == len({ark for ark, _ in after}) == 13
     assert {number for _, number in after} == {1}
-
-
-def raise_marks(session: Session, settings: Settings) -> None:
-    """The least that an operator has to do: the job counter and the mark go beyond what was seen."""
-    inventory = open_inventory(settings.inventory)
-    session.zk.set(paths.counter("job"), str(inventory.last_job()).encode())
-    level_marks(session, inventory)
 
 
 def mark_of(settings: Settings) -> int:

@@ -1,16 +1,23 @@
-"""Cases of stored objects: damage one, follow the advice of the status, and see the alarm end."""
+"""Cases of the stores: damage one, follow the advice of the status or of `why`, and see the alarm end."""
 
 import json
 
 from sqlalchemy import text
 
+from operations.deployment import initialize
 from operations.facts import Reason
 from operations.overview import overview
+from operations.why import why
+from pipeline.errors import Action, Remedy
 from pipeline.inventory.sql import open_inventory
+from pipeline.settings import Settings
 from pipeline.storage.ocfl.layout import object_path
+from tasks.stores import count_up
+from tests.support import planting
 from tests.support.remedy_world import Case, World, adding_to
 from tests.support.stores import flip
-from zkstate import jobs
+from zkstate import batches, jobs, paths
+from zkstate.session import connect
 
 CASES: dict[Reason, Case] = {}
 case = adding_to(CASES)
@@ -56,6 +63,39 @@ def _damaged(world: World) -> None:
     path.write_bytes(content)
     world.arkline("fixity", "check", ark)
     assert _is_over(world, Reason.FIXITY_DAMAGED)
+
+
+@case(Reason.RECORD_OUTDATED)
+def _restored(world: World) -> None:
+    inventory = open_inventory(world.settings.inventory)
+    with world.without_beat(leader=True):
+        before, _ = world.session.get(paths.DEPLOYMENT)
+        for _ in range(2):
+            count_up(world.session, inventory)
+        world.session.zk.set(paths.DEPLOYMENT, before)
+        job = world.planted()
+
+        world.remedied(job.jid, Reason.RECORD_OUTDATED)
+    world.completed(job.bid)
+
+
+@case(Reason.RECORD_FOREIGN)
+def _foreign(world: World) -> None:
+    """The remedy is a setting: with that of this world, the same submission is processed."""
+    own = world.settings
+    given = own.model_dump(exclude_unset=True) | {"zk_root": f"{own.zk_root}-other"}
+    theirs = Settings.model_validate(given | {"home": own.home / "other"})
+    with connect(theirs) as session:
+        initialize(session, theirs)
+        bid = batches.submit(session, planting.submission(payload_url=world.put()))
+
+        found = why(session, Settings.model_validate(given), bid)
+
+    assert (found.reason, found.moves_itself) == (Reason.RECORD_FOREIGN, False)
+    assert found.remedies == (Remedy(Action.CHECK_SETTINGS),)
+    with connect(theirs) as session:
+        assert why(session, theirs, bid).reason is not Reason.RECORD_FOREIGN
+    world.completed(world.submit())
 
 
 @case(Reason.FIXITY_OVERDUE)

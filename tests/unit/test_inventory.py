@@ -433,6 +433,14 @@ def test_a_url_that_cannot_be_an_inventory_is_refused(url: str, told: str) -> No
     assert "secret" not in str(refusal.value)
 
 
+def test_an_unreachable_database_is_an_outage_when_stores_are_compared() -> None:
+    with pytest.raises(ServiceDown, match="cannot be used") as down:
+        open_inventory("postgresql://user:secret@127.0.0.1:1/inventory").read_deployment()
+
+    assert down.value.service is Service.INVENTORY
+    assert "secret" not in down.value.message
+
+
 def test_an_unreachable_database_is_named_without_its_password() -> None:
     database = Database("postgresql://user:secret@127.0.0.1:1/inventory", tries=2)
 

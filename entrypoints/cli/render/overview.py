@@ -10,9 +10,9 @@ from entrypoints.cli.console import Column
 from entrypoints.cli.render.humanize import age, brief, by_whom, counted, duration, in_time, listed
 from entrypoints.cli.render.remedies import hints
 from operations.facts import Reason
-from operations.health import Health, OutageView, Problem
+from operations.health import FleetHealth, Health, OutageView, Problem
 from operations.overview import Overview, Space
-from pipeline.services import REMEDIES
+from pipeline.services import REMEDIES, Service
 from pipeline.working_storage.capacity import in_units
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ _PROBLEMS: dict[Reason, str] = {
     Reason.QUEUE_PAUSED: "the queue is paused: no new job starts",
     Reason.FIXITY_DAMAGED: "damage in storage: objects that are damaged: {}",
     Reason.FIXITY_OVERDUE: "objects that were not read again within their period: {}",
+    Reason.RECORD_OUTDATED: "the {} is older than it was: nothing is processed",
+    Reason.RECORD_FOREIGN: "the {} is not that of the storage root and the inventory: nothing is processed",
     Reason.SERVICE_DOWN: "{} is out of order: jobs that need it wait",
     Reason.BETWEEN_TRIES: "{} does not work: jobs wait for a retry",
 }
@@ -60,10 +62,7 @@ def _facts(view: Overview) -> Iterator[tuple[str, str | Text | None]]:
 
     health = view.health
     yield "health", Text(health.status, _STYLES[health.status])
-    for problem in health.problems:
-        yield "problem", Text(problem_text(problem), "red" if problem.stops_all else "yellow")
-    for hint in hints(health.remedies):
-        yield "try", hint
+    yield from _problems(health)
     for queue in health.queues:
         busy = f"{queue.busy} of {queue.processes} processes busy"
         yield "workers", f"{queue.queue}: {counted(queue.workers, 'worker')}, {busy}" if queue.workers else ""
@@ -78,10 +77,7 @@ def _facts(view: Overview) -> Iterator[tuple[str, str | Text | None]]:
     yield "beat", health.beat
     yield "jobs", listed(view.jobs) or "none in the queue"
     yield "waiting", listed(health.waiting)
-    for outage in health.outages:
-        yield "outage", _outage(outage)
-        if remedy := REMEDIES.get(outage.service):
-            yield "try", remedy
+    yield from _outages(health)
     for fault in health.faults:
         yield "retry", f"{counted(fault.jobs, 'job')} {in_time(fault.next_try)}: {fault.message}"
     yield "next try", in_time(health.next_try) if health.next_try else ""
@@ -92,6 +88,27 @@ def _facts(view: Overview) -> Iterator[tuple[str, str | Text | None]]:
         yield "paused", Text(_stopped(view.paused), "yellow")
     for name, hold in view.held_collections.items():
         yield "on hold", Text(f"{name} {_stopped(hold)}", "yellow")
+
+
+def _problems(health: FleetHealth) -> Iterator[tuple[str, str | Text | None]]:
+    from rich.text import Text
+
+    for problem in health.problems:
+        yield "problem", Text(problem_text(problem), "red" if problem.stops_all else "yellow")
+    if wrong := health.record_fault:
+        since = f"for {duration(age(wrong.since))}: " if wrong.since else ""
+        yield "record", f"{since}{wrong.message}"
+    for hint in hints(health.remedies):
+        yield "try", hint
+
+
+def _outages(health: FleetHealth) -> Iterator[tuple[str, str]]:
+    for outage in health.outages:
+        if outage.service == Service.RECORD:
+            continue  # shown above
+        yield "outage", _outage(outage)
+        if remedy := REMEDIES.get(outage.service):
+            yield "try", remedy
 
 
 def _outage(outage: OutageView) -> str:

@@ -92,6 +92,18 @@ def _service_down(facts: Explanation) -> str:
     )
 
 
+def _record_fault(facts: Explanation) -> str:
+    since = (
+        f" The workers have waited since {facts.outage_since:%Y-%m-%d %H:%M} UTC."
+        if facts.outage_since
+        else ""
+    )
+    return (
+        f"But what the record in ZooKeeper says of it may be wrong, and nothing is processed: {fault(facts)}."
+        f"{since}"
+    )
+
+
 def _no_worker(facts: Explanation) -> str:
     if facts.taken:
         drained = f"{counted(facts.taken, 'worker')} answer{'s' if facts.taken == 1 else ''}, but none does"
@@ -145,6 +157,8 @@ WAITING: dict[Reason, Callable[[Explanation], str]] = {
         f"{fault(facts)}. Restore this znode from a backup of ZooKeeper; `arkline audit` lists every "
         "damaged one."
     ),
+    Reason.RECORD_OUTDATED: _record_fault,
+    Reason.RECORD_FOREIGN: _record_fault,
     Reason.WORKERS_BUSY: lambda facts: (
         f"Its message is in queue '{facts.waits_for}', and all {facts.limit} processes that consume this "
         "queue are busy. More workers would help."

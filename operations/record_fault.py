@@ -1,0 +1,90 @@
+"""Whether the record can be relied on: not if it is older than it was, or another deployment's."""
+
+from datetime import datetime
+
+from operations.facts import Cause, Reason
+from pipeline.deployment import (
+    NAMES,
+    OutdatedStore,
+    Stores,
+    check_not_lost,
+    compare_age,
+)
+from pipeline.errors import Action, ArklineError, Remedy
+from pipeline.outcome import ServiceDown
+from pipeline.records import Record
+from pipeline.services import Service
+from pipeline.settings import Settings
+from tasks.stores import stores_of
+from zkstate import outages
+from zkstate.session import Session
+
+_REMEDIES = {Reason.RECORD_OUTDATED: Action.RECONCILE, Reason.RECORD_FOREIGN: Action.CHECK_SETTINGS}
+
+
+class RecordFault(Record):
+    reason: Reason
+    message: str
+    since: datetime | None = None
+    """When the fleet noticed the fault; None if it has not, or the record is another deployment's, which is
+    not written."""
+
+    @property
+    def remedies(self) -> tuple[Remedy, ...]:
+        return (Remedy(_REMEDIES[self.reason]),)
+
+    @property
+    def cause(self) -> Cause:
+        return Cause(
+            reason=self.reason,
+            message=self.message,
+            waits_for=Service.RECORD,
+            outage_since=self.since,
+            remedies=self.remedies,
+        )
+
+
+def record_fault(session: Session, settings: Settings) -> RecordFault | None:
+    """What the fleet entered, else what this machine finds; nothing is written.
+
+    A store that is absent or does not answer proves nothing: this machine may be no host of workers.
+    """
+    known = outages.known(session).get(Service.RECORD)
+    if known is not None and known.outage.ended is None:
+        outage = known.outage
+        return RecordFault(reason=Reason.RECORD_OUTDATED, message=outage.message, since=outage.since)
+    try:
+        _compare(stores_of(session, settings))
+    except OutdatedStore as fault:
+        return RecordFault(reason=Reason.RECORD_OUTDATED, message=fault.message)
+    except ServiceDown as fault:
+        if fault.service is Service.RECORD:
+            return RecordFault(reason=Reason.RECORD_FOREIGN, message=fault.message)
+    except ArklineError:
+        return None  # a setting names no store that can be opened
+    return None
+
+
+def _compare(stores: Stores) -> None:
+    """Storage, which may be slow, is asked only if the inventory does not confirm the record."""
+    record = stores.record.read_deployment()
+    if record is None:
+        check_not_lost(stores)
+        return
+    others = []
+    for store in reversed(stores.kept):
+        try:
+            marker = store.read_deployment()
+        except ServiceDown:
+            continue
+        if marker is not None and marker.id == record.id:
+            if store is stores.inventory:
+                compare_age(stores, marker)
+            return
+        if marker is not None:
+            others.append(f"{NAMES[store.service]} {store.place} to {marker.id}")
+    if others:
+        raise ServiceDown(
+            Service.RECORD,
+            f"the record {stores.record.place} belongs to deployment {record.id}, but {', '.join(others)}",
+        )
