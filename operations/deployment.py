@@ -2,7 +2,8 @@
 
 from datetime import datetime
 
-from pipeline.deployment import Store, join_missing
+from pipeline.deployment import OutdatedStore, Store
+from pipeline.join_stores import join_missing
 from pipeline.outcome import ServiceDown
 from pipeline.records import Record
 from pipeline.services import Service
@@ -22,6 +23,8 @@ class DeploymentView(Record):
     id: str
     created: datetime
     stores: tuple[StoreView, ...]
+    outdated: str = ""
+    """Why jobs wait until the stores are reconciled, after `missing` gave an empty inventory the id."""
 
 
 def initialize(session: Session, settings: Settings, *, missing: bool = False) -> DeploymentView:
@@ -36,8 +39,11 @@ def initialize(session: Session, settings: Settings, *, missing: bool = False) -
     if missing:
         join_missing(stores)
     confirmed = compare(session, settings)
+    outdated = ""
     for fault in confirmed.faults.values():
-        raise ServiceDown(fault.service, fault.message)
+        if not (missing and isinstance(fault, OutdatedStore)):
+            raise ServiceDown(fault.service, fault.message)
+        outdated = fault.message
     return DeploymentView(
         id=confirmed.deployment.id,
         created=confirmed.deployment.created,
@@ -45,4 +51,5 @@ def initialize(session: Session, settings: Settings, *, missing: bool = False) -
             StoreView(service=store.service, place=store.place, initialized=before[store.service] is None)
             for store in every
         ),
+        outdated=outdated,
     )

@@ -86,6 +86,9 @@ class RecordStore(Store, Protocol):
     def raise_last_job(self, number: int) -> None:
         """Let job numbers continue after this one at least."""
 
+    def raise_mark(self, mark: int) -> None:
+        """Let the mark be at least this one, if the record has an id."""
+
     def has_stored_jobs(self) -> bool:
         """Whether a job of the record has stored its object."""
 
@@ -278,20 +281,3 @@ def write_missing(stores: Stores, deployment: Deployment) -> None:
     for store in (*stores.kept, stores.record):
         if store.read_deployment() is None:
             store.write_deployment(deployment)
-
-
-def join_missing(stores: Stores) -> None:
-    """Give the deployment's id to every store without one; a store that does not exist is created, empty.
-
-    For an operator who knows that a lost store will not come back, or that an older store belongs here.
-    ServiceDown if two stores belong to different deployments.
-    """
-    marked = [
-        (store, marker) for store in (*stores.kept, stores.record) if (marker := store.read_deployment())
-    ]
-    deployment = max((marker for _, marker in marked), key=lambda marker: marker.mark, default=Deployment())
-    for store, marker in marked:
-        if marker.id != deployment.id:
-            raise foreign(store.service, store.place, marker, deployment.id)
-    stores.record.raise_last_job(stores.inventory.last_job())
-    write_missing(stores, deployment)

@@ -38,6 +38,10 @@ class RecordDeployment:
     def raise_last_job(self, number: int) -> None:
         counters.raise_to(self._session, "job", number)
 
+    def raise_mark(self, mark: int) -> None:
+        if read(self._session) is not None:
+            raise_mark(self._session, mark)
+
     def has_stored_jobs(self) -> bool:
         session = self._session
         buckets = [paths.bucket(bid, Bucket.COMPLETED) for bid in listings.all_batches(session)]

@@ -7,7 +7,9 @@ import typer
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli.options import Json, command
+from entrypoints.cli.render.remedies import hints
 from operations import deployment
+from pipeline.errors import Action, Remedy
 
 
 @command("arkline init")
@@ -35,3 +37,7 @@ def init(
     for store in view.stores:
         done = "got this id" if store.initialized else "has this id"
         screen.say(f"  {store.service}: {store.place} {done}")
+    if view.outdated:
+        screen.note(f"jobs wait: {view.outdated}")
+        for hint in hints((Remedy(Action.RECONCILE),)):
+            screen.note(f"try {hint}", "")

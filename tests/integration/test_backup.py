@@ -304,3 +304,31 @@ def test_an_interrupted_restore_leaves_a_record_that_nothing_works_on_and_is_rep
     restore(session, settings, backup, replace=True)
 
     assert deployment.read(session) is not None
+
+
+def test_an_empty_inventory_that_gets_the_id_is_not_used_before_it_is_reconciled(
+    session: Session, repository: Repository, settings: Settings
+) -> None:
+    given = with_record(repository, session, settings).repository.settings
+    ark = repository.recorded(repository.job(1)).ark
+    stores = ConfirmedStores(given)
+    stores.confirm(session)
+    lose_inventory(given)
+
+    joined = cli.run(given, "init", "--missing")
+
+    assert joined.code == 0
+    assert "jobs wait: the inventory" in joined.err
+    assert "arkline reconcile --repair" in joined.err
+    for process in (stores, ConfirmedStores(given)):
+        process.doubt()
+        process.confirm(session)
+        with pytest.raises(OutdatedStore, match="reconcile, which makes the missing entries from storage"):
+            process.expected(Service.INVENTORY)
+    assert cli.run(given, "init").code == 3
+    assert cli.run(given, "reconcile", "--repair").code == 0
+    stores.doubt()
+    stores.confirm(session)
+    assert stores.expected(Service.INVENTORY) == stores.id
+    assert open_inventory(given.inventory).describe_object(ark) is not None
+    assert cli.run(given, "init", "--missing").err == ""
