@@ -260,13 +260,15 @@ def _probe(settings: Settings) -> int | None:
         client.close()
 
 
-def connect(settings: Settings, timeout: float = 15.0) -> Session:
-    """A session below the configured root, with the skeleton of the tree in place."""
+def connect(settings: Settings, timeout: float = 15.0, *, create: bool = True) -> Session:
+    """A session below the configured root, with the skeleton of the tree in place if `create`."""
     client = _client(settings)
     session = Session(settings, client)
     try:
         client.start(timeout=timeout)
-        _create_skeleton(client, settings.zk_root)
+        if create:
+            _create_skeleton(client, settings.zk_root)
+        client.chroot = settings.zk_root.rstrip("/")
     except (*BROKEN, client.handler.timeout_exception) as error:
         session.close()
         raise Unreachable(

@@ -16,10 +16,14 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from entrypoints.cli import console as screen
+from pipeline.deployment import check_marker
 from pipeline.errors import UsageRefused
 from pipeline.services import Service
 from pipeline.settings import Settings
 from tasks import stores
+from zkstate.deployment_reader import read_if_reachable
+from zkstate.errors import Unreachable
 from zkstate.session import Session, connect
 
 if TYPE_CHECKING:
@@ -81,6 +85,27 @@ def existing_inventory(settings: Settings) -> SqlInventory:
             "is processed"
         )
     return inventory(settings)
+
+
+def own_inventory(settings: Settings) -> SqlInventory:
+    """The inventory for reading; ServiceDown if a record that can be asked is another deployment's.
+
+    An object must be readable without ZooKeeper: a record that does not answer is a remark.
+    """
+    opened = existing_inventory(settings)
+    try:
+        recorded = read_if_reachable(settings)
+    except Unreachable as problem:
+        screen.note(f"storage and inventory were not compared with the record: {problem}")
+        return opened
+    if recorded is None:
+        screen.note(
+            "storage and inventory were not compared with the record: the record in ZooKeeper at "
+            f"{settings.zk_hosts}{settings.zk_root} has no deployment id (ARKLINE_ZK_HOSTS, ARKLINE_ZK_ROOT)"
+        )
+        return opened
+    check_marker(Service.INVENTORY, opened.place, opened.read_deployment(), recorded.id)
+    return opened
 
 
 def storage(settings: Settings, inventory: SqlInventory) -> Storage:

@@ -37,7 +37,7 @@ def export(
     the export becomes one of them.
     """
     settings = opened.settings()
-    inventory = opened.existing_inventory(settings)
+    inventory = opened.own_inventory(settings)
     known, number = exporting.object_to_export(inventory, ark, version)
     folder = output or Path(exporting.bag_name(known, number))
     with (

@@ -52,7 +52,7 @@ def object(
     if all_versions and version is not None:
         raise UsageRefused("--version and --all-versions cannot be combined")
     settings = opened.settings()
-    inventory = opened.existing_inventory(settings)
+    inventory = opened.own_inventory(settings)
     known = objects.known_object(inventory, ark)
     events = objects.timeline(inventory, known)
     numbers = objects.versions_to_prove(known, version, every=all_versions)

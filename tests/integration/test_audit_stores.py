@@ -1,5 +1,6 @@
 """The audit compares completed jobs with storage and inventory; commands refuse stores of others."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -121,11 +122,14 @@ def test_commands_refuse_a_storage_root_or_an_inventory_of_another_deployment(
     failed = planting.job_in(session, JobState.FAILED)
     own = store.repository.settings.model_dump(exclude_unset=True)
     wrong_root = Settings.model_validate(own | {"storage_root": other.storage})
+    wrong_record = Settings.model_validate(own | {"zk_root": other.zk_root})
     wrong_inventory = Settings.model_validate(own | {"inventory_url": other.inventory})
 
     for settings, command in (
         (wrong_root, ("export", ark)),
         (wrong_root, ("object", ark)),
+        (wrong_record, ("export", ark)),
+        (wrong_record, ("object", ark, "--no-verify")),
         (wrong_root, ("fixity", "check", "--all")),
         (wrong_root, ("reconcile",)),
         (wrong_inventory, ("fixity", "check", "--all")),
@@ -137,3 +141,33 @@ def test_commands_refuse_a_storage_root_or_an_inventory_of_another_deployment(
         assert done.code == 3, (command, done)
         assert "belongs to deployment" in done.err, (command, done)
     assert jobs.load(session, failed.jid).status.status is JobState.FAILED
+
+
+def test_an_object_is_shown_and_exported_without_zookeeper_and_without_a_record(
+    session: Session, store: Store, tmp_path: Path
+) -> None:
+    ark = completed(session, store)
+    own = store.repository.settings.model_dump(exclude_unset=True)
+    empty = f"{own['zk_root']}-empty"
+    silent = socket.create_server(("127.0.0.1", 0))  # accepts connections and never answers
+
+    for number, (given, reason) in enumerate(
+        (
+            ({"zk_hosts": "127.0.0.1:1"}, "does not answer"),
+            ({"zk_hosts": f"127.0.0.1:{silent.getsockname()[1]}"}, "does not answer"),
+            ({"zk_root": empty}, "has no deployment id"),
+            ({}, ""),
+        )
+    ):
+        settings = Settings.model_validate(own | given)
+        shown = cli.run(settings, "object", ark, "--json")
+        exported = cli.run(settings, "export", ark, "--output", str(tmp_path / f"bag-{number}"))
+
+        for done in (shown, exported):
+            assert done.code == 0, done
+            assert ("not compared with the record" in done.err) == bool(reason), done
+            assert reason in done.err
+        assert shown.json()["ark"] == ark
+    silent.close()
+    with connect(Settings.model_validate(own | {"zk_root": empty}), create=False) as untouched:
+        assert untouched.zk.exists("/") is None
