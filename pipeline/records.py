@@ -168,15 +168,15 @@ class BatchStatus(FencedStatus):
 
 
 class StatusReport(RewrittenRecord):
-    """`/batches/BID/status-report`: the content of the last report."""
+    """`/batches/BID/status-report`: the last report. Before 0.3.0 unfinished jobs are in `failed_jobs`."""
 
     last_modified: datetime = Field(default_factory=now)
     failed_jobs: tuple[str, ...] = ()
     successful_jobs: tuple[str, ...] = ()
+    unfinished_jobs: tuple[str, ...] = ()
     parts: tuple[str, ...] | None = None
     """The nodes with further jobs of a long report. Absent before 0.3.0, and in short reports."""
     mailed: bool = True
-    """False if the report could not be mailed. Absent before 0.3.0."""
 
 
 class JobConfiguration(_Deposit):

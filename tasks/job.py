@@ -12,6 +12,7 @@ from pipeline.records import Job, Ticket
 from pipeline.states import JOB, Event, JobState
 from pipeline.steps import download, estimate, notify, pending, process, provision, record
 from pipeline.steps.context import StepContext
+from pipeline.working_storage import mount
 from pipeline.working_storage.capacity import working_storage_faults
 from tasks import needs
 from tasks import run as runner
@@ -67,7 +68,8 @@ def _work(locked: Locked[Job]) -> Job | None:
 
 def _step(job: Job, step_context: StepContext) -> Done | Wait:
     """A mistake in a step, or a damaged znode, fails the job; an operator resumes it after the repair."""
-    with mistakes_as(system), working_storage_faults(step_context.settings):
+    settings = step_context.settings
+    with mistakes_as(system), working_storage_faults(settings), mount.losses(settings):
         return STEPS[job.status.status](job, step_context)
 
 

@@ -19,6 +19,7 @@ PART_JOBS = 10_000
 class _Part(Record):
     failed_jobs: tuple[str, ...] = ()
     successful_jobs: tuple[str, ...] = ()
+    unfinished_jobs: tuple[str, ...] = ()
 
 
 def write(session: Session, batch: Batch, report: StatusReport) -> StatusReport:
@@ -49,22 +50,23 @@ def whole(session: Session, batch: Batch) -> StatusReport | None:
     if report is None or not report.parts:
         return report
     places = [f"{paths.report_parts(batch.bid)}/{name}" for name in report.parts]
-    failed, successful = list(report.failed_jobs), list(report.successful_jobs)
+    read = []
     for place, node in zip(places, session.get_many(places), strict=True):
         if node is None:
             raise Missing(f"znode {place} is missing")
-        part = codec.decode(_Part, node[0], place)
-        failed += part.failed_jobs
-        successful += part.successful_jobs
-    return report.model_copy(
-        update={"failed_jobs": tuple(failed), "successful_jobs": tuple(successful), "parts": None}
-    )
+        read.append(codec.decode(_Part, node[0], place))
+    whole = {
+        outcome: tuple(jid for part in (report, *read) for jid in getattr(part, outcome))
+        for outcome in _Part.model_fields
+    }
+    return report.model_copy(update={**whole, "parts": None})
 
 
 def _divided(report: StatusReport) -> Iterator[_Part]:
     """The ids in parts, the failed jobs first."""
-    failed, successful = report.failed_jobs, report.successful_jobs
-    for start in range(0, max(1, len(failed) + len(successful)), PART_JOBS):
-        end = start + PART_JOBS
-        rest = slice(max(0, start - len(failed)), max(0, end - len(failed)))
-        yield _Part(failed_jobs=failed[start:end], successful_jobs=successful[rest])
+    ids = [(outcome, jid) for outcome in _Part.model_fields for jid in getattr(report, outcome)]
+    for start in range(0, max(1, len(ids)), PART_JOBS):
+        part: dict[str, list[str]] = {}
+        for outcome, jid in ids[start : start + PART_JOBS]:
+            part.setdefault(outcome, []).append(jid)
+        yield _Part.model_validate(part)

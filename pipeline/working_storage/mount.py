@@ -5,11 +5,12 @@ no loss of content. A mark in the folder tells the two apart. It is written once
 record notes it; from then on whoever knows that the content is lost writes it by hand.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.attempt import WorkingStorageRecord
-from pipeline.outcome import ServiceDown
+from pipeline.outcome import ServiceDown, transient
 from pipeline.services import Service
 from pipeline.settings import Settings
 
@@ -36,7 +37,26 @@ def require(settings: Settings, record: WorkingStorageRecord) -> None:
             f"working storage {folder} cannot be used: {error.strerror or error}",
             of_host=True,
         ) from error
-    raise ServiceDown(
+    raise _not_there(folder)
+
+
+@contextmanager
+def losses(settings: Settings) -> Iterator[None]:
+    """A file that vanishes under a step: an outage if working storage is not there, else worth another try,
+    which downloads what is gone."""
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError) as error:
+        folder = settings.working
+        if not Path(str(error.filename)).is_relative_to(folder):
+            raise
+        if not is_marked(folder):
+            raise _not_there(folder) from error
+        raise transient(f"{error.filename} is gone from working storage") from error
+
+
+def _not_there(folder: Path) -> ServiceDown:
+    return ServiceDown(
         Service.WORKING_STORAGE,
         f"working storage {folder} is not there: it has no file {MARK}; mount it. If its content is lost, or "
         f"{folder} is new, create that empty file in {folder}: jobs download again what is missing",

@@ -311,6 +311,32 @@ def test_a_second_update_has_the_changes_since_the_first() -> None:
     assert [job.jid for job in update.completed] == [jid(2)]
 
 
+def test_a_job_that_fails_after_it_was_reported_in_progress_is_a_change() -> None:
+    since = status_report_of(compose_report(a_batch(), [a_job(1, JobState.PROCESSING), a_job(2, F)]))
+    now_true = compose_report(a_batch(), [a_job(1, F), a_job(2, F)])
+    update = compose_update(now_true, since)
+
+    assert update is not None
+    assert [job.jid for job in update.failed] == [jid(1)]
+    assert known_after(update, since).failed_jobs == (jid(1), jid(2))
+    assert known_after(update, since).unfinished_jobs == ()
+
+
+def test_a_job_that_is_deleted_after_it_was_reported_in_progress_is_a_change() -> None:
+    since = status_report_of(compose_report(a_batch(), [a_job(1, JobState.PROCESSING)]))
+    update = compose_update(compose_report(a_batch(), [], {jid(1): None}), since)
+
+    assert update is not None
+    assert [job.jid for job in update.deleted] == [jid(1)]
+    assert known_after(update, since).unfinished_jobs == ()
+
+
+def test_a_job_that_is_still_in_progress_is_not_a_change() -> None:
+    first = compose_report(a_batch(), [a_job(1, JobState.PROCESSING)])
+
+    assert compose_update(first, status_report_of(first)) is None
+
+
 def test_a_job_that_completes_after_it_was_reported_in_progress_is_a_change() -> None:
     first = compose_report(a_batch(), [a_job(1, JobState.PROCESSING)])
     update = compose_update(compose_report(a_batch(), [a_job(1)]), status_report_of(first))

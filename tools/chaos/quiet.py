@@ -7,6 +7,7 @@ from pipeline.errors import ArklineError
 from pipeline.records import Batch, Job
 from pipeline.settings import Settings
 from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind, JobState
+from tasks.orphan_folders import orphans
 from tools.chaos.background import SecondBeat, Submitter
 from tools.chaos.operator import OperatorThread
 from zkstate import batches, jobs, paths
@@ -69,9 +70,17 @@ class Quiet:
         if waiting:
             self.state = f"{len(waiting)} failed batches wait for their resumed jobs"
             return False
+        return self._is_clean(session)
+
+    def _is_clean(self, session: Session) -> bool:
         left = session.exists(paths.queue(JobState.COMPLETED))
         if left is not None and left.numChildren:
             self.state = f"{left.numChildren} completed jobs are not cleaned up"
+            self._beat.ask("clean_up_jobs")
+            return False
+        if folders := orphans(session, self._settings.working):
+            # a job may be deleted while working storage is not mounted
+            self.state = f"{len(folders)} folders of jobs that are gone are not removed"
             self._beat.ask("clean_up_jobs")
             return False
         if owed := session.children(paths.CALLBACKS):

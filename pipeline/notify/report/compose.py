@@ -168,8 +168,9 @@ def status_report_of(report: BatchReport) -> StatusReport:
     """The state to record once this report of the whole batch was sent; an update's lists are incomplete."""
     return StatusReport(
         last_modified=report.reported_at,
-        failed_jobs=tuple(job.jid for job in (*report.failed, *report.unfinished)),
+        failed_jobs=tuple(job.jid for job in report.failed),
         successful_jobs=tuple(job.jid for job in report.completed),
+        unfinished_jobs=tuple(job.jid for job in report.unfinished),
     )
 
 
@@ -182,11 +183,13 @@ def known_after(sent: BatchReport, before: StatusReport | None) -> StatusReport:
     if before is None:
         return now_known
     over = {job.jid for job in (*sent.completed, *sent.deleted)}
-    failed = [jid for jid in before.failed_jobs if jid not in over]
+    failed = {jid for jid in before.failed_jobs if jid not in over} | {*now_known.failed_jobs}
+    unfinished = {*before.unfinished_jobs, *now_known.unfinished_jobs} - over - failed
     return StatusReport(
         last_modified=sent.reported_at,
-        failed_jobs=tuple(sorted({*failed, *now_known.failed_jobs})),
+        failed_jobs=tuple(sorted(failed)),
         successful_jobs=tuple(sorted({*before.successful_jobs, *now_known.successful_jobs})),
+        unfinished_jobs=tuple(sorted(unfinished)),
     )
 
 
@@ -196,12 +199,14 @@ def compose_update(report: BatchReport, since: StatusReport) -> BatchReport | No
     For the depositor, a job that failed, was resumed and failed again has not changed.
     """
     failed_before, completed_before = set(since.failed_jobs), set(since.successful_jobs)
-    reported_before = failed_before | completed_before
+    open_before = failed_before | set(since.unfinished_jobs)
     changed = {
         "completed": tuple(job for job in report.completed if job.jid not in completed_before),
         "failed": tuple(job for job in report.failed if job.jid not in failed_before),
-        "unfinished": tuple(job for job in report.unfinished if job.jid not in reported_before),
-        "deleted": tuple(job for job in report.deleted if job.jid in failed_before),
+        "unfinished": tuple(
+            job for job in report.unfinished if job.jid not in open_before | completed_before
+        ),
+        "deleted": tuple(job for job in report.deleted if job.jid in open_before),
     }
     if not any(changed.values()):
         return None
