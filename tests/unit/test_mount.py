@@ -1,0 +1,46 @@
+"""What a step sees when working storage goes away, or loses files, while the step is at work."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.outcome import ServiceDown, StepFailed
+from pipeline.services import Service
+from pipeline.settings import Settings
+from pipeline.states import FailureKind
+from pipeline.working_storage import mount
+from tests.support.step_context import local_settings
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return local_settings(tmp_path)
+
+
+def read_a_file(folder: Path) -> None:
+    (folder / "bid0000000001" / "jid0000000001" / "part").read_bytes()
+
+
+def test_a_file_that_vanishes_because_nothing_is_mounted_is_an_outage(settings: Settings) -> None:
+    settings.working.mkdir()
+
+    with pytest.raises(ServiceDown, match="mount it") as down, mount.losses(settings):
+        read_a_file(settings.working)
+
+    assert down.value.service is Service.WORKING_STORAGE
+
+
+def test_a_file_that_vanishes_from_working_storage_is_worth_another_try(settings: Settings) -> None:
+    mount.mark(settings.working)
+
+    with pytest.raises(StepFailed, match="part is gone") as failure, mount.losses(settings):
+        read_a_file(settings.working)
+
+    assert failure.value.kind is FailureKind.TRANSIENT
+
+
+def test_a_file_that_is_missing_elsewhere_is_no_loss_of_working_storage(
+    settings: Settings, tmp_path: Path
+) -> None:
+    with pytest.raises(FileNotFoundError), mount.losses(settings):
+        read_a_file(tmp_path / "elsewhere")
