@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pipeline import backup_files
 from pipeline.backup_files import BackupManifest
+from pipeline.deployment import Deployment
 from pipeline.inventory.copy import copy_inventory
 from pipeline.records import Record
 from pipeline.settings import Settings
@@ -26,14 +27,13 @@ class BackupView(Record):
 def back_up(
     session: Session, settings: Settings, folder: Path, on_progress: Progress = lambda _: None
 ) -> BackupView:
-    """Write a backup; ServiceDown if the stores do not belong together, UsageRefused if the folder exists."""
-    confirmed = compare(session, settings)
-    for fault in confirmed.faults.values():
-        raise fault
+    """Write a backup; UsageRefused if the folder exists.
+
+    ServiceDown if the stores do not belong together, before or after they were copied.
+    """
+    confirmed = _confirm(session, settings)
     stores = stores_of(session, settings)
-    manifest = BackupManifest(
-        deployment=confirmed.deployment, storage=stores.storage.place if stores.storage else ""
-    )
+    manifest = BackupManifest(deployment=confirmed, storage=stores.storage.place if stores.storage else "")
     partial = backup_files.partial_folder(folder)
     batches = jobs = 0
     with (partial / backup_files.RECORD).open("w") as lines:
@@ -44,9 +44,19 @@ def back_up(
             on_progress(batches + jobs)
     # after the record: every job that the copy has as completed is in the copy of the inventory
     copied = copy_inventory(settings.inventory, partial)
+    # a store that was replaced while it was copied
+    _confirm(session, settings, confirmed)
     manifest = manifest.model_copy(update={"batches": batches, "jobs": jobs})
     return BackupView(
         folder=folder,
         manifest=backup_files.publish(partial, folder, manifest),
         inventory_copied=copied,
     )
+
+
+def _confirm(session: Session, settings: Settings, known: Deployment | None = None) -> Deployment:
+    """The id of all stores; ServiceDown if one of them is absent, of another deployment, or older."""
+    confirmed = compare(session, settings, known)
+    for fault in confirmed.faults.values():
+        raise fault
+    return confirmed.deployment

@@ -24,7 +24,7 @@ _BESIDE = ("-wal", "-shm", "-journal")
 def copy_inventory(url: str, folder: Path) -> bool:
     """Copy the database; False if it is in PostgreSQL and this machine has no pg_dump.
 
-    sqlite3.Error or ServiceUnreachable if the database cannot be read.
+    ServiceUnreachable if the database cannot be read.
     """
     file = _sqlite_file(url)
     if file is not None:
@@ -86,11 +86,17 @@ def _sqlite_file(url: str) -> Path | None:
 
 
 def _copy_sqlite(file: Path, copy: Path) -> None:
-    with (
-        closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as live,
-        closing(sqlite3.connect(copy)) as to,
-    ):
-        live.backup(to, pages=PAGES)
+    try:
+        with (
+            closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as live,
+            closing(sqlite3.connect(copy)) as to,
+        ):
+            live.backup(to, pages=PAGES)
+    except sqlite3.Error as error:
+        raise ServiceUnreachable(
+            f"the inventory {file} could not be copied to {copy}: {error}; check that both disks are mounted "
+            "and have room, and repeat the backup"
+        ) from error
 
 
 def _place(copy: Path, file: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from operations.reconcile import reconcile
 from operations.reconcile_numbers import MARGIN
 from operations.restore import restore, restore_inventory
 from pipeline.deployment import OutdatedStore
-from pipeline.errors import UsageRefused
+from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.inventory.copy import restore_inventory_copy
 from pipeline.inventory.sql import open_inventory
 from pipeline.outcome import ServiceDown
@@ -54,6 +55,26 @@ def test_a_record_that_is_not_empty_is_replaced_only_when_that_is_said(
     assert session.children("/batches") == ["bid0000000001"]
     assert batches.submit(session, a_submission()) > later
     assert audit.audit(session) == ()
+
+
+@pytest.mark.parametrize("present", ["none", "another"])
+def test_an_inventory_that_is_lost_or_replaced_during_a_backup_is_not_in_a_backup(
+    session: Session, settings: Settings, tmp_path: Path, present: str
+) -> None:
+    initialize(session, settings)
+    batches.submit(session, a_submission())
+    inventory = settings.home / "inventory.sqlite"
+
+    def lose(_: int) -> None:
+        for part in settings.home.glob("inventory.sqlite*"):
+            part.unlink()
+        if present == "another":
+            sqlite3.connect(inventory).execute("create table other (id integer)").connection.close()
+
+    with pytest.raises((ServiceDown, ServiceUnreachable), match="inventory"):
+        back_up(session, settings, tmp_path / "backup", lose)
+
+    assert not (tmp_path / "backup").exists()
 
 
 def test_nodes_of_other_applications_at_the_same_root_are_kept(

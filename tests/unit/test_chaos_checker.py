@@ -209,6 +209,12 @@ def test_the_checker_sees(damage: str) -> None:
     assert sort in {each.sort for each in found(final)}
 
 
+def test_an_error_of_an_act_that_no_fault_explains_is_a_problem() -> None:
+    broken = Problem(Category.ILLEGAL, "", "backup: KeyError")
+
+    assert found(clean(), Acts(problems=[broken])) == (broken,)
+
+
 def test_a_job_that_an_operator_deleted_may_be_absent_and_no_other_may() -> None:
     final = clean()
     delete(final, B)

@@ -6,6 +6,8 @@ import os
 import shutil
 import sys
 import tempfile
+import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from tools.chaos import report as report
 from tools.chaos import small_disks
 from tools.chaos.checker import judge
 from tools.chaos.cluster import Cluster
+from tools.chaos.drill import drill
 from tools.chaos.final_state import read
 from tools.chaos.result import Result, result_of
 from tools.chaos.run import RunLog, RunOptions, run
@@ -91,7 +94,11 @@ def _chaos(parsed: argparse.Namespace, kinds: frozenset[Kind], folder: Path) -> 
 
     def examine(cluster: Cluster, run_log: RunLog) -> None:
         final = read(cluster)
-        judgement = judge(run_log.collection.deposits, run_log.bids, final, run_log.acts)
+        judged = judge(run_log.collection.deposits, run_log.bids, final, run_log.acts)
+        began = time.monotonic()
+        drilled = tuple(drill(cluster.settings, final, run_log.acts, say))
+        say(f"the drills took {time.monotonic() - began:.0f} s")
+        judgement = replace(judged, problems=judged.problems + drilled)
         results.append(result_of(run_log, final, judgement))
         if results[-1].problems:
             sys.stderr.write(report.shortest(cluster, run_log, results[-1].problems, final) + "\n")

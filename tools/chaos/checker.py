@@ -29,6 +29,7 @@ def judge(deposits: list[Deposit], bids: dict[str, str], final: FinalState, acts
         *check_notifications(final, acts),
         *_leaks(final),
         *(Problem(Category.AUDIT, "", finding) for finding in final.findings),
+        *acts.problems,
     ]
     return Judgement(tuple(problems), _repeated(final))
 

@@ -87,10 +87,10 @@ def read(cluster: Cluster) -> FinalState:
     final = FinalState()
     with connect(cluster.settings) as session:
         _await_release(session, cluster.settings.zk_session_timeout)
-        _record(session, final)
+        read_record(session, final)
         final.findings = [str(finding) for finding in audit(session)]
     _storage(cluster.settings.storage, final)
-    _inventory(cluster.settings.inventory, final)
+    read_inventory(cluster.settings.inventory, final)
     final.letters = [_letter(mail) for mail in cluster.fakes.postbox.letters()]
     final.calls = [_call(request.headers, request.raw) for request in list(cluster.fakes.receiver.received)]
     final.registered = {ark: known["_status"] for ark, known in cluster.fakes.ezid.identifiers.items()}
@@ -103,7 +103,7 @@ def read(cluster: Cluster) -> FinalState:
     return final
 
 
-def _record(session: Session, final: FinalState) -> None:
+def read_record(session: Session, final: FinalState) -> None:
     for bid in session.children(paths.BATCHES):
         final.batches[bid] = batches.load(session, bid)
         final.buckets[bid] = {name: set(batches.jobs_in(session, bid, name)) for name in Bucket}
@@ -179,7 +179,7 @@ _FILES = "select inv_version_id, pathname, digest_value from inv_files"
 _LOCAL_IDS = "select local_id, inv_object_ark from inv_localids"
 
 
-def _inventory(url: str, final: FinalState) -> None:
+def read_inventory(url: str, final: FinalState) -> None:
     engine = create_engine(url)
     files: dict[int, dict[str, str]] = defaultdict(dict)
     try:

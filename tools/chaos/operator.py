@@ -2,6 +2,7 @@
 
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,11 +24,15 @@ from tools.chaos.operator_verbs import (
     UPDATE_REPORT,
     Act,
 )
+from tools.chaos.problem import Category, Problem
 from zkstate.errors import Ambiguous
 from zkstate.session import Session, connect
 
 ANSWER_SECONDS = 60.0
 """Seconds for which an operator repeats a verb that got no answer."""
+
+ACT_INTERVAL = 0.2
+"""Seconds between two acts, in which a fault may stop the operator."""
 
 PREPARE_INTERVAL = 4.0
 FAIL_INTERVAL = 30.0
@@ -57,6 +62,7 @@ class OperatorThread:
         self._closing = False
         self.paused = threading.Event()
         """While it is set, nothing is done."""
+        self._acting = threading.Lock()
         self._current: _Wish | None = None
         self._began = self._prepared = self._failed = 0.0
         self._thread = threading.Thread(target=self._run, daemon=True, name="operator")
@@ -74,6 +80,14 @@ class OperatorThread:
     def stop(self) -> None:
         self._wishes.put(None)
         self._thread.join(2 * ANSWER_SECONDS)
+
+    def pause(self) -> bool:
+        """Do nothing more until `paused` is cleared; False, and no pause, during an act."""
+        if not self._acting.acquire(blocking=False):
+            return False
+        self.paused.set()
+        self._acting.release()
+        return True
 
     def ask(self, act: Act, target: int = 0, label: str = "") -> None:
         """`target` chooses one of the jobs or batches that the act is possible for.
@@ -104,7 +118,9 @@ class OperatorThread:
             try:
                 with connect(self._settings) as session:
                     while (wish := self._wish()) is not None:
-                        self._answer(session, wish)
+                        with self._acting:
+                            self._answer(session, wish)
+                        time.sleep(ACT_INTERVAL)
                     return
             except (ServiceUnreachable, Ambiguous) as error:
                 self._repeat(str(error))
@@ -120,7 +136,6 @@ class OperatorThread:
         """Do an act; raises what leaves it without an answer."""
         if self.paused.is_set():
             self._began = time.monotonic()
-            time.sleep(0.2)
             return
         try:
             wish.names = wish.names or wish.act.choose(session, wish.target)
@@ -134,6 +149,10 @@ class OperatorThread:
             raise
         except ArklineError as error:
             self._end(f"refused: {error}")
+        except Exception as error:  # noqa: BLE001 - the checker reports every kind
+            text = f"{wish.act.name}: {''.join(traceback.format_exception(error))}"
+            self.acts.problems.append(Problem(Category.ILLEGAL, "", text))
+            self._end(f"unexpected {error!r}")
 
     def _may_wait(self, wish: _Wish) -> bool:
         return bool(wish.label) and not self._closing and time.monotonic() < wish.asked + ANSWER_SECONDS
@@ -142,7 +161,6 @@ class OperatorThread:
         self._current = None
         self._wishes.put(wish)
         self._wishes.task_done()
-        time.sleep(0.2)
 
     def _repeat(self, why: str) -> None:
         if self._current is not None and time.monotonic() > self._began + ANSWER_SECONDS:
@@ -170,4 +188,4 @@ class OperatorThread:
             if outcome.stopped:
                 raise ServiceUnreachable(outcome.stopped)
             return f"{len(outcome.done)} done, {len(outcome.refused)} refused"
-        return "done"
+        return outcome if isinstance(outcome, str) else "done"

@@ -1,6 +1,6 @@
-"""Injecting the acts of an operator; operator_verbs.py has the acts."""
+"""Injecting the acts of an operator; operator_verbs.py and store_verbs.py have the acts."""
 
-from tools.chaos import operator_verbs
+from tools.chaos import operator_verbs, store_verbs
 from tools.chaos.faults import Effect, FaultContext, Table, kind_of
 from tools.chaos.schedule import Fault, Kind
 
@@ -18,6 +18,10 @@ _ACTS = {
     Kind.DELETE_BATCH: operator_verbs.DELETE_BATCH,
     Kind.CANCEL_BATCH: operator_verbs.CANCEL_BATCH,
     Kind.UPDATE_REPORT: operator_verbs.UPDATE_REPORT,
+    Kind.BACK_UP: store_verbs.BACK_UP,
+    Kind.RECONCILE: store_verbs.RECONCILE,
+    Kind.EXPORT: store_verbs.EXPORT,
+    Kind.CHECK_FIXITY: store_verbs.CHECK_FIXITY,
 }
 
 _REVERSE = {

@@ -29,7 +29,7 @@ class Act:
     do: Do
 
 
-def _one(names: Iterable[str], target: int) -> list[str]:
+def one_of(names: Iterable[str], target: int) -> list[str]:
     known = sorted(names)
     return [known[target % len(known)]] if known else []
 
@@ -63,11 +63,11 @@ def _changed(session: Session, target: int) -> list[str]:
         busy = batches.jobs_in(session, batch.bid, Bucket.PROCESSING)
         if not busy and batch.report is not None and set(batch.report.failed_jobs) != failed:
             changed.append(batch.bid)
-    return _one(changed, target)
+    return one_of(changed, target)
 
 
 def _open_batches(session: Session, target: int) -> list[str]:
-    return _one(session.children(paths.OPEN_BATCHES), target)
+    return one_of(session.children(paths.OPEN_BATCHES), target)
 
 
 def _resumable(session: Session, target: int) -> list[str]:
@@ -77,7 +77,7 @@ def _resumable(session: Session, target: int) -> list[str]:
 
 
 def _one_resumable(session: Session, target: int) -> list[str]:
-    return _one(_resumed(session, _queued(session, JobState.FAILED)), target)
+    return one_of(_resumed(session, _queued(session, JobState.FAILED)), target)
 
 
 def _reported(session: Session, target: int) -> list[str]:
@@ -166,19 +166,19 @@ RELEASE_COLLECTION = Act(
 )
 PAUSE = Act("pause", _nothing_to_choose, lambda operator, *_: holds.pause(operator))
 UNPAUSE = Act("unpause", _nothing_to_choose, lambda operator, *_: holds.unpause(operator))
-HOLD_JOB = Act("hold", lambda session, n: _one(_queued(session, JobState.PENDING), n), _on(Event.HOLD))
+HOLD_JOB = Act("hold", lambda session, n: one_of(_queued(session, JobState.PENDING), n), _on(Event.HOLD))
 RELEASE_JOBS = Act("release", lambda session, _: _queued(session, JobState.HELD), _on(Event.RELEASE))
-FAIL_JOB = Act("fail", lambda session, n: _one(_queued(session, *WORKING), n), _on(Event.FAIL))
+FAIL_JOB = Act("fail", lambda session, n: one_of(_queued(session, *WORKING), n), _on(Event.FAIL))
 RESUME_JOBS = Act("resume", _resumable, _on(Event.RESUME))
 RESUME_REPORTED = Act("resume", _reported, _on(Event.RESUME))
 RESUME_FROM = Act("resume --from", _one_resumable, _resume_from)
 DELETE_JOB = Act(
     "delete job",
-    lambda session, n: _one(_queued(session, JobState.FAILED, JobState.HELD), n),
+    lambda session, n: one_of(_queued(session, JobState.FAILED, JobState.HELD), n),
     _delete,
 )
 DELETE_BATCH = Act(
-    "delete batch", lambda session, n: _one([b.bid for b in _failed_batches(session)], n), _delete
+    "delete batch", lambda session, n: one_of([b.bid for b in _failed_batches(session)], n), _delete
 )
 CANCEL_BATCH = Act("cancel", _open_batches, _cancel)
 UPDATE_REPORT = Act("update-report", _changed, _on(Event.UPDATE_REPORT))

@@ -76,6 +76,10 @@ class Kind(Enum):
     DELETE_BATCH = ("operator-deletes-batch", 1, 0, 0)
     CANCEL_BATCH = ("operator-cancels-batch", 1, 0, 0)
     UPDATE_REPORT = ("operator-updates-report", 3, 0, 0)
+    BACK_UP = ("operator-backs-up", 2, 0, 0)
+    RECONCILE = ("operator-reconciles", 2, 0, 0)
+    EXPORT = ("operator-exports-object", 2, 0, 0)
+    CHECK_FIXITY = ("operator-checks-fixity", 2, 0, 0)
 
     def __init__(self, label: str, weight: int, shortest: float, longest: float) -> None:
         self.label = label

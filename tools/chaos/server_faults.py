@@ -147,8 +147,10 @@ def _restore_older(context: FaultContext, fault: Fault, late: bool) -> Effect:
     # a submission that continues on the older data would be lost
     if _DATA in context.claimed or not context.submitter.pause():
         raise NotNow
+    if not context.operator.pause():
+        context.submitter.paused.clear()
+        raise NotNow
     release = context.claim(_DATA, end)
-    context.operator.paused.set()
     _swap(context, places, "copy", "own")
     context.copied = None
     return Effect(f"data of {COPY_AGE:.0f} s ago or more", release)

@@ -1,0 +1,83 @@
+"""The acts of an operator on the stores: backup, reconcile, export, fixity check. None changes a job."""
+
+from operations import export
+from operations.backup import back_up
+from operations.fixity import check_fixity
+from operations.operator import Operator
+from operations.reconcile import reconcile
+from operations.reconciliation import BROKEN
+from pipeline.fixity import ignore
+from pipeline.outcome import DamagedObject
+from pipeline.states import Bucket
+from pipeline.steps.clients import open_clients
+from tasks.stores import expected_of
+from tools.chaos.acts import Acts, Backup, Exported
+from tools.chaos.operator_verbs import Act, one_of
+from tools.chaos.problem import Category, Problem
+from zkstate import batches, jobs, paths
+from zkstate.session import Session
+
+
+def _completed(session: Session) -> list[str]:
+    return [
+        jid
+        for bid in session.children(paths.BATCHES)
+        for jid in batches.jobs_in(session, bid, Bucket.COMPLETED)
+    ]
+
+
+def _one_completed(session: Session, target: int) -> list[str]:
+    return one_of(_completed(session), target)
+
+
+def _everything(session: Session, target: int) -> list[str]:
+    return ["everything"]
+
+
+def _back_up(operator: Operator, names: list[str], acts: Acts) -> str:
+    folder = operator.settings.home / "backups" / str(len(acts.backups) + 1)
+    acts.backups.append(Backup(folder, frozenset(_completed(operator.session))))
+    manifest = back_up(operator.session, operator.settings, folder).manifest
+    return f"{manifest.batches} batches, {manifest.jobs} jobs"
+
+
+def _reconcile(operator: Operator, names: list[str], acts: Acts) -> str:
+    """Differences are normal while jobs are in flight, but no version may be called lost or damaged."""
+    view = reconcile(operator)
+    for difference in view.differences:
+        if difference.gap in BROKEN:
+            acts.problems.append(Problem(Category.ILLEGAL, difference.jid, f"reconcile: {difference!r}"))
+    return f"{view.compared} compared, {view.left} differences"
+
+
+def _export(operator: Operator, names: list[str], acts: Acts) -> str:
+    (jid,) = names
+    ark = jobs.load(operator.session, jid).identifiers.primary_id or ""
+    clients = open_clients(operator.settings, expected_of(operator.session))
+    known, number = export.object_to_export(clients.inventory, ark, None)
+    folder = operator.settings.home / "exports" / f"{len(acts.exports) + 1}"
+    folder.parent.mkdir(exist_ok=True)
+    acts.exports.append(Exported(folder, ark, number))
+    request = export.ExportRequest(known, number, folder, operator.by)
+    try:
+        bag = export.export(request, clients.inventory, clients.storage, ignore, lambda: False)
+    except DamagedObject as damage:
+        acts.problems.append(Problem(Category.ILLEGAL, jid, f"export: {damage}"))
+        raise
+    return f"{ark} version {number}, {bag.files} files"
+
+
+def _check_fixity(operator: Operator, names: list[str], acts: Acts) -> str:
+    """Every stored file; nothing in a run damages one."""
+    run = check_fixity(
+        operator, (), every=True, on_read=ignore, on_check=lambda _: None, stopped=lambda: False
+    )
+    for check in run.damaged:
+        acts.problems.append(Problem(Category.ILLEGAL, "", f"fixity check: {check!r}"))
+    return f"{len(run.checked)} objects read, {len(run.unreadable)} unreadable"
+
+
+BACK_UP = Act("backup", _everything, _back_up)
+RECONCILE = Act("reconcile", _everything, _reconcile)
+EXPORT = Act("export", _one_completed, _export)
+CHECK_FIXITY = Act("fixity check", _one_completed, _check_fixity)
