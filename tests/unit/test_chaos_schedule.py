@@ -38,7 +38,7 @@ def test_an_outage_lasts_longer_than_the_first_tries_of_a_step_and_a_zombie_than
     for kind in Kind:
         if kind.label.startswith(("freeze-pool", "freeze-worker", "freeze-while")):
             assert kind.shortest > Settings().zk_session_timeout
-        if kind.label.endswith(("outage", "not-mounted", "read-only", "dead")):
+        if kind.label.endswith(("outage", "not-mounted", "read-only", "dead", "answers-503")):
             assert kind.shortest > five_tries
 
 

@@ -20,6 +20,7 @@ from tools.chaos.checker import judge
 from tools.chaos.cluster import Cluster
 from tools.chaos.drill import drill
 from tools.chaos.final_state import read
+from tools.chaos.host_checker import check_other_hosts, outages, undisturbed
 from tools.chaos.result import Result, result_of
 from tools.chaos.run import RunLog, RunOptions, run
 from tools.chaos.schedule import Kind
@@ -98,7 +99,10 @@ def _chaos(parsed: argparse.Namespace, kinds: frozenset[Kind], folder: Path) -> 
         began = time.monotonic()
         drilled = tuple(drill(cluster.settings, final, run_log.acts, say))
         say(f"the drills took {time.monotonic() - began:.0f} s")
-        judgement = replace(judged, problems=judged.problems + drilled)
+        faults = outages(run_log.injected)
+        stood_still = tuple(check_other_hosts(faults, list(final.jobs.values())))
+        say(f"{len(undisturbed(faults))} outages of one host without another long fault")
+        judgement = replace(judged, problems=judged.problems + drilled + stood_still)
         results.append(result_of(run_log, final, judgement))
         if results[-1].problems:
             sys.stderr.write(report.shortest(cluster, run_log, results[-1].problems, final) + "\n")

@@ -49,26 +49,32 @@ class Postbox:
 
 
 class ProxiedSource(HttpSource):
-    """A content source under two addresses, each behind a proxy; it can be busy as a whole."""
+    """A content source under two addresses, each behind a proxy; each address can be busy."""
 
     front: Proxy
     far: Proxy
-    _clear: dict[str, Page] | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._clear: dict[str, Page] = {}
+        """Path of a busy page -> the page as it was."""
 
     def url(self, path: str) -> str:
         return f"http://{(self.far if path.startswith(FAR) else self.front).hosts}{path}"
 
-    def busy(self, status: int) -> None:
-        """Answer `status` at every page until `calm`."""
-        self.calm()
-        self._clear = dict(self._site.pages)
-        for path in self._clear:
-            self.change(path, status=status, status_times=None, retry_after="2")
+    def busy(self, status: int, retry_after: str, *, far: bool) -> None:
+        """Answer `status` at every page of one of the two hosts until `calm`."""
+        self.calm(far=far)
+        for path in [path for path in self._site.pages if path.startswith(FAR) is far]:
+            self._clear[path] = self._site.pages[path]
+            self.change(path, status=status, status_times=None, retry_after=retry_after)
 
-    def calm(self) -> None:
-        if self._clear is not None:
-            self._site.pages.update(self._clear)
-            self._clear = None
+    def calm(self, *, far: bool) -> None:
+        for path in [path for path in self._clear if path.startswith(FAR) is far]:
+            page = self._clear.pop(path)
+            self.change(
+                path, status=page.status, status_times=page.status_times, retry_after=page.retry_after
+            )
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,8 @@ class Fakes:
 
     def heal(self) -> None:
         self.postbox.busy = False
-        self.source.calm()
+        self.source.calm(far=False)
+        self.source.calm(far=True)
         self.far_proxy.hurry()
         for proxy in (
             *(self.source_proxy, self.far_proxy),

@@ -35,9 +35,20 @@ def _hang_source(context: FaultContext, fault: Fault, late: bool) -> Effect:
 @kind_of(BEGIN, Kind.SOURCE_BUSY)
 def _busy_source(context: FaultContext, fault: Fault, late: bool) -> Effect:
     status = (503, 429)[fault.target % 2]
-    release = context.claim("source", context.cluster.fakes.source.calm)
-    context.cluster.fakes.source.busy(status)
+    source = context.cluster.fakes.source
+    release = context.claim("source", lambda: source.calm(far=False))
+    source.busy(status, "2", far=False)
     return Effect(str(status), release)
+
+
+@kind_of(BEGIN, Kind.HOST_BUSY)
+def _busy_host(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    """One of two hosts of content asks everybody to come back: soon, or in a minute."""
+    retry_after = ("2", "60")[fault.target % 2]
+    source = context.cluster.fakes.source
+    release = context.claim("far host", lambda: source.calm(far=True))
+    source.busy(503, retry_after, far=True)
+    return Effect(f"one of two hosts, Retry-After: {retry_after}", release)
 
 
 @kind_of(BEGIN, Kind.SOURCE_CHANGED)

@@ -58,6 +58,7 @@ class Kind(Enum):
     SOURCE_BUSY = ("source-answers-503-429", 2, 2, 6)
     SOURCE_CHANGED = ("content-changes-length", 2, 0, 0)
     HOST_DEAD = ("host-dead", 1, 80, 110)
+    HOST_BUSY = ("host-answers-503", 1, 80, 110)
     HOST_SLOW = ("host-one-byte-per-25-s", 1, 80, 110)
     EZID_DOWN = ("ezid-down", 3, 3, 10)
     EZID_OUTAGE = ("ezid-outage", 1, 80, 110)
@@ -95,6 +96,8 @@ NEEDS_MOUNTS = frozenset(
     }
 )
 NEEDS_FAKETIME = frozenset({Kind.ZK_CLOCK})
+OF_ONE_HOST = frozenset({Kind.HOST_DEAD, Kind.HOST_BUSY, Kind.HOST_SLOW})
+"""Outages of one of the two hosts of content: deposits of the other one continue."""
 
 
 MACHINERY = frozenset(
