@@ -16,6 +16,7 @@ from operations.reconciliation import (
     Comparison,
     Difference,
     Gap,
+    NotCompared,
     Numbers,
     Search,
     Stopped,
@@ -47,6 +48,7 @@ class ReconcileView(Record):
     """At most LISTED."""
     listed: bool
     """False if the storage service cannot list its objects: versions that no store knows are not found."""
+    not_compared: tuple[NotCompared, ...]
     complete: bool
     """False if it was stopped; the same command continues, because what is repaired is no difference."""
 
@@ -118,8 +120,16 @@ def reconcile(
         repaired=dict(result.repaired),
         differences=tuple(result.differences),
         listed=listed,
+        not_compared=tuple(_not_compared(operator, listed=listed)),
         complete=complete,
     )
+
+
+def _not_compared(operator: Operator, *, listed: bool) -> Iterator[NotCompared]:
+    if not listed:
+        yield NotCompared.UNKNOWN_VERSIONS
+    if operator.settings.inventory_service_url:
+        yield NotCompared.INVENTORY_SERVICE
 
 
 def _compare(search: Search, *, listed: bool) -> Iterator[Comparison]:

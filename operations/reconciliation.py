@@ -47,6 +47,15 @@ BROKEN = frozenset({Gap.DIFFERENT, Gap.NOT_STORED, Gap.UNREADABLE, Gap.LOST})
 REPAIRABLE = frozenset({Gap.NOT_ENTERED, Gap.NOT_RESERVED, Gap.NUMBERS, Gap.OUTDATED})
 
 
+class NotCompared(StrEnum):
+    """What a service that cannot list its objects keeps a reconciliation from. Codes are stable."""
+
+    UNKNOWN_VERSIONS = "unknown-versions"
+    """Versions in Merritt's storage service that neither the inventory nor a job knows."""
+    INVENTORY_SERVICE = "inventory-service"
+    """The entries of Merritt's inventory service; only our own inventory was compared."""
+
+
 class Difference(Record):
     gap: Gap
     ark: str = ""

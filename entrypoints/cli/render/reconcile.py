@@ -3,7 +3,7 @@
 from entrypoints.cli import console as screen
 from entrypoints.cli.render.humanize import counted
 from operations.reconcile import ReconcileView
-from operations.reconciliation import BROKEN, REPAIRABLE, Difference, Gap
+from operations.reconciliation import BROKEN, REPAIRABLE, Difference, Gap, NotCompared
 from pipeline.names import printable
 
 SHOWN = 20
@@ -23,6 +23,13 @@ _TITLES = {
     Gap.OUTDATED: "record and inventory are not of the same time: the fleet waits",
 }
 
+_NOT_COMPARED = {
+    NotCompared.UNKNOWN_VERSIONS: "versions that neither the inventory nor a job knows, because the storage "
+    "service cannot list its objects. For each known version the storage service was asked.",
+    NotCompared.INVENTORY_SERVICE: "the inventory service, because it cannot list its entries. Our own "
+    "inventory was compared; a repair enters a version in both.",
+}
+
 _REMEDIES = {
     Gap.NO_JOB: "ask who else writes to the storage root; the version stays as it is",
     Gap.DELETED_JOB: "submit the object again if it is to be in the repository; the version stays as it is",
@@ -39,12 +46,8 @@ def show(view: ReconcileView) -> None:
     for gap in Gap:
         if view.counts.get(gap):
             _kind(view, gap)
-    if not view.listed:
-        screen.note(
-            "This storage service cannot list its objects: versions that neither the inventory nor a job "
-            "knows were not searched",
-            "yellow",
-        )
+    for part in view.not_compared:
+        screen.note(f"Not compared: {_NOT_COMPARED[part]}")
     _sum(view)
 
 
@@ -81,7 +84,8 @@ def _sum(view: ReconcileView) -> None:
     if not view.complete:
         screen.say(f"Interrupted: {compared}. The same command continues.", "yellow")
     elif not view.counts:
-        screen.say(f"Record, storage and inventory agree: {compared}.", "green")
+        agree = "agree as far as they were compared" if view.not_compared else "agree"
+        screen.say(f"Record, storage and inventory {agree}: {compared}.", "green")
     elif not view.left:
         screen.say(f"Repaired: {compared}, {counted(sum(view.counts.values()), 'difference')}.", "green")
     else:

@@ -1,0 +1,113 @@
+"""`arkline reconcile` with Merritt's services, which cannot list what they have: what it finds and says."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+
+from operations.deployment import initialize
+from pipeline.merritt_inventory import MerrittInventory
+from pipeline.records import Identifiers
+from pipeline.settings import Settings
+from pipeline.states import JobState
+from pipeline.steps import process, record
+from tests.servers.merritt_inventory import InventoryService, inventory_service
+from tests.support import cli, planting
+from tests.support.merritt_fixture import ARK, MerrittRepository
+from tests.support.stores import with_record
+from zkstate import jobs, paths
+from zkstate.session import Session
+
+
+@pytest.fixture
+def repository(kept: MerrittRepository, session: Session, settings: Settings) -> MerrittRepository:
+    """A repository in Merritt's storage service, with a record."""
+    with_record(kept, session, settings)
+    kept.keep(kept.service)
+    return kept
+
+
+@pytest.fixture
+def service(repository: MerrittRepository) -> Iterator[InventoryService]:
+    with inventory_service() as running:
+        repository.settings = repository.settings.model_copy(update={"inventory_service_url": running.url})
+        yield running
+
+
+def completed(session: Session, repository: MerrittRepository) -> str:
+    """The JID of a completed job whose version is in the storage service and in both inventories."""
+    job = planting.job_in(session, JobState.COMPLETED)
+    number = int(job.jid.removeprefix("jid"))
+    made = repository.job(number, {"a.txt": "alpha"}, key=job.configuration.key, primary_id=ARK)
+    url = repository.settings.inventory_service_url
+    entered = MerrittInventory(repository.settings, pause=0.01) if url else repository.inventory
+    context = dataclasses.replace(repository.services(), storage=repository.kept, inventory=entered)
+    process.work(made, context)
+    record.work(made.model_copy(update={"identifiers": repository.identifiers(made)}), context)
+    session.zk.set(paths.identifiers(job.jid), Identifiers(primary_id=ARK).model_dump_json().encode())
+    assert jobs.load(session, job.jid).status.status is JobState.COMPLETED
+    return job.jid
+
+
+def test_what_was_compared_and_what_was_not_is_said(
+    session: Session, repository: MerrittRepository, service: InventoryService
+) -> None:
+    completed(session, repository)
+
+    shown = cli.run(repository.settings, "reconcile")
+    facts = cli.run(repository.settings, "reconcile", "--json").json()
+
+    assert shown.code == 0, shown
+    assert "agree as far as they were compared" in shown.out
+    assert "Not compared: versions that neither the inventory nor a job knows" in shown.err
+    assert "Not compared: the inventory service" in shown.err
+    assert facts["not_compared"] == ["unknown-versions", "inventory-service"]
+    assert facts["compared"] > 0
+    assert service.versions == {ARK: 1}
+
+
+def test_a_lost_inventory_gets_the_versions_of_the_record_back_from_the_services(
+    session: Session, repository: MerrittRepository, service: InventoryService
+) -> None:
+    jid = completed(session, repository)
+    repository.close()
+    (repository.settings.home / "inventory.sqlite").unlink()
+    service.versions.clear()
+    initialize(session, repository.settings, missing=True)
+
+    dry = cli.run(repository.settings, "reconcile")
+    repaired = cli.run(repository.settings, "reconcile", "--repair", "--json")
+    again = cli.run(repository.settings, "reconcile")
+
+    assert dry.code == 1, dry
+    assert jid in dry.out
+    assert repaired.code == 0, repaired
+    assert repaired.json()["repaired"]["not-entered"] == 1
+    assert again.code == 0, again
+    assert repository.described(ARK).versions[0].jid == jid
+    assert service.versions == {ARK: 1}
+
+
+def test_a_version_that_the_storage_service_lacks_is_broken_custody(
+    session: Session, repository: MerrittRepository
+) -> None:
+    completed(session, repository)
+    repository.service.objects.clear()
+
+    done = cli.run(repository.settings, "reconcile", "--json")
+
+    assert done.code == 4, done
+    assert done.json()["counts"] == {"not-stored": 1}
+    assert done.json()["not_compared"] == ["unknown-versions"]
+
+
+def test_a_storage_service_that_does_not_answer_is_no_lost_object(
+    session: Session, repository: MerrittRepository
+) -> None:
+    completed(session, repository)
+    away = repository.settings.model_copy(update={"storage_service_url": "http://127.0.0.1:1/store"})
+
+    done = cli.run(away, "reconcile")
+
+    assert done.code == 3, done
+    assert "agree" not in done.out
