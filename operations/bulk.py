@@ -6,12 +6,13 @@ from dataclasses import replace
 from operations.allowed_verbs import allowed_verbs
 from operations.job_list import JobFilter, find
 from operations.operator import Operator, VerbResult, feed, follow
+from operations.repair import WAS, repair
 from operations.verbs import Stopped, act, stop_batch
 from pipeline.errors import ArklineError, ServiceUnreachable
 from pipeline.records import Batch, Record
 from pipeline.states import BatchState, Bucket, Event, IllegalTransition, JobState
 from zkstate import batches, jobs
-from zkstate.errors import Ambiguous
+from zkstate.errors import Ambiguous, Corrupt
 from zkstate.session import Session
 
 
@@ -72,6 +73,17 @@ def act_on_one(
     return Outcome(verb=event, dry_run=dry_run, done=(result,))
 
 
+def repair_many(operator: Operator, names: list[str]) -> Outcome:
+    """Replace what cannot be read of these jobs and batches; raises what refuses a single one."""
+    if len(names) == 1:
+        return Outcome(verb="repair", done=(repair(operator, names[0]),))
+
+    def act_on(part: Operator, name: str) -> VerbResult:
+        return repair(part, name, feeding=False)
+
+    return _for_all(operator, "repair", names, act_on, False)
+
+
 def cancel(operator: Operator, bid: str, *, dry_run: bool = False) -> Outcome:
     """Stop the batch: end its split or its report, fail its jobs that have not ended, delete the held ones.
 
@@ -89,8 +101,16 @@ def cancel(operator: Operator, bid: str, *, dry_run: bool = False) -> Outcome:
         stopped = _finish(operator, batch, dry_run=dry_run)
 
     def stop(part: Operator, jid: str) -> VerbResult:
+        try:
+            job = jobs.load(part.session, jid)
+        except Corrupt:
+            return (
+                VerbResult(id=jid, was=WAS, now=JobState.FAILED)
+                if dry_run
+                else repair(part, jid, feeding=False)
+            )
         # a held job cannot fail, because it has not begun
-        fails = Event.FAIL in allowed_verbs(jobs.load(part.session, jid))
+        fails = Event.FAIL in allowed_verbs(job)
         return act(part, jid, Event.FAIL if fails else Event.DELETE, dry_run=dry_run, feeding=False)
 
     outcome = _for_all(operator, "cancel", unended, stop, dry_run)

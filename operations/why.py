@@ -6,7 +6,7 @@ from operations.fleet import Fleet
 from operations.record_fault import record_fault
 from operations.why_batch import why_batch
 from operations.why_job import why_job
-from pipeline.errors import Action, Remedy, UsageRefused
+from pipeline.errors import UsageRefused
 from pipeline.outcome import ServiceDown
 from pipeline.records import Batch, Job
 from pipeline.services import Service
@@ -53,9 +53,8 @@ def _explanation(session: Session, settings: Settings, name: str, archive: Archi
         if isinstance(record, Batch):
             return why_batch(session, fleet, record)
     except Corrupt as damage:
-        remedies = (Remedy(Action.AUDIT),)
         return Explanation(
-            id=name, kind=kind, reason=Reason.RECORD_DAMAGED, message=str(damage), remedies=remedies
+            id=name, kind=kind, reason=Reason.RECORD_DAMAGED, message=str(damage), remedies=damage.remedies
         )
     gone = record.disposition
     return Explanation(

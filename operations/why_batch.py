@@ -15,6 +15,7 @@ from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind, JobSt
 from zkstate import batches, holds, jobs, report_parts, views
 from zkstate.errors import Corrupt, Missing
 from zkstate.session import Session
+from zkstate.views import Unreadable
 
 EXAMINED = 50
 """Jobs of a batch that are read to find one that an operator can help."""
@@ -81,7 +82,12 @@ def _jobs_at_work(session: Session, fleet: Fleet, batch: Batch) -> Cause:
 def _first_unended(session: Session, fleet: Fleet, bid: str) -> Explanation | None:
     """The first job that an operator holds back, else the first that has not ended."""
     names = batches.jobs_in(session, bid, Bucket.PROCESSING)[:EXAMINED]
-    rows = list(views.readable(views.job_rows(session, names)))
+    read = list(views.job_rows(session, names))
+    rows = list(views.readable(iter(read)))
+    if not rows and read and isinstance(read[0], Unreadable):
+        remedies = (Remedy(Action.REPAIR, read[0].id),)
+        damaged = {"reason": Reason.RECORD_DAMAGED, "message": read[0].problem, "remedies": remedies}
+        return Explanation(id=read[0].id, kind="job", **damaged)
     rows.sort(key=lambda row: row.state is not JobState.HELD)
     try:
         return why_job(session, fleet, jobs.load(session, rows[0].jid)) if rows else None

@@ -33,6 +33,7 @@ class Action(Documented):
     FAIL = "fail", "Stop the job."
     CANCEL = "cancel", "Stop the batch: its split, its jobs that have not ended, its report."
     DELETE = "delete", "Delete the job or the batch."
+    REPAIR = "repair", "Replace the znodes that cannot be read, and end the job."
     UPDATE_REPORT = "update-report", "Send the depositor a report of what changed."
     SHOW_REPORT = "report", "Print the batch's report."
     RENEW_PROFILE = "renew-profile", "Use the changed profile for the rest of the batch."

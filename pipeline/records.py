@@ -10,6 +10,8 @@ from typing import Annotated, Generic, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from pipeline.bounded import Count, Seconds
+from pipeline.damaged_node import DamagedNode
 from pipeline.fixity import Digest
 from pipeline.object_description import ObjectDescription
 from pipeline.principal import Interface
@@ -128,25 +130,23 @@ class Submission(_Deposit):
 class FencedStatus(RewrittenRecord):
     """The fields shared by the status of jobs and of batches; the node's version fences every change.
 
-    `op` is a fresh token in every write, so that a writer whose answer was lost recognises its own write;
-    `epoch` grows when the record moves or is dispatched again, and voids older tickets. `delay`: seconds by
-    the server's clock from this write to the next dispatch. Absent before 0.3.0: `handed_back`, which tells a
-    hand-back from a lost worker; `waits_for`, from a hand-back to the next dispatch; `probe`, the outage that
-    this dispatch probes; `service_faults`, faults of shared services in this state.
+    `op`: a fresh token in every write, by which a writer whose answer was lost recognises its own write.
+    `epoch` grows with every move and dispatch, and voids older tickets. `delay`: seconds by the server's
+    clock until the next dispatch. Absent before 0.3.0: `handed_back`, `waits_for`, `probe`, `service_faults`.
     """
 
     message: str = ""
     kind: FailureKind | None = None
-    epoch: int = 1
+    epoch: Count = 1
     op: str = ""
-    attempt: int = 0
+    attempt: Count = 0
     dispatched_at: datetime | None = None
-    redispatches: int = 0
-    tries: int = 0
-    delay: float = 0
+    redispatches: Count = 0
+    tries: Count = 0
+    delay: Seconds = 0
     handed_back: bool = False
     waits_for: WaitsFor | None = None
-    service_faults: int = 0
+    service_faults: Count = 0
     probe: str = ""
 
     _of_earlier_releases = model_validator(mode="before")(read_earlier_release)
@@ -157,10 +157,10 @@ class BatchStatus(FencedStatus):
 
     status: BatchState
     last_modified: datetime = Field(default_factory=now)
-    total: int | None = None
-    created: int = 0
+    total: Count | None = None
+    created: Count = 0
     plan_sha256: str | None = None
-    reports: int = 0
+    reports: Count = 0
 
     @property
     def since(self) -> datetime:
@@ -212,7 +212,7 @@ class JobStatus(FencedStatus):
     status: JobState
     last_successful_status: JobState | None = None
     last_modification_date: datetime = Field(default_factory=now)
-    retry_count: int = 0
+    retry_count: Count = 0
     priority: Priority = DEFAULT_PRIORITY
     remark: str = ""
     """What the depositor should check, although nothing failed. Absent before 0.3.0."""
@@ -236,8 +236,8 @@ class Entry(RewrittenRecord, Generic[S]):
     """The kind of the failure, or of the fault that a try met: it says who has to act."""
     table: int = 1
     """The version of the state table that allowed the move."""
-    via: Interface | None = None
-    """The interface by which a person acted; None for workers and scheduled work."""
+    via: Interface | None = None  # of a person; None for workers and scheduled work
+    damaged: tuple[DamagedNode, ...] | None = None  # znodes that a repair replaced
 
 
 class HistoryEntry(Entry[JobState]):

@@ -25,7 +25,7 @@ from tasks.logs import log
 from tasks.outages import begin_outage, check_start, end_outage, is_own_fault
 from tasks.worker_context import WorkerContext
 from zkstate import record
-from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Stale, TooBig, Unreachable
+from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Stale, TooBig, Unreachable, Unwritable
 from zkstate.locks import AttemptGuard
 from zkstate.outage import FIRST_PROBE, name_of
 from zkstate.record import R
@@ -62,6 +62,7 @@ MEANINGS: Mapping[type[BaseException], Meaning] = {
     StepFailed: Meaning.FAULT,
     UsageRefused: Meaning.FAULT,
     TooBig: Meaning.FAULT,
+    Unwritable: Meaning.FAULT,
     Corrupt: Meaning.DAMAGED,
 }
 

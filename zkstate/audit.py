@@ -140,14 +140,20 @@ def _bucket_of(tree: Tree, job: Job) -> Iterator[Finding]:
 
 def _legal(job: Job) -> Iterator[Finding]:
     path = paths.history(job.jid)
-    if not job.history or job.history[0].state is not JOB.initial:
+    first = job.history[0] if job.history else None
+    if first is None or (first.state is not JOB.initial and first.damaged is None):
         yield Finding(path=path, problem=f"does not begin with {JOB.initial}")
         return
     yield from _legal_moves(path, JOB, job.history, job.status.status)
 
 
 def _legal_moves(path: str, machine: Machine[S], history: Sequence[Entry[S]], status: S) -> Iterator[Finding]:
-    """The history is a path through the tables of its time that ends in today's state."""
+    """The history is a path through the tables of its time that ends in today's state.
+
+    A repair may have dropped entries that could not be read: the path begins with the last one.
+    """
+    repaired = max((number for number, entry in enumerate(history) if entry.damaged is not None), default=0)
+    history = history[repaired:]
     for before, entry in pairwise(history):
         possible = machine.targets(before.state, entry.event, entry.table) if entry.event else {before.state}
         if entry.state not in possible:
@@ -233,4 +239,5 @@ def _space(session: Session, tree: Tree) -> Iterator[Finding]:
 def _may_hold_space(job: Job, tree: Tree) -> bool:
     if job.status.status is JobState.COMPLETED:
         return job.jid in tree.queues[JobState.COMPLETED]
-    return any(entry.event is Event.SUCCEED and entry.state is JobState.DOWNLOADING for entry in job.history)
+    granted = (Event.SUCCEED, JobState.DOWNLOADING)
+    return any((entry.event, entry.state) == granted or entry.damaged is not None for entry in job.history)

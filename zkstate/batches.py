@@ -140,7 +140,7 @@ def load(session: Session, bid: str) -> Batch:
     if submission is None or status is None:
         lacking = places[0] if submission is None else places[1]
         raise Missing(f"batch {bid} is incomplete: znode {lacking} is missing").with_remedies(
-            Remedy(Action.AUDIT)
+            Remedy(Action.REPAIR, bid)
         )
     entries, parts = histories.read(session, places[3], history, BatchHistoryEntry) if history else ((), ())
     return Batch(

@@ -1,25 +1,52 @@
 """Records to bytes and back; the only JSON in the package."""
 
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from pipeline.errors import Action, Remedy
 from pipeline.records import BatchHistoryEntry, HistoryEntry, Record
-from zkstate.errors import Corrupt
+from zkstate.errors import Corrupt, Unwritable
 
 T = TypeVar("T")
+
+_NUMBER = re.compile(rb"[0-9]{1,16}")
+"""Counts and bytes; `int` would accept signs, blanks, underscores and thousands of digits too."""
+
+_OWNER = re.compile(r"(?:jid|bid)[0-9]{10,}")
 
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 def encode(record: Record) -> bytes:
-    return record.model_dump_json(exclude_none=True).encode()
+    """The record as JSON that can be read again; Unwritable if it cannot, before anything is committed."""
+    data = record.model_dump_json(exclude_none=True).encode()
+    _read_back(type(record), data)
+    return data
 
 
 def encode_history(entries: Sequence[HistoryEntry] | Sequence[BatchHistoryEntry]) -> bytes:
-    return b"[" + b",".join(map(encode, entries)) + b"]"
+    """Only the last entry is read back: the others were, when they were the last."""
+    encoded = [entry.model_dump_json(exclude_none=True).encode() for entry in entries]
+    if entries:
+        _read_back(type(entries[-1]), encoded[-1])
+    return b"[" + b",".join(encoded) + b"]"
+
+
+def _read_back(kind: type[Record], data: bytes) -> None:
+    """A validated copy is not enough: `model_copy` checks nothing, and JSON has no infinity."""
+    try:
+        kind.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "content"
+        raise Unwritable(
+            f"a {kind.__name__} that could not be read again ({where}: {first['msg']}) was not written: "
+            "this is a mistake in arkline, report it with this message"
+        ) from error
 
 
 def decode(kind: type[T], data: bytes, path: str) -> T:
@@ -30,16 +57,25 @@ def decode(kind: type[T], data: bytes, path: str) -> T:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "content"
         content = kind.__name__ if isinstance(kind, type) else "history"
-        raise Corrupt(f"znode {path} does not hold a readable {content} ({where}: {first['msg']})") from error
+        raise damaged(path, f"does not hold a readable {content} ({where}: {first['msg']})") from error
     return decoded
 
 
+def damaged(path: str, problem: str) -> Corrupt:
+    """The error for a znode that cannot be read, with the verb that repairs its job or batch."""
+    owner = _OWNER.search(path)
+    remedy = Remedy(Action.REPAIR, owner[0]) if owner else Remedy(Action.AUDIT)
+    return Corrupt(f"znode {path} {problem}").with_remedies(remedy)
+
+
 def encode_int(number: int) -> bytes:
-    return str(number).encode()
+    data = str(number).encode()
+    if not _NUMBER.fullmatch(data):
+        raise Unwritable(f"the number {number} was not written: this is a mistake in arkline, report it")
+    return data
 
 
 def decode_int(data: bytes, path: str) -> int:
-    try:
-        return int(data or b"0")
-    except ValueError as error:
-        raise Corrupt(f"znode {path} should hold a number, but holds {data[:40]!r}") from error
+    if data and not _NUMBER.fullmatch(data):
+        raise damaged(path, f"should hold a number, but holds {data[:40]!r}")
+    return int(data or b"0")

@@ -15,6 +15,10 @@ class Corrupt(ArklineError):
     """A znode's content cannot be read; the message has its path."""
 
 
+class Unwritable(ArklineError):
+    """A value that could not be read again was about to be written; nothing was changed."""
+
+
 class Missing(ArklineError):
     """There is no such batch or job."""
 

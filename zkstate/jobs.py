@@ -58,7 +58,7 @@ def load(session: Session, jid: str) -> Job:
     for path, node in zip(places, answers, strict=True):
         if node is None:
             raise Missing(f"job {jid} is incomplete: znode {path} is missing").with_remedies(
-                Remedy(Action.AUDIT)
+                Remedy(Action.REPAIR, jid)
             )
         nodes.append(node)
     (status, stat), (configuration, _), (identifiers, _), (needed, _), listed = nodes

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pipeline.outcome import Promised, Reservation
 from zkstate import codec, paths
+from zkstate.reading import read_each
 from zkstate.session import Session
 from zkstate.transaction import Create, Delete, Operation, Put, Role
 
@@ -40,13 +41,21 @@ def reservation_of(session: Session, jid: str) -> int | None:
 
 
 def reservations(session: Session) -> dict[str, int]:
+    """Bytes of every job; a reservation that cannot be read is logged, and left out."""
     jids = sorted(session.children(paths.SPACE))
-    nodes = session.get_many([paths.reservation(jid) for jid in jids])
-    return {
-        jid: codec.decode_int(node[0], paths.reservation(jid))
-        for jid, node in zip(jids, nodes, strict=True)
-        if node is not None
-    }
+    return {jid: size for jid, size, _ in read_each(session, jids, paths.reservation, codec.decode_int)}
+
+
+def release_unreadable(session: Session, jid: str) -> tuple[Operation, ...]:
+    """The operations that remove a reservation that cannot be read, and correct the sum; else none."""
+    total = session.get(paths.SPACE)[1].version
+    held = reservations(session)
+    if jid in held or session.exists(paths.reservation(jid)) is None:
+        return ()
+    return (
+        Put(paths.SPACE, codec.encode_int(sum(held.values())), total, Role.SHARED),
+        Delete(paths.reservation(jid), role=Role.SHARED),
+    )
 
 
 def grant(jid: str, reservation: Reservation) -> tuple[Operation, ...]:
@@ -63,7 +72,7 @@ def replace(session: Session, jid: str, needed: int | None) -> tuple[Operation, 
     reserved = reservation_of(session, jid)
     if reserved == needed:
         return ()
-    data = codec.encode_int(total.bytes - (reserved or 0) + (needed or 0))
+    data = codec.encode_int(max(0, total.bytes - (reserved or 0)) + (needed or 0))
     put_total = Put(paths.SPACE, data, total.version, Role.SHARED)
     node = paths.reservation(jid)
     if needed is None:

@@ -65,6 +65,7 @@ ENTRIES = (
     Entry("fail", "verb_commands", _ACT, "Stop jobs that have not ended."),
     Entry("delete", "verb_commands", _ACT, "Delete failed or held jobs and batches."),
     Entry("cancel", "verb_commands", _ACT, "Stop a batch."),
+    Entry("repair", "repair_command", _ACT, "Replace znodes of a job or batch that cannot be read."),
     Entry("update-report", "verb_commands", _ACT, "Send the depositor the changes since the last report."),
     Entry("pause", "queue_commands", _QUEUE, "Stop starting new jobs."),
     Entry("unpause", "queue_commands", _QUEUE, "Start new jobs again."),

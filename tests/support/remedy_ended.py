@@ -132,12 +132,15 @@ def _damaged(world: World) -> None:
     with world.without_beat(leader=True):
         job = world.planted()
         path = paths.configuration(job.jid)
-        saved, _ = world.session.get(path)
         world.session.zk.set(path, b"{")
-        found = world.remedied(job.jid, Reason.RECORD_DAMAGED)
+        found = world.expect(job.jid, Reason.RECORD_DAMAGED)
         assert path in found.message
-        world.session.zk.set(path, saved)
-    world.completed(job.bid)
+        assert path in world.arkline("jobs", "--batch", job.bid, "--json")
+        world.follow(found.remedies)
+        assert jobs.load(world.session, job.jid).status.status is JobState.FAILED
+    assert batch_ended(world.session, job.bid).status.status is BatchState.FAILED
+    world.remedied(job.jid, Reason.FAILED_CONTENT)
+    world.completed(world.submitted_again)
 
 
 @case(Reason.COMPLETED)

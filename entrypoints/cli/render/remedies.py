@@ -16,6 +16,7 @@ _COMMANDS: dict[Action, str] = {
     Action.FAIL: "arkline fail {}",
     Action.CANCEL: "arkline cancel {}",
     Action.DELETE: "arkline delete {}",
+    Action.REPAIR: "arkline repair {}",
     Action.UPDATE_REPORT: "arkline update-report {}",
     Action.SHOW_REPORT: "arkline report {}",
     Action.RENEW_PROFILE: "arkline profile renew {}",

@@ -7,12 +7,14 @@ from rich.text import Text
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
 from entrypoints.cli.render.humanize import age, ago, brief, counted, duration, listed, progress
+from entrypoints.cli.render.remedies import command
 from operations.archive import Gone
 from operations.audit import AuditView, StoreFinding, StoreProblem
 from operations.batch_view import BatchView
 from operations.job_list import JobList
 from operations.job_view import JobView, Step, Timeline
 from pipeline.attempt import Progress
+from pipeline.errors import Action, Remedy
 from pipeline.states import Event, FailureKind
 from pipeline.working_storage.capacity import in_units
 
@@ -114,7 +116,8 @@ def job_list(page: JobList) -> None:
         Column("file or failure", lambda row: _failure(row.kind, row.message) or row.name, long=True),
     )
     for damaged in page.unreadable:
-        screen.note(f"{damaged.id} cannot be read: {damaged.problem}")
+        remedy = command(Remedy(Action.REPAIR, damaged.id))
+        screen.note(f"{damaged.id} cannot be read: {damaged.problem}; {remedy} replaces it")
     if page.next is not None:
         total = "" if page.total is None else f" of {counted(page.total, 'job')}"
         screen.note(f"{len(page.jobs)}{total} shown; --after {page.next} shows the next page")

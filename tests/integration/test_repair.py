@@ -1,0 +1,290 @@
+"""`arkline repair`: a record that cannot be read is replaced by a readable one, and frees what it holds."""
+
+import pytest
+
+from operations import bulk
+from operations.operator import Operator
+from operations.repair import repair
+from operations.reports import report
+from operations.verbs import act
+from operations.why import why
+from pipeline.attempt import UNATTENDED
+from pipeline.errors import Action, Remedy, UsageRefused
+from pipeline.outcome import content
+from pipeline.settings import Settings
+from pipeline.states import BatchState, Event, FailureKind, IllegalTransition, JobState
+from tests.support import planting
+from tests.support.operators import ann, downloading_job
+from zkstate import batches, jobs, paths, queue, space
+from zkstate.errors import Corrupt, Missing
+from zkstate.jobs import JobMove
+from zkstate.session import Session
+
+JOB_NODES = (
+    paths.job_bid,
+    paths.configuration,
+    paths.identifiers,
+    paths.job_status,
+    paths.priority,
+    paths.space_needed,
+    paths.history,
+)
+NEEDED = (paths.configuration, paths.identifiers, paths.job_status, paths.space_needed, paths.history)
+"""Nodes without which a job cannot be read."""
+
+DAMAGE = (
+    b"",
+    b"no JSON",
+    b"\xff\xfe",
+    b'{"status":"downloading","delay":null}',
+    b"[1,2]",
+    b"-7",
+    b"\xc2\xb2",
+)
+LASTING = {paths.configuration, paths.identifiers}
+"""Nodes whose damage may have cost a digest or an ARK: the content has to be submitted again."""
+
+
+@pytest.fixture
+def operator(session: Session, settings: Settings) -> Operator:
+    return ann(session, settings)
+
+
+def is_damage(path: str, data: bytes) -> bool:
+    """Whether these bytes are damage there: an empty number is 0, and identifiers may have unknown fields."""
+    readable = {"space_needed": data == b"", "identifiers": data.startswith(b"{")}
+    return not readable.get(path.rpartition("/")[2], False)
+
+
+@pytest.mark.parametrize("data", DAMAGE)
+@pytest.mark.parametrize("node", NEEDED, ids=lambda node: node("").rpartition("/")[2])
+def test_a_damaged_job_ends_as_failed_and_frees_all_it_holds(
+    session: Session, operator: Operator, node: object, data: bytes
+) -> None:
+    job = downloading_job(session, operator.settings)
+    planting.acquire(session, job)
+    path = node(job.jid)  # type: ignore[operator]
+    if not is_damage(path, data):
+        pytest.skip("no damage")
+    session.zk.set(path, data)
+
+    result = repair(operator, job.jid)
+
+    after = jobs.load(session, job.jid)
+    assert (result.was, result.now, after.status.status) == ("unreadable", "failed", JobState.FAILED)
+    assert queue.counts(session)[JobState.DOWNLOADING] == 0
+    assert session.exists(paths.job_lock(job.jid)) is None
+    assert (space.reservation_of(session, job.jid), space.promised(session).bytes) == (None, 0)
+    damaged = next(entry.damaged for entry in after.history if entry.damaged)
+    assert [(found.path, found.size) for found in damaged] == [(path, len(data))]
+    assert after.history[-1].event is Event.FAIL
+    assert after.configuration.working_dir == job.configuration.working_dir
+    assert after.status.kind is (FailureKind.CONTENT if node in LASTING else FailureKind.SYSTEM)
+
+
+@pytest.mark.parametrize("node", JOB_NODES, ids=lambda node: node("").rpartition("/")[2])
+def test_a_missing_znode_is_created(session: Session, operator: Operator, node: object) -> None:
+    job = planting.job_in(session, JobState.PROCESSING)
+    session.zk.delete(node(job.jid))  # type: ignore[operator]
+
+    repair(operator, job.jid)
+
+    assert jobs.load(session, job.jid).status.status is JobState.FAILED
+
+
+def test_a_job_of_which_nothing_can_be_read_ends_and_its_batch_is_reported(
+    session: Session, operator: Operator
+) -> None:
+    job = downloading_job(session, operator.settings)
+    for node in (*JOB_NODES, paths.reservation):
+        session.zk.set(node(job.jid), b"\x00\xff damaged")
+
+    repair(operator, job.jid)
+
+    after = jobs.load(session, job.jid)
+    assert (after.bid, after.status.status, after.priority) == (job.bid, JobState.FAILED, job.priority)
+    assert (space.reservations(session), space.promised(session).bytes) == ({}, 0)
+    assert batches.load(session, job.bid).status.status is BatchState.REPORTING
+    (reported,) = report(session, job.bid, operator.inventory).failed
+    assert "of this object in the record was damaged" in reported.message
+    act(operator, job.jid, Event.DELETE)
+    with pytest.raises(Missing):
+        jobs.load(session, job.jid)
+
+
+@pytest.mark.parametrize("state", [state for state in JobState if state is not JobState.DELETED])
+def test_the_state_and_the_last_success_are_found_in_queue_and_history(
+    session: Session, operator: Operator, state: JobState
+) -> None:
+    job = planting.job_in(session, state)
+    session.zk.set(paths.job_status(job.jid), b"")
+
+    repair(operator, job.jid)
+
+    after = jobs.load(session, job.jid)
+    ended = state in (JobState.COMPLETED, JobState.FAILED, JobState.HELD)
+    assert after.status.status is (state if ended else JobState.FAILED)
+    assert after.status.last_successful_status is job.status.last_successful_status
+    assert after.status.epoch > job.status.epoch
+
+
+def test_a_repaired_job_is_resumed_where_it_failed(session: Session, operator: Operator) -> None:
+    _, (jid, _) = planting.split_batch(session, 2)
+    job = jobs.load(session, jid)
+    for event in (Event.ACQUIRE, *[Event.SUCCEED] * 4):
+        job = planting.apply_event(session, job, event)
+    session.zk.set(paths.job_status(job.jid), b"{")
+    repair(operator, job.jid)
+
+    assert act(operator, job.jid, Event.RESUME).now == JobState.RECORDING
+
+
+def test_a_job_without_its_configuration_is_not_resumed(session: Session, operator: Operator) -> None:
+    job = planting.job_in(session, JobState.RECORDING)
+    session.zk.set(paths.configuration(job.jid), b"{")
+    repair(operator, job.jid)
+
+    with pytest.raises(IllegalTransition):
+        act(operator, job.jid, Event.RESUME)
+
+
+def test_a_worker_that_holds_the_job_loses_it(session: Session, operator: Operator) -> None:
+    held = planting.acquire(session, planting.job_in(session, JobState.PROCESSING))
+    session.zk.set(paths.space_needed(held.jid), "²".encode())
+
+    repair(operator, held.jid)
+
+    with pytest.raises(Exception, match=r"has changed|is gone"):
+        jobs.move(session, held, JobMove(Event.SUCCEED, "worker"))
+
+
+def test_a_record_that_can_be_read_is_not_repaired(session: Session, operator: Operator) -> None:
+    job = planting.one_job(session)
+    before = planting.tree(session)
+
+    for name in (job.jid, job.bid):
+        with pytest.raises(UsageRefused, match=f"every znode of {name} can be read"):
+            repair(operator, name)
+
+    assert planting.tree(session) == before
+
+
+def test_a_long_history_with_a_damaged_part_keeps_the_others(
+    session: Session, operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zkstate.histories.PART_BYTES", 300)
+    job = planting.job_in(session, JobState.RECORDING)
+    parts = sorted(session.children(paths.history(job.jid)))
+    assert len(parts) > 1
+    session.zk.set(f"{paths.history(job.jid)}/{parts[1]}", b"damaged")
+
+    repair(operator, job.jid)
+
+    after = jobs.load(session, job.jid)
+    assert after.history[0].state is JobState.PENDING
+    assert after.status.status is JobState.FAILED
+
+
+def test_why_names_the_znode_and_the_verb_for_the_job_and_for_its_batch(
+    session: Session, settings: Settings
+) -> None:
+    job = planting.one_job(session)
+    whole, _ = session.get(paths.job_status(job.jid))
+    session.zk.set(paths.job_status(job.jid), b"{")
+
+    of_job, of_batch = why(session, settings, job.jid), why(session, settings, job.bid)
+
+    for found in (of_job, of_batch.first):
+        assert found is not None
+        assert paths.job_status(job.jid) in found.message
+    for found in (of_job, of_batch):
+        assert found.remedies == (Remedy(Action.REPAIR, job.jid),)
+    session.zk.set(paths.job_status(job.jid), whole)
+
+
+def test_a_verb_on_a_damaged_job_names_the_repair(session: Session, operator: Operator) -> None:
+    job = planting.one_job(session)
+    whole, _ = session.get(paths.job_status(job.jid))
+    session.zk.set(paths.job_status(job.jid), b"{")
+
+    for event in (Event.FAIL, Event.RESUME, Event.DELETE):
+        with pytest.raises(Corrupt) as refused:
+            act(operator, job.jid, event)
+        assert refused.value.remedies == (Remedy(Action.REPAIR, job.jid),)
+    session.zk.set(paths.job_status(job.jid), whole)
+
+
+def test_cancel_repairs_the_damaged_jobs_of_the_batch(session: Session, operator: Operator) -> None:
+    bid, jids = planting.split_batch(session, 3)
+    session.zk.set(paths.job_status(jids[1]), b"{")
+
+    outcome = bulk.cancel(operator, bid)
+
+    assert (len(outcome.done), outcome.refused) == (3, ())
+    assert {jobs.load(session, jid).status.status for jid in jids} == {JobState.FAILED}
+    assert batches.load(session, bid).status.status is BatchState.REPORTING
+
+
+BATCH_NODES = (
+    paths.submission,
+    paths.batch_status,
+    paths.batch_history,
+    paths.status_report,
+    paths.profile_snapshot,
+)
+BATCH_STATES = [state for state in BatchState if state is not BatchState.DELETED]
+
+
+@pytest.mark.parametrize("state", BATCH_STATES)
+@pytest.mark.parametrize("node", BATCH_NODES, ids=lambda node: node("").rpartition("/")[2])
+def test_a_damaged_batch_can_be_read_again_and_keeps_its_state(
+    session: Session, operator: Operator, node: object, state: BatchState
+) -> None:
+    batch = planting.batch_in(session, state)
+    path = node(batch.bid)  # type: ignore[operator]
+    if session.exists(path) is None:
+        session.ensure_node(path)
+    session.zk.set(path, b"{damaged")
+
+    repair(operator, batch.bid)
+
+    after = batches.load(session, batch.bid)
+    unsplit = state in (BatchState.PENDING, BatchState.HELD) and node is paths.submission
+    assert after.status.status is (BatchState.REPORTING if unsplit else state)
+    assert after.submission.profile_name in ("demo", "(not readable)")
+    assert any(entry.damaged for entry in after.history)
+    batches.profile_snapshot(session, batch.bid)
+
+
+def test_a_batch_that_may_lack_objects_is_reported_as_failed(session: Session, settings: Settings) -> None:
+    batch = planting.acquired_batch(session)
+    batch = planting.create_jobs(session, batch, planting.plan(2), planting.WORKING, "test", UNATTENDED)
+    session.zk.delete(paths.batch_lock(batch.bid))
+    session.zk.set(paths.batch_status(batch.bid), b"{")
+    operator = ann(session, settings)
+
+    repair(operator, batch.bid)
+
+    for jid in batches.all_jobs(session, batch.bid):
+        planting.complete(session, jobs.load(session, jid))
+    assert batches.finish_if_ended(session, batch.bid, "test") is not None
+    composed = report(session, batch.bid, operator.inventory)
+    assert composed.status is BatchState.FAILED
+    assert "objects without a job may be missing" in composed.message
+
+
+def test_an_unreadable_reservation_stops_no_other_job(session: Session, operator: Operator) -> None:
+    damaged, other = (downloading_job(session, operator.settings) for _ in range(2))
+    session.zk.set(paths.reservation(damaged.jid), b"\xff")
+
+    assert space.reservations(session) == {other.jid: 700}
+    repair(operator, damaged.jid)
+
+    assert space.promised(session).bytes == 700
+
+
+def test_a_content_fault_is_no_damage(session: Session, operator: Operator) -> None:
+    job = planting.apply_event(session, planting.one_job(session), Event.FAIL, content("x").kind)
+
+    with pytest.raises(UsageRefused):
+        repair(operator, job.jid)
