@@ -1,0 +1,75 @@
+"""The operator of a chaos run goes through the acts one by one, whatever an act does."""
+
+from collections.abc import Iterator
+from threading import Event
+
+import pytest
+
+from operations.operator import Operator
+from pipeline.settings import Settings
+from tools.chaos.acts import Acts
+from tools.chaos.operator import OperatorThread
+from tools.chaos.operator_verbs import Act
+from tools.chaos.problem import Category
+from zkstate.session import Session
+
+
+def everything(session: Session, target: int) -> list[str]:
+    return ["everything"]
+
+
+@pytest.fixture
+def operator(session: Session, settings: Settings) -> Iterator[OperatorThread]:
+    thread = OperatorThread(settings, lambda _: None)
+    thread.start()
+    yield thread
+    thread.stop()
+
+
+def test_an_error_without_a_type_is_a_problem_of_the_run_and_the_next_act_is_done(
+    operator: OperatorThread,
+) -> None:
+    done = Event()
+
+    def fail(operator: Operator, names: list[str], acts: Acts) -> str:
+        raise KeyError("a mistake in a verb")
+
+    def finish(operator: Operator, names: list[str], acts: Acts) -> str:
+        done.set()
+        return "done"
+
+    operator.ask(Act("broken", everything, fail))
+    operator.ask(Act("next", everything, finish))
+
+    assert done.wait(30)
+    (problem,) = operator.acts.problems
+    assert problem.sort is Category.ILLEGAL
+    assert "a mistake in a verb" in problem.text
+
+
+def test_the_operator_is_not_paused_within_an_act(operator: OperatorThread) -> None:
+    began, end, later = Event(), Event(), Event()
+
+    def work(operator: Operator, names: list[str], acts: Acts) -> str:
+        began.set()
+        end.wait(30)
+        return "done"
+
+    def finish(operator: Operator, names: list[str], acts: Acts) -> str:
+        later.set()
+        return "done"
+
+    operator.ask(Act("long", everything, work))
+    assert began.wait(30)
+
+    assert not operator.pause()
+    end.set()
+    while not operator.idle:
+        assert not operator.paused.is_set()
+    while not operator.pause():
+        pass
+    operator.ask(Act("next", everything, finish))
+
+    assert not later.wait(1)
+    operator.paused.clear()
+    assert later.wait(30)
