@@ -81,6 +81,24 @@ def throttled(attempt: Attempt) -> Attempt:
     return CheckedAttempt(check, attempt.report)
 
 
+class WorkCounter:
+    """The files and bytes that an attempt has worked on; reports the sums and checks the attempt."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._files = 0
+        self._bytes = 0
+
+    def begin_file(self) -> None:
+        self._files += 1
+        self.add(0)
+
+    def add(self, size: int) -> None:
+        self._bytes += size
+        self._attempt.report(Progress(bytes=self._bytes, files=self._files))
+        self._attempt.check()
+
+
 class WorkingStorageRecord(Protocol):
     """What the record knows of working storage."""
 

@@ -152,6 +152,16 @@ class Settings(BaseSettings):
     container_ratio: Annotated[int, Field(ge=1)] = Field(
         200, description="Maximum expansion ratio of a container."
     )
+    decoding_memory: Annotated[int, Field(ge=100_000_000)] = Field(
+        300_000_000,
+        description="Maximum bytes of memory of the process that reads a container, a large manifest, or the "
+        "lists and descriptions in a deposit; the same holds for all.",
+    )
+    decoding_seconds: Annotated[int, Field(ge=1)] = Field(
+        60,
+        description="Seconds of processor time that such a process may use, beside one for each megabyte "
+        "and for each 1,000 files that it unpacks or checks.",
+    )
     container_bytes: Bytes = Field(1 << 40, description="Maximum bytes of an unpacked container.")
 
     s3_root: str = Field(

@@ -7,23 +7,27 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NoReturn
 
 from pydantic import ValidationError
 
-from pipeline.containers.declared import Declared, UnpackedContainer, refuse
+from pipeline.containers.declared import Declared, UnpackedContainer, UnpackedFile, refuse
 from pipeline.fixity import Digest, UnknownAlgorithm, algorithm
+from pipeline.manifests import lines as lists
 from pipeline.names import quote_name
 from pipeline.outcome import content
-from pipeline.working_storage.workspace import DownloadedFile
 
 DECLARATION = "bagit.txt"
+TAG_BYTES = 1_000_000
+"""Bytes of `bagit.txt` and of `bag-info.txt`."""
+
 _BEGIN = b"BagIt-Version:"
 _ENCODINGS = {"utf-8", "utf8", "utf-16", "us-ascii", "ascii", "iso-8859-1"}
 _VERSION = re.compile(r"([01])\.(\d{1,3})")
 _MANIFEST = re.compile(r"(tag)?manifest-([A-Za-z0-9_-]+)\.txt")
 _LINE = re.compile(r"(\S+)[ \t]+\*?(?:\./)?(.+)")
-_OXUM = re.compile(r"(\d+)\.(\d+)")
+_OXUM = re.compile(r"(\d{1,18})\.(\d{1,18})")
 _ESCAPES = {"%0A": "\n", "%0D": "\r"}
 
 
@@ -31,23 +35,22 @@ _ESCAPES = {"%0A": "\n", "%0D": "\r"}
 class _Bag:
     folder: str
     """With its slash; empty if the container itself is the bag."""
-    files: Mapping[str, DownloadedFile]
+    files: Mapping[str, UnpackedFile]
     """Path in the bag -> file."""
     unpacked: UnpackedContainer
     version: tuple[int, int] = (0, 0)
     encoding: str = "utf-8"
 
-    def lines(self, name: str) -> list[tuple[int, str]]:
-        data = self.unpacked.text(self.folder + name)
-        try:
-            text = data.decode(self.encoding)
-        except UnicodeDecodeError:
-            self.refuse(name, f"is not text in {self.encoding}, as {DECLARATION} declares")
-        lines = re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))
-        return [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    def lines(self, name: str, limit: int = lists.LIST_BYTES) -> Iterator[tuple[int, str]]:
+        not_text = f"is not text in {self.encoding}, as {DECLARATION} declares"
+        path = self.unpacked.producer / (self.folder + name)
+        return lists.read(path, self.title(name), not_text, self.encoding, limit)
+
+    def title(self, name: str) -> str:
+        return f"bag file {quote_name(self.folder + name)}"
 
     def refuse(self, name: str, reason: str) -> NoReturn:
-        raise content(f"bag file {quote_name(self.folder + name)} {reason}")
+        raise content(f"{self.title(name)} {reason}")
 
 
 @dataclass(frozen=True)
@@ -59,18 +62,24 @@ class _Manifest:
     """Path in the bag -> line, value."""
 
 
+def may_declare(path: str) -> bool:
+    """Whether a file with this path declares a bag, if the file is one of BagIt."""
+    return path.count("/") <= 1 and path.rpartition("/")[2] == DECLARATION
+
+
 def check_bags(unpacked: UnpackedContainer) -> tuple[str, ...]:
     """A sentence for each bag that is valid; StepFailed(content), naming the file, if one is not."""
-    folders = [
-        path.removesuffix(DECLARATION)
-        for path in sorted(unpacked.files)
-        if path.count("/") <= 1 and path.rpartition("/")[2] == DECLARATION
-    ]
+    folders = [path.removesuffix(DECLARATION) for path in sorted(unpacked.files) if may_declare(path)]
     return tuple(
         _check(unpacked, folder)
         for folder in folders
-        if unpacked.text(folder + DECLARATION).removeprefix(b"\xef\xbb\xbf").startswith(_BEGIN)
+        if _declares_bag(unpacked.producer / (folder + DECLARATION))
     )
+
+
+def _declares_bag(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(64).removeprefix(b"\xef\xbb\xbf").startswith(_BEGIN)
 
 
 def _check(unpacked: UnpackedContainer, folder: str) -> str:
@@ -102,7 +111,7 @@ def _declared(bag: _Bag) -> _Bag:
 
 
 def _fields(bag: _Bag, name: str) -> Iterator[tuple[str, str]]:
-    for _, line in bag.lines(name):
+    for _, line in bag.lines(name, TAG_BYTES):
         label, _, value = line.partition(":")
         yield label.strip().lower(), value.strip()
 
@@ -125,6 +134,7 @@ def _manifest(bag: _Bag, match: re.Match[str]) -> _Manifest:
             place = "outside data/" if match[1] is None else "in data/"
             bag.refuse(match[0], f"line {number}: {quote_name(path)} is {place}")
         entries[path] = (number, entry[1])
+        lists.check_entries(len(entries), bag.title(match[0]), len(bag.files))
     return _Manifest(match[0], name, bool(match[1]), entries)
 
 

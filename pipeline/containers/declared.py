@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
-from pipeline.attempt import Attempt
+from pipeline.attempt import Attempt, WorkCounter
 from pipeline.fixity import OF_RECORD, Digest, digest_file
 from pipeline.names import quote_name
 from pipeline.outcome import content
@@ -16,6 +17,15 @@ PROBLEMS_REPORTED = 20
 
 MESSAGE_LIMIT = 1800
 """Characters of a message that are stored, less some for its beginning."""
+
+
+class UnpackedFile(Protocol):
+    """A file as it was unpacked."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def sha512(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -31,17 +41,33 @@ class Declared:
 
 
 @dataclass(frozen=True)
+class ConfirmedDigest:
+    """A digest that a list in the container declares, and that the file has."""
+
+    path: str
+    digest: Digest
+    declared_by: str
+
+    def of(self, file: DownloadedFile) -> DownloadedFile:
+        """The file with this digest as its own."""
+        return file.model_copy(
+            update={"digest": self.digest, "declared_by": self.declared_by, "container": ""}
+        )
+
+
+@dataclass(frozen=True)
 class UnpackedContainer:
     """The depositor's files, by their path below `producer/`."""
 
     producer: Path
-    files: Mapping[str, DownloadedFile]
+    files: Mapping[str, UnpackedFile]
     attempt: Attempt
     confirmed: dict[str, Declared] = field(default_factory=dict)
     """Path -> a declaration with a digest that the file agrees with."""
+    counter: WorkCounter = field(init=False)
 
-    def text(self, path: str) -> bytes:
-        return (self.producer / path).read_bytes()
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "counter", WorkCounter(self.attempt))
 
     def problems(self, declared: Iterable[Declared]) -> Iterator[str]:
         """How the files differ from their declarations; a file is read once at most."""
@@ -58,26 +84,20 @@ class UnpackedContainer:
                 if entry.digests and not differences:
                     self.confirmed[entry.path] = entry
 
-    def with_declared_digests(self) -> tuple[DownloadedFile, ...]:
-        """The files, with the longest digest that the container itself declares for them, if there is one."""
-        return tuple(self._with_declared(file) for file in self.files.values())
+    def confirmed_digests(self) -> Iterator[ConfirmedDigest]:
+        """The longest digest that the container itself declares for a file, for those with one."""
+        for path, entry in self.confirmed.items():
+            longest = max(entry.digests, key=lambda digest: len(digest.value))
+            yield ConfirmedDigest(path, longest, entry.by or entry.where)
 
-    def _with_declared(self, file: DownloadedFile) -> DownloadedFile:
-        entry = self.confirmed.get(file.path)
-        if entry is None:
-            return file
-        longest = max(entry.digests, key=lambda digest: len(digest.value))
-        place = entry.by or entry.where
-        return file.model_copy(update={"digest": longest, "declared_by": place, "container": ""})
-
-    def _differences(self, declared: Declared, file: DownloadedFile) -> Iterator[str]:
+    def _differences(self, declared: Declared, file: UnpackedFile) -> Iterator[str]:
         values = {OF_RECORD: file.sha512}
         others = {digest.algorithm for digest in declared.digests} - values.keys()
         if others:
-            digester = digest_file(self.producer / file.path, others, lambda _: self.attempt.check())
+            digester = digest_file(self.producer / declared.path, others, self.counter.add)
             values |= {name: digester.value(name) for name in others}
         for digest in declared.digests:
-            if mismatch := digest.mismatch(values[digest.algorithm], quote_name(file.path)):
+            if mismatch := digest.mismatch(values[digest.algorithm], quote_name(declared.path)):
                 yield f"{declared.where}: {mismatch}"
 
 

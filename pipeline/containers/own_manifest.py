@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from pipeline.containers.declared import Declared, UnpackedContainer, refuse
-from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row, parse
+from pipeline.manifests import lines
+from pipeline.manifests.checkm import ManifestProfile, Row, parse_rows
 from pipeline.names import quote_name
-from pipeline.outcome import content
 
 NAME = "mrt-manifest.txt"
 
@@ -14,13 +14,13 @@ def check_manifest(unpacked: UnpackedContainer) -> str | None:
     """A sentence if the manifest is correct; None without one, StepFailed(content) if it is not correct."""
     if NAME not in unpacked.files:
         return None
-    try:
-        # Names that clash were refused when the container was unpacked, by the rules of the collection.
-        rows = parse(unpacked.text(NAME), f"producer/{NAME}", ManifestProfile.OBJECT, case_fold=False).rows
-    except ManifestError as error:
-        raise content(str(error)) from error
-    refuse(f"producer/{NAME}", _problems(unpacked, rows))
-    return f"producer/{NAME} lists the container's {len(rows):,} other files, with their sizes and digests"
+    title = f"producer/{NAME}"
+    lines.check_size(unpacked.producer / NAME, title)
+    data, most = (unpacked.producer / NAME).read_bytes(), max(lines.LIST_ENTRIES, len(unpacked.files))
+    # Names that clash were refused when the container was unpacked, by the rules of the collection.
+    rows = parse_rows(data, title, ManifestProfile.OBJECT, case_fold=False, most=most)
+    refuse(title, _problems(unpacked, rows))
+    return f"{title} lists the container's {len(rows):,} other files, with their sizes and digests"
 
 
 def _problems(unpacked: UnpackedContainer, rows: tuple[Row, ...]) -> Iterator[str]:

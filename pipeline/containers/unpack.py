@@ -8,12 +8,12 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from pipeline.attempt import Attempt
+from pipeline.attempt import Attempt, WorkCounter
 from pipeline.containers.base import Archive, Entry
 from pipeline.containers.formats import entries
 from pipeline.file_faults import is_fault_of, is_full
@@ -55,10 +55,8 @@ class Limits:
     """The encoding of a zip's names that do not say theirs; empty: UTF-8 if they are, else code page 437."""
 
 
-def unpack(
-    path: Path, name: str, target: Path, limits: Limits, attempt: Attempt
-) -> tuple[DownloadedFile, ...]:
-    """Write the container's files below `target`, which belongs to this attempt and is empty.
+def unpack(path: Path, name: str, target: Path, limits: Limits, attempt: Attempt) -> Iterator[DownloadedFile]:
+    """Write the container's files one by one below `target`, which belongs to this attempt and is empty.
 
     `name` is what the depositor calls it. The attempt is checked between chunks.
     The digests are computed while the files are written.
@@ -70,7 +68,7 @@ def unpack(
         archive = replace(archive, max_bytes=room)
         target.mkdir(parents=True, exist_ok=True)
         with entries(archive) as members:
-            files = _write_all(members, archive, target, limits.case_fold, attempt)
+            yield from _write_all(members, archive, target, limits.case_fold, attempt)
     except _DAMAGED as error:
         raise _damaged(archive, error) from error
     except OSError as error:
@@ -83,19 +81,16 @@ def unpack(
         raise system(
             f"{archive.title} could not be unpacked ({error}): repair working storage, then resume the job"
         ) from error
-    if not files:
-        raise content(f"{archive.title} has no files in it")
-    return files
 
 
 def _write_all(
     entries: Iterable[Entry], archive: Archive, target: Path, case_fold: bool, attempt: Attempt
-) -> tuple[DownloadedFile, ...]:
+) -> Iterator[DownloadedFile]:
     names = UsedNames(case_fold)
-    files: list[DownloadedFile] = []
-    room = archive.max_bytes
+    empty = True
+    room, counter = archive.max_bytes, WorkCounter(attempt)
     for count, entry in enumerate(entries, 1):
-        attempt.check()
+        counter.begin_file()
         if entry.is_folder and entry.name in ("", "."):
             continue
         try:
@@ -109,18 +104,21 @@ def _write_all(
         if max(count, names.count) > archive.max_entries:
             raise content(f"{archive.title} has more than {archive.max_entries} files and folders: divide it")
         if not entry.is_folder:
-            files.append(_write(entry, archive, target, room, attempt))
-            room -= files[-1].size
-    return tuple(files)
+            file = _write(entry, archive, target, room, counter)
+            room -= file.size
+            empty = False
+            yield file
+    if empty:
+        raise content(f"{archive.title} has no files in it")
 
 
-def _write(entry: Entry, archive: Archive, target: Path, room: int, attempt: Attempt) -> DownloadedFile:
+def _write(entry: Entry, archive: Archive, target: Path, room: int, counter: WorkCounter) -> DownloadedFile:
     path = target / entry.name
     path.parent.mkdir(parents=True, exist_ok=True)
     digester = Digester()
     with entry.open() as source, path.open("xb") as file:
         while chunk := source.read(entry.chunk):
-            attempt.check()
+            counter.add(len(chunk))
             digester.update(chunk)
             if digester.size > room:
                 raise content(

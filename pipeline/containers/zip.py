@@ -18,6 +18,9 @@ _METHODS = {zipfile.ZIP_STORED: READ_CHUNK, zipfile.ZIP_DEFLATED: READ_CHUNK, zi
 """The methods accepted, with the bytes read at a time: zipfile unpacks bzip2 without a limit, and 4 KiB of
 it hold 80 MB at most. LZMA is refused because its header may claim 4 GiB of memory."""
 
+_DIRECTORY_LIMIT = 64 << 20
+"""Bytes of a directory: 100,000 entries with names of 500 bytes. zipfile reads it at once."""
+
 _ENCRYPTED = 0x1
 _UTF8_NAME = 0x800
 _CENTRAL_ENTRY = b"PK\x01\x02"
@@ -47,6 +50,11 @@ class _ZipFile(io.FileIO):
         self._archive = archive
 
     def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > _DIRECTORY_LIMIT:
+            raise content(
+                f"{self._archive.title} has a directory of {size:,} bytes, more than {_DIRECTORY_LIMIT:,}: "
+                "divide it"
+            )
         data = super().read(-1 if size is None else size) or b""
         limit = self._archive.max_entries
         if len(data) > READ_CHUNK and data.count(_CENTRAL_ENTRY) > limit:

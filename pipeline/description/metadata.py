@@ -20,6 +20,9 @@ from pipeline.states import FailureKind
 MAX_FILE_BYTES = 1_000_000
 """Maximum size of a depositor's metadata file."""
 
+MAX_CHARACTERS = 2_000_000
+"""Maximum characters of all elements of an object together."""
+
 MAX_LOCAL_IDS = 500
 """Maximum local ids of one object: they are in a znode, which should have a few kilobytes."""
 
@@ -52,7 +55,8 @@ class Previous:
     local_id: tuple[str, ...]
 
 
-NO_PREVIOUS = Previous(Elements({}, {}), ())
+NO_ELEMENTS = Elements({}, {})
+NO_PREVIOUS = Previous(NO_ELEMENTS, ())
 
 
 @dataclass(frozen=True)
@@ -67,11 +71,24 @@ class Description:
 
 def read_elements(producer: Path) -> Elements:
     """The elements in the depositor's files; StepFailed(content) if a file cannot be parsed."""
-    elements = _read_elements("producer", lambda name: _read(producer / name))
-    data = _read(producer / DATACITE)
-    if data is None:
-        return elements
-    return replace(elements, dublin_core=elements.dublin_core | datacite.parse(data, f"producer/{DATACITE}"))
+    elements = _read_elements("producer", lambda name: read_file(producer / name))
+    data = read_file(producer / DATACITE)
+    if data is not None:
+        given = datacite.parse(data, f"producer/{DATACITE}")
+        elements = replace(elements, dublin_core=elements.dublin_core | given)
+    values = (
+        value
+        for fields in (elements.erc, elements.dublin_core)
+        for group in fields.values()
+        for value in group
+    )
+    if sum(map(len, values)) > MAX_CHARACTERS:
+        # an element within an element counts for both
+        raise content(
+            f"the description of the object has more than {MAX_CHARACTERS:,} characters: shorten "
+            f"producer/{ERC}, producer/{DUBLIN_CORE} or producer/{DATACITE}"
+        )
+    return elements
 
 
 def read_previous_elements(ark: str, read: Callable[[str], bytes | None]) -> Elements:
@@ -107,9 +124,9 @@ def all_local_ids(given: tuple[str, ...], elements: Elements) -> tuple[str, ...]
 
 
 def describe(
-    job: Job, profile: Profile, ark: str, producer: Path, previous: Previous = NO_PREVIOUS
+    job: Job, profile: Profile, ark: str, elements: Elements, previous: Previous = NO_PREVIOUS
 ) -> Description:
-    elements = read_elements(producer)
+    """`elements`: those in the depositor's files."""
     ids = local_ids.merge(previous.local_id, all_local_ids(job.identifiers.local_id, elements))
     earlier = _without_identifiers(previous.elements, {ark, *ids})
     erc = _erc(job.configuration, elements, earlier, ark, ids)
@@ -134,7 +151,8 @@ def describe(
     return Description(erc, dc, ids, files)
 
 
-def _read(path: Path) -> bytes | None:
+def read_file(path: Path) -> bytes | None:
+    """A file of the deposit that describes the object; StepFailed(content) if it is too large."""
     try:
         with path.open("rb") as stream:
             data = stream.read(MAX_FILE_BYTES + 1)

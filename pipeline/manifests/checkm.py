@@ -5,7 +5,7 @@ Rule: there is one reader. `check` returns all problems; `parse` refuses if one 
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.errors import ArklineError
@@ -14,18 +14,21 @@ from pipeline.manifests.checkm_lines import Line
 from pipeline.manifests.checkm_problems import PROBLEM_LIMIT, Findings, Problem, Severity, StopReading
 from pipeline.manifests.checkm_row import ManifestProfile, Row
 from pipeline.names import duplicates, quote_name
+from pipeline.outcome import content
 
 __all__ = [
     "PROBLEM_LIMIT",
     "Manifest",
     "ManifestError",
     "ManifestProfile",
+    "ParseRows",
     "Problem",
     "Row",
     "Severity",
     "check",
     "check_rows",
     "parse",
+    "parse_rows",
     "write",
 ]
 
@@ -51,6 +54,10 @@ class Manifest:
     rows: tuple[Row, ...]
 
 
+ParseRows = Callable[[bytes, str, ManifestProfile, bool, int | None], tuple[Row, ...]]
+"""As `parse_rows`, here or in another process."""
+
+
 def parse(
     data: bytes,
     source: str,
@@ -66,6 +73,16 @@ def parse(
     if findings.errors or manifest is None:
         raise ManifestError(source, [p for p in findings.in_order() if p.severity is Severity.ERROR])
     return manifest
+
+
+def parse_rows(
+    data: bytes, source: str, expected: ManifestProfile, case_fold: bool = True, most: int | None = None
+) -> tuple[Row, ...]:
+    """As `parse`, for the manifest of a submission: StepFailed(content) if it is refused."""
+    try:
+        return parse(data, source, expected, case_fold, most).rows
+    except ManifestError as error:
+        raise content(str(error)) from error
 
 
 def check(
@@ -111,11 +128,17 @@ def _read(
         _check_headers(headers, profile, findings)
         if not lines and not findings.errors:
             findings.stop(0, "the manifest has no rows")
-        rows = tuple(checkm_row.read(profile, line.text, line.number, findings) for line in lines)
+        lines.reverse()  # a line is dropped with its row: together they would take twice the memory
+        rows = tuple(checkm_row.read(profile, *_next(lines), findings) for _ in range(len(lines)))
         check_rows(profile, rows, case_fold, findings)
     except StopReading:
         return None, findings
     return Manifest(profile, rows), findings
+
+
+def _next(lines: list[Line]) -> tuple[str, int]:
+    line = lines.pop()
+    return line.text, line.number
 
 
 def _profile(headers: list[Line], expected: ManifestProfile | None, findings: Findings) -> ManifestProfile:

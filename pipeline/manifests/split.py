@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pipeline.fixity import Digest, Digester, DigestMismatch
-from pipeline.manifests import checkm
-from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row
+from pipeline.manifests.checkm import ManifestProfile, ParseRows, Row, parse_rows
 from pipeline.names import (
     CONTAINER_SUFFIXES,
     PRODUCER,
@@ -68,6 +67,7 @@ def plan(
     limit: int,
     profile_priority: int | None = None,
     most_jobs: int | None = None,
+    parse: ParseRows = parse_rows,
 ) -> Plan:
     """The jobs of a submission. `read(url, limit)` fetches a batch manifest; nothing else is fetched.
 
@@ -77,7 +77,7 @@ def plan(
     if profile is None:
         jobs: tuple[PlannedJob, ...] = (_single(submission),)
     else:
-        jobs = _from_rows(submission, profile, _manifest(submission, read, limit))
+        jobs = _from_rows(submission, profile, _manifest(submission, read, limit), parse)
     if most_jobs is not None and len(jobs) > most_jobs:
         raise content(
             f"{_name(submission)} contains {len(jobs)} objects; collection {submission.profile_name} "
@@ -157,18 +157,17 @@ def _manifest(submission: Submission, read: Callable[[str, int], bytes], limit: 
     return data
 
 
-def _from_rows(submission: Submission, profile: ManifestProfile, data: bytes) -> tuple[PlannedJob, ...]:
+def _from_rows(
+    submission: Submission, profile: ManifestProfile, data: bytes, parse: ParseRows
+) -> tuple[PlannedJob, ...]:
     if submission.primary_id:
         raise content(
             f"primary identifier {quote_name(submission.primary_id)} was given for a whole "
             f"batch, but each object "
             "has its own: give it in the manifest's column mrt:primaryIdentifier"
         )
-    try:
-        manifest = checkm.parse(data, quote_name(_name(submission)), profile)
-    except ManifestError as error:
-        raise content(str(error)) from error
-    return tuple(_from_row(submission, profile, row) for row in manifest.rows)
+    rows = parse(data, quote_name(_name(submission)), profile, True, None)
+    return tuple(_from_row(submission, profile, row) for row in rows)
 
 
 def _from_row(submission: Submission, profile: ManifestProfile, row: Row) -> PlannedJob:

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from pipeline.decoding.decoder import Decoder
 from pipeline.deployment import Expected, ExpectedOf
 from pipeline.identifiers.minter_router import MinterRouter
 from pipeline.inventory.sql import SqlInventory, open_inventory
@@ -35,4 +36,5 @@ def open_clients(settings: Settings, expected: ExpectedOf | None = None) -> Clie
         inventory=_open_inventory(settings, expected and partial(expected, Service.INVENTORY)),
         callback=HttpCallback(settings),
         mailer=open_mailer(settings),
+        decoder=Decoder(settings),
     )

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pipeline.attempt import Attempt, JobRecord
+from pipeline.decoding.decoder import Decoder
 from pipeline.identifiers.minter import Minter
 from pipeline.inventory.sql import SqlInventory
 from pipeline.notify.callback import HttpCallback
@@ -28,6 +29,7 @@ class Clients:
     inventory: SqlInventory
     callback: HttpCallback
     mailer: Mailer
+    decoder: Decoder
 
     def step_context(
         self,

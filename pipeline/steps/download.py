@@ -13,7 +13,8 @@ from functools import cached_property
 from pathlib import Path
 
 from pipeline.attempt import Attempt
-from pipeline.containers.unpack import Limits, unpack
+from pipeline.containers.unpack import Limits
+from pipeline.decoding.calls import manifest_parser, unpack
 from pipeline.names import duplicates, quote_name
 from pipeline.outcome import Done, RateLimited, StepFailed, Wait, content
 from pipeline.parallel import in_parallel
@@ -42,11 +43,12 @@ ARCHIVE = "container"
 
 def work(job: Job, context: StepContext) -> Done | Wait:
     mount.require(context.settings, context.job_record.working_storage)
+    parse = manifest_parser(context.decoder, context.attempt)
     try:
-        files = expected_files(job)
+        files = expected_files(job, parse)
     except ManifestLost:
         save_manifest(job, context)
-        files = expected_files(job)
+        files = expected_files(job, parse)
     profile = context.profile
     check_bytes(profile, sum(file.size or 0 for file in files))
     progress = DownloadProgress(context.attempt, files)
@@ -169,7 +171,8 @@ class _Download:
         unpacked = self.workspace.attempt / "unpacked"
         shutil.rmtree(unpacked, ignore_errors=True)
         limits = self._unpack_limits()
-        files = unpack(self.workspace.attempt / ARCHIVE, container.name, unpacked, limits, attempt)
+        archive = self.workspace.attempt / ARCHIVE
+        files = unpack(self.context.decoder, archive, container.name, unpacked, limits, attempt)
         for file in files:
             attempt.check()
             _make_durable(unpacked / file.path)

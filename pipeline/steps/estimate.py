@@ -13,6 +13,7 @@ import time
 from contextlib import closing
 
 from pipeline.attempt import Attempt
+from pipeline.decoding.calls import manifest_parser
 from pipeline.outcome import Done, HostDown, RateLimited, StepFailed, Wait
 from pipeline.parallel import in_parallel
 from pipeline.records import Job, PayloadType
@@ -40,7 +41,7 @@ TIME_LIMIT = 300.0
 
 def work(job: Job, context: StepContext) -> Done | Wait:
     try:
-        files = expected_files(job)
+        files = expected_files(job, manifest_parser(context.decoder, context.attempt))
     except StepFailed as failure:
         # Downloading reads the same and fails; here the size is just unknown.
         return Done(

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.decoding.calls import manifest_parser
 from pipeline.file_faults import is_fault_of
 from pipeline.fixity import Digest, Digester, DigestMismatch
 from pipeline.http.urls import redact_url
-from pipeline.manifests.checkm import ManifestError, ManifestProfile, parse
+from pipeline.manifests.checkm import ManifestProfile, ParseRows, parse_rows
 from pipeline.names import PRODUCER, UnsafeName, name_in, safe_name
 from pipeline.outcome import StepFailed, content, system
 from pipeline.records import Job, JobConfiguration, PayloadType
@@ -31,7 +32,7 @@ class FileSpec:
     size: int | None = None
 
 
-def expected_files(job: Job) -> tuple[FileSpec, ...]:
+def expected_files(job: Job, parse: ParseRows = parse_rows) -> tuple[FileSpec, ...]:
     """The files of the job's object; for a container, the container. ManifestLost if its manifest is gone."""
     if job.configuration.payload_type is not PayloadType.OBJECT_MANIFEST:
         return (payload_file(job.configuration),)
@@ -48,7 +49,7 @@ def expected_files(job: Job) -> tuple[FileSpec, ...]:
             "or delete it and submit it again"
         ) from error
     # The names were checked while the job was pending.
-    return read_manifest(data, job.configuration, case_fold=False)
+    return read_manifest(data, job.configuration, case_fold=False, parse=parse)
 
 
 def save_manifest(job: Job, context: StepContext) -> int:
@@ -58,7 +59,9 @@ def save_manifest(job: Job, context: StepContext) -> int:
         job.configuration.payload_url, settings.object_manifest_limit, context.attempt
     )
     case_fold = not context.profile.case_sensitive_names
-    files = read_manifest(data, job.configuration, case_fold=case_fold, most=settings.object_files)
+    parse = manifest_parser(context.decoder, context.attempt)
+    most = settings.object_files
+    files = read_manifest(data, job.configuration, case_fold=case_fold, most=most, parse=parse)
     context.attempt.check()
     with full_waits("saving the manifest"):
         workspace.publish(workspace.manifest, data)
@@ -77,7 +80,12 @@ def payload_file(configuration: JobConfiguration) -> FileSpec:
 
 
 def read_manifest(
-    data: bytes, configuration: JobConfiguration, *, case_fold: bool, most: int | None = None
+    data: bytes,
+    configuration: JobConfiguration,
+    *,
+    case_fold: bool,
+    most: int | None = None,
+    parse: ParseRows = parse_rows,
 ) -> tuple[FileSpec, ...]:
     """The files of the object manifest in `data`; a content failure unless it is valid and the one declared.
 
@@ -94,7 +102,7 @@ def read_manifest(
             digester = Digester((configuration.digest.algorithm,))
             digester.update(data)
             digester.check(configuration.digest, f"manifest {name}")
-        rows = parse(data, name, ManifestProfile.OBJECT, case_fold, most).rows
-    except (DigestMismatch, ManifestError) as error:
+    except DigestMismatch as error:
         raise content(str(error)) from error
+    rows = parse(data, name, ManifestProfile.OBJECT, case_fold, most)
     return tuple(FileSpec(row.line, row.url, row.name, row.digest, row.size) for row in rows)

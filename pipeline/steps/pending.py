@@ -3,6 +3,7 @@
 A failure here needs a new submission: only faults of the payload itself are refused here.
 """
 
+from pipeline.decoding.calls import manifest_parser
 from pipeline.http.urls import check_url
 from pipeline.outcome import Done, StepFailed, Wait
 from pipeline.records import Job, PayloadType
@@ -43,6 +44,7 @@ def _saved_manifest(job: Job, context: StepContext) -> int | None:
     case_fold = not context.profile.case_sensitive_names
     try:
         saved = Workspace.of(job).manifest.read_bytes()
-        return len(read_manifest(saved, job.configuration, case_fold=case_fold))
+        parse = manifest_parser(context.decoder, context.attempt)
+        return len(read_manifest(saved, job.configuration, case_fold=case_fold, parse=parse))
     except (FileNotFoundError, StepFailed):
         return None  # absent, or not the declared file

@@ -8,22 +8,23 @@ job.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 
 from pipeline import names
-from pipeline.containers import bag, own_manifest
-from pipeline.containers.declared import UnpackedContainer
-from pipeline.description import anvl, embargo, metadata, premis, storage_manifest
+from pipeline.decoding.calls import Statements, read_statements
+from pipeline.description import anvl, metadata, premis, storage_manifest
 from pipeline.files import ContentFile, StoredVersion
+from pipeline.fixity import READ_CHUNK
 from pipeline.identifiers.minter import Assignment
+from pipeline.manifests import deletion_list
 from pipeline.names import PRODUCER
 from pipeline.outcome import Done, content, system
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, PayloadType, SubmissionMode, now
 from pipeline.states import Event
 from pipeline.steps.context import StepContext
-from pipeline.steps.deletion_list import DELETIONS, is_deletion_list, read_deletions
 from pipeline.steps.identity import Identity, identify
 from pipeline.storage.base import StoreRequest
 from pipeline.working_storage import mount
@@ -45,10 +46,7 @@ class _Content:
     """With the digests that the content itself declares."""
     files: tuple[ContentFile, ...]
     """The depositor's files in the object."""
-    delete: tuple[str, ...]
-    """Logical paths that an update deletes."""
-    checks: tuple[str, ...]
-    """A sentence for every statement of the content about itself that was found to be true."""
+    statements: Statements
     local_id: tuple[str, ...]
 
 
@@ -69,14 +67,20 @@ def work(job: Job, context: StepContext) -> Done:
 def _read_content(job: Job, context: StepContext) -> _Content:
     workspace = Workspace.of(job)
     downloaded = workspace.read_content()
-    delete = read_deletions(job, workspace, downloaded)
+    statements = read_statements(
+        context.decoder,
+        workspace.producer,
+        downloaded,
+        context.attempt,
+        container=job.configuration.payload_type is PayloadType.CONTAINER,
+        update=job.configuration.submission_mode is SubmissionMode.UPDATE,
+    )
     files = _producer_files(job, workspace, downloaded)
-    if not files and not delete:
+    if not files and not statements.deletions:
         raise content(f"{job.configuration.payload_name or 'the payload'} has no file to store")
-    checks, downloaded = _checks(job, workspace, downloaded, context)
-    described = metadata.read_elements(workspace.producer)
-    local_id = metadata.all_local_ids(context.job_record.identifiers(job).local_id, described)
-    return _Content(workspace, downloaded, files, delete, checks, local_id)
+    known = context.job_record.identifiers(job).local_id
+    local_id = metadata.all_local_ids(known, statements.elements)
+    return _Content(workspace, statements.with_digests(downloaded), files, statements, local_id)
 
 
 def _download_again(job: Job, gone: ContentGone) -> Done:
@@ -116,7 +120,7 @@ def _compose_version(
 ) -> tuple[StoreRequest, anvl.Pairs]:
     """Write the files that describe the object; the request to store the version, and its ERC."""
     previous = _previous(job, profile, context, identity.ark)
-    described = metadata.describe(job, profile, identity.ark, submitted.workspace.producer, previous)
+    described = metadata.describe(job, profile, identity.ark, submitted.statements.elements, previous)
     declared = {
         f"{PRODUCER}{file.path}": file.digest
         for file in submitted.downloaded
@@ -127,7 +131,7 @@ def _compose_version(
             job,
             identity.ark,
             submitted.files,
-            submitted.checks,
+            submitted.statements.checks,
             described.local_id,
             declared,
             _names_read(submitted.downloaded),
@@ -141,7 +145,7 @@ def _compose_version(
         key=given.key,
         mode=given.submission_mode,
         files=(*submitted.files, *system_files),
-        delete=submitted.delete,
+        delete=submitted.statements.deletions,
         new=identity.new,
         message=given.note or f"{given.submission_mode} of {given.payload_name or 'a payload'}",
         user=given.submitter,
@@ -181,24 +185,6 @@ def _verify(job: Job, context: StepContext, submitted: _Content, stored: StoredV
         write_stored(submitted.workspace, replace(stored, verified=now()))
 
 
-def _checks(
-    job: Job, workspace: Workspace, downloaded: tuple[DownloadedFile, ...], context: StepContext
-) -> tuple[tuple[str, ...], tuple[DownloadedFile, ...]]:
-    """Check what the content declares about itself; StepFailed(content) if a declaration is false.
-
-    Returns a sentence for every check, and the files with the digests that the content declares.
-    """
-    unpacked = UnpackedContainer(
-        workspace.producer, {file.path: file for file in downloaded}, context.attempt
-    )
-    checks: list[str | None] = []
-    if job.configuration.payload_type is PayloadType.CONTAINER:
-        checks += [own_manifest.check_manifest(unpacked), *bag.check_bags(unpacked)]
-    if embargo.NAME in unpacked.files:
-        checks.append(embargo.check(unpacked.text(embargo.NAME)))
-    return tuple(filter(None, checks)), unpacked.with_declared_digests()
-
-
 def _previous(job: Job, profile: Profile, context: StepContext, ark: str) -> metadata.Previous:
     """The description that an update starts from; read from storage, since it may not be recorded yet."""
     if job.configuration.submission_mode is not SubmissionMode.UPDATE:
@@ -223,8 +209,12 @@ def _producer_files(
             mime_type=storage_manifest.mime_type(file.path),
         )
         for file in downloaded
-        if not is_deletion_list(job, file.path)
+        if not _is_deletion_list(job, file.path)
     )
+
+
+def _is_deletion_list(job: Job, path: str) -> bool:
+    return job.configuration.submission_mode is SubmissionMode.UPDATE and path == deletion_list.NAME
 
 
 def _system_files(
@@ -238,7 +228,7 @@ def _system_files(
     drafts = {name: workspace.draft(name, pieces) for name, pieces in texts.items()}
     drafts |= _copied(workspace, SUBMITTED_MANIFEST, workspace.manifest)
     if job.configuration.submission_mode is SubmissionMode.UPDATE:
-        drafts |= _copied(workspace, DELETIONS, workspace.producer / DELETIONS)
+        drafts |= _copied(workspace, deletion_list.NAME, workspace.producer / deletion_list.NAME)
     files = tuple(_system_file(workspace, name, draft) for name, draft in drafts.items())
     manifest = workspace.draft(storage_manifest.NAME, (storage_manifest.write((*producer_files, *files)),))
     context.attempt.check()
@@ -250,7 +240,8 @@ def _system_files(
 
 def _copied(workspace: Workspace, name: str, source: Path) -> dict[str, Draft]:
     try:
-        return {name: workspace.draft(name, (source.read_bytes(),))}
+        with source.open("rb") as file:
+            return {name: workspace.draft(name, iter(partial(file.read, READ_CHUNK), b""))}
     except FileNotFoundError:
         return {}
 

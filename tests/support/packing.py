@@ -96,7 +96,7 @@ class Unpack:
         attempt: Attempt = UNATTENDED,
     ) -> tuple[DownloadedFile, ...]:
         self.archive.write_bytes(data)
-        return unpack(self.archive, name, self.target, limits, attempt)
+        return tuple(unpack(self.archive, name, self.target, limits, attempt))
 
     def refusal(self, data: bytes, name: str = "a.zip", limits: Limits = LIMITS) -> str:
         """The message for the depositor."""

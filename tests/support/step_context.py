@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Never
 
 from pipeline.attempt import UNATTENDED, Attempt
+from pipeline.decoding.decoder import Decoder
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Job, PayloadType
 from pipeline.settings import Settings
@@ -33,6 +34,9 @@ class _AnyNames(_Unused):
 
 
 ANY_NAMES: Any = _AnyNames()
+
+DECODER = Decoder(Settings())
+"""One for all tests of a process: its server starts once."""
 
 
 def local_settings(home: Path, **changes: Any) -> Settings:
@@ -65,6 +69,7 @@ def services(
         inventory=UNUSED,
         callback=UNUSED,
         mailer=UNUSED,
+        decoder=DECODER,
         attempt=attempt,
     )
 

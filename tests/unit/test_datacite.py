@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.description import datacite
-from pipeline.description.metadata import describe
+from pipeline.description.metadata import describe, read_elements
 from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import Profile
 from tests.support.records import a_job
@@ -104,7 +104,9 @@ def test_datacite_stands_between_dublin_core_and_erc_element_by_element(tmp_path
     (tmp_path / "mrt-datacite.xml").write_text(FULL)
     (tmp_path / "mrt-erc.txt").write_text("erc:\nwho: From ERC\n")
 
-    described = describe(a_job(erc_who="Form", erc_what="Form", erc_when="1999"), PROFILE, ARK, tmp_path)
+    described = describe(
+        a_job(erc_who="Form", erc_what="Form", erc_when="1999"), PROFILE, ARK, read_elements(tmp_path)
+    )
 
     assert described.erc == (
         ("who", "From ERC"),

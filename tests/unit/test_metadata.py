@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.description import anvl, dublin_core, local_ids, metadata
-from pipeline.description.metadata import describe
+from pipeline.description.metadata import describe, read_elements
 from pipeline.fixity import Digest
 from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import Profile
@@ -40,7 +40,7 @@ def test_the_erc_says_who_what_when_and_where(producer: Path) -> None:
         erc_who="Tracy Seneca", erc_what="Husky Chicken", erc_when="2009-09-01", local_id=("loc-1", "loc-2")
     )
 
-    assert describe(job, PROFILE, ARK, producer).files["mrt-erc.txt"].decode() == (
+    assert describe(job, PROFILE, ARK, read_elements(producer)).files["mrt-erc.txt"].decode() == (
         "erc:\n"
         "who: Tracy Seneca\n"
         "what: Husky Chicken\n"
@@ -52,7 +52,7 @@ def test_the_erc_says_who_what_when_and_where(producer: Path) -> None:
 
 
 def test_what_is_not_known_is_said_to_be_unassigned(producer: Path) -> None:
-    assert describe(a_job(), PROFILE, ARK, producer).erc == (
+    assert describe(a_job(), PROFILE, ARK, read_elements(producer)).erc == (
         ("who", "(:unas)"),
         ("what", "(:unas)"),
         ("when", "(:unas)"),
@@ -61,7 +61,7 @@ def test_what_is_not_known_is_said_to_be_unassigned(producer: Path) -> None:
 
 
 def test_a_place_of_the_form_is_a_where_but_no_local_id(producer: Path) -> None:
-    described = describe(a_job(erc_where="https://a.example/1"), PROFILE, ARK, producer)
+    described = describe(a_job(erc_where="https://a.example/1"), PROFILE, ARK, read_elements(producer))
 
     assert described.erc[-1] == ("where", "https://a.example/1")
     assert described.local_id == ()
@@ -71,7 +71,7 @@ def test_the_depositors_erc_overrides_the_form_element_by_element(producer: Path
     (producer / "mrt-erc.txt").write_text("erc:\nWho: Own\nwhen: (:unas)\n")
     job = a_job(erc_who="Form", erc_what="Title", erc_when="2001")
 
-    described = describe(job, PROFILE, ARK, producer)
+    described = describe(job, PROFILE, ARK, read_elements(producer))
 
     assert described.erc[:3] == (("who", "Own"), ("what", "Title"), ("when", "2001"))
     assert described.dublin_core["creator"] == ("Own",)
@@ -84,7 +84,7 @@ def test_the_depositors_dublin_core_stands_between_form_and_erc(producer: Path) 
     )
     job = a_job(erc_who="Form", erc_what="Form", dublin_core={"rights": ("closed",), "publisher": ("P",)})
 
-    described = describe(job, PROFILE, ARK, producer)
+    described = describe(job, PROFILE, ARK, read_elements(producer))
 
     assert described.erc[:2] == (("who", "From ERC"), ("what", "From DC"))
     assert {name: described.dublin_core[name] for name in ("creator", "title", "rights", "publisher")} == {
@@ -98,7 +98,7 @@ def test_the_depositors_dublin_core_stands_between_form_and_erc(producer: Path) 
 def test_several_creators_stay_several(producer: Path) -> None:
     (producer / "mrt-dc.xml").write_text(a_dublin_core("<d:creator>A</d:creator><d:creator>B</d:creator>"))
 
-    described = describe(a_job(), PROFILE, ARK, producer)
+    described = describe(a_job(), PROFILE, ARK, read_elements(producer))
 
     assert described.erc[:2] == (("who", "A"), ("who", "B"))
     assert described.dublin_core["creator"] == ("A", "B")
@@ -125,7 +125,7 @@ def test_local_ids_of_the_erc_follow_those_of_the_form(
 ) -> None:
     (producer / "mrt-erc.txt").write_text(f"erc:\n{erc}")
 
-    described = describe(a_job(local_id=local_ids.parse(form)), PROFILE, ARK, producer)
+    described = describe(a_job(local_id=local_ids.parse(form)), PROFILE, ARK, read_elements(producer))
 
     assert local_ids.write(described.local_id) == expected
     assert f"localIdentifier: {expected}\n" in described.files["mrt-mom.txt"].decode()
@@ -135,14 +135,14 @@ def test_an_object_with_very_many_local_ids_is_refused(producer: Path) -> None:
     (producer / "mrt-erc.txt").write_text("".join(f"where: {n}\n" for n in range(501)))
 
     with pytest.raises(StepFailed, match="501 local ids") as failed:
-        describe(a_job(), PROFILE, ARK, producer)
+        describe(a_job(), PROFILE, ARK, read_elements(producer))
     assert failed.value.kind is FailureKind.CONTENT
 
 
 def test_the_dublin_core_file_is_simple_dublin_core(producer: Path) -> None:
     job = a_job(erc_who="Ünal & Söhne", erc_what="<b>", local_id=("loc-1",), dublin_core={"type": ("Image",)})
 
-    xml = describe(job, PROFILE, ARK, producer).files["mrt-dc.xml"]
+    xml = describe(job, PROFILE, ARK, read_elements(producer)).files["mrt-dc.xml"]
 
     assert ElementTree.fromstring(xml).tag == "{http://www.openarchives.org/OAI/2.0/oai_dc/}dc"
     assert elements(xml) == [
@@ -158,7 +158,7 @@ def test_the_dublin_core_file_is_simple_dublin_core(producer: Path) -> None:
 def test_a_profile_may_keep_local_ids_out_of_the_dublin_core(producer: Path) -> None:
     profile = PROFILE.model_copy(update={"suppress_dublin_core_local_id": True})
 
-    described = describe(a_job(local_id=("loc-1",)), profile, ARK, producer)
+    described = describe(a_job(local_id=("loc-1",)), profile, ARK, read_elements(producer))
 
     assert described.dublin_core["identifier"] == (ARK,)
 
@@ -173,7 +173,7 @@ def test_the_ingest_file_says_where_the_object_came_from(producer: Path) -> None
         local_id=("a;b",),
     )
 
-    assert describe(job, PROFILE, ARK, producer).files["mrt-ingest.txt"].decode() == (
+    assert describe(job, PROFILE, ARK, read_elements(producer)).files["mrt-ingest.txt"].decode() == (
         "ingest:\tarkline\n"
         "submissionDate:\t2026-08-01T17:00:00+00:00\n"
         "batch:\tbid0000000001\n"
@@ -196,7 +196,7 @@ def test_the_ingest_file_says_where_the_object_came_from(producer: Path) -> None
 
 
 def test_owner_membership_and_object_model_come_from_the_profile(producer: Path) -> None:
-    files = describe(a_job(), PROFILE, ARK, producer).files
+    files = describe(a_job(), PROFILE, ARK, read_elements(producer)).files
 
     assert files["mrt-owner.txt"] == b"ark:/99999/owner"
     assert files["mrt-membership.txt"] == b"ark:/99999/one\nark:/99999/two\n"
@@ -209,7 +209,10 @@ def test_owner_membership_and_object_model_come_from_the_profile(producer: Path)
 def test_every_attempt_writes_the_same_bytes(producer: Path) -> None:
     job = a_job(erc_who="A", local_id=("loc-1",))
 
-    assert describe(job, PROFILE, ARK, producer).files == describe(job, PROFILE, ARK, producer).files
+    assert (
+        describe(job, PROFILE, ARK, read_elements(producer)).files
+        == describe(job, PROFILE, ARK, read_elements(producer)).files
+    )
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
@@ -281,7 +284,7 @@ def test_a_description_that_cannot_be_read_is_the_depositors_to_mend(
     (producer / name).write_bytes(data)
 
     with pytest.raises(StepFailed, match=says) as failed:
-        metadata.read_elements(producer)
+        read_elements(producer)
     assert failed.value.kind is FailureKind.CONTENT
 
 

@@ -58,7 +58,7 @@ def test_a_truncated_container_is_refused_wherever_it_was_cut(name: str, tmp_pat
     for cut in cuts:
         archive.write_bytes(data[:cut])
         with pytest.raises(StepFailed) as caught:
-            unpack(archive, name, tmp_path / str(cut), LIMITS, UNATTENDED)
+            list(unpack(archive, name, tmp_path / str(cut), LIMITS, UNATTENDED))
         assert caught.value.kind is FailureKind.CONTENT
 
 
@@ -158,7 +158,7 @@ def test_a_damaged_container_is_unpacked_or_refused_and_nothing_else(
     (folder / "archive").write_bytes(data)
     kind = FailureKind.CONTENT
     try:
-        unpack(folder / "archive", name, folder / "target", LIMITS, UNATTENDED)
+        list(unpack(folder / "archive", name, folder / "target", LIMITS, UNATTENDED))
     except StepFailed as refused:
         kind = refused.kind
 

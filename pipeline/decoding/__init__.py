@@ -1,0 +1,1 @@
+"""Decoding of foreign bytes in a process of its own, which has limits and can be killed alone."""

@@ -1,0 +1,115 @@
+"""What steps ask a decoder for."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.attempt import Attempt
+from pipeline.containers import bag, own_manifest
+from pipeline.containers.declared import ConfirmedDigest
+from pipeline.containers.unpack import Limits
+from pipeline.decoding import functions
+from pipeline.decoding.decoder import Decoder, Request
+from pipeline.description import embargo, metadata
+from pipeline.description.metadata import Elements
+from pipeline.fixity import Digest
+from pipeline.manifests import deletion_list
+from pipeline.manifests.checkm import ManifestProfile, ParseRows, Row, parse_rows
+from pipeline.names import quote_name
+from pipeline.working_storage.workspace import DownloadedFile
+
+SMALL_MANIFEST = 64 * 1024
+"""Bytes of a manifest that is parsed in this process: our own reader needs linear time, which is a tenth of a
+second for so many bytes, and 10 MB."""
+
+_DESCRIBING = (embargo.NAME, metadata.ERC, metadata.DUBLIN_CORE, metadata.DATACITE)
+
+
+@dataclass(frozen=True)
+class Statements:
+    """What the files of a deposit say about the deposit."""
+
+    checks: tuple[str, ...] = ()
+    """A sentence for every statement that was found to be true."""
+    digests: tuple[ConfirmedDigest, ...] = ()
+    deletions: tuple[str, ...] = ()
+    elements: Elements = metadata.NO_ELEMENTS
+
+    def with_digests(self, files: tuple[DownloadedFile, ...]) -> tuple[DownloadedFile, ...]:
+        """The files with the digests that the deposit itself declares."""
+        known = {digest.path: digest for digest in self.digests}
+        return tuple(known[file.path].of(file) if file.path in known else file for file in files)
+
+
+def unpack(
+    decoder: Decoder, path: Path, name: str, target: Path, limits: Limits, attempt: Attempt
+) -> tuple[DownloadedFile, ...]:
+    """See pipeline.containers.unpack."""
+    arguments = {"path": str(path), "name": name, "target": str(target), "limits": asdict(limits)}
+    request = Request("unpack", f"container {quote_name(name)}", arguments, file_bytes=limits.bytes)
+    return tuple(_file(*values) for values in decoder.decode(request, attempt))
+
+
+def _file(path: str, size: int, sha512: str, name_encoding: str, raw_name: str) -> DownloadedFile:
+    return DownloadedFile(path=path, size=size, sha512=sha512, name_encoding=name_encoding, raw_name=raw_name)
+
+
+def read_statements(
+    decoder: Decoder,
+    producer: Path,
+    files: tuple[DownloadedFile, ...],
+    attempt: Attempt,
+    *,
+    container: bool,
+    update: bool,
+) -> Statements:
+    """The statements in the files of `producer`; StepFailed(content) if one is false or cannot be read."""
+    names = {file.path for file in files}
+    deletes = update and deletion_list.NAME in names
+    lists = container and (own_manifest.NAME in names or any(map(bag.may_declare, names)))
+    if not (deletes or lists or not names.isdisjoint(_DESCRIBING)):
+        return Statements()
+    arguments = {"producer": str(producer), "container": container, "deletes": deletes}
+    body = json.dumps([(file.path, file.size, file.sha512) for file in files]).encode()
+    request = Request("statements", "the lists and descriptions in the deposit", arguments, body)
+    return _collected(decoder, request, attempt)
+
+
+def _collected(decoder: Decoder, request: Request, attempt: Attempt) -> Statements:
+    checks, deletions, digests = list[str](), list[str](), list[ConfirmedDigest]()
+    elements = Elements({}, {})
+    for kind, name, *values in decoder.decode(request, attempt):
+        match kind:
+            case functions.CHECK:
+                checks.append(name)
+            case functions.DELETION:
+                deletions.append(name)
+            case functions.DIGEST:
+                algorithm, value, place = values
+                digests.append(ConfirmedDigest(name, Digest(algorithm=algorithm, value=value), place))
+            case functions.ERC:
+                elements.erc[name] = tuple(values[0])
+            case _:
+                elements.dublin_core[name] = tuple(values[0])
+    return Statements(tuple(checks), tuple(digests), tuple(deletions), elements)
+
+
+def manifest_parser(decoder: Decoder, attempt: Attempt) -> ParseRows:
+    """As checkm.parse_rows."""
+
+    def parse(
+        data: bytes, source: str, profile: ManifestProfile, case_fold: bool, most: int | None
+    ) -> tuple[Row, ...]:
+        if len(data) <= SMALL_MANIFEST:
+            return parse_rows(data, source, profile, case_fold, most)
+        arguments = {"source": source, "profile": str(profile), "case_fold": case_fold, "most": most}
+        request = Request("manifest", f"manifest {source}", arguments, data)
+        return tuple(_row(*values) for values in decoder.decode(request, attempt))
+
+    return parse
+
+
+def _row(values: dict[str, Any], digest: list[str] | None) -> Row:
+    known = Digest(algorithm=digest[0], value=digest[1]) if digest else None
+    return Row(**values | {"local_id": tuple(values["local_id"])}, digest=known)

@@ -1,0 +1,55 @@
+"""The lines of a list that is a file of a deposit, read one after the other."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from pipeline.outcome import content
+
+LIST_BYTES = 50_000_000
+"""Bytes of one list: 100,000 files, with a sha512 and a path of 300 characters each."""
+
+LIST_ENTRIES = 100_000
+"""Entries of one list, as many as a container may have by default."""
+
+LINE_CHARACTERS = 1 << 17
+
+
+def read(
+    path: Path, title: str, not_text: str, encoding: str = "utf-8", limit: int = LIST_BYTES
+) -> Iterator[tuple[int, str]]:
+    """The lines with text, without a byte order mark, and their numbers from 1.
+
+    StepFailed(content) if a limit is reached or the bytes are not in the encoding, which `not_text` says.
+    """
+    check_size(path, title, limit)
+    with path.open(encoding=encoding) as stream:
+        number = 0
+        while line := _next(stream.readline, title, not_text):
+            number += 1
+            if not line.endswith("\n") and len(line) >= LINE_CHARACTERS:
+                raise content(f"{title} line {number} is longer than {LINE_CHARACTERS:,} characters")
+            text = line.removesuffix("\n")
+            if number == 1:
+                text = text.removeprefix("\ufeff")
+            if text.strip():
+                yield number, text
+
+
+def check_size(path: Path, title: str, limit: int = LIST_BYTES) -> None:
+    if path.stat().st_size > limit:
+        raise content(
+            f"{title} is larger than {limit:,} bytes, its limit: divide the object or shorten the list"
+        )
+
+
+def check_entries(count: int, title: str, files: int) -> None:
+    """StepFailed(content) if a list has more entries than any list may have, or than there are `files`."""
+    if count > max(LIST_ENTRIES, files):
+        raise content(f"{title} has more than {max(LIST_ENTRIES, files):,} entries: divide the object")
+
+
+def _next(readline: Callable[[int], str], title: str, not_text: str) -> str:
+    try:
+        return readline(LINE_CHARACTERS)
+    except UnicodeError as error:
+        raise content(f"{title} {not_text}") from error

@@ -1,0 +1,415 @@
+"""Foreign bytes are decoded in a process with limits, which can be killed alone."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt
+from pipeline.containers.unpack import Limits
+from pipeline.decoding import calls
+from pipeline.decoding import decoder as decoder_module
+from pipeline.decoding.decoder import Decoder, Request
+from pipeline.decoding.messages import DecoderBroken
+from pipeline.description import metadata
+from pipeline.manifests.checkm import ManifestProfile, parse_rows
+from pipeline.outcome import AttemptOver, StepFailed
+from pipeline.settings import Settings
+from pipeline.states import FailureKind
+from pipeline.working_storage.workspace import DownloadedFile
+from tests.support.packing import FILES, on_disk, zipped
+
+LIMITS = Limits(entries=100_000, bytes=1 << 40, ratio=200)
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="macOS has no such limit")
+
+
+@pytest.fixture(scope="module")
+def decoder() -> Iterator[Decoder]:
+    decoder = Decoder(Settings(decoding_seconds=2))
+    yield decoder
+    decoder.close()
+
+
+def unpack(
+    decoder: Decoder, archive: Path, folder: Path, attempt: Attempt = UNATTENDED
+) -> tuple[DownloadedFile, ...]:
+    return calls.unpack(decoder, archive, archive.name, folder / "unpacked", LIMITS, attempt)
+
+
+def refusal(call: Callable[[], object]) -> str:
+    with pytest.raises(StepFailed) as caught:
+        call()
+    assert caught.value.kind is FailureKind.CONTENT
+    return caught.value.message
+
+
+def still_works(decoder: Decoder, folder: Path) -> bool:
+    archive = folder / "good.zip"
+    folder.mkdir(exist_ok=True)
+    archive.write_bytes(zipped(FILES))
+    return len(calls.unpack(decoder, archive, "good.zip", folder / "good", LIMITS, UNATTENDED)) == len(FILES)
+
+
+def tar_with_header(payload: bytes) -> bytes:
+    """A tar with an extended header of these bytes, before one empty file."""
+    header = tarfile.TarInfo("header")
+    header.type, header.size = tarfile.XHDTYPE, len(payload)
+    return header.tobuf() + payload + bytes(-len(payload) % 512) + tarfile.TarInfo("a").tobuf() + bytes(1024)
+
+
+PROBES = """
+import json, os, re, resource, socket, sys
+sys.path[:] = json.loads(sys.argv[1])
+from pipeline.decoding import functions, server
+
+def probe(given, body, attempt):
+    try:
+        socket.create_connection(("127.0.0.1", given["port"]), 5).close()
+        network = "reached"
+    except OSError as error:
+        network = error.strerror
+    files = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc") else 0
+    yield {"network": network, "environment": dict(os.environ), "files": files,
+           "core": resource.getrlimit(resource.RLIMIT_CORE)[0]}
+
+def hang(given, body, attempt):
+    # holds the interpreter's lock for ever, as a pattern of a library does
+    yield bool(re.match("(a+)+$", "a" * 60 + "b"))
+
+functions.FUNCTIONS |= {"probe": probe, "hang": hang}
+server.main()
+"""
+HANG = Request("hang", "a test", {})
+
+
+def probing(**settings: Any) -> Decoder:
+    """A decoder that can be asked for the functions of PROBES as well."""
+    decoder_module._PROGRAM = PROBES
+    return Decoder(Settings(**settings))
+
+
+@pytest.fixture(autouse=True)
+def _program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoder_module, "_PROGRAM", decoder_module._PROGRAM)
+
+
+def digits(folder: Path) -> Path:
+    """CVE-2024-6232: a pattern of tarfile needs quadratic time."""
+    archive = folder / "digits.tar"
+    archive.write_bytes(tar_with_header(b"9" * 1_000_000))
+    return archive
+
+
+def stopped_after(seconds: float) -> Attempt:
+    end = time.monotonic() + seconds
+
+    def check() -> None:
+        if time.monotonic() > end:
+            raise AttemptOver("an operator failed the job")
+
+    return CheckedAttempt(check)
+
+
+def children(decoder: Decoder) -> set[int]:
+    """The processes of the decoder's session."""
+    server = decoder._server
+    assert server is not None
+    listed = subprocess.run(["ps", "-eo", "pid=,sess=,stat="], capture_output=True, text=True, check=True)
+    rows = (line.split() for line in listed.stdout.splitlines())
+    return {int(pid) for pid, session, state in rows if int(session) == server.pid and state[0] != "Z"}
+
+
+def test_a_container_arrives_as_it_was_packed(decoder: Decoder, tmp_path: Path) -> None:
+    archive = tmp_path / "a.zip"
+    archive.write_bytes(zipped(FILES))
+
+    files = unpack(decoder, archive, tmp_path)
+
+    assert on_disk(tmp_path / "unpacked") == FILES
+    assert {file.path: file.size for file in files} == {name: len(data) for name, data in FILES.items()}
+
+
+def test_a_tar_whose_header_is_all_digits_ends_at_the_limit_of_processor_time(
+    decoder: Decoder, tmp_path: Path
+) -> None:
+    if _is_fixed():
+        pytest.skip("this Python reads such a header at once")
+    archive = digits(tmp_path)
+
+    message = refusal(lambda: unpack(decoder, archive, tmp_path))
+
+    assert "reading container 'digits.tar' needs more than 2 seconds of processor time" in message
+    assert still_works(decoder, tmp_path)
+
+
+def _is_fixed() -> bool:
+    return sys.version_info >= (3, 12, 6) or (3, 11, 10) <= sys.version_info < (3, 12)
+
+
+def test_a_decoder_that_hangs_is_ended_by_the_limit_of_processor_time() -> None:
+    hanging = probing(decoding_seconds=1)
+
+    message = refusal(lambda: list(hanging.decode(HANG, UNATTENDED)))
+
+    assert message.startswith("reading a test needs more than 1 seconds of processor time")
+    hanging.close()
+
+
+def test_an_attempt_that_is_over_kills_the_process_that_decodes(tmp_path: Path) -> None:
+    hanging = probing(decoding_seconds=600)
+
+    with pytest.raises(AttemptOver):
+        list(hanging.decode(HANG, stopped_after(1.0)))
+
+    assert hanging._server is None
+    assert still_works(hanging, tmp_path)
+    hanging.close()
+
+
+def test_a_negative_size_in_a_tar_does_not_loop(decoder: Decoder, tmp_path: Path) -> None:
+    """CVE-2025-8194."""
+    archive = tmp_path / "negative.tar"
+    archive.write_bytes(tar_with_header(b"16 size=-1000000\n"))
+
+    assert "'negative.tar'" in refusal(lambda: unpack(decoder, archive, tmp_path))
+
+
+def test_a_zip_directory_of_a_gigabyte_is_refused_before_it_is_read(decoder: Decoder, tmp_path: Path) -> None:
+    archive, size = tmp_path / "sparse.zip", 1 << 30
+    with archive.open("wb") as file:
+        file.write(b"PK\x03\x04")
+        file.seek(4 + size)
+        end = b"PK\x05\x06" + bytes(4) + b"\xff\xff\xff\xff" + size.to_bytes(4, "little")
+        file.write(end + (4).to_bytes(4, "little") + bytes(2))
+
+    assert "has a directory of 1,073,741,824 bytes" in refusal(lambda: unpack(decoder, archive, tmp_path))
+
+
+@LINUX
+def test_memory_beyond_the_limit_is_a_failure_of_the_content(tmp_path: Path) -> None:
+    small = Decoder(Settings(decoding_memory=100_000_000))
+    archive = tmp_path / "many.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for number in range(60_000):
+            packed.writestr(f"{number:05}{'n' * 200}", b"")
+
+    message = refusal(lambda: unpack(small, archive, tmp_path))
+
+    assert message.startswith("reading container 'many.zip' needs more than 100 MB of memory")
+    assert still_works(small, tmp_path)
+    small.close()
+
+
+def statements(decoder: Decoder, folder: Path, files: dict[str, bytes], **kind: bool) -> calls.Statements:
+    for path, data in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(data)
+    downloaded = tuple(
+        DownloadedFile(path=path, size=len(data), sha512="0" * 128) for path, data in files.items()
+    )
+    given = {"container": False, "update": False} | kind
+    return calls.read_statements(
+        decoder, folder, downloaded, UNATTENDED, container=given["container"], update=given["update"]
+    )
+
+
+BOMB = b"x" * 51_000_000
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("mrt-manifest.txt", "container"), ("mrt-delete.txt", "update"), ("manifest-md5.txt", "container")],
+)
+def test_a_list_that_unpacks_to_megabytes_is_refused_unread(
+    decoder: Decoder, tmp_path: Path, name: str, kind: str
+) -> None:
+    bag = b"BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"
+    files = {"bagit.txt": bag, name: BOMB}
+
+    message = refusal(lambda: statements(decoder, tmp_path, files, **{kind: True}))
+
+    assert name in message
+    assert "is larger than 50,000,000 bytes" in message
+
+
+def test_a_line_without_end_is_refused(decoder: Decoder, tmp_path: Path) -> None:
+    files = {"mrt-delete.txt": b"x" * 10_000_000}
+
+    message = refusal(lambda: statements(decoder, tmp_path, files, update=True))
+
+    assert "line 1 is longer than 131,072 characters" in message
+
+
+def test_a_deletion_list_has_as_many_entries_as_a_container(decoder: Decoder, tmp_path: Path) -> None:
+    files = {"mrt-delete.txt": b"".join(b"%d\n" % number for number in range(100_001))}
+
+    message = refusal(lambda: statements(decoder, tmp_path, files, update=True))
+
+    assert "producer/mrt-delete.txt has more than 100,000 entries" in message
+
+
+def test_elements_within_elements_do_not_multiply_the_description(decoder: Decoder, tmp_path: Path) -> None:
+    title, depth = b"<title xmlns='http://purl.org/dc/elements/1.1/'>", 90
+    nested = title * depth + b"x" * 500_000 + b"</title>" * depth
+
+    message = refusal(lambda: statements(decoder, tmp_path, {"mrt-dc.xml": nested}))
+
+    assert "the description of the object has more than 2,000,000 characters" in message
+
+
+def test_elements_without_end_stay_below_the_limit_of_memory(decoder: Decoder, tmp_path: Path) -> None:
+    files = {"mrt-dc.xml": b"<a>" + b"<b/>" * 249_000 + b"</a>"}
+
+    assert statements(decoder, tmp_path, files).elements == metadata.NO_ELEMENTS
+
+
+def test_statements_arrive_with_their_kinds(decoder: Decoder, tmp_path: Path) -> None:
+    files = {
+        "a": b"a",
+        "mrt-delete.txt": b"old/a\r\nb c\n",
+        "mrt-erc.txt": b"erc:\nwho: Tracy\n",
+        "mrt-embargo.txt": b"embargoEndDate: none\n",
+    }
+
+    given = statements(decoder, tmp_path, files, update=True)
+
+    assert given.deletions == ("producer/old/a", "producer/b c")
+    assert given.elements.erc == {"who": ("Tracy",)}
+    assert given.checks == ("producer/mrt-embargo.txt: no embargo",)
+
+
+def test_a_large_manifest_is_read_by_the_process_as_by_the_reader(decoder: Decoder) -> None:
+    rows = "".join(
+        f"https://x.edu/{number} | md5 | {number:032x} | {number} | | folder/{number} | image/png\n"
+        for number in range(2000)
+    )
+    data = f"{rows}#%eof\n".encode()
+    assert len(data) > calls.SMALL_MANIFEST
+    parse = calls.manifest_parser(decoder, UNATTENDED)
+
+    assert parse(data, "m", ManifestProfile.OBJECT, True, None) == parse_rows(
+        data, "m", ManifestProfile.OBJECT
+    )
+    assert "more than 5 rows" in refusal(lambda: parse(data, "m", ManifestProfile.OBJECT, True, 5))
+
+
+def test_a_mistake_in_a_decoder_arrives_with_its_traceback(decoder: Decoder, tmp_path: Path) -> None:
+    with pytest.raises(DecoderBroken, match="KeyError: 'no-such-function'"):
+        list(decoder.decode(Request("no-such-function", "a test", {}, bytes(10_000_000)), UNATTENDED))
+    assert still_works(decoder, tmp_path)
+
+
+@LINUX
+def test_a_body_beyond_the_memory_leaves_nothing_for_the_next_request(tmp_path: Path) -> None:
+    small = Decoder(Settings(decoding_memory=100_000_000))
+
+    message = refusal(
+        lambda: list(small.decode(Request("hang", "a test", {}, bytes(150_000_000)), UNATTENDED))
+    )
+
+    assert "100 MB of memory" in message
+    assert still_works(small, tmp_path)
+    small.close()
+
+
+def test_a_good_decoder_is_used_again(decoder: Decoder, tmp_path: Path) -> None:
+    assert still_works(decoder, tmp_path / "1")
+    server = decoder._server
+
+    assert still_works(decoder, tmp_path / "2")
+
+    assert decoder._server is server
+
+    assert still_works(decoder, tmp_path)
+
+
+@LINUX
+def test_a_decoder_has_no_environment_no_network_and_no_file_of_the_worker(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ARKLINE_ZK_PASSWORD", "secret")
+    asked = probing()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening, (tmp_path / "open").open("w"):
+        request = Request("probe", "a test", {"port": listening.getsockname()[1]})
+        (given,) = asked.decode(request, UNATTENDED)
+
+    asked.close()
+    assert given["environment"].keys().isdisjoint({"ARKLINE_ZK_PASSWORD", "PATH", "HOME"})
+    assert given["core"] == 0
+    assert given["files"] <= 6  # input, output, errors, the pipe that says that it lives, this folder
+    if may_leave_network():
+        assert given["network"] == "Network is unreachable"
+
+
+def may_leave_network() -> bool:
+    """Whether this system lets a process of this user have a network of its own."""
+    flag = "--net" if os.geteuid() == 0 else "--user"
+    return (
+        subprocess.run(["unshare", flag, "--net", "true"], capture_output=True, check=False).returncode == 0
+    )
+
+
+@LINUX
+def test_the_process_that_decodes_ends_with_its_worker() -> None:
+    """SIGKILL leaves the worker no time to end anything."""
+    program = (
+        "import threading; from tests.component.test_decoding import *; "
+        "hanging = probing(decoding_seconds=600); "
+        "threading.Thread(target=lambda: print(*both(hanging), flush=True)).start(); "
+        "list(hanging.decode(HANG, UNATTENDED))"
+    )
+    worker = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert worker.stdout is not None
+    processes = [int(pid) for pid in worker.stdout.readline().split()]
+    assert len(processes) == 2
+
+    worker.kill()
+    worker.communicate()
+
+    wait_until(lambda: not any(_lives(pid) for pid in processes))
+
+
+def wait_until(reached: Callable[[], bool]) -> None:
+    """The system reports neither a fork nor an end of a process that is no child of this one."""
+    while not reached():
+        time.sleep(0.05)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def both(decoder: Decoder) -> list[int]:
+    """The server and the process that decodes, once both run."""
+    wait_until(lambda: decoder._server is not None and len(children(decoder)) == 2)
+    assert decoder._server is not None
+    return [decoder._server.pid, *children(decoder) - {decoder._server.pid}]
+
+
+@pytest.mark.parametrize("victim", [0, 1], ids=["server", "child"])
+def test_a_decoder_that_is_killed_from_outside_is_a_transient_fault(tmp_path: Path, victim: int) -> None:
+    hanging = probing(decoding_seconds=600)
+    killer = threading.Thread(target=lambda: os.kill(both(hanging)[victim], signal.SIGKILL))
+    killer.start()
+
+    with pytest.raises(StepFailed, match="was killed from outside") as caught:
+        list(hanging.decode(HANG, UNATTENDED))
+    killer.join()
+
+    assert caught.value.kind is FailureKind.TRANSIENT
+    assert still_works(hanging, tmp_path)
+    hanging.close()
