@@ -13,6 +13,7 @@ from pipeline.manifests.split import Plan, plan
 from pipeline.names import canonical_ark
 from pipeline.outcome import StepFailed
 from pipeline.principal import Principal
+from pipeline.profiles.effective import with_site_limits
 from pipeline.profiles.profile import Profile, Profiles
 from pipeline.records import Record, Submission
 from pipeline.settings import Settings
@@ -148,7 +149,7 @@ def perform_dry_run(
     Forbidden unless the principal may submit to the collection.
     """
     submission = owned(submission, principal)
-    profile = Profiles(settings.profiles).get(submission.profile_name)
+    profile = with_site_limits(Profiles(settings.profiles).get(submission.profile_name), settings)
     opening = DryRunResult(
         profile=profile.name,
         payload_url=submission.payload_url,

@@ -2,7 +2,7 @@
 
 from operations.operator import follow
 from pipeline import names
-from pipeline.errors import Action, Remedy, UsageRefused
+from pipeline.errors import Action, ArklineError, ErrorKind, Remedy, UsageRefused
 from pipeline.http.urls import has_password, url_problem
 from pipeline.outcome import ServiceDown
 from pipeline.principal import Principal, Role
@@ -11,8 +11,14 @@ from pipeline.records import Record, Submission, SubmissionType
 from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import BATCH
-from zkstate import batches, outages
+from zkstate import batches, listings, outages
 from zkstate.session import Session
+
+
+class RecordFull(ArklineError):
+    """ZooKeeper has as many jobs as its memory is meant for; the same submission may succeed later."""
+
+    error_kind = ErrorKind.UNREACHABLE
 
 
 class Submitted(Record):
@@ -61,6 +67,24 @@ def _require_current_record(session: Session) -> None:
         ).with_remedies(Remedy(Action.SHOW_STATUS))
 
 
+def _check_recipients(settings: Settings, submission: Submission) -> None:
+    if (given := len(submission.notification)) > settings.recipients:
+        raise UsageRefused(
+            f"the submission names {given} mail addresses for its report, and {settings.recipients} are "
+            "accepted: name fewer, or ask the operator to raise ARKLINE_RECIPIENTS"
+        )
+
+
+def _require_room(session: Session, settings: Settings) -> None:
+    """All jobs are in ZooKeeper's memory, and what exceeds the memory ends ZooKeeper for everybody."""
+    if 0 < settings.record_jobs <= (recorded := listings.recorded(session)):
+        raise RecordFull(
+            f"nothing was submitted, because the record has {recorded:,} jobs, and ARKLINE_RECORD_JOBS is "
+            f"{settings.record_jobs:,}: submit again when batches that have ended have left, or an operator "
+            "raises the setting and ZooKeeper's heap"
+        ).with_remedies(Remedy(Action.CLEAN_UP))
+
+
 def submit(
     session: Session, settings: Settings, profiles: Profiles, submission: Submission, principal: Principal
 ) -> Submitted:
@@ -73,7 +97,10 @@ def submit(
     profiles.get(submission.profile_name)
     check_url(submission.payload_url)
     _require_current_record(session)
+    _check_recipients(settings, submission)
     known = batches.submitted_under(session, submission)
+    if known is None:
+        _require_room(session, settings)
     bid = batches.submit(session, submission)
     batch = batches.load(session, bid)
     sent = batch.status.status is not BATCH.initial or follow(session, settings, batch)

@@ -13,6 +13,7 @@ from pipeline.errors import UsageRefused
 
 Seconds = Annotated[float, Field(gt=0)]
 Bytes = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
 
 
 def _absolute(path: Path, variable: str) -> Path:
@@ -71,6 +72,17 @@ class Settings(BaseSettings):
         description="Maximum jobs that wait with a part of working storage and take none of the in_flight "
         "places.",
     )
+    record_jobs: Annotated[int, Field(ge=0)] = Field(
+        120_000,
+        description="Jobs in ZooKeeper, ended ones included, from which on nothing is submitted or split; a "
+        "job needs some 12 kB of ZooKeeper's heap, of which 2 GB are assumed; 0: no limit.",
+    )
+    live_jobs: Positive = Field(
+        100_000, description="Maximum jobs of a collection that have not ended; or as in the profile."
+    )
+    batch_jobs: Positive = Field(100_000, description="Maximum objects of a batch; or as in the profile.")
+    object_bytes: Positive = Field(1 << 40, description="Maximum bytes of an object; or as in the profile.")
+    recipients: Positive = Field(20, description="Maximum mail addresses in a submission.")
     max_tries: Annotated[int, Field(ge=1)] = Field(
         33,
         description="Tries of a step with transient faults of the job itself, before the job fails; with the "

@@ -12,12 +12,14 @@ from pipeline.manifests.split import plan
 from pipeline.notify.report.compose import BatchReport, known_after, status_report_of
 from pipeline.notify.report.mails import confirmation_mail, next_report, report_mail, report_text
 from pipeline.outcome import ServiceDown, StepFailed, transient
+from pipeline.profiles.effective import with_site_limits
 from pipeline.profiles.profile import Profile, ProfileError
 from pipeline.profiles.snapshot import ProfileSnapshot, take_snapshot
 from pipeline.records import Batch, StatusReport, Ticket
 from pipeline.services import Service
 from pipeline.states import BatchState, Event
 from tasks import needs
+from tasks.admission import check_room
 from tasks.logs import log
 from tasks.mistakes import is_mistake, mistakes_as
 from tasks.outages import begin_outage, this_host
@@ -74,6 +76,7 @@ def _create(locked: Locked[Batch]) -> None:
             most_jobs=profile.limits.batch_jobs,
             parse=manifest_parser(context.clients().decoder, locked.guard),
         )
+    check_room(session, context.settings, profile, batch, len(parts.jobs))
     working = context.settings.working
     for progressed in creation.create_jobs(session, batch, parts, working, context.name, locked.guard):
         locked.record = progressed
@@ -82,7 +85,8 @@ def _create(locked: Locked[Batch]) -> None:
 def _profile(locked: Locked[Batch]) -> Profile:
     batch = locked.record
     profiles = locked.context.clients().profiles
-    return profile_of(locked.session, profiles, batch.bid, batch.submission.profile_name)
+    profile = profile_of(locked.session, profiles, batch.bid, batch.submission.profile_name)
+    return with_site_limits(profile, locked.context.settings)
 
 
 def _confirm(locked: Locked[Batch]) -> None:

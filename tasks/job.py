@@ -8,6 +8,7 @@ from typing import Any
 from celery import current_task
 
 from pipeline.outcome import Done, StepFailed, Wait, system
+from pipeline.profiles.effective import with_site_limits
 from pipeline.records import Job, Ticket
 from pipeline.states import JOB, Event, JobState
 from pipeline.steps import download, estimate, notify, pending, process, provision, record
@@ -49,7 +50,8 @@ def run(context: WorkerContext, ticket: Ticket) -> Ticket | None:
 def _work(locked: Locked[Job]) -> Job | None:
     job, session, context = locked.record, locked.session, locked.context
     clients = context.clients()
-    profile = cache(partial(profile_of, session, clients.profiles, job.bid, job.configuration.profile_name))
+    snapshot = partial(profile_of, session, clients.profiles, job.bid, job.configuration.profile_name)
+    profile = cache(lambda: with_site_limits(snapshot(), context.settings))
     limiter = FleetHostLimiter(session, partial(host_limit, context.settings.host_limit, profile), job.jid)
     attempt = ReportingAttempt(locked.guard, context.progress(), job.jid)
     step_context = clients.step_context(ZooKeeperJobRecord(session, locked.guard), attempt, limiter, profile)

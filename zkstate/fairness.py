@@ -39,6 +39,13 @@ def open_collections(session: Session) -> dict[str, list[str]]:
     return collections
 
 
+def live_jobs(session: Session, collection: str) -> int:
+    """How many jobs of the collection have not ended; counted without listing them."""
+    bids = open_collections(session).get(collection, [])
+    stats = session.exists_many([paths.bucket(bid, Bucket.PROCESSING) for bid in bids])
+    return sum(stat.numChildren for stat in stats if stat is not None)
+
+
 def matters(collections: Collection[str], quota: Quota) -> bool:
     """False if the order of the queue alone decides."""
     return len(collections) > 1 or any(quota(name) is not None for name in collections)

@@ -23,6 +23,12 @@ def all_batches(session: Session) -> list[str]:
     return sorted(session.children(paths.BATCHES))
 
 
+def recorded(session: Session) -> int:
+    """How many jobs the record has, ended ones included."""
+    stat = session.exists(paths.JOBS)
+    return stat.numChildren - 1 if stat else 0  # the queue is the other child
+
+
 def open_batches(session: Session) -> int:
     """How many batches have work left."""
     stat = session.exists(paths.OPEN_BATCHES)

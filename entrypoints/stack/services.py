@@ -78,7 +78,8 @@ def servers(config: StackConfig) -> Servers:
             config.home / "zookeeper", zk_port, log_folder=config.home / "log", environment=with_java
         )
         zk_hosts = f"{HOST}:{zk_port}"
-        services.append(Service(command, ready=lambda: zookeeper.serves(zk_port)))
+        serves = partial(zookeeper.serves, zk_port)
+        services.append(Service(command, ready=serves, answers=serves))
     broker_url = environment.get("ARKLINE_BROKER_URL", "")
     if not broker_url:
         (port,) = free_ports(1)

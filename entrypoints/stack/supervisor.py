@@ -1,4 +1,4 @@
-"""Start processes tier by tier, restart a process that dies, stop in reverse order.
+"""Start processes tier by tier, restart a process that dies or does not answer, stop in reverse order.
 
 The owner of the stack calls `poll` a few times a second from the main thread; the supervisor has no thread,
 so a process is always started by the thread that the kernel ties its life to.
@@ -22,6 +22,9 @@ RESTARTS, WITHIN = 8, 300.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
 """Seconds before a dead process is restarted; doubled with every recent restart."""
 
+ANSWER_INTERVAL = 5.0
+"""Seconds between two questions to a service that has to answer."""
+
 
 class StopRequested(ArklineError):
     """A signal stopped the stack while it was starting or running."""
@@ -39,6 +42,11 @@ class Service:
     ready_seconds: float = 90
     gates_start: bool = True
     """Whether `start` waits for the service; other services are announced by `poll` when they are ready."""
+    answers: Callable[[], bool] | None = None
+    """Whether the service answers now; None: a running process is enough."""
+    silent_seconds: float = 60
+    """Seconds without an answer after which the process is killed and started again. A pause of a garbage
+    collector, or of a suspended machine, is shorter."""
 
     def is_ready(self) -> bool:
         return (self.ready_file is None or self.ready_file.exists()) and self.ready()
@@ -55,6 +63,8 @@ class Supervised:
         """When to restart the process, on the monotonic clock."""
         self.starting_since: float | None = None
         """When the process was started, on the monotonic clock; None once it is ready."""
+        self.answered = self.asked = 0.0
+        """When the service answered last, and when it was asked last, on the monotonic clock."""
 
     @property
     def name(self) -> str:
@@ -66,6 +76,18 @@ class Supervised:
             self.service.ready_file.unlink(missing_ok=True)
         self.process.start()
         self.starting_since = time.monotonic()
+
+    def is_silent(self, now: float) -> bool:
+        """Ask the service now and then; True once it has not answered for too long."""
+        answers = self.service.answers
+        if answers is None or now - self.asked < min(ANSWER_INTERVAL, self.service.silent_seconds):
+            return False
+        # a supervisor that was suspended itself has no reason to doubt the service
+        paused = now - self.asked > 2 * ANSWER_INTERVAL
+        self.asked = now
+        if paused or answers():
+            self.answered = now
+        return now - self.answered > self.service.silent_seconds
 
     def plan_restart(self, now: float) -> bool:
         """Set the time of the next restart; False if the process has died too often."""
@@ -139,7 +161,10 @@ class Supervisor:
 
     def _poll(self, supervised: Supervised, now: float) -> None:
         if supervised.process.running:
-            self._is_ready(supervised)
+            if self._is_ready(supervised) and supervised.is_silent(now):
+                silent = now - supervised.answered
+                self.say(f"{supervised.name} has not answered for {silent:.0f} s: killed, to be restarted")
+                supervised.process.kill()
             return
         if supervised.restart_at is None:
             if not supervised.plan_restart(now):

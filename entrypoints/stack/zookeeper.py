@@ -12,6 +12,9 @@ from pipeline.errors import ServiceUnreachable
 TERMINATED = 143
 """The exit code of Java after SIGTERM: 128 + 15, an orderly end."""
 
+HEAP_MB = 2048
+"""Megabytes that Java may use: the default of ARKLINE_RECORD_JOBS needs 1.4 GB of them (decision 48)."""
+
 LOGBACK = """<configuration>
   <appender name="OUT" class="ch.qos.logback.core.ConsoleAppender">
     <encoder><pattern>%d{ISO8601} %-5level %logger{1} - %msg%n</pattern></encoder>
@@ -64,7 +67,8 @@ def prepare(
         name="zookeeper",
         argv=(
             program.program,
-            "-Xmx256m",
+            f"-Xmx{HEAP_MB}m",
+            "-XX:+ExitOnOutOfMemoryError",  # else the process stays, and serves nobody
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
             "-Dfile.encoding=UTF-8",

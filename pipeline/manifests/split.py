@@ -81,7 +81,8 @@ def plan(
     if most_jobs is not None and len(jobs) > most_jobs:
         raise content(
             f"{_name(submission)} contains {len(jobs)} objects; collection {submission.profile_name} "
-            f"accepts {most_jobs} per batch: divide it"
+            f"accepts {most_jobs} per batch: divide it, or ask the collection's owner to raise "
+            "limits.batch_jobs"
         )
     given = submission.priority if submission.priority is not None else profile_priority
     priority = priority_of(len(jobs)) if given is None else given

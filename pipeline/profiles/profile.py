@@ -71,9 +71,8 @@ class ProfileLimits(BaseModel):
     object_bytes: Count | None = Field(None, description="a number: maximum bytes of one object")
     object_files: Count | None = Field(None, description="a number: maximum files of one object")
     batch_jobs: Count | None = Field(None, description="a number: maximum objects of one batch")
-    jobs_at_work: Count | None = Field(
-        None, description="a number: maximum jobs of the collection that are active at a time"
-    )
+    live_jobs: Count | None = Field(None, description="a number: maximum jobs that have not ended")
+    jobs_at_work: Count | None = Field(None, description="a number: maximum jobs that are active at a time")
     host_connections: Count | None = Field(
         None, description="a number: maximum connections to one host; replaces the setting"
     )
@@ -143,7 +142,7 @@ class Profile(BaseModel):
     )
     limits: ProfileLimits = Field(
         default_factory=ProfileLimits,
-        description="object_bytes, object_files, batch_jobs, jobs_at_work and host_connections",
+        description="object_bytes, object_files, batch_jobs, live_jobs, jobs_at_work and host_connections",
     )
 
     @field_validator("collections", "notification", "given_arks", mode="before")

@@ -21,5 +21,5 @@ def check_bytes(profile: Profile, count: int) -> None:
     if limit is not None and count > limit:
         raise content(
             f"the object has more than the {in_units(limit)} that collection {profile.name} accepts: "
-            "divide it, or ask the collection's owner"
+            "divide it, or ask the collection's owner to raise limits.object_bytes"
         )

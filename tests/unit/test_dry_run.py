@@ -82,7 +82,7 @@ def test_more_bytes_than_the_collection_takes_would_fail(settings: Settings, sou
 
     assert job.failures == [
         "the object has more than the 2.0 kB that collection demo accepts: divide it, or ask the "
-        "collection's owner",
+        "collection's owner to raise limits.object_bytes",
         "it needs 3.0 kB of working storage, of which only 2.5 kB may be used: it would never start",
     ]
 

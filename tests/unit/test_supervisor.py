@@ -6,6 +6,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,48 @@ def test_a_process_that_dies_is_restarted(tmp_path: Path) -> None:
     stack.stop()
 
     assert any("worker ended with code -9" in line for line in lines)
+
+
+def test_a_process_that_runs_but_does_not_answer_is_restarted(tmp_path: Path) -> None:
+    answering = tmp_path / "answering"
+    given = replace(service(tmp_path, "zookeeper"), answers=answering.exists, silent_seconds=0.2)
+    answering.touch()
+    stack, lines = supervisor((given,))
+    stack.start()
+    (process,) = stack.processes
+    first = process.pid
+    stack.poll_for(0.5)
+    assert process.pid == first
+    answering.unlink()
+
+    def is_back() -> bool:
+        stack.poll()
+        if not process.running:
+            answering.touch()
+        return process.running and process.pid != first
+
+    until(is_back, 30)
+    stack.stop()
+
+    assert any("zookeeper has not answered for" in line for line in lines)
+
+
+def test_a_zookeeper_that_is_suspended_is_judged_by_its_answers(tmp_path: Path) -> None:
+    """Its process runs, and accepts connections, but answers nothing."""
+    found = servers(StackConfig(tmp_path, environment={"ARKLINE_BROKER_URL": "redis://127.0.0.1:1/0"}))
+    (given,) = found.services
+    stack, _ = supervisor((replace(given, silent_seconds=1),))
+    stack.start()
+    (process,) = stack.processes
+    first = process.pid
+    os.kill(first, signal.SIGSTOP)
+
+    def is_back() -> bool:
+        stack.poll()
+        return process.running and process.pid != first and given.is_ready()
+
+    until(is_back, 60)
+    stack.stop()
 
 
 def test_a_process_that_dies_too_often_ends_the_stack(tmp_path: Path) -> None:

@@ -1,0 +1,44 @@
+"""Whether the record has room for the jobs of a batch: all jobs are kept in ZooKeeper's memory.
+
+Checked before the first job of a batch is created, and not between its jobs, so that no batch is admitted in
+part. Batches that are split at the same moment may exceed a limit together.
+"""
+
+from pipeline.outcome import content, transient
+from pipeline.profiles.profile import Profile
+from pipeline.records import Batch
+from pipeline.settings import Settings
+from zkstate import fairness, listings
+from zkstate.session import Session
+
+
+def check_room(session: Session, settings: Settings, profile: Profile, batch: Batch, jobs: int) -> None:
+    """Transient if jobs have to end or leave first; a content failure if the batch never fits."""
+    if batch.status.created:
+        return
+    if 0 < settings.record_jobs < jobs:
+        raise content(
+            f"the batch has {jobs:,} objects, and the record accepts {settings.record_jobs:,} jobs in all "
+            "(ARKLINE_RECORD_JOBS): divide it"
+        )
+    recorded = listings.recorded(session)
+    if 0 < settings.record_jobs < recorded + jobs:
+        raise transient(
+            f"the record has {recorded:,} jobs, and {jobs:,} more would exceed ARKLINE_RECORD_JOBS "
+            f"({settings.record_jobs:,}): batches that have ended have to leave first, or an operator raises "
+            "the setting and ZooKeeper's heap"
+        )
+    limit = profile.limits.live_jobs
+    if limit is None:
+        return
+    if jobs > limit:
+        raise content(
+            f"the batch has {jobs:,} objects, but collection {profile.name} may have {limit:,} jobs that "
+            "have not ended: divide it, or ask the collection's owner to raise limits.live_jobs"
+        )
+    live = fairness.live_jobs(session, profile.name)
+    if live + jobs > limit:
+        raise transient(
+            f"collection {profile.name} has {live:,} jobs that have not ended, and {jobs:,} more would "
+            f"exceed {limit:,} (limits.live_jobs): they have to end first, or the limit has to be raised"
+        )

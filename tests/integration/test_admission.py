@@ -1,0 +1,136 @@
+"""Limits at the door and at the split: how many jobs, objects, bytes and recipients are accepted."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from operations.submission import RecordFull, submit
+from pipeline.errors import ErrorKind, UsageRefused
+from pipeline.outcome import StepFailed
+from pipeline.profiles.effective import with_site_limits
+from pipeline.profiles.profile import ProfileLimits, Profiles
+from pipeline.records import SubmissionType
+from pipeline.settings import Settings
+from pipeline.states import BatchState, Event, FailureKind
+from tasks import batch as batch_work
+from tasks.admission import check_room
+from tasks.app import make_context
+from tasks.run import run
+from tasks.worker_context import WorkerContext
+from tests.servers.http_source import HttpSource
+from tests.support import planting
+from tests.support.manifests import CONTAINERS, manifest
+from tests.support.operators import ANN
+from zkstate import batches, fairness, jobs, listings, record
+from zkstate.session import Session
+
+
+def limited(settings: Settings, **changes: int) -> Settings:
+    return settings.model_copy(update=changes)
+
+
+def submitted(session: Session, settings: Settings, **changes: object) -> str:
+    return submit(session, settings, Profiles(settings.profiles), planting.submission(**changes), ANN).bid
+
+
+def test_a_full_record_accepts_no_submission_and_says_who_can_raise_what(
+    session: Session, settings: Settings
+) -> None:
+    bid = submitted(session, settings, idempotency_key="thesis")
+    planting.split_batch(session, 3)
+    full = limited(settings, record_jobs=3)
+
+    with pytest.raises(RecordFull, match="has 3 jobs, and ARKLINE_RECORD_JOBS is 3: submit again") as refused:
+        submitted(session, full)
+
+    assert refused.value.error_kind is ErrorKind.UNREACHABLE
+    assert listings.all_batches(session) == [bid, "bid0000000002"]
+    assert submitted(session, full, idempotency_key="thesis") == bid
+    assert submitted(session, limited(settings, record_jobs=0)) == "bid0000000003"
+
+
+def test_a_submission_names_a_limited_number_of_recipients(session: Session, settings: Settings) -> None:
+    addresses = tuple(f"a{number}@example.org" for number in range(3))
+
+    with pytest.raises(UsageRefused, match=r"names 3 mail addresses .* 2 are accepted.*ARKLINE_RECIPIENTS"):
+        submitted(session, limited(settings, recipients=2), notification=addresses)
+
+    assert submitted(session, limited(settings, recipients=3), notification=addresses)
+
+
+@pytest.mark.parametrize(
+    ("changes", "jobs_of_batch", "kind", "said"),
+    [
+        ({"record_jobs": 4}, 5, FailureKind.CONTENT, r"5 objects.*ARKLINE_RECORD_JOBS"),
+        ({"record_jobs": 4}, 3, FailureKind.TRANSIENT, "has 2 jobs, and 3 more would exceed"),
+        ({"live_jobs": 4}, 5, FailureKind.CONTENT, r"may have 4 jobs that have not ended.*limits\.live_jobs"),
+        ({"live_jobs": 4}, 3, FailureKind.TRANSIENT, r"demo has 2 jobs .*limits\.live_jobs"),
+    ],
+)
+def test_a_batch_waits_for_room_or_is_refused_if_it_never_fits(
+    session: Session,
+    settings: Settings,
+    changes: dict[str, int],
+    jobs_of_batch: int,
+    kind: FailureKind,
+    said: str,
+) -> None:
+    planting.split_batch(session, 2)
+    batch = planting.acquired_batch(session)
+    here = limited(settings, **changes)
+    profile = with_site_limits(Profiles(settings.profiles).get("demo"), here)
+
+    with pytest.raises(StepFailed, match=said) as failure:
+        check_room(session, here, profile, batch, jobs_of_batch)
+
+    assert failure.value.kind is kind
+    check_room(session, here, profile, batch, 2)
+
+
+def test_ended_jobs_are_not_live(session: Session) -> None:
+    _, (first, _) = planting.split_batch(session, 2)
+    planting.split_batch(session, 1)
+    assert (fairness.live_jobs(session, "demo"), listings.recorded(session)) == (3, 3)
+
+    planting.apply_event(session, jobs.load(session, first), Event.FAIL)
+
+    assert (fairness.live_jobs(session, "demo"), listings.recorded(session)) == (2, 3)
+    assert fairness.live_jobs(session, "other") == 0
+
+
+def test_the_profile_replaces_the_limits_of_the_site(settings: Settings) -> None:
+    demo = Profiles(settings.profiles).get("demo")
+    own = demo.model_copy(update={"limits": ProfileLimits(batch_jobs=7)})
+    here = limited(settings, batch_jobs=2, object_bytes=50, live_jobs=9)
+
+    limits = with_site_limits(own, here).limits
+
+    assert (limits.batch_jobs, limits.object_bytes, limits.live_jobs) == (7, 50, 9)
+
+
+def containers(number: int) -> bytes:
+    rows = (f"http://x.edu/{row}.zip | | | | | {row}.zip" for row in range(number))
+    return manifest(*rows, profile=CONTAINERS)
+
+
+@pytest.fixture
+def context(settings: Settings) -> Iterator[WorkerContext]:
+    opened = make_context(limited(settings, batch_jobs=2))
+    yield opened
+    opened.drop_session()
+
+
+def test_a_batch_above_the_limit_of_the_site_fails_with_the_limit_and_its_name(
+    session: Session, context: WorkerContext
+) -> None:
+    with HttpSource() as source:
+        url = source.put("/batch.checkm", containers(3))
+        given = planting.submission(payload_url=url, type=SubmissionType.CONTAINER_BATCH_MANIFEST)
+        bid = batches.submit(session, given)
+        run(context, record.ticket(batches.load(session, bid)), batch_work.SPLIT)
+
+    after = batches.load(session, bid)
+    assert after.status.status is BatchState.REPORTING
+    assert "contains 3 objects; collection demo accepts 2 per batch" in after.status.message
+    assert "limits.batch_jobs" in after.status.message
+    assert batches.all_jobs(session, bid) == []
