@@ -108,8 +108,18 @@ class Proxy:
             with self._lock:
                 self._pairs.add((client, server))
             self.connected.set()
-            self._run(self._pump, client, server, False)
-            self._run(self._pump, server, client, True)
+            self._run(self._serve, client, server)
+
+    def _serve(self, client: socket.socket, server: socket.socket) -> None:
+        back = threading.Thread(target=self._pump, args=(server, client, True), daemon=True)
+        back.start()
+        self._pump(client, server, False)
+        back.join()
+        with self._lock:
+            self._pairs.discard((client, server))
+        client.close()
+        server.close()
+        self._threads.remove(threading.current_thread())
 
     def _pump(self, source: socket.socket, sink: socket.socket, answers: bool) -> None:
         with suppress(OSError):
