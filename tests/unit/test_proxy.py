@@ -1,6 +1,6 @@
-import os
 import socket
 import threading
+from pathlib import Path
 
 from tests.servers.http_source import HttpSource
 from tests.servers.proxy import HOST, Proxy
@@ -9,7 +9,7 @@ from tests.servers.proxy import HOST, Proxy
 def test_a_connection_that_ended_leaves_no_open_socket() -> None:
     with HttpSource() as source, Proxy(source.port) as proxy:
         source.put("/a", b"alpha")
-        before = len(os.listdir("/dev/fd"))
+        before = len(list(Path("/dev/fd").iterdir()))
         for _ in range(20):
             with socket.create_connection((HOST, proxy.port)) as client:
                 client.sendall(b"GET /a HTTP/1.0\r\n\r\n")
@@ -18,6 +18,6 @@ def test_a_connection_that_ended_leaves_no_open_socket() -> None:
         for thread in threading.enumerate():
             if thread is not threading.current_thread() and "_serve" in thread.name:
                 thread.join(30)
-        after = len(os.listdir("/dev/fd"))
+        after = len(list(Path("/dev/fd").iterdir()))
 
     assert after <= before
