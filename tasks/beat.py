@@ -19,7 +19,7 @@ from tasks.outages import begin_outage, end_outage, notify_operator, this_host
 from tasks.run import giving_up
 from tasks.stores import count_up
 from tasks.worker_context import WorkerContext
-from zkstate import batches, callbacks, jobs, outages, queue, record, recovery, space
+from zkstate import batches, callbacks, host_back_off, jobs, outages, queue, record, recovery, space
 from zkstate.batches import BatchMove
 from zkstate.errors import Corrupt, Missing
 from zkstate.jobs import JobMove
@@ -166,8 +166,9 @@ def fail_exhausted_batch(context: WorkerContext, session: Session, bid: str) -> 
     after_move(context.app, session, context.settings, failed)
 
 
-def _clean_up_jobs(_: WorkerContext, session: Session, __: ServerClock) -> None:
+def _clean_up_jobs(_: WorkerContext, session: Session, clock: ServerClock) -> None:
     clean_up_completed(session)
+    host_back_off.remove_unused(session, clock)
 
 
 def _clean_up_batches(context: WorkerContext, session: Session, clock: ServerClock) -> None:

@@ -7,19 +7,26 @@ moment and the present are both taken from the server's clock.
 
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
-from kazoo.exceptions import BadVersionError, NoNodeError
+from kazoo.exceptions import BadVersionError, NoNodeError, NotEmptyError
 
 from pipeline.http.retry import LONGEST_RETRY_AFTER
 from pipeline.records import Record
 from zkstate import codec, locks, paths
 from zkstate.locks import ServerClock
-from zkstate.outage import pause_before
+from zkstate.outage import LONGEST_PAUSE, pause_before
 from zkstate.session import Session
 
 SKEW = 5.0
 """Seconds by which a node may seem to be written after the present, as another server's clock is ahead."""
+
+FORGOTTEN_AFTER = LONGEST_RETRY_AFTER + LONGEST_PAUSE + SKEW
+"""Seconds after which no back-off lasts."""
+
+MOST_REMOVED = 2000
+"""Hosts whose nodes one run reads; the next run reads others once these are gone."""
 
 
 class BackOff(Record):
@@ -49,7 +56,11 @@ def begin(session: Session, host: str, seconds: float) -> None:
     with locks.single_flight(session, f"back-off-{host}") as clock:
         # another worker that writes just now was asked by the host at the same moment
         if clock is not None and seconds_left(session, host, clock) < asked:
-            session.ask(session.zk.set_async, path, codec.encode(BackOff(seconds=asked)))
+            data = codec.encode(BackOff(seconds=asked))
+            try:
+                session.ask(session.zk.set_async, path, data)
+            except NoNodeError:
+                session.ensure_node(path, data)  # it was unused, and removed a moment ago
 
 
 def no_answer(session: Session, host: str, clock: ServerClock) -> None:
@@ -98,6 +109,24 @@ def read(session: Session, host: str, clock: ServerClock, changed: threading.Eve
     ahead = float(stat.mtime - clock.now_ms()) / 1000
     left = max(0.0, ahead + back_off.seconds) if ahead <= SKEW else 0.0
     return Pause(left, back_off.unanswered, stat.version)
+
+
+def remove_unused(session: Session, clock: ServerClock) -> int:
+    """Delete the nodes of hosts to which no connection is open and whose back-off is over; how many.
+
+    Deleted at the version that was read, and ZooKeeper refuses it while a connection is open.
+    """
+    places = [f"{paths.HOSTS}/{name}" for name in session.children(paths.HOSTS)[:MOST_REMOVED]]
+    removed = 0
+    for path, stat in zip(places, session.exists_many(places), strict=True):
+        if stat is None or stat.numChildren:
+            continue
+        if stat.dataLength and clock.now_ms() - clock.written_ms(stat) < FORGOTTEN_AFTER * 1000:
+            continue
+        with suppress(NoNodeError, NotEmptyError, BadVersionError):
+            session.ask(session.zk.delete_async, path, version=stat.version)
+            removed += 1
+    return removed
 
 
 def seconds_left(session: Session, host: str, clock: ServerClock) -> float:

@@ -44,6 +44,7 @@ SPACE = "/space/working"
 SPACE_MARKED = "/space/marked"
 DEPLOYMENT = "/deployment"
 OUTAGES = "/outages"
+HOSTS = "/locks/hosts"
 LEADER = "/locks/leader"
 SWEEP = "/sweep"
 FIXITY = "/fixity"
@@ -168,7 +169,7 @@ def exclusive(kind: str, name: str) -> str:
 
 
 def host(name: str) -> str:
-    return f"/locks/hosts/{quote(name, safe='')}"
+    return f"{HOSTS}/{quote(name, safe='')}"
 
 
 def connection(name: str, number: int) -> str:

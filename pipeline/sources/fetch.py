@@ -21,6 +21,7 @@ from pipeline.sources.part import Part, open_part, origin_of
 from pipeline.sources.request_clock import RequestClock
 from pipeline.sources.response import (
     body_chunks,
+    busy_host,
     content_length,
     refuse_encoded,
     require_status,
@@ -122,7 +123,7 @@ class HttpFetcher:
         except StepFailed as fault:  # the download will meet the same and report it
             if fault.retry_after:
                 self._busy_hosts.add(host)
-                self._limiter.back_off(host, fault.retry_after)
+                self._limiter.back_off(busy_host(fault, url), fault.retry_after)
         return None
 
     def read(self, url: str, limit: int, attempt: Attempt = UNATTENDED) -> bytes:
@@ -244,7 +245,7 @@ class HttpFetcher:
                 furthest = max(furthest, bytes_so_far())
                 requested = fault.retry_after or 0.0
                 if requested:
-                    self._limiter.back_off(host_of(url), requested)
+                    self._limiter.back_off(busy_host(fault, url), requested)
                 if tries >= self._settings.fetch_tries or requested > LONGEST_PAUSE:
                     if isinstance(fault, NoAnswer):
                         self._limiter.no_answer(host_of(url))

@@ -14,7 +14,7 @@ import urllib3.exceptions as faults
 
 from pipeline.fixity import READ_CHUNK
 from pipeline.http.retry import is_transient, retry_after
-from pipeline.http.urls import redact_url
+from pipeline.http.urls import host_of, redact_url
 from pipeline.names import quote_name
 from pipeline.outcome import NoAnswer, StepFailed, content, transient
 from pipeline.states import FailureKind
@@ -42,6 +42,19 @@ _UNREACHABLE = (
 
 Timeouts = tuple[float, float]
 """Seconds to wait for a connection, and for the next bytes."""
+
+
+class PauseRequested(StepFailed):
+    """A host asked for a pause: the host that answered, which a redirect may have named."""
+
+    def __init__(self, message: str, seconds: float, host: str) -> None:
+        super().__init__(FailureKind.TRANSIENT, message, seconds)
+        self.host = host
+
+
+def busy_host(fault: StepFailed, url: str) -> str:
+    """The host that asked for a pause when `url` was requested."""
+    return fault.host if isinstance(fault, PauseRequested) else host_of(url)
 
 
 @contextmanager
@@ -92,7 +105,9 @@ def require_status(response: requests.Response, url: str, *statuses: int) -> Non
     phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else quote_name(response.reason or "")
     answered = f"{redact_url(url)}: the source answered {status} {phrase}".rstrip()
     if is_transient(status):
-        raise transient(answered, retry_after(response.headers.get("Retry-After")))
+        seconds = retry_after(response.headers.get("Retry-After"))
+        host = host_of(response.url)
+        raise PauseRequested(answered, seconds, host) if seconds and host else transient(answered)
     raise content(f"{answered}; check the URL, and that it may be read without a login")
 
 

@@ -20,7 +20,7 @@ from pipeline.states import JobState
 from tasks.profiles import host_limit
 from tests.servers.http_source import HttpSource
 from tests.support import planting, waits
-from zkstate import host_back_off, host_connections, paths, record
+from zkstate import host_back_off, host_connections, locks, paths, record
 from zkstate.hosts import FleetHostLimiter
 from zkstate.locks import ServerClock
 from zkstate.session import Session, connect
@@ -197,3 +197,50 @@ def test_why_says_for_which_turn_a_job_waits(session: Session, settings: Setting
 
     assert found.reason is Reason.WAITING_FOR_HOST
     assert "Nothing failed: x.edu requested a pause. The next request is sent in 1 minute." in text(found)
+
+
+def clock_in(session: Session, seconds: float) -> ServerClock:
+    """ZooKeeper's clock so many seconds from now."""
+    with locks.single_flight(session, "clock-of-the-test") as clock:
+        assert clock is not None
+        return ServerClock(clock.read_ms + int(seconds * 1000), clock.at)
+
+
+def test_the_nodes_of_hosts_that_nobody_uses_vanish(session: Session, other: Session) -> None:
+    limiter = FleetHostLimiter(session, lambda: 1)
+    for number in range(50):
+        with limiter.connection(f"h{number}.edu", UNATTENDED):
+            pass
+    limiter.close()
+    busy = FleetHostLimiter(other, lambda: 1)
+    busy.back_off("paused.edu", 60)
+
+    with busy.connection("busy.edu", UNATTENDED):
+        assert host_back_off.remove_unused(session, clock_in(session, 0)) == 50
+        assert sorted(session.children(paths.HOSTS)) == ["busy.edu", "paused.edu"]
+    busy.close()
+    assert host_back_off.remove_unused(session, clock_in(session, 2 * 3600)) == 2
+
+    assert session.children(paths.HOSTS) == []
+    with limiter.connection("h1.edu", UNATTENDED):
+        assert session.children(paths.HOSTS) == ["h1.edu"]
+    limiter.close()
+
+
+def test_a_back_off_is_written_for_a_host_whose_node_is_being_removed(
+    session: Session, other: Session
+) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        stop = threading.Event()
+
+        def remove() -> None:
+            while not stop.is_set():
+                host_back_off.remove_unused(other, clock_in(other, 0))
+
+        removing = pool.submit(remove)
+        for number in range(30):
+            host_back_off.begin(session, f"h{number}.edu", 60)
+        stop.set()
+        removing.result()
+
+    assert len(session.children(paths.HOSTS)) == 30

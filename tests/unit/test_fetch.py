@@ -7,6 +7,7 @@ import pytest
 from pipeline.attempt import UNATTENDED
 from pipeline.outcome import StepFailed
 from pipeline.sources.fetch import Download, HttpFetcher
+from pipeline.sources.host_limits import NoLimit
 from pipeline.states import FailureKind
 from tests.servers.http_source import HttpSource
 from tests.support.fetching import BODY, DownloadFactory, assert_downloaded, sha256
@@ -135,3 +136,31 @@ def test_several_threads_share_a_fetcher(fetcher: HttpFetcher, source: HttpSourc
         thread.join()
 
     assert all((tmp_path / path[1:]).read_bytes() == body for path, body in bodies.items())
+
+
+class NotedPauses(NoLimit):
+    """The hosts that asked for a pause."""
+
+    def __init__(self) -> None:
+        self.hosts: list[str] = []
+
+    def back_off(self, host: str, seconds: float) -> None:
+        assert seconds == 7
+        self.hosts.append(host)
+
+
+def test_a_pause_behind_a_redirect_is_of_the_host_that_answered(
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
+) -> None:
+    """A resolver names the host that has the content; other hosts behind it are not to wait."""
+    busy = source.put("/there", BODY, status=503, retry_after="7")
+    resolver = source.put("/here", redirect=busy.replace("127.0.0.1", "127.1"))
+    noted = NotedPauses()
+    limited = fetcher.limited_by(noted)
+
+    with pytest.raises(StepFailed, match="503") as failure:
+        limited.download(a_download(resolver), UNATTENDED)
+    assert limited.size(resolver) is None
+
+    assert failure.value.retry_after == 7
+    assert set(noted.hosts) == {"127.1"}
