@@ -9,13 +9,14 @@ from typing import Any
 from celery.signals import (
     celeryd_init,
     setup_logging,
+    worker_process_init,
     worker_process_shutdown,
     worker_ready,
     worker_shutting_down,
 )
 
 from pipeline.errors import UsageRefused
-from tasks import logs, remote_control, watchdog
+from tasks import hang_guard, logs, remote_control, watchdog
 from tasks.start_gate import await_claim, confirmed_id, watch_claim
 from tasks.worker_context import Stop, WorkerContext
 
@@ -61,6 +62,9 @@ def connect_signals(context: WorkerContext) -> None:
     celeryd_init.connect(lambda **_: remote_control.restrict(), weak=False)
     celeryd_init.connect(await_deployment, weak=False)
     setup_logging.connect(set_up_logging, weak=False)
+    # after that time the process has lost its session, and its attempt is over
+    end_if_hung = partial(hang_guard.start, settings.zk_session_timeout)
+    worker_process_init.connect(lambda **_: end_if_hung(), weak=False)
     worker_process_shutdown.connect(close_session, weak=False)
     worker_shutting_down.connect(partial(_limit_warm_stop, context), weak=False)
     worker_ready.connect(touch_ready_file, weak=False)

@@ -21,8 +21,8 @@ from zkstate.session import Session
 GRACE = 3.0
 """Seconds after a dispatch in which a worker may have the message but not the lock yet."""
 
-MAX_DOUBLINGS = 4
-"""Maximum doublings of GRACE, one per lost worker: 48 seconds."""
+MAX_DOUBLINGS = 7
+"""Maximum doublings of GRACE, one per lost worker: 384 seconds."""
 
 ROOM = 500
 """Jobs that may end their wait in one sweep, unless the caller says otherwise."""

@@ -149,6 +149,25 @@ def test_a_worker_that_consumes_no_messages_exits_and_its_successor_does_the_wor
     quiet(session)
 
 
+def test_a_job_that_hangs_its_process_ends_with_a_message_and_others_complete_meanwhile(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource
+) -> None:
+    """The worker has two processes: one is always free, since the kernel ends the one that hangs."""
+    fleet.settings = settings.model_copy(update={"max_redispatches": 2})
+    arguments = ("worker", "-c", "2", "--without-mingle", "--without-gossip")
+    fleet.start("hanging", "-m", "tests.support.hanging_worker", *arguments)
+    fleet.beat()
+    hanging = submit(session, settings, source.put("/hang.txt", body_of("hang")), SubmissionType.FILE)
+
+    while batches.load(session, hanging).status.status is not BatchState.FAILED:
+        url = source.put("/a.txt", body_of("a"))
+        honest = submit(session, settings, url, SubmissionType.FILE)
+        assert batch_ended(session, honest, timeout=60).status.status is BatchState.COMPLETED
+
+    (jid,) = batches.all_jobs(session, hanging)
+    assert jobs.load(session, jid).status.message.startswith("lost its worker 2 times while processing")
+
+
 def test_a_job_that_an_operator_fails_frees_its_worker_at_once(
     session: Session, settings: Settings, fleet: Fleet, source: HttpSource
 ) -> None:

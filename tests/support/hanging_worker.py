@@ -1,0 +1,27 @@
+"""A worker that hangs in a library with each job of `hang.txt`: `-m tests.support.hanging_worker`.
+
+The pattern keeps the interpreter's lock for ever, so that no thread of the process runs.
+"""
+
+import re
+import sys
+
+from pipeline.outcome import Done
+from pipeline.records import Job
+from pipeline.states import JobState
+from pipeline.steps import process
+from pipeline.steps.context import StepContext
+from tasks import app as application
+from tasks import job as path_of_a_job
+
+
+def _hang(job: Job, context: StepContext) -> Done:
+    if job.configuration.payload_name == "hang.txt":
+        re.match("(a+)+$", "a" * 60 + "b")
+    return process.work(job, context)
+
+
+path_of_a_job.STEPS[JobState.PROCESSING] = _hang
+
+if __name__ == "__main__":
+    application.app.worker_main(sys.argv[1:])
