@@ -3,6 +3,7 @@
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from sqlalchemy import make_url
@@ -44,6 +45,8 @@ def _lose_content(context: FaultContext, fault: Fault, late: bool) -> Effect:
         raise NotNow
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # another job has content there
+            folder.parent.rmdir()
     return Effect(f"the content of {len(folders)} jobs")
 
 
