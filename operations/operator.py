@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.principal import Principal, Role
 from pipeline.records import Batch, Job, Record
 from pipeline.settings import Settings
+from pipeline.working_storage import mount
+from pipeline.working_storage.workspace import folder_of
 from tasks import after_move
 from tasks.publisher import publisher
 from zkstate.errors import Busy, Stale
@@ -102,13 +103,14 @@ def feed(operator: Operator) -> None:
 
 def follow(session: Session, settings: Settings, moved: Job | Batch) -> bool:
     """Do what follows a move, without feeding; False if Redis did not take a message."""
-    return after_move.follow(publisher(settings), session, moved)
+    return after_move.follow(publisher(settings), session, settings, moved)
 
 
-def remove_folder(operator: Operator, folder: Path) -> str:
-    """Remove a working directory; its path if it is not on this machine and so stays."""
+def remove_folder(operator: Operator, job: Job) -> str:
+    """Remove a job's working directory; its path if working storage is not there, and so the folder stays."""
     working = operator.settings.working
-    if not working.is_dir() or not folder.is_relative_to(working):
-        return str(folder)
+    if not mount.is_marked(working):
+        return job.configuration.working_dir
+    folder = folder_of(job, working)
     after_move.remove_folder(folder)
     return ""

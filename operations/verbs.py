@@ -1,7 +1,6 @@
 """What an operator does to a job or a batch: every verb is an event of its table, committed as one move."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from operations.allowed_verbs import check_seen, target_of
@@ -164,7 +163,7 @@ def _delete_job(operator: Operator, job: Job) -> VerbResult:
 
     tombstone(operator.inventory(), job, by=operator.by, reason=operator.reason)
     deleted = deletion.delete_job(operator.session, job, operator.by)
-    left = remove_folder(operator, Path(job.configuration.working_dir))
+    left = remove_folder(operator, job)
     return _result(operator, job, deleted).model_copy(update={"version": None, "folder_left": left})
 
 
@@ -194,14 +193,14 @@ def _delete_batch(operator: Operator, batch: Batch) -> VerbResult:
         )
         batch = batches.move(session, batch, BatchMove(**_request(operator, Event.DELETE)))
     total = 2 * max(1, len(members))
-    folders = {job.jid: Path(job.configuration.working_dir) for job in members}
+    with_folder = {job.jid: job for job in members}
     left = ""
 
     def on_removed(jids: Sequence[str]) -> bool:
         nonlocal left
-        for folder in filter(None, (folders.pop(jid, None) for jid in jids)):
-            left = remove_folder(operator, folder) or left
-        run.on_progress(total - len(folders), total)
+        for job in filter(None, (with_folder.pop(jid, None) for jid in jids)):
+            left = remove_folder(operator, job) or left
+        run.on_progress(total - len(with_folder), total)
         return not run.should_stop()
 
     complete = deletion.remove_batch(session, batch, on_removed)

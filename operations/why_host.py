@@ -4,6 +4,7 @@ from collections import Counter
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 from operations.facts import Cause, Reason
 from pipeline.http.urls import host_of
@@ -32,7 +33,7 @@ def waits(session: Session, settings: Settings, record: Job | Batch) -> Cause | 
         return None
     profile = partial(profile_of, session, Profiles(settings.profiles), record.bid, record.profile_name)
     limit = host_limit(settings.host_limit, profile) or host_connections.UNLIMITED
-    for host in filter(None, _hosts(record)):
+    for host in filter(None, _hosts(record, settings.working)):
         pause = host_back_off.pause_by_own_clock(session, host)
         if pause.left > 0 and not pause.unanswered:
             return Cause(
@@ -54,12 +55,12 @@ def waits(session: Session, settings: Settings, record: Job | Batch) -> Cause | 
     return None
 
 
-def _hosts(record: Job | Batch) -> list[str]:
+def _hosts(record: Job | Batch, working: Path) -> list[str]:
     """The payload's host, and those of a job's files if this machine has a short manifest of them."""
     if isinstance(record, Batch):
         return [host_of(record.submission.payload_url)]
     urls = [record.configuration.payload_url]
     with suppress(OSError, StepFailed):
-        if Workspace.of(record).manifest.stat().st_size <= MANIFEST_LIMIT:
-            urls += [file.url for file in expected_files(record)]
+        if Workspace.of(record, working).manifest.stat().st_size <= MANIFEST_LIMIT:
+            urls += [file.url for file in expected_files(record, working)]
     return list(dict.fromkeys(host_of(url) for url in urls))[:HOSTS]

@@ -131,8 +131,9 @@ def _content_gone(fleet: Fleet, job: Job, target: str) -> bool:
     """A resume downloads the content again; on a machine without working storage the record alone knows."""
     if job.status.room is Room.EMPTY:
         return target == JobState.PROVISIONING
-    here = mount.is_marked(fleet.settings.working)
-    return target == JobState.PROCESSING and here and not Workspace.of(job).downloaded.exists()
+    working = fleet.settings.working
+    here = mount.is_marked(working)
+    return target == JobState.PROCESSING and here and not Workspace.of(job, working).downloaded.exists()
 
 
 def _state_before_failure(job: Job) -> str:

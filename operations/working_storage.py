@@ -108,7 +108,7 @@ def clean_up(operator: Operator, *, older_than: float | None = None, dry_run: bo
             folders=tuple(str(folder) for folder in orphans(session, working)),
         )
     holds.record_action(session, Action.CLEAN_UP, operator.stamp)
-    cleaned = clean_up_completed(session)
+    cleaned = clean_up_completed(session, working)
     archived, busy = _remove_batches(operator, retention)
     folders = list(orphans(session, working))
     for number, folder in enumerate(folders, start=1):

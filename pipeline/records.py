@@ -182,7 +182,7 @@ class StatusReport(RewrittenRecord):
 class JobConfiguration(_Deposit):
     """`/jobs/JID/configuration`, never changed: one object to be made."""
 
-    batch_id: str
+    batch_id: str = Field(pattern=r"^(bid\d+)?$")
     key: str = ""
     """128 random bits in hex: the job's identity, whatever its number. Empty in records before 0.3.0."""
     payload_url: str

@@ -13,6 +13,7 @@ from pipeline.profiles.quota import quota_in
 from pipeline.records import Batch, Job
 from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB, BatchState, Event, JobState
+from pipeline.working_storage.workspace import folder_of
 from tasks.dispatch import dispatch_batch, dispatch_failure_callback, dispatch_job
 from tasks.logs import log
 from zkstate import batches, jobs, queue, record
@@ -25,11 +26,11 @@ def after_move(app: Celery, session: Session, settings: Settings, moved: Job | B
 
     False if Redis did not take a message; the sweep sends the message later.
     """
-    sent = follow(app, session, moved)
+    sent = follow(app, session, settings, moved)
     return feed(app, session, settings) and sent
 
 
-def follow(app: Celery, session: Session, moved: Job | Batch) -> bool:
+def follow(app: Celery, session: Session, settings: Settings, moved: Job | Batch) -> bool:
     """`after_move` without feeding, for a caller that moves many jobs and feeds once at the end."""
     if isinstance(moved, Batch):
         return _follow_batch(app, session, moved)
@@ -45,7 +46,7 @@ def follow(app: Celery, session: Session, moved: Job | Batch) -> bool:
     if state is JobState.FAILED:
         sent = dispatch_failure_callback(app, moved.jid, moved.status.epoch) and sent
     if Event.CLEAN_UP in JOB.events(state):
-        _try_to_clean_up(session, moved)
+        _try_to_clean_up(session, moved, settings.working)
     return sent
 
 
@@ -70,18 +71,18 @@ def feed(app: Celery, session: Session, settings: Settings) -> bool:
     return all(dispatch_job(app, ticket) for ticket in tickets)
 
 
-def _try_to_clean_up(session: Session, job: Job) -> bool:
+def _try_to_clean_up(session: Session, job: Job, working: Path) -> bool:
     try:
-        clean_up(session, job)
+        clean_up(session, job, working)
     except OSError as error:
         log().error("job not cleaned up", jid=job.jid, error=str(error))
         return False
     return True
 
 
-def clean_up(session: Session, job: Job) -> None:
+def clean_up(session: Session, job: Job, working: Path) -> None:
     """Remove the working directory first, then the reservation of its bytes and the queue entry."""
-    remove_folder(Path(job.configuration.working_dir))
+    remove_folder(folder_of(job, working))
     jobs.clean_up(session, job)
 
 
@@ -99,12 +100,12 @@ def _ignore_missing(_function: object, path: str, reason: tuple[type, BaseExcept
         raise reason[1]
 
 
-def clean_up_completed(session: Session) -> int:
+def clean_up_completed(session: Session, working: Path) -> int:
     """Clean up the completed jobs that a crash left; the number of jobs cleaned up."""
     done = 0
     for jid in queue.queued(session, JobState.COMPLETED):
         try:
-            done += _try_to_clean_up(session, jobs.load(session, jid))
+            done += _try_to_clean_up(session, jobs.load(session, jid), working)
         except (Missing, Corrupt) as error:
             log().error("job not cleaned up", jid=jid, error=str(error))
     return done

@@ -166,8 +166,8 @@ def fail_exhausted_batch(context: WorkerContext, session: Session, bid: str) -> 
     after_move(context.app, session, context.settings, failed)
 
 
-def _clean_up_jobs(_: WorkerContext, session: Session, clock: ServerClock) -> None:
-    clean_up_completed(session)
+def _clean_up_jobs(context: WorkerContext, session: Session, clock: ServerClock) -> None:
+    clean_up_completed(session, context.settings.working)
     host_back_off.remove_unused(session, clock)
 
 

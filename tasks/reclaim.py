@@ -62,7 +62,7 @@ def _empty(context: WorkerContext, session: Session, jid: str) -> None:
     try:
         with room.emptying(session, jid, BY) as job:
             guard.watch_lock(lock_path(job))
-            for folder in Workspace.of(job).content:
+            for folder in Workspace.of(job, context.settings.working).content:
                 guard.check()
                 shutil.rmtree(folder, ignore_errors=True)
     except (Stale, Busy, Missing, Corrupt):

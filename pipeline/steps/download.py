@@ -45,14 +45,14 @@ def work(job: Job, context: StepContext) -> Done | Wait:
     mount.require(context.settings, context.job_record.working_storage)
     parse = manifest_parser(context.decoder, context.attempt)
     try:
-        files = expected_files(job, parse)
+        files = expected_files(job, context.settings.working, parse)
     except ManifestLost:
         save_manifest(job, context)
-        files = expected_files(job, parse)
+        files = expected_files(job, context.settings.working, parse)
     profile = context.profile
     check_bytes(profile, sum(file.size or 0 for file in files))
     progress = DownloadProgress(context.attempt, files)
-    step = _Download(job, context, Workspace.of(job), files, profile, progress)
+    step = _Download(job, context, Workspace.of(job, context.settings.working), files, profile, progress)
     with full_waits("downloading"):
         step.check_case()
         downloaded = _with_declared_digests(step, step.container() if step.is_container else step.all_files())

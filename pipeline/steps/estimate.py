@@ -41,7 +41,8 @@ TIME_LIMIT = 300.0
 
 def work(job: Job, context: StepContext) -> Done | Wait:
     try:
-        files = expected_files(job, manifest_parser(context.decoder, context.attempt))
+        parse = manifest_parser(context.decoder, context.attempt)
+        files = expected_files(job, context.settings.working, parse)
     except StepFailed as failure:
         # Downloading reads the same and fails; here the size is just unknown.
         return Done(

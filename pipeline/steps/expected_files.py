@@ -32,17 +32,17 @@ class FileSpec:
     size: int | None = None
 
 
-def expected_files(job: Job, parse: ParseRows = parse_rows) -> tuple[FileSpec, ...]:
+def expected_files(job: Job, working: Path, parse: ParseRows = parse_rows) -> tuple[FileSpec, ...]:
     """The files of the job's object; for a container, the container. ManifestLost if its manifest is gone."""
     if job.configuration.payload_type is not PayloadType.OBJECT_MANIFEST:
         return (payload_file(job.configuration),)
-    path = Workspace.of(job).manifest
+    path = Workspace.of(job, working).manifest
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
         raise ManifestLost(FailureKind.SYSTEM, f"{path} is gone from working storage") from error
     except OSError as error:
-        if is_fault_of(error, Path(job.configuration.working_dir).parent.parent):
+        if is_fault_of(error, working):
             raise  # an outage of working storage
         raise system(
             f"{path} cannot be read ({error.strerror}): restore working storage and resume the job, "
@@ -54,7 +54,7 @@ def expected_files(job: Job, parse: ParseRows = parse_rows) -> tuple[FileSpec, .
 
 def save_manifest(job: Job, context: StepContext) -> int:
     """Fetch the object manifest, check it and write it to the working directory; the number of its files."""
-    settings, workspace = context.settings, Workspace.of(job)
+    settings, workspace = context.settings, Workspace.of(job, context.settings.working)
     data = context.fetcher.read(
         job.configuration.payload_url, settings.object_manifest_limit, context.attempt
     )

@@ -20,7 +20,7 @@ def work(job: Job, context: StepContext) -> Done:
 
 
 def _version_number(job: Job, profile: Profile, context: StepContext) -> int | None:
-    stored = read_stored(Workspace.of(job))
+    stored = read_stored(Workspace.of(job, context.settings.working))
     if stored is not None and stored.jid == job.jid:
         return stored.number
     ark = job.identifiers.primary_id

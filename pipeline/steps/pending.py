@@ -43,7 +43,7 @@ def _saved_manifest(job: Job, context: StepContext) -> int | None:
         return None
     case_fold = not context.profile.case_sensitive_names
     try:
-        saved = Workspace.of(job).manifest.read_bytes()
+        saved = Workspace.of(job, context.settings.working).manifest.read_bytes()
         parse = manifest_parser(context.decoder, context.attempt)
         return len(read_manifest(saved, job.configuration, case_fold=case_fold, parse=parse))
     except (FileNotFoundError, StepFailed):

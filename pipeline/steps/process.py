@@ -65,7 +65,7 @@ def work(job: Job, context: StepContext) -> Done:
 
 
 def _read_content(job: Job, context: StepContext) -> _Content:
-    workspace = Workspace.of(job)
+    workspace = Workspace.of(job, context.settings.working)
     downloaded = workspace.read_content()
     statements = read_statements(
         context.decoder,

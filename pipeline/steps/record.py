@@ -41,7 +41,7 @@ def _stored(job: Job, profile: Profile, context: StepContext) -> StoredVersion:
         raise system(
             f"{job.jid} has no ARK although it was processed: fail the job and submit its object again"
         )
-    stored = read_stored(Workspace.of(job))
+    stored = read_stored(Workspace.of(job, context.settings.working))
     if stored is not None and (stored.ark, stored.jid) == (ark, job.jid):
         return stored
     version = context.storage.version_of(ark, job.jid, profile.storage_node, job.configuration.key)
@@ -55,7 +55,7 @@ def _stored(job: Job, profile: Profile, context: StepContext) -> StoredVersion:
 
 def _recording(job: Job, version: StoredVersion, profile: Profile, context: StepContext) -> Recording:
     configuration = job.configuration
-    downloaded = Workspace.of(job).downloaded_files()
+    downloaded = Workspace.of(job, context.settings.working).downloaded_files()
     return Recording(
         version=version,
         mime_types={file.path: mime_type(file.path) for file in version.files},
@@ -108,7 +108,7 @@ def _stored_erc(job: Job, version: StoredVersion, profile: Profile, context: Ste
     if digest is None:
         return None
     try:
-        data = (Workspace.of(job).system / ERC).read_bytes()
+        data = (Workspace.of(job, context.settings.working).system / ERC).read_bytes()
     except FileNotFoundError:
         data = b""
     if sha512(data).hexdigest() == digest:

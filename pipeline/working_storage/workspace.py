@@ -54,6 +54,12 @@ class Draft:
     sha512: str
 
 
+def folder_of(job: Job, working: Path) -> Path:
+    """The job's working directory, whatever the record has as `working_dir`: a path that is read could name
+    a folder of somebody else, which would be removed with the job."""
+    return working / job.bid / job.jid
+
+
 class Workspace:
     """Paths of one job's working directory."""
 
@@ -67,8 +73,8 @@ class Workspace:
         self.stored = folder / "stored.json"
 
     @classmethod
-    def of(cls, job: Job) -> "Workspace":
-        return cls(Path(job.configuration.working_dir), job.status.op or "none")
+    def of(cls, job: Job, working: Path) -> "Workspace":
+        return cls(folder_of(job, working), job.status.op or "none")
 
     @property
     def content(self) -> tuple[Path, ...]:

@@ -35,7 +35,7 @@ runner = CliRunner()
 def deposited(repository: Repository, number: int, payload_type: PayloadType, url: str, **facts: Any) -> Job:
     """A job whose files really came from their source."""
     job = repository.job(number, {}, payload_type=payload_type, payload_url=url, **facts)
-    workspace = Workspace.of(job)
+    workspace = Workspace.of(job, repository.settings.working)
     workspace.downloaded.unlink()
     return job
 
@@ -100,7 +100,7 @@ def test_the_digest_that_a_manifest_declared_is_followed_to_what_storage_has_now
         Row(line=0, url=source.put("/b", b"beta"), name="b.txt", digest=None, size=None),
     ]
     job = deposited(repository, 1, PayloadType.OBJECT_MANIFEST, "http://source.example/1.checkm")
-    workspace = Workspace.of(job)
+    workspace = Workspace.of(job, repository.settings.working)
     workspace.publish(workspace.manifest, write(ManifestProfile.OBJECT, rows))
     stored = repository.recorded(downloaded(repository, job))
 
@@ -293,7 +293,7 @@ def test_of_a_file_that_an_earlier_release_fetched_it_is_not_said_that_nothing_w
     repository: Repository,
 ) -> None:
     job = repository.job(1, {"a.txt": "alpha"})
-    listed = Workspace.of(job).downloaded
+    listed = Workspace.of(job, repository.settings.working).downloaded
     files = json.loads(listed.read_text())
     older = ("path", "size", "sha512", "url")
     listed.write_text(json.dumps([{name: file[name] for name in older} for file in files]))
@@ -463,7 +463,7 @@ def test_what_is_lost_with_working_storage_is_read_back_before_it_is_recorded(
 ) -> None:
     job = repository.job(1, {"a.txt": "alpha"})
     stored = repository.work(job)
-    workspace = Workspace.of(job)
+    workspace = Workspace.of(job, repository.settings.working)
     workspace.stored.unlink()
     if listed is None:
         workspace.downloaded.unlink()

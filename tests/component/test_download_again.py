@@ -66,7 +66,7 @@ def test_a_declared_digest_is_enough_to_know_a_file_again(settings: Settings, so
     listed = rows(source)
     job = job_of(settings, listed)
     downloaded(job, settings)
-    Workspace.of(job).downloaded.unlink()
+    Workspace.of(job, settings.working).downloaded.unlink()
     before = source.count()
 
     downloaded(job_of(settings, listed, attempt=2), settings)
@@ -78,7 +78,7 @@ def test_a_file_that_nothing_is_known_of_is_fetched_again(settings: Settings, so
     listed = rows(source, digests=False)
     job = job_of(settings, listed)
     downloaded(job, settings)
-    Workspace.of(job).downloaded.unlink()
+    Workspace.of(job, settings.working).downloaded.unlink()
 
     downloaded(job_of(settings, listed, attempt=2), settings)
 
@@ -89,7 +89,7 @@ def test_a_downloaded_file_that_was_damaged_is_fetched_again(settings: Settings,
     listed = rows(source, digests=False)
     job = job_of(settings, listed)
     downloaded(job, settings)
-    (Workspace.of(job).producer / "a.txt").write_bytes(b"alphX")
+    (Workspace.of(job, settings.working).producer / "a.txt").write_bytes(b"alphX")
 
     downloaded(job_of(settings, listed, attempt=2), settings)
 
@@ -113,7 +113,7 @@ def test_files_downloaded_before_a_failure_are_reused(settings: Settings, source
 def test_a_note_cut_off_by_a_crash_is_passed_over(settings: Settings, source: HttpSource) -> None:
     listed = rows(source)
     job = job_of(settings, listed)
-    workspace = Workspace.of(job_of(settings, listed, attempt=2))
+    workspace = Workspace.of(job_of(settings, listed, attempt=2), settings.working)
     workspace.attempt.mkdir(parents=True, exist_ok=True)
     (workspace.attempt / "landed.jsonl").write_bytes(b'{"path": "a.t')
 
@@ -134,7 +134,7 @@ def interrupted_job(
 ) -> None:
     """An attempt that ended with most of a file here; the source is slow, so that it is never all."""
     job = job_of_file(settings, source.put("/big", BIG, pause=0.005, etag=etag), **facts)
-    part = Workspace.of(job).attempt / "parts" / "1"
+    part = Workspace.of(job, settings.working).attempt / "parts" / "1"
 
     def check() -> None:
         if part.exists() and part.stat().st_size > arrived:
@@ -188,7 +188,7 @@ def test_a_part_without_a_declared_digest_is_fetched_anew_if_nothing_proves_its_
     settings: Settings, source: HttpSource, fault: Callable[[Path], None]
 ) -> None:
     interrupted_job(settings, source)
-    fault(Workspace.of(job_of_file(settings, source.url("/big"))).attempt / "parts" / "1")
+    fault(Workspace.of(job_of_file(settings, source.url("/big")), settings.working).attempt / "parts" / "1")
     job = job_of_file(settings, source.url("/big"), op="attempt-2")
 
     downloaded(job, settings)
@@ -216,7 +216,7 @@ def test_a_job_that_is_interrupted_often_keeps_one_part(
     for number, arrived in enumerate((1_000_000, 2_300_000, 3_600_000), 1):
         interrupted_job(settings, source, arrived, op=f"attempt-{number}", **facts)
 
-    attempts = Workspace.of(job_of_file(settings, source.url("/big"))).attempt.parent
+    attempts = Workspace.of(job_of_file(settings, source.url("/big")), settings.working).attempt.parent
     assert sum(path.stat().st_size for path in attempts.rglob("parts/*")) < len(BIG)
 
 
@@ -250,7 +250,7 @@ def test_an_earlier_attempt_that_still_runs_changes_no_downloaded_file(
 
 def test_a_file_that_nobody_listed_does_not_stay(settings: Settings, source: HttpSource) -> None:
     job = job_of(settings, rows(source))
-    stray = Workspace.of(job).producer / "old" / "stray.txt"
+    stray = Workspace.of(job, settings.working).producer / "old" / "stray.txt"
     stray.parent.mkdir(parents=True)
     stray.write_bytes(b"stray")
 
@@ -262,7 +262,7 @@ def test_a_file_that_nobody_listed_does_not_stay(settings: Settings, source: Htt
 
 def test_full_working_storage_is_waited_for(settings: Settings, source: HttpSource) -> None:
     job = job_of_file(settings, source.put("/a", b"bytes"))
-    part = Workspace.of(job).attempt / "parts" / "1"
+    part = Workspace.of(job, settings.working).attempt / "parts" / "1"
     part.parent.mkdir(parents=True)
     part.symlink_to("/dev/full")
 
@@ -278,16 +278,16 @@ def test_a_job_whose_working_directory_is_gone_fetches_its_manifest_and_its_file
 ) -> None:
     listed = rows(source)
     job = job_of(settings, listed)
-    manifest = Workspace.of(job).manifest.read_bytes()
+    manifest = Workspace.of(job, settings.working).manifest.read_bytes()
     url = source.put("/m.checkm", manifest)
     configuration = job.configuration.model_copy(update={"payload_url": url})
     job = job.model_copy(update={"configuration": configuration})
     downloaded(job, settings)
-    for path in sorted(Workspace.of(job).folder.rglob("*"), reverse=True):
+    for path in sorted(Workspace.of(job, settings.working).folder.rglob("*"), reverse=True):
         if path.name not in kept:
             path.unlink() if path.is_file() else path.rmdir()
 
     downloaded(job, settings)
 
     assert_downloaded(job, FILES)
-    assert Workspace.of(job).manifest.read_bytes() == manifest
+    assert Workspace.of(job, settings.working).manifest.read_bytes() == manifest

@@ -68,7 +68,8 @@ def test_names_that_differ_in_case_land_unless_a_file_system_cannot_hold_both(
     both = {"a.txt": b"small", "A.txt": b"capital"}
     url = source.put("/a.zip", packed(both))
     first = job_of(settings, url)
-    Workspace.of(first).publish(Workspace.of(first).attempt / "CASE", b"")  # as if the two spellings were one
+    workspace = Workspace.of(first, settings.working)
+    workspace.publish(workspace.attempt / "CASE", b"")  # as if the two spellings were one
     with pytest.raises(StepFailed, match="upper and lower case") as failure:
         downloaded(first, settings)
     assert failure.value.kind is FailureKind.CONTENT
@@ -87,7 +88,7 @@ def test_a_container_with_another_digest_is_refused_and_not_unpacked(
         downloaded(job, settings)
 
     assert failure.value.kind is FailureKind.CONTENT
-    assert not Workspace.of(job).producer.exists()
+    assert not Workspace.of(job, settings.working).producer.exists()
 
 
 def test_a_container_over_the_limits_is_refused(source: HttpSource, tmp_path: Path) -> None:
@@ -120,7 +121,7 @@ def test_an_attempt_that_is_cut_off_anywhere_is_made_good_by_the_next(
 def test_a_container_that_was_here_whole_is_not_fetched_again(settings: Settings, source: HttpSource) -> None:
     url = source.put("/a.zip", ZIP)
     first = job_of(settings, url)
-    workspace = Workspace.of(first)
+    workspace = Workspace.of(first, settings.working)
 
     def check() -> None:
         if (workspace.attempt / "unpacked").exists():
@@ -150,7 +151,7 @@ def test_a_downloaded_container_is_neither_fetched_nor_unpacked_again(
 
 def test_files_half_in_place_are_replaced_as_a_whole(settings: Settings, source: HttpSource) -> None:
     job = job_of(settings, source.put("/a.zip", ZIP))
-    producer = Workspace.of(job).producer
+    producer = Workspace.of(job, settings.working).producer
     producer.mkdir(parents=True)
     (producer / "a.txt").write_bytes(b"half")
     (producer / "stray").write_bytes(b"")
@@ -164,7 +165,7 @@ def test_a_damaged_downloaded_file_is_fetched_again(settings: Settings, source: 
     url = source.put("/a.zip", ZIP)
     first = job_of(settings, url)
     downloaded(first, settings)
-    (Workspace.of(first).producer / "a.txt").write_bytes(b"alphX")
+    (Workspace.of(first, settings.working).producer / "a.txt").write_bytes(b"alphX")
 
     second = job_of(settings, url, 2)
     downloaded(second, settings)
@@ -183,4 +184,4 @@ def test_a_container_with_more_than_its_collection_takes_is_refused(
         downloaded(job, settings)
 
     assert failure.value.kind is FailureKind.CONTENT
-    assert not Workspace.of(job).producer.exists()
+    assert not Workspace.of(job, settings.working).producer.exists()

@@ -38,7 +38,7 @@ def test_the_files_of_a_manifest_land_in_its_order(settings: Settings, source: H
 
     size = sum(map(len, FILES.values()))
     assert outcome == Done(space_needed=size, message="4 files, 2.6 MB", remark="")
-    assert [file.path for file in Workspace.of(job).read_downloaded()] == list(FILES)
+    assert [file.path for file in Workspace.of(job, settings.working).read_downloaded()] == list(FILES)
     assert_downloaded(job, FILES)
 
 
@@ -57,7 +57,8 @@ def test_names_that_differ_in_case_are_refused_where_a_file_system_cannot_hold_b
     settings: Settings, source: HttpSource
 ) -> None:
     job = job_of(settings, rows(source, BOTH))
-    Workspace.of(job).publish(Workspace.of(job).attempt / "CASE", b"")  # as if the two spellings were one
+    workspace = Workspace.of(job, settings.working)
+    workspace.publish(workspace.attempt / "CASE", b"")  # as if the two spellings were one
 
     with pytest.raises(StepFailed, match="the file system cannot hold both: rename one") as failure:
         downloaded(job, settings)
@@ -99,7 +100,7 @@ def test_every_file_that_cannot_be_had_is_told_at_once(settings: Settings, sourc
     assert "404 Not Found" in message
     assert "; line 7: b.bin" in message
     assert "md5" in message
-    assert not Workspace.of(job).downloaded.exists()
+    assert not Workspace.of(job, settings.working).downloaded.exists()
 
 
 def test_one_file_that_cannot_be_had_is_told_by_its_line(settings: Settings, source: HttpSource) -> None:

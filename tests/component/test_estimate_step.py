@@ -25,7 +25,8 @@ def job_of_manifest(settings: Settings, *rows: tuple[str, int | None]) -> Job:
     """A job whose kept manifest has these URLs and sizes."""
     job = job_of_file(settings, "http://example.org/m.checkm", payload_type=PayloadType.OBJECT_MANIFEST)
     listed = [Row(line=0, url=url, name=f"{at}.bin", size=size) for at, (url, size) in enumerate(rows)]
-    Workspace.of(job).publish(Workspace.of(job).manifest, write(ManifestProfile.OBJECT, listed))
+    workspace = Workspace.of(job, settings.working)
+    workspace.publish(workspace.manifest, write(ManifestProfile.OBJECT, listed))
     return job
 
 

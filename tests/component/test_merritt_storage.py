@@ -11,7 +11,7 @@ from pipeline.storage.merritt.storage import MerrittStorage
 from tests.servers.http_source import HttpSource
 from tests.servers.merritt import Fault, Held
 from tests.support.merritt_fixture import ARK, HERE, MerrittRepository
-from tests.support.records import jid
+from tests.support.records import BID, jid
 
 ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.RESET
 
@@ -78,7 +78,7 @@ def test_files_are_fetched_by_url_where_the_disk_is_not_shared(
         repository.process(repository.submitted(1, ADD, {"a name%.txt": "a"}))
 
         assert repository.producer(1) == {"a name%.txt": b"a"}
-        assert web.count(f"/{jid(1)}/producer/a%20name%25.txt") == 1
+        assert web.count(f"/{BID}/{jid(1)}/producer/a%20name%25.txt") == 1
 
 
 def test_a_large_manifest_is_fetched_too(repository: MerrittRepository) -> None:
@@ -89,7 +89,7 @@ def test_a_large_manifest_is_fetched_too(repository: MerrittRepository) -> None:
 
         repository.process(repository.submitted(1, ADD, files))
 
-    assert repository.service.changes[0].form["url"] == web.url(f"/{jid(1)}/storage.checkm")
+    assert repository.service.changes[0].form["url"] == web.url(f"/{BID}/{jid(1)}/storage.checkm")
     assert len(repository.producer(1)) == 2000
 
 

@@ -79,7 +79,7 @@ def test_a_manifest_is_kept_as_it_was_given(settings: Settings, source: HttpSour
     outcome = pending.work(job, services(settings))
 
     assert outcome == Done(event=Event.ACQUIRE, message="the manifest lists 2 files")
-    assert Workspace.of(job).manifest.read_bytes() == MANIFEST
+    assert Workspace.of(job, settings.working).manifest.read_bytes() == MANIFEST
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_manifest_that_is_not_the_declared_one_is_refused(
         pending.work(job, services(settings))
 
     assert failure.value.kind is FailureKind.CONTENT
-    assert not Workspace.of(job).manifest.exists()
+    assert not Workspace.of(job, settings.working).manifest.exists()
 
 
 def test_a_corrupt_manifest_is_refused_naming_file_and_line(settings: Settings, source: HttpSource) -> None:
@@ -176,17 +176,17 @@ def test_a_kept_manifest_without_digest_is_fetched_again(settings: Settings, sou
 
     pending.work(job, services(settings))
 
-    assert Workspace.of(job).manifest.read_bytes() == other
+    assert Workspace.of(job, settings.working).manifest.read_bytes() == other
 
 
 def test_a_kept_manifest_that_was_damaged_is_fetched_again(settings: Settings, source: HttpSource) -> None:
     job = pending_job(settings, source.put("/m.checkm", MANIFEST), digest=sha256(MANIFEST))
     pending.work(job, services(settings))
-    Workspace.of(job).manifest.write_bytes(b"")
+    Workspace.of(job, settings.working).manifest.write_bytes(b"")
 
     pending.work(job, services(settings))
 
-    assert Workspace.of(job).manifest.read_bytes() == MANIFEST
+    assert Workspace.of(job, settings.working).manifest.read_bytes() == MANIFEST
 
 
 def test_an_attempt_that_is_over_keeps_no_manifest(settings: Settings, source: HttpSource) -> None:
@@ -198,7 +198,7 @@ def test_an_attempt_that_is_over_keeps_no_manifest(settings: Settings, source: H
     with pytest.raises(AttemptOver):
         pending.work(job, services(settings, attempt=CheckedAttempt(check)))
 
-    assert not Workspace.of(job).manifest.exists()
+    assert not Workspace.of(job, settings.working).manifest.exists()
 
 
 def test_a_manifest_of_more_files_than_the_collection_takes_is_refused(

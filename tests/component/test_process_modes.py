@@ -54,7 +54,7 @@ def test_an_object_is_added_updated_reset_and_updated_again(repository: Reposito
 
 def test_what_described_an_earlier_version_is_not_carried_into_the_next(repository: Repository) -> None:
     job = submitted(repository, 1, ADD, {"a": "a"})
-    Workspace.of(job).manifest.write_text("#%checkm_0.7\n")
+    Workspace.of(job, repository.settings.working).manifest.write_text("#%checkm_0.7\n")
     repository.work(job)
     repository.work(submitted(repository, 2, UPDATE, {"b": "b", "mrt-delete.txt": "a"}))
 

@@ -66,7 +66,7 @@ def test_the_storage_manifest_lists_every_other_file(repository: Repository) -> 
 
 def test_the_manifest_that_was_submitted_is_kept(repository: Repository) -> None:
     job = repository.job(1)
-    Workspace.of(job).manifest.write_text("#%checkm_0.7\n")
+    Workspace.of(job, repository.settings.working).manifest.write_text("#%checkm_0.7\n")
 
     assert repository.text(repository.work(job), "system/mrt-submission-manifest.txt") == "#%checkm_0.7\n"
 
@@ -242,7 +242,7 @@ def test_content_that_is_gone_from_working_storage_is_downloaded_again(
 ) -> None:
     job = repository.job(1)
     mount.mark(repository.settings.working)
-    workspace = Workspace.of(job)
+    workspace = Workspace.of(job, repository.settings.working)
     match loss:
         case "folder":
             shutil.rmtree(workspace.folder)
@@ -263,7 +263,7 @@ def test_content_that_is_gone_from_working_storage_is_downloaded_again(
 
 def test_content_that_is_gone_again_and_again_is_the_operators_to_mend(repository: Repository) -> None:
     job = repository.job(1)
-    Workspace.of(job).downloaded.unlink()
+    Workspace.of(job, repository.settings.working).downloaded.unlink()
     again = HistoryEntry(state=JobState.PROVISIONING, event=Event.DOWNLOAD_AGAIN)
     resumed = HistoryEntry(state=JobState.PROCESSING, event=Event.RESUME)
     often = job.model_copy(update={"history": (again, again, again)})

@@ -81,8 +81,11 @@ def site(tmp_path: Path) -> Site:
 def test_a_stored_version_is_recorded_with_what_the_profile_and_the_job_say(site: Site) -> None:
     job = site.job(submitter="ann/Ann", note="the photographs", payload_name="a.jpg")
     version = site.depot.store(job.jid, {"producer/a.jpg": "pixels", "system/mrt-erc.txt": "erc:"})
-    write_stored(Workspace.of(job), version)
-    Workspace.of(job).write_downloaded((DownloadedFile(path="a.jpg", size=6, sha512="ab"),))
+    workspace = Workspace.of(job, site.services.settings.working)
+    write_stored(workspace, version)
+    Workspace.of(job, site.services.settings.working).write_downloaded(
+        (DownloadedFile(path="a.jpg", size=6, sha512="ab"),)
+    )
     done = record.work(job, site.services)
 
     found = site.described()
@@ -106,7 +109,7 @@ def test_a_stored_version_is_recorded_with_what_the_profile_and_the_job_say(site
 def test_the_description_that_was_stored_is_the_one_recorded(site: Site, working: bytes | None) -> None:
     job = site.job(erc_what="as submitted")
     site.depot.store(job.jid, {"producer/a.jpg": "pixels", "system/mrt-erc.txt": ERC.decode()})
-    workspace = Workspace.of(job)
+    workspace = Workspace.of(job, site.services.settings.working)
     if working is not None:
         workspace.publish(workspace.system / "mrt-erc.txt", working)
     done = record.work(job, site.services)
@@ -139,7 +142,7 @@ def test_a_note_of_another_jobs_version_is_not_believed(site: Site) -> None:
     job = site.job()
     other = site.depot.store(jid(9), {"producer/b.jpg": "other pixels"})
     site.depot.store(job.jid, {"producer/a.jpg": "pixels"})
-    write_stored(Workspace.of(job), other)
+    write_stored(Workspace.of(job, site.services.settings.working), other)
     record.work(job, site.services)
 
     (recorded,) = site.described().versions

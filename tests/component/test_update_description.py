@@ -195,10 +195,11 @@ def test_an_attempt_after_a_later_version_records_the_description_of_its_own(rep
     repository.recorded(
         repository.job(3, {"c": "c"}, primary_id=ark, erc_what="Later", submission_mode=UPDATE)
     )
-    Workspace.of(job).stored.unlink()
+    Workspace.of(job, repository.settings.working).stored.unlink()
 
     repository.work(job)
-    (Workspace.of(job).system / "mrt-erc.txt").write_text("erc:\nwhat: of an attempt that was over\n")
+    erc = Workspace.of(job, repository.settings.working).system / "mrt-erc.txt"
+    erc.write_text("erc:\nwhat: of an attempt that was over\n")
     record.work(job, repository.services())
 
     texts = {version.number: version for version in repository.described(ark).versions}

@@ -46,7 +46,7 @@ def test_ten_rolling_restarts_during_a_long_download_count_no_try_and_it_complet
     source.await_request("/long.bin", times=2, timeout=60)
     (jid,) = batches.all_jobs(session, bid)
     job = job_reaches(session, jid, JobState.DOWNLOADING)
-    await_bytes(Workspace.of(job), AT_ONCE)
+    await_bytes(Workspace.of(job, settings.working), AT_ONCE)
     source.change("/long.bin", hold=None, pause=0.3)  # 3 kB per second: the rest would take minutes
 
     for number in range(1, RESTARTS + 1):

@@ -12,10 +12,11 @@ from pipeline.inventory.archive import find_job
 from pipeline.principal import Forbidden, Principal, Role
 from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, Event, FailureKind, IllegalTransition, JobState, Raiser
+from pipeline.working_storage.workspace import folder_of
 from tasks.broker import live_tickets
 from tests.support import planting
 from tests.support.operators import ANN, ann, downloading_job
-from zkstate import batches, holds, jobs, paths, queue, space
+from zkstate import batches, codec, holds, jobs, paths, queue, space
 from zkstate.errors import Busy, Missing, Stale
 from zkstate.holds import Hold
 from zkstate.jobs import JobMove
@@ -217,3 +218,19 @@ def test_a_paused_queue_is_not_fed_by_a_release(session: Session, operator: Oper
 
     assert queue.queued(session, JobState.PENDING) == [job.jid]
     assert jobs.load(session, job.jid).status.dispatched_at is None
+
+
+def test_a_folder_that_the_record_names_is_not_removed_if_it_is_not_the_jobs_own(
+    session: Session, operator: Operator, settings: Settings, tmp_path: Path
+) -> None:
+    foreign = tmp_path / "of somebody else"
+    foreign.mkdir()
+    job = downloading_job(session, settings)
+    poisoned = job.configuration.model_copy(update={"working_dir": str(foreign)})
+    session.zk.set(paths.configuration(job.jid), codec.encode(poisoned))
+    planting.apply_event(session, jobs.load(session, job.jid), Event.FAIL)
+
+    act(operator, job.jid, Event.DELETE)
+
+    assert foreign.exists()
+    assert not folder_of(job, settings.working).exists()

@@ -23,7 +23,7 @@ from tasks.broker import live_tickets
 from tests.support import planting
 from tests.support.fleet import fleet
 from tests.support.operators import ANN, ann, downloading_job
-from zkstate import batches, holds, jobs, journal, paths
+from zkstate import batches, counters, holds, jobs, journal, paths
 from zkstate.holds import Hold
 from zkstate.journal import Action, Stamp
 from zkstate.session import Session, connect
@@ -175,7 +175,8 @@ def test_a_clean_up_removes_the_folders_that_no_job_needs(
     session: Session, operator: Operator, settings: Settings
 ) -> None:
     needed = Path(downloading_job(session, settings).configuration.working_dir)
-    forgotten = settings.working / "bid0000000000" / "jid0000000000"
+    counters.raise_to(session, "job", 9)
+    forgotten = settings.working / "bid0000000009" / "jid0000000009"
     forgotten.mkdir(parents=True)
 
     planned = clean_up(operator, dry_run=True)

@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+from pathlib import Path
 from typing import Any
 
 from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt
@@ -41,7 +42,7 @@ def job_of(settings: Settings, rows: list[Row], attempt: int = 1) -> Job:
         payload_type=PayloadType.OBJECT_MANIFEST,
         op=f"attempt-{attempt}",
     )
-    workspace = Workspace.of(job)
+    workspace = Workspace.of(job, settings.working)
     workspace.publish(workspace.manifest, write(ManifestProfile.OBJECT, rows))
     return job
 
@@ -67,7 +68,7 @@ def downloaded(job: Job, settings: Settings, attempt: Attempt = UNATTENDED) -> D
 
 
 def content_of(job: Job) -> dict[str, bytes]:
-    producer = Workspace.of(job).producer
+    producer = Workspace.of(job, Path(job.configuration.working_dir).parent.parent).producer
     return {
         path.relative_to(producer).as_posix(): path.read_bytes()
         for path in producer.rglob("*")
@@ -76,7 +77,7 @@ def content_of(job: Job) -> dict[str, bytes]:
 
 
 def assert_downloaded(job: Job, files: dict[str, bytes]) -> None:
-    workspace = Workspace.of(job)
+    workspace = Workspace.of(job, Path(job.configuration.working_dir).parent.parent)
     downloaded_file = {file.path: (file.size, file.sha512) for file in workspace.read_downloaded()}
     assert content_of(job) == files
     assert downloaded_file == {

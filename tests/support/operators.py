@@ -1,7 +1,5 @@
 """An operator for a test, and a job that holds resources."""
 
-from pathlib import Path
-
 from operations.operator import Operator
 from pipeline.attempt import UNATTENDED
 from pipeline.inventory.sql import open_inventory
@@ -10,6 +8,8 @@ from pipeline.principal import Interface, Principal, Role
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import Event
+from pipeline.working_storage import mount
+from pipeline.working_storage.workspace import folder_of
 from tests.support import planting
 from zkstate import batches, jobs, space
 from zkstate.jobs import JobMove
@@ -37,7 +37,8 @@ def downloading_job(session: Session, settings: Settings) -> Job:
     seen = space.promised(session)
     granted = Done(reservation=Reservation(700, seen))
     job = jobs.move(session, planting.acquire(session, job), JobMove(Event.SUCCEED, "w", done=granted))
-    folder = Path(job.configuration.working_dir)
+    mount.mark(settings.working)
+    folder = folder_of(job, settings.working)
     folder.mkdir(parents=True)
     (folder / "a.txt").write_text("a")
     return job

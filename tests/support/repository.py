@@ -20,7 +20,7 @@ from pipeline.storage.base import Storage
 from pipeline.storage.ocfl.storage import OcflStorage
 from pipeline.working_storage.workspace import DownloadedFile, Workspace, read_stored
 from tests.support.job_record import MemoryJobRecord
-from tests.support.records import a_job, jid
+from tests.support.records import BID, a_job, jid
 from tests.support.step_context import local_settings, services
 
 OWNER = "ark:/99999/owner"
@@ -65,10 +65,10 @@ class Repository:
         given = {
             "op": "attempt-1",
             "primary_id": None,
-            "working_dir": str(self.settings.working / jid(number)),
+            "working_dir": str(self.settings.working / BID / jid(number)),
         }
         job = a_job(number, JobState.PROCESSING, **{**given, **facts})
-        workspace = Workspace.of(job)
+        workspace = Workspace.of(job, self.settings.working)
         downloads = []
         for path, text in ({"a.txt": f"of job {number}"} if files is None else files).items():
             target = workspace.producer / path
@@ -82,7 +82,7 @@ class Repository:
 
     def work(self, job: Job, attempt: Attempt = UNATTENDED) -> StoredVersion:
         process.work(job, self.services(attempt))
-        stored = read_stored(Workspace.of(job))
+        stored = read_stored(Workspace.of(job, self.settings.working))
         assert stored is not None
         return stored
 

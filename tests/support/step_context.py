@@ -91,7 +91,7 @@ def working_job(
         "payload_type": payload_type,
         "payload_url": payload_url,
         "payload_name": payload_url.rpartition("/")[2],
-        "working_dir": str(settings.working / "jid0000000001"),
+        "working_dir": str(settings.working / "bid0000000001" / "jid0000000001"),
         "op": "attempt-1",
         "primary_id": None,
         **facts,

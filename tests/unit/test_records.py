@@ -1,7 +1,9 @@
 import pytest
+from pydantic import ValidationError
 
 from pipeline.notify.report.compose import BatchReport, compose_report
 from pipeline.records import JobConfiguration, PayloadType, Submission, SubmissionType
+from pipeline.states import JobState
 from tests.support.records import a_batch, a_job, a_submission
 
 BY_0_1_0 = {
@@ -52,3 +54,8 @@ def test_either_spelling_names_a_type(kind: SubmissionType) -> None:
 def test_a_type_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ValueError, match="box-manifest"):
         SubmissionType("box-manifest")
+
+
+def test_a_batch_id_that_is_a_path_is_no_configuration() -> None:
+    with pytest.raises(ValidationError, match="batch_id"):
+        a_job(1, JobState.PENDING, batch_id="../../etc")
