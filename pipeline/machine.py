@@ -119,8 +119,6 @@ class StateFacts:
     """The split of the batch's payload has begun: it has buckets and a profile snapshot."""
     reports: bool = False
     """The work is a report to the depositor."""
-    jobs_ended: bool = False
-    """Every job of a batch here has ended."""
 
 
 @dataclass(frozen=True)

@@ -165,8 +165,8 @@ BATCH: Machine[BatchState] = Machine(
         _B.PENDING: StateFacts(_SPLIT, fetches=True, open=True, split=False),
         _B.HELD: StateFacts(split=False),
         _B.PROCESSING: StateFacts(_SPLIT, fetches=True, open=True),
-        _B.REPORTING: StateFacts(_REPORT, open=True, reports=True, jobs_ended=True),
-        _B.COMPLETED: StateFacts(ended=True, jobs_ended=True),
+        _B.REPORTING: StateFacts(_REPORT, open=True, reports=True),
+        _B.COMPLETED: StateFacts(ended=True),
         _B.FAILED: StateFacts(ended=True),
         _B.UPDATE_REPORTING: StateFacts(_UPDATE_REPORT, open=True, reports=True),
         _B.DELETED: StateFacts(ended=True, open=True),  # until the last of its znodes is gone

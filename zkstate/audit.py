@@ -208,11 +208,11 @@ def _entries(tree: Tree, bid: str, status: BatchStatus) -> Iterator[Finding]:
     if buckets and len(seen) != status.created:
         problem = f"has {len(seen)} jobs, but its status says {status.created}"
         yield Finding(path=paths.buckets(bid), problem=problem)
-    unended = buckets.get(Bucket.PROCESSING)
-    if unended and BATCH.facts[status.status].jobs_ended:
-        yield Finding(path=paths.batch_status(bid), problem=f"{status.status} with jobs that have not ended")
-    if status.status is BatchState.COMPLETED and buckets.get(Bucket.FAILED):
-        yield Finding(path=paths.batch_status(bid), problem="completed with failed jobs")
+    # a failed job may be resumed at any time, also while its batch is reported
+    if status.status is BatchState.COMPLETED and (
+        buckets.get(Bucket.FAILED) or buckets.get(Bucket.PROCESSING)
+    ):
+        yield Finding(path=paths.batch_status(bid), problem="completed with jobs that did not complete")
 
 
 def _space(session: Session, tree: Tree) -> Iterator[Finding]:

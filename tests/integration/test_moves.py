@@ -392,3 +392,13 @@ def test_a_move_may_break_the_lock_of_a_batch(session: Session) -> None:
     assert session.exists(paths.batch_lock(batch.bid)) is None
     with pytest.raises(Stale):
         record.hand_back(session, zombie, "worker")
+
+
+def test_a_job_that_is_resumed_while_its_batch_is_reported_is_no_finding(session: Session) -> None:
+    job = planting.job_in(session, JobState.FAILED)
+    assert batches.finish_if_ended(session, job.bid, "worker") is not None
+
+    jobs.move(session, jobs.load(session, job.jid), JobMove(Event.RESUME, "operator", lock=Lock.FREE))
+
+    assert batches.load(session, job.bid).status.status is BatchState.REPORTING
+    assert audit.audit(session) == ()
