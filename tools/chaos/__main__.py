@@ -60,7 +60,8 @@ def _kinds(labels: list[str] | None) -> frozenset[Kind]:
 def main(arguments: list[str]) -> int:
     parsed = _parse(arguments)
     kinds = _kinds(parsed.only)
-    small_disks.enter()
+    if not parsed.soak:  # it stores more than a small disk holds, and needs no fault of a disk
+        small_disks.enter()
     for name in [name for name in os.environ if name.startswith("ARKLINE_")]:
         del os.environ[name]  # faults must not hit a running stack of the caller
     folder = Path(parsed.keep or tempfile.mkdtemp(prefix="arkline-chaos-")).absolute()
