@@ -281,7 +281,7 @@ def test_a_completed_job_that_no_store_knows_is_named(session: Session, on_disk:
 
 def test_counters_that_are_behind_are_raised_beyond_what_was_given(session: Session, on_disk: Store) -> None:
     own = on_disk.repository
-    own.recorded(own.job(1, key=a_key(1)).model_copy(update={"bid": "bid0000000007"}))
+    own.recorded(own.job(1, key=a_key(1), batch_id="bid0000000007"))
     session.zk.set("/ids/job", b"0")
     session.zk.set("/ids/ark-99999_fk4", b"0")
 

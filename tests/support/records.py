@@ -79,7 +79,7 @@ def a_job(number: int = 1, state: JobState = JobState.COMPLETED, **facts: Any) -
         owner[name] = value
     return Job(
         jid=jid(number),
-        bid=BID,
+        bid=str(configuration["batch_id"]),
         configuration=JobConfiguration(**configuration),
         identifiers=Identifiers(**identifiers),
         status=JobStatus(**status),
