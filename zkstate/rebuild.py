@@ -65,7 +65,7 @@ def job_status(data: bytes, around: JobSurroundings, *, resumable: bool) -> JobS
         update={
             "status": state,
             "last_successful_status": last,
-            "kind": FailureKind.SYSTEM if state is JobState.FAILED else None,
+            **_failure(around.history, state),
             **({} if resumable else unresumable(state)),
             "priority": around.queued[1] if around.queued else read.priority,
             "epoch": _next_epoch(read.epoch, around.version),
@@ -73,6 +73,15 @@ def job_status(data: bytes, around: JobSurroundings, *, resumable: bool) -> JobS
             "op": token(),
         }
     )
+
+
+def _failure(history: tuple[HistoryEntry, ...], state: JobState) -> dict[str, object]:
+    """Why a failed job failed, as its history says."""
+    if state is not JobState.FAILED:
+        return {"kind": None}
+    ends = [entry for entry in history if entry.event is Event.FAIL and entry.kind is not None]
+    last = ends[-1] if ends and history[-1].state is JobState.FAILED else None
+    return {"kind": last.kind, "message": last.message} if last else {"kind": FailureKind.SYSTEM}
 
 
 def unresumable(state: JobState) -> dict[str, object]:

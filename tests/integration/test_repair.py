@@ -139,6 +139,24 @@ def test_a_repaired_job_is_resumed_where_it_failed(session: Session, operator: O
     assert act(operator, job.jid, Event.RESUME).now == JobState.RECORDING
 
 
+def test_a_repaired_failure_keeps_its_reason(
+    session: Session, operator: Operator, settings: Settings
+) -> None:
+    job = downloading_job(session, settings)
+    reason = JobMove(Event.FAIL, "w", message="the digest differs", kind=FailureKind.CONTENT)
+    failed = jobs.move(session, planting.acquire(session, job), reason)
+    session.zk.set(paths.job_status(failed.jid), b"no JSON")
+
+    repair(operator, failed.jid)
+
+    after = jobs.load(session, failed.jid).status
+    assert (after.status, after.kind, after.message) == (
+        JobState.FAILED,
+        FailureKind.CONTENT,
+        "the digest differs",
+    )
+
+
 def test_a_job_without_its_configuration_is_not_resumed(session: Session, operator: Operator) -> None:
     job = planting.job_in(session, JobState.RECORDING)
     session.zk.set(paths.configuration(job.jid), b"{")
