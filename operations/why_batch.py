@@ -148,12 +148,12 @@ def _failed(session: Session, fleet: Fleet, batch: Batch, view: BatchView) -> Ca
 
 
 def _outdated(session: Session, batch: Batch) -> bool:
-    """Whether no report was sent, or the failed jobs are no longer those of the last one."""
+    """Whether no report was sent, or jobs, which have all ended, ended otherwise than it says."""
     report = report_parts.whole(session, batch)
     if report is None or not report.mailed:
         return True
-    reported = set(report.failed_jobs)
-    return reported != set(batches.jobs_in(session, batch.bid, Bucket.FAILED))
+    failed = batches.jobs_in(session, batch.bid, Bucket.FAILED)
+    return bool(report.unfinished_jobs) or set(report.failed_jobs) != set(failed)
 
 
 def _first_failed(session: Session, fleet: Fleet, view: BatchView) -> tuple[Explanation | None, bool]:

@@ -8,15 +8,18 @@ from entrypoints.cli.render.why import text
 from operations.facts import Reason
 from operations.submission import submit
 from operations.why import why
+from pipeline.errors import Action, Remedy
 from pipeline.profiles.profile import Profiles
-from pipeline.records import Job
+from pipeline.records import Job, StatusReport
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
 from tests.support import planting
 from tests.support.operators import ANN
 from tests.support.waits import RETRY
-from zkstate import holds, jobs, record
+from zkstate import batches, holds, jobs, record
+from zkstate.batches import BatchMove
 from zkstate.holds import Hold
+from zkstate.record import Lock
 from zkstate.session import Session
 
 AWAY = {"broker_url": "redis://127.0.0.1:1/0"}
@@ -131,3 +134,18 @@ def test_why_tells_who_has_to_act_on_a_failure(session: Session, settings: Setti
     found = why(session, settings, rejected.jid)
     assert (found.reason, found.failed_in, found.resumes_in) == (Reason.FAILED_CONTENT, "pending", "")
     assert "submit it again" in text(found)
+
+
+def test_a_batch_whose_job_ended_after_it_was_reported_in_progress_needs_another_report(
+    session: Session, settings: Settings
+) -> None:
+    job = planting.job_in(session, JobState.COMPLETED)
+    reporting = batches.finish_if_ended(session, job.bid, "w")
+    assert reporting is not None
+    report = StatusReport(unfinished_jobs=(job.jid,))
+    batches.move(session, reporting, BatchMove(Event.FAIL, "w", report=report, lock=Lock.FREE))
+
+    cause = why(session, settings, job.bid)
+
+    assert cause.reason is Reason.REPORT_OUTDATED
+    assert Remedy(Action.UPDATE_REPORT, job.bid) in cause.remedies

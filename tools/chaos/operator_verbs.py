@@ -61,7 +61,9 @@ def _changed(session: Session, target: int) -> list[str]:
     for batch in _failed_batches(session):
         failed = set(batches.jobs_in(session, batch.bid, Bucket.FAILED))
         busy = batches.jobs_in(session, batch.bid, Bucket.PROCESSING)
-        if not busy and batch.report is not None and set(batch.report.failed_jobs) != failed:
+        if busy or batch.report is None:
+            continue
+        if batch.report.unfinished_jobs or set(batch.report.failed_jobs) != failed:
             changed.append(batch.bid)
     return one_of(changed, target)
 

@@ -115,7 +115,9 @@ class Quiet:
         if batches.counts(session, batch.bid)[Bucket.PROCESSING]:
             return False
         reported = set(batch.report.failed_jobs) if batch.report else set()
-        if reported == set(batches.jobs_in(session, batch.bid, Bucket.FAILED)):
+        left = set(batches.jobs_in(session, batch.bid, Bucket.FAILED))
+        unfinished = batch.report.unfinished_jobs if batch.report else ()
+        if not unfinished and reported == left:
             return True
         batches.move(session, batch, BatchMove(Event.UPDATE_REPORT, "operator", lock=Lock.FREE))
         return False
