@@ -3,17 +3,18 @@
 FROM python:3.13-slim AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
-COPY requirements.lock ./
+COPY requirements.lock tools/build.lock ./
 # Every package is checked against the digests in the lock. The lock also names the packages of the tests, so
 # all are downloaded first, and only the dependencies of arkline are installed from there.
-RUN pip download --quiet --require-hashes --requirement requirements.lock --dest /wheels
+RUN pip download --quiet --require-hashes --requirement requirements.lock --dest /wheels \
+    && pip download --quiet --require-hashes --requirement build.lock --dest /build
 COPY pyproject.toml README.md LICENSE arkline.py celeryconfig.py ./
 COPY pipeline pipeline
 COPY zkstate zkstate
 COPY tasks tasks
 COPY operations operations
 COPY entrypoints entrypoints
-RUN pip wheel --quiet --no-deps --wheel-dir /wheels . \
+RUN pip wheel --quiet --no-deps --no-index --find-links /build --wheel-dir /wheels . \
     && python -m venv /opt/arkline \
     && /opt/arkline/bin/pip install --quiet --no-index --find-links /wheels "arkline[postgresql,s3]"
 
@@ -22,7 +23,8 @@ RUN groupadd --gid 10001 arkline \
     && useradd --uid 10001 --gid 10001 --home-dir /srv/arkline --shell /usr/sbin/nologin arkline \
     # a named volume takes its owner from the folder that it is mounted over
     && install --directory --owner=10001 --group=10001 \
-        /srv/arkline/working /srv/arkline/ocfl /srv/arkline/inventory /srv/arkline/outbox
+        /srv/arkline/working /srv/arkline/ocfl /srv/arkline/inventory /srv/arkline/outbox \
+        /secrets/fleet /secrets/flower /secrets/redis
 COPY --from=build /opt/arkline /opt/arkline
 ENV PATH=/opt/arkline/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 10001:10001

@@ -15,7 +15,8 @@ from pipeline.attempt import UNATTENDED
 from pipeline.files import ContentFile
 from pipeline.records import SubmissionMode, SubmissionType
 from pipeline.settings import Settings
-from pipeline.sources.fetch import Download, HttpFetcher
+from pipeline.sources.fetch import HttpFetcher
+from pipeline.sources.transfer import Download
 from pipeline.storage.base import StoreRequest
 from pipeline.storage.ocfl.storage import OcflStorage
 from tests.e2e.collection import body_of, submit

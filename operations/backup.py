@@ -14,7 +14,7 @@ from zkstate import record_copy
 from zkstate.session import Session
 
 Progress = Callable[[int], None]
-"""Gets the number of batches and jobs so far."""
+"""Called with the number of batches and jobs copied so far."""
 
 
 class BackupView(Record):

@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from operations.archive import Archive, Gone, archived_jobs, load_batch, no_archive
-from pipeline.notify.report.compose import BatchReport, status_report_of
+from pipeline.http.urls import redact_url
+from pipeline.notify.report.compose import BatchReport, ReportedJob, status_report_of
 from pipeline.records import Batch, Record, StatusReport, SubmissionType
 from pipeline.states import BATCH, JOB, BatchState, Bucket, FailureKind, JobState
 from zkstate import batches, listings, report_parts, views
@@ -15,6 +16,9 @@ from zkstate.session import Session
 
 if TYPE_CHECKING:
     from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
+
+LISTED = 1000
+"""Objects that are read again when a batch that somebody watches has ended."""
 
 FAILURES = 100
 """Failed jobs that a view names; `jobs` counts all of them."""
@@ -49,6 +53,8 @@ class BatchView(Record):
     failed_jobs: tuple[FailedJob, ...] = ()
     report: StatusReport | None = None
     archived: Gone | None = None
+    objects: tuple[ReportedJob, ...] = ()
+    """Of a batch that was watched to its end: each object with its ARK, if there are at most LISTED."""
 
     @property
     def ended(self) -> bool:
@@ -71,7 +77,7 @@ def batch_view(
         "bid": bid,
         "profile": batch.submission.profile_name,
         "submitter": batch.submission.submitter,
-        "payload_url": batch.submission.payload_url,
+        "payload_url": redact_url(batch.submission.payload_url),
         "payload_type": batch.submission.type,
         "submitted_at": batch.submission.submitted_at,
     }

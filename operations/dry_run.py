@@ -159,7 +159,7 @@ def perform_dry_run(
         paused=holds.paused(session),
         hold=holds.collection_hold(session, profile.name),
     )
-    with HttpFetcher(settings) as fetcher:
+    with HttpFetcher(settings, sources=lambda: profile.allowed_sources) as fetcher:
         try:
             planned = plan(
                 submission,

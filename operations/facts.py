@@ -28,6 +28,7 @@ class Reason(Documented):
         "collection-at-quota",
         "The collection has as many active jobs as its profile allows.",
     )
+    SHARE_TAKEN = "share-taken", "Its collection or its submitter has its share of the places in the fleet."
     WAITING_FOR_TURN = "waiting-for-turn", "Other jobs come first, or every place in the fleet is taken."
     STARTING = "starting", "Its turn has come: it starts within seconds."
     # waiting in a working state

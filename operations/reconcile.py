@@ -138,6 +138,7 @@ def _compare(search: Search, *, listed: bool) -> Iterator[Comparison]:
         reconcile_versions.entries(search, listed=listed),
         reconcile_jobs.completed_jobs(search, listed=listed),
         reconcile_numbers.behind(search),
+        reconcile_numbers.reserved(search),
         reconcile_numbers.marks(search),
     )
 

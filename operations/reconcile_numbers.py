@@ -9,7 +9,7 @@ from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.services import Service
 from pipeline.settings import Settings
 from tasks.stores import level_marks
-from zkstate import counters, deployment, outages
+from zkstate import counters, deployment, outages, space
 from zkstate.session import Session
 
 MARGIN = 1_000
@@ -38,8 +38,10 @@ def behind(search: Search) -> Iterator[Comparison]:
     job = max(numbers.job, reconciling.last_job(search.inventory))
     batch = max(numbers.batch, search.inventory.last_batch())
     # the counters are read last: they are ahead of what a running fleet stores
-    last_job, last_batch = counters.last(session, "job"), counters.last_batch(session)
-    if last_job < job:
+    last_job, last_batch = counters.readable(session, "job"), counters.last_batch(session)
+    if last_job is None:  # jobs that are stored nowhere have numbers, too
+        job = max(job, counters.highest_job(session))
+    if last_job is None or last_job < job:
         repair = partial(counters.raise_to, session, "job", job + MARGIN)
         yield Comparison(_behind("job", last_job, job), repair)
     if last_batch < batch:
@@ -47,12 +49,19 @@ def behind(search: Search) -> Iterator[Comparison]:
         yield Comparison(_behind("batch", last_batch, batch), raised)
     for (naan, shoulder), known in sorted(numbers.minted.items()):
         name = counters.minted(naan, shoulder)
-        last = counters.last(session, name)
-        if last < known:
+        last = counters.readable(session, name)
+        if last is None or last < known:
             yield Comparison(_behind(name, last, known), partial(counters.raise_to, session, name, known))
 
 
-def _behind(name: str, value: int, known: int) -> Difference:
+def reserved(search: Search) -> Iterator[Comparison]:
+    """The sum of the reservations of working storage, if it is not that of its nodes."""
+    if fault := space.sum_fault(search.session):
+        difference = Difference(gap=Gap.RESERVED, value=fault[0], known=fault[1])
+        yield Comparison(difference, partial(space.correct_sum, search.session))
+
+
+def _behind(name: str, value: int | None, known: int) -> Difference:
     return Difference(gap=Gap.NUMBERS, counter=name, value=value, known=known)
 
 

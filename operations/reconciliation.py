@@ -37,6 +37,8 @@ class Gap(StrEnum):
     """A job is completed, and neither storage nor the inventory has its version."""
     NUMBERS = "numbers"
     """A counter of the record is behind numbers that a store knows."""
+    RESERVED = "reserved"
+    """The sum of the reservations of working storage is damaged or wrong."""
     OUTDATED = "outdated"
     """Record and inventory do not have the same mark: one of them was restored."""
 
@@ -44,7 +46,7 @@ class Gap(StrEnum):
 BROKEN = frozenset({Gap.DIFFERENT, Gap.NOT_STORED, Gap.UNREADABLE, Gap.LOST})
 """Storage does not have what was stored."""
 
-REPAIRABLE = frozenset({Gap.NOT_ENTERED, Gap.NOT_RESERVED, Gap.NUMBERS, Gap.OUTDATED})
+REPAIRABLE = frozenset({Gap.NOT_ENTERED, Gap.NOT_RESERVED, Gap.NUMBERS, Gap.RESERVED, Gap.OUTDATED})
 
 
 class NotCompared(StrEnum):
@@ -65,9 +67,9 @@ class Difference(Record):
     counter: str = ""
     """The name of a counter: `job`, `batch`, or `ark-` with NAAN and shoulder."""
     value: int | None = None
-    """The last number that the counter gave, or the mark of the record."""
+    """The last number that the counter gave, the sum, or the mark of the record; None if it is damaged."""
     known: int | None = None
-    """The highest number that a store knows, or the mark of the inventory."""
+    """The highest number that a store knows, the bytes of the reservations, or the mark of the inventory."""
     reason: str = ""
     repaired: bool = False
 

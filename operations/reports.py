@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from operations.archive import Archive, archived_jobs, load_batch, no_archive
+from operations.batch_view import LISTED, BatchView
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.notify.report.compose import BatchReport, compose_report
 from pipeline.records import Batch, Job
@@ -21,6 +22,15 @@ def report(session: Session, bid: str, archive: Archive = no_archive) -> BatchRe
         refused = UsageRefused(f"{bid} was archived without a report")
         raise refused.with_remedies(Remedy(Action.SHOW_STATUS, bid))
     return BatchReport.model_validate(batch.report)
+
+
+def with_objects(session: Session, view: BatchView, archive: Archive) -> BatchView:
+    """The view of a batch that has ended, with its objects and their ARKs unless there are very many."""
+    if (view.total or 0) > LISTED:
+        return view
+    sections = report(session, view.bid, archive).sections
+    objects = sorted((job for _, jobs in sections for job in jobs), key=lambda job: job.jid)
+    return view.model_copy(update={"objects": tuple(objects)})
 
 
 def sent_texts(session: Session, bid: str, archive: Archive) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ LISTED = 1_000
 """Unknown versions that a result lists; all of them are counted."""
 
 Progress = Callable[[int], None]
-"""Gets the number of batches and jobs so far."""
+"""Called with the number of batches and jobs restored so far."""
 
 
 class RestoreView(Record):

@@ -7,7 +7,6 @@ from operations.facts import REASON_OF_WAIT, Cause, Obstacle, Reason
 from operations.fleet import Fleet
 from pipeline.errors import Action, Remedy
 from pipeline.machine import Queue
-from pipeline.profiles.quota import quota_in
 from pipeline.records import BatchStatus, Job, JobStatus, now
 from pipeline.states import JobState
 from pipeline.waits import WaitKind, WaitsFor
@@ -80,16 +79,35 @@ def in_line(session: Session, fleet: Fleet, job: Job) -> Cause:
         )
     if hold is not None:
         return on_hold(name, hold)
-    return blocked(fleet, _at_quota(session, fleet, name) or _turn(session, fleet, job), *Queue)
+    return blocked(fleet, _at_limit(session, fleet, job) or _turn(session, fleet, job), *Queue)
 
 
-def _at_quota(session: Session, fleet: Fleet, name: str) -> Cause | None:
-    limit = quota_in(fleet.settings.profiles)(name)
-    if limit is None or (taken := fairness.at_work(session)[name]) < limit:
-        return None
-    return Cause(
-        reason=Reason.COLLECTION_AT_QUOTA, waits_for=name, limit=limit, taken=taken, moves_itself=True
-    )
+def _at_limit(session: Session, fleet: Fleet, job: Job) -> Cause | None:
+    """Its collection or its submitter may not have one more active job."""
+    limits, load = fairness.site_limits(fleet.settings), fairness.at_work(session)
+    for party in fairness.of_jobs(session, [job.jid]).values():
+        if not limits.full(party, load):
+            continue
+        taken = load.collections[party.collection]
+        quota = limits.quota(party.collection)
+        if quota is not None and taken >= quota:
+            return Cause(
+                reason=Reason.COLLECTION_AT_QUOTA,
+                waits_for=party.collection,
+                limit=quota,
+                taken=taken,
+                moves_itself=True,
+            )
+        of_collection = quota is None and taken >= (limits.share or 0)
+        return Cause(
+            reason=Reason.SHARE_TAKEN,
+            waits_for=f"collection {party.collection}" if of_collection else f"submitter {party.submitter}",
+            limit=limits.share,
+            taken=taken if of_collection else load.submitters[party.submitter],
+            moves_itself=True,
+            remedies=(Remedy(Action.RAISE_SHARE),),
+        )
+    return None
 
 
 def _turn(session: Session, fleet: Fleet, job: Job) -> Cause:

@@ -1,7 +1,9 @@
 """The Celery workers of the fleet: who consumes which queue, how busy they are, and draining one of them."""
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import redis
@@ -20,6 +22,13 @@ from zkstate.journal import Action
 
 ANSWER_WAIT = 1.0
 """Seconds to wait for workers' answers; a worker whose processes are all busy answers all the same."""
+
+
+OBEY_INTERVAL = 0.1
+"""Seconds between two questions to a worker that is to obey an order."""
+
+ONE_WAIT = 15.0
+"""Seconds to wait for the answer of one worker that was named: its answer ends the wait."""
 
 
 class Drained(Record):
@@ -51,18 +60,25 @@ def taking(settings: Settings) -> dict[str, tuple[str, ...]]:
     return {name: _names(consumed) for name, consumed in queues.items()}
 
 
+def _taken_by(settings: Settings, worker: str) -> tuple[str, ...] | None:
+    """The queues that this worker consumes; None if it does not answer."""
+    (queues,) = _ask(settings, lambda inspect: inspect.active_queues(), wait=ONE_WAIT, worker=worker)
+    return _names(queues[worker]) if worker in queues else None
+
+
 def _names(queues: list[dict[str, Any]]) -> tuple[str, ...]:
     return tuple(sorted(queue["name"] for queue in queues))
 
 
 def _ask(
-    settings: Settings, *questions: Callable[[Inspect], Any], wait: float = ANSWER_WAIT
+    settings: Settings, *questions: Callable[[Inspect], Any], wait: float = ANSWER_WAIT, worker: str = ""
 ) -> list[dict[str, Any]]:
     """The answers by worker; asked at the same time, since every question waits as long."""
     control = publisher(settings).control
+    inspect = partial(control.inspect, [worker] if worker else None, timeout=wait)
     try:
         with ThreadPoolExecutor(len(questions)) as threads:
-            answers = [threads.submit(question, control.inspect(timeout=wait)) for question in questions]
+            answers = [threads.submit(question, inspect()) for question in questions]
             return [answer.result() or {} for answer in answers]
     except (OperationalError, redis.RedisError) as error:
         raise ServiceUnreachable(
@@ -77,14 +93,23 @@ def drain(operator: Operator, worker: str, *, undo: bool = False) -> Drained:
     """
     operator.require(f"drain worker {worker}")
     settings = operator.settings
-    known = taking(settings)
-    if worker not in known:
-        names = ", ".join(sorted(known)) or "none answers"
+    if _taken_by(settings, worker) is None:
+        names = ", ".join(sorted(taking(settings))) or "none answers"
         raise UsageRefused(f"no worker called '{worker}' answers; running: {names}")
     action = Action.UNDO_DRAIN if undo else Action.DRAIN
     holds.record_action(operator.session, action, operator.stamp, worker)
     control = publisher(settings).control
     for queue in Queue:
         order = control.add_consumer if undo else control.cancel_consumer
-        order(queue, destination=[worker], reply=True, timeout=ANSWER_WAIT)
-    return Drained(worker=worker, queues=taking(settings).get(worker, ()))
+        order(queue, destination=[worker], reply=True, timeout=ONE_WAIT)
+    return Drained(worker=worker, queues=_await_queues(settings, worker, set(Queue) if undo else set()))
+
+
+def _await_queues(settings: Settings, worker: str, expected: set[Queue]) -> tuple[str, ...]:
+    """The queues that the worker consumes: it says that it will obey before it does."""
+    deadline = time.monotonic() + ONE_WAIT
+    while True:
+        queues = _taken_by(settings, worker) or ()
+        if set(queues) == expected or time.monotonic() > deadline:
+            return queues
+        time.sleep(OBEY_INTERVAL)

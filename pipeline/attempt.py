@@ -142,6 +142,12 @@ class JobRecord(Protocol):
     def promised(self) -> Promised:
         """Working storage promised to all jobs."""
 
+    def reserve(self, job: Job, needed: int, counted: Promised) -> bool:
+        """Reserve `needed` bytes for the job instead of what it has; False if `counted` may be outdated.
+
+        AttemptOver if this attempt is no longer the owner.
+        """
+
     @property
     def working_storage(self) -> WorkingStorageRecord:
         """Its mark and its reservations."""

@@ -57,6 +57,10 @@ class Action(Documented):
         "check-settings",
         "Name the record of these stores in ARKLINE_ZK_HOSTS and ARKLINE_ZK_ROOT, or restore a backup.",
     )
+    RAISE_SHARE = (
+        "raise-share",
+        "Raise ARKLINE_SHARE_OF_PLACES, or give the collection limits.jobs_at_work in its profile.",
+    )
     ADD_SPACE = "add-space", "Enlarge working storage or raise its threshold."
 
 

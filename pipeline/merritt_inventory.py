@@ -111,7 +111,7 @@ class MerrittInventory(SqlInventory):
         try:
             state = json.loads(body)[kind]
             return {str(name).rpartition(":")[2]: value for name, value in state.items()}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise system(f"{self.name} gave a response that is not {kind}: {_ADDRESS}") from error
 
     @fault_of(Service.INVENTORY)

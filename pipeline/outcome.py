@@ -39,6 +39,8 @@ class Done:
     space_needed: int | None = None
     priority: int | None = None
     reservation: Reservation | None = None
+    space_grew: bool = False
+    """More was reserved for the job while the step ran."""
     remark: str | None = None
     """What the depositor should check, although nothing failed."""
     description: ObjectDescription | None = None

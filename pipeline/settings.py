@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import AliasChoices, Field, SecretStr, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import NoDecode, SettingsConfigDict
 
 from pipeline.errors import UsageRefused
+from pipeline.server_settings import ServerSettings
 
 Seconds = Annotated[float, Field(gt=0)]
 Bytes = Annotated[int, Field(ge=0)]
@@ -27,21 +28,15 @@ def _absolute(path: Path, variable: str) -> Path:
     return path.absolute()
 
 
-class Settings(BaseSettings):
+class Settings(ServerSettings):
     model_config = SettingsConfigDict(
-        env_prefix="ARKLINE_", frozen=True, extra="ignore", validate_by_name=True, validate_by_alias=True
+        env_prefix="ARKLINE_",
+        frozen=True,
+        extra="ignore",
+        validate_by_name=True,
+        validate_by_alias=True,
+        hide_input_in_errors=True,  # it may be a secret
     )
-
-    zk_hosts: str = Field("127.0.0.1:2181", description="ZooKeeper servers, host:port, comma separated.")
-    zk_root: str = Field("/", description="The znode that contains all others.")
-    zk_session_timeout: Seconds = Field(
-        20,
-        description="Seconds until the locks of a dead worker are released; the server allows 2 to 20 ticks.",
-    )
-    zk_user: str = Field("", description="User of ZooKeeper's digest scheme; empty: no authentication.")
-    zk_password: SecretStr = Field(SecretStr(""), description="Password of zk_user.")
-    broker_url: str = Field("redis://127.0.0.1:6379/0", description="Redis or Valkey, for Celery's messages.")
-    broker_prefix: str = Field("arkline:", description="Prefix of every key in Redis.")
 
     home: Path = Field(Path("var"), description="Parent folder of all data folders that have no setting.")
     working_storage: Path | None = Field(
@@ -66,6 +61,9 @@ class Settings(BaseSettings):
     in_flight: Annotated[int, Field(ge=1)] = Field(
         64,
         description="Maximum jobs in progress; the others wait in ZooKeeper, in the order of their priority.",
+    )
+    share_of_places: Annotated[int, Field(ge=1, le=100)] = Field(
+        75, description="Maximum percent of the in_flight places for one submitter, or one collection."
     )
     waiting_limit: Annotated[int, Field(ge=0)] = Field(
         1000,

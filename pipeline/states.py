@@ -130,6 +130,7 @@ JOB: Machine[JobState] = Machine(
         Transition(_J.PROVISIONING, _E.FAIL, _J.FAILED, _W | _O, since=2),
         Transition(_J.DOWNLOADING, _E.SUCCEED, _J.PROCESSING, _W),
         Transition(_J.DOWNLOADING, _E.FAIL, _J.FAILED, _W | _O),
+        Transition(_J.DOWNLOADING, _E.DOWNLOAD_AGAIN, _J.PROVISIONING, _W, since=2),
         Transition(_J.PROCESSING, _E.SUCCEED, _J.RECORDING, _W),
         Transition(_J.PROCESSING, _E.FAIL, _J.FAILED, _W | _O),
         Transition(_J.PROCESSING, _E.DOWNLOAD_AGAIN, _J.PROVISIONING, _W, since=2),

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from celery import Celery
 
-from pipeline.profiles.quota import quota_in
 from pipeline.records import Batch, Job
 from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB, BatchState, Event, JobState
@@ -18,6 +17,7 @@ from tasks.dispatch import dispatch_batch, dispatch_failure_callback, dispatch_j
 from tasks.logs import log
 from zkstate import batches, jobs, queue, record
 from zkstate.errors import Corrupt, Missing
+from zkstate.fairness import site_limits
 from zkstate.session import Session
 
 
@@ -67,7 +67,7 @@ def _actor(moved: Job | Batch) -> str:
 
 def feed(app: Celery, session: Session, settings: Settings) -> bool:
     """Dispatch as many pending jobs as there is room for; False if Redis did not take a message."""
-    tickets = queue.feed(session, settings.in_flight, quota_in(settings.profiles), settings.waiting_limit)
+    tickets = queue.feed(session, settings.in_flight, site_limits(settings), settings.waiting_limit)
     return all(dispatch_job(app, ticket) for ticket in tickets)
 
 

@@ -66,11 +66,12 @@ def _take_snapshot(locked: Locked[Batch]) -> ProfileSnapshot | None:
 def _create(locked: Locked[Batch]) -> None:
     context, session, batch = locked.context, locked.session, locked.record
     profile = _profile(locked)
+    fetcher = context.clients().fetcher
     limit = partial(host_limit, context.settings.host_limit, lambda: profile)
     with closing(FleetHostLimiter(session, limit, batch.bid)) as limiter:
         parts = plan(
             batch.submission,
-            partial(context.clients().fetcher.limited_by(limiter).read, attempt=locked.guard),
+            partial(fetcher.limited_by(limiter, lambda: profile.allowed_sources).read, attempt=locked.guard),
             context.settings.manifest_limit,
             profile_priority=profile.priority,
             most_jobs=profile.limits.batch_jobs,

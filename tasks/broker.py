@@ -14,6 +14,7 @@ from kombu.exceptions import OperationalError
 import celeryconfig
 from pipeline.settings import Settings
 from tasks.message import MAX_MESSAGE, Foreign, arguments, read_envelope
+from tasks.signing import Keys, keys_of
 
 _SEPARATOR = "\x06\x16"
 """Between a queue's name and its priority step: kombu's Redis transport, `priority_steps`."""
@@ -60,9 +61,10 @@ def read_queues(settings: Settings) -> Queued:
     except redis.RedisError as error:
         raise OperationalError(str(error)) from error
     tickets: set[tuple[str, int]] = set()
+    signers = keys_of(settings)
     for item in items:
         try:
-            tickets.update(_ticket(item))
+            tickets.update(_ticket(item, signers))
         except Foreign:
             foreign += 1
     return Queued(frozenset(tickets), foreign)
@@ -90,9 +92,11 @@ def _lists(settings: Settings, queues: Iterable[str]) -> Iterator[str]:
             yield f"{settings.broker_prefix}{queue}{suffix}"
 
 
-def _ticket(item: bytes) -> tuple[tuple[str, int], ...]:
+def _ticket(item: bytes, keys: Keys) -> tuple[tuple[str, int], ...]:
     """The ticket in a message; none in a message of periodic work; Foreign if it is no message of ours."""
-    match arguments(read_envelope(item)["body"]):
+    message = read_envelope(item)
+    keys.verify(message)
+    match arguments(message["body"]):
         case [{"id": str(name), "epoch": int(epoch)}, *_]:
             return ((name, epoch),)
         case _:

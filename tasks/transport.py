@@ -16,6 +16,7 @@ from kombu.transport.virtual import Empty
 import celeryconfig
 from tasks.logs import log
 from tasks.message import Foreign, checked
+from tasks.signing import OPTION, Keys
 
 SET_ASIDE = ".foreign"
 """A key of another type in the place of a queue gets this ending: nothing of others is deleted."""
@@ -24,6 +25,10 @@ _WRONG_TYPE = "WRONGTYPE"
 
 
 class Channel(kombu_redis.Channel):
+    message_keys = Keys()
+    from_transport_options = (*kombu_redis.Channel.from_transport_options, OPTION)
+    """Set when the channel is made: a channel that Redis has closed knows its transport no more."""
+
     def _brpop_read(self, **options: Any) -> Any:
         try:
             return super()._brpop_read(**options)  # type: ignore[misc]  # not in its stubs
@@ -37,6 +42,8 @@ class Channel(kombu_redis.Channel):
             raise Empty from error
 
     def _put(self, queue: str, message: Any, **options: Any) -> None:
+        if queue in celeryconfig.QUEUES:
+            message = self.message_keys.sign(message)
         self._among_foreign_keys(queue, lambda: super(Channel, self)._put(queue, message, **options))
 
     def _size(self, queue: str) -> int:
@@ -69,11 +76,17 @@ class Transport(kombu_redis.Transport):
     def _deliver(self, delivered: Any, queue: str | None) -> None:
         """Only what arkline sends is checked: Celery's remote control has queues and forms of its own."""
         try:
-            sent = checked(delivered) if queue in celeryconfig.QUEUES else delivered
+            if queue in celeryconfig.QUEUES:
+                _keys(self.client).verify(checked(delivered))
         except Foreign as error:
             _reject(error)
         else:
-            super()._deliver(sent, queue)
+            super()._deliver(delivered, queue)
+
+
+def _keys(connection: Any) -> Keys:
+    keys: Keys = connection.transport_options.get(OPTION, Keys())
+    return keys
 
 
 def _reject(error: Exception) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from entrypoints.stack.zookeeper import ServerMissing
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 pytest_plugins = ("tests.support.loopback", "tests.support.repositories")
 
+LONG_EXAMPLES = 2000
+"""Of each property in a round of `./dev fuzz`."""
+
 PROFILES = Path(__file__).parent.parent / "examples" / "profiles"
 
 for name in [each for each in os.environ if each.startswith("ARKLINE_") and each != "ARKLINE_SCHEMAS"]:
@@ -35,6 +39,12 @@ for name in ("COLUMNS", "LINES", "PYTHONUNBUFFERED"):
     # readline leaves a width to child processes, although what is piped has none; and a child that forgets to
     # flush must not be saved by the developer's shell
     os.environ.pop(name, None)
+
+
+# no limit of time per example: a loaded machine must not fail a test
+hypothesis.settings.register_profile("short", deadline=None)
+hypothesis.settings.register_profile("long", deadline=None, max_examples=LONG_EXAMPLES)
+hypothesis.settings.load_profile("short")
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -137,6 +147,13 @@ def zookeeper_proxy(zookeeper: zookeeper_servers.Server) -> Iterator[Proxy]:
     """A proxy before ZooKeeper: `.hosts` for the client, `.swallow()`, `.cut()`, `.refuse()`."""
     with Proxy(zookeeper.port) as proxy:
         yield proxy
+
+
+@pytest.fixture
+def shaky(settings: Settings, zookeeper_proxy: Proxy) -> Iterator[Session]:
+    """A session that goes through the proxy."""
+    with connect(settings.model_copy(update={"zk_hosts": zookeeper_proxy.hosts})) as opened:
+        yield opened
 
 
 @pytest.fixture

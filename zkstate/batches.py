@@ -199,7 +199,8 @@ def move(session: Session, batch: Batch, request: BatchMove) -> Batch:
             "message": (request.message or cause)[:MESSAGE_LIMIT],
             "kind": request.kind or batch.status.kind,
             "total": _total_after(batch, request),
-            "reports": batch.status.reports + (request.report is not None),
+            # also of a report that was stopped, because its mail may have been sent under this number
+            "reports": batch.status.reports + BATCH.facts[batch.status.status].reports,
             "dispatched_at": moment,
         },
     )

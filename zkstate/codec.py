@@ -16,6 +16,9 @@ T = TypeVar("T")
 _NUMBER = re.compile(rb"[0-9]{1,16}")
 """Counts and bytes; `int` would accept signs, blanks, underscores and thousands of digits too."""
 
+_NUMBERS = ("/ids/", "/space/")
+"""Counters, and the sum of reservations: they follow from what the stores have."""
+
 _OWNER = re.compile(r"(?:jid|bid)[0-9]{10,}")
 
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
@@ -62,9 +65,12 @@ def decode(kind: type[T], data: bytes, path: str) -> T:
 
 
 def damaged(path: str, problem: str) -> Corrupt:
-    """The error for a znode that cannot be read, with the verb that repairs its job or batch."""
+    """The error for a znode that cannot be read, with the verb that repairs it, if one does."""
     owner = _OWNER.search(path)
-    remedy = Remedy(Action.REPAIR, owner[0]) if owner else Remedy(Action.AUDIT)
+    if owner:
+        remedy = Remedy(Action.REPAIR, owner[0])
+    else:
+        remedy = Remedy(Action.RECONCILE if path.startswith(_NUMBERS) else Action.AUDIT)
     return Corrupt(f"znode {path} {problem}").with_remedies(remedy)
 
 

@@ -3,8 +3,10 @@
 from contextlib import suppress
 from urllib.parse import unquote
 
+from pipeline.job_identity import number_of
 from zkstate import codec, paths
-from zkstate.errors import Contended
+from zkstate.errors import Contended, Corrupt
+from zkstate.ownership import owned
 from zkstate.session import Session
 from zkstate.transaction import Put, Role, commit
 
@@ -21,6 +23,19 @@ def last(session: Session, name: str) -> int:
     return codec.decode_int(node[0], path) if node else 0
 
 
+def readable(session: Session, name: str) -> int | None:
+    """As `last`; None if the counter is damaged."""
+    try:
+        return last(session, name)
+    except Corrupt:
+        return None
+
+
+def highest_job(session: Session) -> int:
+    """The highest number of the jobs in the record; 0 if there is none."""
+    return max(map(number_of, owned(paths.JOBS, session.children(paths.JOBS))), default=0)
+
+
 def last_batch(session: Session) -> int:
     """The counter of batches is the version of its node."""
     stat = session.exists(paths.counter("batch"))
@@ -28,13 +43,14 @@ def last_batch(session: Session) -> int:
 
 
 def raise_to(session: Session, name: str, number: int) -> None:
-    """Let the counter continue after `number` at least."""
+    """Let the counter continue after `number` at least, or after `number` if it is damaged."""
     path = paths.counter(name)
     session.ensure_node(path, codec.encode_int(0))
     while True:
         data, stat = session.get(path)
-        if codec.decode_int(data, path) >= number:
-            return
+        with suppress(Corrupt):  # a damaged counter is replaced
+            if codec.decode_int(data, path) >= number:
+                return
         with suppress(Contended):
             commit(session, (Put(path, codec.encode_int(number), stat.version, Role.SHARED),))
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pipeline.attempt import Attempt
+from pipeline.http.urls import redact_url
 from pipeline.manifests.split import Plan, PlannedJob
 from pipeline.names import quote_name
 from pipeline.outcome import content
@@ -44,8 +45,8 @@ def create_jobs(
     """Create the jobs of `plan` that do not exist yet; yields the batch as each chunk leaves it."""
     if batch.status.plan_sha256 not in (None, plan.sha256):
         raise content(
-            f"the manifest {batch.submission.payload_url} changed while it was being split, after "
-            f"{batch.status.created} jobs were created from it: submit the rest as a new batch"
+            f"the manifest {redact_url(batch.submission.payload_url)} changed while it was being split, "
+            f"after {batch.status.created} jobs were created from it: submit the rest as a new batch"
         )
     while batch.status.created < len(plan.jobs):
         attempt.check()

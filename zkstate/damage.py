@@ -57,6 +57,26 @@ class Nodes:
         read = self.read(tuple[kind, ...], path)
         return salvage.entries(kind, self.data[path] or b"") if read is None else read
 
+    def repair_histories(
+        self,
+        kind: Any,
+        parts: Sequence[str],
+        newest: str,
+        histories: Sequence[Sequence[Any]],
+        *,
+        required: bool,
+    ) -> None:
+        """Replace the unreadable parts, and note the newest one, which may be absent unless it is `required`.
+
+        `histories`: the readable entries of the parts and of the newest one, in order.
+        """
+        for path, entries in zip(parts, histories, strict=False):
+            if self.read(tuple[kind, ...], path) is None:
+                self.replace(path, codec.encode_history(entries))
+        present = self.data[newest] is not None
+        if (present or required) and self.read(tuple[kind, ...], newest) is None:
+            self.note(newest)
+
 
 def read_nodes(session: Session, places: Sequence[str]) -> Nodes:
     read = session.get_many(places)

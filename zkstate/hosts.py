@@ -58,10 +58,15 @@ class FleetHostLimiter:
         """
         connection = self._reuse(host) or self._open(host, attempt)
         try:
-            self._wait_out_back_off(host, connection, attempt)
+            self._wait_out_back_off(host, connection.clock, attempt)
             yield
         finally:
             self._return(host, connection)
+
+    def redirected(self, start: str, host: str, attempt: Attempt) -> None:
+        """Wait for the pause of a host to which a request is redirected; read again only after a change."""
+        self._clocks.setdefault(host, self._clocks[start])
+        self._wait_out_back_off(host, self._clocks[start], attempt)
 
     def back_off(self, host: str, seconds: float) -> None:
         host_back_off.begin(self._session, host, seconds)
@@ -117,14 +122,14 @@ class FleetHostLimiter:
         with self._mutex:
             self._idle[host].append(connection)
 
-    def _wait_out_back_off(self, host: str, connection: Connection, attempt: Attempt) -> None:
+    def _wait_out_back_off(self, host: str, clock: ServerClock, attempt: Attempt) -> None:
         written = self._clear.get(host)
         if written is not None and not written.is_set():
             return
         deadline = time.monotonic() + self._max_wait
         while True:
             changed = threading.Event()
-            pause = self._read_pause(host, connection, changed)
+            pause = self._read_pause(host, clock, changed)
             if pause.left <= 0 or host in self._probing:
                 self._clear[host] = changed
                 return
@@ -142,12 +147,12 @@ class FleetHostLimiter:
             attempt.check()
             changed.wait(min(pause.left, 0.2))
 
-    def _read_pause(self, host: str, connection: Connection, changed: threading.Event) -> Pause:
+    def _read_pause(self, host: str, clock: ServerClock, changed: threading.Event) -> Pause:
         """The pause of the host; once it is over, an attempt probes a host that did not answer."""
         with self._probe_mutex:
-            pause = host_back_off.read(self._session, host, connection.clock, changed)
+            pause = host_back_off.read(self._session, host, clock, changed)
             if pause.left <= 0 and pause.unanswered and host not in self._probing:
                 if not host_back_off.take_probe(self._session, host, pause):
-                    return host_back_off.read(self._session, host, connection.clock, changed)
+                    return host_back_off.read(self._session, host, clock, changed)
                 self._probing.add(host)
             return pause

@@ -204,7 +204,7 @@ def _reserve(
     if request.event in (Event.RESUME, Event.DOWNLOAD_AGAIN):
         keeps = JOB.facts[target].holds_space and job.status.room is not Room.EMPTY
         return space.replace(session, job.jid, needed if keeps else None)
-    if JOB.facts[target].holds_space and needed != job.space_needed:
+    if JOB.facts[target].holds_space and (needed != job.space_needed or request.done.space_grew):
         return space.replace(session, job.jid, needed)
     return ()
 

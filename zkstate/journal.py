@@ -77,7 +77,7 @@ def commit(
         journal = before.model_copy(update={"entries": (*before.entries, entry)[-ENTRIES:]})
         written = Put(path, codec.encode(journal), stat.version)
         try:
-            fenced(session, written, effects, lambda data: entry.op.encode() in data)
+            fenced(session, written, effects, lambda now: entry.op.encode() in now, data.__eq__)
         except Stale:
             continue
         return

@@ -1,6 +1,5 @@
 """The job queue: counts without listing, and jobs in the order of their priority."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby, islice
@@ -10,7 +9,7 @@ from pipeline.records import Job, JobStatus, Ticket
 from pipeline.states import JOB, JobState
 from zkstate import codec, fairness, holds, jobs, paths, record
 from zkstate.errors import Busy, Contended, Corrupt, Missing, Stale
-from zkstate.fairness import Quota, unlimited
+from zkstate.fairness import NO_LIMITS, Limits, Load, Party
 from zkstate.reading import log_damage, read_each
 from zkstate.session import Session
 from zkstate.transaction import Check, Delete, Role, commit
@@ -80,7 +79,7 @@ def queued(session: Session, state: JobState) -> list[str]:
 
 
 def feed(
-    session: Session, in_flight: int, quota: Quota = unlimited, waiting_limit: int = 1000
+    session: Session, in_flight: int, limits: Limits = NO_LIMITS, waiting_limit: int = 1000
 ) -> list[Ticket]:
     """Tickets for the pending jobs that may start now, so that at most `in_flight` jobs take a place.
 
@@ -89,37 +88,47 @@ def feed(
     """
     if holds.paused(session) is not None:
         return []
-    room = in_flight - places_taken(session, waiting_limit)
+    taken = places_taken(session, waiting_limit)
     (backlog,) = _children(session, [paths.queue(JobState.PENDING)])
-    if room <= 0 or not backlog or (backlog > LISTING and room < in_flight // 4):
+    if not _is_worth_listing(backlog, in_flight - taken, in_flight):
         return []
-    return _dispatch_pending(session, room, in_flight, quota, fairness.open_collections(session))
+    parties = fairness.open_batches(session)
+    if not fairness.matters(parties, limits):
+        # every place that is taken is of the only collection: its share needs no further read
+        places = in_flight if limits.share is None else min(in_flight, limits.share)
+        if not _is_worth_listing(backlog, places - taken, places):
+            return []
+        return _dispatch_pending(session, places - taken, in_flight, NO_LIMITS, {})
+    return _dispatch_pending(session, in_flight - taken, in_flight, limits, parties)
+
+
+def _is_worth_listing(backlog: int, room: int, places: int) -> bool:
+    """A long queue is listed only for many jobs at a time."""
+    return room > 0 and backlog > 0 and (backlog <= LISTING or room >= places // 4)
 
 
 def _dispatch_pending(
-    session: Session, room: int, in_flight: int, quota: Quota, collections: Mapping[str, list[str]]
+    session: Session, room: int, in_flight: int, limits: Limits, parties: Mapping[Party, list[str]]
 ) -> list[Ticket]:
     """Dispatch up to `room` jobs, most urgent first; inside a priority, collections take turns.
 
-    Where the order of the queue alone decides, no job's collection is read.
+    Without `parties` the order of the queue alone decides, and no job's collection is read.
     """
-    in_turn = fairness.matters(collections, quota)
-    if not in_turn:
-        collections, quota = {}, unlimited
-    load = fairness.at_work(session) if in_turn else Counter[str]()
+    in_turn = bool(parties)
+    load = fairness.at_work(session) if in_turn else Load()
     tickets: list[Ticket] = []
     for jids in _pending_by_priority(session):
         idle_windows = 0
-        for window in _windows(session, jids, collections, in_flight):
+        for window in _windows(session, jids, parties, in_flight):
             undispatched, dispatched = _by_dispatch(session, list(window))
-            load.update(window[jid] for jid in dispatched)
+            load.add(window[jid] for jid in dispatched)
             room -= len(dispatched)
             waiting = {jid: window[jid] for jid in undispatched}
-            turns = fairness.turns(waiting, load, quota)
+            turns = fairness.turns(waiting, load, limits)
             started = filter(None, (_dispatch(session, jid) for jid in turns))
             new = list(islice(started, max(0, room - len(tickets))))
             tickets += new
-            if len(tickets) >= room or (in_turn and fairness.all_full(collections, load, quota)):
+            if len(tickets) >= room or (in_turn and fairness.all_full(parties, load, limits)):
                 return tickets
             idle_windows = 0 if new or dispatched else idle_windows + 1
             if in_turn and idle_windows == IDLE_WINDOWS:
@@ -135,21 +144,21 @@ def _pending_by_priority(session: Session) -> Iterator[list[str]]:
 
 
 def _windows(
-    session: Session, jids: list[str], collections: Mapping[str, list[str]], size: int
-) -> Iterator[dict[str, str]]:
-    """JID -> collection, for `size` jobs of the queue at a time; without `collections` nothing is read.
+    session: Session, jids: list[str], parties: Mapping[Party, list[str]], size: int
+) -> Iterator[dict[str, Party]]:
+    """JID -> party, for `size` jobs of the queue at a time; without `parties` nothing is read.
 
-    The first window also has jobs from further behind, of collections with few jobs at the front.
+    The first window also has jobs from further behind, of parties with few jobs at the front.
     """
     seen: set[str] = set()
     for start in range(0, len(jids), size):
         front = [jid for jid in jids[start : start + size] if jid not in seen]
-        if not collections:
-            yield dict.fromkeys(front, "")
+        if not parties:
+            yield dict.fromkeys(front, Party(""))
             continue
         window = fairness.of_jobs(session, front)
         if start == 0 and len(jids) > size:
-            window |= fairness.elsewhere(session, set(jids), window, collections, size)
+            window |= fairness.elsewhere(session, set(jids), window, parties, size)
         seen.update(window)
         yield window
 

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TypeVar
 
 from pipeline.principal import Interface
@@ -78,13 +79,21 @@ def ticket(record: Job | Batch) -> Ticket:
 def write(
     session: Session, record: R, status: FencedStatus, operations: Sequence[Operation], **updates: object
 ) -> R:
-    """Commit `status` with `operations`; the record with its new status, its new version and `updates`."""
+    """Commit `status` with `operations`; the record with its new status, its new version and `updates`.
+
+    A record that carries the new status already is repaired: the status that was read may be unreadable.
+    """
     path = status_path(record)
+
+    def has_token(of: FencedStatus, data: bytes) -> bool:
+        return codec.decode(type(status), data, path).op == of.op
+
     version = fenced(
         session,
         Put(path, codec.encode(status), record.version),
         operations,
-        lambda data: codec.decode(type(status), data, path).op == status.op,
+        partial(has_token, status),
+        (lambda _: True) if record.status is status else partial(has_token, record.status),
     )
     return record.model_copy(update={"status": status, "version": version, **updates})
 

@@ -39,14 +39,14 @@ def _repair_job(session: Session, jid: str, working: Path, repairer: Repairer) -
     session.ensure_node(paths.job_status(jid))  # a status that is gone is as good as an empty one
     stat = session.exists(paths.job_status(jid))
     version = stat.version if stat else 0
-    parts = tuple(f"{paths.history(jid)}/{name}" for name in sorted(session.children(paths.history(jid))))
+    newest = paths.history(jid)
+    parts = tuple(f"{newest}/{name}" for name in sorted(session.children(newest)))
     fixed = (paths.job_bid, paths.configuration, paths.identifiers, paths.job_status)
     numbers = (paths.priority, paths.space_needed)
-    own = [path(jid) for path in (*fixed, *numbers, paths.history)]
-    nodes = read_nodes(session, [*own, *parts])
+    nodes = read_nodes(session, [*(path(jid) for path in (*fixed, *numbers)), *parts, newest])
     queued, queue_entries = _queue_entries(session, jid)
     released = space.release_unreadable(session, jid)
-    histories = [nodes.entries(path, HistoryEntry) for path in (*parts, paths.history(jid))]
+    histories = [nodes.entries(path, HistoryEntry) for path in (*parts, newest)]
     bid = _batch_of(session, jid, nodes)
     around = JobSurroundings(
         bid=bid,
@@ -65,15 +65,11 @@ def _repair_job(session: Session, jid: str, working: Path, repairer: Repairer) -
         lost = {} if resumable else rebuild.unresumable(status.status)
         status = record.next_epoch(status, {"dispatched_at": status.dispatched_at, **lost})
     needed = _numbers(session, jid, nodes, status)
-    for path, entries in zip(parts, histories, strict=False):
-        if nodes.read(tuple[HistoryEntry, ...], path) is None:
-            nodes.replace(path, codec.encode_history(entries))
-    if nodes.read(tuple[HistoryEntry, ...], path := paths.history(jid)) is None:
-        nodes.note(path)
+    nodes.repair_histories(HistoryEntry, parts, newest, histories, required=True)
     if not (nodes.damaged or released):
         raise UsageRefused(f"every znode of {jid} can be read: there is nothing to repair")
     entry = HistoryEntry(state=status.status, table=JOB.version, **entry_facts(nodes.damaged, repairer))
-    newest = nodes.put(path, codec.encode_history((*histories[-1], entry)))
+    put = nodes.put(newest, codec.encode_history((*histories[-1], entry)))
     job = Job(
         jid=jid,
         bid=bid,
@@ -87,7 +83,7 @@ def _repair_job(session: Session, jid: str, working: Path, repairer: Repairer) -
         history_parts=tuple(map(len, histories[:-1])),
     )
     places = (*_requeue(job, queue_entries), *_rebucket(session, job), *_leave_waiting(session, jid))
-    return record.write(session, job, status, (*nodes.puts, newest, *places, *released))
+    return record.write(session, job, status, (*nodes.puts, put, *places, *released))
 
 
 def _values(jid: str, nodes: Nodes, around: JobSurroundings) -> tuple[JobConfiguration, Identifiers, bool]:

@@ -47,11 +47,7 @@ def repair_batch(session: Session, bid: str, repairer: Repairer) -> Batch:
     else:
         status = record.next_epoch(status, {"dispatched_at": status.dispatched_at})
     removed = _optional(session, bid, nodes)
-    for path, entries in zip(parts, histories, strict=False):
-        if nodes.read(tuple[BatchHistoryEntry, ...], path) is None:
-            nodes.replace(path, codec.encode_history(entries))
-    if nodes.data[history] is not None and nodes.read(tuple[BatchHistoryEntry, ...], history) is None:
-        nodes.note(history)
+    nodes.repair_histories(BatchHistoryEntry, parts, history, histories, required=False)
     if not nodes.damaged:
         raise UsageRefused(f"every znode of {bid} can be read: there is nothing to repair")
     facts = entry_facts(nodes.damaged, repairer)

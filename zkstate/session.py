@@ -26,10 +26,10 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import ZnodeStat
-from kazoo.security import make_digest_acl
 
 from pipeline.settings import Settings
-from zkstate import paths
+from zkstate import paths, tls
+from zkstate.client import make_client
 from zkstate.errors import Missing, Unreachable, WentBack
 
 BROKEN = (
@@ -228,26 +228,9 @@ def _or_none(flight: Any) -> Any:
         return None
 
 
-def _client(settings: Settings) -> KazooClient:
-    credentials = {}
-    if settings.zk_user:
-        password = settings.zk_password.get_secret_value()
-        credentials = {
-            "auth_data": [("digest", f"{settings.zk_user}:{password}")],
-            "default_acl": [make_digest_acl(settings.zk_user, password, all=True)],
-        }
-    return KazooClient(
-        hosts=settings.zk_hosts,
-        timeout=settings.zk_session_timeout,
-        connection_retry={"max_tries": -1, "delay": 0.2, "backoff": 1.5, "max_delay": 2.0},
-        command_retry={"max_tries": 5, "delay": 0.1, "max_delay": 1.0},
-        **credentials,
-    )
-
-
 def _probe(settings: Settings) -> int | None:
     """The number of ZooKeeper's last change, as a new client sees it; None if ZooKeeper does not answer."""
-    client = _client(settings)
+    client = make_client(settings)
     try:
         client.start(timeout=PROBE_TIMEOUT)
         client.exists_async("/").get(timeout=PROBE_TIMEOUT)
@@ -262,7 +245,7 @@ def _probe(settings: Settings) -> int | None:
 
 def connect(settings: Settings, timeout: float = 15.0, *, create: bool = True) -> Session:
     """A session below the configured root, with the skeleton of the tree in place if `create`."""
-    client = _client(settings)
+    client = make_client(settings)
     session = Session(settings, client)
     try:
         client.start(timeout=timeout)
@@ -272,7 +255,7 @@ def connect(settings: Settings, timeout: float = 15.0, *, create: bool = True) -
     except (*BROKEN, client.handler.timeout_exception) as error:
         session.close()
         raise Unreachable(
-            f"ZooKeeper at {settings.zk_hosts} does not answer: is it running? (ARKLINE_ZK_HOSTS)"
+            f"ZooKeeper at {settings.zk_hosts} does not answer: {tls.why_unreachable(settings)}"
         ) from error
     except NoAuthError as error:
         session.close()

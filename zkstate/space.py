@@ -3,13 +3,15 @@
 Rule: a reservation changes only together with the sum, under the sum's version.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pipeline.outcome import Promised, Reservation
 from zkstate import codec, paths
+from zkstate.errors import Contended, Corrupt
 from zkstate.reading import read_each
 from zkstate.session import Session
-from zkstate.transaction import Create, Delete, Operation, Put, Role
+from zkstate.transaction import Create, Delete, Operation, Put, Role, commit
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,30 @@ def promised(session: Session) -> Promised:
     """The sum of all reservations, and the version of the node that holds the sum."""
     data, stat = session.get(paths.SPACE)
     return Promised(codec.decode_int(data, paths.SPACE), stat.version)
+
+
+def sum_fault(session: Session) -> tuple[int | None, int] | None:
+    """The sum (None if it is damaged) and what the reservations are in all; None if both are equal, or if
+    reservations changed meanwhile."""
+    data, stat = session.get(paths.SPACE)
+    try:
+        counted = codec.decode_int(data, paths.SPACE)
+    except Corrupt:
+        counted = None
+    reserved = sum(reservations(session).values())
+    if counted == reserved or session.get(paths.SPACE)[1].version != stat.version:
+        return None
+    return counted, reserved
+
+
+def correct_sum(session: Session) -> None:
+    """Write the sum of the reservations, whatever the node has."""
+    while True:
+        _, stat = session.get(paths.SPACE)
+        reserved = codec.encode_int(sum(reservations(session).values()))
+        with suppress(Contended):
+            commit(session, (Put(paths.SPACE, reserved, stat.version, Role.SHARED),))
+            return
 
 
 def reservation_of(session: Session, jid: str) -> int | None:
@@ -63,6 +89,17 @@ def grant(jid: str, reservation: Reservation) -> tuple[Operation, ...]:
     return (
         Put(paths.SPACE, codec.encode_int(total), reservation.seen.version, Role.RESERVATION),
         Create(paths.reservation(jid), codec.encode_int(reservation.bytes)),
+    )
+
+
+def enlarge(session: Session, jid: str, needed: int, counted: Promised) -> tuple[Operation, ...]:
+    """The operations after which `needed` bytes are reserved for the job, if the sum is as `counted`."""
+    reserved = reservation_of(session, jid)
+    total = max(0, counted.bytes - (reserved or 0)) + needed
+    node, data = paths.reservation(jid), codec.encode_int(needed)
+    return (
+        Put(paths.SPACE, codec.encode_int(total), counted.version, Role.SHARED),
+        Create(node, data, role=Role.SHARED) if reserved is None else Put(node, data, role=Role.SHARED),
     )
 
 

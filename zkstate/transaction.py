@@ -164,16 +164,20 @@ def fenced(
     status: Put,
     others: Sequence[Operation],
     is_mine: Callable[[bytes], bool],
+    is_as_read: Callable[[bytes], bool] = lambda _: True,
 ) -> int:
     """Commit a new status together with `others`, exactly once; the status node's new version.
 
     `status.version` is the fence: Stale if another writer was first. `is_mine` recognises the written
-    status by its token, which settles a commit whose answer was lost.
+    status by its token, which settles a commit whose answer was lost. `is_as_read` recognises the status that
+    was read: behind a new connection another record may answer, whose status has the same version by chance.
     """
     if status.version is None:
         raise TypeError("a fenced write needs the version that was read")
     operations = (replace(status, role=Role.FENCE), *others)
     deadline = time.monotonic() + 2 * ANSWER_TIMEOUT
+    if session.connections > 1 and (present := session.find(status.path)) is not None:
+        _refuse_another(status, *present, is_as_read)
     while True:
         try:
             return int(commit(session, operations)[0].version)
@@ -188,3 +192,9 @@ def fenced(
             return int(stat.version)
         if stat.version != status.version:
             raise Stale(f"{status.path} has changed since it was read")
+        _refuse_another(status, data, stat, is_as_read)
+
+
+def _refuse_another(status: Put, data: bytes, stat: Any, is_as_read: Callable[[bytes], bool]) -> None:
+    if stat.version == status.version and not is_as_read(data):
+        raise Stale(f"{status.path} has another content than was read: another record answers")

@@ -41,7 +41,7 @@ def settings() -> Settings:
         return Settings()
     except ValidationError as error:
         problems = [
-            f"ARKLINE_{str(problem['loc'][0]).upper()}: {problem['msg']}"
+            ": ".join((*(f"ARKLINE_{str(name).upper()}" for name in problem["loc"][:1]), problem["msg"]))
             for problem in error.errors(include_url=False, include_input=False)
         ]
         raise UsageRefused("; ".join(problems)) from error

@@ -12,21 +12,35 @@ from entrypoints.cli.render import actions
 from entrypoints.cli.render import fleet as drawn_fleet
 from operations import holds, reports, working_storage
 from operations import workers as fleet_workers
+from pipeline.notify.report import table as report_table
 from pipeline.notify.report import text as report_text
 
 
 @command("arkline report bid0000000001")
-def report(bid: Bid, json: Json = False) -> None:
+def report(
+    bid: Bid,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="Print a table with the ARK of each object, for spreadsheets.")
+    ] = False,
+    json: Json = False,
+) -> None:
     """Print a batch's current report.
 
     For a failed job the report says why it failed and what to do. Once the batch is archived, its reports are
-    printed as they were mailed; --json prints the last state.
+    printed as they were mailed; --json and --csv print the last state.
     """
+    if csv and json:
+        raise typer.BadParameter("give --csv or --json, not both", param_hint="--csv")
     with opened.session() as (session, settings):
         archive = opened.archive(settings, session)
         view = reports.report(session, bid, archive)
-        sent = () if json else reports.sent_texts(session, bid, archive)
-    screen.emit(view) if json else typer.echo("\n".join(sent) or report_text.as_text(view), nl=False)
+        sent = () if json or csv else reports.sent_texts(session, bid, archive)
+    if json:
+        screen.emit(view)
+    else:
+        typer.echo(
+            report_table.as_csv(view) if csv else "\n".join(sent) or report_text.as_text(view), nl=False
+        )
 
 
 @command("arkline pause --reason 'inventory maintenance'", "reason", "by", "json")

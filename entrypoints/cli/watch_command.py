@@ -20,7 +20,7 @@ from entrypoints.cli.options import Json, command, read_bid
 from entrypoints.cli.render import humanize
 from entrypoints.cli.render import overview as drawn_overview
 from entrypoints.cli.render import views as drawn
-from operations import live, overview, progress
+from operations import live, overview, progress, reports
 from pipeline.states import Bucket
 from zkstate import errors
 
@@ -65,10 +65,12 @@ def wait_for(session: Session, settings: Settings, bid: str, *, as_json: bool) -
         screen.note(f"{bid} continues without this command; to follow it again: arkline watch {bid}")
         raise
     assert last is not None
+    last = reports.with_objects(session, last, opened.archive(settings, session))
     if as_json:
         screen.emit(last)
     else:
         drawn.batch(last)
+        drawn.objects(last)
     return exit_codes.of_state(last.status)
 
 

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import secrets
 import shlex
 import time
 from collections.abc import Iterator
@@ -118,6 +119,14 @@ def _write_private(path: Path, text: str) -> None:
     with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as stream:
         stream.write(text)
     draft.replace(path)
+
+
+def kept_secret(path: Path) -> str:
+    """The secret in this file, made at the first start: messages of the previous run must stay valid."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write_private(path, secrets.token_urlsafe(32) + "\n")
+    return path.read_text().strip()
 
 
 def read_info(home: Path) -> StackInfo | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from entrypoints.stack import java, redis, zookeeper
 from entrypoints.stack.child import Command
+from entrypoints.stack.home import kept_secret
 from entrypoints.stack.ports import HOST, ask, free_ports
 from entrypoints.stack.supervisor import Service
 from pipeline.errors import UsageRefused
@@ -26,9 +27,15 @@ RESERVED_PROCESSES = 2
 TERMINATED = frozenset({0, -15, 143})
 """Return codes of an orderly end for programs that do not handle SIGTERM themselves."""
 
-PATH_SETTINGS = tuple(f"ARKLINE_{name}" for name in ("WORKING_STORAGE", "STORAGE_ROOT", "OUTBOX", "PROFILES"))
-"""Settings that name a folder. The services have another current directory than the caller, so that the
-paths are made absolute."""
+PATH_SETTINGS = tuple(
+    f"ARKLINE_{name}"
+    for name in (
+        *("WORKING_STORAGE", "STORAGE_ROOT", "OUTBOX", "PROFILES"),
+        *("ZK_TLS_CA", "ZK_TLS_CERTIFICATE", "ZK_TLS_KEY"),
+    )
+)
+"""Settings that name a folder or a file. The services have another current directory than the caller, so
+that the paths are made absolute."""
 
 STACK_VARIABLE = "ARKLINE_STACK"
 """Set in the environment of a stack: its folder. A shell that has read `run/environment` still names the
@@ -62,6 +69,8 @@ class Servers:
     zk_hosts: str
     broker_url: str
     services: tuple[Service, ...]
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Variables with what was generated for a server of this stack."""
 
 
 def servers(config: StackConfig) -> Servers:
@@ -81,12 +90,14 @@ def servers(config: StackConfig) -> Servers:
         serves = partial(zookeeper.serves, zk_port)
         services.append(Service(command, ready=serves, answers=serves))
     broker_url = environment.get("ARKLINE_BROKER_URL", "")
+    secrets: dict[str, str] = {}
     if not broker_url:
+        secrets["ARKLINE_MESSAGE_KEY"] = kept_secret(config.home / "message.key")
         (port,) = free_ports(1)
         command = redis.prepare(config.home / "redis", port, log_folder=config.home / "log")
         broker_url = redis.url(port)
         services.append(Service(command, ready=lambda: redis.serves(port)))
-    return Servers(zk_hosts, broker_url, tuple(services))
+    return Servers(zk_hosts, broker_url, tuple(services), secrets)
 
 
 def _java_environment(config: StackConfig, environment: Mapping[str, str]) -> Mapping[str, str]:
@@ -101,10 +112,10 @@ def _java_environment(config: StackConfig, environment: Mapping[str, str]) -> Ma
     return {**environment, "ZOOKEEPER_CLASSPATH": classpath}
 
 
-def child_environment(config: StackConfig, zk_hosts: str, broker_url: str) -> dict[str, str]:
+def child_environment(config: StackConfig, servers: Servers) -> dict[str, str]:
     """This stack's ARKLINE_* variables: defaults for one machine, the caller's variables, the servers."""
     given = {name: value for name, value in os.environ.items() if name.startswith("ARKLINE_")}
-    variables = {"ARKLINE_ZK_SESSION_TIMEOUT": "10", **given, **config.environment}
+    variables = {"ARKLINE_ZK_SESSION_TIMEOUT": "10", **servers.secrets, **given, **config.environment}
     for name in PATH_SETTINGS:
         if variables.get(name):
             variables[name] = str(Path(variables[name]).absolute())
@@ -112,8 +123,8 @@ def child_environment(config: StackConfig, zk_hosts: str, broker_url: str) -> di
         **variables,
         STACK_VARIABLE: str(config.home),
         "ARKLINE_HOME": str(config.home),
-        "ARKLINE_ZK_HOSTS": zk_hosts,
-        "ARKLINE_BROKER_URL": broker_url,
+        "ARKLINE_ZK_HOSTS": servers.zk_hosts,
+        "ARKLINE_BROKER_URL": servers.broker_url,
     }
 
 

@@ -42,7 +42,7 @@ def running(
     config = replace(config, home=home)
     with lock_home(home, config.stop_command):
         started = servers(config)
-        environment = child_environment(config, started.zk_hosts, started.broker_url)
+        environment = child_environment(config, started)
         settings = _settings(environment)
         workers = [
             *reserved_workers(config, environment),

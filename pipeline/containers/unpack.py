@@ -18,6 +18,7 @@ from pipeline.containers.base import Archive, Entry
 from pipeline.containers.formats import entries
 from pipeline.file_faults import is_fault_of, is_full
 from pipeline.fixity import Digester
+from pipeline.folders import make_below
 from pipeline.names import PRODUCER, UnsafeName, UsedNames, quote_name, safe_name
 from pipeline.outcome import StepFailed, content, system
 from pipeline.working_storage.capacity import no_room
@@ -66,7 +67,7 @@ def unpack(path: Path, name: str, target: Path, limits: Limits, attempt: Attempt
     try:
         room = min(limits.bytes, max(RATIO_FLOOR, limits.ratio * path.stat().st_size))
         archive = replace(archive, max_bytes=room)
-        target.mkdir(parents=True, exist_ok=True)
+        target.mkdir(exist_ok=True)
         with entries(archive) as members:
             yield from _write_all(members, archive, target, limits.case_fold, attempt)
     except _DAMAGED as error:
@@ -114,7 +115,7 @@ def _write_all(
 
 def _write(entry: Entry, archive: Archive, target: Path, room: int, counter: WorkCounter) -> DownloadedFile:
     path = target / entry.name
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_below(path.parent, target)
     digester = Digester()
     with entry.open() as source, path.open("xb") as file:
         while chunk := source.read(entry.chunk):

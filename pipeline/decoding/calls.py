@@ -1,6 +1,7 @@
 """What steps ask a decoder for."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -42,12 +43,20 @@ class Statements:
         return tuple(known[file.path].of(file) if file.path in known else file for file in files)
 
 
-def unpack(
-    decoder: Decoder, path: Path, name: str, target: Path, limits: Limits, attempt: Attempt
+def unpack(  # noqa: PLR0913 - the facts of one container
+    decoder: Decoder,
+    path: Path,
+    name: str,
+    target: Path,
+    limits: Limits,
+    attempt: Attempt,
+    admit: Callable[[int], int] | None = None,
 ) -> tuple[DownloadedFile, ...]:
-    """See pipeline.containers.unpack."""
+    """See pipeline.containers.unpack; `admit` as in Request."""
     arguments = {"path": str(path), "name": name, "target": str(target), "limits": asdict(limits)}
-    request = Request("unpack", f"container {quote_name(name)}", arguments, file_bytes=limits.bytes)
+    subject = f"container {quote_name(name)}"
+    writes = str(target.parent)
+    request = Request("unpack", subject, arguments, file_bytes=limits.bytes, admit=admit, writes=writes)
     return tuple(_file(*values) for values in decoder.decode(request, attempt))
 
 

@@ -12,8 +12,8 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -51,6 +51,10 @@ class Request:
     body: bytes = b""
     file_bytes: int = 0
     """Bytes of a file that may be written."""
+    admit: Callable[[int], int] | None = None
+    """Called before so many bytes are written: the bytes that may be written without another question."""
+    writes: str = ""
+    """The folder below which files may be written, which exists; empty: nowhere."""
 
 
 class Decoder:
@@ -64,7 +68,14 @@ class Decoder:
 
     def decode(self, request: Request, attempt: Attempt) -> Iterator[Any]:
         """The results, one by one; what the decoder raised, or StepFailed if it reached a limit."""
-        limits = Limits(self._settings.decoding_memory, self._settings.decoding_seconds, request.file_bytes)
+        given = self._settings
+        limits = Limits(
+            given.decoding_memory,
+            given.decoding_seconds,
+            request.file_bytes,
+            asks=request.admit is not None,
+            writes=request.writes,
+        )
         with self._turn(attempt):
             server = self._running()
             usable = False
@@ -183,6 +194,8 @@ def _exchange(
             kind, *values = json.loads(message)
             if kind == messages.ITEM:
                 yield values[0]
+            elif kind == messages.ADMIT and request.admit is not None:
+                channel.answer(request.admit(values[0]))
             elif kind == messages.ENDED:
                 return _Ended(last[0], last[1:], values[0])
             elif kind != messages.ALIVE:
@@ -239,6 +252,11 @@ class _Channel:
                 raise transient(
                     f"the process that was reading {subject} gave no sign of life for {SILENCE:.0f} s"
                 )
+
+    def answer(self, number: int) -> None:
+        """The decoder waits for this answer; its request has been sent."""
+        with suppress(BrokenPipeError):  # the server has ended, as its output will say
+            os.write(self._input.fileno(), messages.ANSWER.pack(number))
 
     def _send(self) -> None:
         try:

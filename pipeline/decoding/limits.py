@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from pipeline.attempt import Progress
+from pipeline.decoding.write_filter import restrict_writing
 
 BYTES_PER_SECOND = 1_000_000
 """A decoder may use a second more of processor time for each so many bytes that it has read or written.
@@ -36,6 +37,10 @@ class Limits:
     """Processor time before the first byte, and without progress."""
     file_bytes: int = 0
     """Bytes of one file that is written."""
+    asks: bool = False
+    """Whether the worker is asked before bytes are written."""
+    writes: str = ""
+    """The folder below which files may be written; empty: nowhere."""
 
 
 def apply(limits: Limits) -> None:
@@ -47,6 +52,7 @@ def apply(limits: Limits) -> None:
     _set(resource.RLIMIT_NOFILE, OPEN_FILES)
     _set(resource.RLIMIT_FSIZE, limits.file_bytes)
     _set(resource.RLIMIT_NPROC, 0)
+    restrict_writing(limits.writes)
     allow(limits, Progress())
 
 

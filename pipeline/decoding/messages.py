@@ -1,6 +1,7 @@
 """What a decoding process sends back: a line of JSON for each result, and one for how it ended."""
 
 import json
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,10 @@ from pipeline.states import FailureKind
 from pipeline.waits import WaitKind
 
 ITEM, ALIVE, DONE, MEMORY, ENDED = "item", "alive", "done", "memory", "ended"
+ADMIT = "admit"
+"""A question: may so many bytes be written? The worker answers with the bytes that may be."""
+
+ANSWER = struct.Struct(">Q")
 _FAILED, _LATER, _OS_ERROR, _MISTAKE = "failed", "later", "os-error", "mistake"
 
 

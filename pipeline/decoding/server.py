@@ -77,6 +77,7 @@ class _Results:
         self._limit = limit
         self._buffer = bytearray()
         self._sent = 0.0
+        self._admitted = 0 if limit.asks else sys.maxsize
 
     def add(self, line: bytes) -> None:
         self._buffer += line
@@ -95,6 +96,13 @@ class _Results:
 
     def report(self, progress: Progress) -> None:
         limits.allow(self._limit, progress)
+        if progress.bytes > self._admitted:
+            self.add(messages.line(messages.ADMIT, progress.bytes))
+            self.send()
+            answer = _read(messages.ANSWER.size)
+            if not answer:
+                sys.exit("the worker has ended")
+            (self._admitted,) = messages.ANSWER.unpack(answer)
 
 
 def _decode(data: bytes, body_size: int) -> None:

@@ -12,7 +12,7 @@ from http.cookiejar import DefaultCookiePolicy
 from importlib.metadata import version
 from ipaddress import ip_address
 from typing import Any
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -24,9 +24,10 @@ from urllib3.util.ssl_ import create_urllib3_context
 
 from pipeline.http.interruptible import Exchange, PlainSocket, TlsSocket, addresses_of
 from pipeline.http.networks import Address, Networks, permitted
-from pipeline.http.urls import check_url, redact_url
+from pipeline.http.urls import check_url, host_of, redact_url
 from pipeline.names import quote_name
 from pipeline.outcome import StepFailed, content
+from pipeline.profiles.sources import EVERYWHERE, Sources
 from pipeline.states import FailureKind
 
 REDIRECTS = 10
@@ -51,8 +52,21 @@ class AddressRefused(StepFailed):
         self.detail = f"{host} is at {address}"
 
 
+class SourceRefused(StepFailed):
+    """The host is not one of the sources of the collection; which those are is for the log."""
+
+    def __init__(self, host: str, port: int, place: str = "") -> None:
+        super().__init__(
+            FailureKind.CONTENT,
+            f"content of this collection is not fetched from {host}: give a URL of its sources, or ask our "
+            "staff to list the host in its profile",
+        )
+        self.detail = f"{place or host}, port {port}, is none of the sources of the profile"
+
+
 class _CheckedConnection(HTTPConnection):
     allowed: Networks = ()
+    sources: Sources = EVERYWHERE
     exchange: Exchange
     socket_class: type[PlainSocket]
 
@@ -92,7 +106,10 @@ class _CheckedConnection(HTTPConnection):
         usable = [address for address in addresses if permitted(ip_address(address), self.allowed)]
         if addresses and not usable:
             raise AddressRefused(self.host, ip_address(addresses[0]))
-        return usable
+        named = [place for place in usable if self.sources.has(name, ip_address(place), self.port)]
+        if usable and not named:
+            raise SourceRefused(self.host, self.port, usable[0])
+        return named
 
 
 class _CheckedTlsConnection(_CheckedConnection, HTTPSConnection):
@@ -105,10 +122,11 @@ class _CheckedTlsConnection(_CheckedConnection, HTTPSConnection):
 
 
 class _CheckedAdapter(HTTPAdapter):
-    def __init__(self, allowed: Networks, exchange: Exchange) -> None:
+    def __init__(self, allowed: Networks, sources: Sources, exchange: Exchange) -> None:
         own = {"exchange": exchange}
         sockets = {
             "allowed": allowed,
+            "sources": sources,
             "socket_class": type("Socket", (PlainSocket,), own),
             "tls_socket_class": type("TlsSocket", (TlsSocket,), own),
             **own,
@@ -130,25 +148,28 @@ class ContentSession(requests.Session):
     It may be used by several threads at a time: it keeps no state but a pool of connections.
     """
 
-    def __init__(self, allowed: Networks) -> None:
+    def __init__(self, allowed: Networks, sources: Sources = EVERYWHERE) -> None:
         super().__init__()
+        self._sources = sources
         self._exchange = Exchange()
         self.trust_env = False
         self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
         self.headers["User-Agent"] = f"arkline/{version('arkline')}"
         for scheme in ("http://", "https://"):
-            self.mount(scheme, _CheckedAdapter(allowed, self._exchange))
+            self.mount(scheme, _CheckedAdapter(allowed, sources, self._exchange))
 
     @contextmanager
-    def checked(self, check: Callable[[], None]) -> Iterator[None]:
+    def checked(
+        self, check: Callable[[], None], redirected: Callable[[str], None] = lambda host: None
+    ) -> Iterator[None]:
         """In this block, the connections of this thread call `check` at least each second; what it raises
-        ends the request, or the reading of its answer.
+        ends the request, or the reading of its answer. `redirected` as in Exchange.
         """
-        self._exchange.check = check
+        self._exchange.check, self._exchange.redirected = check, redirected
         try:
             yield
         finally:
-            del self._exchange.check
+            del self._exchange.check, self._exchange.redirected
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
         """None always: `send` follows redirects, and unlike the library never reads a redirect's body."""
@@ -159,7 +180,7 @@ class ContentSession(requests.Session):
         stream = options.pop("stream", False)
         asked = request.url or ""
         for _ in range(REDIRECTS + 1):
-            check_url(request.url or "")
+            self._check_source(request.url or "")
             response = super().send(request, allow_redirects=False, stream=True, **options)
             if not (follow and response.is_redirect):
                 if not stream:
@@ -167,7 +188,16 @@ class ContentSession(requests.Session):
                 return response
             response.close()
             request = self._redirected(request, response)
+            if (host := host_of(request.url or "")) != host_of(response.url):
+                self._exchange.redirected(host)
         raise content(f"{redact_url(asked)} redirects more than {REDIRECTS} times: give the URL it leads to")
+
+    def _check_source(self, url: str) -> None:
+        check_url(url)
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme.lower() == "https" else 80)
+        if not self._sources.may_have(host, port):
+            raise SourceRefused(host, port)
 
     def _redirected(
         self, request: requests.PreparedRequest, response: requests.Response

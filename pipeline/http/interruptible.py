@@ -25,6 +25,8 @@ class Exchange(threading.local):
     """The exchange of the thread that asks: what `check` raises ends the call of the library."""
 
     check: Callable[[], None] = staticmethod(lambda: None)
+    redirected: Callable[[str], None] = staticmethod(lambda host: None)
+    """Called with the host to which a request is redirected, before a request is sent there."""
 
 
 class _Interruptible(socket.socket):

@@ -38,7 +38,7 @@ Answer = TypeVar("Answer")
 def retry_request(
     request: Callable[[], Answer], first_pause: float = FIRST_PAUSE, attempt: Attempt = UNATTENDED
 ) -> Answer:
-    """What `request` returns in one of TRIES tries; its last transient failure if none succeeds."""
+    """The result of `request` after at most TRIES tries; raises the last transient failure otherwise."""
     next_pause = first_pause
     for tries_left in reversed(range(TRIES)):
         try:

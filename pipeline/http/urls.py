@@ -1,13 +1,13 @@
 """URLs as text: how they are shown to people, and which can be fetched."""
 
 import re
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from pipeline.outcome import content
+from pipeline.url_secrets import SECRET
 
 SCHEMES = ("http", "https")
 
-_SECRET = re.compile(r"(?i)sig|token|secret|pass|credential|key|auth|jwt|code|sas|hmac|ticket|session")
 _UNPRINTABLE = re.compile(r"[\x00-\x20\x7f]")
 
 
@@ -19,9 +19,9 @@ def redact_url(url: str) -> str:
         return url
     host = parts.netloc.rpartition("@")[2]
     query = parts.query
-    if _SECRET.search(query):
+    if SECRET.search(unquote(query)):
         pairs = parse_qsl(query, keep_blank_values=True)
-        query = urlencode([(name, "..." if _SECRET.search(name) else value) for name, value in pairs])
+        query = urlencode([(name, "..." if SECRET.search(name) else value) for name, value in pairs])
     return urlunsplit((parts.scheme, host, parts.path, query, ""))
 
 

@@ -16,6 +16,7 @@ from pipeline.inventory.statements import insert, portions
 from pipeline.inventory.tables import batches_archived, jobs_archived
 from pipeline.records import Batch, HistoryEntry, Identifiers, Job, JobConfiguration, Record, Submission, now
 from pipeline.states import BatchState, FailureKind, JobState
+from pipeline.url_secrets import hide_secrets
 
 JOBS_PER_STATEMENT = 500
 """Rows of one statement; a job's row is a few kilobytes."""
@@ -140,6 +141,11 @@ def _put(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> No
     )
 
 
+def _without_secrets(given: Submission | JobConfiguration) -> dict[str, Any]:
+    """For the archive, from which nothing is fetched: without the secrets of the URL."""
+    return given.model_dump(mode="json") | {"payload_url": hide_secrets(given.payload_url)}
+
+
 def _batch_row(
     batch: Batch, state: BatchState, by: Disposition, report: Mapping[str, Any] | None
 ) -> dict[str, Any]:
@@ -150,7 +156,7 @@ def _batch_row(
         "state": state.value,
         "message": batch.status.message,
         **by.model_dump(),
-        "submission": batch.submission.model_dump(mode="json"),
+        "submission": _without_secrets(batch.submission),
         "report": None if report is None else dict(report),
     }
 
@@ -167,6 +173,6 @@ def _job_row(job: Job, state: JobState, by: Disposition) -> dict[str, Any]:
         **by.model_dump(),
         "ark": job.identifiers.primary_id,
         "identifiers": job.identifiers.model_dump(mode="json"),
-        "configuration": job.configuration.model_dump(mode="json"),
+        "configuration": _without_secrets(job.configuration),
         "history": [entry.model_dump(mode="json") for entry in job.history],
     }

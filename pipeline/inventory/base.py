@@ -131,7 +131,7 @@ class PreservationEvent:
     reported: datetime | None
     """When the notice to the operator was sent; the time of the event if it needs no notice."""
     version: int | None = None
-    """None: the event is of all versions."""
+    """The version that the event concerns; None: all versions."""
     note: str = ""
 
 

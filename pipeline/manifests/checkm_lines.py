@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pipeline.manifests import other_formats
 from pipeline.manifests.checkm_problems import Findings
 
 HEADER_LIMIT = 100
@@ -44,8 +45,8 @@ def read(data: bytes, most: int | None, findings: Findings) -> tuple[list[Line],
             if most is not None and len(rows) > most:
                 findings.stop(
                     number,
-                    f"the manifest has more than {most:,} rows: divide it, or "
-                    "ask the operator for a higher limit",
+                    f"the manifest has more than {most:,} rows: divide it, or ask the operator for a higher "
+                    "limit (limits.batch_jobs for a batch, ARKLINE_OBJECT_FILES for an object)",
                 )
         elif text.startswith("#%") and not ended:
             headers.append(Line(number, text))
@@ -60,6 +61,8 @@ def read(data: bytes, most: int | None, findings: Findings) -> tuple[list[Line],
 
 def _raw_lines(data: bytes, findings: Findings) -> Iterator[bytes]:
     """One line at a time, so that a manifest of many short lines does not fill the memory."""
+    if problem := other_formats.problem_of(data):
+        findings.stop(0, problem)
     if data.startswith(_UTF16):
         findings.stop(0, "the manifest is UTF-16; save it as UTF-8")
     start = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0

@@ -5,17 +5,16 @@ are reported with the line in the table.
 """
 
 import csv
-import difflib
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from pipeline.manifests import checkm, checkm_row
+from pipeline.manifests import checkm, checkm_row, table_columns
 from pipeline.manifests.checkm import ManifestProfile, Problem, Row
 from pipeline.manifests.checkm_problems import Findings, StopReading
-from pipeline.names import quote_name
+from pipeline.manifests.table_columns import Column, title_of, titles_of
 
 CELL_LIMIT = 1 << 17
 """Characters of one cell: more than any column may have, so that the column's limit is reported."""
@@ -38,7 +37,6 @@ _EXAMPLE_NAMES = {
     ManifestProfile.CONTAINER_BATCH: "harbour.zip",
     ManifestProfile.FILE_BATCH: "harbour.jpg",
 }
-_IGNORED_COLUMN = "nfo:fileLastModified"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -56,18 +54,23 @@ def template(profile: ManifestProfile) -> str:
     name = _EXAMPLE_NAMES[profile]
     examples = {**_EXAMPLES, "nfo:fileUrl": f"https://example.org/{name}", "nfo:fileName": name}
     text = io.StringIO()
-    columns = [column for column in profile.columns if column != _IGNORED_COLUMN]
+    columns = [column for column in profile.columns if column != table_columns.NOT_USED]
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_title(column) for column in columns)
+    writer.writerow(title_of(column) for column in columns)
     writer.writerow(examples.get(column, "") for column in columns)
     return text.getvalue()
 
 
-def convert(data: bytes, profile: ManifestProfile, case_fold: bool = True) -> Converted:
-    """The table as a manifest, or all problems that prevent it."""
+def convert(
+    data: bytes, profile: ManifestProfile, case_fold: bool = True, named: Mapping[str, str] | None = None
+) -> Converted:
+    """The table as a manifest, or all problems that prevent it.
+
+    `named`: title of a column -> the manifest's column, where the table has a name that nobody could know.
+    """
     findings, rows = Findings(), list[Row]()
     with suppress(StopReading):
-        rows += _rows(data, profile, findings)
+        rows += _rows(data, profile, named or {}, findings)
         if rows:
             checkm.check_rows(profile, rows, case_fold, findings)
         elif not findings.errors:
@@ -76,14 +79,17 @@ def convert(data: bytes, profile: ManifestProfile, case_fold: bool = True) -> Co
     return Converted(findings.in_order(), len(rows), manifest)
 
 
-def _rows(data: bytes, profile: ManifestProfile, findings: Findings) -> Iterator[Row]:
+def _rows(
+    data: bytes, profile: ManifestProfile, named: Mapping[str, str], findings: Findings
+) -> Iterator[Row]:
     records = _records(data, findings)
     first = next(records, None)
     if first is None:
         if not findings.errors:
-            findings.error(0, f"the table is empty; its first line is the header row {_titles(profile)}")
+            findings.error(0, f"the table is empty; its first line is the header row {titles_of(profile)}")
         return
-    columns = _columns(*first, profile, findings)
+    line, titles = first
+    columns = table_columns.identify(titles, profile, named, line, findings)
     if findings.errors:
         return
     for line, cells in records:
@@ -112,41 +118,17 @@ def _records(data: bytes, findings: Findings) -> Iterator[tuple[int, list[str]]]
         findings.error(start, f"the table cannot be read after this line: {error}; check the quotation marks")
 
 
-def _columns(
-    line: int, titles: Sequence[str], profile: ManifestProfile, findings: Findings
-) -> tuple[str, ...]:
-    """The columns of the table as columns of the manifest; '' for one without a title."""
-    known = {_plain(column): column for column in profile.columns}
-    columns = []
-    for title in titles:
-        column = known.get(_plain(title), "")
-        if title and not column:
-            near = difflib.get_close_matches(_plain(title), known, 1)
-            meant = f"; did you mean {_title(known[near[0]])}?" if near else f"; columns: {_titles(profile)}"
-            findings.error(
-                line, f"{quote_name(title)} is not a column of {_a(profile.submission_type.label)}{meant}"
-            )
-        if column and column in columns:
-            findings.error(line, f"column {_title(column)} is there twice")
-        columns.append(column)
-    if profile.columns[0] not in columns and not findings.errors:
-        findings.error(line, f"column {_title(profile.columns[0])} is missing")
-    if _IGNORED_COLUMN in columns:
-        findings.warn(line, f"column {_title(_IGNORED_COLUMN)} is not used")
-    return tuple(columns)
-
-
 def _row(
-    profile: ManifestProfile, columns: tuple[str, ...], line: int, cells: list[str], findings: Findings
+    profile: ManifestProfile, columns: tuple[Column, ...], line: int, cells: list[str], findings: Findings
 ) -> Row:
     if any(cells[len(columns) :]):
         findings.error(
             line, f"the row has more cells than the {len(columns)} columns; quote texts that contain a comma"
         )
-    given = {column: value for column, value in zip(columns, cells, strict=False) if column}
+    given = table_columns.values(columns, cells)
     for column, value in given.items():
         if _CONTROL.search(value):
-            findings.error(line, f"{_title(column)} contains a line break or a control character")
+            findings.error(line, f"{title_of(column)} contains a line break or a control character")
     values = {column: given.get(column, "") for column in profile.columns}
     url = values.pop(profile.columns[0])
     before = len(findings.errors)
@@ -159,20 +141,3 @@ def _row(
 
 def _reads_back(profile: ManifestProfile, row: Row) -> bool:
     return checkm_row.read(profile, checkm_row.write(profile, row), row.line, Findings()) == row
-
-
-def _a(noun: str) -> str:
-    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
-
-
-def _title(column: str) -> str:
-    return column.partition(":")[2]
-
-
-def _titles(profile: ManifestProfile) -> str:
-    return ", ".join(_title(column) for column in profile.columns if column != _IGNORED_COLUMN)
-
-
-def _plain(title: str) -> str:
-    """`nfo:fileUrl`, `File URL` and `file_url` are one column."""
-    return re.sub(r"[\s_-]", "", title.lower()).rpartition(":")[2]

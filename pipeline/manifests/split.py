@@ -77,13 +77,7 @@ def plan(
     if profile is None:
         jobs: tuple[PlannedJob, ...] = (_single(submission),)
     else:
-        jobs = _from_rows(submission, profile, _manifest(submission, read, limit), parse)
-    if most_jobs is not None and len(jobs) > most_jobs:
-        raise content(
-            f"{_name(submission)} contains {len(jobs)} objects; collection {submission.profile_name} "
-            f"accepts {most_jobs} per batch: divide it, or ask the collection's owner to raise "
-            "limits.batch_jobs"
-        )
+        jobs = _from_rows(submission, profile, _manifest(submission, read, limit), most_jobs, parse)
     given = submission.priority if submission.priority is not None else profile_priority
     priority = priority_of(len(jobs)) if given is None else given
     return Plan(tuple(job.model_copy(update={"priority": priority}) for job in jobs), _sha256(jobs))
@@ -159,7 +153,7 @@ def _manifest(submission: Submission, read: Callable[[str, int], bytes], limit: 
 
 
 def _from_rows(
-    submission: Submission, profile: ManifestProfile, data: bytes, parse: ParseRows
+    submission: Submission, profile: ManifestProfile, data: bytes, most: int | None, parse: ParseRows
 ) -> tuple[PlannedJob, ...]:
     if submission.primary_id:
         raise content(
@@ -167,7 +161,7 @@ def _from_rows(
             f"batch, but each object "
             "has its own: give it in the manifest's column mrt:primaryIdentifier"
         )
-    rows = parse(data, quote_name(_name(submission)), profile, True, None)
+    rows = parse(data, quote_name(_name(submission)), profile, True, most)
     return tuple(_from_row(submission, profile, row) for row in rows)
 
 

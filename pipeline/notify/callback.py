@@ -9,15 +9,12 @@ from pipeline.http.address import AddressRefused, ContentSession
 from pipeline.http.retry import FIRST_PAUSE, raise_if_transient, retry_request, translated
 from pipeline.http.urls import redact_url
 from pipeline.notify.callback_payload import callback_facts, render, response_format
-from pipeline.notify.signature import SIGNATURE, callback_secret_of, signature
+from pipeline.notify.signature import callback_secret_of, signed_headers
 from pipeline.outcome import fault_of, system, transient
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job
 from pipeline.services import Service
 from pipeline.settings import Settings
-
-DELIVERY = "Arkline-Delivery"
-"""Header with JID-RETRIES, the same for every repetition: a receiver can ignore what it has seen."""
 
 
 class HttpCallback:
@@ -34,11 +31,16 @@ class HttpCallback:
             return
         url = str(profile.callback_url)
         payload = render(callback_facts(job, version), response_format(job, profile))
-        headers = {"Content-Type": payload.media_type, DELIVERY: f"{job.jid}-{job.status.retry_count}"}
-        if (secret := callback_secret_of(self._settings, profile.name)) is not None:
-            headers[SIGNATURE] = signature(payload.body, secret)
+        secret = callback_secret_of(self._settings, profile.name)
+
+        def post() -> None:
+            """Signed at its own time: a receiver refuses what is old."""
+            delivery = f"{job.jid}-{job.status.retry_count}"
+            signed = signed_headers(delivery, int(time.time()), payload.body, secret)
+            self._post(url, payload.body, {"Content-Type": payload.media_type, **signed}, attempt)
+
         with fault_of(Service.CALLBACK, profile.callback_url.host or ""):
-            retry_request(lambda: self._post(url, payload.body, headers, attempt), self._pause, attempt)
+            retry_request(post, self._pause, attempt)
 
     def _post(self, url: str, body: bytes, headers: dict[str, str], attempt: Attempt) -> None:
         timeouts = (self._settings.connect_timeout, self._settings.callback_timeout)

@@ -1,17 +1,34 @@
-"""HMAC signatures of callbacks: a receiver that knows the secret can verify the sender.
+"""HMAC signatures of callbacks: a receiver that knows the secret can verify the sender and the time.
+
+The headers `webhook-*` are those of Standard Webhooks, for which receivers have libraries.
 
 A collection's secret is in the file NAME.secret beside its profile; the setting is the default. A secret is
 never in a profile, because profiles are shown to people.
 """
 
+import base64
+import binascii
 import hashlib
 import hmac
 
 from pipeline.outcome import system
 from pipeline.settings import Settings
 
-SIGNATURE = "Arkline-Signature"
-"""Header: `sha256=` and the HMAC-SHA256 of the body in lower-case hexadecimal."""
+DELIVERY_ID = "webhook-id"
+"""Header with JID-RETRIES, the same for every repetition: a receiver can ignore what it has seen."""
+
+TIME = "webhook-timestamp"
+"""Header with the time of this request in seconds since 1970."""
+
+SIGNATURE = "webhook-signature"
+"""Header: `v1,` and the HMAC-SHA256 of `ID.TIME.BODY` in base64."""
+
+BASE64_SECRET = b"whsec_"
+"""Prefix of a secret that is written in base64, as the libraries of Standard Webhooks expect it."""
+
+OLD_DELIVERY_ID = "Arkline-Delivery"
+OLD_SIGNATURE = "Arkline-Signature"
+"""Header: `sha256=` and the HMAC-SHA256 of the body alone in hexadecimal, for receivers of 0.1 and 0.2."""
 
 SUFFIX = ".secret"
 """Suffix of the file with a collection's secret."""
@@ -32,12 +49,31 @@ def callback_secret_of(settings: Settings, profile_name: str) -> bytes | None:
             return None
     except OSError as error:
         raise system(f"the callback's secret {path} cannot be read: {error.strerror}") from error
-    if len(secret) < MIN_SECRET_BYTES:
+    if len(_key(secret)) < MIN_SECRET_BYTES:
         raise system(
             f"the callback's secret in {source} is shorter than {MIN_SECRET_BYTES} bytes: write a longer one"
         )
     return secret
 
 
-def signature(body: bytes, secret: bytes) -> str:
-    return f"sha256={hmac.new(secret, body, hashlib.sha256).hexdigest()}"
+def signed_headers(delivery: str, sent: int, body: bytes, secret: bytes | None) -> dict[str, str]:
+    """The headers of one request; without a secret it carries no signature. `sent`: seconds since 1970."""
+    headers = {DELIVERY_ID: delivery, TIME: str(sent), OLD_DELIVERY_ID: delivery}
+    if secret is None:
+        return headers
+    message = b".".join((delivery.encode(), str(sent).encode(), body))
+    digest = hmac.digest(_key(secret), message, hashlib.sha256)
+    return {
+        **headers,
+        SIGNATURE: f"v1,{base64.b64encode(digest).decode()}",
+        OLD_SIGNATURE: f"sha256={hmac.new(secret, body, hashlib.sha256).hexdigest()}",
+    }
+
+
+def _key(secret: bytes) -> bytes:
+    if not secret.startswith(BASE64_SECRET):
+        return secret
+    try:
+        return base64.b64decode(secret.removeprefix(BASE64_SECRET), validate=True)
+    except binascii.Error as error:
+        raise system("the callback's secret starts with whsec_, but is not base64: write it again") from error

@@ -28,7 +28,7 @@ class ObjectEvent:
     outcome: str
     """`pass` or `fail`."""
     version: int | None
-    """None: the event is of all versions."""
+    """The version that the event concerns; None: all versions."""
     detail: str
     note: str = ""
     agent: str = PROGRAM

@@ -24,6 +24,8 @@ from pydantic_core import ErrorDetails
 from pipeline.errors import UsageRefused
 from pipeline.names import ARK_CHARACTERS, ARK_PATTERN, quote_name
 from pipeline.profiles import merritt_text as profile_text
+from pipeline.profiles.limits import ProfileLimits
+from pipeline.profiles.sources import Sources, SourceText
 from pipeline.records import Priority, ResponseType
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$"
@@ -33,7 +35,6 @@ _AN_ARK = "an ARK such as ark:/99999/fk4abc"
 
 Ark = Annotated[str, StringConstraints(pattern=ARK_PATTERN)]
 ArkPrefix = Annotated[str, StringConstraints(pattern=rf"^ark:/\d{{5,9}}/[{ARK_CHARACTERS}]*$")]
-Count = Annotated[int, Field(ge=1)]
 Mail = Annotated[str, StringConstraints(pattern=r"^[^@\s,;<>]+@[^@\s,;<>]+$")]
 
 
@@ -62,20 +63,6 @@ class MinterName(StrEnum):
 
     LOCAL = "local"
     EZID = "ezid"
-
-
-class ProfileLimits(BaseModel):
-    """The limits of a collection; the limits of the settings apply as well."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    object_bytes: Count | None = Field(None, description="a number: maximum bytes of one object")
-    object_files: Count | None = Field(None, description="a number: maximum files of one object")
-    batch_jobs: Count | None = Field(None, description="a number: maximum objects of one batch")
-    live_jobs: Count | None = Field(None, description="a number: maximum jobs that have not ended")
-    jobs_at_work: Count | None = Field(None, description="a number: maximum jobs that are active at a time")
-    host_connections: Count | None = Field(
-        None, description="a number: maximum connections to one host; replaces the setting"
-    )
 
 
 class Profile(BaseModel):
@@ -132,6 +119,11 @@ class Profile(BaseModel):
         description="an encoding such as cp850 or shift_jis, for names in zip files that are not marked as "
         "UTF-8; default: UTF-8 if they are UTF-8, else cp437",
     )
+    sources: tuple[SourceText, ...] = Field(
+        (),
+        description="a list of hosts (example.org, *.example.org) and networks (192.0.2.0/24), each with or "
+        "without a port (example.org:8443): content comes from these alone; default: from every host",
+    )
     storage_node: int | None = Field(None, ge=0, description="the number of a storage node")
     context: str = Field("", description="a text")
     retention_days: Annotated[int, Field(ge=0)] | None = Field(
@@ -145,10 +137,14 @@ class Profile(BaseModel):
         description="object_bytes, object_files, batch_jobs, live_jobs, jobs_at_work and host_connections",
     )
 
-    @field_validator("collections", "notification", "given_arks", mode="before")
+    @field_validator("collections", "notification", "given_arks", "sources", mode="before")
     @classmethod
     def _listed(cls, value: object) -> object:
         return (value,) if isinstance(value, str) else value
+
+    @property
+    def allowed_sources(self) -> Sources:
+        return Sources.of(self.sources)
 
     @field_validator("zip_name_encoding")
     @classmethod

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
-from pipeline.profiles.profile import ProfileError, ProfileLimits, Profiles
+from pipeline.profiles.limits import ProfileLimits
+from pipeline.profiles.profile import ProfileError, Profiles
 
 CACHE_SECONDS = 5
 """Seconds for which a quota is cached: it is needed whenever a job ends."""

@@ -3,17 +3,16 @@
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Self, TypeVar
 
 import requests
 
 from pipeline.attempt import UNATTENDED, Attempt, Progress, pause
-from pipeline.fixity import OF_RECORD, Digest, DigestMismatch
+from pipeline.fixity import OF_RECORD, DigestMismatch
 from pipeline.http.address import ContentSession
 from pipeline.http.urls import check_url, host_of, redact_url
 from pipeline.outcome import HostDown, NoAnswer, RateLimited, StepFailed, content, transient
+from pipeline.profiles.sources import EVERYWHERE, Sources
 from pipeline.settings import Settings
 from pipeline.sources.host_limits import NO_LIMIT, HostLimiter
 from pipeline.sources.pace import Pace, TooSlow
@@ -28,6 +27,7 @@ from pipeline.sources.response import (
     send,
     source_size,
 )
+from pipeline.sources.transfer import Download, Downloaded
 from pipeline.states import FailureKind
 
 FIRST_PAUSE = 0.5
@@ -43,32 +43,6 @@ DOCUMENT_TIME = 600.0
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Download:
-    """One file to fetch. `target` appears whole or not at all; unfinished bytes stay in `part`."""
-
-    url: str
-    target: Path
-    part: Path
-    digest: Digest | None = None
-    size: int | None = None
-    limit: int | None = None
-    """Bytes accepted at most, whatever the source sends."""
-
-    @property
-    def label(self) -> str:
-        """The file as a message names it."""
-        return f"{self.target.name} ({redact_url(self.url)})"
-
-
-@dataclass(frozen=True)
-class Downloaded:
-    """A file that arrived whole: its size and its digest of record (sha512), computed while it streamed."""
-
-    size: int
-    sha512: str
-
-
 class HttpFetcher:
     """Fetches from http and https sources; all threads of a process may use one.
 
@@ -80,22 +54,37 @@ class HttpFetcher:
         settings: Settings,
         first_pause: float = FIRST_PAUSE,
         limiter: HostLimiter = NO_LIMIT,
-        session: ContentSession | None = None,
+        sessions: dict[Sources, ContentSession] | None = None,
+        sources: Callable[[], Sources] = lambda: EVERYWHERE,
     ) -> None:
         self._settings = settings
         self._first_pause = first_pause
         self._limiter = limiter
         self._pace = Pace(settings)
-        self._session = session or ContentSession(settings.allow_networks)
+        self._sessions = {} if sessions is None else sessions
+        """Shared by the fetchers of a process. A connection is reused for the same sources alone."""
+        self._sources = sources
         self._busy_hosts: set[str] = set()
         """Hosts that requested a pause instead of returning a size: their sizes are not requested again."""
 
-    def limited_by(self, limiter: HostLimiter) -> "HttpFetcher":
-        """A fetcher for one attempt, on the same connections, that keeps to the fleet's limits per host."""
-        return HttpFetcher(self._settings, self._first_pause, limiter, self._session)
+    def limited_by(
+        self, limiter: HostLimiter, sources: Callable[[], Sources] = lambda: EVERYWHERE
+    ) -> "HttpFetcher":
+        """A fetcher for one attempt, on the same connections, that keeps to the fleet's limits per host.
+
+        `sources`: those of the collection; called with the first request, StepFailed if they are not known.
+        """
+        return HttpFetcher(self._settings, self._first_pause, limiter, self._sessions, sources)
 
     def close(self) -> None:
-        self._session.close()
+        for session in self._sessions.values():
+            session.close()
+
+    def _session(self) -> ContentSession:
+        sources = self._sources()
+        if sources not in self._sessions:
+            self._sessions[sources] = ContentSession(self._settings.allow_networks, sources)
+        return self._sessions[sources]
 
     def __enter__(self) -> Self:
         return self
@@ -170,7 +159,7 @@ class HttpFetcher:
         """Fetch until the part is complete; DigestMismatch if its bytes are not those that were declared."""
         self._retry(file.url, lambda: self._stream(file, part, attempt), attempt, lambda: part.size)
         if file.size is not None and part.size != file.size:
-            raise DigestMismatch(_size_differs(file, f"{part.size:,}"))
+            raise DigestMismatch(file.size_differs(f"{part.size:,}"))
         if file.digest is not None:
             part.digests.check(file.digest, file.label)
 
@@ -178,27 +167,31 @@ class HttpFetcher:
         """Append the body of one answer; a transient failure if the file is not complete then."""
         if part.complete:
             return
-        validator = part.origin.validator if part.origin and part.size else ""
+        validator = ""
+        if part.origin and part.size and part.origin.may_be_continued(file.digest):
+            validator = part.origin.validator
         if not validator:
             part.restart()
         headers = {"Range": f"bytes={part.size}-", "If-Range": validator} if validator else {}
         with self.request("GET", file.url, attempt, headers) as response, self._pace.response():
             if validator and response.status_code == 416:
                 part.restart()
-                raise _broken(file, "the source no longer offers the rest of the file")
+                raise file.broken("the source no longer offers the rest of the file")
             require_status(response, file.url, *((200, 206) if validator else (200,)))
             _begin(file, part, response)
             for chunk in body_chunks(response, file.url):
+                try:
+                    file.check_size(part.size + len(chunk))
+                except StepFailed:
+                    part.discard()  # nobody continues it
+                    raise
                 part.append(chunk)
                 self._pace.add(len(chunk))
                 if part.origin and part.origin.may_be_continued(file.digest):
                     self._pace.check_turn()
-                if file.size is not None and part.size > file.size:
-                    raise content(_size_differs(file, f"more than {file.size:,}"))
-                _refuse_too_large(file, part.size)
                 attempt.report(Progress(host=host_of(file.url), bytes=part.size))
         if part.origin and part.origin.total not in (None, part.size):
-            raise _broken(file, f"the source ended after {part.size:,} of {part.origin.total:,} bytes")
+            raise file.broken(f"the source ended after {part.size:,} of {part.origin.total:,} bytes")
 
     @contextmanager
     def request(
@@ -215,14 +208,16 @@ class HttpFetcher:
         """
         check_url(url)
         timeouts = (self._settings.connect_timeout, self._settings.read_timeout)
-        with self._limiter.connection(host_of(url), attempt):
+        session = self._session()
+        with self._limiter.connection(host := host_of(url), attempt):
             clock = RequestClock(url, self._settings, attempt, self._pace, within)
             with (
-                self._session.checked(clock.check),
-                send(self._session, method, url, timeouts, headers) as response,
+                session.checked(clock.check, lambda target: self._limiter.redirected(host, target, attempt)),
+                send(session, method, url, timeouts, headers) as response,
             ):
                 clock.answered()
-                self._limiter.answered(host_of(url))
+                for answered in {host, host_of(response.url)}:
+                    self._limiter.answered(answered)
                 yield response
 
     def _retry(
@@ -265,15 +260,13 @@ def _begin(file: Download, part: Part, response: requests.Response) -> None:
         start = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("-")[0]
         if part.origin is None or start.strip() != str(part.size) or not part.origin.same(offered):
             part.restart()
-            raise _broken(file, "the file changed while it was fetched")
+            raise file.broken("the file changed while it was fetched")
         part.origin = part.origin.model_copy(update={"total": part.origin.total or offered.total})
         return
     if not file.digest and not file.size:
         refuse_encoded(response, file.url)
-    if None not in (file.size, offered.total) and offered.total != file.size:
-        raise content(_size_differs(file, f"{offered.total:,}"))
-    _refuse_too_large(file, offered.total or 0)
     part.restart()
+    file.check_stated(offered.total)
     part.origin = offered
 
 
@@ -282,16 +275,3 @@ def _document_too_large(url: str, size: str, limit: int) -> StepFailed:
         f"{redact_url(url)} has {size}, but the limit is {limit:,}; "
         "divide it, or ask the operator for a higher limit"
     )
-
-
-def _broken(file: Download, fault: str) -> StepFailed:
-    return transient(f"{redact_url(file.url)}: {fault}")
-
-
-def _refuse_too_large(file: Download, size: int) -> None:
-    if file.limit is not None and size > file.limit:
-        raise content(f"{file.label} has more than the {file.limit:,} bytes that are accepted")
-
-
-def _size_differs(file: Download, actual: str) -> str:
-    return f"{file.label}: the source has {actual} bytes, but {file.size:,} were declared"

@@ -13,6 +13,9 @@ class HostLimiter(Protocol):
         HostDown if the host did not answer a moment ago.
         """
 
+    def redirected(self, start: str, host: str, attempt: Attempt) -> None:
+        """A request to `start`, which has a connection, is redirected to `host`: wait as for a connection."""
+
     def back_off(self, host: str, seconds: float) -> None:
         """The host sent Retry-After: no worker sends it a request for so many seconds."""
 
@@ -29,6 +32,8 @@ class NoLimit:
     def connection(self, host: str, attempt: Attempt) -> AbstractContextManager[None]:
         del host, attempt
         return nullcontext()
+
+    def redirected(self, start: str, host: str, attempt: Attempt) -> None: ...
 
     def back_off(self, host: str, seconds: float) -> None:
         """The fetcher itself waits before its next try."""

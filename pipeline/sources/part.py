@@ -159,7 +159,7 @@ class Part:
         """Make the bytes durable and put them at `target`, which is whole or absent at any moment."""
         self._stream.flush()
         os.fsync(self._stream.fileno())
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(exist_ok=True)
         self.path.replace(target)
         self._forget_origin()
 
@@ -187,7 +187,7 @@ def open_part(path: Path, algorithms: Iterable[str]) -> Iterator[Part]:
     """Open the part at `path`, with what is there already; a full disk is a transient failure."""
     with full_waits(f"fetching {path.name}"):
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(exist_ok=True)
             with path.open("ab") as stream:
                 part = Part(path, stream, algorithms)
                 try:

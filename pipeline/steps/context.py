@@ -11,6 +11,7 @@ from pipeline.notify.callback import HttpCallback
 from pipeline.notify.mail import Mailer
 from pipeline.outcome import system
 from pipeline.profiles.profile import Profile, ProfileError, Profiles
+from pipeline.profiles.sources import Sources
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.host_limits import HostLimiter
@@ -39,7 +40,14 @@ class Clients:
         profile_of: Callable[[], Profile],
     ) -> "StepContext":
         """The context of the steps of one attempt, whose fetcher keeps to the fleet's limits per host."""
-        own = {"fetcher": self.fetcher.limited_by(limiter)}
+
+        def sources() -> Sources:
+            try:
+                return profile_of().allowed_sources
+            except ProfileError as error:
+                raise system(str(error)) from error
+
+        own = {"fetcher": self.fetcher.limited_by(limiter, sources)}
         return StepContext(**vars(self) | own, job_record=job_record, attempt=attempt, profile_of=profile_of)
 
 

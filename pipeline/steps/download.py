@@ -9,7 +9,7 @@ import os
 import shutil
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from pipeline.attempt import Attempt
@@ -20,12 +20,13 @@ from pipeline.outcome import Done, RateLimited, StepFailed, Wait, content
 from pipeline.parallel import in_parallel
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, PayloadType
-from pipeline.sources.fetch import Download
+from pipeline.sources.transfer import Download
 from pipeline.states import FailureKind
 from pipeline.steps import resume
 from pipeline.steps.collection_limits import check_bytes, check_files
 from pipeline.steps.context import StepContext
 from pipeline.steps.download_progress import DownloadProgress
+from pipeline.steps.download_space import DownloadSpace, NoRoom, give_back
 from pipeline.steps.expected_files import FileSpec, ManifestLost, expected_files, save_manifest
 from pipeline.working_storage import mount
 from pipeline.working_storage.capacity import full_waits, in_units
@@ -51,11 +52,17 @@ def work(job: Job, context: StepContext) -> Done | Wait:
         files = expected_files(job, context.settings.working, parse)
     profile = context.profile
     check_bytes(profile, sum(file.size or 0 for file in files))
-    progress = DownloadProgress(context.attempt, files)
-    step = _Download(job, context, Workspace.of(job, context.settings.working), files, profile, progress)
+    progress, space = DownloadProgress(context.attempt, files), DownloadSpace(job, context, files)
+    workspace = Workspace.of(job, context.settings.working)
+    step = _Download(job, context, workspace, files, profile, progress, space)
     with full_waits("downloading"):
         step.check_case()
-        downloaded = _with_declared_digests(step, step.container() if step.is_container else step.all_files())
+        try:
+            fetched = step.container() if step.is_container else step.all_files()
+        except NoRoom as no_room:
+            context.attempt.check()
+            return give_back(no_room, workspace)
+        downloaded = _with_declared_digests(step, fetched)
         context.attempt.check()
         step.workspace.write_downloaded(downloaded)
         _make_durable(step.workspace.downloaded)
@@ -64,6 +71,7 @@ def work(job: Job, context: StepContext) -> Done | Wait:
     undeclared = sum(file.digest is None for file in files)
     return Done(
         space_needed=size,
+        space_grew=space.grew,
         message=f"{_count(len(downloaded))}, {in_units(size)}"
         + (f"; no digest was declared for {undeclared:,} of {_count(len(files))}" if undeclared else ""),
         remark=_remark(downloaded),
@@ -80,6 +88,7 @@ class _Download:
     files: tuple[FileSpec, ...]
     profile: Profile
     progress: DownloadProgress
+    space: DownloadSpace
 
     @property
     def is_container(self) -> bool:
@@ -109,6 +118,7 @@ class _Download:
         journal = resume.read_journals(self.workspace)
         downloaded: dict[int, DownloadedFile] = {}
         failures: dict[int, str] = {}
+        details: list[str] = []
         size = 0
 
         def one_file(file: FileSpec, attempt: Attempt) -> DownloadedFile:
@@ -126,6 +136,7 @@ class _Download:
                         check_bytes(self.profile, size)
                     case StepFailed(kind=FailureKind.CONTENT) as failure:
                         failures[file.line] = str(failure)
+                        details += filter(None, [failure.detail])
                     case StepFailed() | RateLimited() if failures:
                         break  # the content failures are reported first: this fault may have passed by then
                     case fault:
@@ -133,7 +144,9 @@ class _Download:
                 if len(failures) >= FAILURES_REPORTED:
                     break
         if failures:
-            raise content(self._summary(failures))
+            failed = content(self._summary(failures))
+            failed.detail = "; ".join(dict.fromkeys(details))
+            raise failed
         result = tuple(downloaded[file.line] for file in self.files)
         self.context.attempt.check()
         resume.remove_unlisted(self.workspace, result)
@@ -143,10 +156,15 @@ class _Download:
         """The file in `producer/`: left there by an earlier attempt, or fetched."""
         target = self.workspace.producer / file.name
         left = resume.reusable(target, file, journal.get(file.name, []), attempt)
-        return left or self._fetch(file, target, attempt)
+        if left is None:
+            return self._fetch(file, target, attempt)
+        self.space.admit(file.line, left.size)
+        return left
 
     def _fetch(self, file: FileSpec, target: Path, attempt: Attempt) -> DownloadedFile:
         part = f"parts/{file.line}"
+        for folder in (target.parent, (self.workspace.attempt / part).parent):
+            self.workspace.make_folder(folder)
         resume.adopt_part(self.workspace, part, file, attempt)
         arrived = self.context.fetcher.download(
             Download(
@@ -156,6 +174,7 @@ class _Download:
                 file.digest,
                 file.size,
                 self.profile.limits.object_bytes,
+                partial(self.space.admit, file.line),
             ),
             self.progress.of(file, attempt),
         )
@@ -172,7 +191,8 @@ class _Download:
         shutil.rmtree(unpacked, ignore_errors=True)
         limits = self._unpack_limits()
         archive = self.workspace.attempt / ARCHIVE
-        files = unpack(self.context.decoder, archive, container.name, unpacked, limits, attempt)
+        admit = self.space.admit_unpacked
+        files = unpack(self.context.decoder, archive, container.name, unpacked, limits, attempt, admit)
         for file in files:
             attempt.check()
             _make_durable(unpacked / file.path)

@@ -27,6 +27,7 @@ from pipeline.states import Event
 from pipeline.steps.context import StepContext
 from pipeline.steps.identity import Identity, identify
 from pipeline.storage.base import StoreRequest
+from pipeline.url_secrets import hide_secrets
 from pipeline.working_storage import mount
 from pipeline.working_storage.capacity import full_waits
 from pipeline.working_storage.workspace import ContentGone, DownloadedFile, Draft, Workspace, write_stored
@@ -226,7 +227,7 @@ def _system_files(
 ) -> tuple[ContentFile, ...]:
     """Write our own files to `system/`; the manifest of all other files comes last."""
     drafts = {name: workspace.draft(name, pieces) for name, pieces in texts.items()}
-    drafts |= _copied(workspace, SUBMITTED_MANIFEST, workspace.manifest)
+    drafts |= _submitted_manifest(workspace)
     if job.configuration.submission_mode is SubmissionMode.UPDATE:
         drafts |= _copied(workspace, deletion_list.NAME, workspace.producer / deletion_list.NAME)
     files = tuple(_system_file(workspace, name, draft) for name, draft in drafts.items())
@@ -236,6 +237,17 @@ def _system_files(
     for name, draft in drafts.items():
         workspace.place(draft, workspace.system / name)
     return (*files, _system_file(workspace, storage_manifest.NAME, manifest))
+
+
+def _submitted_manifest(workspace: Workspace) -> dict[str, Draft]:
+    """The manifest without the secrets of its URLs, which would open their sources to every later reader."""
+    try:
+        # every byte is one character, and back
+        with workspace.manifest.open(encoding="latin-1", newline="") as lines:
+            hidden = (hide_secrets(line).encode("latin-1") for line in lines)
+            return {SUBMITTED_MANIFEST: workspace.draft(SUBMITTED_MANIFEST, hidden)}
+    except FileNotFoundError:
+        return {}
 
 
 def _copied(workspace: Workspace, name: str, source: Path) -> dict[str, Draft]:

@@ -29,7 +29,7 @@ Journal = dict[str, list[DownloadedFile]]
 
 def write_journal(workspace: Workspace, file: DownloadedFile) -> None:
     """Note a downloaded file for the attempts after this one."""
-    workspace.attempt.mkdir(parents=True, exist_ok=True)
+    workspace.make_folder(workspace.attempt)
     with (workspace.attempt / JOURNAL).open("a", encoding="utf-8") as journal:
         journal.write(file.model_dump_json() + "\n")
 
@@ -102,7 +102,6 @@ def _copy_longest(parts: list[Path], own: Path, attempt: Attempt) -> None:
     if not sizes:
         return
     longest = max(sizes, key=sizes.__getitem__)
-    own.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileNotFoundError):  # its owner may be attempt, and just done with it
         origin_path(own).write_bytes(origin_path(longest).read_bytes())
         with longest.open("rb") as source, own.open("wb") as copy:
@@ -117,7 +116,7 @@ def adopt_file(workspace: Workspace, name: str) -> None:
     for earlier in _other_attempts(workspace):
         if own.exists():
             return
-        own.parent.mkdir(parents=True, exist_ok=True)
+        workspace.make_folder(own.parent)
         with suppress(FileNotFoundError):
             os.link(earlier / name, own)
 

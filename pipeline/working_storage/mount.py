@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.attempt import WorkingStorageRecord
+from pipeline.folders import make_below
 from pipeline.outcome import ServiceDown, transient
 from pipeline.services import Service
 from pipeline.settings import Settings
@@ -62,6 +63,16 @@ def _not_there(folder: Path) -> ServiceDown:
         f"{folder} is new, create that empty file in {folder}: jobs download again what is missing",
         of_host=True,
     )
+
+
+def make_folder(path: Path, working: Path) -> None:
+    """Make the folder of a job; ServiceDown if working storage was unmounted since the step began, so that
+    nothing is written into the empty mount point."""
+    if path.is_dir():
+        return
+    if not is_marked(working):
+        raise _not_there(working)
+    make_below(path, working)
 
 
 def is_marked(folder: Path) -> bool:

@@ -15,7 +15,9 @@ from pydantic import TypeAdapter
 from pipeline.errors import ArklineError
 from pipeline.files import StoredVersion
 from pipeline.fixity import Digest
+from pipeline.folders import make_below
 from pipeline.records import Job, Record
+from pipeline.working_storage import mount
 
 
 class ContentGone(ArklineError):
@@ -81,12 +83,17 @@ class Workspace:
         """The folders that hold nearly all bytes; without them the content has to be downloaded again."""
         return self.attempt.parent, self.producer
 
+    def make_folder(self, path: Path) -> None:
+        """Make a folder below the working directory; ServiceDown if working storage is not there any more."""
+        mount.make_folder(self.folder, self.folder.parents[1])
+        make_below(path, self.folder)
+
     def publish(self, path: Path, data: bytes) -> None:
         """Write a file below the working directory; it is complete or absent at any moment."""
         self.place(self.draft(path.name, (data,)), path)
 
     def draft(self, name: str, pieces: Iterable[bytes]) -> Draft:
-        self.attempt.mkdir(parents=True, exist_ok=True)
+        self.make_folder(self.attempt)
         path = self.attempt / f"{name}.draft"
         digest, size = sha512(), 0
         with path.open("wb") as file:
@@ -97,7 +104,7 @@ class Workspace:
 
     def place(self, draft: Draft, path: Path) -> None:
         """Give the draft its name, in place of an earlier file of this name."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self.make_folder(path.parent)
         draft.path.replace(path)
 
     def distinguishes_case(self) -> bool:

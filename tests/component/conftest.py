@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.settings import Settings
-from tests.support.step_context import local_settings
+from tests.support.step_context import marked_settings
 
 
 @pytest.fixture(autouse=True)
@@ -15,4 +15,4 @@ def _no_zookeeper(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """Settings of a step that runs in this folder, without ZooKeeper and Redis."""
-    return local_settings(tmp_path)
+    return marked_settings(tmp_path)

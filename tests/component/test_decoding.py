@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tarfile
 import threading
 import time
 import zipfile
@@ -17,7 +16,7 @@ import pytest
 
 from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt
 from pipeline.containers.unpack import Limits
-from pipeline.decoding import calls
+from pipeline.decoding import calls, write_filter
 from pipeline.decoding import decoder as decoder_module
 from pipeline.decoding.decoder import Decoder, Request
 from pipeline.decoding.messages import DecoderBroken
@@ -27,7 +26,7 @@ from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
 from pipeline.working_storage.workspace import DownloadedFile
-from tests.support.packing import FILES, on_disk, zipped
+from tests.support.packing import FILES, on_disk, tar_with_header, zipped
 
 LIMITS = Limits(entries=100_000, bytes=1 << 40, ratio=200)
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="macOS has no such limit")
@@ -60,13 +59,6 @@ def still_works(decoder: Decoder, folder: Path) -> bool:
     return len(calls.unpack(decoder, archive, "good.zip", folder / "good", LIMITS, UNATTENDED)) == len(FILES)
 
 
-def tar_with_header(payload: bytes) -> bytes:
-    """A tar with an extended header of these bytes, before one empty file."""
-    header = tarfile.TarInfo("header")
-    header.type, header.size = tarfile.XHDTYPE, len(payload)
-    return header.tobuf() + payload + bytes(-len(payload) % 512) + tarfile.TarInfo("a").tobuf() + bytes(1024)
-
-
 PROBES = """
 import json, os, re, resource, socket, sys
 sys.path[:] = json.loads(sys.argv[1])
@@ -86,7 +78,21 @@ def hang(given, body, attempt):
     # holds the interpreter's lock for ever, as a pattern of a library does
     yield bool(re.match("(a+)+$", "a" * 60 + "b"))
 
-functions.FUNCTIONS |= {"probe": probe, "hang": hang}
+def write(given, body, attempt):
+    for path in given["paths"]:
+        try:
+            with open(path, "wb") as file:
+                file.write(b"x")
+            yield "written"
+        except OSError as error:
+            yield error.strerror
+    try:
+        os.symlink("/etc/passwd", given["link"])
+        yield "linked"
+    except OSError as error:
+        yield error.strerror
+
+functions.FUNCTIONS |= {"probe": probe, "hang": hang, "write": write}
 server.main()
 """
 HANG = Request("hang", "a test", {})
@@ -337,6 +343,7 @@ def test_a_good_decoder_is_used_again(decoder: Decoder, tmp_path: Path) -> None:
 def test_a_decoder_has_no_environment_no_network_and_no_file_of_the_worker(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.setenv("ARKLINE_ZK_USER", "arkline")
     monkeypatch.setenv("ARKLINE_ZK_PASSWORD", "secret")
     asked = probing()
 
@@ -350,6 +357,30 @@ def test_a_decoder_has_no_environment_no_network_and_no_file_of_the_worker(
     assert given["files"] <= 6  # input, output, errors, the pipe that says that it lives, this folder
     if may_leave_network():
         assert given["network"] == "Network is unreachable"
+
+
+@LINUX
+def test_a_decoder_writes_only_where_the_container_is_unpacked(tmp_path: Path) -> None:
+    if not write_filter.is_available():
+        pytest.skip("this kernel has no Landlock")
+    asked = probing()
+    (tmp_path / "job" / "folder").mkdir(parents=True)
+    (tmp_path / "mine").write_text("mine")
+    inside = [str(tmp_path / "job" / name) for name in ("a", "folder/b")]
+    outside = [str(tmp_path / name) for name in ("mine", "new", "job/../up")]
+    given = {"paths": [*inside, *outside], "link": str(tmp_path / "job" / "link")}
+
+    def outcomes(folder: str) -> list[str]:
+        request = Request("write", "a test", given, file_bytes=100, writes=folder)
+        return list(asked.decode(request, UNATTENDED))
+
+    allowed, nothing = outcomes(str(tmp_path / "job")), outcomes("")
+
+    asked.close()
+    assert allowed == ["written"] * 2 + ["Permission denied"] * 4
+    assert nothing == ["Permission denied"] * 6
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert {path.name for path in tmp_path.iterdir()} == {"job", "mine"}
 
 
 def may_leave_network() -> bool:

@@ -25,7 +25,7 @@ from tests.support.downloading import (
     md5,
     rows,
 )
-from tests.support.step_context import local_settings
+from tests.support.step_context import marked_settings
 
 
 @pytest.mark.parametrize("digests", [True, False])
@@ -35,7 +35,7 @@ def test_an_attempt_that_is_cut_off_anywhere_is_made_good_by_the_next(
     listed = rows(source, digests=digests)
     finished = False
     for looks in itertools.count(1, 3):
-        settings = local_settings(tmp_path / str(looks), download_threads=2)
+        settings = marked_settings(tmp_path / str(looks), download_threads=2)
         first = job_of(settings, listed)
         try:
             downloaded(first, settings, ends_after(looks))

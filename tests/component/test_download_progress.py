@@ -12,7 +12,7 @@ from pipeline.settings import Settings
 from pipeline.steps import download_progress
 from tests.servers.http_source import HttpSource
 from tests.support.downloading import downloaded, job_of, rows
-from tests.support.step_context import local_settings
+from tests.support.step_context import marked_settings
 
 LARGE = bytes(3_000_000)
 
@@ -25,7 +25,7 @@ def source() -> Iterator[HttpSource]:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return local_settings(tmp_path, download_threads=1)
+    return marked_settings(tmp_path, download_threads=1)
 
 
 @dataclass

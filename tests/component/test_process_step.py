@@ -71,6 +71,23 @@ def test_the_manifest_that_was_submitted_is_kept(repository: Repository) -> None
     assert repository.text(repository.work(job), "system/mrt-submission-manifest.txt") == "#%checkm_0.7\n"
 
 
+def test_the_stored_manifest_has_no_secrets_of_urls_and_the_kept_one_stays_as_it_is(
+    repository: Repository,
+) -> None:
+    row = "https://ann:word@x.org/a?id=7&{}=s3cret&v=%7C | md5 | 0123 | 5 |  | caf\u00e9.txt |\r\n"
+    names = ("X-Amz-Signature", "X-Amz-Credential", "sig", "jwt", "code", "sas", "hmac", "ticket", "session")
+    submitted = "".join(row.format(name) for name in (*names, "%73ig"))
+    job = repository.job(1)
+    manifest = Workspace.of(job, repository.settings.working).manifest
+    manifest.write_bytes(submitted.encode())
+
+    stored = repository.work(job)
+
+    kept = repository.text(stored, "system/mrt-submission-manifest.txt")
+    assert kept == submitted.replace("ann:word@", "...@").replace("s3cret", "...").replace("\r\n", kept[-1:])
+    assert manifest.read_bytes() == submitted.encode()
+
+
 def test_the_outcome_says_what_was_stored_where(repository: Repository) -> None:
     done = process.work(repository.job(1, primary_id="ark:/99999/given"), repository.services())
 

@@ -23,7 +23,7 @@ from tests.servers.receiver import Receiver
 from tests.support.job_record import MemoryJobRecord
 from tests.support.ocfl_fixture import ARK, OcflFixture
 from tests.support.records import jid
-from tests.support.step_context import local_settings, services, working_job
+from tests.support.step_context import marked_settings, services, working_job
 
 FORK = multiprocessing.get_context("fork")
 
@@ -63,7 +63,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    settings = local_settings(tmp_path, profiles=tmp_path / "profiles")
+    settings = marked_settings(tmp_path, profiles=tmp_path / "profiles")
     (tmp_path / "profiles").mkdir()
     depot = OcflFixture(tmp_path)
     inventory = open_inventory(settings.inventory)

@@ -5,15 +5,18 @@ from typing import Any
 
 import pytest
 import redis
+from pydantic import SecretStr
 
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState
+from tasks.broker import read_queues
 from tasks.publisher import configured
 from tests.e2e.collection import body_of, submit
 from tests.servers.http_source import HttpSource
 from tests.servers.redis import Server as RedisServer
 from tests.support.fleet import Fleet, batch_ended, quiet
+from tests.support.fleet import fleet as running_fleet
 from zkstate.session import Session
 
 
@@ -65,6 +68,50 @@ def test_foreign_messages_stop_neither_the_workers_nor_the_sweep(
     quiet(session)
     assert worker.running
     assert worker.pid == pid
+
+
+KEY = "a key of this site"
+
+
+def tickets(settings: Settings, jid: str) -> bytes:
+    """The message of a ticket as a process with these settings sends it."""
+    with configured(settings) as app, redis.Redis.from_url(settings.broker_url) as client:
+        app.send_task("job.pending", ({"id": jid, "state": "pending", "epoch": 1},), queue="io")
+        message: bytes = client.lpop(f"{settings.broker_prefix}io")
+    return message
+
+
+def test_messages_of_who_has_no_key_are_rejected_and_those_of_the_fleet_are_not(
+    session: Session, settings: Settings, source: HttpSource, redis_server: RedisServer
+) -> None:
+    signing = settings.model_copy(update={"message_key": SecretStr(KEY)})
+    signed = json.loads(tickets(signing, "jid0000000009"))
+    changed = json.loads(envelope(signing))["body"]
+    strangers = {
+        "unsigned": tickets(settings, "jid0000000009"),
+        "of another key": tickets(
+            settings.model_copy(update={"message_key": SecretStr("a key of another")}), "jid0000000009"
+        ),
+        "with another body": json.dumps({**signed, "body": changed[:-8] + "AAAAAAA="}).encode(),
+        "of another task": json.dumps(
+            {**signed, "headers": {**signed["headers"], "task": "beat.sweep"}}
+        ).encode(),
+    }
+    with redis.Redis.from_url(redis_server.url) as client, running_fleet(signing) as fleet:
+        for message in strangers.values():
+            client.lpush(f"{settings.broker_prefix}io", message)
+        assert read_queues(signing).foreign == len(strangers)
+        worker = fleet.worker(concurrency=1)
+        fleet.beat()
+        bid = submit(session, signing, source.put("/a.txt", body_of("a")), SubmissionType.FILE)
+
+        assert batch_ended(session, bid).status.status is BatchState.COMPLETED
+        log = worker.log_tail(10_000)
+        quiet(session)
+
+    assert log.count("foreign message rejected") == len(strangers)
+    assert log.count("it has no signature") == 1
+    assert KEY not in log
 
 
 @pytest.mark.parametrize("kind", ["string", "hash"])

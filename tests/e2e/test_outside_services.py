@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from pipeline.inventory.sql import open_inventory
-from pipeline.notify.callback import DELIVERY
+from pipeline.notify.signature import DELIVERY_ID
 from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
@@ -199,7 +199,7 @@ def test_services_killed_in_the_middle_lose_nothing_and_mint_nothing_twice(
     assert sorted(version.jid for each in found for version in each.versions) == sorted(jids)
 
     # whose answer was lost is told again, and can tell that it was
-    told = Counter(each.headers[DELIVERY] for each in depositor.held())
+    told = Counter(each.headers[DELIVERY_ID] for each in depositor.held())
     assert set(told) == {f"{jid}-0" for jid in jids}
     assert 1 <= told.total() - JOBS <= 2
     letters = [message_from_bytes(letter) for letter in mail.held()]

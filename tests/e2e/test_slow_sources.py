@@ -7,22 +7,12 @@ from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, JobState
 from tests.e2e.collection import body_of, submit
 from tests.servers.http_source import HttpSource
-from tests.support.fleet import Fleet, batch_ended, job_reaches, wait_for
-from zkstate import batches, jobs, paths
+from tests.support.fleet import Fleet, batch_ended, job_reaches, wait_for_split
+from zkstate import batches, jobs
 from zkstate.errors import Stale
 from zkstate.jobs import JobMove
 from zkstate.record import Lock
 from zkstate.session import Session
-
-
-def wait_for_split(session: Session, bid: str) -> None:
-    wait_for(
-        session,
-        paths.batch_status(bid),
-        lambda: batches.load(session, bid).status.total is not None,
-        60,
-        lambda: str(batches.load(session, bid).status),
-    )
 
 
 def fail(session: Session, jid: str) -> None:

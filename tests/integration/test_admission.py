@@ -8,7 +8,8 @@ from operations.submission import RecordFull, submit
 from pipeline.errors import ErrorKind, UsageRefused
 from pipeline.outcome import StepFailed
 from pipeline.profiles.effective import with_site_limits
-from pipeline.profiles.profile import ProfileLimits, Profiles
+from pipeline.profiles.limits import ProfileLimits
+from pipeline.profiles.profile import Profiles
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind
@@ -131,6 +132,6 @@ def test_a_batch_above_the_limit_of_the_site_fails_with_the_limit_and_its_name(
 
     after = batches.load(session, bid)
     assert after.status.status is BatchState.REPORTING
-    assert "contains 3 objects; collection demo accepts 2 per batch" in after.status.message
+    assert "more than 2 rows" in after.status.message
     assert "limits.batch_jobs" in after.status.message
     assert batches.all_jobs(session, bid) == []

@@ -1,7 +1,7 @@
 """A transaction whose answer is lost has happened exactly once; a lost session is noticed and fenced."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -23,19 +23,15 @@ from zkstate.locks import AttemptGuard
 from zkstate.session import Session, connect
 
 
-@pytest.fixture
-def shaky(settings: Settings, zookeeper_proxy: Proxy) -> Iterator[Session]:
-    """A session that goes through the proxy."""
-    with connect(settings.model_copy(update={"zk_hosts": zookeeper_proxy.hosts})) as opened:
-        yield opened
-
-
-def without_answer(proxy: Proxy, said: bytes, act: Callable[[], object]) -> object:
+def without_answer(
+    proxy: Proxy, said: bytes, act: Callable[[], object], meanwhile: Callable[[], object] = lambda: None
+) -> object:
     """Run `act`; the answer to the request that says `said` is lost, and the connection with it."""
     proxy.swallow_after(said)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(act)
         assert proxy.swallowed.wait(10)
+        meanwhile()
         proxy.cut()
         return running.result(timeout=30)
 

@@ -6,11 +6,14 @@ from functools import partial
 import pytest
 
 from pipeline.attempt import UNATTENDED
-from pipeline.records import Batch, StatusReport
+from pipeline.outcome import Done, Wait
+from pipeline.records import Batch, Job, StatusReport
 from pipeline.settings import Settings
-from pipeline.states import BatchState, Event, FailureKind
+from pipeline.states import BatchState, Event, FailureKind, JobState
+from pipeline.steps.context import StepContext
 from tasks import batch as batch_work
 from tasks import beat
+from tasks import job as job_work
 from tasks.app import make_context
 from tasks.run import Locked, StateWork, run
 from tasks.worker_context import WorkerContext
@@ -130,6 +133,28 @@ def test_an_unexpected_error_in_a_split_counts_as_a_try_and_the_last_one_fails_t
     assert (tries, after.status.status) == (3, BatchState.REPORTING)
     assert after.status.message == "unexpected ValueError: a mistake in the code"
     assert (after.status.total, after.status.kind) == (0, FailureKind.TRANSIENT)
+
+
+def test_an_unexpected_error_in_a_step_fails_the_job_with_a_message_and_ends_in_a_report(
+    session: Session, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mistaken_step(job: Job, step_context: StepContext) -> Done | Wait:
+        raise ValueError("a mistake in the code")
+
+    monkeypatch.setitem(job_work.STEPS, JobState.PROCESSING, mistaken_step)
+    job = planting.job_in(session, JobState.PROCESSING)
+
+    job_work.run(context, record.ticket(job))
+
+    failed = jobs.load(session, job.jid).status
+    assert (failed.status, failed.kind) == (JobState.FAILED, FailureKind.SYSTEM)
+    assert failed.message == "unexpected ValueError: a mistake in the code"
+    batch = batches.load(session, job.bid)
+    assert batch.status.status is BatchState.REPORTING
+    run(context, record.ticket(batch), batch_work.REPORT)
+    reported = batches.load(session, job.bid)
+    assert reported.report is not None
+    assert reported.report.failed_jobs == (job.jid,)
 
 
 @pytest.mark.parametrize("state", [BatchState.REPORTING, BatchState.UPDATE_REPORTING])

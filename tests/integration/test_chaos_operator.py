@@ -1,16 +1,20 @@
 """The operator of a chaos run goes through the acts one by one, whatever an act does."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from threading import Event
 
 import pytest
 
 from operations.operator import Operator
 from pipeline.settings import Settings
+from tests.servers.http_source import HttpSource
+from tools.chaos import hostile
 from tools.chaos.acts import Acts
 from tools.chaos.operator import OperatorThread
 from tools.chaos.operator_verbs import Act
 from tools.chaos.problem import Category
+from zkstate import paths
 from zkstate.session import Session
 
 
@@ -73,3 +77,21 @@ def test_the_operator_is_not_paused_within_an_act(operator: OperatorThread) -> N
     assert not later.wait(1)
     operator.paused.clear()
     assert later.wait(30)
+
+
+@pytest.mark.parametrize("changes", [{}, {"local_id": ()}])
+def test_an_oversized_deposit_is_refused_and_if_it_is_accepted_that_is_a_problem_of_the_run(
+    operator: OperatorThread, session: Session, changes: dict[str, object]
+) -> None:
+    with HttpSource() as source:
+        bad = hostile.oversized(source, 0, "too large")
+    submission = bad.submission.model_copy(update={"profile_name": "demo", **changes})
+
+    operator.ask(hostile.submitting(replace(bad, submission=submission)))
+    done = Event()
+    operator.ask(Act("next", everything, lambda *_: done.set()))
+    assert done.wait(30)
+
+    expected = session.children(paths.BATCHES)
+    assert [problem.about for problem in operator.acts.problems] == expected
+    assert len(expected) == (1 if changes else 0)

@@ -230,7 +230,14 @@ def test_watch_ends_with_the_batch_and_says_how(session: Session, settings: Sett
         out, _ = watching.communicate(timeout=30)
 
     assert watching.returncode == 1
-    assert arkline.Finished(1, out, "").json()["status"] == "failed"
+    ended = arkline.Finished(1, out, "").json()
+    assert ended["status"] == "failed"
+    assert [(job["jid"], job["state"], job["ark"]) for job in ended["objects"]] == [
+        (ended["failed_jobs"][0]["jid"], "failed", None)
+    ]
+    table = arkline.run(settings, "report", batch.bid, "--csv").out.splitlines()
+    assert table[0].startswith("object,local id,ARK,title,state")
+    assert f",failed,{ended['failed_jobs'][0]['jid']}," in table[1]
 
 
 def test_watch_goes_on_when_zookeeper_was_away(

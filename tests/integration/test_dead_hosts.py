@@ -10,7 +10,8 @@ import pytest
 from pipeline.attempt import UNATTENDED
 from pipeline.outcome import HostDown, StepFailed
 from pipeline.settings import Settings
-from pipeline.sources.fetch import Download, HttpFetcher
+from pipeline.sources.fetch import HttpFetcher
+from pipeline.sources.transfer import Download
 from pipeline.states import FailureKind
 from tests.servers.http_source import HttpSource
 from zkstate import codec, host_back_off, paths

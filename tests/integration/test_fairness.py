@@ -2,21 +2,25 @@
 
 from collections import Counter
 
+import pytest
+
 from operations.facts import Reason
 from operations.why import why
 from pipeline.attempt import UNATTENDED
+from pipeline.errors import Action, Remedy
 from pipeline.records import Ticket
 from pipeline.settings import Settings
 from pipeline.states import Event
 from tests.support import planting
 from zkstate import batches, fairness, jobs, queue
+from zkstate.fairness import Limits, Load, Party
 from zkstate.jobs import JobMove
 from zkstate.session import Session
 
 
-def deposit(session: Session, collection: str, count: int, priority: int = 5) -> list[str]:
+def deposit(session: Session, collection: str, count: int, priority: int = 5, owner: str = "") -> list[str]:
     """The JIDs of a new batch."""
-    batch = planting.acquired_batch(session, profile_name=collection)
+    batch = planting.acquired_batch(session, profile_name=collection, owner=owner)
     plan = planting.plan(count, priority=priority)
     batch = planting.create_jobs(session, batch, plan, planting.WORKING, "test", UNATTENDED)
     batches.finish_split(session, batch)
@@ -66,21 +70,21 @@ def test_a_collection_gets_no_more_places_than_its_quota(session: Session) -> No
     def quota(name: str) -> int | None:
         return 2 if name == "large" else None
 
-    assert fed(session, queue.feed(session, in_flight=10, quota=quota)) == {"large": 2, "small": 3}
-    assert queue.feed(session, in_flight=10, quota=quota) == []
+    assert fed(session, queue.feed(session, in_flight=10, limits=Limits(quota))) == {"large": 2, "small": 3}
+    assert queue.feed(session, in_flight=10, limits=Limits(quota)) == []
 
 
 def test_a_quota_applies_to_a_collection_that_is_alone(session: Session) -> None:
     deposit(session, "large", 20)
 
-    assert len(queue.feed(session, in_flight=10, quota=lambda _: 3)) == 3
+    assert len(queue.feed(session, in_flight=10, limits=Limits(lambda _: 3))) == 3
 
 
 def test_jobs_of_less_urgency_pass_a_collection_at_its_quota(session: Session) -> None:
     deposit(session, "large", 40, priority=1)
     small = deposit(session, "small", 2, priority=9)
 
-    tickets = queue.feed(session, in_flight=4, quota=lambda name: 1 if name == "large" else None)
+    tickets = queue.feed(session, in_flight=4, limits=Limits(lambda name: 1 if name == "large" else None))
 
     assert fed(session, tickets) == {"large": 1, "small": 2}
     assert {ticket.id for ticket in tickets} > set(small)
@@ -106,17 +110,75 @@ def test_a_backlog_is_not_read_whole_to_find_the_next_collection(session: Sessio
         read.append(name)
         return None
 
-    assert fed(session, queue.feed(session, in_flight=4, quota=counted)) == {"large": 2, "small": 2}
+    assert fed(session, queue.feed(session, in_flight=4, limits=Limits(counted))) == {"large": 2, "small": 2}
     assert len(read) < 10
-    assert list(fairness.of_jobs(session, jids[:2]).values()) == ["large", "large"]
+    assert list(fairness.of_jobs(session, jids[:2]).values()) == [Party("large")] * 2
 
 
 def test_a_queue_of_full_collections_is_recognised_at_once() -> None:
-    full = {"large": 1, "small": None}.get
+    limits = Limits({"large": 1, "small": None}.get)
+    large, small = Party("large"), Party("small")
 
-    assert fairness.all_full(["large"], {"large": 1}, full)
-    assert not fairness.all_full(["large"], {}, full)
-    assert not fairness.all_full(["large", "small"], {"large": 1, "small": 9}, full)
+    assert fairness.all_full([large], Load([large]), limits)
+    assert not fairness.all_full([large], Load(), limits)
+    assert not fairness.all_full([large, small], Load([large, *[small] * 9]), limits)
+
+
+def begin(session: Session, tickets: list[Ticket]) -> None:
+    """The jobs take their places."""
+    for ticket in tickets:
+        jobs.move(session, jobs.acquire(session, ticket, "test"), JobMove(Event.ACQUIRE, "test"))
+
+
+def test_a_collection_that_is_alone_leaves_a_share_of_the_places_to_a_second_one(session: Session) -> None:
+    shares = Limits(share=6)
+    deposit(session, "large", 20)
+    begin(session, queue.feed(session, in_flight=8, limits=shares))
+    assert queue.feed(session, in_flight=8, limits=shares) == []
+    small = deposit(session, "small", 3)
+
+    tickets = queue.feed(session, in_flight=8, limits=shares)
+
+    assert [ticket.id for ticket in tickets] == small[:2]
+
+
+def test_a_profile_may_give_its_collection_more_than_a_share(session: Session) -> None:
+    deposit(session, "large", 20)
+
+    assert len(queue.feed(session, in_flight=8, limits=Limits(lambda _: 7, share=4))) == 7
+
+
+def test_a_submitter_with_several_collections_has_one_share(session: Session) -> None:
+    shares = Limits(share=6)
+    for name in ("one", "two"):
+        deposit(session, name, 20, owner="ann")
+
+    assert len(queue.feed(session, in_flight=8, limits=shares)) == 6
+    assert queue.feed(session, in_flight=8, limits=shares) == []
+    other = deposit(session, "one", 5, owner="bob")
+    assert [ticket.id for ticket in queue.feed(session, in_flight=8, limits=shares)] == other[:2]
+
+
+def test_two_submitters_of_one_collection_have_a_share_each(session: Session) -> None:
+    """The profile lets their collection have every place."""
+    limits = Limits(lambda _: 8, share=6)
+    deposit(session, "large", 20, owner="ann")
+    begin(session, queue.feed(session, in_flight=8, limits=limits))
+    later = deposit(session, "large", 20, owner="bob")
+
+    assert [ticket.id for ticket in queue.feed(session, in_flight=8, limits=limits)] == later[:2]
+
+
+def test_the_share_of_a_collection_that_is_alone_reads_no_job_to_find_its_collection(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for owner in ("ann", "bob"):
+        deposit(session, "large", 20, owner=owner)
+    monkeypatch.delattr(fairness, "of_jobs")
+
+    assert len(queue.feed(session, in_flight=8, limits=Limits(share=6))) == 6
+    with pytest.raises(NameError):
+        queue.feed(session, in_flight=8, limits=Limits(lambda _: 8, share=6))
 
 
 def test_why_names_the_quota_that_a_job_waits_for(session: Session, settings: Settings) -> None:
@@ -131,3 +193,18 @@ def test_why_names_the_quota_that_a_job_waits_for(session: Session, settings: Se
 
     assert (found.reason, found.waits_for) == (Reason.COLLECTION_AT_QUOTA, "demo")
     assert (found.taken, found.limit) == (1, 1)
+
+
+def test_why_names_the_share_that_a_job_waits_for_and_who_has_it(
+    session: Session, settings: Settings
+) -> None:
+    """in_flight is 2: one place is left for another collection or submitter."""
+    settings = settings.model_copy(update={"in_flight": 2, "share_of_places": 50})
+    planting.apply_event(session, planting.one_job(session), Event.ACQUIRE)
+    waiting = planting.one_job(session)
+
+    found = why(session, settings, waiting.jid)
+
+    assert (found.reason, found.waits_for) == (Reason.SHARE_TAKEN, "collection demo")
+    assert (found.taken, found.limit) == (1, 1)
+    assert found.remedies[0] == Remedy(Action.RAISE_SHARE)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,8 @@ from pipeline.attempt import UNATTENDED, CheckedAttempt
 from pipeline.outcome import RateLimited, StepFailed
 from pipeline.profiles.profile import Profiles
 from pipeline.settings import Settings
-from pipeline.sources.fetch import Download, HttpFetcher
+from pipeline.sources.fetch import HttpFetcher
+from pipeline.sources.transfer import Download
 from pipeline.states import JobState
 from tasks.profiles import host_limit
 from tests.servers.http_source import HttpSource
@@ -244,3 +246,42 @@ def test_a_back_off_is_written_for_a_host_whose_node_is_being_removed(
         removing.result()
 
     assert len(session.children(paths.HOSTS)) == 30
+
+
+def test_a_redirected_request_waits_for_the_pause_of_the_host_to_which_it_leads(
+    session: Session, settings: Settings, source: HttpSource
+) -> None:
+    """One resolver in front of several hosts: no request goes to the one that asked for a pause."""
+    there = source.put("/there", b"content").replace("127.0.0.1", "127.1")
+    url = source.put("/here", redirect=there)
+    limiter = FleetHostLimiter(session, lambda: 4, max_wait=0.1)
+    limiter.back_off("127.1", 60)
+
+    with HttpFetcher(settings) as fetcher:
+        with pytest.raises(RateLimited, match=r"127\.1 requested a pause"):
+            fetcher.limited_by(limiter).read(url, 100)
+        limiter.close()
+
+    assert (source.count("/here"), source.count("/there")) == (1, 0)
+
+
+def test_the_pause_behind_a_redirect_is_read_once_for_many_files(
+    session: Session, settings: Settings, source: HttpSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = source.put("/there", b"content").replace("127.0.0.1", "127.1")
+    url = source.put("/here", redirect=there)
+    limiter = FleetHostLimiter(session, lambda: 4)
+    reads: list[str] = []
+    read = host_back_off.read
+
+    def counted(session: Session, host: str, *given: Any) -> host_back_off.Pause:
+        reads.append(host)
+        return read(session, host, *given)
+
+    monkeypatch.setattr(host_back_off, "read", counted)
+    with HttpFetcher(settings) as process:
+        fetcher = process.limited_by(limiter)
+        assert {fetcher.read(url, 100) for _ in range(5)} == {b"content"}
+    limiter.close()
+
+    assert sorted(reads) == ["127.0.0.1", "127.1"]

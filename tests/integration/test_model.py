@@ -3,17 +3,13 @@
 `MODEL_EXAMPLES=500 ./dev test tests/integration/test_model.py` looks longer, and elsewhere each time.
 """
 
-import os
 from collections.abc import Callable
-from contextlib import ExitStack
 
 import pytest
-from hypothesis import HealthCheck
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, rule, run_state_machine_as_test
-from kazoo.client import KazooClient
+from hypothesis.stateful import initialize, rule
 
+from pipeline.attempt import UNATTENDED
 from pipeline.machine import IllegalTransition
 from pipeline.outcome import Done, Promised, Reservation
 from pipeline.records import Ticket
@@ -22,25 +18,18 @@ from pipeline.states import JOB, Event, FailureKind, JobState, Room
 from tests.integration.test_sweep import later
 from tests.support import planting
 from tests.support.model_machine import JobModel, ModelMachine
+from tests.support.record_machine import MOST, WORKERS, end_session, pick, run_machine
 from tests.support.waits import RETRY
 from zkstate import deletion, jobs, queue, record, recovery, room, space
 from zkstate.errors import Busy, Missing, Outdated, Stale
+from zkstate.job_record import ZooKeeperJobRecord
 from zkstate.jobs import JobMove
 from zkstate.record import Lock
-from zkstate.session import connect
 
 pytestmark = pytest.mark.timeout(1800)
 
-EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "0"))
-WORKERS = 2
-MOST = 1000
-"""Lost workers after which a sweep gives up: more than a run of the model has steps."""
-
 FALLIBLE = tuple(state for state in JOB.working() if Event.FAIL in JOB.events(state))
 LATE = JOB.working()[JOB.working().index(JobState.PROVISIONING) + 1 :]
-
-pick = st.integers(0, 1000)
-"""Which of the candidates, counted modulo their number."""
 
 
 class Pipeline(ModelMachine):
@@ -77,7 +66,8 @@ class Pipeline(ModelMachine):
             (self.operator_deletes, self._in((JobState.HELD, JobState.FAILED)), 1),
             (self.clean_up, self._in((JobState.COMPLETED,)), 2),
             (self.gives_up_room, self._in((JobState.FAILED,)), 1),
-            (self.download_again, self._in((JobState.PROCESSING,), held=True), 1),
+            (self.download_again, self._in((JobState.DOWNLOADING, JobState.PROCESSING), held=True), 1),
+            (self.reserve_more, self._in((JobState.DOWNLOADING,), held=True), 1),
         ]
 
     def submit(self, number: int, worker: int, size: int) -> None:
@@ -135,7 +125,8 @@ class Pipeline(ModelMachine):
             done = Done(reservation=Reservation(model.needed, space.promised(session)))
             model.promised = model.needed
         elif model.state is JobState.DOWNLOADING:
-            done, model.needed, model.promised = Done(space_needed=size), size, size
+            grew = model.needed != self.held[model.jid].space_needed
+            done, model.needed, model.promised = Done(space_needed=size, space_grew=grew), size, size
         jobs.move(session, self._release(model), JobMove(done.event, "worker", done=done))
         model.move(done.event)
 
@@ -175,15 +166,7 @@ class Pipeline(ModelMachine):
         model.move(Event.HOLD)
 
     def lose_the_session(self, number: int, worker: int, size: int) -> None:
-        """The server ends the session and its locks; the client continues with a new session."""
-        session = self.workers[worker]
-        lost = session.standing()
-        victim = KazooClient(hosts=session.hosts, client_id=session.zk.client_id, timeout=4)
-        victim.start(timeout=10)
-        victim.stop()
-        victim.close()
-        while session.standing() == lost:
-            session.exists("/")
+        end_session(self.workers[worker])
         for model in [m for m in self._all() if m.owner == worker]:
             self.zombies.append((worker, self._release(model)))
 
@@ -261,13 +244,22 @@ class Pipeline(ModelMachine):
         model.promised = None
 
     def download_again(self, number: int, worker: int, size: int) -> None:
-        processing = self._in((JobState.PROCESSING,), held=True)
-        model = processing[number % len(processing)]
+        working = self._in((JobState.DOWNLOADING, JobState.PROCESSING), held=True)
+        model = working[number % len(working)]
         done = Done(event=Event.DOWNLOAD_AGAIN)
         session = self.workers[model.owner or 0]
         jobs.move(session, self._release(model), JobMove(Event.DOWNLOAD_AGAIN, "worker", done=done))
         model.move(Event.DOWNLOAD_AGAIN)
         model.promised = None
+
+    def reserve_more(self, number: int, worker: int, size: int) -> None:
+        downloading = self._in((JobState.DOWNLOADING,), held=True)
+        model = downloading[number % len(downloading)]
+        session = self.workers[model.owner or 0]
+        more = model.needed + size
+        job_record = ZooKeeperJobRecord(session, UNATTENDED)
+        assert job_record.reserve(self.held[model.jid], more, space.promised(session))
+        model.needed = model.promised = more
 
     def operator_deletes(self, number: int, worker: int, size: int) -> None:
         ended = self._in((JobState.HELD, JobState.FAILED))
@@ -285,23 +277,4 @@ class Pipeline(ModelMachine):
 def test_any_order_of_workers_operators_and_periodic_work_keeps_the_record_consistent(
     settings: Settings,
 ) -> None:
-    given = settings
-
-    with ExitStack() as held:
-        sessions = [held.enter_context(connect(given)) for _ in range(1 + WORKERS)]
-
-        class Here(Pipeline):
-            settings = given
-            operator, *workers = sessions
-
-        run_state_machine_as_test(
-            Here,
-            settings=hypothesis_settings(
-                max_examples=EXAMPLES or 20,
-                stateful_step_count=40,
-                deadline=None,
-                derandomize=not EXAMPLES,
-                database=None,
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
+    run_machine(Pipeline, settings, examples=20)

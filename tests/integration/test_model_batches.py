@@ -3,17 +3,12 @@
 `MODEL_EXAMPLES=500 ./dev test tests/integration/test_model_batches.py` looks longer, and elsewhere each time.
 """
 
-import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import HealthCheck
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
-from kazoo.client import KazooClient
+from hypothesis.stateful import initialize, invariant, rule
 
 from operations.bulk import cancel
 from pipeline.attempt import UNATTENDED
@@ -23,6 +18,7 @@ from pipeline.states import BATCH, BatchState, Bucket, Event
 from tests.integration.test_sweep import later
 from tests.support import planting
 from tests.support.operators import ann
+from tests.support.record_machine import MOST, WORKERS, RecordMachine, end_session, pick, run_machine
 from tests.support.waits import RETRY
 from zkstate import batches, creation, deletion, jobs, paths, record, recovery
 from zkstate.audit import audit
@@ -30,18 +26,12 @@ from zkstate.batches import BatchMove
 from zkstate.errors import Busy, Stale
 from zkstate.jobs import JobMove
 from zkstate.record import Lock
-from zkstate.session import Session, connect
+from zkstate.session import Session
 
 pytestmark = pytest.mark.timeout(1800)
 
-EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "0"))
-WORKERS = 2
-MOST = 1000
-"""Lost workers after which a sweep gives up: more than a run of the model has steps."""
-
 REPORTS = BATCH.where(lambda facts: facts.reports)
 PLAN = planting.plan(3)
-pick = st.integers(0, 1000)
 
 
 @dataclass
@@ -70,19 +60,11 @@ class BatchModel:
         return self.state in BATCH.working() and not waits_for_jobs
 
 
-class Batches(RuleBasedStateMachine):
+class Batches(RecordMachine):
     """Two workers, and one session for the operator and the sweep."""
-
-    settings: Settings
-    operator: Session
-    workers: list[Session]
 
     def __init__(self) -> None:
         super().__init__()
-        root = f"{self.settings.zk_root}-{os.urandom(6).hex()}"
-        connect(self.settings.model_copy(update={"zk_root": root})).close()
-        for session in (self.operator, *self.workers):
-            session.zk.chroot = root
         self.models: dict[str, BatchModel] = {}
         self.held: dict[str, Batch] = {}
         self.zombies: list[tuple[int, Batch]] = []
@@ -178,15 +160,7 @@ class Batches(RuleBasedStateMachine):
         model.epoch += 1
 
     def lose_the_session(self, number: int, worker: int) -> None:
-        """The server ends the session and its locks; the client continues with a new session."""
-        session = self.workers[worker]
-        lost = session.standing()
-        victim = KazooClient(hosts=session.hosts, client_id=session.zk.client_id, timeout=4)
-        victim.start(timeout=10)
-        victim.stop()
-        victim.close()
-        while session.standing() == lost:
-            session.exists("/")
+        end_session(self.workers[worker])
         for model in [m for m in self.models.values() if m.owner == worker]:
             self.zombies.append((worker, self._release(model)))
 
@@ -322,23 +296,4 @@ def test_any_order_of_splits_reports_zombies_and_operators_keeps_the_batches_con
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(creation, "CHUNK", 2)
-    given = settings
-
-    with ExitStack() as opened:
-        sessions = [opened.enter_context(connect(given)) for _ in range(1 + WORKERS)]
-
-        class Here(Batches):
-            settings = given
-            operator, *workers = sessions
-
-        run_state_machine_as_test(
-            Here,
-            settings=hypothesis_settings(
-                max_examples=EXAMPLES or 15,
-                stateful_step_count=40,
-                deadline=None,
-                derandomize=not EXAMPLES,
-                database=None,
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
+    run_machine(Batches, settings, examples=15)

@@ -6,8 +6,8 @@ from operations.job_view import job_view
 from pipeline.attempt import UNATTENDED
 from pipeline.manifests.split import Plan
 from pipeline.object_description import ObjectDescription
-from pipeline.outcome import Done, Reservation
-from pipeline.records import Ticket
+from pipeline.outcome import AttemptOver, Done, Promised, Reservation
+from pipeline.records import Job, Ticket
 from pipeline.states import (
     BATCH,
     JOB,
@@ -27,6 +27,7 @@ from tests.support.waits import RETRY
 from zkstate import audit, batches, jobs, paths, queue, record, room, space
 from zkstate.batches import BatchMove
 from zkstate.errors import Busy, Missing, Outdated, Stale
+from zkstate.job_record import ZooKeeperJobRecord
 from zkstate.jobs import JobMove
 from zkstate.record import Lock
 from zkstate.session import Session
@@ -225,6 +226,56 @@ def test_a_reservation_on_an_outdated_sum_is_refused_and_the_job_stays(session: 
 
     assert space.promised(session).bytes == 5
     record.hand_back(session, held, "test")
+
+
+def downloading_job(session: Session, reserved: int) -> Job:
+    """A job that is being downloaded with a reservation."""
+    held = planting.acquire(session, planting.job_in(session, JobState.PROVISIONING))
+    asked = Done(space_needed=reserved, reservation=Reservation(reserved, space.promised(session)))
+    job = jobs.move(session, held, JobMove(Event.SUCCEED, "test", done=asked))
+    return planting.acquire(session, job)
+
+
+def test_a_job_in_progress_reserves_more_under_the_sum_and_under_its_own_version(session: Session) -> None:
+    held = downloading_job(session, 700)
+    job_record = ZooKeeperJobRecord(session, UNATTENDED)
+    outdated = Promised(bytes=700, version=space.promised(session).version - 1)
+
+    assert not job_record.reserve(held, 900, outdated)
+    assert space.reservation_of(session, held.jid) == 700
+    assert job_record.reserve(held, 900, space.promised(session))
+
+    assert (space.reservation_of(session, held.jid), space.promised(session).bytes) == (900, 900)
+    assert jobs.load(session, held.jid).space_needed == 900
+    assert list(audit.audit(session)) == []
+    record.hand_back(session, held, "test")
+    with pytest.raises(AttemptOver):
+        job_record.reserve(held, 1000, space.promised(session))
+
+
+def test_a_job_that_reserved_more_ends_its_download_with_the_real_size(session: Session) -> None:
+    """Even if it is the size that was reserved before: the source sent more, and then the file anew."""
+    held = downloading_job(session, 700)
+    assert ZooKeeperJobRecord(session, UNATTENDED).reserve(held, 900, space.promised(session))
+
+    moved = jobs.move(
+        session, held, JobMove(Event.SUCCEED, "test", done=Done(space_needed=700, space_grew=True))
+    )
+
+    assert (moved.status.status, moved.space_needed) == (JobState.PROCESSING, 700)
+    assert (space.reservation_of(session, held.jid), space.promised(session).bytes) == (700, 700)
+
+
+def test_a_download_without_room_goes_back_to_wait_without_a_reservation(session: Session) -> None:
+    held = downloading_job(session, 700)
+    assert ZooKeeperJobRecord(session, UNATTENDED).reserve(held, 900, space.promised(session))
+
+    moved = jobs.move(session, held, JobMove(Event.DOWNLOAD_AGAIN, "test", done=Done(space_needed=1800)))
+
+    assert (moved.status.status, jobs.load(session, held.jid).space_needed) == (JobState.PROVISIONING, 1800)
+    assert (space.reservation_of(session, held.jid), space.promised(session).bytes) == (None, 0)
+    assert list(queue.waiting_for_space(session)) == [(held.jid, 1800)]
+    assert list(audit.audit(session)) == []
 
 
 def test_the_description_as_stored_is_written_in_the_move_and_read_by_the_views(session: Session) -> None:

@@ -134,6 +134,7 @@ def test_a_follower_or_a_leader_behind_a_partition_costs_no_move(
     settings = Settings(
         zk_hosts=",".join(f"{host.address}:{PORT}" for host in ensemble),
         zk_root="/partition",
+        zk_open=True,
         zk_session_timeout=10,
         home=tmp_path,
     )

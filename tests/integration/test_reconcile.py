@@ -11,6 +11,7 @@ from operations.deployment import initialize
 from operations.objects import timeline
 from operations.reconcile import ReconcileView, reconcile
 from operations.reconciliation import Gap
+from pipeline.errors import Action, Remedy
 from pipeline.inventory.archive import tombstone
 from pipeline.inventory.base import InventoryObject
 from pipeline.inventory.recording import REBUILT
@@ -24,7 +25,8 @@ from tests.support import cli, planting
 from tests.support.operators import ann
 from tests.support.repository import Repository
 from tests.support.stores import Store, with_record
-from zkstate import batches, counters, holds, jobs
+from zkstate import batches, counters, holds, jobs, paths, space
+from zkstate.errors import Corrupt
 from zkstate.session import Session
 
 INGEST = "v1/content/system/mrt-ingest.txt"
@@ -388,3 +390,26 @@ def test_a_storage_that_goes_away_during_the_search_is_no_lost_object(
 
     with pytest.raises(ServiceDown, match="mount its disk"):
         reconcile(ann(session, settings), on_progress=unmount)
+
+
+def test_damaged_counters_and_a_damaged_sum_of_reservations_are_written_again(
+    session: Session, on_disk: Store
+) -> None:
+    on_disk.repository.recorded(on_disk.repository.job(1, key=a_key(1)))
+    held = planting.job_in(session, JobState.DOWNLOADING)
+    for path in ("/ids/job", "/ids/ark-99999_fk4", paths.SPACE):
+        session.zk.set(path, b"NaN")
+
+    with pytest.raises(Corrupt) as refused:
+        counters.last(session, "job")
+    assert refused.value.remedies == (Remedy(Action.RECONCILE),)
+
+    dry = compared(session, on_disk)
+    compared(session, on_disk, repair=True)
+
+    damaged = {each.counter: each.value for each in dry.differences if each.gap is Gap.NUMBERS}
+    assert damaged == {"job": None, "ark-99999_fk4": None}
+    assert counters.last(session, "job") > int(held.jid.removeprefix("jid"))
+    assert counters.last(session, "ark-99999_fk4") >= 1
+    assert space.promised(session).bytes == sum(space.reservations(session).values())
+    assert compared(session, on_disk).counts == {}

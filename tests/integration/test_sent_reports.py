@@ -11,7 +11,7 @@ import yaml
 
 from operations.facts import Reason
 from operations.reports import report, sent_texts
-from operations.verbs import act
+from operations.verbs import act, stop_batch
 from operations.why import why
 from pipeline.errors import Action
 from pipeline.inventory.sent_reports import sent_reports
@@ -133,6 +133,25 @@ def test_a_job_that_changes_after_its_report_was_sent_changes_no_report_and_is_i
     assert "1 of 2 objects completed, 1 failed" in first
     assert "1 of 2 objects completed, 1 deleted" in update
     assert [sent.text for sent in sent_reports(context.clients().inventory, batch.bid)] == [first, update]
+
+
+def test_a_report_that_an_operator_ended_after_its_mail_keeps_its_number(
+    session: Session, settings: Settings, context: WorkerContext
+) -> None:
+    batch, failed = a_batch_to_report(session, context)
+    killed_at_the_mail(context, batch, sends=True)
+    (first,) = mailed(settings)
+    stop_batch(ann(session, context.settings), batch.bid)
+    act(ann(session, context.settings), failed, Event.DELETE)
+
+    stopped = batches.load(session, batch.bid)
+    updating = planting.apply_batch_event(session, stopped, Event.UPDATE_REPORT)
+    run(context, record.ticket(updating), REPORT)
+
+    assert mailed(settings)[0] == first
+    assert len(mailed(settings)) == 2
+    sent = sent_reports(context.clients().inventory, batch.bid)
+    assert [(report.number, report.text) for report in sent] == list(enumerate(mailed(settings), 1))
 
 
 def test_a_batch_whose_removal_was_killed_after_the_archive_keeps_its_reports(

@@ -54,26 +54,31 @@ IN_THE_BODY: Mapping[str, Drip] = {
 
 VARIANTS = {**BEFORE_THE_BODY, **IN_THE_BODY}
 
+FAST = {"fast-body-without-end": Drip(OK + b"\r\n", bytes(1 << 20))}
+"""Variants that no minimum speed ends."""
+
 
 class HostileSource(threading.Thread):
     """One server for one variant, whatever is requested.
 
-    `pause`: seconds between two pieces; `context`: the answer is sent over TLS.
+    `pause`: seconds between two pieces; `context`: the answer is sent over TLS; `host`: a loopback address.
     """
 
-    def __init__(self, variant: str, pause: float, context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, variant: str, pause: float, context: ssl.SSLContext | None = None, *, host: str = HOST
+    ) -> None:
         super().__init__(daemon=True)
         self._context = context
-        self._drip = VARIANTS[variant]
+        self._drip = {**VARIANTS, **FAST}[variant]
         self._pause = pause
-        self._listener = socket.create_server((HOST, 0), backlog=64)
+        self._listener = socket.create_server((host, 0), backlog=64)
         self._ended = threading.Event()
         self._clients: list[threading.Thread] = []
         self._change = threading.Condition()
         self._arrived = 0
         self._left = 0
         scheme = "https" if context else self._drip.scheme
-        self.url = f"{scheme}://{HOST}:{self._listener.getsockname()[1]}/{variant}"
+        self.url = f"{scheme}://{host}:{self._listener.getsockname()[1]}/{variant}"
 
     def __enter__(self) -> Self:
         self.start()
@@ -126,9 +131,10 @@ class HostileSource(threading.Thread):
 
     def _send_on(self, client: socket.socket) -> None:
         """Send piece after piece until the client has left."""
-        client.settimeout(self._pause)
         while not self._ended.is_set():
+            client.settimeout(self._pause)
             with suppress(TimeoutError):
                 if not client.recv(1 << 16):
                     return
+            client.settimeout(None)
             client.sendall(self._drip.again)

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from entrypoints.stack import redis
 from entrypoints.stack.child import Command, Process
-from entrypoints.stack.ports import free_ports
+from entrypoints.stack.ports import ask, free_ports
+from tests.servers.tls_proxy import encrypting
+from tests.support.certificates import Certificate
 from tests.support.processes import await_ready
 
 
@@ -32,3 +35,19 @@ def running(folder: Path) -> Iterator[Server]:
         yield server
     finally:
         server.process.stop()
+
+
+@contextmanager
+def running_with_users(folder: Path, users: str, own: Certificate) -> Iterator[tuple[int, int]]:
+    """A server that knows only `users`, lines of an ACL file: its port without TLS, and the one with TLS."""
+    (port,) = free_ports(1)
+    command = redis.prepare(folder, port)
+    (folder / "users.acl").write_text(users)
+    server = Process(replace(command, argv=(*command.argv, "--aclfile", str(folder / "users.acl"))))
+    server.start()
+    try:
+        await_ready(server, lambda: ask(port, b"PING\r\n", b"-NOAUTH"))
+        with encrypting(port, own) as secure:
+            yield port, secure
+    finally:
+        server.stop()

@@ -1,5 +1,6 @@
 """ZooKeeper servers as child processes on free ports: one, or an ensemble of several."""
 
+import os
 import re
 import socket
 from collections.abc import Iterable, Iterator
@@ -7,10 +8,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from entrypoints.stack import zookeeper
+from entrypoints.stack import java, zookeeper
 from entrypoints.stack.child import Command, Process
 from entrypoints.stack.ports import HOST, ask, free_ports
+from tests.support.certificates import Certificate
 from tests.support.processes import await_ready
+from tests.support.requirements import unavailable
+
+_NETTY = ("netty-codec", "netty-resolver", "netty-transport-native-unix-common")
+"""The jars that Debian's zookeeper.jar needs for TLS and does not name in its manifest."""
 
 
 def prepare(
@@ -99,5 +105,43 @@ def running(folder: Path, *, servers: int = 1, tick: int = 1000) -> Iterator[Ser
     try:
         server.start()
         yield server
+    finally:
+        server.stop()
+
+
+@contextmanager
+def running_tls(
+    folder: Path, own: Certificate, trusted: Path, *, ask_for_certificates: bool
+) -> Iterator[str]:
+    """A server with TLS on the port that is yielded; its port without TLS only says that the server is ready.
+
+    `trusted`: the authority of the certificates that clients show, if the server asks for them.
+    """
+    classpath = java.find_classpath() or ""
+    if str(java.DEBIAN) in classpath:
+        jars = [java.DEBIAN / f"{name}.jar" for name in _NETTY]
+        if not all(jar.is_file() for jar in jars):
+            unavailable("ZooKeeper's TLS needs Netty: apt-get install libnetty-java")
+        classpath = os.pathsep.join((classpath, *map(str, jars)))
+    port, secure = free_ports(2)
+    command = zookeeper.prepare(
+        folder, port, tick=500, environment={**os.environ, "ZOOKEEPER_CLASSPATH": classpath}
+    )
+    settings = {
+        "secureClientPort": secure,
+        "secureClientPortAddress": HOST,
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "ssl.keyStore.location": own.both(),
+        "ssl.keyStore.type": "PEM",
+        "ssl.trustStore.location": trusted,
+        "ssl.trustStore.type": "PEM",
+        "ssl.clientAuth": "need" if ask_for_certificates else "none",
+    }
+    with (folder / "zoo.cfg").open("a") as configuration:
+        configuration.writelines(f"{name}={value}\n" for name, value in settings.items())
+    server = Server({port: command})
+    try:
+        server.start()
+        yield f"{HOST}:{secure}"
     finally:
         server.stop()

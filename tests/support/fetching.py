@@ -9,7 +9,8 @@ from pipeline.attempt import Attempt, CheckedAttempt
 from pipeline.fixity import Digest
 from pipeline.outcome import AttemptOver
 from pipeline.settings import Settings
-from pipeline.sources.fetch import Download, HttpFetcher
+from pipeline.sources.fetch import HttpFetcher
+from pipeline.sources.transfer import Download
 
 BODY = bytes(range(256)) * 20_000  # 5 MB: several pieces
 
@@ -25,6 +26,7 @@ class DownloadFactory:
         self.folder = folder
         self.target = folder / "producer" / "a.bin"
         self.part = folder / "attempt" / "a.bin.part"
+        folder.mkdir(parents=True, exist_ok=True)
 
     def __call__(self, url: str, digest: Digest | None = None, size: int | None = None) -> Download:
         return Download(url, self.target, self.part, digest, size)

@@ -122,6 +122,16 @@ def wait_for(
             raise AssertionError(f"not within {timeout} s: {what()}")
 
 
+def wait_for_split(session: Session, bid: str) -> None:
+    wait_for(
+        session,
+        paths.batch_status(bid),
+        lambda: batches.load(session, bid).status.total is not None,
+        60,
+        lambda: str(batches.load(session, bid).status),
+    )
+
+
 def batch_ended(session: Session, bid: str, timeout: float = 60) -> Batch:
     """The batch once it is completed, failed or held."""
 

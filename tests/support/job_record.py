@@ -23,6 +23,8 @@ class MemoryJobRecord:
         self.held: set[str] = set()
         self.space = Promised(bytes=0, version=0)
         self.reserved: dict[str, int] = {}
+        self.reservations_made: list[int] = []
+        """What jobs in progress reserved, in order."""
         self.marked = False
         self.busy: set[tuple[str, str]] = set()
         self.taken: list[tuple[str, str]] = []
@@ -78,6 +80,16 @@ class MemoryJobRecord:
 
     def promised(self) -> Promised:
         return self.space
+
+    def reserve(self, job: Job, needed: int, counted: Promised) -> bool:
+        with self._transaction:
+            self._fence(job)
+            if counted != self.space:
+                return False
+            self.reserved[job.jid] = needed
+            self.space = Promised(bytes=sum(self.reserved.values()), version=counted.version + 1)
+            self.reservations_made.append(needed)
+            return True
 
     @property
     def working_storage(self) -> "MemoryJobRecord":

@@ -1,20 +1,19 @@
 """A model of every job in memory, and its comparison with the real record."""
 
-import os
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis.stateful import RuleBasedStateMachine, invariant
+from hypothesis.stateful import invariant
 
 from pipeline.records import Job, Ticket
-from pipeline.settings import Settings
 from pipeline.states import JOB, Bucket, Event, FailureKind, JobState, Room, bucket
+from tests.support.record_machine import RecordMachine
 from zkstate import batches, jobs, paths, record, space
 from zkstate.audit import audit
 from zkstate.errors import Busy, Missing, Stale
 from zkstate.jobs import JobMove
 from zkstate.record import Lock
-from zkstate.session import Session, connect
+from zkstate.session import Session
 
 
 @dataclass
@@ -51,20 +50,11 @@ class JobModel:
         self.moves.append(target)
 
 
-class ModelMachine(RuleBasedStateMachine):
+class ModelMachine(RecordMachine):
     """The jobs of one example, and how they are compared with the record at its end."""
-
-    settings: Settings
-    operator: Session
-    workers: list[Session]
 
     def __init__(self) -> None:
         super().__init__()
-        # a separate tree for this example; new sessions would take most of the time
-        root = f"{self.settings.zk_root}-{os.urandom(6).hex()}"
-        connect(self.settings.model_copy(update={"zk_root": root})).close()
-        for session in (self.operator, *self.workers):
-            session.zk.chroot = root
         self.models: dict[str, JobModel] = {}
         self.held: dict[str, Job] = {}
         """The attempts that hold a lock."""

@@ -52,6 +52,13 @@ def tarred(
     return data.getvalue()
 
 
+def tar_with_header(payload: bytes) -> bytes:
+    """A tar with an extended header of these bytes, before one empty file."""
+    header = tarfile.TarInfo("header")
+    header.type, header.size = tarfile.XHDTYPE, len(payload)
+    return header.tobuf() + payload + bytes(-len(payload) % 512) + tarfile.TarInfo("a").tobuf() + bytes(1024)
+
+
 def on_disk(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()

@@ -27,6 +27,10 @@ def jid(number: int) -> str:
     return f"jid{number:010d}"
 
 
+def bid(number: int) -> str:
+    return f"bid{number:010d}"
+
+
 def a_submission(**facts: Any) -> Submission:
     usual = {
         "profile_name": "demo",

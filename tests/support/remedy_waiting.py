@@ -4,6 +4,7 @@ import threading
 
 from operations.facts import Reason
 from operations.holds import release_collection
+from pipeline.errors import Action
 from pipeline.records import SubmissionType
 from pipeline.services import Service
 from pipeline.states import BatchState
@@ -55,6 +56,18 @@ def _at_quota(world: World) -> None:
     world.moves_itself(world.job(second), Reason.COLLECTION_AT_QUOTA)
     first.gate.set()
     world.completed(second)
+
+
+@case(Reason.SHARE_TAKEN)
+def _share_taken(world: World) -> None:
+    with world.half_of_the_places_each():
+        first = world.held()
+        second = world.submit()
+        found = world.expect(world.job(second), Reason.SHARE_TAKEN)
+        assert [remedy.action for remedy in found.remedies] == [Action.RAISE_SHARE]
+    world.completed(second)
+    first.gate.set()
+    world.completed(first.bid)
 
 
 @case(Reason.WAITING_FOR_TURN)

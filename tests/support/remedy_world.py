@@ -183,6 +183,20 @@ class World:
         return held
 
     @contextmanager
+    def half_of_the_places_each(self) -> Iterator[None]:
+        """One of the two places for a collection, until the share is raised at the end."""
+        usual = self.settings
+        self.settings = usual.model_copy(update={"share_of_places": 50})
+        self.fleet.extra["ARKLINE_SHARE_OF_PLACES"] = "50"
+        self._restart()
+        try:
+            yield
+        finally:
+            self.settings = usual
+            del self.fleet.extra["ARKLINE_SHARE_OF_PLACES"]
+            self._restart()
+
+    @contextmanager
     def more_space(self) -> Iterator[None]:
         """Working storage is enlarged: the worker and the beat are started again with other settings."""
         self.fleet.extra["ARKLINE_WORKING_CAPACITY"] = "10000000"

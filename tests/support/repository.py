@@ -21,7 +21,7 @@ from pipeline.storage.ocfl.storage import OcflStorage
 from pipeline.working_storage.workspace import DownloadedFile, Workspace, read_stored
 from tests.support.job_record import MemoryJobRecord
 from tests.support.records import BID, a_job, jid
-from tests.support.step_context import local_settings, services
+from tests.support.step_context import marked_settings, services
 
 OWNER = "ark:/99999/owner"
 
@@ -45,7 +45,7 @@ class Repository:
         (home / "profiles" / "demo.yaml").write_text(
             f"owner: {OWNER}\ncollections: ark:/99999/collection\ngiven_arks: ark:/99999/\n"
         )
-        self.settings = local_settings(home, profiles=home / "profiles")
+        self.settings = marked_settings(home, profiles=home / "profiles")
         self.job_record = MemoryJobRecord()
         self.ocfl = OcflStorage(self.settings.storage)
         self.storage: Storage = self.ocfl

@@ -12,6 +12,7 @@ from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.states import JobState
 from pipeline.steps.context import StepContext
+from pipeline.working_storage import mount
 from tests.support.job_record import MemoryJobRecord
 from tests.support.records import a_job
 
@@ -35,6 +36,9 @@ class _AnyNames(_Unused):
 
 ANY_NAMES: Any = _AnyNames()
 
+RESERVED = 1 << 30
+"""Bytes that are reserved for a job that is downloaded, unless a test says otherwise."""
+
 DECODER = Decoder(Settings())
 """One for all tests of a process: its server starts once."""
 
@@ -50,6 +54,13 @@ def local_settings(home: Path, **changes: Any) -> Settings:
         **changes,
     }
     return Settings(**given)
+
+
+def marked_settings(home: Path, **changes: Any) -> Settings:
+    """As `local_settings`, with the mark in working storage: jobs have worked there."""
+    settings = local_settings(home, **changes)
+    mount.mark(settings.working)
+    return settings
 
 
 def services(
@@ -87,6 +98,7 @@ def working_job(
     """A job with a working directory in the settings' working storage; `op` names its attempt."""
     if not settings.profiles.exists():
         collection(settings)
+    reserved = facts.pop("space_needed", RESERVED if state is JobState.DOWNLOADING else 0)
     given = {
         "payload_type": payload_type,
         "payload_url": payload_url,
@@ -96,4 +108,4 @@ def working_job(
         "primary_id": None,
         **facts,
     }
-    return a_job(1, state, **given)
+    return a_job(1, state, **given).model_copy(update={"space_needed": reserved})

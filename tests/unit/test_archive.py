@@ -36,6 +36,20 @@ def test_what_was_never_archived_is_not_found(inventory: SqlInventory) -> None:
     assert jobs_of(inventory, BID) == ()
 
 
+def test_the_archive_has_no_secrets_of_urls(inventory: SqlInventory) -> None:
+    url = "https://me:word@x.org/a?v=1&X-Amz-Signature=s3cret#page"
+    archive_batch(
+        inventory, a_batch(BatchState.COMPLETED, payload_url=url), [a_job(1, payload_url=url)], by="retention"
+    )
+
+    batch, job = find_batch(inventory, BID), find_job(inventory, jid(1))
+
+    assert batch is not None
+    assert job is not None
+    hidden = "https://...@x.org/a?v=1&X-Amz-Signature=...#page"
+    assert (batch.submission.payload_url, job.configuration.payload_url) == (hidden, hidden)
+
+
 def test_an_archived_batch_is_found_with_its_jobs_and_its_report(inventory: SqlInventory) -> None:
     jobs = [a_job(1, local_id=("loc-1",)), a_job(2)]
     archive_batch(

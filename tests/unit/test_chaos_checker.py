@@ -5,13 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.records import HistoryEntry, Job, StatusReport, SubmissionType
+from pipeline.principal import Interface
+from pipeline.records import BatchHistoryEntry, HistoryEntry, Job, StatusReport, SubmissionType
 from pipeline.states import JOB, BatchState, Bucket, Event, FailureKind, JobState
 from tests.support import records
 from tools.chaos.acts import Acts
 from tools.chaos.checker import judge
 from tools.chaos.deposits import Deposit, DepositedObject
 from tools.chaos.final_state import Call, FinalState, Letter, Stored
+from tools.chaos.hostile import HOSTILE
 from tools.chaos.problem import Category, Problem
 
 A, B, C = records.jid(1), records.jid(2), records.jid(3)
@@ -91,6 +93,60 @@ def test_repetitions_with_one_identifier_are_counted_and_are_no_fault() -> None:
 
     assert judgement.problems == ()
     assert (judgement.repeated.mails, judgement.repeated.callbacks) == (1, 1)
+
+
+def with_reports(final: FinalState, *ends: Interface | None) -> FinalState:
+    """`ends`: of each report, by which interface an operator ended it; None if it was sent."""
+    entries = [BatchHistoryEntry(state=BatchState.PENDING)]
+    for via in ends:
+        entries.append(BatchHistoryEntry(state=BatchState.REPORTING, event=Event.SUCCEED))
+        entries.append(BatchHistoryEntry(state=BatchState.FAILED, event=Event.FAIL, via=via))
+    batch = final.batches[BID]
+    status = batch.status.model_copy(update={"reports": len(ends)})
+    final.batches[BID] = batch.model_copy(update={"history": tuple(entries), "status": status})
+    return final
+
+
+def test_a_report_that_an_operator_ended_may_be_missing_and_no_other() -> None:
+    assert found(with_reports(clean(), None, Interface.CLI)) == ()
+    (problem,) = found(with_reports(clean(), None, None))
+
+    assert (problem.sort, problem.about) == (Category.LOST, BID)
+    assert "report-2@arkline was never delivered" in problem.text
+
+
+def with_hostile(final: FinalState, state: JobState, message: str) -> FinalState:
+    """A batch and a job that nobody wants stored, beside the deposits."""
+    bid = records.bid(2)
+    batch = records.a_batch(BatchState.FAILED, StatusReport(failed_jobs=(C,)), submitter=HOSTILE)
+    status = batch.status.model_copy(update={"reports": 1})
+    final.batches[bid] = batch.model_copy(update={"bid": bid, "status": status})
+    final.buckets[bid] = {Bucket.FAILED: {C}}
+    final.queued[C] = [JobState.FAILED]
+    failed = history(JobState.ESTIMATING, JobState.FAILED)
+    final.jobs[C] = job(3, state, "/drip", failed, batch_id=bid, message=message, primary_id=None)
+    final.letters.append(Letter(f"{bid}.report-1@arkline", "that", frozenset(), frozenset({C})))
+    final.calls.append(Call(f"{C}-0", C, "FAILED"))
+    return final
+
+
+def test_a_hostile_deposit_has_failed_with_a_message_and_counts_as_none_of_the_deposits() -> None:
+    final = with_hostile(clean(), JobState.FAILED, "the host sends too slowly")
+
+    assert found(final) == ()
+    assert {job.jid for job in final.deposited} == {A, B}
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [(JobState.FAILED, ""), (JobState.COMPLETED, "done"), (JobState.DOWNLOADING, "busy")],
+)
+def test_a_hostile_deposit_with_another_end_or_without_a_message_is_a_problem(
+    state: JobState, message: str
+) -> None:
+    problems = found(with_hostile(clean(), state, message))
+
+    assert (Category.ILLEGAL, C) in {(problem.sort, problem.about) for problem in problems}
 
 
 DAMAGES: dict[str, tuple[Category, Callable[[FinalState], object]]] = {

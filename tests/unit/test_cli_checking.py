@@ -181,6 +181,31 @@ def test_a_table_becomes_a_manifest_on_standard_output_or_in_a_file(folder: Path
     assert told(written)["rows"] == 1
 
 
+def test_a_problem_of_many_rows_is_one_line_that_names_the_first_rows(folder: Path) -> None:
+    rows = "".join(f"ftp://x.edu/{number}\n" for number in range(9))
+    (folder / "a.csv").write_text(f"URL\n{rows}")
+
+    result = run(folder, "manifest", "from-csv", str(folder / "a.csv"))
+
+    (error,) = [line for line in result.stderr.splitlines() if ": error: " in line]
+    assert error.startswith(f"{folder / 'a.csv'}:2: error: the URL does not begin")
+    assert error.endswith("(also on lines 3, 4, 5, 6, 7 and 3 lines more)")
+
+
+def test_columns_are_named_on_the_command_line(folder: Path) -> None:
+    (folder / "a.csv").write_text(f"Where,Remarks\n{URL},none\n")
+
+    unnamed = run(folder, "manifest", "from-csv", str(folder / "a.csv"))
+    named = run(
+        folder, "manifest", "from-csv", str(folder / "a.csv"), "-c", "Where=fileUrl", "-c", "Remarks="
+    )
+    wrong = run(folder, "manifest", "from-csv", str(folder / "a.csv"), "-c", "Where")
+
+    assert (unnamed.exit_code, named.exit_code, wrong.exit_code) == (1, 0, 2)
+    assert URL.encode() in named.stdout_bytes
+    assert "'Where' is not TITLE=COLUMN" in wrong.stderr
+
+
 def test_a_table_with_a_problem_becomes_no_manifest(folder: Path) -> None:
     (folder / "a.csv").write_text("fileUrl\nftp://x.edu/a\n")
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
+from entrypoints.generate_secrets import RIGHTS, generate
 from entrypoints.stack.services import StackConfig, reserved_workers
+from pipeline.server_settings import SECRETS
 from pipeline.settings import Settings
 
 PROJECT = Path(__file__).parents[2]
@@ -26,8 +28,11 @@ POOL_STALL = 31
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_waits_only_for_services_that_exist_and_can_be_healthy(name: str) -> None:
     for target, wanted in SERVICES[name].get("depends_on", {}).items():
-        assert wanted["condition"] == "service_healthy"
-        assert "healthcheck" in SERVICES[target]
+        if wanted["condition"] == "service_completed_successfully":
+            assert SERVICES[target]["restart"] == "no"
+        else:
+            assert wanted["condition"] == "service_healthy"
+            assert "healthcheck" in SERVICES[target]
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -70,16 +75,101 @@ def test_no_service_has_more_rights_than_it_needs(name: str) -> None:
     assert not user.startswith(("0", "root"))
 
 
-def test_flower_has_a_password_without_a_default() -> None:
-    flower = SERVICES["flower"]
+def test_flower_has_a_generated_password_and_no_right_to_change() -> None:
+    assert {"--read-only", "--conf=/run/arkline/flowerconfig.py"} <= set(SERVICES["flower"]["command"])
 
-    assert flower["environment"]["FLOWER_BASIC_AUTH"].endswith(":${ARKLINE_FLOWER_PASSWORD:?set it}")
-    assert "--read-only" in flower["command"]
+
+def networks(name: str) -> set[str]:
+    return set(SERVICES[name].get("networks", ()))
+
+
+def test_only_who_needs_zookeeper_or_redis_reaches_it() -> None:
+    fleet = {"worker", "control", "split", "beat"}
+
+    assert {name for name in SERVICES if "record" in networks(name)} == {"zookeeper", *fleet}
+    assert {name for name in SERVICES if "messages" in networks(name)} == {"redis", "flower", *fleet}
+    assert {name for name in SERVICES if "outside" in networks(name)} == {"worker", "control", "split"}
+    assert {name for name, each in COMPOSE["networks"].items() if each.get("internal")} == {
+        "record",
+        "messages",
+    }
+    assert SERVICES["secrets"]["network_mode"] == "none"
+
+
+def test_each_service_gets_only_the_secrets_that_it_needs() -> None:
+    def secret_volumes(service: dict[str, Any]) -> set[str]:
+        return {mount.split(":")[0] for mount in service.get("volumes", ()) if mount.startswith("secrets-")}
+
+    found = {name: secret_volumes(service) for name, service in SERVICES.items() if secret_volumes(service)}
+
+    made = found.pop("secrets")
+    assert made == {volume for volume in COMPOSE["volumes"] if volume.startswith("secrets-")}
+    assert found == {
+        **{name: {"secrets-fleet"} for name in ("worker", "control", "split", "beat")},
+        "flower": {"secrets-flower"},
+        "redis": {"secrets-redis"},
+    }
+    for name in found:
+        assert all(m.endswith(":ro") for m in SERVICES[name]["volumes"] if m.startswith("secrets-"))
+    assert not SERVICES["flower"]["env_file"]
+    assert not re.search("PASSWORD|KEY|SECRET:", yaml.safe_dump(SERVICES).replace("ARKLINE_SECRETS", ""))
+
+
+def test_the_secrets_are_made_once_and_are_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("fleet", "flower", "redis"):
+        (tmp_path / name).mkdir()
+    generate(tmp_path)
+    first = {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
+    generate(tmp_path)
+
+    assert {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()} == first
+    monkeypatch.setenv("ARKLINE_SECRETS", str(tmp_path / "fleet"))
+    monkeypatch.setenv("ARKLINE_ZK_USER", "arkline")
+    fleet = Settings()
+    assert len(fleet.zk_password.get_secret_value()) == 48
+    assert len(fleet.message_keys[0]) == 64
+    assert fleet.broker_url.startswith("redis://arkline:")
+    monkeypatch.setenv("ARKLINE_SECRETS", str(tmp_path / "flower"))
+    monkeypatch.delenv("ARKLINE_ZK_USER")
+    assert Settings().zk_password.get_secret_value() == ""
+    assert Settings().message_keys == ()
+    assert Settings().broker_url.startswith("redis://flower:")
+    readable = {path.name for path in first if path.stat().st_mode & 0o077}
+    assert readable == {"users.acl"}
+    assert RIGHTS in (PROJECT / "docs" / "operators" / "trust.md").read_text()
+
+
+def test_the_image_gets_every_file_that_it_is_made_of() -> None:
+    copied = re.findall(r"^COPY (?!--from)(.*) \S+$", (PROJECT / "Dockerfile").read_text(), re.MULTILINE)
+    allowed = re.findall(r"^!(.*)$", (PROJECT / ".dockerignore").read_text(), re.MULTILINE)
+
+    assert {name for names in copied for name in names.split()} == set(allowed)
+
+
+def test_the_image_is_built_from_packages_with_known_digests() -> None:
+    text = (PROJECT / "Dockerfile").read_text()
+
+    installs = re.findall(r"pip (?:download|install|wheel) [^&\\\n]*", text)
+    assert len(installs) == 4
+    assert all("--require-hashes" in install or "--no-index" in install for install in installs)
+    lock = (PROJECT / "tools" / "build.lock").read_text()
+    assert re.fullmatch(r"setuptools==\S+ \\\n    --hash=sha256:[0-9a-f]{64}\n", lock)
+
+
+WORKFLOWS = PROJECT / ".github" / "workflows"
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in WORKFLOWS.iterdir()))
+def test_every_action_is_named_by_its_commit(name: str) -> None:
+    used = re.findall(r"uses: (.*)", (WORKFLOWS / name).read_text())
+
+    assert used
+    assert all(re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action) for action in used)
 
 
 @pytest.mark.parametrize("name", OURS)
 def test_every_variable_of_ours_is_a_setting(name: str) -> None:
-    ours = {key for key in OURS[name]["environment"] if key.startswith("ARKLINE_")} - {READY_FILE}
+    ours = {key for key in OURS[name]["environment"] if key.startswith("ARKLINE_")} - {READY_FILE, SECRETS}
 
     assert {key.removeprefix("ARKLINE_").lower() for key in ours} <= set(Settings.model_fields)
 

@@ -3,27 +3,33 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.main import get_group
 from typer.testing import CliRunner
 
+from entrypoints.stack.ports import free_ports
 from tools.checkout import PROJECT, VAR, stop_command
 from tools.commands import ENTRIES, USAGE
+from tools.dev import audit, secret_scan
 from tools.dev.app import app, spread_over
 from tools.dev.checks import LOCK_FILES, lock_complaints
 
 COMMANDS = [entry.name for entry in ENTRIES]
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("chaos", "test")])
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("chaos", "storm", "test")])
 def test_help_has_an_example(command: str) -> None:
     output = CliRunner().invoke(app, [command, "--help"]).stdout
 
     assert f"Example: ./dev {command}" in output
 
 
-def test_the_help_of_chaos_is_that_of_its_own_process_and_has_an_example() -> None:
+@pytest.mark.parametrize(("command", "option"), [("chaos", "--soak"), ("storm", "--hostile")])
+def test_the_help_of_a_long_run_is_that_of_its_own_process_and_has_an_example(
+    command: str, option: str
+) -> None:
     asked = subprocess.run(
-        [sys.executable, "-m", "tools.dev", "chaos", "--help"],
+        [sys.executable, "-m", "tools.dev", command, "--help"],
         cwd=PROJECT,
         capture_output=True,
         text=True,
@@ -31,8 +37,8 @@ def test_the_help_of_chaos_is_that_of_its_own_process_and_has_an_example() -> No
         timeout=60,
     )
 
-    assert "Example: ./dev chaos" in asked.stdout
-    assert "--soak" in asked.stdout
+    assert f"Example: ./dev {command}" in asked.stdout
+    assert option in asked.stdout
 
 
 def test_the_table_lists_the_commands_that_exist() -> None:
@@ -61,6 +67,45 @@ def test_an_address_in_a_lock_file_is_a_complaint(tmp_path: Path) -> None:
     path.write_text("one==1\ntwo @ https://example.org/two.whl\n")
 
     assert lock_complaints(path).startswith("some.lock:2: ")
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        b"-----BEGIN RSA " + b"PRIVATE KEY-----",
+        b"AKIA" + b"A1" * 8,
+        b"ghp_" + b"a" * 36,
+        b"https://me:" + b"a1" * 12 + b"@x.edu/",
+    ],
+)
+def test_a_secret_in_the_tree_is_a_complaint(secret: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"one\n" + secret)
+
+    (complaint,) = secret_scan.in_file(path)
+
+    assert complaint.startswith("a.txt:2: has a")
+    assert secret.decode() not in complaint
+
+
+def test_no_secret_is_in_the_tree() -> None:
+    assert secret_scan.complaints() == ""
+
+
+def test_an_audit_without_a_network_is_skipped_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (port,) = free_ports(1)
+    monkeypatch.setattr(audit, "INDEX", f"http://127.0.0.1:{port}/")
+
+    assert audit.audit(Console()) == 0
+    assert "skipped: http://127.0.0.1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", audit.LOCKS)
+def test_the_audit_is_of_files_that_there_are(name: str) -> None:
+    assert (PROJECT / name).is_file()
+    assert name in audit.command("uv", name)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The pages follow the code: what can be derived is compared, what can be listed is looked for.
 
-`python -m tests.unit.test_docs` writes the table of settings for docs/operators/settings.md.
+`python -m tests.unit.test_docs` writes the tables of docs/operators/settings.md and profiles.md.
 """
 
 import inspect
@@ -19,6 +19,7 @@ from typer.main import get_group
 
 from entrypoints.cli.command_table import ENTRIES, load
 from pipeline import records
+from pipeline.profiles import template
 from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.settings import Settings
 from pipeline.states import Bucket, JobState
@@ -142,6 +143,12 @@ def test_every_setting_is_in_the_settings_page_as_its_field_describes_it() -> No
     assert settings_table() in page, "paste what `python -m tests.unit.test_docs` writes"
 
 
+def test_every_field_of_a_profile_is_in_its_page_as_the_field_describes_it() -> None:
+    page = (DOCS / "operators" / "profiles.md").read_text()
+
+    assert template.table() in page, "paste what `python -m tests.unit.test_docs` writes"
+
+
 @pytest.mark.parametrize("function", path_functions(), ids=lambda function: function.__name__)
 def test_every_path_is_in_the_page_about_znodes(function: Callable[..., str]) -> None:
     assert f"`{example(function)}`" in (DOCS / "znodes.md").read_text()
@@ -186,14 +193,18 @@ def test_a_page_names_only_commands_and_options_that_exist(page: Path) -> None:
         assert passes_on or not unknown, f"{page.name}: {program} {said}"
 
 
-def test_every_test_that_a_guarantee_names_exists() -> None:
-    named = set(re.findall(r"`(test_\w+)`", (DOCS / "reliability.md").read_text()))
+@pytest.mark.parametrize("page", ["reliability.md", "security.md"])
+def test_every_test_that_a_guarantee_names_exists(page: str) -> None:
+    text = (DOCS / page).read_text()
+    files = [name for name in re.findall(r"`(tests/[\w/]+\.py)`", text) if not (PROJECT / name).is_file()]
+    named = set(re.findall(r"`(test_\w+)`", text))
     defined = {
         name
         for path in (PROJECT / "tests").rglob("test_*.py")
         for name in re.findall(r"^ *def (test_\w+)", path.read_text(), re.MULTILINE)
     }
 
+    assert files == []
     assert named - defined == set()
 
 
@@ -206,4 +217,4 @@ def test_every_decision_is_in_the_list_of_decisions() -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(settings_table() + "\n")
+    sys.stdout.write(f"{settings_table()}\n\n{template.table()}\n")

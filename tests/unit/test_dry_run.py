@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from pipeline.fixity import Digest
-from pipeline.profiles.profile import Profile, ProfileLimits
+from pipeline.profiles.limits import ProfileLimits
+from pipeline.profiles.profile import Profile
 from pipeline.records import PayloadType
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher

@@ -6,8 +6,9 @@ import pytest
 
 from pipeline.attempt import UNATTENDED
 from pipeline.outcome import StepFailed
-from pipeline.sources.fetch import Download, HttpFetcher
+from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.host_limits import NoLimit
+from pipeline.sources.transfer import Download
 from pipeline.states import FailureKind
 from tests.servers.http_source import HttpSource
 from tests.support.fetching import BODY, DownloadFactory, assert_downloaded, sha256

@@ -39,10 +39,42 @@ def test_a_broken_download_goes_on_where_it_broke(
 def test_a_source_without_etag_is_resumed_by_its_date(
     fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
-    fetcher.download(a_download(source.put("/a", BODY, cut_after=1_500_000, cuts=1, etag=None)), UNATTENDED)
+    url = source.put("/a", BODY, cut_after=1_500_000, cuts=1, etag=None)
+
+    fetcher.download(a_download(url, sha256(BODY)), UNATTENDED)
 
     assert "GMT" in source.seen("/a")[1].headers["If-Range"]
     assert_downloaded(a_download)
+
+
+def test_two_contents_of_one_date_are_never_mixed_without_a_digest(
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
+) -> None:
+    """Neither in one attempt, nor by the attempt that finds the part of an earlier one."""
+    first, other = BODY, BODY[::-1]
+    hold = threading.Event()
+    url = source.put("/a", first, etag=None, cut_after=3_000_001, hold=hold, hold_after=3_000_000)
+
+    def change() -> None:
+        source.await_request("/a")
+        source.put("/a", other, etag=None)
+        hold.set()
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    fetcher.download(a_download(url), UNATTENDED)
+    changing.join()
+    assert "Range" not in source.seen("/a")[-1].headers
+    assert_downloaded(a_download, other)
+
+    source.put("/a", first, etag=None)
+    with pytest.raises(AttemptOver):
+        fetcher.download(a_download(url), over_after(PartSize(a_download.part, 2_000_000)))
+    source.put("/a", other, etag=None)
+    fetcher.download(a_download(url), UNATTENDED)
+
+    assert "Range" not in source.seen("/a")[-1].headers
+    assert_downloaded(a_download, other)
 
 
 @pytest.mark.parametrize("etag", [None, 'W/"weak"'])

@@ -14,6 +14,7 @@ import pytest
 from pipeline.attempt import UNATTENDED
 from pipeline.http.address import ContentSession
 from pipeline.outcome import AttemptOver, StepFailed
+from pipeline.profiles.sources import EVERYWHERE
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.pace import TooSlow
@@ -71,7 +72,7 @@ def trusting(certificate: Path, **overrides: float) -> HttpFetcher:
     settings = Settings(allow_networks="127.0.0.0/8", fetch_tries=1, **overrides)  # type: ignore[arg-type]
     session = ContentSession(settings.allow_networks)
     session.verify = str(certificate)
-    return HttpFetcher(settings, first_pause=0.01, session=session)
+    return HttpFetcher(settings, first_pause=0.01, sessions={EVERYWHERE: session})
 
 
 def test_a_file_arrives_over_tls(site: str, certificate: Path, a_download: DownloadFactory) -> None:

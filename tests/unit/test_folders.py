@@ -7,7 +7,7 @@ from tests.support import folders
 TESTS = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("folder", ["unit", "component"])
+@pytest.mark.parametrize("folder", ["unit", "component", "fuzz"])
 @pytest.mark.parametrize("server", sorted(folders.SERVERS))
 def test_a_test_that_starts_zookeeper_or_redis_is_refused(folder: str, server: str) -> None:
     assert folders.refusal(folder, ["tmp_path", server]) == (
@@ -23,7 +23,7 @@ def test_integration_and_end_to_end_tests_may_start_both(folder: str) -> None:
 def test_every_folder_of_tests_has_a_meaning() -> None:
     used = {path.parent.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py")}
 
-    assert used == {"unit", "component", *folders.MARKERS}
+    assert used == {"unit", "component", "fuzz", *folders.MARKERS}
 
 
 def test_collected_tests_carry_the_markers_of_their_folder(request: pytest.FixtureRequest) -> None:

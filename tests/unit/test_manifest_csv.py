@@ -105,3 +105,49 @@ def test_digests_are_kept() -> None:
     (row,) = parse(convert(table.encode(), OBJECT).manifest or b"", "made").rows
 
     assert (row.digest and row.digest.value, row.size) == (MD5, 12)
+
+
+def test_columns_are_known_by_the_names_that_people_give_them() -> None:
+    table = f"URL,MD5,Author,Year,Call Number,ARK\n{URL},{MD5},Seneca,2009,shelf 12,ark:/99999/fk4a\n"
+
+    (row,) = parse(convert(table.encode(), ManifestProfile.FILE_BATCH).manifest or b"", "made").rows
+
+    assert row.digest is not None
+    assert (row.digest.algorithm, row.digest.value) == ("md5", MD5)
+    assert (row.creator, row.date, row.local_id, row.primary_id) == (
+        "Seneca",
+        "2009",
+        ("shelf 12",),
+        "ark:/99999/fk4a",
+    )
+
+
+def test_a_row_without_a_digest_in_a_column_of_md5_has_none() -> None:
+    table = f"URL,MD5\n{URL},\n"
+
+    (row,) = parse(convert(table.encode(), OBJECT).manifest or b"", "made").rows
+
+    assert row.digest is None
+
+
+def test_a_person_names_columns_and_leaves_columns_out() -> None:
+    table = f"Where,Inventory no.,Remarks,Titel\n{URL},17,none,Jazz\n"
+    named = {"where": "fileUrl", "Inventory no.": "local id", "Remarks": "", "titel": "title"}
+
+    converted = convert(table.encode(), ManifestProfile.FILE_BATCH, named=named)
+
+    (row,) = parse(converted.manifest or b"", "made").rows
+    assert (row.url, row.local_id, row.title) == (URL, ("17",), "Jazz")
+
+
+def test_a_named_column_that_the_table_lacks_is_an_error() -> None:
+    converted = convert(f"URL\n{URL}\n".encode(), OBJECT, named={"Size": "fileSize"})
+
+    assert [problem.message for problem in converted.problems] == ["the table has no column 'Size'"]
+
+
+def test_two_columns_of_digests_are_an_error_that_says_how_to_leave_one_out() -> None:
+    (error,) = errors(f"URL,MD5,SHA-256\n{URL},,\n")
+
+    assert "'MD5' and 'SHA-256' are both the column hashValue: leave one of them out" in error
+    assert "--column 'SHA-256='" in error

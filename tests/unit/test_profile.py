@@ -146,6 +146,10 @@ MALFORMED: dict[str, tuple[dict[str, object], str]] = {
     ),
     "a strange limit": ({"limits": {"object_byte": 1}}, "limits.object_byte is not a field; did you mean"),
     "a limit of nothing": ({"limits": {"batch_jobs": 0}}, "0 is not valid for limits.batch_jobs; expected a"),
+    "a source that is a URL": (
+        {"sources": ["https://x.org"]},
+        "'https://x.org' is not valid for sources; expected a list of hosts",
+    ),
     "limits that are none": ({"limits": 5}, "5 is not valid for limits; expected object_bytes"),
     "a mail that is sent and suppressed": (
         {"confirmation_mail": True, "notification_suppression": "partial"},

@@ -1,9 +1,14 @@
+import base64
 import hashlib
 import hmac
 import json
 import logging
 import re
+import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 from xml.etree.ElementTree import fromstring
 
 import pytest
@@ -18,6 +23,7 @@ from pipeline.states import FailureKind, JobState
 from tests.servers.receiver import Receiver
 from tests.support.records import a_job
 
+DEPOSITORS = Path(__file__).parents[2] / "docs" / "depositors.md"
 SECRET = "a secret of many letters"
 OTHER = "another, of the setting's"
 
@@ -45,7 +51,9 @@ def signed(body: bytes, secret: str) -> str:
 def test_without_a_secret_nothing_is_signed(settings: Settings, receiver: Receiver) -> None:
     tell(settings, receiver)
 
-    assert "Arkline-Signature" not in receiver.received[0].headers
+    headers = receiver.received[0].headers
+    assert {"webhook-id", "webhook-timestamp"} <= headers.keys()
+    assert not {"webhook-signature", "Arkline-Signature"} & headers.keys()
 
 
 @pytest.mark.parametrize("form", ResponseType)
@@ -70,7 +78,83 @@ def test_a_collection_without_a_secret_has_that_of_the_setting(receiver: Receive
     assert request.headers["Arkline-Signature"] == signed(request.raw, OTHER)
 
 
-def test_a_repetition_has_the_same_signature(settings: Settings, receiver: Receiver) -> None:
+def example() -> Callable[..., None]:
+    """The receiver's check in docs/depositors.md."""
+    (code,) = re.findall(r"^```python\n(.*?)^```", DEPOSITORS.read_text(), re.MULTILINE | re.DOTALL)
+    found: dict[str, Any] = {}
+    exec(code, found)
+    return cast(Callable[..., None], found["verify"])
+
+
+@pytest.mark.parametrize("secret", [SECRET, "whsec_" + base64.b64encode(SECRET.encode()).decode()])
+def test_the_check_in_the_documentation_accepts_a_callback(
+    settings: Settings, receiver: Receiver, secret: str
+) -> None:
+    (settings.profiles / "demo.secret").write_text(secret)
+
+    tell(settings, receiver)
+
+    (request,) = receiver.received
+    example()(request.headers, request.raw, SECRET.encode())
+
+
+@pytest.mark.parametrize(
+    ("change", "seconds"),
+    [
+        ({"webhook-id": "jid0000000001-7"}, 0),
+        ({"webhook-timestamp": "1790000000"}, 0),
+        ({"webhook-signature": "v1,AAAA"}, 0),
+        ({}, 301),
+        ({}, -301),
+    ],
+)
+def test_the_check_in_the_documentation_refuses_a_callback_that_was_changed_or_repeated_later(
+    settings: Settings, receiver: Receiver, change: dict[str, str], seconds: int
+) -> None:
+    (settings.profiles / "demo.secret").write_text(SECRET)
+    tell(settings, receiver)
+    (request,) = receiver.received
+    later = int(request.headers["webhook-timestamp"]) + seconds
+
+    verify = example()
+    verify(request.headers, request.raw, SECRET.encode(), now=later - seconds)
+    with pytest.raises(ValueError, match="callback"):
+        verify({**request.headers, **change}, request.raw, SECRET.encode(), now=later)
+    with pytest.raises(ValueError, match="callback"):
+        verify(request.headers, request.raw + b" ", SECRET.encode(), now=later - seconds)
+
+
+def test_a_repetition_is_signed_at_its_own_time(
+    settings: Settings, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (settings.profiles / "demo.secret").write_text(SECRET)
+    receiver.answers += [(503, {})]
+    times = iter((1_790_000_000.0, 1_790_000_060.0))
+    clock = SimpleNamespace(time=lambda: next(times), monotonic=time.monotonic)
+    monkeypatch.setattr("pipeline.notify.callback.time", clock)
+
+    tell(settings, receiver)
+
+    headers = [request.headers for request in receiver.received]
+    assert [each["webhook-timestamp"] for each in headers] == ["1790000000", "1790000060"]
+    assert len({each["webhook-id"] for each in headers}) == 1
+    for request in receiver.received:
+        sent = int(request.headers["webhook-timestamp"])
+        example()(request.headers, request.raw, SECRET.encode(), now=sent)
+
+
+def test_a_secret_that_claims_to_be_base64_and_is_not_is_refused(
+    settings: Settings, receiver: Receiver
+) -> None:
+    (settings.profiles / "demo.secret").write_text("whsec_not base64 at all")
+
+    with pytest.raises(StepFailed, match="is not base64: write it again") as failure:
+        tell(settings, receiver)
+    assert failure.value.kind is FailureKind.SYSTEM
+    assert receiver.received == []
+
+
+def test_a_repetition_has_the_same_old_signature(settings: Settings, receiver: Receiver) -> None:
     (settings.profiles / "demo.secret").write_text(SECRET)
     receiver.answers += [(503, {})]
 
@@ -79,7 +163,7 @@ def test_a_repetition_has_the_same_signature(settings: Settings, receiver: Recei
     assert len({request.headers["Arkline-Signature"] for request in receiver.received}) == 1
 
 
-@pytest.mark.parametrize("secret", ["", "too short"])
+@pytest.mark.parametrize("secret", ["", "too short", "whsec_dG9vIHNob3J0"])
 def test_a_secret_that_can_be_guessed_is_refused_without_being_shown(
     settings: Settings, receiver: Receiver, secret: str
 ) -> None:

@@ -240,8 +240,23 @@ def test_more_jobs_than_the_collection_takes_are_refused() -> None:
     data = manifest(*numbered(3))
 
     assert len(plan(submitted(), serving(data), LIMIT, most_jobs=3).jobs) == 3
-    with pytest.raises(StepFailed, match="contains 3 objects; collection demo accepts 2 per batch"):
+    with pytest.raises(StepFailed, match=r"more than 2 rows: .*limits\.batch_jobs"):
         plan(submitted(), serving(data), LIMIT, most_jobs=2)
+
+
+def test_a_manifest_is_not_read_beyond_the_jobs_that_the_collection_takes() -> None:
+    """Nearly half a million rows fit into a manifest of the shipped size; each row needs memory."""
+    asked: list[int | None] = []
+
+    def parse(
+        data: bytes, source: str, profile: ManifestProfile, case_fold: bool, most: int | None
+    ) -> tuple[Row, ...]:
+        asked.append(most)
+        return ()
+
+    plan(submitted(), serving(manifest(*numbered(3))), LIMIT, most_jobs=2, parse=parse)
+
+    assert asked == [2]
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def _chaos(parsed: argparse.Namespace, kinds: frozenset[Kind], folder: Path) -> 
         drilled = tuple(drill(cluster.settings, final, run_log.acts, say))
         say(f"the drills took {time.monotonic() - began:.0f} s")
         faults = outages(run_log.injected)
-        stood_still = tuple(check_other_hosts(faults, list(final.jobs.values())))
+        stood_still = tuple(check_other_hosts(faults, final.deposited))
         say(f"{len(undisturbed(faults))} outages of one host without another long fault")
         judgement = replace(judged, problems=judged.problems + drilled + stood_still)
         results.append(result_of(run_log, final, judgement))

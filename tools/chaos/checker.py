@@ -46,6 +46,8 @@ def _deposits(
     Fills `objects`: job -> its object.
     """
     for extra in final.batches.keys() - set(bids.values()):
+        if final.is_hostile(extra):
+            continue
         yield Problem(Category.DUPLICATED, extra, "a batch that was not submitted")
     for deposit in deposits:
         bid = bids.get(deposit.key, "")
@@ -94,7 +96,9 @@ def _half_deleted(final: FinalState) -> Iterator[Problem]:
 def _job(job: Job, deposited: DepositedObject | None, final: FinalState, acts: Acts) -> Iterator[Problem]:
     state = job.status.status
     stopped = job.bid in acts.cancelled and state is JobState.FAILED
-    if deposited is None:
+    if final.is_hostile(job.bid):
+        yield from _refused(job)
+    elif deposited is None:
         yield Problem(Category.DUPLICATED, job.jid, "a job of no deposit")
     elif state not in ENDED:
         yield Problem(Category.LOST, job.jid, f"did not end: it is {state}: {job.status.message}")
@@ -112,6 +116,14 @@ def _job(job: Job, deposited: DepositedObject | None, final: FinalState, acts: A
         )
     yield from _places(job, final)
     yield from _history(job)
+
+
+def _refused(job: Job) -> Iterator[Problem]:
+    """A job that cannot be stored has failed with a message."""
+    status = job.status
+    if status.status is not JobState.FAILED or not status.message:
+        text = f"of a hostile deposit, is {status.status} with the message {status.message!r}"
+        yield Problem(Category.ILLEGAL, job.jid, text)
 
 
 def _places(job: Job, final: FinalState) -> Iterator[Problem]:
@@ -172,13 +184,24 @@ def _batch(batch: Batch, final: FinalState) -> Iterator[Problem]:
         yield Problem(Category.LOST, batch.bid, "is still being processed")
     reports = {f"{batch.bid}.report-{n}@arkline" for n in range(1, batch.status.reports + 1)}
     letters = [letter for letter in final.letters if letter.name.startswith(f"{batch.bid}.")]
-    for missing in sorted(reports - {letter.name for letter in letters}):
+    for missing in sorted(reports - {letter.name for letter in letters} - _stopped_reports(batch)):
         yield Problem(Category.LOST, batch.bid, f"{missing} was never delivered")
     for extra in sorted({letter.name for letter in letters} - reports):
         yield Problem(
             Category.DUPLICATED, batch.bid, f"{extra} was delivered, but only {len(reports)} were created"
         )
     yield from _truth(batch, letters, members, deleted)
+
+
+def _stopped_reports(batch: Batch) -> set[str]:
+    """The reports that an operator ended: their mails were sent or not."""
+    stopped, number, reporting = set(), 0, False
+    for entry in (entry for entry in batch.history if entry.event):
+        number += reporting
+        if reporting and entry.via is not None:
+            stopped.add(f"{batch.bid}.report-{number}@arkline")
+        reporting = BATCH.facts[entry.state].reports
+    return stopped
 
 
 def _members(final: FinalState, bid: str) -> set[str]:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from email import message_from_bytes, policy
 from email.message import EmailMessage
@@ -14,6 +14,7 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 from entrypoints.stack.ports import HOST, free_ports
 from tests.servers import ezid as ezid_server
 from tests.servers.ezid import Ezid
+from tests.servers.hostile_source import VARIANTS, HostileSource
 from tests.servers.http_source import HttpSource, Page
 from tests.servers.proxy import Proxy
 from tests.servers.receiver import Receiver, receiving
@@ -25,6 +26,9 @@ FAR_HOST = "127.0.0.2"
 
 MAIL_SECONDS = 0.7
 """Seconds that the mail server takes for a mail: long enough for a report to be interrupted in the middle."""
+
+DRIP_SECONDS = 1.0
+"""Seconds between two pieces of an answer that never ends."""
 
 logging.getLogger("mail.log").setLevel(logging.ERROR)  # aiosmtpd tells of every word
 
@@ -88,6 +92,8 @@ class Fakes:
     mail_proxy: Proxy
     receiver: Receiver
     callback_proxy: Proxy
+    hostile: dict[str, str]
+    """Form of an answer that never ends -> its URL."""
 
     def heal(self) -> None:
         self.postbox.busy = False
@@ -100,6 +106,16 @@ class Fakes:
         ):
             proxy.accept()
             proxy.cut()
+
+
+@contextmanager
+def hostile_sources() -> Iterator[dict[str, str]]:
+    """The URL of each form of an answer that never ends, each on a host of its own."""
+    with ExitStack() as held:
+        yield {
+            variant: held.enter_context(HostileSource(variant, DRIP_SECONDS, host=f"127.0.0.{number}")).url
+            for number, variant in enumerate(VARIANTS, 10)
+        }
 
 
 @contextmanager
@@ -118,6 +134,7 @@ def run_fakes() -> Iterator[Fakes]:
             Proxy(source.port, FAR_HOST) as far_proxy,
             Proxy(controller.port) as mail_proxy,
             Proxy(receiver.port) as callback_proxy,
+            hostile_sources() as hostile,
         ):
             source.front, source.far = source_proxy, far_proxy
             yield Fakes(
@@ -130,6 +147,7 @@ def run_fakes() -> Iterator[Fakes]:
                 mail_proxy,
                 receiver,
                 callback_proxy,
+                hostile,
             )
     finally:
         controller.stop()

@@ -41,7 +41,7 @@ class FaultContext:
     """The marks of the attempts on batches that a fault has struck."""
 
     def claim(self, service: str, end: Callable[[], None]) -> Callable[[], None]:
-        """Claim a service, until the function that is returned ends the fault; NotNow if it is claimed."""
+        """Claim a service, or NotNow; the function that is returned ends the fault and the claim."""
         if service in self.claimed:
             raise NotNow
         self.claimed.add(service)

@@ -15,6 +15,7 @@ from sqlalchemy import create_engine, text
 from pipeline.records import Batch, Job
 from pipeline.states import Bucket, JobState
 from tools.chaos.cluster import Cluster
+from tools.chaos.hostile import HOSTILE
 from zkstate import batches, jobs, paths
 from zkstate.audit import audit
 from zkstate.session import Session, connect
@@ -80,6 +81,15 @@ class FinalState:
     numbers: int = 0
     """Numbers taken for minted ARKs."""
     findings: list[str] = field(default_factory=list)
+
+    def is_hostile(self, bid: str) -> bool:
+        """Whether the batch is none of the deposits, and had to fail."""
+        return bid in self.batches and self.batches[bid].submission.submitter == HOSTILE
+
+    @property
+    def deposited(self) -> list[Job]:
+        """The jobs of the deposits."""
+        return [job for job in self.jobs.values() if not self.is_hostile(job.bid)]
 
 
 def read(cluster: Cluster) -> FinalState:

@@ -9,7 +9,7 @@ from pipeline.states import JobState
 from tools.chaos.fakes import FAR
 from tools.chaos.problem import Category, Problem
 from tools.chaos.run import Injected
-from tools.chaos.schedule import OF_ONE_HOST
+from tools.chaos.schedule import BAD_DEPOSITS, OF_ONE_HOST
 
 LONG = 20.0
 """A fault that may last longer can stop every download: its overlap with an outage proves nothing."""
@@ -31,11 +31,12 @@ class Outage:
 
 
 def outages(injected: list[Injected]) -> list[Outage]:
-    """Every fault of the run."""
+    """Every fault of the run that may stop deposits."""
     offset = time.time() - time.monotonic()
     return [
         Outage(one.began + offset, one.ended + offset, one.fault.kind in OF_ONE_HOST, one.fault.kind.longest)
         for one in injected
+        if one.fault.kind not in BAD_DEPOSITS
     ]
 
 

@@ -15,6 +15,7 @@ from pipeline.inventory.sql import open_inventory
 from pipeline.principal import Interface, Principal, Role
 from pipeline.settings import Settings
 from tools.chaos.acts import Acts
+from tools.chaos.hostile import CANCEL_HOSTILE
 from tools.chaos.operator_verbs import (
     FAIL_JOB,
     RELEASE_COLLECTION,
@@ -108,9 +109,9 @@ class OperatorThread:
             self.ask(UPDATE_REPORT)
 
     def undo_all(self) -> None:
-        """End every hold and the pause: the reverse of an act may have got no answer, or come before it."""
+        """End holds, the pause and hostile deposits: the reverse of an act may be lost, or come before it."""
         self._closing = True
-        for act in (RELEASE_COLLECTION, UNPAUSE, RELEASE_JOBS):
+        for act in (RELEASE_COLLECTION, UNPAUSE, RELEASE_JOBS, CANCEL_HOSTILE):
             self.ask(act)
 
     def _run(self) -> None:

@@ -1,6 +1,6 @@
 """Injecting the acts of an operator; operator_verbs.py and store_verbs.py have the acts."""
 
-from tools.chaos import operator_verbs, store_verbs
+from tools.chaos import hostile, operator_verbs, store_verbs
 from tools.chaos.faults import Effect, FaultContext, Table, kind_of
 from tools.chaos.schedule import Fault, Kind
 
@@ -37,3 +37,15 @@ def _ask(context: FaultContext, fault: Fault, late: bool) -> Effect:
     thread.ask(_ACTS[fault.kind], fault.target, fault.kind.label)
     reverse = _REVERSE.get(fault.kind)
     return Effect("asked", None if reverse is None else lambda: thread.ask(reverse))
+
+
+@kind_of(BEGIN, Kind.HOSTILE_SOURCE, Kind.OVERSIZED)
+def _submit_bad(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    fakes, key = context.cluster.fakes, f"hostile-{fault.at}"
+    if fault.kind is Kind.OVERSIZED:
+        bad = hostile.oversized(fakes.source, fault.target, key)
+    else:
+        bad = hostile.from_hostile_source(fakes.hostile, fault.target, key)
+    thread = context.operator
+    thread.ask(hostile.submitting(bad), label=fault.kind.label)
+    return Effect(bad.form, lambda: thread.ask(hostile.CANCEL_HOSTILE))

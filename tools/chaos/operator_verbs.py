@@ -40,7 +40,7 @@ def _queued(session: Session, *states: JobState) -> list[str]:
     ]
 
 
-def _loaded(session: Session, bids: Iterable[str]) -> list[Batch]:
+def loaded(session: Session, bids: Iterable[str]) -> list[Batch]:
     loaded = []
     for bid in bids:
         try:
@@ -51,7 +51,7 @@ def _loaded(session: Session, bids: Iterable[str]) -> list[Batch]:
 
 
 def _failed_batches(session: Session) -> list[Batch]:
-    known = _loaded(session, session.children(paths.BATCHES))
+    known = loaded(session, session.children(paths.BATCHES))
     return [batch for batch in known if batch.status.status is BatchState.FAILED]
 
 
@@ -144,7 +144,7 @@ def _note_deletion(operator: Operator, jid: str, acts: Acts) -> None:
         return  # it was deleted before, and noted then
 
 
-def _cancel(operator: Operator, names: list[str], acts: Acts) -> object:
+def cancel(operator: Operator, names: list[str], acts: Acts) -> bulk.Outcome:
     (bid,) = names
     acts.cancelled.add(bid)
     for jid in batches.jobs_in(operator.session, bid, Bucket.PROCESSING):
@@ -182,5 +182,5 @@ DELETE_JOB = Act(
 DELETE_BATCH = Act(
     "delete batch", lambda session, n: one_of([b.bid for b in _failed_batches(session)], n), _delete
 )
-CANCEL_BATCH = Act("cancel", _open_batches, _cancel)
+CANCEL_BATCH = Act("cancel", _open_batches, cancel)
 UPDATE_REPORT = Act("update-report", _changed, _on(Event.UPDATE_REPORT))

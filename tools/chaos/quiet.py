@@ -90,8 +90,8 @@ class Quiet:
         return True
 
     def _batches(self, session: Session) -> Iterator[Batch]:
-        """The batches that were submitted, without those that the operator has deleted."""
-        for bid in sorted(self._submitter.bids.values()):
+        """All batches that were submitted, without those that the operator has deleted."""
+        for bid in sorted({*self._submitter.bids.values(), *session.children(paths.BATCHES)}):
             try:
                 yield batches.load(session, bid)
             except Missing:

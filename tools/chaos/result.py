@@ -79,7 +79,7 @@ class Result:
 
 
 def result_of(run_log: RunLog, final: FinalState, judgement: Judgement) -> Result:
-    states = Counter(job.status.status for job in final.jobs.values())
+    states = Counter(job.status.status for job in final.deposited)
     return Result(
         jobs=sum(len(deposit.objects) for deposit in run_log.collection.deposits),
         completed=states[JobState.COMPLETED],
@@ -92,8 +92,8 @@ def result_of(run_log: RunLog, final: FinalState, judgement: Judgement) -> Resul
         problems=judgement.problems,
         repeated=judgement.repeated,
         present=frozenset(final.jobs),
-        tries=sum(entry.event is None for job in final.jobs.values() for entry in job.history[1:]),
-        attempts=sum(job.status.attempt for job in final.jobs.values()),
+        tries=sum(entry.event is None for job in final.deposited for entry in job.history[1:]),
+        attempts=sum(job.status.attempt for job in final.deposited),
     )
 
 

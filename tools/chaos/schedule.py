@@ -66,6 +66,8 @@ class Kind(Enum):
     MAIL_OUTAGE = ("mail-server-outage", 1, 80, 110)
     CALLBACK_DOWN = ("callback-receiver-down", 3, 3, 10)
     CALLBACK_OUTAGE = ("callback-receiver-outage", 1, 80, 110)
+    HOSTILE_SOURCE = ("deposit-from-hostile-source", 3, 20, 40)
+    OVERSIZED = ("oversized-deposit", 2, 10, 30)
     SECOND_SWEEP = ("two-sweeps-two-feeders", 4, 0, 0)
     HOLD_COLLECTION = ("operator-holds-collection", 2, 2, 8)
     HOLD_JOB = ("operator-holds-job", 3, 2, 8)
@@ -99,6 +101,9 @@ NEEDS_FAKETIME = frozenset({Kind.ZK_CLOCK})
 OF_ONE_HOST = frozenset({Kind.HOST_DEAD, Kind.HOST_BUSY, Kind.HOST_SLOW})
 """Outages of one of the two hosts of content: deposits of the other one continue."""
 
+
+BAD_DEPOSITS = frozenset({Kind.HOSTILE_SOURCE, Kind.OVERSIZED})
+"""They may delay no other deposit."""
 
 MACHINERY = frozenset(
     {

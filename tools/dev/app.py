@@ -15,7 +15,7 @@ from pipeline.errors import ArklineError
 from tools.checkout import PROJECT, VAR, own_profiles, stop_command
 from tools.demo import picture
 from tools.demo.run import demonstrate
-from tools.dev import benches, checks, lock, release
+from tools.dev import audit, benches, checks, fuzz, lock, release
 from tools.dev.console import teller
 
 app = typer.Typer(
@@ -99,7 +99,7 @@ def down(home: Home = VAR) -> None:
 def check(
     fix: Annotated[bool, typer.Option("--fix", help="Format, and apply the fixes of the linter.")] = False,
 ) -> None:
-    """Format, lint, types, imports, the compose file and the lock file."""
+    """Format, lint, types, imports, the compose file, the lock files, and no secrets in the tree."""
     raise typer.Exit(checks.check(fix, console))
 
 
@@ -117,9 +117,37 @@ def bench(
 )
 def chaos(context: typer.Context) -> None:
     """Inject faults into a whole repository, and check that no object is lost or doubled."""
+    _become("tools.chaos", context.args)
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
+def storm(context: typer.Context) -> None:
+    """Submit hostile deposits among honest ones, and check that only the hostile ones fail."""
+    _become("tools.storm", context.args)
+
+
+def _become(module: str, arguments: Sequence[str]) -> None:
+    """Run a tool in this process's place: it starts processes, and needs a main thread of its own."""
     path = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))
-    options = [sys.executable, "-W", "ignore", "-m", "tools.chaos", *context.args]
+    options = [sys.executable, "-W", "ignore", "-m", module, *arguments]
     os.execve(sys.executable, options, os.environ | {"PYTHONPATH": path})  # noqa: S606 - no shell
+
+
+@app.command("fuzz", epilog="Example: ./dev fuzz --minutes 30 --seed 7")
+def fuzz_(
+    minutes: Annotated[float, typer.Option(min=0, help="Rounds begin as long as this.")] = 10,
+    seed: Annotated[int, typer.Option(help="Of the first round; each further one adds 1.")] = 1,
+) -> None:
+    """Try the readers of foreign bytes, and every other property, with many more examples."""
+    raise typer.Exit(fuzz.fuzz(minutes, seed, console))
+
+
+@app.command("audit", epilog="Example: ./dev audit")
+def audit_() -> None:
+    """Ask the package index for known faults of the locked packages; skipped where no network allows it."""
+    raise typer.Exit(audit.audit(console))
 
 
 @app.command("record", epilog="Example: ./dev record")

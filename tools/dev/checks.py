@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tools.checkout import PROJECT
+from tools.dev import secret_scan
 
 BIN = Path(sys.executable).parent
 CHECKED = (
@@ -63,6 +64,7 @@ def _checks(fix: bool) -> list[Check]:
         Check("types", _command("mypy")),
         Check("imports", _command("lint-imports")),
         Check("lock files", _locks),
+        Check("secrets", secret_scan.complaints),
         Check("schemas", _schemas),
     ]
 

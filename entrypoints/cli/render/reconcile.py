@@ -20,6 +20,7 @@ _TITLES = {
     Gap.UNREADABLE: "in storage and not readable",
     Gap.LOST: "of a completed job, neither in storage nor in the inventory",
     Gap.NUMBERS: "a counter behind the numbers that were given",
+    Gap.RESERVED: "a sum of reserved working storage that is not that of the jobs",
     Gap.OUTDATED: "record and inventory are not of the same time: the fleet waits",
 }
 
@@ -66,8 +67,11 @@ def _kind(view: ReconcileView, gap: Gap) -> None:
 
 
 def _line(difference: Difference) -> str:
+    value = "a damaged value" if difference.value is None else difference.value
     if difference.gap is Gap.NUMBERS:
-        return f"{difference.counter}: the record is at {difference.value}, but {difference.known} was given"
+        return f"{difference.counter}: the record is at {value}, but {difference.known} was given"
+    if difference.gap is Gap.RESERVED:
+        return f"the record has {value}, and the jobs have reserved {difference.known} bytes"
     if difference.gap is Gap.OUTDATED:
         return f"the mark of the record is {difference.value}, that of the inventory {difference.known}"
     parts = (

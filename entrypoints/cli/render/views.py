@@ -58,6 +58,27 @@ def batch(view: BatchView) -> None:
         )
 
 
+OBJECTS = 20
+"""Objects that are shown at the end of a batch; `arkline report` has all of them."""
+
+
+def objects(view: BatchView) -> None:
+    """The ARKs of a batch that has ended."""
+    if not view.objects:
+        return
+    screen.say("")
+    screen.table(
+        view.objects[:OBJECTS],
+        Column("object", lambda job: job.name),
+        Column("ARK", lambda job: job.ark or ""),
+        Column("state", lambda job: screen.state(job.state)),
+        Column("title", lambda job: job.title, wide=True),
+    )
+    if len(view.objects) > OBJECTS:
+        more = len(view.objects) - OBJECTS
+        screen.say(f"and {more:,} more: {command(Remedy(Action.SHOW_REPORT, view.bid))} --csv")
+
+
 def _kind(kind: FailureKind | None) -> Text | None:
     return screen.state(kind).append(f": {kind.doc}", "default") if kind else None
 

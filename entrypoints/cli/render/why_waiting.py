@@ -131,6 +131,10 @@ WAITING: dict[Reason, Callable[[Explanation], str]] = {
         f"Collection {facts.waits_for} has {facts.taken} active jobs, and its profile allows {facts.limit} "
         "(limits.jobs_at_work). It starts when one of them ends."
     ),
+    Reason.SHARE_TAKEN: lambda facts: (
+        f"The {facts.waits_for} has {facts.taken} active jobs, which is its share of the places "
+        "(ARKLINE_SHARE_OF_PLACES). It starts when one of them ends."
+    ),
     Reason.WAITING_FOR_TURN: _turn,
     Reason.STARTING: lambda facts: "It can continue now and starts within seconds.",
     Reason.BEING_DISPATCHED: lambda facts: "It is being sent to a worker.",

@@ -119,7 +119,7 @@ class MerrittHttp:
             answer = json.loads(body)
             state = answer["ver:versionState"]
             return {str(name).rpartition(":")[2]: value for name, value in state.items()}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise self._unknown("gave a response that is not a version state") from error
 
 

@@ -1,4 +1,4 @@
-"""Commands that check profiles and manifests before a submission."""
+"""Commands that check manifests and make them from tables."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ import typer
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
-from entrypoints.cli import operator_context as common
-from entrypoints.cli.options import Bid, Json, SharedOptions, command
-from entrypoints.cli.render import humanize
-from operations import profile_renewal, validation
+from entrypoints.cli.options import Json, command
+from entrypoints.cli.render import findings
+from operations import validation
 from pipeline.errors import UsageRefused
 from pipeline.manifests import checkm
 from pipeline.manifests import from_csv as manifest_csv
-from pipeline.profiles import profile as profiles
 
 if TYPE_CHECKING:
-    from operations.validation import CheckResult, ManifestBytes
+    from operations.validation import ManifestBytes
     from pipeline.manifests.checkm import ManifestProfile
     from pipeline.settings import Settings
 
@@ -34,44 +32,6 @@ CaseSensitive = Annotated[
         help="Accept or refuse names that differ only in upper and lower case.",
     ),
 ]
-
-
-@command("arkline profile check demo")
-def profile_check(
-    which: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME|FILE", help="A profile or its file; all profiles if left out."),
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Check one profile, or all.
-
-    Exit 1 if a profile cannot be used. A field that arkline ignores is a warning.
-    """
-    if which is not None and ("/" in which or which.endswith((".yaml", ".txt"))):
-        results: tuple[CheckResult, ...] = (validation.check_profile_file(Path(which)),)
-    else:
-        results = validation.check_profiles(profiles.Profiles(opened.settings().profiles), which)
-    _show(results, {"profiles": results}, as_json=json)
-
-
-@command("arkline profile renew bid0000000001 --dry-run", "version", "reason", "by", "dry_run", "json")
-def profile_renew(options: SharedOptions, bid: Bid) -> None:
-    """Use the changed profile for the rest of a batch.
-
-    A batch keeps the profile that it started with. After a mistake in the profile is corrected, renew the
-    profile of the batch, then resume its failed jobs.
-    """
-    with common.operator(options) as operator:
-        renewed = profile_renewal.renew(operator, bid, version=options.version, dry_run=options.dry_run)
-    if options.json:
-        screen.emit(renewed)
-        return
-    for field, (before, after) in renewed.changes.items():
-        screen.say(f"{field}: {before} -> {after}")
-    would = "would use" if options.dry_run else "uses"
-    changed = humanize.counted(len(renewed.changes), "field")
-    screen.note(f"{renewed.bid} {would} profile {renewed.profile} as its file is now: {changed} changed")
 
 
 @command("arkline manifest check harbour.checkm")
@@ -92,7 +52,8 @@ def manifest_check(
     else:
         manifest = _read(settings, Path(source), expected)
     result = validation.check_manifest(settings, manifest, expected, not case_sensitive)
-    _show((result,), result, as_json=json)
+    screen.emit(result) if json else findings.show((result,))
+    raise typer.Exit(int(not result.good))
 
 
 def _read(settings: Settings, path: Path, profile: ManifestProfile | None) -> ManifestBytes:
@@ -107,7 +68,7 @@ def _read(settings: Settings, path: Path, profile: ManifestProfile | None) -> Ma
 
 
 @command("arkline manifest from-csv --type object-manifest files.csv --output files.checkm")
-def manifest_from_csv(
+def manifest_from_csv(  # noqa: PLR0913 - a command's arguments are its options
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="The table: CSV in UTF-8 with a header row.")
     ] = None,
@@ -118,6 +79,15 @@ def manifest_from_csv(
         Path | None,
         typer.Option("--output", "-o", help="The manifest's file; standard output if left out."),
     ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            "-c",
+            metavar="TITLE=COLUMN",
+            help="The column of the manifest for a title of the table; TITLE= leaves the column out.",
+        ),
+    ] = None,
     template: Annotated[
         bool,
         typer.Option("--template", help="Print an empty table with its header row only."),
@@ -127,6 +97,7 @@ def manifest_from_csv(
 ) -> None:
     """Turn a table into a manifest.
 
+    Columns are found by usual names, such as URL, MD5, Author and Year; --column names the others.
     Exit 1 without a manifest if the table has an error; every problem is reported with its line. With
     --json the problems go to standard output, and the manifest only to --output.
     """
@@ -138,7 +109,7 @@ def manifest_from_csv(
     if file is None:
         raise UsageRefused("name the file with the table, or add --template to get an empty one")
     table = _read(opened.settings(), file, profile)
-    conversion = manifest_csv.convert(table.data, profile, not case_sensitive)
+    conversion = manifest_csv.convert(table.data, profile, not case_sensitive, _named(columns or ()))
     kind = profile.submission_type.label
     result = validation.check_result(table.name, conversion.problems, kind, conversion.rows)
     if conversion.manifest is not None:
@@ -146,8 +117,16 @@ def manifest_from_csv(
     if json:
         screen.emit(result)
     else:
-        _print_problems(result)
+        findings.print_problems(result)
     raise typer.Exit(int(not result.good))
+
+
+def _named(columns: Sequence[str]) -> dict[str, str]:
+    """Title -> column."""
+    for column in columns:
+        if "=" not in column:
+            raise typer.BadParameter(f"'{column}' is not TITLE=COLUMN", param_hint="--column")
+    return {title: name for title, _, name in (column.partition("=") for column in columns)}
 
 
 def _profile_of(kind: str) -> ManifestProfile:
@@ -167,30 +146,3 @@ def _write(manifest: bytes, output: Path | None, *, to_screen: bool) -> None:
         output.write_bytes(manifest)
     except OSError as error:
         raise UsageRefused(f"{output} cannot be written: {error.strerror}") from error
-
-
-def _show(results: Sequence[CheckResult], document: object, *, as_json: bool) -> None:
-    if as_json:
-        screen.emit(document)
-    else:
-        for result in results:
-            _print_problems(result)
-            if result.good:
-                rows = "" if result.rows is None else f" of {humanize.counted(result.rows, 'row')}"
-                screen.say(f"{result.name}: {result.kind}{rows}, {_verdict(result)}", "green")
-    raise typer.Exit(int(not all(result.good for result in results)))
-
-
-def _verdict(result: CheckResult) -> str:
-    return humanize.counted(len(result.warnings), "warning") if result.warnings else "good"
-
-
-def _print_problems(result: CheckResult) -> None:
-    """One line for each problem in the form of compilers, so that editors find the line."""
-    for problems, severity, style in (
-        (result.errors, "error", "red"),
-        (result.warnings, "warning", "yellow"),
-    ):
-        for problem in problems:
-            line = f":{problem.line}" if problem.line else ""
-            screen.note(f"{result.name}{line}: {severity}: {problem.message}", style)

@@ -1,0 +1,122 @@
+"""Commands about the profiles of collections."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from entrypoints.cli import console as screen
+from entrypoints.cli import context as opened
+from entrypoints.cli import operator_context as common
+from entrypoints.cli.console import Column
+from entrypoints.cli.options import Bid, Json, SharedOptions, command
+from entrypoints.cli.render import findings, humanize
+from operations import profile_renewal, profile_view, validation
+from pipeline.profiles import profile as profiles
+from pipeline.profiles import template as profile_file
+
+if TYPE_CHECKING:
+    from operations.validation import CheckResult
+
+
+@command("arkline profile check demo")
+def profile_check(
+    which: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME|FILE", help="A profile or its file; all profiles if left out."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Check one profile, or all.
+
+    Exit 1 if a profile cannot be used. A field that arkline ignores is a warning.
+    """
+    if which is not None and ("/" in which or which.endswith((".yaml", ".txt"))):
+        results: tuple[CheckResult, ...] = (validation.check_profile_file(Path(which)),)
+    else:
+        results = validation.check_profiles(profiles.Profiles(opened.settings().profiles), which)
+    screen.emit({"profiles": results}) if json else findings.show(results)
+    raise typer.Exit(int(not all(result.good for result in results)))
+
+
+@command("arkline profile list")
+def profile_list(json: Json = False) -> None:
+    """List the profiles: their collections, and what the ARKs of new objects look like.
+
+    Exit 1 if a profile cannot be used.
+    """
+    lines = profile_view.listed(profiles.Profiles(opened.settings().profiles))
+    if json:
+        screen.emit({"profiles": lines})
+    else:
+        screen.table(
+            lines,
+            Column("profile", lambda line: line.name),
+            Column("collections", lambda line: ", ".join(line.collections), wide=True),
+            Column("ARKs begin with", lambda line: ", ".join(line.ark_prefixes)),
+            Column("description", lambda line: "; ".join(line.faults) or line.description, long=True),
+        )
+    raise typer.Exit(int(any(line.faults for line in lines)))
+
+
+@command("arkline profile show demo")
+def profile_show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A profile.")], json: Json = False
+) -> None:
+    """Show all values of a profile, also those that its file leaves out. No secret is shown."""
+    view = profile_view.shown(profiles.Profiles(opened.settings().profiles), name)
+    if json:
+        screen.emit(view)
+        return
+    screen.say(view.file, "bold")
+    screen.table(
+        view.values.items(),
+        Column("field", lambda row: row[0]),
+        Column("value", lambda row: _value(row[1]), long=True),
+        Column("", lambda row: "" if row[0] in view.set_in_file else "default"),
+    )
+    for warning in view.ignored:
+        screen.note(f"{view.file}: warning: {warning}")
+
+
+def _value(value: object) -> str:
+    """As in a file."""
+    if value is None:
+        return ""
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {number}" for name, number in value.items() if number is not None)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@command("arkline profile template > harbour.yaml")
+def profile_template(
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="The name of the new profile.")] = "demo",
+    json: Json = False,
+) -> None:
+    """Print the file of a new profile, with every field described."""
+    text = profile_file.template(name)
+    screen.emit({"template": text}) if json else sys.stdout.write(text)
+
+
+@command("arkline profile renew bid0000000001 --dry-run", "version", "reason", "by", "dry_run", "json")
+def profile_renew(options: SharedOptions, bid: Bid) -> None:
+    """Use the changed profile for the rest of a batch.
+
+    A batch keeps the profile that it started with. After a mistake in the profile is corrected, renew the
+    profile of the batch, then resume its failed jobs.
+    """
+    with common.operator(options) as operator:
+        renewed = profile_renewal.renew(operator, bid, version=options.version, dry_run=options.dry_run)
+    if options.json:
+        screen.emit(renewed)
+        return
+    for field, (before, after) in renewed.changes.items():
+        screen.say(f"{field}: {before} -> {after}")
+    would = "would use" if options.dry_run else "uses"
+    changed = humanize.counted(len(renewed.changes), "field")
+    screen.note(f"{renewed.bid} {would} profile {renewed.profile} as its file is now: {changed} changed")

@@ -1,0 +1,61 @@
+"""The secrets of a fleet in containers: `python -m entrypoints.generate_secrets FOLDER` at every start.
+
+FOLDER has one volume for each kind of process, so that each gets only the secrets that it needs. Secrets
+that exist stay: a second start changes nothing.
+"""
+
+import hashlib
+import secrets
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+BROKER = "redis://{user}:{password}@redis:6379/0"
+RIGHTS = (
+    "~arkline:* &* -@all +@connection +@transaction +blpop +brpop +rpush +lpush +rpop +llen +lrange +lrem "
+    "+sadd +srem +smembers +sismember +scard +zadd +zrem +zrange +zrangebyscore +zrevrangebyscore +zcard "
+    "+hset +hget +hgetall +hdel +hlen +set +get +mget +del +unlink +exists +expire +pexpire +type +rename "
+    "+publish +subscribe +psubscribe +unsubscribe +punsubscribe +eval +evalsha +script|load "
+    "+script|exists +time +info"
+)
+"""Of a user of Redis, as in docs/operators/trust.md."""
+
+
+def generate(folder: Path) -> None:
+    """The files of the fleet are read as settings (ARKLINE_SECRETS), that of Flower as its configuration."""
+    fleet, flower, redis = (folder / name for name in ("fleet", "flower", "redis"))
+    _keep(fleet / "arkline_zk_password", lambda: secrets.token_hex(24))
+    _keep(fleet / "arkline_message_key", lambda: secrets.token_hex(32))
+    users = ["user default off"]
+    for user, own in (("arkline", fleet), ("flower", flower)):
+        url = _keep(own / "arkline_broker_url", lambda user=user: _broker_url(user))  # type: ignore[misc]
+        digest = hashlib.sha256(url.split(":")[2].split("@")[0].encode()).hexdigest()
+        users.append(f"user {user} on #{digest} {RIGHTS}")
+    login = _keep(flower / "password", lambda: secrets.token_hex(16))
+    _write(flower / "flowerconfig.py", f"basic_auth = ['arkline:{login}']\n")
+    # Redis runs as another user; the file has digests of passwords
+    _write(redis / "users.acl", "\n".join([*users, ""]), 0o644)
+
+
+def _broker_url(user: str) -> str:
+    return BROKER.format(user=user, password=secrets.token_hex(24))
+
+
+def _keep(path: Path, make: Callable[[], str]) -> str:
+    if not path.exists():
+        _write(path, make())
+    return path.read_text()
+
+
+def _write(path: Path, text: str, mode: int = 0o600) -> None:
+    """Completely or not at all."""
+    draft = path.with_suffix(".draft")
+    draft.unlink(missing_ok=True)
+    draft.touch(mode)
+    draft.write_text(text)
+    draft.chmod(mode)
+    draft.replace(path)
+
+
+if __name__ == "__main__":
+    generate(Path(sys.argv[1]))

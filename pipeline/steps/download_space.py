@@ -1,0 +1,139 @@
+"""Working storage for a download: more is reserved before more is written than was reserved.
+
+Rule: a job whose sizes are as estimated writes nothing to the record here. A job that finds no room gives
+back all that it has and waits for room as before its download: two downloads of unknown size that each kept
+a half of working storage would wait for each other for ever.
+"""
+
+import shutil
+import threading
+from functools import cache
+
+from pipeline.errors import ArklineError
+from pipeline.outcome import Done, Promised, content
+from pipeline.records import Job
+from pipeline.states import Event
+from pipeline.steps.context import StepContext
+from pipeline.steps.expected_files import FileSpec
+from pipeline.working_storage.capacity import in_units, measure_again, refusal, usage
+from pipeline.working_storage.workspace import Workspace
+
+SMALLEST_STEP = 1 << 20
+"""Bytes that are reserved at least, if there is so much, beyond those that are about to be written."""
+
+FIRST_STEP = 16 << 20
+
+LARGEST_STEP = 1 << 30
+"""Bytes. The reservation doubles up to this step, so that a terabyte of unknown size needs 1,000 writes."""
+
+UNPACKED = -1
+"""The number under which the unpacked files of a container are counted; files have those of their lines."""
+
+
+class NoRoom(ArklineError):
+    """Working storage has no room for the next bytes of a download."""
+
+    def __init__(self, reason: str, needed: int | None, most: int) -> None:
+        super().__init__(reason)
+        self.needed = needed
+        """Bytes that have to fit before the job is downloaded again; None if working storage is too small."""
+        self.most = most
+        """Bytes that fit into empty working storage."""
+
+
+class DownloadSpace:
+    """What is reserved for the job, and what its files have; shared by the threads of one attempt."""
+
+    def __init__(self, job: Job, context: StepContext, files: tuple[FileSpec, ...]) -> None:
+        self._job = job
+        self._context = context
+        self._sizes = {file.line: file.size or 0 for file in files}
+        """Bytes of every file: declared, or the most that it had in this attempt."""
+        self._total = sum(self._sizes.values())
+        self._reserved = job.space_needed
+        self._mutex = threading.Lock()
+        self.grew = False
+        """More was reserved than the job had at the beginning of the attempt."""
+
+    def admit(self, number: int, size: int) -> None:
+        """Called before file `number` has `size` bytes; NoRoom if they cannot be reserved."""
+        with self._mutex:
+            more = size - self._sizes.get(number, 0)
+            if more <= 0:
+                return
+            if self._total + more > self._reserved:
+                self._reserve(self._total + more)
+            self._sizes[number] = size
+            self._total += more
+
+    def admit_unpacked(self, size: int) -> int:
+        """As `admit`, for all unpacked files; returns the bytes that they may have before the next call."""
+        self.admit(UNPACKED, size)
+        with self._mutex:
+            return self._sizes[UNPACKED] + self._reserved - self._total
+
+    def _reserve(self, total: int) -> None:
+        """Reserve a step beyond `total` bytes, or less if there is no room for a whole step."""
+        record = self._context.job_record
+        reason = None
+        while True:
+            self._context.attempt.check()
+            # The sum comes first: if a reservation changes before the others are read, the sum is outdated.
+            counted = record.promised()
+            step, refused = self._largest_step(total, counted)
+            if not refused:
+                if record.reserve(self._job, total + step, counted):
+                    self._reserved, self.grew = total + step, True
+                    return
+            elif reason:
+                raise self._no_room(total, reason)
+            else:
+                reason = refused
+                measure_again()  # the disk was measured some seconds ago
+
+    def _largest_step(self, total: int, counted: Promised) -> tuple[int, str | None]:
+        """The bytes that fit beyond `total`, and None; or why not even the smallest step fits."""
+        settings = self._context.settings
+        reservations = cache(self._context.job_record.working_storage.reservations)
+        left = max(0, self._most() - total)
+        smallest = min(SMALLEST_STEP, left)
+        step = min(max(self._reserved, FIRST_STEP), LARGEST_STEP, left)
+        while reason := refusal(total + step, counted.bytes, reservations, settings, self._job.jid):
+            if step == smallest:
+                return 0, reason
+            step = max(step // 2, smallest)
+        return step, None
+
+    def _most(self) -> int:
+        """Bytes that fit into empty working storage."""
+        settings = self._context.settings
+        return usage(settings).total * settings.working_threshold // 100
+
+    def _no_room(self, total: int, reason: str) -> NoRoom:
+        most = self._most()
+        # doubled, so that an object is fetched again a few times at most
+        needed = min(2 * total, most) if total <= most else None
+        return NoRoom(reason, needed, most)
+
+
+def give_back(no_room: NoRoom, workspace: Workspace) -> Done:
+    """Remove what the job has; it goes back to wait for room, or fails if working storage is too small."""
+    remove_content(workspace)
+    if no_room.needed is None:
+        raise content(
+            f"the content has more than the {in_units(no_room.most)} that working storage can hold, and its "
+            "source did not state the size: check that the answer of the source ends; divide the object, or "
+            "ask the operator to enlarge working storage"
+        )
+    return Done(
+        event=Event.DOWNLOAD_AGAIN,
+        space_needed=no_room.needed,
+        message="the content has more bytes than were reserved for it, and is downloaded again once there is "
+        f"room: {no_room}",
+    )
+
+
+def remove_content(workspace: Workspace) -> None:
+    for folder in workspace.content:
+        shutil.rmtree(folder, ignore_errors=True)
+    measure_again()

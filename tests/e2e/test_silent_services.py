@@ -1,0 +1,50 @@
+"""A service that takes requests and answers nothing: an operator's verb and a stop end what waits for it."""
+
+import pytest
+
+from operations.verbs import act
+from pipeline.records import SubmissionType
+from pipeline.settings import Settings
+from pipeline.states import BatchState, Event, JobState
+from tests.e2e.collection import body_of, submit
+from tests.servers.hostile_source import HostileSource
+from tests.servers.http_source import HttpSource
+from tests.support.fleet import batch_ended, wait_for
+from tests.support.fleet import fleet as running_fleet
+from tests.support.operators import ann
+from zkstate import batches, jobs, paths
+from zkstate.session import Session
+
+pytestmark = pytest.mark.timeout(300)
+
+SOON = 8.0
+"""Seconds: 5, and some for a busy machine; the clients' own timeouts are 30 and 60."""
+
+
+@pytest.mark.parametrize("service", ["ezid_url", "storage_service_url"])
+def test_fail_ends_a_request_to_a_service_that_answers_nothing(
+    session: Session, settings: Settings, source: HttpSource, service: str
+) -> None:
+    with HostileSource("no-answer", pause=60.0) as silent:
+        url = silent.url.rpartition("/")[0]
+        named = {service: url, "ezid_user": "user", "ezid_password": "password"}
+        changed = settings.model_copy(update=named)
+        with running_fleet(changed) as fleet:
+            fleet.worker(concurrency=1)
+            fleet.beat()
+            bid = submit(session, changed, source.put("/a.txt", body_of("a")), SubmissionType.FILE)
+            silent.await_request(timeout=60)
+
+            (jid,) = batches.all_jobs(session, bid)
+            assert jobs.load(session, jid).status.status is JobState.PROCESSING
+            act(ann(session, changed), jid, Event.FAIL)
+
+            silent.await_left(1, SOON)
+            assert batch_ended(session, bid).status.status is BatchState.FAILED
+            wait_for(
+                session,
+                paths.job_lock(jid),
+                lambda: session.exists(paths.job_lock(jid)) is None,
+                SOON,
+                lambda: "the job is still locked",
+            )

@@ -1,0 +1,248 @@
+"""Answers of sources, receivers of callbacks, EZID and Merritt: any status line, header and body."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipeline.attempt import UNATTENDED
+from pipeline.errors import ArklineError
+from pipeline.http.retry import LONGEST_PAUSE, LONGEST_RETRY_AFTER
+from pipeline.identifiers.ezid import MARK, EzidMinter
+from pipeline.identifiers.minter import Assignment
+from pipeline.merritt_inventory import MerrittInventory
+from pipeline.notify.callback import HttpCallback
+from pipeline.outcome import StepFailed
+from pipeline.profiles.profile import Profile
+from pipeline.settings import Settings
+from pipeline.sources.fetch import HttpFetcher
+from pipeline.sources.part import VALIDATOR_LENGTH, saved_origin
+from pipeline.sources.response import LARGEST_FILE
+from pipeline.sources.transfer import Download
+from pipeline.storage.merritt.http import MerrittHttp
+from pipeline.storage.merritt.storage import MerrittStorage
+from tests.servers.raw_answer import RawAnswer
+from tests.support.fuzzing import BYTES, NUMBERS, WORDS, result_or_refusal
+from tests.support.records import a_job
+
+ARK = "ark:/99999/fk4abc"
+OWNER = "ark:/99999/owner"
+
+STATUSES = st.one_of(
+    st.sampled_from(
+        ["200 OK", "206 Partial", "302 Found", "404 Not Found", "416 Range", "429 Busy", "503 Busy"]
+    ),
+    st.sampled_from(["200", "999 x", "-1 x", "100 Continue", "204 x", "304 x", "000 x", "1000 x"]),
+    WORDS,
+)
+DATES = st.sampled_from(
+    [
+        *(
+            "Sun, 22 Nov 2026 10:00:00 GMT",
+            "Sun, 22 Nov 2026 10:00:00 +" + "9" * 30,
+            "Sun, 06 Nov 94 08:49:37",
+        ),
+        *("Fri, 31 Dec 9999 23:59:59 -0100", "Mon, 01 Jan 0001 00:00:00 +2359", "0"),
+    ]
+)
+VALUES = st.one_of(NUMBERS, DATES, WORDS)
+HEADERS = {
+    "Retry-After": st.one_of(VALUES).filter(
+        lambda value: value.strip().lstrip("+0") not in map(str, range(1, 11))
+    ),
+    "Content-Length": VALUES,
+    "Content-Range": st.tuples(st.sampled_from(["bytes ", "bytes 0-1/", "bytes */", ""]), VALUES).map(
+        "".join
+    ),
+    "ETag": st.tuples(st.sampled_from(['"', 'W/"', ""]), VALUES, st.sampled_from(['"', ""])).map("".join),
+    "Last-Modified": VALUES,
+    "Date": VALUES,
+    "Location": st.one_of(
+        VALUES,
+        st.sampled_from(
+            ["http://../x", "//", "http://[", "http://a:99999/", "file:///etc/passwd", "/\u00e9", "?"]
+        ),
+    ),
+    "Content-Type": VALUES,
+    "Content-Disposition": VALUES,
+    "Content-Encoding": st.one_of(VALUES, st.sampled_from(["gzip", "deflate", "br", "identity"])),
+    "Transfer-Encoding": st.one_of(VALUES, st.sampled_from(["chunked", "chunked, chunked", "gzip"])),
+    "Connection": VALUES,
+    "Set-Cookie": VALUES,
+}
+HEADER = st.sampled_from(sorted(HEADERS)).flatmap(
+    lambda name: HEADERS[name].map(lambda value: f"{name}: {value}\r\n")
+)
+CHUNKS = st.sampled_from(
+    [b"1\r\na\r\n0\r\n\r\n", b"fffffffffffffffffff\r\na", b"-1\r\n", b"1;x\r\na\r\n", b"0\r\nX: y\r\n\r\n"]
+)
+
+
+def answers(*bodies: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+    """Whole answers; half of them are those of a server in order, apart from the body."""
+    body = st.one_of(BYTES, CHUNKS, *bodies)
+    headers = st.lists(st.one_of(HEADER, WORDS), max_size=5).map("".join)
+    head = st.tuples(st.sampled_from(["HTTP/1.1 ", "HTTP/1.0 ", "HTTP/9 ", ""]), STATUSES, headers)
+    odd = st.tuples(head, body).map(
+        lambda pair: (
+            f"{pair[0][0]}{pair[0][1]}\r\n{pair[0][2]}\r\n".encode("utf-8", "surrogatepass") + pair[1]
+        )
+    )
+    usual = st.one_of(*bodies, BYTES).map(
+        lambda data: b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(data) + data
+    )
+    return st.one_of(odd, usual)
+
+
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), WORDS, NUMBERS),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.sampled_from(
+                [
+                    *(
+                        "ver:versionState",
+                        "invloc:localContainerState",
+                        "invv:versionsState",
+                        "invloc:localID",
+                    ),
+                    *("invloc:exists", "invloc:primaryIdentifier", "ver:identifier", "invv:currentVersion"),
+                ]
+            ),
+            inner,
+            max_size=4,
+        ),
+    ),
+    max_leaves=8,
+).map(lambda value: json.dumps(value).encode())
+DEEP = st.integers(1, 100_000).map(lambda depth: b'{"invloc:localContainerState":' + b"[" * depth)
+ANVL = st.lists(
+    st.tuples(
+        st.sampled_from(["success: ", "error: ", "_status: ", f"{MARK}: ", "", ":"]),
+        st.one_of(WORDS, st.just(ARK)),
+    ),
+    max_size=4,
+).map(lambda pairs: "\n".join(map("".join, pairs)).encode("utf-8", "surrogatepass"))
+
+_FILE = '<file id="%s"><key>%s</key><size>%s</size><digestType>%s</digestType><digest>%s</digest></file>'
+XML = st.tuples(
+    WORDS, WORDS, VALUES, WORDS, WORDS, st.one_of(VALUES, st.just("1")), st.one_of(VALUES, WORDS)
+).map(
+    lambda values: (
+        f'<objectInfo><object id="{ARK}"><versions><version id="{values[5]}"><manifest count="1" '
+        f'created="{values[6]}">{_FILE % values[:5]}</manifest></version></versions></object></objectInfo>'
+    ).encode("utf-8", "surrogatepass")
+)
+
+MANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RawAnswer]:
+    with RawAnswer() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def chosen(server: RawAnswer, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    return Settings(
+        home=tmp_path_factory.mktemp("home"),
+        allow_networks="127.0.0.0/8",
+        fetch_tries=1,
+        read_timeout=5,
+        ezid_url=server.url,
+        storage_service_url=server.url,
+        storage_service_node=1,
+        inventory_service_url=server.url,
+        ezid_user="u",
+    )
+
+
+def finite(result: object) -> None:
+    if isinstance(result, StepFailed) and result.retry_after is not None:
+        assert 0 <= result.retry_after <= LONGEST_RETRY_AFTER
+
+
+@MANY
+@given(answer=answers())
+def test_the_answer_of_a_source_is_a_file_or_a_refusal(
+    answer: bytes, server: RawAnswer, chosen: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    server.answer = answer
+    folder = tmp_path_factory.mktemp("fuzz")
+    part = folder / "a.part"
+    with HttpFetcher(chosen, first_pause=0) as fetcher:
+        size = result_or_refusal(lambda: fetcher.size(f"{server.url}/a"))
+        download = Download(f"{server.url}/a", folder / "a", part)
+        finite(result_or_refusal(lambda: fetcher.download(download, UNATTENDED)))
+
+    assert size is None or isinstance(size, ArklineError) or 0 <= size <= LARGEST_FILE
+    origin = saved_origin(part)
+    if origin is not None:
+        assert len(origin.validator) <= VALIDATOR_LENGTH
+        assert origin.validator.isprintable()
+    shutil.rmtree(folder)
+
+
+@MANY
+@given(answer=answers())
+def test_the_answer_to_a_callback_is_a_delivery_or_a_refusal(
+    answer: bytes, server: RawAnswer, chosen: Settings
+) -> None:
+    server.answer = answer
+    profile = Profile(name="demo", owner=OWNER, collections=(OWNER,), callback_url=f"{server.url}/callback")
+
+    finite(result_or_refusal(lambda: HttpCallback(chosen, pause=0).deliver(a_job(), profile, 1)))
+
+
+@MANY
+@given(answer=answers(ANVL))
+def test_the_answer_of_ezid_is_understood_or_refused(
+    answer: bytes, server: RawAnswer, chosen: Settings
+) -> None:
+    server.answer = answer
+    minter = EzidMinter(chosen, pause=0)
+    profile = Profile(name="demo", owner=OWNER, collections=(OWNER,), naan="99999", shoulder="fk4")
+    assigned = Assignment(a_job(), lambda: True)
+
+    finite(result_or_refusal(lambda: minter.announce(ARK, profile, (("who", "A"),), assigned)))
+
+
+@pytest.fixture(scope="module")
+def inventory(chosen: Settings) -> Iterator[MerrittInventory]:
+    opened = MerrittInventory(chosen, pause=0)
+    yield opened
+    opened.database.close()
+
+
+@MANY
+@given(answer=answers(JSON, JSON, DEEP))
+def test_the_answer_of_merritts_inventory_is_understood_or_refused(
+    answer: bytes, server: RawAnswer, inventory: MerrittInventory
+) -> None:
+    server.answer = answer
+    for ask in (lambda: inventory.local_ids_of(ARK), lambda: inventory.arks_of(OWNER, ("l",))):
+        finite(result_or_refusal(ask))
+
+
+@MANY
+@given(answer=answers(JSON, XML, XML, DEEP))
+def test_the_answer_of_merritts_storage_is_understood_or_refused(
+    answer: bytes, server: RawAnswer, chosen: Settings
+) -> None:
+    server.answer = answer
+    asks: tuple[Callable[[], object], ...] = (
+        lambda: MerrittStorage(chosen, pause=0).versions_of(ARK),
+        lambda: MerrittStorage(chosen, pause=0).version_of(ARK, "jid0000000001"),
+        lambda: MerrittHttp(chosen, pause=0).post("jid0000000001", {}, "add"),
+    )
+    for ask in asks:
+        finite(result_or_refusal(ask))
+
+
+def test_the_pauses_that_are_left_out_are_those_that_a_client_waits_for() -> None:
+    assert LONGEST_PAUSE == 10

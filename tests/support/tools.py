@@ -1,0 +1,33 @@
+"""Runs a tool of this project that needs a whole stack, and reads its result."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from entrypoints.stack import java
+from entrypoints.stack.redis import find_program
+from entrypoints.stack.zookeeper import ServerMissing
+from tests.support.requirements import unavailable
+
+PROJECT = Path(__file__).parents[2]
+
+
+def result_of(module: str, *arguments: str, timeout: float) -> dict[str, Any]:
+    """The document that `python -m MODULE ARGUMENTS --json` prints; it has to end with success."""
+    if java.find() is None or find_program() is None:
+        unavailable(ServerMissing("ZooKeeper, Java or Redis is not on this machine"))
+    run = subprocess.run(
+        (sys.executable, "-W", "ignore", "-m", module, *arguments, "--json"),
+        cwd=PROJECT,
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    result: dict[str, Any] = json.loads(run.stdout)
+    return result

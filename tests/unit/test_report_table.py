@@ -1,0 +1,43 @@
+"""The report as a table: every object with its ARK, and nothing that a spreadsheet would run."""
+
+import csv
+import io
+
+import pytest
+
+from pipeline.notify.report.compose import compose_report
+from pipeline.notify.report.table import COLUMNS, as_csv
+from pipeline.records import Job
+from pipeline.states import FailureKind, JobState
+from tests.support.records import a_batch, a_job, jid
+
+
+def rows(*jobs: Job) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(as_csv(compose_report(a_batch(), jobs)), newline=""), strict=True))
+
+
+def test_every_object_has_a_row_with_its_names_its_ark_and_its_end() -> None:
+    completed = a_job(1, JobState.COMPLETED, local_id=("shelf 1", "box 2"), payload_name="a.checkm")
+    failed = a_job(
+        2, JobState.FAILED, kind=FailureKind.CONTENT, message="the digest differs", primary_id=None
+    )
+
+    head, first, second = rows(completed, failed)
+
+    assert head == list(COLUMNS)
+    assert first[:1] + first[2:3] + first[4:7] == ["2.checkm", "", "failed", jid(2), "the digest differs"]
+    assert first[7].startswith("Correct the problem")
+    assert second[:6] == ["a.checkm", "shelf 1; box 2", "ark:/99999/fk41", "", "completed", jid(1)]
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)"])
+def test_a_depositors_text_is_no_formula(name: str) -> None:
+    _, row = rows(a_job(1, JobState.COMPLETED, payload_name=name))
+
+    assert row[0] == f"'{name}"
+
+
+def test_a_line_break_in_a_name_makes_no_row() -> None:
+    _, row = rows(a_job(1, JobState.COMPLETED, payload_name="a\nb,c"))
+
+    assert row[0] == "a b,c"

@@ -1,0 +1,117 @@
+"""Deposits that cannot be stored, among the others: too large for the record, or of a source that never ends.
+
+Each ends with a message, and no other deposit suffers. Their source ends neither by itself nor with the run,
+so that the operator cancels each batch of them after a while.
+"""
+
+from dataclasses import dataclass
+
+from operations.operator import Operator
+from operations.submission import submit
+from pipeline.errors import ServiceUnreachable
+from pipeline.profiles.profile import Profiles
+from pipeline.records import Submission, SubmissionType
+from pipeline.settings import Settings
+from pipeline.states import BatchState, Bucket, IllegalTransition
+from tests.e2e.collection import manifest
+from tests.servers.http_source import HttpSource
+from tools.chaos.acts import Acts
+from tools.chaos.cluster import PROFILE
+from tools.chaos.operator_verbs import Act, cancel, loaded
+from tools.chaos.problem import Category, Problem
+from zkstate import batches, paths
+from zkstate.errors import TooBig
+from zkstate.session import Session
+
+HOSTILE = "hostile"
+"""The submitter of these deposits."""
+
+_TEXT = "é" * 4000
+"""8 kB, as long as a text of a manifest may be: 40 objects with two of them take several transactions."""
+
+_BEGUN = (BatchState.PENDING, BatchState.PROCESSING)
+
+_BATCH = "http://uc3.cdlib.org/registry/ingest/manifest/mrt-batch-manifest"
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A submission that must not be stored; `refused`: nothing may be kept of it."""
+
+    form: str
+    submission: Submission
+    refused: bool = False
+
+
+def from_hostile_source(sources: dict[str, str], number: int, key: str) -> Bad:
+    """A file whose answer never ends."""
+    form = list(sources)[number % len(sources)]
+    return Bad(form, _submission(key, payload_url=sources[form], type=SubmissionType.FILE))
+
+
+def oversized(source: HttpSource, number: int, key: str) -> Bad:
+    """What is too large for one record, for one transaction, or for a batch."""
+    if number % 3 == 0:
+        ids = tuple(f"{number}{'x' * 3990}" for number in range(300))
+        url = source.url("/never-asked")
+        large = _submission(key, payload_url=url, type=SubmissionType.FILE, local_id=ids)
+        return Bad("local ids of 1.2 MB", large, refused=True)
+    if number % 3 == 1:
+        form, rows = "40 objects with descriptions of 16 kB", 40
+        columns = f"{_TEXT} | {_TEXT} | 2020"
+    else:
+        form, rows = "more objects than a batch may have", Settings().batch_jobs + 1
+        columns = " |  | "
+    missing = source.url(f"/{key}.missing")
+    lines = [f"{missing} |  |  |  |  | {row} |  |  | {columns}" for row in range(rows)]
+    url = source.put(f"/{key}.checkm", manifest(_BATCH, lines))
+    return Bad(form, _submission(key, payload_url=url, type=SubmissionType.BATCH_MANIFEST))
+
+
+def _submission(key: str, **given: object) -> Submission:
+    return Submission.model_validate(
+        {"profile_name": PROFILE, "submitter": HOSTILE, "idempotency_key": key, **given}
+    )
+
+
+def submitting(bad: Bad) -> Act:
+    """Submit at the door, as a depositor does."""
+
+    def do(operator: Operator, names: list[str], acts: Acts) -> str:
+        profiles = Profiles(operator.settings.profiles)
+        try:
+            submitted = submit(
+                operator.session, operator.settings, profiles, bad.submission, operator.principal
+            )
+        except TooBig as error:
+            if bad.refused:
+                return f"refused: {error}"
+            raise
+        if bad.refused:
+            acts.problems.append(Problem(Category.ILLEGAL, submitted.bid, f"{bad.form} were accepted"))
+        return submitted.bid
+
+    return Act("submit", lambda *_: [bad.form], do)
+
+
+def _unended(session: Session, target: int) -> list[str]:
+    return [
+        batch.bid
+        for batch in loaded(session, session.children(paths.BATCHES))
+        if batch.submission.submitter == HOSTILE
+        and (batch.status.status in _BEGUN or batches.jobs_in(session, batch.bid, Bucket.PROCESSING))
+    ]
+
+
+def _cancel(operator: Operator, names: list[str], acts: Acts) -> str:
+    for bid in names:
+        try:
+            outcome = cancel(operator, [bid], acts)
+        except IllegalTransition:
+            continue  # it has ended since it was chosen
+        if outcome.stopped:
+            raise ServiceUnreachable(outcome.stopped)
+    return "done"
+
+
+CANCEL_HOSTILE = Act("cancel hostile", _unended, _cancel)
