@@ -4,9 +4,10 @@ A message names the thing and, where there is one, the remedy. A remedy is a fac
 command.
 """
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
+from typing import Any, ClassVar, Self
 
 
 class Documented(StrEnum):
@@ -89,9 +90,17 @@ class ErrorKind(StrEnum):
 class ArklineError(Exception):
     """The root of the errors that a person may see; the message is shown as it is, without a traceback."""
 
+    code: ClassVar[str] = "error"
+    """Stable, for programs; the name of the class in words, unless the class gives another."""
     error_kind = ErrorKind.OTHER
     remedies: tuple[Remedy, ...] = ()
     """The remedy; not spelled in the message, because the command line and a page present it differently."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "code" not in cls.__dict__:
+            words = re.findall("[A-Z][a-z0-9]*", cls.__name__)
+            cls.code = "-".join(words).lower()
 
     def with_remedies(self, *remedies: Remedy) -> Self:
         """This error, to be raised with `remedies`."""

@@ -124,11 +124,9 @@ def postgresql_server() -> Iterator["postgresql.Server"]:
         unavailable(missing)
 
 
-@pytest.fixture
-def settings(
-    zookeeper: zookeeper_servers.Server, redis_server: redis_servers.Server, tmp_path: Path
+def _settings(
+    zookeeper: zookeeper_servers.Server, redis_server: redis_servers.Server, home: Path
 ) -> Settings:
-    """Settings with a root in ZooKeeper, a prefix in Redis and a folder of this test's own."""
     own = f"t{uuid.uuid4().hex}"
     return Settings(
         zk_hosts=zookeeper.hosts,
@@ -136,10 +134,28 @@ def settings(
         zk_session_timeout=4,
         broker_url=redis_server.url,
         broker_prefix=f"{own}:",
-        home=tmp_path,
+        home=home,
         profiles=PROFILES,
         allow_networks="127.0.0.0/8",
     )
+
+
+@pytest.fixture
+def settings(
+    zookeeper: zookeeper_servers.Server, redis_server: redis_servers.Server, tmp_path: Path
+) -> Settings:
+    """Settings with a root in ZooKeeper, a prefix in Redis and a folder of this test's own."""
+    return _settings(zookeeper, redis_server, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def module_settings(
+    zookeeper: zookeeper_servers.Server,
+    redis_server: redis_servers.Server,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Settings:
+    """Like `settings`, for all tests of a module."""
+    return _settings(zookeeper, redis_server, tmp_path_factory.mktemp("module"))
 
 
 @pytest.fixture

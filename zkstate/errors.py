@@ -57,3 +57,5 @@ class Taken(Refused):
 
 class Ambiguous(ArklineError):
     """The connection was lost before the answer came: the transaction may or may not have happened."""
+
+    code = "outcome-unknown"

@@ -16,7 +16,7 @@ from zkstate import paths
 from zkstate.errors import Unreachable
 from zkstate.fleet_time import FleetMark, age_ms
 from zkstate.record import token
-from zkstate.session import ANSWER_TIMEOUT, BROKEN, Session
+from zkstate.session import BROKEN, Session
 
 LOCK_WAIT = 20.0
 """Seconds that a worker waits for another holder of the same object; then the job is handed back."""
@@ -131,13 +131,13 @@ def take(session: Session, path: str, mark: str) -> bool:
     """Create the ephemeral node at `path`; False if another holder has it."""
     while True:
         try:
-            session.zk.create_async(path, mark.encode(), ephemeral=True).get(timeout=ANSWER_TIMEOUT)
+            session.zk.create_async(path, mark.encode(), ephemeral=True).get(timeout=session.answer_timeout)
         except NodeExistsError:
             return _is_mine(session, path, mark)
         except NoNodeError:
             session.ensure_node(path.rpartition("/")[0])
         except BROKEN as error:
-            if not session.wait_connected(time.monotonic() + ANSWER_TIMEOUT):
+            if not session.wait_connected(time.monotonic() + session.answer_timeout):
                 raise session.unreachable() from error
         else:
             return True
@@ -152,7 +152,7 @@ def drop(session: Session, path: str, mark: str) -> None:
     """Delete the lock if this holder still has it; a lost session has dropped it already."""
     try:
         if _is_mine(session, path, mark):
-            session.zk.delete_async(path).get(timeout=ANSWER_TIMEOUT)
+            session.zk.delete_async(path).get(timeout=session.answer_timeout)
     except NoNodeError:
         return
     except BROKEN as error:

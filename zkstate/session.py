@@ -57,8 +57,12 @@ _log = logging.getLogger("arkline.session")
 class Session(AbstractContextManager["Session"]):
     """A connected client. Thread-safe; belongs to the process that made it."""
 
-    def __init__(self, settings: Settings, client: KazooClient) -> None:
+    def __init__(
+        self, settings: Settings, client: KazooClient, answer_timeout: float = ANSWER_TIMEOUT
+    ) -> None:
         self.zk = client
+        self.answer_timeout = answer_timeout
+        """Seconds to wait for one answer."""
         self.hosts = settings.zk_hosts
         self.root = settings.zk_root.rstrip("/") or "/"
         self.timeout = settings.zk_session_timeout
@@ -139,10 +143,10 @@ class Session(AbstractContextManager["Session"]):
 
         For reads, and for writes that may as well happen twice.
         """
-        return self._until_answered(lambda: call(*arguments, **options).get(timeout=ANSWER_TIMEOUT))
+        return self._until_answered(lambda: call(*arguments, **options).get(timeout=self.answer_timeout))
 
     def _until_answered(self, read: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + ANSWER_TIMEOUT
+        deadline = time.monotonic() + self.answer_timeout
         while True:
             try:
                 return read()
@@ -156,6 +160,15 @@ class Session(AbstractContextManager["Session"]):
         """True once the client is connected; False at the deadline, in seconds of `time.monotonic`."""
         left = deadline - time.monotonic()
         return left > 0 and self._went_back is None and self._connected.wait(left)
+
+    @property
+    def connected(self) -> bool:
+        return self._connected.is_set()
+
+    @property
+    def usable(self) -> bool:
+        """False once ZooKeeper refuses this session for ever: the process has to open another one."""
+        return self._went_back is None
 
     def unreachable(self) -> Unreachable:
         if self._went_back is not None:
@@ -196,7 +209,7 @@ class Session(AbstractContextManager["Session"]):
 
     def _ask_many(self, call: Callable[[str], Any], nodes: Sequence[str]) -> list[Any]:
         def read() -> list[Any]:
-            return [_or_none(flight) for flight in [call(path) for path in nodes]]
+            return [_or_none(flight, self.answer_timeout) for flight in [call(path) for path in nodes]]
 
         answers: list[Any] = self._until_answered(read)
         return answers
@@ -221,9 +234,9 @@ class Session(AbstractContextManager["Session"]):
         self.close()
 
 
-def _or_none(flight: Any) -> Any:
+def _or_none(flight: Any, seconds: float) -> Any:
     try:
-        return flight.get(timeout=ANSWER_TIMEOUT)
+        return flight.get(timeout=seconds)
     except NoNodeError:
         return None
 
@@ -243,10 +256,19 @@ def _probe(settings: Settings) -> int | None:
         client.close()
 
 
-def connect(settings: Settings, timeout: float = 15.0, *, create: bool = True) -> Session:
-    """A session below the configured root, with the skeleton of the tree in place if `create`."""
+def connect(
+    settings: Settings,
+    timeout: float = 15.0,
+    *,
+    create: bool = True,
+    answer_timeout: float = ANSWER_TIMEOUT,
+) -> Session:
+    """A session below the configured root, with the skeleton of the tree in place if `create`.
+
+    `answer_timeout`: seconds after which a call raises Unreachable.
+    """
     client = make_client(settings)
-    session = Session(settings, client)
+    session = Session(settings, client, answer_timeout)
     try:
         client.start(timeout=timeout)
         if create:

@@ -19,7 +19,7 @@ from kazoo.exceptions import (
 
 from pipeline.errors import ArklineError
 from zkstate.errors import Ambiguous, Busy, Contended, Missing, Outdated, Refused, Stale, Taken, TooBig
-from zkstate.session import ANSWER_TIMEOUT, BROKEN, Session
+from zkstate.session import BROKEN, Session
 
 TRANSACTION_LIMIT = 512 * 1024
 """Bytes of a transaction: half of ZooKeeper's own limit.
@@ -101,7 +101,7 @@ def commit(session: Session, operations: Sequence[Operation]) -> list[Any]:
             case Check(path, version):
                 transaction.check(path, version)
     try:
-        results: list[Any] = transaction.commit_async().get(timeout=ANSWER_TIMEOUT)
+        results: list[Any] = transaction.commit_async().get(timeout=session.answer_timeout)
     except BROKEN as error:
         raise Ambiguous(f"ZooKeeper at {session.hosts} did not confirm a change") from error
     refused = _first_refusal(results)
@@ -175,7 +175,7 @@ def fenced(
     if status.version is None:
         raise TypeError("a fenced write needs the version that was read")
     operations = (replace(status, role=Role.FENCE), *others)
-    deadline = time.monotonic() + 2 * ANSWER_TIMEOUT
+    deadline = time.monotonic() + 2 * session.answer_timeout
     if session.connections > 1 and (present := session.find(status.path)) is not None:
         _refuse_another(status, *present, is_as_read)
     while True:

@@ -81,6 +81,14 @@ ENTRIES = (
     Entry("init", "init_command", _MACHINE, "Give record, storage root and inventory one deployment id."),
     Entry("backup", "backup_commands", _MACHINE, "Copy the record and the inventory into a folder."),
     Entry("restore", "backup_commands", _MACHINE, "Restore a lost record from a backup."),
+    Entry(
+        "token",
+        "token_commands",
+        _MACHINE,
+        "Tokens of the REST API and the pages.",
+        ("create", "list", "revoke"),
+    ),
+    Entry("web", "web_command", _MACHINE, "Serve the REST API and the pages."),
     Entry("reconcile", "reconcile_command", _MACHINE, "Compare record, storage and inventory."),
     Entry(
         "standalone", "standalone_command", _MACHINE, "Run a whole stack on this machine.", ("start", "stop")

@@ -1,5 +1,5 @@
-"""The tables: `inv_*` as in Merritt's inventory, `arc_*` the archive of ended batches and jobs, `deployment`
-and `minted_arks`.
+"""The tables: `inv_*` as in Merritt's inventory, `arc_*` the archive of ended batches and jobs, `deployment`,
+`minted_arks`, and `tokens`.
 """
 
 from typing import Any
@@ -275,4 +275,22 @@ reports_sent = Table(
     time_column("at"),
     Column("report", JSON, nullable=False),
     prose_column("text"),
+)
+
+# who may use the web interfaces; the token itself is kept nowhere
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("name", String(100), primary_key=True),
+    # SHA-256 of the token
+    Column("hash", String(64), nullable=False, unique=True),
+    Column("role", String(16), nullable=False),
+    # NULL: all collections
+    Column("collections", JSON(none_as_null=True), nullable=True),
+    time_column("created"),
+    prose_column("created_by"),
+    Column("revoked", Utc, nullable=True),
+    prose_column("revoked_by"),
+    # within a minute
+    Column("used", Utc, nullable=True),
 )

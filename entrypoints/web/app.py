@@ -1,0 +1,45 @@
+"""The web application: its routers, its middleware, its errors."""
+
+from importlib.metadata import version
+
+from fastapi import APIRouter, FastAPI
+
+from entrypoints.web import problems
+from entrypoints.web.context import WebContext
+from entrypoints.web.headers import RequestIds, SecurityHeaders
+from entrypoints.web.routes import errors, health, root
+
+ROUTERS: tuple[APIRouter, ...] = (
+    health.router,
+    root.router,
+    errors.router,
+)
+"""The routers of the API; further ones, and those of the pages, are added here."""
+
+DESCRIPTION = """\
+The REST API of arkline: deposit, follow, and operate the ingest queue.
+
+Send a token in `Authorization: Bearer TOKEN`. Errors are `application/problem+json` (RFC 9457) with a stable
+`code`. Lists have an opaque cursor and a `Link` header with `rel="next"`.
+"""
+
+
+def create_app(context: WebContext) -> FastAPI:
+    """The application of one process."""
+    app = FastAPI(
+        title="arkline",
+        version=version("arkline"),
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
+        responses={"default": {"model": problems.Problem, "description": "A problem, as RFC 9457 has it."}},
+    )
+    app.state.context = context
+    problems.install(app)
+    for router in ROUTERS:
+        app.include_router(router)
+    app.add_middleware(SecurityHeaders)
+    app.add_middleware(RequestIds)
+    return app

@@ -1,0 +1,71 @@
+"""What the routes work with: settings, session, stores; one per web process."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+from starlette.requests import HTTPConnection
+
+from entrypoints.cli import context as opened
+from operations.archive import Archive
+from operations.operator import Operator
+from operations.tokens import Authenticator
+from pipeline.inventory.sql import SqlInventory, open_inventory
+from pipeline.principal import Principal
+from pipeline.profiles.profile import Profiles
+from pipeline.settings import Settings
+from zkstate.session import Session, connect
+
+ANSWER_TIMEOUT = 3.0
+"""Seconds to wait for ZooKeeper: a person waits, and a program is better answered 503 with Retry-After."""
+
+
+@dataclass(frozen=True)
+class WebContext:
+    """Shared by all requests; everything in it is thread-safe."""
+
+    settings: Settings
+    session: Session
+
+    @cached_property
+    def authenticator(self) -> Authenticator:
+        return Authenticator(self.tokens)
+
+    def tokens(self) -> SqlInventory:
+        """The database for tokens, whose use does not need ZooKeeper."""
+        return open_inventory(self.settings.inventory)
+
+    def inventory(self) -> SqlInventory:
+        """The inventory; ServiceDown if it is another deployment's."""
+        return opened.inventory(self.settings, self.session)
+
+    @cached_property
+    def archive(self) -> Archive:
+        return opened.archive(self.settings, self.session)
+
+    @cached_property
+    def profiles(self) -> Profiles:
+        return Profiles(self.settings.profiles)
+
+    def operator(self, principal: Principal, reason: str = "") -> Operator:
+        """The principal of a request, with what a verb needs."""
+        return Operator(
+            session=self.session,
+            settings=self.settings,
+            inventory=self.inventory,
+            principal=principal,
+            reason=reason,
+        )
+
+
+@contextmanager
+def open_context(settings: Settings) -> Iterator[WebContext]:
+    """The context of one process, until the block ends; Unreachable if ZooKeeper does not answer."""
+    with connect(settings, answer_timeout=ANSWER_TIMEOUT) as session:
+        yield WebContext(settings, session)
+
+
+def context_of(request: HTTPConnection) -> WebContext:
+    context: WebContext = request.app.state.context
+    return context

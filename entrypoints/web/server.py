@@ -1,0 +1,37 @@
+"""Serving the application with uvicorn, in one process."""
+
+from collections.abc import Callable
+from socket import socket
+
+import uvicorn
+from fastapi import FastAPI
+
+STOP_SECONDS = 5
+"""Seconds that a stopping server waits for requests that are being answered."""
+
+
+class Server(uvicorn.Server):
+    """Calls `on_ready` with the port once requests are accepted."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[int], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_ready(self.servers[0].sockets[0].getsockname()[1])
+
+
+def server(app: FastAPI, host: str, port: int, on_ready: Callable[[int], None]) -> Server:
+    """`port` 0: a free one."""
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )
+    return Server(config, on_ready)

@@ -1,0 +1,176 @@
+"""Tokens of the web interfaces: create, list, revoke, and tell whose token a text is."""
+
+import base64
+import hashlib
+import re
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from pipeline.errors import ArklineError, ErrorKind, UsageRefused
+from pipeline.inventory.sql import SqlInventory
+from pipeline.inventory.tokens import (
+    TokenEntry,
+    all_tokens,
+    insert_token,
+    note_use,
+    revoke_token,
+    token_with_hash,
+)
+from pipeline.outcome import StepFailed
+from pipeline.principal import Interface, Principal, Role
+from pipeline.records import Record, age, now
+from tasks.logs import log
+
+PREFIX = "ark_"
+RANDOM_BYTES = 20
+CHECK_CHARACTERS = 6
+_BODY = RANDOM_BYTES * 8 // 5
+_FORM = re.compile(rf"{PREFIX}([a-z2-7]{{{_BODY}}})([a-z2-7]{{{CHECK_CHARACTERS}}})")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,99}")
+
+REMEMBERED_SECONDS = 5.0
+"""After this time a token is read again: another process may have revoked it."""
+
+REMEMBERED_TOKENS = 1_000
+USE_PAUSE = 60.0
+"""Seconds between two notes of a token's last use."""
+
+
+class InvalidToken(ArklineError):
+    """The text is no valid token; the message does not repeat it."""
+
+    error_kind = ErrorKind.REFUSED
+
+
+class NoSuchToken(ArklineError):
+    """There is no token of this name."""
+
+    error_kind = ErrorKind.REFUSED
+
+
+class NewToken(Record):
+    """A token that was just created. `token` is shown once and kept nowhere."""
+
+    token: str = Field(repr=False)
+    entry: TokenEntry
+
+
+def create_token(
+    inventory: SqlInventory,
+    creator: Principal,
+    name: str,
+    role: Role,
+    collections: Iterable[str] | None = None,
+) -> NewToken:
+    """A new token; `collections` None: all. UsageRefused if the name is or was in use."""
+    creator.require(Role.ADMIN, "create a token")
+    if not _NAME.fullmatch(name):
+        raise UsageRefused(
+            f"'{name}' is not a name for a token: use letters, digits and _ . @ -, at most 100 characters"
+        )
+    body = base64.b32encode(secrets.token_bytes(RANDOM_BYTES)).decode().lower()
+    token = f"{PREFIX}{body}{_check_characters(body)}"
+    entry = TokenEntry(
+        name=name,
+        hash=_hash(token),
+        role=role,
+        collections=None if collections is None else frozenset(collections),
+        created=now(),
+        created_by=creator.name,
+    )
+    if not insert_token(inventory, entry):
+        raise UsageRefused(
+            f"there is or was a token named {name}: choose another name, because batches belong to names"
+        )
+    return NewToken(token=token, entry=entry)
+
+
+def list_tokens(inventory: SqlInventory, caller: Principal) -> tuple[TokenEntry, ...]:
+    caller.require(Role.ADMIN, "list the tokens")
+    return all_tokens(inventory)
+
+
+def revoke(inventory: SqlInventory, caller: Principal, name: str) -> TokenEntry:
+    """Revoke the token; every process refuses it within REMEMBERED_SECONDS. Idempotent."""
+    caller.require(Role.ADMIN, "revoke a token")
+    entry = revoke_token(inventory, name, caller.name, now())
+    if entry is None:
+        raise NoSuchToken(f"there is no token named {name}: `list` shows the names")
+    return entry
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _check_characters(body: str) -> str:
+    """Characters by which a mistyped token is recognised without a database; no secret."""
+    digest = hashlib.sha256(b"arkline token " + body.encode()).digest()
+    return base64.b32encode(digest).decode().lower()[:CHECK_CHARACTERS]
+
+
+def check_form(token: str) -> None:
+    """InvalidToken if the text cannot be a token, because a character is missing or wrong."""
+    form = _FORM.fullmatch(token)
+    if form is None:
+        raise InvalidToken(
+            f"this is not a token: a token begins with {PREFIX} and has "
+            f"{len(PREFIX) + _BODY + CHECK_CHARACTERS} characters"
+        )
+    if _check_characters(form[1]) != form[2]:
+        raise InvalidToken("the token is mistyped: copy the whole token again")
+
+
+@dataclass(frozen=True)
+class _Remembered:
+    entry: TokenEntry
+    read_at: float
+
+
+class Authenticator:
+    """Whose token a text is. Thread-safe; a revoked token is refused after REMEMBERED_SECONDS at most."""
+
+    def __init__(self, inventory: Callable[[], SqlInventory]) -> None:
+        self._inventory = inventory
+        self._guard = threading.Lock()
+        self._entries: OrderedDict[str, _Remembered] = OrderedDict()
+
+    def authenticate(self, token: str, interface: Interface) -> Principal:
+        """InvalidToken unless the token is valid and not revoked."""
+        check_form(token)
+        entry = self._entry(_hash(token))
+        if entry is None:
+            raise InvalidToken("the token is not known here: ask the operator for a token")
+        if entry.revoked is not None:
+            raise InvalidToken(f"the token {entry.name} was revoked on {entry.revoked:%Y-%m-%d}")
+        return Principal(name=entry.name, role=entry.role, collections=entry.collections, interface=interface)
+
+    def _entry(self, digest: str) -> TokenEntry | None:
+        with self._guard:
+            remembered = self._entries.get(digest)
+        if remembered is not None and time.monotonic() - remembered.read_at < REMEMBERED_SECONDS:
+            return remembered.entry
+        read_at = time.monotonic()
+        entry = token_with_hash(self._inventory(), digest)
+        if entry is None:
+            return None
+        if entry.revoked is None and (entry.used is None or age(entry.used) > USE_PAUSE):
+            self._note_use(entry.name)
+        with self._guard:
+            self._entries[digest] = _Remembered(entry, read_at)
+            self._entries.move_to_end(digest)
+            if len(self._entries) > REMEMBERED_TOKENS:
+                self._entries.popitem(last=False)
+        return entry
+
+    def _note_use(self, name: str) -> None:
+        try:
+            note_use(self._inventory(), name, now())
+        except StepFailed as failure:  # a note that is lost must not keep anybody out
+            log().warning("the use of a token was not noted", token_name=name, error=failure.message)

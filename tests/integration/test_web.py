@@ -1,0 +1,80 @@
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from pipeline.principal import Role
+from pipeline.settings import Settings
+from tests.support import cli
+from tests.support.web import Web, serving
+
+
+@pytest.fixture(scope="module")
+def web(module_settings: Settings) -> Iterator[Web]:
+    with serving(module_settings) as running:
+        yield running
+
+
+def test_the_caller_learns_its_name_role_and_rights(web: Web) -> None:
+    answer = web.caller(Role.DEPOSITOR, ["demo"], name="who").get("/v1")
+
+    assert answer.status_code == 200
+    caller = answer.json()["caller"]
+    assert (caller["name"], caller["role"], caller["collections"]) == ("who", "depositor", ["demo"])
+    assert caller["roles"] == ["viewer", "depositor"]
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
+
+
+def test_without_a_token_the_answer_is_401(web: Web) -> None:
+    answer = web.anybody.get("/v1", headers={"X-Request-ID": "my-request.1"})
+
+    assert answer.status_code == 401
+    assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    problem = answer.json()
+    assert problem["code"] == "not-authenticated"
+    assert problem["request_id"] == answer.headers["X-Request-ID"] == "my-request.1"
+    assert web.anybody.get(problem["type"]).json()["status"] == 401
+
+
+@pytest.mark.parametrize("given", ["Bearer nonsense", "Basic YTpi", "Bearer"])
+def test_a_wrong_token_is_answered_401(web: Web, given: str) -> None:
+    answer = web.anybody.get("/v1", headers={"Authorization": given})
+
+    assert answer.status_code == 401
+    assert "nonsense" not in answer.text
+
+
+def test_an_insane_request_id_is_replaced(web: Web) -> None:
+    answer = web.anybody.get("/v1", headers={"X-Request-ID": "a b<c>"})
+
+    assert answer.headers["X-Request-ID"] != "a b<c>"
+
+
+def test_the_cookie_of_the_login_is_a_token(web: Web) -> None:
+    token = web.caller(Role.VIEWER, name="cookie").token
+
+    answer = web.anybody.get("/v1", headers={"Cookie": f"arkline={token}"})
+
+    assert answer.json()["caller"]["interface"] == "web"
+
+
+def test_health_needs_no_token(web: Web) -> None:
+    assert web.anybody.get("/health/live").json() == {"live": True}
+    assert web.anybody.get("/health/ready").json() == {"ready": True, "zookeeper": "connected"}
+
+
+def test_a_token_is_created_used_and_revoked_by_the_command_line(settings: Settings) -> None:
+    created = cli.run(settings, "token", "create", "scans", "--role", "viewer", "--json").json()
+
+    with cli.start(settings, "web", "--port", "0", "--json") as process:
+        assert process.stdout is not None
+        url = "".join(process.stdout.readline() for _ in range(3)).split('"')[3]
+        header = {"Authorization": f"Bearer {created['token']}"}
+        assert requests.get(f"{url}/v1", headers=header, timeout=10).status_code == 200
+
+    assert cli.run(settings, "token", "revoke", "scans").code == 0
+    listed = cli.run(settings, "token", "list")
+    assert "revoked" in listed.out
+    assert created["token"] not in listed.out

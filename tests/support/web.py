@@ -1,0 +1,84 @@
+"""The web application in a test: the real server on a free port, and callers with tokens."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import requests
+
+from entrypoints.web.app import create_app
+from entrypoints.web.context import WebContext, open_context
+from entrypoints.web.server import server
+from operations.tokens import create_token
+from pipeline.inventory.sql import open_inventory
+from pipeline.principal import Role
+from pipeline.settings import Settings
+from tests.support.operators import ANN
+
+START_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Requests with one token; an empty token is not sent."""
+
+    url: str
+    token: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def request(self, method: str, path: str, **options: Any) -> requests.Response:
+        bearer = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        headers = {**bearer, **self.headers, **options.pop("headers", {})}
+        return requests.request(method, f"{self.url}{path}", headers=headers, timeout=30, **options)
+
+    def get(self, path: str, **options: Any) -> requests.Response:
+        return self.request("GET", path, **options)
+
+    def post(self, path: str, json: Any = None, **options: Any) -> requests.Response:
+        return self.request("POST", path, json=json, **options)
+
+
+@dataclass(frozen=True)
+class Web:
+    """A running web process."""
+
+    url: str
+    context: WebContext
+
+    @property
+    def anybody(self) -> Caller:
+        return Caller(self.url)
+
+    def caller(self, role: Role, collections: Sequence[str] | None = None, name: str = "") -> Caller:
+        """A caller with a new token."""
+        token = new_token(self.context.settings, name or f"{role}-token", role, collections)
+        return Caller(self.url, token)
+
+
+def new_token(settings: Settings, name: str, role: Role, collections: Sequence[str] | None = None) -> str:
+    inventory = open_inventory(settings.inventory)
+    return create_token(inventory, ANN, name, role, collections).token
+
+
+@contextmanager
+def serving(settings: Settings) -> Iterator[Web]:
+    """The application, served on a free port of this machine until the block ends."""
+    ready = threading.Event()
+    ports: list[int] = []
+
+    def on_ready(port: int) -> None:
+        ports.append(port)
+        ready.set()
+
+    with open_context(settings) as context:
+        served = server(create_app(context), "127.0.0.1", 0, on_ready)
+        thread = threading.Thread(target=served.run)
+        thread.start()
+        try:
+            assert ready.wait(START_SECONDS), "the server does not start"
+            yield Web(f"http://127.0.0.1:{ports[0]}", context)
+        finally:
+            served.should_exit = True
+            thread.join()

@@ -1,0 +1,114 @@
+from pathlib import Path
+
+import pytest
+
+from operations import tokens
+from operations.tokens import Authenticator, InvalidToken, NoSuchToken, create_token, list_tokens, revoke
+from pipeline.errors import UsageRefused
+from pipeline.inventory.sql import SqlInventory, open_inventory
+from pipeline.principal import Forbidden, Interface, Principal, Role
+from tests.support.operators import ANN
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> SqlInventory:
+    return open_inventory(f"sqlite:///{tmp_path / 'inventory.sqlite'}")
+
+
+def test_a_token_names_its_principal(inventory: SqlInventory) -> None:
+    new = create_token(inventory, ANN, "scans", Role.DEPOSITOR, ["harbour"])
+
+    principal = Authenticator(lambda: inventory).authenticate(new.token, Interface.API)
+
+    assert principal.name == "scans"
+    assert principal.role is Role.DEPOSITOR
+    assert principal.collections == {"harbour"}
+    assert principal.identity == "token:scans"
+
+
+def test_the_database_does_not_have_the_token(inventory: SqlInventory, tmp_path: Path) -> None:
+    new = create_token(inventory, ANN, "scans", Role.VIEWER)
+    inventory.database.close()
+
+    stored = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+
+    assert new.token.encode() not in stored
+    assert new.token[4:36].encode() not in stored
+    assert new.token not in repr(new)
+
+
+def test_a_revoked_token_is_refused(inventory: SqlInventory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "REMEMBERED_SECONDS", 0.0)
+    new = create_token(inventory, ANN, "scans", Role.VIEWER)
+    elsewhere = Authenticator(lambda: inventory)
+    elsewhere.authenticate(new.token, Interface.API)
+
+    revoke(inventory, ANN, "scans")
+
+    with pytest.raises(InvalidToken, match="scans was revoked"):
+        elsewhere.authenticate(new.token, Interface.API)
+
+
+def test_revoking_a_token_again_keeps_who_revoked_it_first(inventory: SqlInventory) -> None:
+    create_token(inventory, ANN, "scans", Role.VIEWER)
+    first = revoke(inventory, ANN, "scans")
+
+    again = revoke(inventory, ANN.model_copy(update={"name": "bob"}), "scans")
+
+    assert again == first
+    assert again.revoked_by == ANN.name
+
+
+def test_a_mistyped_token_is_named_as_such_without_being_repeated(inventory: SqlInventory) -> None:
+    token = create_token(inventory, ANN, "scans", Role.VIEWER).token
+    mistyped = token[:10] + ("a" if token[10] != "a" else "b") + token[11:]
+
+    with pytest.raises(InvalidToken, match="mistyped") as refused:
+        Authenticator(lambda: inventory).authenticate(mistyped, Interface.API)
+
+    assert mistyped not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["", "secret", "ark_", "ark_" + "a" * 500, "ark:/99999/fk4"])
+def test_a_text_that_is_no_token_is_refused(inventory: SqlInventory, text: str) -> None:
+    with pytest.raises(InvalidToken, match="not a token"):
+        Authenticator(lambda: inventory).authenticate(text, Interface.API)
+
+
+def test_a_name_is_not_used_twice_not_even_after_its_token_was_revoked(inventory: SqlInventory) -> None:
+    create_token(inventory, ANN, "scans", Role.VIEWER)
+    revoke(inventory, ANN, "scans")
+
+    with pytest.raises(UsageRefused, match="is or was a token named scans"):
+        create_token(inventory, ANN, "scans", Role.ADMIN)
+
+
+def test_only_an_administrator_handles_tokens(inventory: SqlInventory) -> None:
+    operator = Principal(name="op", role=Role.OPERATOR, interface=Interface.API)
+
+    with pytest.raises(Forbidden, match="needs the role admin"):
+        create_token(inventory, operator, "scans", Role.VIEWER)
+    with pytest.raises(Forbidden):
+        list_tokens(inventory, operator)
+    with pytest.raises(Forbidden):
+        revoke(inventory, operator, "scans")
+
+
+def test_a_token_that_does_not_exist_cannot_be_revoked(inventory: SqlInventory) -> None:
+    with pytest.raises(NoSuchToken, match="no token named scans"):
+        revoke(inventory, ANN, "scans")
+
+
+def test_the_last_use_is_listed(inventory: SqlInventory) -> None:
+    new = create_token(inventory, ANN, "scans", Role.VIEWER)
+    assert list_tokens(inventory, ANN)[0].used is None
+
+    Authenticator(lambda: inventory).authenticate(new.token, Interface.API)
+
+    assert list_tokens(inventory, ANN)[0].used is not None
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../x", "ä", "x" * 101])
+def test_a_name_that_does_not_fit_a_url_is_refused(inventory: SqlInventory, name: str) -> None:
+    with pytest.raises(UsageRefused, match="not a name for a token"):
+        create_token(inventory, ANN, name, Role.VIEWER)
