@@ -39,6 +39,7 @@ OPEN_BATCHES = "/open-batches"
 QUEUES = "/jobs/states"
 WAITING = "/waiting"
 CALLBACKS = "/callbacks"
+PAUSE = "/locks/queue"
 HOLDS = "/locks/collections"
 SPACE = "/space/working"
 SPACE_MARKED = "/space/marked"
@@ -71,7 +72,7 @@ SKELETON = (
     BATCHES,
     OPEN_BATCHES,
     *(f"{QUEUES}/{state}" for state in JOB.where(lambda facts: facts.queued)),
-    "/locks/queue",
+    PAUSE,
     HOLDS,
     WAITING,
     OUTAGES,

@@ -207,6 +207,10 @@ class Session(AbstractContextManager["Session"]):
     def exists_many(self, nodes: Sequence[str]) -> list[ZnodeStat | None]:
         return self._ask_many(self.zk.exists_async, nodes)
 
+    def children_of_many(self, nodes: Sequence[str]) -> list[list[str]]:
+        """The names below many nodes; none for a node that does not exist."""
+        return [names or [] for names in self._ask_many(self.zk.get_children_async, nodes)]
+
     def _ask_many(self, call: Callable[[str], Any], nodes: Sequence[str]) -> list[Any]:
         def read() -> list[Any]:
             return [_or_none(flight, self.answer_timeout) for flight in [call(path) for path in nodes]]

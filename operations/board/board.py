@@ -1,0 +1,107 @@
+"""The board of one process: it follows the record on a thread of its own and answers from memory."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from operations.board import queries
+from operations.board import stops as stopping
+from operations.board.currency import Currency
+from operations.board.follower import Follower
+from operations.board.ring import Ring
+from operations.board.table import Table
+from operations.board.tally import Tallied, Tally
+from operations.board.values import (
+    EVERYTHING,
+    BatchPage,
+    BatchSearch,
+    Changes,
+    CollectionCounts,
+    FailureGroup,
+    Freshness,
+    JobPage,
+    JobSearch,
+    Scope,
+    Stops,
+)
+from operations.board.writer import Writer
+from pipeline.settings import Settings
+from pipeline.states import JobState
+from zkstate.session import Session
+
+
+class Board:
+    """Thread-safe; no answer reads ZooKeeper. While ZooKeeper is away the answers are those of before."""
+
+    def __init__(self, session: Session) -> None:
+        self._table = Table()
+        self._ring = Ring()
+        self._tally = Tally()
+        self._currency = Currency()
+        writer = Writer(session, self._table, self._ring, self._tally)
+        self._follower = Follower(session, writer, self._currency)
+
+    @classmethod
+    def open(cls, session: Session, settings: Settings) -> "Board":
+        """A board that starts to follow the record of this session; returns at once."""
+        board = cls(session)
+        board._follower.start()
+        return board
+
+    def wait_filled(self, seconds: float) -> bool:
+        """True once the board has been filled from the record; False after `seconds`."""
+        return self._follower.filled.wait(seconds)
+
+    def close(self) -> None:
+        self._follower.stop()
+        self._table.close()
+
+    def freshness(self) -> Freshness:
+        return self._currency.read()
+
+    def counts(self, scope: Scope) -> dict[JobState, int]:
+        """Jobs by state; completed ones until their batch is removed from the record."""
+        return queries.counts(self._table, scope)
+
+    def oldest(self, scope: Scope) -> dict[JobState, datetime]:
+        """Since when the job is there that has been in the state for longest."""
+        return queries.oldest(self._table, scope)
+
+    def jobs(self, scope: Scope, search: JobSearch, limit: int, after: str | None = None) -> JobPage:
+        """Jobs of a batch in their order, of a state in the queue's order, others newest first.
+
+        Deleted jobs are listed only where their state is asked for.
+        """
+        return queries.jobs(self._table, scope, search, limit, after)
+
+    def batches(self, scope: Scope, search: BatchSearch, limit: int, after: str | None = None) -> BatchPage:
+        """Newest first."""
+        return queries.batches(self._table, scope, search, limit, after)
+
+    def failures(self, scope: Scope) -> tuple[FailureGroup, ...]:
+        """Failures by cause, the most frequent first."""
+        return queries.failures(self._table, scope)
+
+    def collections(self, scope: Scope) -> tuple[CollectionCounts, ...]:
+        return queries.collections(self._table, scope)
+
+    def stops(self, scope: Scope) -> Stops:
+        return stopping.stops(self._table, scope)
+
+    def changes_since(self, event_id: str | None, scope: Scope = EVERYTHING) -> Changes:
+        """The changes after this id; `reset` if some of them are forgotten."""
+        return self._ring.since(event_id, scope)
+
+    def wait_change(self, event_id: str, seconds: float) -> bool:
+        """True once there is a change after this id; False after `seconds`."""
+        return self._ring.wait(event_id, seconds)
+
+    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Have `wake` called after every flush, on the board's thread: it must not block.
+
+        The result ends this. From asyncio: `board.subscribe(lambda: loop.call_soon_threadsafe(event.set))`.
+        """
+        return self._ring.subscribe(wake)
+
+    def tally(self) -> Tallied:
+        """What moved since this board was opened."""
+        return self._tally.read()

@@ -1,0 +1,301 @@
+"""Questions to the board's rows, as SQL: lists, counts, ages and groups, within the scope of the caller."""
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from operations.board.table import Table
+from operations.board.values import (
+    OWNERS,
+    BatchPage,
+    BatchSearch,
+    BoardBatch,
+    BoardJob,
+    CollectionCounts,
+    FailureGroup,
+    JobPage,
+    JobSearch,
+    Scope,
+)
+from pipeline.errors import UsageRefused
+from pipeline.names import NotAnArk, canonical_ark
+from pipeline.records import now
+from pipeline.states import BatchState, FailureKind, JobState
+
+_HELD = "(state = 'held' OR (state = 'pending' AND collection IN (SELECT collection FROM hold)))"
+_HELD_BATCH = "(status = 'held' OR (status = 'pending' AND collection IN (SELECT collection FROM hold)))"
+_BY_PRIORITY = frozenset(JobState) - {JobState.COMPLETED, JobState.FAILED, JobState.DELETED}
+"""The states whose jobs are listed in the order of the queue; others newest first."""
+
+
+@dataclass
+class _Where:
+    """Conditions with their values."""
+
+    terms: list[str] = field(default_factory=list)
+    values: list[object] = field(default_factory=list)
+
+    def add(self, term: str, *values: object) -> None:
+        self.terms.append(term)
+        self.values += values
+
+    def __str__(self) -> str:
+        return " AND ".join(self.terms) or "true"
+
+
+def _scoped(scope: Scope) -> _Where:
+    where = _Where(["collection IS NOT NULL"])
+    if scope.collections is not None:
+        where.add(f"collection IN ({_marks(scope.collections)})", *sorted(scope.collections))
+    if scope.owner is not None:
+        where.add("owner = ?", scope.owner)
+    return where
+
+
+def count(table: Table, rows: str, scope: Scope, condition: str) -> int:
+    """How many rows of `job` or `batch` in the scope meet the condition."""
+    where = _scoped(scope)
+    number: int = table.read(f"SELECT count(*) FROM {rows} WHERE {where} AND {condition}", where.values)[0][0]
+    return number
+
+
+def counts(table: Table, scope: Scope) -> dict[JobState, int]:
+    where = _scoped(scope)
+    rows = table.read(
+        f"SELECT state, count(*) AS jobs FROM job WHERE {where} AND state IS NOT NULL GROUP BY state",
+        where.values,
+    )
+    return {state: 0 for state in JobState} | {JobState(row["state"]): row["jobs"] for row in rows}
+
+
+def oldest(table: Table, scope: Scope) -> dict[JobState, datetime]:
+    where = _scoped(scope)
+    rows = table.read(
+        f"SELECT state, min(since) AS since FROM job WHERE {where} AND state IS NOT NULL GROUP BY state",
+        where.values,
+    )
+    return {JobState(row["state"]): _moment(row["since"]) for row in rows}
+
+
+def jobs(table: Table, scope: Scope, search: JobSearch, limit: int, after: str | None) -> JobPage:
+    where = _searched_jobs(scope, search)
+    total = table.read(f"SELECT count(*) AS jobs FROM job WHERE {where}", where.values)[0]["jobs"]
+    by_priority = search.state in _BY_PRIORITY and search.bid is None
+    ascending = by_priority or search.bid is not None
+    if after is not None:
+        priority, jid = _read_cursor(after, by_priority)
+        if by_priority:
+            where.add("(priority, jid) > (?, ?)", priority, jid)
+        else:
+            where.add("jid > ?" if ascending else "jid < ?", jid)
+    order = "priority, jid" if by_priority else "jid" if ascending else "jid DESC"
+    rows = table.read(
+        f"SELECT *, {_HELD} AS held FROM job WHERE {where} ORDER BY {order} LIMIT ?",
+        [*where.values, limit + 1],
+    )
+    page = rows[:limit]
+    more = len(rows) > limit
+    last = page[-1] if more else None
+    cursor = last and (f"{last['priority']:02d}-{last['jid']}" if by_priority else last["jid"])
+    return JobPage(rows=tuple(_job(row) for row in page), next=cursor, total=total)
+
+
+def batches(table: Table, scope: Scope, search: BatchSearch, limit: int, after: str | None) -> BatchPage:
+    """Newest first."""
+    where = _searched_batches(scope, search)
+    total = table.read(f"SELECT count(*) AS batches FROM batch WHERE {where}", where.values)[0]["batches"]
+    if after is not None:
+        if not after.startswith("bid"):
+            raise _no_cursor(after)
+        where.add("bid < ?", after)
+    rows = table.read(
+        f"SELECT *, {_HELD_BATCH} AS held FROM batch WHERE {where} ORDER BY bid DESC LIMIT ?",
+        [*where.values, limit + 1],
+    )
+    page = rows[:limit]
+    states = _states_of(table, [row["bid"] for row in page])
+    return BatchPage(
+        rows=tuple(_batch(row, states.get(row["bid"], {})) for row in page),
+        next=page[-1]["bid"] if len(rows) > limit else None,
+        total=total,
+    )
+
+
+def failures(table: Table, scope: Scope) -> tuple[FailureGroup, ...]:
+    """The most frequent cause first."""
+    where = _scoped(scope)
+    columns = "cause, kind, template, host, collection, since, message"
+    rows = table.read(
+        "SELECT cause, kind, template, host, sum(job) AS jobs, sum(1 - job) AS batches, min(since) AS first, "
+        "max(since) AS last, group_concat(DISTINCT collection) AS collections, "
+        "min(id) FILTER (WHERE job) AS jid, min(id) AS id, message FROM ("
+        f"SELECT 1 AS job, jid AS id, {columns} FROM job WHERE {where} AND cause IS NOT NULL UNION ALL "
+        f"SELECT 0 AS job, bid AS id, {columns} FROM batch WHERE {where} AND cause IS NOT NULL"
+        ") GROUP BY cause ORDER BY jobs DESC, last DESC",
+        [*where.values, *where.values],
+    )
+    return tuple(
+        FailureGroup(
+            id=row["cause"],
+            kind=FailureKind(row["kind"]),
+            owner=OWNERS[FailureKind(row["kind"])],
+            template=row["template"],
+            host=row["host"],
+            count=row["jobs"],
+            batches=row["batches"],
+            first=_moment(row["first"]),
+            last=_moment(row["last"]),
+            collections=tuple(sorted(row["collections"].split(","))),
+            example=row["jid"] or row["id"],
+            message=row["message"],
+        )
+        for row in rows
+    )
+
+
+def collections(table: Table, scope: Scope) -> tuple[CollectionCounts, ...]:
+    where = _scoped(scope)
+    by_name: dict[str, dict[str, dict[str, int]]] = {}
+    for kind, column in (("job", "state"), ("batch", "status")):
+        rows = table.read(
+            f"SELECT collection, {column} AS state, count(*) AS number FROM {kind} WHERE {where} "
+            f"AND {column} IS NOT NULL GROUP BY collection, {column}",
+            where.values,
+        )
+        for row in rows:
+            by_name.setdefault(row["collection"], {"job": {}, "batch": {}})[kind][row["state"]] = row[
+                "number"
+            ]
+    held = {row["collection"] for row in table.read("SELECT collection FROM hold")}
+    return tuple(
+        CollectionCounts(
+            collection=name,
+            jobs={JobState(state): number for state, number in numbers["job"].items()},
+            batches={BatchState(state): number for state, number in numbers["batch"].items()},
+            held=name in held,
+        )
+        for name, numbers in sorted(by_name.items())
+    )
+
+
+def _searched_jobs(scope: Scope, search: JobSearch) -> _Where:
+    where = _scoped(scope)
+    if search.state is None:
+        where.add("state IS NOT NULL AND state != 'deleted'")
+    for column in ("state", "bid", "collection", "kind", "cause"):
+        if (value := getattr(search, column)) is not None:
+            where.add(f"{column} = ?", value)
+    if search.older_than is not None:
+        where.add("since <= ?", now().timestamp() - search.older_than)
+    if search.q:
+        _search_text(where, search.q.strip())
+    return where
+
+
+def _search_text(where: _Where, text: str) -> None:
+    if text.startswith("jid"):
+        where.add("jid >= ? AND jid < ?", text, f"{text}:")  # a colon follows the digits
+    elif text.startswith("bid"):
+        where.add("bid >= ? AND bid < ?", text, f"{text}:")
+    elif text.lower().startswith("ark:"):
+        where.add("ark LIKE ? ESCAPE '!'", f"{_literal(_ark(text))}%")
+    else:
+        where.add("name LIKE ? ESCAPE '!'", f"%{_literal(text)}%")
+
+
+def _ark(text: str) -> str:
+    try:
+        return canonical_ark(text)
+    except NotAnArk:
+        return text  # the beginning of one
+
+
+def _searched_batches(scope: Scope, search: BatchSearch) -> _Where:
+    where = _scoped(scope)
+    where.add("status IS NOT NULL")
+    for column in ("status", "collection", "owner"):
+        if (value := getattr(search, column)) is not None:
+            where.add(f"{column} = ?", value)
+    text = (search.q or "").strip()
+    if text.startswith("bid"):
+        where.add("bid >= ? AND bid < ?", text, f"{text}:")
+    elif text:
+        pattern = f"%{_literal(text)}%"
+        where.add("(name LIKE ? ESCAPE '!' OR submitter LIKE ? ESCAPE '!')", pattern, pattern)
+    return where
+
+
+def _states_of(table: Table, bids: Iterable[str]) -> dict[str, dict[JobState, int]]:
+    bids = list(bids)
+    rows = table.read(
+        f"SELECT bid, state, count(*) AS jobs FROM job WHERE bid IN ({_marks(bids)}) AND state IS NOT NULL "
+        "GROUP BY bid, state",
+        bids,
+    )
+    states: dict[str, dict[JobState, int]] = {}
+    for row in rows:
+        states.setdefault(row["bid"], {})[JobState(row["state"])] = row["jobs"]
+    return states
+
+
+def _job(row: sqlite3.Row) -> BoardJob:
+    return BoardJob(
+        jid=row["jid"],
+        bid=row["bid"],
+        collection=row["collection"],
+        owner=row["owner"] or "",
+        name=row["name"],
+        ark=row["ark"],
+        state=JobState(row["state"]),
+        priority=row["priority"],
+        since=_moment(row["since"]),
+        kind=FailureKind(row["kind"]) if row["kind"] else None,
+        cause=row["cause"] or "",
+        message=row["message"],
+        held=bool(row["held"]),
+        waiting=row["waiting"],
+    )
+
+
+def _batch(row: sqlite3.Row, states: dict[JobState, int]) -> BoardBatch:
+    return BoardBatch(
+        bid=row["bid"],
+        collection=row["collection"],
+        owner=row["owner"],
+        name=row["name"],
+        submitter=row["submitter"],
+        status=BatchState(row["status"]),
+        since=_moment(row["since"]),
+        submitted_at=_moment(row["submitted"]),
+        total=row["total"],
+        jobs=states,
+        kind=FailureKind(row["kind"]) if row["kind"] else None,
+        cause=row["cause"] or "",
+        message=row["message"],
+        held=bool(row["held"]),
+    )
+
+
+def _read_cursor(after: str, by_priority: bool) -> tuple[int, str]:
+    priority, dash, jid = after.partition("-") if by_priority else ("0", "-", after)
+    if not dash or not priority.isdecimal() or not jid.startswith("jid"):
+        raise _no_cursor(after)
+    return int(priority), jid
+
+
+def _no_cursor(after: str) -> UsageRefused:
+    return UsageRefused(f"'{after}' is not a cursor of this list: take `next` of the page before")
+
+
+def _literal(text: str) -> str:
+    """The text for LIKE, where % and _ have a meaning."""
+    return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+
+
+def _marks(values: Iterable[object]) -> str:
+    return ", ".join("?" for _ in values)
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,102 @@
+"""What is read from the record as values of the board's rows, and rows as changes."""
+
+import sqlite3
+from dataclasses import dataclass
+from datetime import datetime
+
+from operations.board.cause import cause_of
+from operations.board.place import Place
+from operations.board.values import Change
+from pipeline.records import Submission
+from pipeline.states import FailureKind, JobState
+from zkstate.feed.details import JobDetail
+from zkstate.feed.tree import BatchRead
+
+
+@dataclass(frozen=True)
+class JobWrite:
+    """A job's place, and since when the job is in this state."""
+
+    jid: str
+    place: Place
+    since: float | None
+    """None: not known; that of its batch is taken."""
+    previous: str | None
+    moved: bool
+    """The state changed: what was read of the former state is void."""
+
+
+def of_place(job: JobWrite) -> dict[str, object]:
+    return {
+        "jid": job.jid,
+        "bid": job.place.bid,
+        "queue": job.place.queue,
+        "bucket": job.place.bucket,
+        "state": job.place.state,
+        "previous": job.previous,
+        "priority": job.place.priority,
+        "since": job.since,
+        "moved": job.moved,
+    }
+
+
+def of_detail(detail: JobDetail) -> dict[str, object]:
+    return {
+        "jid": detail.jid,
+        "state": detail.state,
+        "name": detail.name,
+        "ark": detail.ark,
+        "since": detail.since.timestamp(),
+        "message": detail.message,
+        "waiting": detail.waits_for,
+        **_failure(detail.kind if detail.state is JobState.FAILED else None, detail.message),
+    }
+
+
+def job_change(row: sqlite3.Row) -> Change:
+    return Change(
+        id="",
+        kind="job",
+        subject=row["jid"],
+        bid=row["bid"],
+        collection=row["collection"] or "",
+        owner=row["owner"] or "",
+        state=row["state"] or "",
+        previous=row["previous"] or "",
+    )
+
+
+def of_batch(batch: BatchRead) -> dict[str, object]:
+    submission, status = batch.submission, batch.status
+    submitted = submission.submitted_at if submission else None
+    since = status.last_modified if status else submitted
+    return {
+        "bid": batch.bid,
+        "collection": submission.profile_name if submission else None,
+        "owner": submission.owner if submission else "",
+        "name": _batch_name(submission),
+        "submitter": submission.submitter if submission else "",
+        "status": status.status if status else None,
+        "since": seconds(since),
+        "submitted": seconds(submitted or since),
+        "total": status.total if status else None,
+        "message": status.message if status else "",
+        **_failure(status.kind if status else None, status.message if status else ""),
+    }
+
+
+def _batch_name(submission: Submission | None) -> str:
+    if submission is None:
+        return ""
+    return submission.payload_filename or submission.payload_url.rpartition("/")[2].partition("?")[0]
+
+
+def seconds(moment: datetime | None) -> float:
+    return moment.timestamp() if moment else 0.0
+
+
+def _failure(kind: object, message: str) -> dict[str, object]:
+    if kind is None:
+        return {"kind": None, "cause": None, "template": None, "host": None}
+    cause = cause_of(FailureKind(str(kind)), message)
+    return {"kind": kind, "cause": cause.id, "template": cause.template, "host": cause.host}

@@ -1,0 +1,212 @@
+"""The values of the board: who may see what, what is asked, and the answers."""
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from pipeline.principal import Interface, Principal, Role
+from pipeline.records import Record
+from pipeline.states import BatchState, FailureKind, JobState
+
+Owner = Literal["depositor", "operator", "wait"]
+
+OWNERS: dict[FailureKind, Owner] = {
+    FailureKind.CONTENT: "depositor",
+    FailureKind.SYSTEM: "operator",
+    FailureKind.TRANSIENT: "wait",
+}
+"""Who has to act after a failure of this kind."""
+
+
+class Scope(Record):
+    """What a caller may see; None is everything."""
+
+    collections: frozenset[str] | None = None
+    owner: str | None = None
+    """Only batches that this identity submitted."""
+
+    def admits(self, collection: str, owner: str) -> bool:
+        if self.collections is not None and collection not in self.collections:
+            return False
+        return self.owner is None or owner == self.owner
+
+
+EVERYTHING = Scope()
+
+
+def scope_of(principal: Principal) -> Scope:
+    """A depositor sees what it submitted; others see their collections."""
+    owner = principal.identity if principal.role is Role.DEPOSITOR else None
+    return Scope(collections=principal.collections, owner=owner)
+
+
+class JobSearch(Record):
+    """Which jobs: every condition that is given has to hold."""
+
+    state: JobState | None = None
+    bid: str | None = None
+    collection: str | None = None
+    kind: FailureKind | None = None
+    cause: str | None = None
+    """The id of a FailureGroup."""
+    older_than: float | None = Field(default=None, ge=0)
+    """Seconds since the job came to its state."""
+    q: str | None = None
+    """A JID, a BID, the beginning of an ARK, or text of the name."""
+
+
+class BatchSearch(Record):
+    """Which batches: every condition that is given has to hold."""
+
+    status: BatchState | None = None
+    collection: str | None = None
+    owner: str | None = None
+    q: str | None = None
+    """A BID, or text of the name or of the submitter."""
+
+
+class BoardJob(Record):
+    """One line of a list of jobs."""
+
+    jid: str
+    bid: str
+    collection: str
+    owner: str
+    name: str = ""
+    """Empty for jobs that were not read: pending and completed ones."""
+    ark: str = ""
+    state: JobState
+    priority: int
+    since: datetime
+    """Of a pending job that nobody has read: since when its batch is in its state."""
+    kind: FailureKind | None = None
+    cause: str = ""
+    """The id of its FailureGroup, if it failed."""
+    message: str = ""
+    held: bool = False
+    """A hold keeps it back: its own, or that of its collection."""
+    waiting: str = ""
+    """What it waits for in a working state: a WaitKind, or empty."""
+
+
+class JobPage(Record):
+    rows: tuple[BoardJob, ...]
+    next: str | None = None
+    """The cursor of the next page; None on the last page."""
+    total: int
+    """Jobs on all pages."""
+
+
+class BoardBatch(Record):
+    """One line of a list of batches."""
+
+    bid: str
+    collection: str
+    owner: str
+    name: str
+    submitter: str = ""
+    status: BatchState
+    since: datetime
+    submitted_at: datetime
+    total: int | None = None
+    """Jobs in all; None until the payload has been split."""
+    jobs: dict[JobState, int] = Field(default_factory=dict)
+    kind: FailureKind | None = None
+    cause: str = ""
+    message: str = ""
+    held: bool = False
+
+
+class BatchPage(Record):
+    rows: tuple[BoardBatch, ...]
+    next: str | None = None
+    total: int
+
+
+class FailureGroup(Record):
+    """The failures of one cause."""
+
+    id: str
+    kind: FailureKind
+    owner: Owner
+    """Who has to act: the depositor, the operator, or nobody before a retry."""
+    template: str
+    """The message with ids, numbers, quoted names and URLs replaced."""
+    host: str = ""
+    """The host that the message names."""
+    count: int
+    """Failed jobs."""
+    batches: int = 0
+    """Batches that failed as a whole, before or after they had jobs."""
+    first: datetime
+    last: datetime
+    collections: tuple[str, ...]
+    example: str
+    """A JID; the BID if only batches failed."""
+    message: str = ""
+    """The example's message."""
+
+
+class CollectionCounts(Record):
+    collection: str
+    jobs: dict[JobState, int]
+    batches: dict[BatchState, int]
+    held: bool = False
+
+
+class Stop(Record):
+    """A hold of a collection or, with `collection` None, the pause of the queue."""
+
+    collection: str | None = None
+    by: str = ""
+    reason: str = ""
+    at: datetime
+    via: Interface | None = None
+    jobs: int = 0
+    """Jobs that have not started and that it keeps back."""
+    batches: int = 0
+    """Batches that are held, or not split yet, because of it."""
+
+
+class Stops(Record):
+    pause: Stop | None = None
+    collections: tuple[Stop, ...] = ()
+
+
+class Freshness(Record):
+    """How current the board is. While `stale`, it shows the record as of `as_of`."""
+
+    as_of: datetime
+    stale: bool
+    stale_since: datetime | None = None
+    corrections: int = 0
+    """Differences to the record that a comparison corrected: 0 as long as the feed loses nothing."""
+    resyncs: int = 0
+    """How often the connection was lost and the whole board was compared with the record."""
+    following: bool = False
+    """True if changes are pushed; False if the server cannot, and the record is listed every few seconds."""
+
+
+class Change(Record):
+    """A change on the board, with absolute values: a client may apply it twice."""
+
+    id: str
+    kind: Literal["job", "batch", "stops", "freshness"]
+    subject: str = ""
+    """JID or BID."""
+    bid: str = ""
+    collection: str = ""
+    owner: str = ""
+    state: str = ""
+    """The new state; empty if the job or the batch left the record."""
+    previous: str = ""
+
+
+class Changes(Record):
+    """The changes after an event id. After a `reset` the client reads its lists again."""
+
+    last: str
+    """The id to continue after."""
+    changes: tuple[Change, ...] = ()
+    reset: bool = False

@@ -1,0 +1,225 @@
+"""Writes the board: changes that were pushed, comparisons with the record, and what has to be read."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from operations.board.place import Place, after
+from operations.board.ring import Ring
+from operations.board.rows import JobWrite
+from operations.board.table import BatchFacts, Table
+from operations.board.tally import Tally
+from operations.board.tree import Between, Listings
+from operations.board.values import Change
+from pipeline.states import BATCH, JobState
+from zkstate import holds
+from zkstate.feed import details, tree
+from zkstate.feed.changes import (
+    BatchChange,
+    BucketChange,
+    FeedChange,
+    QueueChange,
+    StopsChange,
+    WaitingChange,
+)
+from zkstate.session import Session
+
+READ_LIMIT = 400
+"""Jobs that are read in one flush; the others wait for the next one."""
+
+READ_EARLY = 20
+"""Working jobs that are read before they have been SETTLED seconds in their state."""
+
+SETTLED = 2.0
+"""Most jobs stay in a state for a shorter time, and are not read there."""
+
+
+def _nothing() -> None:
+    return
+
+
+class Writer:
+    """Belongs to one thread."""
+
+    def __init__(self, session: Session, table: Table, ring: Ring, tally: Tally) -> None:
+        self._session = session
+        self._table = table
+        self._ring = ring
+        self._tally = tally
+        self._listings = Listings()
+        self._filled = False
+        self._compared_all = False
+
+    def flush(self, changes: Sequence[FeedChange]) -> None:
+        """Apply what was pushed since the last flush, read what has to be read, and publish the changes."""
+        self._tally.count_events(len(changes))
+        by_job: dict[str, list[QueueChange | BucketChange]] = defaultdict(list)
+        bids: dict[str, None] = {}
+        waiting: list[str] = []
+        stops = False
+        for change in changes:
+            match change:
+                case QueueChange() | BucketChange():
+                    by_job[change.jid].append(change)
+                case BatchChange():
+                    bids[change.bid] = None
+                case WaitingChange():
+                    waiting.append(change.jid)
+                case StopsChange():
+                    stops = True
+        of_jobs = {change.bid for change in changes if isinstance(change, BucketChange)}
+        batches = self._read_batches(bids, of_jobs)
+        with self._table.writing():
+            self._table.read_again(waiting)
+            jobs = self._apply(by_job)
+        self._publish([*batches, *jobs, *self._read_jobs(), *(self._read_stops() if stops else ())])
+
+    def compare(
+        self, between: Between = _nothing, unsettled: Iterable[str] = (), *, all_batches: bool
+    ) -> int:
+        """Make the board agree with the record; the number of jobs and batches that did not.
+
+        `unsettled`, read at the end, are jobs that moved meanwhile: their changes are applied in their order.
+        """
+        known_statuses = self._table.batch_statuses()
+        bids = set(tree.batch_ids(self._session))
+        batches = self._compare_batches(bids, known_statuses, all_batches=all_batches)
+        between()
+        places = self._listings.places(self._session, bids, self._table.places(), between)
+        skipped = set(unsettled)
+        known = self._table.places()
+        settled = (places.keys() | known.keys()) - skipped
+        differing = [jid for jid in settled if places.get(jid) != known.get(jid)]
+        with self._table.writing():
+            jobs = self._place({jid: (places.get(jid, Place()), known.get(jid)) for jid in differing})
+        changes = [*batches, *jobs, *self._read_jobs(), *self._read_stops()]
+        if self._filled:
+            self._publish(changes)
+        self._filled = True
+        return len(differing) + len(batches)
+
+    def publish_freshness(self) -> None:
+        self._ring.add([Change(id="", kind="freshness")])
+
+    def _publish(self, changes: Iterable[Change]) -> None:
+        latest: dict[tuple[str, str], Change] = {}
+        for change in changes:
+            key = change.kind, change.subject
+            if key in latest and not change.previous:
+                change = change.model_copy(update={"previous": latest[key].previous})
+            latest[key] = change
+        self._ring.add(latest.values())
+
+    def _apply(self, by_job: dict[str, list[QueueChange | BucketChange]]) -> list[Change]:
+        known = self._table.places(by_job)
+        placed: dict[str, tuple[Place, Place | None]] = {}
+        since = self._table.since(by_job)
+        moment = time.time()
+        for jid, changes in by_job.items():
+            before = known.get(jid)
+            moved = after(before or Place(), changes)
+            placed[jid] = moved.place, before
+            self._count_moves(before.state if before else None, moved.states, since.get(jid), moment)
+        return self._place(placed)
+
+    def _count_moves(
+        self, source: JobState | None, states: Sequence[JobState], since: float | None, moment: float
+    ) -> None:
+        for target in states:
+            if source is not None and source is not target:
+                self._tally.count_move(source, target, max(0.0, moment - since) if since else None)
+                since = None if since is None else moment
+            source = target
+
+    def _place(self, placed: dict[str, tuple[Place, Place | None]]) -> list[Change]:
+        """Write the places that differ; (new, old) by JID."""
+        moment = time.time()
+        gone = [jid for jid, (place, _) in placed.items() if place.gone]
+        removed = [
+            change.model_copy(update={"state": "", "previous": change.state})
+            for change in self._table.jobs_as_changes(gone)
+        ]
+        writes = [
+            JobWrite(
+                jid=jid,
+                place=place,
+                since=moment if self._filled else None,
+                previous=old.state if old else None,
+                moved=old is None or old.state is not place.state,
+            )
+            for jid, (place, old) in placed.items()
+            if not place.gone and place != old
+        ]
+        self._table.write_jobs(writes)
+        self._table.remove_jobs(gone)
+        return [*removed, *self._changes_of([write.jid for write in writes if write.moved])]
+
+    def _changes_of(self, jids: list[str]) -> list[Change]:
+        """Nobody follows the board before it is filled."""
+        return self._table.jobs_as_changes(jids) if self._filled else []
+
+    def _read_jobs(self) -> list[Change]:
+        """Read jobs of which a list shows more than their place, and that were not read in this state."""
+        jids = self._table.unread(READ_LIMIT, READ_EARLY, time.time() - SETTLED)
+        if not jids:
+            return []
+        read = list(details.read_details(self._session, jids))
+        with self._table.writing():
+            self._table.write_details(jids, read)
+        changes = self._changes_of([detail.jid for detail in read])
+        kinds = {detail.jid: detail.kind for detail in read if detail.state is JobState.FAILED}
+        for change in changes:
+            if change.state == JobState.FAILED and (kind := kinds.get(change.subject)) is not None:
+                self._tally.count_failure(kind, change.previous)
+        return changes
+
+    def _read_batches(self, changed: Iterable[str], of_jobs: set[str]) -> list[Change]:
+        """Read batches whose status changed, and those of jobs whose batch is not on the board."""
+        unknown = of_jobs - self._table.batch_facts(of_jobs).keys()
+        bids = sorted({*changed, *unknown})
+        return self._write_batches(bids) if bids else []
+
+    def _write_batches(self, bids: Sequence[str]) -> list[Change]:
+        before = self._table.batch_facts(bids)
+        read = list(tree.read_batches(self._session, bids))
+        missing = set(bids) - {batch.bid for batch in read}
+        with self._table.writing():
+            self._table.write_batches(read)
+            self._table.remove_batches(missing)
+        current = self._table.batch_facts(bids)
+        differing = [bid for bid in bids if before.get(bid) != current.get(bid)]
+        return [_batch_change(before.get(bid), current.get(bid)) for bid in differing]
+
+    def _compare_batches(self, bids: set[str], known: dict[str, str], *, all_batches: bool) -> list[Change]:
+        if all_batches or not self._filled:
+            checked = bids | known.keys()
+        else:
+            ended = {state.value for state in BATCH.where(lambda facts: facts.ended)}
+            unended = {bid for bid, status in known.items() if status not in ended}
+            checked = (bids ^ known.keys()) | unended | set(tree.open_batch_ids(self._session))
+        return self._write_batches(sorted(checked)) if checked else []
+
+    def _read_stops(self) -> list[Change]:
+        """The pause and the holds; a change of them changes what lists show as held."""
+        stops = holds.held_collections(self._session)
+        if (pause := holds.paused(self._session)) is not None:
+            stops[""] = pause
+        contents = {name: hold.model_dump_json() for name, hold in stops.items()}
+        with self._table.writing():
+            changed = self._table.write_holds(contents)
+        return [Change(id="", kind="stops")] if changed else []
+
+
+def _batch_change(before: BatchFacts | None, current: BatchFacts | None) -> Change:
+    facts = current or before
+    assert facts is not None
+    return Change(
+        id="",
+        kind="batch",
+        subject=facts.bid,
+        bid=facts.bid,
+        collection=facts.collection,
+        owner=facts.owner,
+        state=current.status if current else "",
+        previous=before.status if before else "",
+    )

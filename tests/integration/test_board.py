@@ -1,0 +1,235 @@
+"""The read model: what it shows is what the record has, for whoever may see it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from operations.board.board import Board
+from operations.board.values import EVERYTHING, BatchSearch, JobSearch, Scope, scope_of
+from pipeline.errors import UsageRefused
+from pipeline.principal import Interface, Principal, Role
+from pipeline.settings import Settings
+from pipeline.states import BatchState, Event, FailureKind, JobState
+from tests.support import planting
+from zkstate import batches, holds, jobs, listings, paths
+from zkstate.holds import Hold
+from zkstate.session import Session
+
+LIVING = [state for state in JobState if state is not JobState.DELETED]
+
+
+@pytest.fixture
+def board(session: Session, settings: Settings) -> Iterator[Board]:
+    opened = Board.open(session, settings)
+    assert opened.wait_filled(30)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def filled(session: Session, settings: Settings) -> Iterator[Callable[[], Board]]:
+    """Opens a board on the record as it is at that moment."""
+    opened: list[Board] = []
+
+    def fill() -> Board:
+        opened.append(Board.open(session, settings))
+        assert opened[-1].wait_filled(30)
+        return opened[-1]
+
+    yield fill
+    for board in opened:
+        board.close()
+
+
+def until(board: Board, condition: Callable[[], bool]) -> None:
+    """Wait for changes of the board until the condition holds."""
+    last = board.changes_since(None).last
+    while not condition():
+        assert board.wait_change(last, 20), "the board does not change any more"
+        last = board.changes_since(None).last
+
+
+def every_job(board: Board) -> dict[str, JobState]:
+    return {row.jid: row.state for row in board.jobs(EVERYTHING, JobSearch(), 10_000).rows}
+
+
+def test_a_board_shows_every_job_in_its_state(session: Session, filled: Callable[[], Board]) -> None:
+    planted = {planting.job_in(session, state).jid: state for state in LIVING}
+
+    board = filled()
+
+    assert every_job(board) == planted
+    assert {state: n for state, n in board.counts(EVERYTHING).items() if n} == Counter(planted.values())
+
+
+def test_a_completed_job_stays_completed_after_the_clean_up(
+    session: Session, filled: Callable[[], Board]
+) -> None:
+    job = planting.job_in(session, JobState.COMPLETED)
+    jobs.clean_up(session, job)
+
+    assert every_job(filled()) == {job.jid: JobState.COMPLETED}
+
+
+def test_a_failed_job_is_shown_with_its_name_and_its_cause(
+    session: Session, filled: Callable[[], Board]
+) -> None:
+    job = planting.job_in(session, JobState.FAILED)
+
+    (row,) = filled().jobs(EVERYTHING, JobSearch(state=JobState.FAILED), 10).rows
+
+    assert (row.jid, row.bid, row.collection, row.name) == (job.jid, job.bid, "demo", "0.txt")
+    assert (row.kind, row.message, bool(row.cause)) == (FailureKind.SYSTEM, "said so", True)
+    assert row.since == job.status.since
+
+
+def test_a_board_follows_moves_and_new_batches(session: Session, board: Board) -> None:
+    assert every_job(board) == {}
+
+    bid, jids = planting.split_batch(session, 3)
+    planting.apply_event(session, jobs.load(session, jids[0]), Event.ACQUIRE)
+
+    expected = {
+        jids[0]: JobState.ESTIMATING,
+        jids[1]: JobState.PENDING,
+        jids[2]: JobState.PENDING,
+    }
+    until(board, lambda: every_job(board) == expected)
+    (batch,) = board.batches(EVERYTHING, BatchSearch(), 10).rows
+    assert (batch.bid, batch.status, batch.jobs) == (
+        bid,
+        BatchState.PROCESSING,
+        {JobState.ESTIMATING: 1, JobState.PENDING: 2},
+    )
+
+
+def test_changes_carry_the_new_and_the_former_state(session: Session, board: Board) -> None:
+    job = planting.job_in(session, JobState.PENDING)
+    until(board, lambda: every_job(board) == {job.jid: JobState.PENDING})
+    last = board.changes_since(None).last
+
+    planting.apply_event(session, job, Event.ACQUIRE)
+
+    until(board, lambda: bool(board.changes_since(last).changes))
+    change = next(c for c in board.changes_since(last).changes if c.kind == "job")
+    assert (change.subject, change.state, change.previous) == (job.jid, "estimating", "pending")
+    assert board.changes_since(change.id).last == board.changes_since(last).last
+
+
+def test_an_unknown_event_id_asks_for_a_reset(board: Board) -> None:
+    assert board.changes_since("other.12").reset
+    assert not board.changes_since(board.changes_since(None).last).reset
+
+
+def test_a_job_that_is_deleted_leaves_the_lists(session: Session, board: Board) -> None:
+    job = planting.job_in(session, JobState.FAILED)
+    until(board, lambda: every_job(board) == {job.jid: JobState.FAILED})
+
+    planting.apply_event(session, job, Event.DELETE)
+
+    until(board, lambda: every_job(board) == {})
+    assert board.jobs(EVERYTHING, JobSearch(state=JobState.DELETED), 10).total == 1
+
+
+def test_pages_follow_each_other_without_gaps(session: Session, filled: Callable[[], Board]) -> None:
+    _, jids = planting.split_batch(session, 7)
+    board = filled()
+    for search in (JobSearch(), JobSearch(state=JobState.PENDING), JobSearch(collection="demo")):
+        rows, cursor = [], None
+        while True:
+            page = board.jobs(EVERYTHING, search, 3, cursor)
+            assert page.total == 7
+            rows += [row.jid for row in page.rows]
+            if (cursor := page.next) is None:
+                break
+        assert sorted(rows) == jids
+        assert len(rows) == 7
+
+
+def test_a_foreign_cursor_is_refused(board: Board) -> None:
+    with pytest.raises(UsageRefused, match="is not a cursor of this list"):
+        board.jobs(EVERYTHING, JobSearch(), 3, "x'; DROP TABLE job")
+
+
+def test_jobs_are_searched_by_id_batch_and_name(session: Session, filled: Callable[[], Board]) -> None:
+    job = planting.job_in(session, JobState.FAILED)
+    planting.one_job(session)
+    board = filled()
+
+    for text in (job.jid, job.bid, "0.T"):
+        rows = board.jobs(EVERYTHING, JobSearch(q=text), 10).rows
+        assert [row.jid for row in rows] == [job.jid], text
+    assert board.jobs(EVERYTHING, JobSearch(q="%"), 10).total == 0
+
+
+def test_a_depositor_sees_only_its_own_batches(session: Session, filled: Callable[[], Board]) -> None:
+    own, other = (
+        batches.submit(session, planting.submission(owner=owner)) for owner in ("token:ann", "token:bob")
+    )
+    board = filled()
+    ann = Principal(name="ann", role=Role.DEPOSITOR, interface=Interface.API)
+
+    assert [row.bid for row in board.batches(scope_of(ann), BatchSearch(), 10).rows] == [own]
+    assert board.batches(scope_of(ann), BatchSearch(q=other), 10).total == 0
+    assert board.batches(Scope(collections=frozenset()), BatchSearch(), 10).total == 0
+    assert board.batches(EVERYTHING, BatchSearch(), 10).total == 2
+
+
+def test_changes_are_given_only_to_those_who_may_see_the_batch(session: Session, board: Board) -> None:
+    last = board.changes_since(None).last
+    bid = batches.submit(session, planting.submission(owner="token:ann"))
+    until(board, lambda: board.batches(EVERYTHING, BatchSearch(), 10).total == 1)
+
+    ann, bob = (board.changes_since(last, Scope(owner=f"token:{name}")).changes for name in ("ann", "bob"))
+
+    assert bid in {change.subject for change in ann}
+    assert {change.kind for change in bob} <= {"stops", "freshness"}
+
+
+def test_failures_are_grouped_by_cause_with_their_owner(
+    session: Session, filled: Callable[[], Board]
+) -> None:
+    _, jids = planting.split_batch(session, 3)
+    for jid, kind in zip(jids, (FailureKind.CONTENT, FailureKind.CONTENT, FailureKind.SYSTEM), strict=True):
+        planting.apply_event(session, jobs.load(session, jid), Event.FAIL, kind)
+    board = filled()
+
+    groups = board.failures(EVERYTHING)
+
+    assert [(group.kind, group.owner, group.count) for group in groups] == [
+        (FailureKind.CONTENT, "depositor", 2),
+        (FailureKind.SYSTEM, "operator", 1),
+    ]
+    assert groups[0].example == jids[0]
+    assert board.jobs(EVERYTHING, JobSearch(cause=groups[0].id), 10).total == 2
+
+
+def test_stops_say_how_many_jobs_they_keep_back(session: Session, board: Board) -> None:
+    planting.split_batch(session, 2)
+    holds.place(session, Hold(by="ann@here", reason="the disk is full"), "demo")
+    holds.place(session, Hold(by="bob@here", reason="release"))
+
+    until(
+        board, lambda: board.stops(EVERYTHING).pause is not None and board.counts(EVERYTHING)["pending"] == 2
+    )
+    until(board, lambda: len(board.stops(EVERYTHING).collections) == 1)
+    stops = board.stops(EVERYTHING)
+    (hold,) = stops.collections
+    assert stops.pause is not None
+    assert (stops.pause.by, stops.pause.reason, stops.pause.jobs) == ("bob@here", "release", 2)
+    assert (hold.collection, hold.by, hold.jobs) == ("demo", "ann@here", 2)
+    assert all(row.held for row in board.jobs(EVERYTHING, JobSearch(), 10).rows)
+    assert board.collections(EVERYTHING)[0].held
+
+
+def test_a_damaged_job_is_shown_and_spoils_no_list(session: Session, filled: Callable[[], Board]) -> None:
+    job = planting.job_in(session, JobState.FAILED)
+    status, _ = session.get(paths.job_status(job.jid))
+    session.zk.set(paths.job_status(job.jid), b"{")
+
+    board = filled()
+
+    assert every_job(board) == {job.jid: JobState.FAILED}
+    session.zk.set(paths.job_status(job.jid), status)
+    assert listings.in_queue(session, JobState.FAILED)

@@ -1,0 +1,1 @@
+"""The record as a stream of changes: which folders show them, and what the folders contain now."""

@@ -1,0 +1,114 @@
+"""What the followed folders contain: listings, and statuses of the batches; no job is read.
+
+A bucket that has not changed since its last listing is not listed again, so that comparing a record of many
+ended batches costs one short request for each bucket.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kazoo.protocol.states import ZnodeStat
+
+from pipeline.records import BatchStatus, Record, Submission
+from pipeline.states import JOB, Bucket, JobState
+from zkstate import codec, paths
+from zkstate.errors import Corrupt
+from zkstate.feed.changes import BucketChange, QueueChange
+from zkstate.session import Session
+
+R = TypeVar("R", bound=Record)
+
+PAGE = 200
+"""Requests that are under way at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketMark:
+    """How a bucket was at its last listing: its number of jobs, and the transaction that last changed it."""
+
+    jobs: int
+    changed: int
+
+
+@dataclass(frozen=True)
+class BatchRead:
+    """A batch's submission and status; None for the part that is missing or cannot be read."""
+
+    bid: str
+    submission: Submission | None
+    status: BatchStatus | None
+
+
+def queue_entries(session: Session, state: JobState) -> list[QueueChange]:
+    """Every entry of the queue of `state`, as if it were created now."""
+    entries = []
+    for name in session.children(paths.queue(state)):
+        try:
+            priority, jid = paths.read_queue_entry(name)
+        except ValueError:
+            continue  # not an entry of arkline: `arkline audit` reports it
+        entries.append(QueueChange(jid, state, priority, True))
+    return entries
+
+
+def queues() -> tuple[JobState, ...]:
+    """The states that have a queue."""
+    return tuple(JOB.where(lambda facts: facts.queued))
+
+
+def batch_ids(session: Session) -> list[str]:
+    return sorted(session.children(paths.BATCHES))
+
+
+def open_batch_ids(session: Session) -> list[str]:
+    """The batches with work left, whose status may change at any moment."""
+    return sorted(session.children(paths.OPEN_BATCHES))
+
+
+def read_batches(session: Session, bids: Sequence[str]) -> Iterator[BatchRead]:
+    """The batches that still exist, in this order; a damaged node does not hide the batch."""
+    for start in range(0, len(bids), PAGE):
+        page = bids[start : start + PAGE]
+        places = [path(bid) for bid in page for path in (paths.submission, paths.batch_status)]
+        nodes = iter(session.get_many(places))
+        for bid in page:
+            submission, status = next(nodes), next(nodes)
+            if submission is None and status is None:
+                continue
+            yield BatchRead(
+                bid,
+                _decode(Submission, submission, paths.submission(bid)),
+                _decode(BatchStatus, status, paths.batch_status(bid)),
+            )
+
+
+def _decode(kind: type[R], node: tuple[bytes, ZnodeStat] | None, path: str) -> R | None:
+    if node is None:
+        return None
+    try:
+        return codec.decode(kind, node[0], path)
+    except Corrupt:
+        return None  # `arkline audit` reports it
+
+
+def bucket_marks(session: Session, bids: Sequence[str]) -> Iterator[tuple[str, Bucket, BucketMark]]:
+    """How each bucket is now; a batch that has not started has no bucket."""
+    places = [(bid, bucket) for bid in bids for bucket in Bucket]
+    for start in range(0, len(places), PAGE):
+        page = places[start : start + PAGE]
+        stats = session.exists_many([paths.bucket(bid, bucket) for bid, bucket in page])
+        for (bid, bucket), stat in zip(page, stats, strict=True):
+            if stat is not None:
+                yield bid, bucket, BucketMark(stat.numChildren, stat.pzxid)
+
+
+def bucket_entries(
+    session: Session, buckets: Sequence[tuple[str, Bucket]]
+) -> Iterator[tuple[str, Bucket, list[BucketChange]]]:
+    """The jobs of each bucket, as if their entries were created now."""
+    for start in range(0, len(buckets), PAGE):
+        page = buckets[start : start + PAGE]
+        listings = session.children_of_many([paths.bucket(bid, bucket) for bid, bucket in page])
+        for (bid, bucket), jids in zip(page, listings, strict=True):
+            yield bid, bucket, [BucketChange(jid, bid, bucket, True) for jid in jids]
