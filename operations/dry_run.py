@@ -8,6 +8,7 @@ from pydantic import Field
 
 from operations.archive import Archive, no_archive
 from operations.submission import owned
+from operations.uploads import resolved_url
 from pipeline.identifiers import ownership
 from pipeline.manifests.split import Plan, plan
 from pipeline.names import canonical_ark
@@ -149,6 +150,7 @@ def perform_dry_run(
     Forbidden unless the principal may submit to the collection.
     """
     submission = owned(submission, principal)
+    resolved_url(settings, principal, submission.payload_url)
     profile = with_site_limits(Profiles(settings.profiles).get(submission.profile_name), settings)
     opening = DryRunResult(
         profile=profile.name,

@@ -1,6 +1,7 @@
 """Submitting: refuse what can be refused at once, record the submission, hand it to a worker."""
 
 from operations.operator import follow
+from operations.uploads import use_upload
 from pipeline import names
 from pipeline.errors import Action, ArklineError, ErrorKind, Remedy, UsageRefused
 from pipeline.http.urls import has_password, url_problem
@@ -101,6 +102,7 @@ def submit(
     known = batches.submitted_under(session, submission)
     if known is None:
         _require_room(session, settings)
+        use_upload(settings, principal, submission)
     bid = batches.submit(session, submission)
     batch = batches.load(session, bid)
     sent = batch.status.status is not BATCH.initial or follow(session, settings, batch)

@@ -15,6 +15,7 @@ from tasks.after_move import clean_up_completed, remove_folder
 from tasks.orphan_folders import orphans
 from tasks.retention import remove_old_batches, retention_of
 from tasks.stores import expected_of
+from tasks.uploads import remove_unneeded
 from zkstate import holds, listings, locks, queue, space, views
 from zkstate.journal import Action
 from zkstate.session import Session
@@ -143,4 +144,5 @@ def _remove_batches(operator: Operator, retention: float) -> tuple[tuple[str, ..
         if clock is None:
             return (), True
         remove_old_batches(session, clock, clients, operator.stamp)
+        remove_unneeded(session, operator.settings)
     return tuple(sorted(before - set(listings.all_batches(session)))), False

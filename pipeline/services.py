@@ -11,6 +11,8 @@ class Service(StrEnum):
     STORAGE = "storage"
     INVENTORY = "inventory"
     WORKING_STORAGE = "working-storage"
+    UPLOADS = "uploads"
+    """The folder of what depositors uploaded."""
     IDENTIFIERS = "identifiers"
     """EZID."""
     MAIL = "mail"
@@ -25,6 +27,8 @@ REMEDIES: dict[str, str] = {
     Service.INVENTORY: "see to it that the database answers, accepts the workers' login and can be written",
     Service.WORKING_STORAGE: "see to it that working storage is mounted and writable on every host that runs "
     "workers",
+    Service.UPLOADS: "see to it that the folder of uploads (ARKLINE_UPLOADS) is mounted and writable on "
+    "every host that runs workers or the web server",
     Service.IDENTIFIERS: "see to it that EZID answers and accepts the login (ARKLINE_EZID_USER)",
     Service.MAIL: "see to it that the mail server answers and accepts the login (ARKLINE_SMTP_HOST), or that "
     "the outbox can be written",

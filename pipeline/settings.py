@@ -46,6 +46,14 @@ class Settings(ServerSettings):
     outbox: Path | None = Field(
         None, description="Mail is written to this folder unless smtp_host is set; default HOME/outbox."
     )
+    uploads: Path | None = Field(
+        None,
+        description="What depositors upload, shared by all workers and the web server; default HOME/uploads.",
+    )
+    upload_bytes: Positive = Field(100 << 30, description="Maximum bytes of an uploaded file.")
+    upload_days: Annotated[float, Field(gt=0)] = Field(
+        7, description="Days after which an upload is removed that no unfinished batch was made of."
+    )
     inventory_url: str = Field("", description="SQLAlchemy URL of the inventory; default SQLite in HOME.")
     profiles: Path = Field(
         default_factory=lambda values: values.get("home", Path("var")) / "profiles",
@@ -286,6 +294,10 @@ class Settings(ServerSettings):
     @cached_property
     def outbox_folder(self) -> Path:
         return _absolute(self.outbox, "ARKLINE_OUTBOX") if self.outbox else self.data / "outbox"
+
+    @cached_property
+    def uploads_folder(self) -> Path:
+        return _absolute(self.uploads, "ARKLINE_UPLOADS") if self.uploads else self.data / "uploads"
 
     @cached_property
     def inventory(self) -> str:

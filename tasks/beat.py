@@ -9,7 +9,7 @@ from pipeline.services import Service
 from pipeline.states import BATCH, JOB, Event, FailureKind, JobState
 from pipeline.working_storage import capacity as working_space
 from pipeline.working_storage import mount
-from tasks import fixity, job, reclaim, retention
+from tasks import fixity, job, reclaim, retention, uploads
 from tasks.after_move import after_move, clean_up_completed, feed, remove_folder
 from tasks.broker import read_queues
 from tasks.dispatch import dispatch_batch, dispatch_failure_callback, dispatch_job
@@ -181,6 +181,7 @@ def _clean_up_batches(context: WorkerContext, session: Session, clock: ServerClo
         log().warning("removed an entry of a job that does not wait", jid=jid)
     for jid in clients.storage.tidy(ended_jobs(session)):
         log().warning("removed files staged for storage", jid=jid)
+    uploads.remove_unneeded(session, context.settings)
 
 
 def _check_stores(context: WorkerContext, session: Session, clock: ServerClock) -> None:

@@ -8,6 +8,7 @@ from pipeline.profiles.profile import MinterName
 from pipeline.records import Batch, Job
 from pipeline.services import Service
 from pipeline.states import BatchState, JobState
+from pipeline.upload_url import is_upload
 from tasks.profiles import profile_of
 from tasks.worker_context import WorkerContext
 from zkstate.outage import outage_name
@@ -33,6 +34,8 @@ def of_job(context: WorkerContext, job: Job) -> Collection[str]:
     needs = JOB_NEEDS.get(job.status.status, frozenset())
     by_profile = {Service.IDENTIFIERS: _identifiers, Service.CALLBACK: _callback}
     names = [str(service) for service in needs if service not in by_profile]
+    if job.status.status is JobState.DOWNLOADING and is_upload(job.configuration.payload_url):
+        names.append(Service.UPLOADS)
     for service in needs & by_profile.keys():
         names += by_profile[service](context, job)
     return names

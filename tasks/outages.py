@@ -71,7 +71,7 @@ def check_start(
 
 def is_own_fault(session: Session, faults: int, fault: ServiceDown) -> bool:
     """Whether a record that met `faults` faults of shared services is alone in meeting one more."""
-    of_disk = fault.of_host or fault.service in (Service.STORAGE, Service.WORKING_STORAGE)
+    of_disk = fault.of_host or fault.service in (Service.STORAGE, Service.WORKING_STORAGE, Service.UPLOADS)
     if faults < (OWN_AFTER_MOUNTED if of_disk else OWN_AFTER):
         return False
     current = outages.known(session).get(name_of(fault))

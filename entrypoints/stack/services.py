@@ -30,7 +30,7 @@ TERMINATED = frozenset({0, -15, 143})
 PATH_SETTINGS = tuple(
     f"ARKLINE_{name}"
     for name in (
-        *("WORKING_STORAGE", "STORAGE_ROOT", "OUTBOX", "PROFILES"),
+        *("WORKING_STORAGE", "STORAGE_ROOT", "OUTBOX", "PROFILES", "UPLOADS"),
         *("ZK_TLS_CA", "ZK_TLS_CERTIFICATE", "ZK_TLS_KEY"),
     )
 )

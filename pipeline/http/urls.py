@@ -4,6 +4,7 @@ import re
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from pipeline.outcome import content
+from pipeline.upload_url import is_upload, upload_problem
 from pipeline.url_secrets import SECRET
 
 SCHEMES = ("http", "https")
@@ -35,6 +36,10 @@ def host_of(url: str) -> str:
 
 def url_problem(url: str) -> str | None:
     """Why nothing can be fetched from `url`, with the remedy; None if its text is that of a usable URL."""
+    return upload_problem(url) if is_upload(url) else _web_problem(url)
+
+
+def _web_problem(url: str) -> str | None:
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port

@@ -27,6 +27,7 @@ from pipeline.names import (
     safe_name,
 )
 from pipeline.records import SubmissionType
+from pipeline.upload_url import SCHEME, upload_problem
 
 URL_LIMIT = 8192
 """Characters of a URL, as in a job's configuration."""
@@ -196,6 +197,8 @@ def _url_problem(url: str) -> str | None:
 
 
 def _address_problem(parts: SplitResult) -> str | None:
+    if parts.scheme == SCHEME:
+        return upload_problem(parts.geturl())
     if parts.scheme not in ("http", "https"):
         return "the URL does not begin with http:// or https://, the only supported schemes"
     if not parts.hostname:

@@ -24,6 +24,7 @@ from pipeline.names import (
 )
 from pipeline.outcome import content
 from pipeline.records import PayloadType, Priority, Record, Submission, SubmissionType, Text
+from pipeline.upload_url import foreign_upload
 
 _SINGLE = {
     SubmissionType.FILE: PayloadType.FILE,
@@ -162,6 +163,9 @@ def _from_rows(
             "has its own: give it in the manifest's column mrt:primaryIdentifier"
         )
     rows = parse(data, quote_name(_name(submission)), profile, True, most)
+    for row in rows:
+        if problem := foreign_upload(row.url, submission.payload_url):
+            raise content(f"line {row.line}: {problem}")
     return tuple(_from_row(submission, profile, row) for row in rows)
 
 

@@ -1,4 +1,4 @@
-"""Content sources: sizes, small documents and downloads over HTTP(S)."""
+"""Content sources: sizes, small documents and downloads over HTTP(S), and from uploads."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +28,9 @@ from pipeline.sources.response import (
     source_size,
 )
 from pipeline.sources.transfer import Download, Downloaded
+from pipeline.sources.uploaded import UploadedSource
 from pipeline.states import FailureKind
+from pipeline.upload_url import is_upload
 
 FIRST_PAUSE = 0.5
 """Seconds before the second try of a request; doubles with each further one, and varies by up to a half."""
@@ -44,7 +46,7 @@ T = TypeVar("T")
 
 
 class HttpFetcher:
-    """Fetches from http and https sources; all threads of a process may use one.
+    """Fetches from http and https sources and from uploads; all threads of a process may use one.
 
     Errors: RateLimited; StepFailed, `content` if the depositor must act, `transient` if it may pass.
     """
@@ -64,6 +66,7 @@ class HttpFetcher:
         self._sessions = {} if sessions is None else sessions
         """Shared by the fetchers of a process. A connection is reused for the same sources alone."""
         self._sources = sources
+        self._uploads = UploadedSource(settings.uploads_folder)
         self._busy_hosts: set[str] = set()
         """Hosts that requested a pause instead of returning a size: their sizes are not requested again."""
 
@@ -97,6 +100,8 @@ class HttpFetcher:
 
         Raises nothing but RateLimited and HostDown: the download reports what is wrong.
         """
+        if is_upload(url):
+            return self._uploads.size(url)
         host = host_of(url)
         if not host or host in self._busy_hosts:
             return None
@@ -117,6 +122,8 @@ class HttpFetcher:
 
     def read(self, url: str, limit: int, attempt: Attempt = UNATTENDED) -> bytes:
         """A small document, at most `limit` bytes."""
+        if is_upload(url):
+            return self._uploads.read(url, limit)
         return self._retry(url, lambda: self._read_once(url, limit, attempt), attempt)
 
     def _read_once(self, url: str, limit: int, attempt: Attempt) -> bytes:
@@ -138,6 +145,8 @@ class HttpFetcher:
 
     def download(self, file: Download, attempt: Attempt) -> Downloaded:
         """Fetch one file with retries and Range resume; digest and size are checked before it appears."""
+        if is_upload(file.url):
+            return self._uploads.copy(file, attempt)
         algorithms = {OF_RECORD, file.digest.algorithm if file.digest else OF_RECORD}
         with open_part(file.part, algorithms) as part:
             self._pace.check_turn()

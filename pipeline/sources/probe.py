@@ -9,6 +9,7 @@ from pipeline.outcome import StepFailed
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.response import body_chunks, require_status, source_size
 from pipeline.states import FailureKind
+from pipeline.upload_url import is_upload
 
 SAMPLE_BYTES = 8 << 20
 """Bytes of a file that are read at most to measure the speed of its source."""
@@ -47,6 +48,8 @@ def probe(fetcher: HttpFetcher, url: str, attempt: Attempt = UNATTENDED) -> Prob
     failure, transient = "", False
     try:
         check_url(url)
+        if is_upload(url):
+            return ProbeResult(url, time.monotonic() - start, fetcher.size(url, attempt))
         size = source_size(url, lambda method: fetcher.request(method, url, attempt))
     except StepFailed as failed:
         failure, transient = failed.message, failed.kind is FailureKind.TRANSIENT
@@ -54,7 +57,9 @@ def probe(fetcher: HttpFetcher, url: str, attempt: Attempt = UNATTENDED) -> Prob
 
 
 def sample(fetcher: HttpFetcher, url: str) -> Sample | None:
-    """How fast the beginning of a file arrives; None if it does not."""
+    """How fast the beginning of a file arrives; None if it does not, or comes from no host."""
+    if is_upload(url):
+        return None
     try:
         with fetcher.request("GET", url, UNATTENDED, within=SAMPLE_WITHIN) as response:
             require_status(response, url, 200)

@@ -27,7 +27,13 @@ from pipeline.steps.collection_limits import check_bytes, check_files
 from pipeline.steps.context import StepContext
 from pipeline.steps.download_progress import DownloadProgress
 from pipeline.steps.download_space import DownloadSpace, NoRoom, give_back
-from pipeline.steps.expected_files import FileSpec, ManifestLost, expected_files, save_manifest
+from pipeline.steps.expected_files import (
+    FileSpec,
+    ManifestLost,
+    expected_files,
+    save_manifest,
+    with_upload_digests,
+)
 from pipeline.working_storage import mount
 from pipeline.working_storage.capacity import full_waits, in_units
 from pipeline.working_storage.workspace import DownloadedFile, Workspace
@@ -50,6 +56,7 @@ def work(job: Job, context: StepContext) -> Done | Wait:
     except ManifestLost:
         save_manifest(job, context)
         files = expected_files(job, context.settings.working, parse)
+    files = with_upload_digests(files, context.settings.uploads_folder)
     profile = context.profile
     check_bytes(profile, sum(file.size or 0 for file in files))
     progress, space = DownloadProgress(context.attempt, files), DownloadSpace(job, context, files)
@@ -261,6 +268,7 @@ def _with_declared_digests(
 
     def with_digest(file: DownloadedFile, expected: FileSpec) -> DownloadedFile:
         place = f"{name} line {expected.line}" if step.has_manifest else "submission"
+        place = "upload" if expected.uploaded else place
         declared = {"declared_by": place, "container": container} if expected.digest else {"declared_by": ""}
         # processing of an earlier attempt may have noted what a container declares; it does so again
         return file.model_copy(update={"container": "", "digest": expected.digest, **declared})

@@ -25,6 +25,7 @@ from pipeline.states import FailureKind
 from pipeline.steps.collection_limits import check_bytes, check_files
 from pipeline.steps.estimate import CONTAINER_FACTOR
 from pipeline.steps.expected_files import FileSpec, payload_file, read_manifest
+from pipeline.upload_url import SCHEME, is_upload
 from pipeline.working_storage.capacity import in_units
 
 
@@ -163,8 +164,12 @@ def hosts(
     named: dict[str, list[tuple[FileSpec, int | None]]] = {}
     for job in jobs:
         for file in job.files:
-            named.setdefault(host_of(file.url), []).append((file, job.size(file)))
+            named.setdefault(_source_of(file.url), []).append((file, job.size(file)))
     return tuple(_host(name, files, answers, fetcher) for name, files in sorted(named.items()))
+
+
+def _source_of(url: str) -> str:
+    return SCHEME if is_upload(url) else host_of(url)
 
 
 def _host(

@@ -1,6 +1,6 @@
 """The files that a job fetches: its payload, or the files that its object manifest lists."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.decoding.calls import manifest_parser
@@ -13,6 +13,8 @@ from pipeline.outcome import StepFailed, content, system
 from pipeline.records import Job, JobConfiguration, PayloadType
 from pipeline.states import FailureKind
 from pipeline.steps.context import StepContext
+from pipeline.upload_url import foreign_upload, is_upload
+from pipeline.uploads.reading import locate
 from pipeline.working_storage.capacity import full_waits
 from pipeline.working_storage.workspace import Workspace
 
@@ -30,6 +32,8 @@ class FileSpec:
     name: str
     digest: Digest | None = None
     size: int | None = None
+    uploaded: bool = False
+    """The digest is the one that the depositor gave with the upload."""
 
 
 def expected_files(job: Job, working: Path, parse: ParseRows = parse_rows) -> tuple[FileSpec, ...]:
@@ -50,6 +54,18 @@ def expected_files(job: Job, working: Path, parse: ParseRows = parse_rows) -> tu
         ) from error
     # The names were checked while the job was pending.
     return read_manifest(data, job.configuration, case_fold=False, parse=parse)
+
+
+def with_upload_digests(files: tuple[FileSpec, ...], uploads: Path) -> tuple[FileSpec, ...]:
+    """The files; those that were uploaded and have no digest, with the one that was given at the upload."""
+
+    def completed(file: FileSpec) -> FileSpec:
+        if file.digest is not None or not is_upload(file.url):
+            return file
+        digest = locate(uploads, file.url).file.digest
+        return replace(file, digest=digest, uploaded=digest is not None)
+
+    return tuple(map(completed, files))
 
 
 def save_manifest(job: Job, context: StepContext) -> int:
@@ -105,4 +121,7 @@ def read_manifest(
     except DigestMismatch as error:
         raise content(str(error)) from error
     rows = parse(data, name, ManifestProfile.OBJECT, case_fold, most)
+    for row in rows:
+        if problem := foreign_upload(row.url, configuration.payload_url):
+            raise content(f"line {row.line} of {name}: {problem}")
     return tuple(FileSpec(row.line, row.url, row.name, row.digest, row.size) for row in rows)

@@ -1,0 +1,144 @@
+"""Uploads: bytes that a depositor hands over to the site, to be submitted as `upload:ID/NAME`.
+
+An upload belongs to the principal that began it; to everybody else it does not exist.
+"""
+
+import hashlib
+from contextlib import AbstractContextManager
+
+from pipeline.errors import UsageRefused
+from pipeline.names import quote_name
+from pipeline.principal import Principal, Role
+from pipeline.records import Record, Submission
+from pipeline.settings import Settings
+from pipeline.upload_url import UploadAddress, is_upload, parse_upload_url
+from pipeline.uploads import layout, reading, removal, writing
+from pipeline.uploads.layout import Declared, Upload, UploadedFile
+from pipeline.uploads.writing import PartWriter
+from zkstate import upload_mark
+from zkstate.session import Session
+
+
+class UploadView(Record):
+    """An upload and its files."""
+
+    upload: Upload
+    files: tuple[UploadedFile, ...] = ()
+    unfinished: tuple[Declared, ...] = ()
+
+
+class Unfinished(Record):
+    """A file that has not arrived whole; it continues at byte `offset`."""
+
+    name: str
+    offset: int
+    size: int | None = None
+
+
+def require_depositor(principal: Principal) -> None:
+    """Forbidden unless the principal may submit to some collection."""
+    some = min(principal.collections) if principal.collections else None
+    principal.require(Role.DEPOSITOR, "upload files", some)
+
+
+def begin_upload(session: Session, settings: Settings, principal: Principal, key: str = "") -> Upload:
+    """A new upload; with a `key`, the principal's earlier upload under the same key, if it is still there.
+
+    ServiceDown if the folder of uploads is not mounted.
+    """
+    require_depositor(principal)
+    _require_mounted(session, settings)
+    wished = hashlib.sha256(f"{principal.identity}\n{key}".encode()).hexdigest()[:32] if key else ""
+    return writing.create(settings.uploads_folder, principal.identity, wished)
+
+
+def _require_mounted(session: Session, settings: Settings) -> None:
+    """The folder is marked for the first upload; the record notes that, so that no other folder is."""
+    root = settings.uploads_folder
+    noted = upload_mark.was_marked(session)
+    if not noted and not layout.is_marked(root):
+        layout.mark(root)
+    layout.require(root)
+    if not noted:
+        upload_mark.note_marked(session)
+
+
+def own_upload(settings: Settings, principal: Principal, upload: str) -> Upload:
+    """UploadMissing unless there is such an upload and it is the principal's."""
+    return reading.load(settings.uploads_folder, upload, principal.identity)
+
+
+def view_upload(settings: Settings, principal: Principal, upload: str) -> UploadView:
+    root = settings.uploads_folder
+    return UploadView(
+        upload=own_upload(settings, principal, upload),
+        files=reading.files(root, upload),
+        unfinished=reading.parts(root, upload),
+    )
+
+
+def write_file(
+    settings: Settings, principal: Principal, upload: str, declared: Declared, *, resumable: bool = False
+) -> AbstractContextManager[PartWriter]:
+    """Receive a file of the principal's upload; see `pipeline.uploads.writing.writing`."""
+    own_upload(settings, principal, upload)
+    return writing.writing(
+        settings.uploads_folder, upload, declared, settings.upload_bytes, resumable=resumable
+    )
+
+
+def find_file(
+    settings: Settings, principal: Principal, upload: str, name: str
+) -> UploadedFile | Unfinished | None:
+    """The file, complete or not; None if the upload has nothing of it."""
+    own_upload(settings, principal, upload)
+    root = settings.uploads_folder
+    if (file := reading.find_file(root, upload, name)) is not None:
+        return file
+    if (part := reading.find_part(root, upload, name)) is None:
+        return None
+    return Unfinished(name=name, offset=reading.part_size(root, upload, name), size=part.size)
+
+
+def sole_name(settings: Settings, principal: Principal, upload: str) -> str:
+    """The name of the only file, complete or not; UsageRefused if the upload has none or several."""
+    whole = view_upload(settings, principal, upload)
+    names = {file.name for file in whole.files} | {file.name for file in whole.unfinished}
+    if len(names) != 1:
+        raise UsageRefused(
+            f"upload {upload} has {len(names)} files: name one of them, as upload:{upload}/NAME"
+        )
+    return names.pop()
+
+
+def remove_upload(settings: Settings, principal: Principal, upload: str) -> None:
+    """Remove the principal's upload; refused once a batch was made of it."""
+    if own_upload(settings, principal, upload).submitted is not None:
+        raise UsageRefused(
+            f"upload {upload} was submitted: it is removed by itself once its batch no longer needs it"
+        )
+    removal.remove(settings.uploads_folder, upload)
+
+
+def resolved_url(settings: Settings, principal: Principal, url: str) -> str:
+    """The URL; for an upload, the address of its file, which is there and the principal's."""
+    if not is_upload(url):
+        return url
+    address = parse_upload_url(url)
+    own_upload(settings, principal, address.upload)
+    name = address.name or sole_name(settings, principal, address.upload)
+    if reading.find_file(settings.uploads_folder, address.upload, name) is None:
+        raise UsageRefused(
+            f"upload {address.upload} has no complete file {quote_name(name)}: upload it, then submit it"
+        )
+    return UploadAddress(address.upload, name).url
+
+
+def use_upload(settings: Settings, principal: Principal, submission: Submission) -> None:
+    """Refuse a payload that is not the principal's, and keep the upload for the batch that is made of it."""
+    url = submission.payload_url
+    if not is_upload(url):
+        return
+    if resolved_url(settings, principal, url) != url:
+        raise UsageRefused(f"{quote_name(url)} names no file: give upload:ID/NAME")
+    removal.use(settings.uploads_folder, parse_upload_url(url).upload, principal.identity)

@@ -1,0 +1,1 @@
+"""Files that depositors upload: kept in a folder of the site until their batch no longer needs them."""

@@ -1,0 +1,160 @@
+"""The folder of uploads: its mark, its records, and where everything is.
+
+Layout: `ID[:2]/ID/upload.json`; a complete file is `files/HASH/` with `content` and `file.json`, an
+unfinished one `parts/HASH/`; HASH is of the file's name. Rule: every path is derived from the id and the
+name, so that no name of a depositor and no record can lead out of the folder.
+"""
+
+import hashlib
+import os
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import Field
+
+from pipeline.errors import ArklineError, ErrorKind, UsageRefused
+from pipeline.fixity import Digest
+from pipeline.outcome import ServiceDown
+from pipeline.records import Record, now
+from pipeline.services import Service
+from pipeline.upload_url import is_upload_id
+
+MARK = ".arkline-uploads"
+RECORD = "upload.json"
+CONTENT = "content"
+DESCRIPTION = "file.json"
+REMOVED = "removed"
+"""The folder of uploads that are being removed."""
+
+
+class UploadMissing(UsageRefused):
+    """There is no such upload, or it belongs to somebody else."""
+
+
+class UploadBusy(ArklineError):
+    """Another request is writing the same file."""
+
+    error_kind = ErrorKind.UNREACHABLE
+
+
+class UploadConflict(UsageRefused):
+    """The upload has a file of this name with other content."""
+
+
+class UploadTooLarge(UsageRefused):
+    """The file has more bytes than are accepted."""
+
+
+class UploadRefused(UsageRefused):
+    """The bytes are not those that were declared; nothing of them is stored."""
+
+
+class UploadsFull(ArklineError):
+    """The folder of uploads has no room; the same upload may succeed later."""
+
+    error_kind = ErrorKind.UNREACHABLE
+
+
+class Upload(Record):
+    """`upload.json`."""
+
+    id: str
+    owner: str
+    """Identity of the principal that alone may use it."""
+    created: datetime = Field(default_factory=now)
+    submitted: datetime | None = None
+    """When a batch was first made of it."""
+
+
+class Declared(Record):
+    """What the depositor says of a file before it arrives."""
+
+    name: str
+    size: int | None = None
+    digest: Digest | None = None
+    created: datetime = Field(default_factory=now)
+
+
+class UploadedFile(Record):
+    """`file.json` of a complete file."""
+
+    name: str
+    size: int
+    sha512: str
+    """Computed while the bytes arrived."""
+    digest: Digest | None = None
+    """As the depositor gave it; the bytes had it when they arrived."""
+    created: datetime = Field(default_factory=now)
+
+
+def missing(upload: str) -> UploadMissing:
+    return UploadMissing(f"there is no upload {upload}: it was removed, or it is not yours")
+
+
+def folder_of(root: Path, upload: str) -> Path:
+    if not is_upload_id(upload):
+        raise missing(upload)
+    return root / upload[:2] / upload
+
+
+def _hash(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:32]
+
+
+def file_folder(root: Path, upload: str, name: str) -> Path:
+    return folder_of(root, upload) / "files" / _hash(name)
+
+
+def part_folder(root: Path, upload: str, name: str) -> Path:
+    return folder_of(root, upload) / "parts" / _hash(name)
+
+
+def is_marked(root: Path) -> bool:
+    return (root / MARK).exists()
+
+
+def mark(root: Path) -> None:
+    root.mkdir(parents=True, exist_ok=True)
+    (root / MARK).touch()
+
+
+def not_there(root: Path) -> ServiceDown:
+    return ServiceDown(
+        Service.UPLOADS,
+        f"the folder of uploads {root} is not there: it has no file {MARK}; mount it. If its content is "
+        f"lost, or {root} is new, create that empty file in {root}",
+        of_host=True,
+    )
+
+
+def require(root: Path) -> None:
+    """ServiceDown unless the folder is the one that has the uploads."""
+    try:
+        if is_marked(root):
+            return
+    except OSError as error:
+        raise ServiceDown(
+            Service.UPLOADS,
+            f"the folder of uploads {root} cannot be used: {error.strerror or error}",
+            of_host=True,
+        ) from error
+    raise not_there(root)
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Write a small file that is whole or absent at any moment, also after a power failure."""
+    draft = path.with_name(f"{path.name}.draft")
+    with draft.open("wb") as stream:
+        stream.write(record.model_dump_json().encode())
+        stream.flush()
+        os.fsync(stream.fileno())
+    draft.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

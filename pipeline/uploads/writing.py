@@ -1,0 +1,205 @@
+"""Writing uploads: bytes stream to an unfinished file, which becomes a file of the upload by one rename.
+
+Rule: a file of an upload is whole, synced and never changed. A crash leaves an unfinished file at most, which
+is continued if its sender asks for it, and removed after a day if nobody does.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from pipeline.file_faults import is_full, mount_faults
+from pipeline.fixity import OF_RECORD, READ_CHUNK, Digester, DigestMismatch
+from pipeline.names import quote_name, safe_name
+from pipeline.services import Service
+from pipeline.uploads import layout
+from pipeline.uploads.layout import (
+    Declared,
+    Upload,
+    UploadBusy,
+    UploadConflict,
+    UploadedFile,
+    UploadRefused,
+    UploadsFull,
+    UploadTooLarge,
+)
+from pipeline.uploads.reading import find_file, find_part, load
+
+
+def create(root: Path, owner: str, upload: str = "") -> Upload:
+    """A new upload of this owner; an earlier one with the id `upload`, if it is the same owner's."""
+    layout.require(root)
+    upload = upload or uuid.uuid4().hex
+    folder = layout.folder_of(root, upload)
+    with _faults(root):
+        for path in (folder.parent, folder, folder / "files", folder / "parts"):
+            path.mkdir(exist_ok=True)
+        if not (folder / layout.RECORD).exists():
+            layout.write_record(folder / layout.RECORD, Upload(id=upload, owner=owner))
+    return load(root, upload, owner)
+
+
+class PartWriter:
+    """An unfinished file, locked for one writer; opened by `writing`."""
+
+    def __init__(self, root: Path, upload: str, declared: Declared, stream: BinaryIO, limit: int) -> None:
+        self.declared = declared
+        self._root = root
+        self._upload = upload
+        self._stream = stream
+        self._limit = limit
+        algorithm = declared.digest.algorithm if declared.digest else OF_RECORD
+        self._digests = Digester({OF_RECORD, algorithm})
+        stream.seek(0)
+        while chunk := stream.read(READ_CHUNK):
+            self._digests.update(chunk)
+
+    @property
+    def offset(self) -> int:
+        """Bytes that are here."""
+        return self._digests.size
+
+    @property
+    def folder(self) -> Path:
+        return layout.part_folder(self._root, self._upload, self.declared.name)
+
+    def append(self, chunk: bytes) -> None:
+        """Write the next bytes; UploadTooLarge or UploadRefused if the file has more than it may have."""
+        size = self.offset + len(chunk)
+        check_size(self.declared.name, size, self._limit)
+        if self.declared.size is not None and size > self.declared.size:
+            raise UploadRefused(
+                f"{quote_name(self.declared.name)} has more than the {self.declared.size:,} bytes that were "
+                "declared: upload it again"
+            )
+        self._stream.write(chunk)
+        self._digests.update(chunk)
+
+    def sync(self) -> None:
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
+
+    def finish(self) -> UploadedFile:
+        """The file, complete and checked; UploadRefused and nothing stored if it is not the declared one."""
+        name, declared = quote_name(self.declared.name), self.declared
+        if declared.size not in (None, self.offset):
+            raise UploadRefused(
+                f"{name} has {self.offset:,} bytes, but {declared.size:,} were declared: upload it again"
+            )
+        if declared.digest is not None:
+            try:
+                self._digests.check(declared.digest, name)
+            except DigestMismatch as mismatch:
+                raise UploadRefused(f"{mismatch}: nothing was stored; upload it again") from mismatch
+        self.sync()
+        file = UploadedFile(
+            name=declared.name, size=self.offset, sha512=self._digests.value(), digest=declared.digest
+        )
+        layout.write_record(self.folder / layout.DESCRIPTION, file)
+        return self._publish(file)
+
+    def _publish(self, file: UploadedFile) -> UploadedFile:
+        target = layout.file_folder(self._root, self._upload, file.name)
+        try:
+            self.folder.rename(target)
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
+            earlier = find_file(self._root, self._upload, file.name)
+            if earlier is None or earlier.sha512 != file.sha512:
+                raise UploadConflict(
+                    f"the upload has a file {quote_name(file.name)} with other content: give the file "
+                    "another name, or begin another upload"
+                ) from error
+            self.discard()
+            return earlier
+        layout.sync_folder(target.parent)
+        return file
+
+    def discard(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextmanager
+def writing(
+    root: Path, upload: str, declared: Declared, limit: int, *, resumable: bool = False
+) -> Iterator[PartWriter]:
+    """Write a file of the upload; UploadBusy if another request is doing so.
+
+    `resumable`: what arrived before an exception stays, to be continued; else nothing stays. Bytes that are
+    refused never stay. What was declared when a file was begun holds for its continuation.
+    """
+    layout.require(root)
+    safe_name(declared.name)
+    check_size(declared.name, declared.size or 0, limit)
+    with _faults(root):
+        _check_room(root, declared.size or 0)
+        folder = layout.part_folder(root, upload, declared.name)
+        folder.mkdir(exist_ok=True)
+        with (folder / layout.CONTENT).open("a+b") as stream:
+            _lock(stream, folder, declared.name)
+            begun = find_part(root, upload, declared.name)
+            if begun is None or not resumable:
+                stream.truncate(0)
+                layout.write_record(folder / layout.DESCRIPTION, declared)
+            writer = PartWriter(root, upload, begun if begun and resumable else declared, stream, limit)
+            try:
+                yield writer
+            except BaseException as error:
+                if resumable and not _is_refusal(error):
+                    writer.sync()
+                else:
+                    writer.discard()
+                raise
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether the bytes that arrived are of no use to a continuation, or fill the disk."""
+    if isinstance(error, OSError):
+        return is_full(error)
+    return isinstance(error, UploadRefused | UploadTooLarge | UploadConflict)
+
+
+def check_size(name: str, size: int, limit: int) -> None:
+    if size > limit:
+        raise UploadTooLarge(
+            f"{quote_name(name)} has more than the {limit:,} bytes that are accepted for one file "
+            "(ARKLINE_UPLOAD_BYTES): divide it, or submit its URL"
+        )
+
+
+def _lock(stream: BinaryIO, folder: Path, name: str) -> None:
+    """Lock the file; UploadBusy if another request has it, or has just completed it."""
+    busy = UploadBusy(f"{quote_name(name)} is being uploaded by another request: try again when it has ended")
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(stream.fileno()).st_ino != (folder / layout.CONTENT).stat().st_ino:
+            raise busy
+    except (BlockingIOError, FileNotFoundError) as error:
+        raise busy from error
+
+
+def _check_room(root: Path, size: int) -> None:
+    if size > shutil.disk_usage(root).free:
+        raise UploadsFull(
+            f"the folder of uploads has no room for {size:,} bytes: try again later, or ask the operator"
+        )
+
+
+@contextmanager
+def _faults(root: Path) -> Iterator[None]:
+    with mount_faults(Service.UPLOADS, root, "the folder of uploads"):
+        try:
+            yield
+        except OSError as error:
+            if not is_full(error):
+                raise
+            raise UploadsFull(
+                "the folder of uploads is full, and nothing was stored: try again later, or ask the operator"
+            ) from error

@@ -1,0 +1,96 @@
+"""Uploads and the record: the mark of their folder, who may submit them, and when they leave."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from operations import uploads
+from operations.submission import submit
+from pipeline.outcome import ServiceDown
+from pipeline.principal import Interface, Principal, Role
+from pipeline.profiles.profile import Profiles
+from pipeline.records import Submission, SubmissionType
+from pipeline.settings import Settings
+from pipeline.states import Event
+from pipeline.upload_url import UploadAddress
+from pipeline.uploads import layout
+from pipeline.uploads.layout import Declared, UploadMissing
+from tasks.uploads import DAY, remove_unneeded
+from zkstate import batches
+from zkstate.batches import BatchMove
+from zkstate.record import Lock
+from zkstate.session import Session
+
+ADA = Principal(name="ada", role=Role.DEPOSITOR, interface=Interface.API)
+EVE = Principal(name="eve", role=Role.DEPOSITOR, interface=Interface.API)
+
+
+def put(session: Session, settings: Settings, key: str = "") -> str:
+    upload = uploads.begin_upload(session, settings, ADA, key)
+    with uploads.write_file(settings, ADA, upload.id, Declared(name="a.txt")) as part:
+        part.append(b"bytes")
+        part.finish()
+    return UploadAddress(upload.id, "a.txt").url
+
+
+def submitted(session: Session, settings: Settings, url: str, principal: Principal = ADA) -> str:
+    submission = Submission(profile_name="demo", payload_url=url, type=SubmissionType.FILE)
+    return submit(session, settings, Profiles(settings.profiles), submission, principal).bid
+
+
+def _older(settings: Settings) -> None:
+    for path in settings.uploads_folder.rglob("*"):
+        moment = time.time() - 2 * DAY
+        os.utime(path, (moment, moment))
+
+
+def test_only_the_owner_submits_an_upload(session: Session, settings: Settings) -> None:
+    url = put(session, settings)
+
+    with pytest.raises(UploadMissing):
+        submitted(session, settings, url, EVE)
+
+    bid = submitted(session, settings, url)
+    assert batches.load(session, bid).submission.payload_url == url
+
+
+def test_a_repeated_key_continues_the_same_upload(session: Session, settings: Settings) -> None:
+    assert put(session, settings, "monday") == put(session, settings, "monday")
+    assert put(session, settings, "monday") != put(session, settings, "tuesday")
+
+
+def test_once_a_folder_was_marked_one_without_the_mark_is_an_outage(
+    session: Session, settings: Settings, tmp_path: Path
+) -> None:
+    elsewhere = settings.model_copy(update={"uploads": tmp_path / "not-mounted"})
+    put(session, settings)
+
+    with pytest.raises(ServiceDown, match="mount it"):
+        put(session, elsewhere)
+
+    assert not (tmp_path / "not-mounted").exists()
+
+
+def test_an_upload_stays_for_an_unfinished_batch_and_leaves_once_the_batch_is_deleted(
+    session: Session, settings: Settings
+) -> None:
+    days = settings.model_copy(update={"upload_days": 1})
+    url, unused = put(session, settings), put(session, settings)
+    bid = submitted(session, settings, url)
+    _older(settings)
+
+    remove_unneeded(session, days)
+    assert uploads.resolved_url(settings, ADA, url) == url
+    with pytest.raises(UploadMissing):
+        uploads.resolved_url(settings, ADA, unused)
+
+    for event in (Event.FAIL, Event.FAIL, Event.DELETE):  # the split, its report, and the batch
+        assert uploads.resolved_url(settings, ADA, url) == url
+        move = BatchMove(event, "ada", message="", lock=Lock.FREE)
+        batches.move(session, batches.load(session, bid), move)
+    remove_unneeded(session, days)
+    with pytest.raises(UploadMissing):
+        uploads.resolved_url(settings, ADA, url)
+    assert layout.is_marked(settings.uploads_folder)

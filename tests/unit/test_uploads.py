@@ -1,0 +1,217 @@
+"""Uploads on the disk: what stays, what does not, and who may read it."""
+
+import hashlib
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from pipeline.fixity import Digest
+from pipeline.outcome import ServiceDown
+from pipeline.services import Service
+from pipeline.uploads import layout, reading, removal, writing
+from pipeline.uploads.layout import (
+    Declared,
+    Upload,
+    UploadBusy,
+    UploadConflict,
+    UploadMissing,
+    UploadRefused,
+    UploadTooLarge,
+)
+
+OWNER = "token:ada"
+LIMIT = 1000
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "uploads"
+    layout.mark(folder)
+    return folder
+
+
+@pytest.fixture
+def upload(root: Path) -> Upload:
+    return writing.create(root, OWNER)
+
+
+def sha256(data: bytes) -> Digest:
+    return Digest(algorithm="sha256", value=hashlib.sha256(data).hexdigest())
+
+
+def put(root: Path, upload: Upload, name: str, *chunks: bytes, **declared: object) -> layout.UploadedFile:
+    with writing.writing(root, upload.id, Declared(name=name, **declared), LIMIT) as part:
+        for chunk in chunks:
+            part.append(chunk)
+        return part.finish()
+
+
+class Cut(Exception):
+    """The connection of the depositor ends."""
+
+
+def cut_off(root: Path, upload: Upload, declared: Declared, *, resumable: bool = False) -> None:
+    """Send the first five bytes of a file."""
+    with suppress(Cut), writing.writing(root, upload.id, declared, LIMIT, resumable=resumable) as part:
+        part.append(b"light")
+        raise Cut
+
+
+def remains(root: Path, upload: Upload) -> list[str]:
+    folder = layout.folder_of(root, upload.id)
+    return [path.name for sort in ("files", "parts") for path in (folder / sort).iterdir()]
+
+
+def test_a_file_is_stored_with_the_digest_of_its_bytes_and_that_of_the_depositor(
+    root: Path, upload: Upload
+) -> None:
+    file = put(root, upload, "photos/a.jpg", b"light", b"house", digest=sha256(b"lighthouse"), size=10)
+
+    stored = reading.locate(root, f"upload:{upload.id}/photos/a.jpg")
+
+    assert stored.file == file
+    assert stored.path.read_bytes() == b"lighthouse"
+    assert (file.size, file.sha512) == (10, hashlib.sha512(b"lighthouse").hexdigest())
+    assert file.digest == sha256(b"lighthouse")
+
+
+@pytest.mark.parametrize(
+    "declared", [{"digest": sha256(b"other")}, {"size": 9}, {"size": 11}], ids=["digest", "longer", "cut"]
+)
+def test_other_bytes_than_those_declared_are_refused_and_nothing_stays(
+    root: Path, upload: Upload, declared: dict[str, object]
+) -> None:
+    with pytest.raises(UploadRefused):
+        put(root, upload, "a.txt", b"lighthouse", **declared)
+
+    assert remains(root, upload) == []
+
+
+def test_an_upload_that_is_cut_leaves_nothing(root: Path, upload: Upload) -> None:
+    cut_off(root, upload, Declared(name="a.txt"))
+
+    assert remains(root, upload) == []
+
+
+def test_a_resumable_upload_that_is_cut_continues_where_it_stopped(root: Path, upload: Upload) -> None:
+    declared = Declared(name="a.txt", size=10, digest=sha256(b"lighthouse"))
+    cut_off(root, upload, declared, resumable=True)
+
+    assert reading.part_size(root, upload.id, "a.txt") == 5
+    assert reading.find_file(root, upload.id, "a.txt") is None
+    with writing.writing(root, upload.id, Declared(name="a.txt"), LIMIT, resumable=True) as part:
+        assert part.offset == 5
+        part.append(b"house")
+        file = part.finish()
+
+    assert file.digest == declared.digest
+    assert reading.locate(root, f"upload:{upload.id}/a.txt").path.read_bytes() == b"lighthouse"
+
+
+def test_a_crash_between_the_record_and_the_rename_leaves_a_file_that_can_be_completed(
+    root: Path, upload: Upload
+) -> None:
+    with writing.writing(root, upload.id, Declared(name="a.txt"), LIMIT, resumable=True) as part:
+        part.append(b"lighthouse")
+        part.sync()
+        written = layout.UploadedFile(name="a.txt", size=10, sha512="0" * 128)
+        layout.write_record(part.folder / layout.DESCRIPTION, written)
+
+    with writing.writing(root, upload.id, Declared(name="a.txt"), LIMIT, resumable=True) as part:
+        assert (part.offset, part.finish().size) == (10, 10)
+
+
+def test_two_requests_do_not_write_one_file(root: Path, upload: Upload) -> None:
+    with writing.writing(root, upload.id, Declared(name="a.txt"), LIMIT) as part:
+        part.append(b"first")
+        with pytest.raises(UploadBusy), writing.writing(root, upload.id, Declared(name="a.txt"), LIMIT):
+            pass
+        assert part.finish().size == 5
+
+
+def test_a_file_is_never_replaced_by_other_bytes(root: Path, upload: Upload) -> None:
+    first = put(root, upload, "a.txt", b"first")
+
+    assert put(root, upload, "a.txt", b"first") == first
+    with pytest.raises(UploadConflict):
+        put(root, upload, "a.txt", b"second")
+    assert reading.locate(root, f"upload:{upload.id}/a.txt").path.read_bytes() == b"first"
+
+
+def test_a_file_beyond_the_limit_is_refused_before_its_first_byte(root: Path, upload: Upload) -> None:
+    with (
+        pytest.raises(UploadTooLarge),
+        writing.writing(root, upload.id, Declared(name="a.txt", size=1001), LIMIT),
+    ):
+        raise AssertionError("the bytes were asked for")
+    with pytest.raises(UploadTooLarge):
+        put(root, upload, "a.txt", b"x" * 1001)
+    assert remains(root, upload) == []
+
+
+@pytest.mark.parametrize("upload_id", ["0" * 32, "../../etc", "", "A" * 32])
+def test_an_unknown_upload_and_that_of_another_are_the_same(
+    root: Path, upload: Upload, upload_id: str
+) -> None:
+    with pytest.raises(UploadMissing):
+        reading.load(root, upload_id, OWNER)
+    with pytest.raises(UploadMissing, match="removed, or it is not yours"):
+        reading.load(root, upload.id, "token:eve")
+
+
+def test_a_folder_without_its_mark_is_an_outage_and_is_not_written_to(root: Path, upload: Upload) -> None:
+    (root / layout.MARK).unlink()
+
+    for act in (
+        lambda: writing.create(root, OWNER),
+        lambda: put(root, upload, "a.txt", b"x"),
+        lambda: reading.locate(root, f"upload:{upload.id}/a.txt"),
+    ):
+        with pytest.raises(ServiceDown) as down:
+            act()
+        assert (down.value.service, down.value.of_host) == (Service.UPLOADS, True)
+
+
+def _older(root: Path, upload: Upload, seconds: float) -> None:
+    moment = time.time() - seconds
+    for path in (layout.folder_of(root, upload.id), *layout.folder_of(root, upload.id).rglob("*")):
+        os.utime(path, (moment, moment))
+
+
+def test_an_unused_upload_is_removed_after_its_time_and_one_of_a_batch_is_not(root: Path) -> None:
+    uploads = [writing.create(root, OWNER) for _ in range(3)]
+    for upload in uploads:
+        put(root, upload, "a.txt", b"x")
+    for upload in uploads[:2]:
+        _older(root, upload, 100)
+
+    removed = removal.clean_up(root, 50, lambda: frozenset({uploads[1].id}))
+
+    assert removed == [uploads[0].id]
+    assert [reading.load(root, upload.id, OWNER).id for upload in uploads[1:]] == [u.id for u in uploads[1:]]
+
+
+def test_an_upload_that_is_submitted_at_the_moment_of_a_clean_up_stays(root: Path, upload: Upload) -> None:
+    put(root, upload, "a.txt", b"x")
+    _older(root, upload, 100)
+
+    def needed() -> frozenset[str]:
+        removal.use(root, upload.id, OWNER)  # after the old ones were listed
+        return frozenset()
+
+    assert removal.clean_up(root, 50, needed) == []
+    assert reading.find_file(root, upload.id, "a.txt") is not None
+
+
+def test_an_unfinished_file_is_removed_after_a_day(root: Path, upload: Upload) -> None:
+    cut_off(root, upload, Declared(name="a.txt"), resumable=True)
+    _older(root, upload, removal.PART_AGE - 60)
+    removal.clean_up(root, 10 * removal.PART_AGE, frozenset)
+    assert len(remains(root, upload)) == 1
+
+    _older(root, upload, removal.PART_AGE + 60)
+    removal.clean_up(root, 10 * removal.PART_AGE, frozenset)
+    assert remains(root, upload) == []
