@@ -52,8 +52,8 @@ class Board:
         return self._follower.filled.wait(seconds)
 
     def close(self) -> None:
-        self._follower.stop()
-        self._table.close()
+        if self._follower.stop():
+            self._table.close()
 
     def freshness(self) -> Freshness:
         return self._currency.read()

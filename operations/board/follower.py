@@ -1,18 +1,37 @@
-"""The thread that keeps the board: it compares the board with the record again and again."""
+"""The thread that keeps the board: changes that are pushed, and comparisons with the record.
+
+A lost connection makes the board stale at once. Once ZooKeeper is back, the feed is armed again and the whole
+board is compared. The same comparison each minute proves that the feed lost nothing.
+"""
 
 import logging
 import threading
-from contextlib import ExitStack
+import time
+from collections import deque
+from datetime import datetime
 
 from operations.board.currency import Currency
 from operations.board.writer import Writer
 from pipeline.errors import ArklineError
 from pipeline.records import now
+from zkstate.feed.changes import BatchChange, BucketChange, FeedChange, QueueChange
+from zkstate.feed.watch import Feed
 from zkstate.session import Session
-from zkstate.views import connection_watched
+
+FLUSH_INTERVAL = 0.25
+"""Seconds from one flush to the next, at least."""
+
+IDLE_INTERVAL = 1.0
+"""Seconds after which jobs that stay in a working state are read, although nothing has changed."""
+
+COMPARE_INTERVAL = 60.0
+"""Seconds between two comparisons of the whole board with the record while changes are pushed."""
 
 LIST_INTERVAL = 2.0
-"""Seconds between two comparisons with the record where changes are not pushed."""
+"""Seconds between two comparisons where ZooKeeper cannot push changes (before 3.6)."""
+
+RETRY_INTERVAL = 0.5
+"""Seconds until ZooKeeper is tried again after it did not answer."""
 
 STOP_TIMEOUT = 5.0
 """Seconds to wait for the thread; an answer of ZooKeeper that does not come holds it for longer."""
@@ -22,41 +41,122 @@ _log = logging.getLogger("arkline.board")
 
 class Follower:
     def __init__(self, session: Session, writer: Writer, currency: Currency) -> None:
-        self._session = session
         self._writer = writer
         self._currency = currency
-        self._stopping = threading.Event()
+        self._feed = Feed(session, self._on_change, self._on_connection)
+        self._changes: deque[tuple[float, FeedChange]] = deque()
+        self._news = threading.Event()
+        self._lost = threading.Event()
+        self._lost.set()  # nothing has been read yet
+        self._stopping = False
+        self._pushes = True
+        self._compare_at = 0.0
         self._thread = threading.Thread(target=self._run, name="board", daemon=True)
         self.filled = threading.Event()
 
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
-        self._stopping.set()
+    def stop(self) -> bool:
+        """False if the thread still waits for an answer of ZooKeeper."""
+        self._stopping = True
+        self._news.set()
         self._thread.join(STOP_TIMEOUT)
+        return not self._thread.is_alive()
 
-    def _run(self) -> None:
-        with ExitStack() as opened:
-            opened.enter_context(connection_watched(self._session, self._on_connection))
-            while not self._stopping.is_set():
-                self._compare()
-                self._stopping.wait(LIST_INTERVAL)
+    def _on_change(self, change: FeedChange) -> None:
+        """Called on the connection's thread: must not block."""
+        self._changes.append((time.monotonic(), change))
+        self._news.set()
 
     def _on_connection(self, connected: bool) -> None:
         """Called on the connection's thread: must not block."""
-        if not connected and self._currency.lost():
+        if not connected:
+            self._lose()
+        self._news.set()
+
+    def _lose(self) -> None:
+        self._lost.set()
+        if self._currency.lost():
             self._writer.publish_freshness()
 
-    def _compare(self) -> None:
-        as_of = now()
+    def _run(self) -> None:
         try:
-            self._writer.compare(all_batches=not self.filled.is_set())
+            with self._feed:
+                while not self._stopping:
+                    self._wait(self._step())
+        finally:
+            self._currency.lost()
+
+    def _wait(self, seconds: float) -> None:
+        """Until something happens, and then FLUSH_INTERVAL for what happens with it."""
+        if self._news.wait(seconds) and not self._stopping:
+            time.sleep(FLUSH_INTERVAL)
+        self._news.clear()
+
+    def _step(self) -> float:
+        """Do what is due; the seconds until something is due again."""
+        try:
+            if self._lost.is_set():
+                self._resync()
+            elif time.monotonic() >= self._compare_at:
+                self._compare()
+            else:
+                self._flush()
         except ArklineError as error:
-            if self._currency.lost():
-                self._writer.publish_freshness()
-            _log.warning("the board cannot be compared with the record: %s", error)
-            return
-        if self._currency.compared(as_of, following=False):
-            self._writer.publish_freshness()
+            _log.warning("the board cannot follow the record, and shows what it has: %s", error)
+            self._lose()
+            return RETRY_INTERVAL
+        return IDLE_INTERVAL if self._pushes else LIST_INTERVAL
+
+    def _resync(self) -> None:
+        """Follow again, and make the board agree with the record, whatever happened meanwhile."""
+        self._lost.clear()
+        self._pushes = self._feed.arm()
+        self._changes.clear()  # of before: the listings that follow are later
+        as_of = now()
+        self._writer.compare(all_batches=True)
+        self._flush()
+        self._mark_current(as_of, resync=self.filled.is_set())
         self.filled.set()
+
+    def _compare(self) -> None:
+        """Changes are applied between the listings; what they concern is not compared."""
+        as_of = now()
+        if not self._pushes:
+            self._writer.compare(all_batches=False)
+            self._mark_current(as_of)
+            return
+        unsettled: set[str] = set()
+        corrections = self._writer.compare(
+            lambda: unsettled.update(self._flush()), unsettled, all_batches=True
+        )
+        if corrections:
+            _log.warning("the board differed from the record in %d jobs or batches", corrections)
+        self._mark_current(as_of, corrections=corrections)
+
+    def _mark_current(self, as_of: datetime, *, corrections: int = 0, resync: bool = False) -> None:
+        self._compare_at = time.monotonic() + (COMPARE_INTERVAL if self._pushes else LIST_INTERVAL)
+        if self._lost.is_set():
+            return  # lost again meanwhile
+        if self._currency.compared(as_of, following=self._pushes, corrections=corrections, resync=resync):
+            self._writer.publish_freshness()
+
+    def _flush(self) -> set[str]:
+        """Apply what was pushed; the ids of the jobs and batches that it concerns."""
+        changes = [self._changes.popleft() for _ in range(len(self._changes))]
+        lag = time.monotonic() - changes[0][0] if changes else 0.0
+        self._writer.flush([change for _, change in changes], lag)
+        return {name for _, change in changes for name in _subjects(change)}
+
+
+def _subjects(change: FeedChange) -> tuple[str, ...]:
+    match change:
+        case QueueChange():
+            return (change.jid,)
+        case BucketChange():
+            return change.jid, change.bid
+        case BatchChange():
+            return (change.bid,)
+        case _:
+            return ()

@@ -36,7 +36,7 @@ CREATE TABLE batch (
 CREATE INDEX batch_status ON batch (status, since);
 CREATE TABLE hold (collection TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID;
 """
-"""`state`: that of the queue, or of the bucket of a job that has left the queue. The pause: the hold of ''."""
+"""`state`: of the queue, or of the bucket of a job that has left the queue. The pause is the hold of ''."""
 
 
 _OF_BATCH = "(SELECT {} FROM batch WHERE bid = :bid)"

@@ -35,6 +35,8 @@ class Tallied:
     durations: Mapping[tuple[JobState, JobState], tuple[Sequence[int], float]]
     """(state, following state) -> counts by bound, and the sum of seconds."""
     events: int
+    lag: float
+    """Seconds from the first change of the last flush to that flush."""
 
 
 class Tally:
@@ -46,10 +48,12 @@ class Tally:
         self._failures: Counter[tuple[FailureKind, str]] = Counter()
         self._durations: dict[tuple[JobState, JobState], Durations] = {}
         self._events = 0
+        self._lag = 0.0
 
-    def count_events(self, number: int) -> None:
+    def count_events(self, number: int, lag: float) -> None:
         with self._lock:
             self._events += number
+            self._lag = lag
 
     def count_move(self, source: JobState, target: JobState, seconds: float | None) -> None:
         """`seconds`: how long the job was in `source`; None if this is not known."""
@@ -65,4 +69,4 @@ class Tally:
     def read(self) -> Tallied:
         with self._lock:
             durations = {key: (tuple(of.counts), of.total) for key, of in self._durations.items()}
-            return Tallied(dict(self._moves), dict(self._failures), durations, self._events)
+            return Tallied(dict(self._moves), dict(self._failures), durations, self._events, self._lag)

@@ -50,9 +50,9 @@ class Writer:
         self._filled = False
         self._compared_all = False
 
-    def flush(self, changes: Sequence[FeedChange]) -> None:
+    def flush(self, changes: Sequence[FeedChange], lag: float = 0.0) -> None:
         """Apply what was pushed since the last flush, read what has to be read, and publish the changes."""
-        self._tally.count_events(len(changes))
+        self._tally.count_events(len(changes), lag)
         by_job: dict[str, list[QueueChange | BucketChange]] = defaultdict(list)
         bids: dict[str, None] = {}
         waiting: list[str] = []
@@ -96,7 +96,7 @@ class Writer:
         if self._filled:
             self._publish(changes)
         self._filled = True
-        return len(differing) + len(batches)
+        return len(differing) + sum(change.subject not in skipped for change in batches)
 
     def publish_freshness(self) -> None:
         self._ring.add([Change(id="", kind="freshness")])

@@ -11,8 +11,10 @@ from pipeline.errors import UsageRefused
 from pipeline.principal import Interface, Principal, Role
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, JobState
+from tests.servers.proxy import Proxy
 from tests.support import planting
 from zkstate import batches, holds, jobs, listings, paths
+from zkstate.feed.watch import Feed
 from zkstate.holds import Hold
 from zkstate.session import Session
 
@@ -210,9 +212,8 @@ def test_stops_say_how_many_jobs_they_keep_back(session: Session, board: Board) 
     holds.place(session, Hold(by="ann@here", reason="the disk is full"), "demo")
     holds.place(session, Hold(by="bob@here", reason="release"))
 
-    until(
-        board, lambda: board.stops(EVERYTHING).pause is not None and board.counts(EVERYTHING)["pending"] == 2
-    )
+    until(board, lambda: board.counts(EVERYTHING)[JobState.PENDING] == 2)
+    until(board, lambda: board.stops(EVERYTHING).pause is not None)
     until(board, lambda: len(board.stops(EVERYTHING).collections) == 1)
     stops = board.stops(EVERYTHING)
     (hold,) = stops.collections
@@ -233,3 +234,99 @@ def test_a_damaged_job_is_shown_and_spoils_no_list(session: Session, filled: Cal
     assert every_job(board) == {job.jid: JobState.FAILED}
     session.zk.set(paths.job_status(job.jid), status)
     assert listings.in_queue(session, JobState.FAILED)
+
+
+def record_states(session: Session) -> dict[str, JobState]:
+    return {
+        entry.partition("-")[2]: state
+        for state in JobState
+        if state is not JobState.DELETED
+        for entry in listings.in_queue(session, state)
+    }
+
+
+@pytest.fixture
+def behind_proxy(shaky: Session, settings: Settings) -> Iterator[Board]:
+    """A board whose connection can be cut."""
+    opened = Board.open(shaky, settings)
+    assert opened.wait_filled(30)
+    yield opened
+    opened.close()
+
+
+def test_a_lost_connection_shows_as_stale_and_the_board_catches_up(
+    session: Session, behind_proxy: Board, zookeeper_proxy: Proxy
+) -> None:
+    board = behind_proxy
+    _, jids = planting.split_batch(session, 5)
+    until(board, lambda: every_job(board) == record_states(session))
+    assert not board.freshness().stale
+
+    zookeeper_proxy.refuse()
+    until(board, lambda: board.freshness().stale)
+    for jid in jids[:3]:
+        planting.apply_event(session, jobs.load(session, jid), Event.ACQUIRE)
+    assert board.counts(EVERYTHING)[JobState.PENDING] == 5
+    since = board.freshness()
+    zookeeper_proxy.accept()
+
+    until(board, lambda: not board.freshness().stale)
+    assert every_job(board) == record_states(session)
+    fresh = board.freshness()
+    assert since.stale_since is not None
+    assert (fresh.resyncs, fresh.corrections, fresh.following) == (1, 0, True)
+
+
+def test_the_board_equals_the_record_after_moves_under_connection_cuts(
+    session: Session, behind_proxy: Board, zookeeper_proxy: Proxy
+) -> None:
+    board = behind_proxy
+    _, jids = planting.split_batch(session, 60)
+    for number, jid in enumerate(jids):
+        if number % 20 == 10:
+            zookeeper_proxy.cut()
+        job = planting.apply_event(session, jobs.load(session, jid), Event.ACQUIRE)
+        planting.apply_event(session, job, Event.SUCCEED if number % 3 else Event.FAIL)
+
+    until(board, lambda: every_job(board) == record_states(session))
+    assert board.freshness().corrections == 0
+
+
+def test_a_comparison_corrects_a_difference_and_counts_it(
+    session: Session, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = planting.one_job(session)
+    until(board, lambda: every_job(board) == {job.jid: JobState.PENDING})
+    with board._table.writing():
+        board._table.remove_jobs([job.jid])
+
+    monkeypatch.setattr(board._follower, "_compare_at", 0.0)
+
+    until(board, lambda: every_job(board) == {job.jid: JobState.PENDING})
+    assert board.freshness().corrections == 1
+
+
+def test_without_pushed_changes_the_record_is_listed_again(
+    session: Session, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Feed, "arm", lambda _: False)  # as a server before 3.6 answers
+    board = Board.open(session, settings)
+    try:
+        assert board.wait_filled(30)
+        job = planting.one_job(session)
+        until(board, lambda: every_job(board) == {job.jid: JobState.PENDING})
+        assert not board.freshness().following
+    finally:
+        board.close()
+
+
+def test_moves_and_failures_are_counted(session: Session, board: Board) -> None:
+    job = planting.one_job(session)
+    until(board, lambda: every_job(board) == {job.jid: JobState.PENDING})
+
+    planting.apply_event(session, job, Event.FAIL, FailureKind.CONTENT)
+
+    until(board, lambda: bool(board.tally().failures))
+    tallied = board.tally()
+    assert tallied.moves == {(JobState.PENDING, JobState.FAILED): 1}
+    assert tallied.failures == {(FailureKind.CONTENT, "pending"): 1}
