@@ -66,6 +66,21 @@ class StepFailed(ArklineError):
         self.detail = ""
         """For the log alone: not for the eyes of depositors."""
 
+    @property
+    def is_tried_again(self) -> bool:
+        return self.kind is FailureKind.TRANSIENT
+
+
+class Mistake(StepFailed):
+    """An unexpected error in the work of a job: it may be temporary, and after the last try it is ours."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(FailureKind.SYSTEM, message)
+
+    @property
+    def is_tried_again(self) -> bool:
+        return True
+
 
 class DamagedObject(StepFailed):
     """Storage has the object, but a part of it is missing or has other bytes than were stored."""

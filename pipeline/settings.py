@@ -2,13 +2,13 @@
 
 import re
 from functools import cached_property
-from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import AliasChoices, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
+from pipeline.allowed_networks import AllowedNetwork, read_networks
 from pipeline.errors import UsageRefused
 from pipeline.server_settings import ServerSettings
 
@@ -125,9 +125,10 @@ class Settings(ServerSettings):
         description="Mail address for notices to the operator, such as damage in storage and outages.",
     )
 
-    allow_networks: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = Field(
+    allow_networks: Annotated[tuple[AllowedNetwork, ...], NoDecode] = Field(
         (),
-        description="Private networks that content may come from, comma separated: 127.0.0.0/8,10.1.0.0/16.",
+        description="Private networks that content may come from, comma separated, with ports if not all of them are "
+        "meant: 127.0.0.0/8,10.1.0.0/16:8080,9000-9010,[fd00::/8]:443.",
     )
     download_threads: Annotated[int, Field(ge=1, le=64)] = Field(
         4, description="Files of one job downloaded at a time."
@@ -249,10 +250,8 @@ class Settings(ServerSettings):
 
     @field_validator("allow_networks", mode="before")
     @classmethod
-    def _split(cls, value: object) -> object:
-        if isinstance(value, str):
-            return tuple(part.strip() for part in value.split(",") if part.strip())
-        return value
+    def _networks(cls, value: object) -> object:
+        return read_networks(value) if isinstance(value, str) else value
 
     @field_validator("s3_root")
     @classmethod

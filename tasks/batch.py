@@ -172,7 +172,7 @@ def _end(locked: Locked[Batch], report: BatchReport, message: str, known: Status
 
 def counted(work: Callable[[Locked[Batch]], Batch | None], locked: Locked[Batch]) -> Batch | None:
     """A mistake in the code, or a damaged znode, counts as a try; the last one ends the split or report."""
-    with mistakes_as(transient):
+    with mistakes_as(transient, damaged=transient):
         return work(locked)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from celery import current_task
 
-from pipeline.outcome import Done, StepFailed, Wait, system
+from pipeline.outcome import Done, Mistake, StepFailed, Wait, system
 from pipeline.profiles.effective import with_site_limits
 from pipeline.records import Job, Ticket
 from pipeline.states import JOB, Event, JobState
@@ -69,9 +69,9 @@ def _work(locked: Locked[Job]) -> Job | None:
 
 
 def _step(job: Job, step_context: StepContext) -> Done | Wait:
-    """A mistake in a step, or a damaged znode, fails the job; an operator resumes it after the repair."""
+    """A mistake in the code counts as a try; a damaged znode fails the job, until an operator repairs it."""
     settings = step_context.settings
-    with mistakes_as(system), working_storage_faults(settings), mount.losses(settings):
+    with mistakes_as(Mistake, damaged=system), working_storage_faults(settings), mount.losses(settings):
         return STEPS[job.status.status](job, step_context)
 
 

@@ -16,13 +16,16 @@ def is_mistake(error: Exception) -> bool:
 
 
 @contextmanager
-def mistakes_as(failure: Callable[[str], StepFailed]) -> Iterator[None]:
-    """Raise `failure`, with a message, in place of a mistake."""
+def mistakes_as(
+    unexpected: Callable[[str], StepFailed], damaged: Callable[[str], StepFailed]
+) -> Iterator[None]:
+    """Raise `unexpected`, or `damaged` for a znode, with a message, in place of a mistake."""
     try:
         yield
     except Exception as error:
         if not is_mistake(error):
             raise
         log().exception("work failed unexpectedly")
-        said = str(error) if isinstance(error, Corrupt) else f"unexpected {type(error).__name__}: {error}"
-        raise failure(said) from error
+        if isinstance(error, Corrupt):
+            raise damaged(str(error)) from error
+        raise unexpected(f"unexpected {type(error).__name__}: {error}") from error

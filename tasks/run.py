@@ -18,7 +18,7 @@ from pipeline.outcome import AttemptOver, Later, ServiceDown, StepFailed, Stoppi
 from pipeline.records import Batch, Job, Ticket
 from pipeline.services import Service
 from pipeline.settings import Settings
-from pipeline.states import JOB, FailureKind, JobState
+from pipeline.states import JOB, JobState
 from pipeline.waits import WaitKind, WaitsFor
 from tasks.after_move import after_move
 from tasks.interruption import interrupted_when_over
@@ -224,7 +224,7 @@ def delay_before_retry(failure: StepFailed, tries: int, settings: Settings) -> f
 
     At least the time that the other service asked for. ZooKeeper's clock measures the delay.
     """
-    if failure.kind is not FailureKind.TRANSIENT or tries + 1 >= settings.max_tries:
+    if not failure.is_tried_again or tries + 1 >= settings.max_tries:
         return None
     delay: float = min(settings.backoff * 2**tries, settings.backoff_limit)
     return max(delay, failure.retry_after or 0)

@@ -90,6 +90,9 @@ ENTRIES = (
     ),
     Entry("web", "web_command", _MACHINE, "Serve the REST API and the pages."),
     Entry("reconcile", "reconcile_command", _MACHINE, "Compare record, storage and inventory."),
+    Entry("worker", "fleet_commands", _MACHINE, "Run a worker until SIGTERM."),
+    Entry("beat", "fleet_commands", _MACHINE, "Run a scheduler until SIGTERM."),
+    Entry("flower", "fleet_commands", _MACHINE, "Run Flower, which shows the workers' tasks, until SIGTERM."),
     Entry(
         "standalone", "standalone_command", _MACHINE, "Run a whole stack on this machine.", ("start", "stop")
     ),

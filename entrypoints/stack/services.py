@@ -1,12 +1,12 @@
 """The programs of a stack as services: ZooKeeper, Redis, workers, beats and Flower."""
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from entrypoints import programs
 from entrypoints.stack import java, redis, zookeeper
 from entrypoints.stack.child import Command
 from entrypoints.stack.home import kept_secret
@@ -40,9 +40,6 @@ that the paths are made absolute."""
 STACK_VARIABLE = "ARKLINE_STACK"
 """Set in the environment of a stack: its folder. A shell that has read `run/environment` still names the
 servers of the previous run when it starts the stack again; they are not used."""
-
-CELERY = (sys.executable, "-P", "-m", "celery", "-A", "tasks.app")
-"""-P: the current directory is not searched for modules."""
 
 
 @dataclass(frozen=True)
@@ -130,11 +127,8 @@ def child_environment(config: StackConfig, servers: Servers) -> dict[str, str]:
 
 def worker(config: StackConfig, number: int, environment: Mapping[str, str]) -> Service:
     name = f"worker{number}"
-    arguments = (
-        *("worker", "-c", str(config.concurrency), "-n", f"{name}@%h"),
-        *("--without-mingle", "--without-gossip"),
-    )
-    return _service(config, name, (*CELERY, *arguments), environment, WORKER_STOP_SECONDS)
+    argv = programs.worker(config.concurrency, f"{name}@%h")
+    return _service(config, name, argv, environment, WORKER_STOP_SECONDS)
 
 
 def reserved_workers(config: StackConfig, environment: Mapping[str, str]) -> list[Service]:
@@ -143,14 +137,12 @@ def reserved_workers(config: StackConfig, environment: Mapping[str, str]) -> lis
 
 
 def _reserved_worker(config: StackConfig, queue: Queue, environment: Mapping[str, str]) -> Service:
-    arguments = ("worker", "-c", str(RESERVED_PROCESSES), "-Q", queue.value, "-n", f"{queue}@%h")
-    options = ("--without-mingle", "--without-gossip")
-    return _service(config, queue.value, (*CELERY, *arguments, *options), environment, WORKER_STOP_SECONDS)
+    argv = programs.worker(RESERVED_PROCESSES, f"{queue}@%h", (queue,))
+    return _service(config, queue.value, argv, environment, WORKER_STOP_SECONDS)
 
 
 def beat(config: StackConfig, number: int, environment: Mapping[str, str]) -> Service:
-    arguments = (sys.executable, "-P", "-m", "tasks.beat_leader")
-    service = _service(config, f"beat{number}", arguments, environment, 10)
+    service = _service(config, f"beat{number}", programs.beat(), environment, 10)
     return replace(service, gates_start=config.wait_for_all)
 
 
@@ -158,7 +150,7 @@ def flower(config: StackConfig, port: int, password: str, environment: Mapping[s
     """Flower, read-only behind a password: operators act through arkline, and tasks name deposits."""
     command = Command(
         name="flower",
-        argv=(*CELERY, "flower", f"--address={HOST}", f"--port={port}", "--read-only", "--max-tasks=5000"),
+        argv=programs.flower(HOST, port),
         log=config.home / "log" / "flower.log",
         # in the environment, because every user of the machine can read a process's arguments
         environment={**environment, "FLOWER_BASIC_AUTH": f"{FLOWER_USER}:{password}"},

@@ -43,13 +43,13 @@ class AddressRefused(StepFailed):
     The message does not tell the address: depositors read it, and could map a network that is not theirs.
     """
 
-    def __init__(self, host: str, address: Address) -> None:
+    def __init__(self, host: str, address: Address, port: int) -> None:
         super().__init__(
             FailureKind.CONTENT,
             f"{host} has no public address: content is not fetched from there; our staff may allow its "
             "network by the setting ARKLINE_ALLOW_NETWORKS",
         )
-        self.detail = f"{host} is at {address}"
+        self.detail = f"{host} is at {address}, port {port}"
 
 
 class SourceRefused(StepFailed):
@@ -103,9 +103,9 @@ class _CheckedConnection(HTTPConnection):
             raise NameResolutionError(self.host, self, error) from error
         except UnicodeError as error:
             raise content(f"'{self.host}' is not a host name") from error
-        usable = [address for address in addresses if permitted(ip_address(address), self.allowed)]
+        usable = [address for address in addresses if permitted(ip_address(address), self.port, self.allowed)]
         if addresses and not usable:
-            raise AddressRefused(self.host, ip_address(addresses[0]))
+            raise AddressRefused(self.host, ip_address(addresses[0]), self.port)
         named = [place for place in usable if self.sources.has(name, ip_address(place), self.port)]
         if usable and not named:
             raise SourceRefused(self.host, self.port, usable[0])

@@ -6,8 +6,10 @@ they call globally reachable, and multicast.
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
+from pipeline.allowed_networks import AllowedNetwork
+
 Address = IPv4Address | IPv6Address
-Networks = tuple[IPv4Network | IPv6Network, ...]
+Networks = tuple[AllowedNetwork, ...]
 
 _NOT_PUBLIC_4 = tuple(
     IPv4Network(network)
@@ -45,10 +47,10 @@ _NOT_PUBLIC_6 = tuple(
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
-def permitted(address: Address, allowed: Networks) -> bool:
-    """True if content may come from `address`: it is public, or in an allowed network."""
+def permitted(address: Address, port: int, allowed: Networks) -> bool:
+    """True if content may come from there: the address is public, or it and the port are allowed."""
     inner = _inner(address)
-    if any(candidate in network for network in allowed for candidate in (address, inner)):
+    if any(network.has(candidate, port) for network in allowed for candidate in (address, inner)):
         return True
     if isinstance(inner, IPv4Address):
         return not any(inner in network for network in _NOT_PUBLIC_4)

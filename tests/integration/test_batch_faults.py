@@ -135,20 +135,29 @@ def test_an_unexpected_error_in_a_split_counts_as_a_try_and_the_last_one_fails_t
     assert (after.status.total, after.status.kind) == (0, FailureKind.TRANSIENT)
 
 
-def test_an_unexpected_error_in_a_step_fails_the_job_with_a_message_and_ends_in_a_report(
+def test_an_unexpected_error_in_a_step_counts_as_a_try_and_the_last_one_ends_in_a_report(
     session: Session, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    errors = (f"mistake {number} in the code" for number in (1, 2, 3))
+
     def mistaken_step(job: Job, step_context: StepContext) -> Done | Wait:
-        raise ValueError("a mistake in the code")
+        raise ValueError(next(errors))
 
     monkeypatch.setitem(job_work.STEPS, JobState.PROCESSING, mistaken_step)
     job = planting.job_in(session, JobState.PROCESSING)
 
-    job_work.run(context, record.ticket(job))
+    for tries in (1, 2):
+        job_work.run(context, record.ticket(jobs.load(session, job.jid)))
+        waiting = jobs.load(session, job.jid).status
+        assert (waiting.status, waiting.tries) == (JobState.PROCESSING, tries)
+        assert waiting.message == f"unexpected ValueError: mistake {tries} in the code"
+        assert waiting.waits_for == RETRY
+        assert waiting.delay > 0
+    job_work.run(context, record.ticket(jobs.load(session, job.jid)))
 
     failed = jobs.load(session, job.jid).status
     assert (failed.status, failed.kind) == (JobState.FAILED, FailureKind.SYSTEM)
-    assert failed.message == "unexpected ValueError: a mistake in the code"
+    assert failed.message == "unexpected ValueError: mistake 3 in the code"
     batch = batches.load(session, job.bid)
     assert batch.status.status is BatchState.REPORTING
     run(context, record.ticket(batch), batch_work.REPORT)

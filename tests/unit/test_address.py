@@ -1,7 +1,9 @@
-from ipaddress import ip_address, ip_network
+import re
+from ipaddress import ip_address
 
 import pytest
 
+from pipeline.allowed_networks import read_networks
 from pipeline.http.address import REDIRECTS, AddressRefused, ContentSession
 from pipeline.http.networks import permitted
 from pipeline.http.urls import check_url, redact_url
@@ -23,7 +25,7 @@ def fetch(url: str, allow: str = "") -> bytes:
 
 @pytest.mark.parametrize("address", ["93.184.215.14", "2606:2800:21f:cb07::1", "64:ff9b::5db8:d70e"])
 def test_public_addresses_are_permitted(address: str) -> None:
-    assert permitted(ip_address(address), ())
+    assert permitted(ip_address(address), 80, ())
 
 
 @pytest.mark.parametrize(
@@ -60,16 +62,16 @@ def test_public_addresses_are_permitted(address: str) -> None:
     ],
 )
 def test_addresses_that_are_not_public_are_refused(address: str) -> None:
-    assert not permitted(ip_address(address), ())
+    assert not permitted(ip_address(address), 80, ())
 
 
 @pytest.mark.parametrize("address", ["10.1.2.3", "::ffff:10.1.2.3"])
 def test_an_allowed_network_permits_its_addresses_however_they_are_written(address: str) -> None:
-    assert permitted(ip_address(address), (ip_network("10.1.0.0/16"),))
+    assert permitted(ip_address(address), 80, read_networks("10.1.0.0/16"))
 
 
 def test_an_allowed_network_permits_no_other_address() -> None:
-    assert not permitted(ip_address("10.2.0.1"), (ip_network("10.1.0.0/16"), ip_network("fd00::/8")))
+    assert not permitted(ip_address("10.2.0.1"), 80, read_networks("10.1.0.0/16,fd00::/8"))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.1", "0x7f000001", "[::ffff:127.0.0.1]"])
@@ -84,6 +86,61 @@ def test_a_name_or_number_of_this_machine_is_refused_naming_host_and_setting(
     assert host.strip("[]") in refusal.value.message
     assert refusal.value.kind is FailureKind.CONTENT
     assert source.count() == 0
+
+
+@pytest.mark.parametrize(
+    ("address", "port", "expected"),
+    [
+        ("10.1.2.3", 8080, True),
+        ("10.1.2.3", 9005, True),
+        ("10.1.2.3", 9011, False),
+        ("10.1.2.3", 80, False),
+        ("::ffff:10.1.2.3", 8080, True),
+        ("192.168.7.7", 80, True),
+        ("fd00::1", 443, True),
+        ("fd00::1", 80, False),
+        ("93.184.215.14", 9999, True),
+    ],
+)
+def test_a_network_is_allowed_with_its_ports_only(address: str, port: int, expected: bool) -> None:
+    allowed = settings("10.0.0.0/8:8080, 9000-9010, 192.168.7.7, [fd00::/8]:443").allow_networks
+
+    assert permitted(ip_address(address), port, allowed) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("8080", "'8080' is no network: write a port after its network"),
+        ("10.0.0.0/8,8080", "write the ports after ':', as 10.0.0.0/8:8080"),
+        ("10.0.0.0/8:", "'' is no port"),
+        ("10.0.0.0/8:0", "'0' is no port"),
+        ("10.0.0.0/8:70000", "'70000' is no port"),
+        ("10.0.0.0/8:90-80", "'90-80' is no port from 1 to 65535, and no range"),
+        ("10.0.0.0/8:http", "'http' is no port"),
+        ("10.0.0.1/8", "has host bits set: write a network"),
+        ("example.org", "write a network, as"),
+    ],
+)
+def test_a_setting_that_is_no_network_or_port_is_refused_with_the_form(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        settings(text)
+
+
+def test_the_networks_are_written_as_they_are_read() -> None:
+    text = "10.0.0.0/8:8080,9000-9010,192.168.7.7/32,[fd00::/8]:443,fc00::/16"
+
+    assert ",".join(map(str, settings(text).allow_networks)) == text
+
+
+def test_a_port_that_is_not_allowed_receives_no_request(source: HttpSource) -> None:
+    url = source.put("/a", b"bytes")
+
+    assert fetch(url, f"127.0.0.0/8:{source.port}") == b"bytes"
+    with pytest.raises(AddressRefused) as refusal:
+        fetch(url, "127.0.0.0/8:1-79")
+    assert str(source.port) in refusal.value.detail
+    assert source.count() == 1
 
 
 def test_an_allowed_source_is_fetched_and_told_who_asks(source: HttpSource) -> None:

@@ -32,8 +32,8 @@ _COMMANDS: dict[Action, str] = {
     Action.FIXITY_REPORT: "arkline fixity report",
     Action.CHECK_FIXITY: "arkline fixity check",
     Action.SUBMIT_AGAIN: "arkline submit",
-    Action.START_WORKER: "celery -A tasks.app worker",
-    Action.START_BEAT: "python -m tasks.beat_leader",
+    Action.START_WORKER: "arkline worker --queues {}",
+    Action.START_BEAT: "arkline beat",
 }
 """An action without a command is something that is done outside arkline."""
 

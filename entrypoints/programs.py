@@ -1,0 +1,43 @@
+"""The command lines of the programs of a fleet: workers, beats and Flower.
+
+`arkline worker|beat|flower` becomes one of them, and the stack on one machine starts them as child processes.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+PYTHON = (sys.executable, "-P")
+"""-P: the current directory is not searched for modules."""
+
+CELERY = (*PYTHON, "-m", "celery", "-A", "tasks.app")
+
+FLOWER_TASKS = 5000
+"""Tasks that Flower remembers."""
+
+
+def worker(processes: int, node: str, queues: Sequence[str] = ()) -> tuple[str, ...]:
+    """`node`: its name among the workers, NAME@HOST; `queues`: those it consumes, all of them if empty."""
+    only = ("-Q", ",".join(queues)) if queues else ()
+    options = ("--without-mingle", "--without-gossip")
+    return (*CELERY, "worker", "-c", str(processes), *only, "-n", node, *options)
+
+
+def ping(node: str) -> tuple[str, ...]:
+    """Ask a worker for an answer, over Redis; ends with 0 if there is one."""
+    return (*CELERY, "inspect", "ping", "-d", node)
+
+
+def beat() -> tuple[str, ...]:
+    return (*PYTHON, "-m", "tasks.beat_leader")
+
+
+def flower(address: str, port: int, *, url_prefix: str = "", conf: Path | None = None) -> tuple[str, ...]:
+    """Flower, read-only: operators act through arkline. Its password is never among its arguments.
+
+    `conf`: a file with its `basic_auth`; without one Flower reads FLOWER_BASIC_AUTH.
+    """
+    more = (f"--url-prefix={url_prefix}",) if url_prefix else ()
+    login = (f"--conf={conf}",) if conf else ()
+    place = (f"--address={address}", f"--port={port}")
+    return (*CELERY, "flower", *place, "--read-only", f"--max-tasks={FLOWER_TASKS}", *more, *login)
