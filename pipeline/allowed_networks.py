@@ -1,4 +1,4 @@
-"""Networks that are not public, and that a site allows nevertheless: `10.0.0.0/8:8080,9000-9010,[fd00::/8]`."""
+"""Networks that are not public, and that a site allows: `10.0.0.0/8:8080,9000-9010,[fd00::/8]`."""
 
 import re
 from collections.abc import Iterator

@@ -127,8 +127,8 @@ class Settings(ServerSettings):
 
     allow_networks: Annotated[tuple[AllowedNetwork, ...], NoDecode] = Field(
         (),
-        description="Private networks that content may come from, comma separated, with ports if not all of them are "
-        "meant: 127.0.0.0/8,10.1.0.0/16:8080,9000-9010,[fd00::/8]:443.",
+        description="Private networks that content may come from, comma separated, with ports if not "
+        "all of them are meant: 127.0.0.0/8,10.1.0.0/16:8080,9000-9010,[fd00::/8]:443.",
     )
     download_threads: Annotated[int, Field(ge=1, le=64)] = Field(
         4, description="Files of one job downloaded at a time."
