@@ -21,7 +21,7 @@ def _programs_are_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Became(" ".join(argv[1:]))
 
     monkeypatch.setattr(fleet_commands, "become", refuse)
-    monkeypatch.setattr(fleet_commands.socket, "gethostname", lambda: "host")
+    monkeypatch.setattr("socket.gethostname", lambda: "host")
     monkeypatch.delenv("FLOWER_BASIC_AUTH", raising=False)
 
 
