@@ -10,6 +10,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+VOLUMES = ("fleet", "flower", "redis", "postgresql")
+"""The volumes in FOLDER, one for each kind of process."""
+
 BROKER = "redis://{user}:{password}@redis:6379/0"
 RIGHTS = (
     "~arkline:* &* -@all +@connection +@transaction +blpop +brpop +rpush +lpush +rpop +llen +lrange +lrem "
@@ -23,7 +26,7 @@ RIGHTS = (
 
 def generate(folder: Path) -> None:
     """The files of the fleet are read as settings (ARKLINE_SECRETS), that of Flower as its configuration."""
-    fleet, flower, redis = (folder / name for name in ("fleet", "flower", "redis"))
+    fleet, flower, redis, postgresql = (folder / name for name in VOLUMES)
     _keep(fleet / "arkline_zk_password", lambda: secrets.token_hex(24))
     _keep(fleet / "arkline_message_key", lambda: secrets.token_hex(32))
     users = ["user default off"]
@@ -33,6 +36,9 @@ def generate(folder: Path) -> None:
         users.append(f"user {user} on #{digest} {RIGHTS}")
     login = _keep(flower / "password", lambda: secrets.token_hex(16))
     _write(flower / "flowerconfig.py", f"basic_auth = ['arkline:{login}']\n")
+    # PostgreSQL runs as another user, and nothing else mounts its folder
+    database = _keep(postgresql / "password", lambda: secrets.token_hex(24), 0o644)
+    _write(fleet / "pgpass", f"postgresql:5432:arkline:arkline:{database}\n")
     # Redis runs as another user; the file has digests of passwords
     _write(redis / "users.acl", "\n".join([*users, ""]), 0o644)
 
@@ -41,9 +47,9 @@ def _broker_url(user: str) -> str:
     return BROKER.format(user=user, password=secrets.token_hex(24))
 
 
-def _keep(path: Path, make: Callable[[], str]) -> str:
+def _keep(path: Path, make: Callable[[], str], mode: int = 0o600) -> str:
     if not path.exists():
-        _write(path, make())
+        _write(path, make(), mode)
     return path.read_text()
 
 

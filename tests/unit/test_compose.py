@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from entrypoints import programs
-from entrypoints.generate_secrets import RIGHTS, generate
+from entrypoints.generate_secrets import RIGHTS, VOLUMES, generate
 from entrypoints.stack.services import StackConfig, reserved_workers
 from pipeline.server_settings import SECRETS
 from pipeline.settings import Settings
@@ -20,7 +20,7 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = {name: service for name, service in SERVICES.items() if "build" in service}
 
 READY_FILE = "ARKLINE_READY_FILE"
-"""Read by tasks/app.py and tasks/beat_leader.py; not a setting, because it is one process's own."""
+"""Read by tasks/worker.py and tasks/beat_leader.py; not a setting, because it is one process's own."""
 
 POOL_STALL = 31
 """Seconds that billiard may take to notice that a pool's processes have ended."""
@@ -28,7 +28,9 @@ POOL_STALL = 31
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_waits_only_for_services_that_exist_and_can_be_healthy(name: str) -> None:
+    profiles = set(SERVICES[name].get("profiles", ()))
     for target, wanted in SERVICES[name].get("depends_on", {}).items():
+        assert set(SERVICES[target].get("profiles", ())) <= profiles or wanted["required"] is False
         if wanted["condition"] == "service_completed_successfully":
             assert SERVICES[target]["restart"] == "no"
         else:
@@ -81,19 +83,64 @@ def test_flower_has_a_generated_password_and_no_right_to_change() -> None:
     assert "--read-only" in programs.flower("127.0.0.1", 5555)
 
 
+ZOOKEEPERS = ("zookeeper", "zookeeper-2", "zookeeper-3")
+
+
+def example_variables(name: str) -> dict[str, str]:
+    lines = (PROJECT / "examples" / "compose" / name).read_text().splitlines()
+    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
+    return {variable: value.strip('"') for variable, _, value in pairs}
+
+
+def test_the_example_of_an_ensemble_names_every_zookeeper() -> None:
+    example = example_variables("ensemble.env")
+
+    assert example["ARKLINE_ZK_HOSTS"] == ",".join(f"{name}:2181" for name in ZOOKEEPERS)
+    assert example["ZOO_SERVERS"].split() == [
+        f"server.{SERVICES[name]['environment']['ZOO_MY_ID']}={name}:2888:3888;2181" for name in ZOOKEEPERS
+    ]
+    assert [SERVICES[name].get("profiles") for name in ZOOKEEPERS] == [None, ["ensemble"], ["ensemble"]]
+    data = {mount for name in ZOOKEEPERS for mount in SERVICES[name]["volumes"]}
+    assert len(data) == 2 * len(ZOOKEEPERS)
+
+
+def test_the_example_of_postgresql_names_the_service_and_the_file_of_its_password(tmp_path: Path) -> None:
+    for name in VOLUMES:
+        (tmp_path / name).mkdir()
+    generate(tmp_path)
+    server = SERVICES["postgresql"]["environment"]
+    host, port, base, user, password = (tmp_path / "fleet" / "pgpass").read_text().strip().split(":")
+
+    url = example_variables("postgresql.env")["ARKLINE_INVENTORY_URL"]
+    assert url == f"postgresql+psycopg://{user}@{host}/{base}?passfile=/run/arkline/pgpass"
+    assert (host, port) == ("postgresql", "5432")
+    assert (user, base) == (server["POSTGRES_USER"], server["POSTGRES_DB"])
+    assert password == (tmp_path / "postgresql" / "password").read_text()
+
+
+@pytest.mark.parametrize("name", ["postgresql.env", "ensemble.env"])
+def test_the_compose_file_asks_for_every_variable_of_an_example(name: str) -> None:
+    text = (PROJECT / "docker-compose.yml").read_text()
+
+    assert all(f"${{{variable}:-" in text for variable in example_variables(name))
+
+
 def networks(name: str) -> set[str]:
     return set(SERVICES[name].get("networks", ()))
 
 
 def test_only_who_needs_zookeeper_or_redis_reaches_it() -> None:
-    fleet = {"worker", "control", "split", "beat"}
+    fleet = {"worker", "control", "split", "beat", "web"}
 
-    assert {name for name in SERVICES if "record" in networks(name)} == {"zookeeper", *fleet}
+    assert {name for name in SERVICES if "record" in networks(name)} == {*ZOOKEEPERS, *fleet}
     assert {name for name in SERVICES if "messages" in networks(name)} == {"redis", "flower", *fleet}
     assert {name for name in SERVICES if "outside" in networks(name)} == {"worker", "control", "split"}
+    assert {name for name in SERVICES if "database" in networks(name)} == {"postgresql", *fleet} - {"beat"}
+    assert {name for name in SERVICES if "browser" in networks(name)} == {"flower", "web"}
     assert {name for name, each in COMPOSE["networks"].items() if each.get("internal")} == {
         "record",
         "messages",
+        "database",
     }
     assert SERVICES["secrets"]["network_mode"] == "none"
 
@@ -107,7 +154,8 @@ def test_each_service_gets_only_the_secrets_that_it_needs() -> None:
     made = found.pop("secrets")
     assert made == {volume for volume in COMPOSE["volumes"] if volume.startswith("secrets-")}
     assert found == {
-        **{name: {"secrets-fleet"} for name in ("worker", "control", "split", "beat")},
+        **{name: {"secrets-fleet"} for name in ("worker", "control", "split", "beat", "web")},
+        "postgresql": {"secrets-postgresql"},
         "flower": {"secrets-flower"},
         "redis": {"secrets-redis"},
     }
@@ -118,7 +166,7 @@ def test_each_service_gets_only_the_secrets_that_it_needs() -> None:
 
 
 def test_the_secrets_are_made_once_and_are_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("fleet", "flower", "redis"):
+    for name in VOLUMES:
         (tmp_path / name).mkdir()
     generate(tmp_path)
     first = {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
@@ -136,8 +184,8 @@ def test_the_secrets_are_made_once_and_are_settings(tmp_path: Path, monkeypatch:
     assert Settings().zk_password.get_secret_value() == ""
     assert Settings().message_keys == ()
     assert Settings().broker_url.startswith("redis://flower:")
-    readable = {path.name for path in first if path.stat().st_mode & 0o077}
-    assert readable == {"users.acl"}
+    readable = {str(path.relative_to(tmp_path)) for path in first if path.stat().st_mode & 0o077}
+    assert readable == {"redis/users.acl", "postgresql/password"}
     assert RIGHTS in (PROJECT / "docs" / "operators" / "trust.md").read_text()
 
 
