@@ -11,6 +11,7 @@ from pipeline.records import Batch, Job, StatusReport
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, JobState
 from pipeline.steps.context import StepContext
+from pipeline.waits import WaitKind
 from tasks import batch as batch_work
 from tasks import beat
 from tasks import job as job_work
@@ -151,7 +152,8 @@ def test_an_unexpected_error_in_a_step_counts_as_a_try_and_the_last_one_ends_in_
         waiting = jobs.load(session, job.jid).status
         assert (waiting.status, waiting.tries) == (JobState.PROCESSING, tries)
         assert waiting.message == f"unexpected ValueError: mistake {tries} in the code"
-        assert waiting.waits_for == RETRY
+        assert waiting.waits_for is not None
+        assert waiting.waits_for.kind == WaitKind.RETRY
         assert waiting.delay > 0
     job_work.run(context, record.ticket(jobs.load(session, job.jid)))
 

@@ -55,7 +55,9 @@ def test_systemd_has_nothing_to_say_about_the_units(installed: Path) -> None:
 
 def test_no_service_is_exposed_more_than_it_needs(installed: Path) -> None:
     services = [unit for unit in units_of(installed) if unit.endswith(".service")]
-    result = analyze(installed, "security", "--offline=yes", "--no-pager", f"--threshold={EXPOSURE}", *services)
+    result = analyze(
+        installed, "security", "--offline=yes", "--no-pager", f"--threshold={EXPOSURE}", *services
+    )
 
     assert result.returncode == 0, re.findall(r".*exposure level.*", result.stdout + result.stderr)
 
