@@ -4,7 +4,9 @@ An upload belongs to the principal that began it; to everybody else it does not 
 """
 
 import hashlib
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 from pipeline.errors import UsageRefused
 from pipeline.names import quote_name
@@ -142,3 +144,22 @@ def use_upload(settings: Settings, principal: Principal, submission: Submission)
     if resolved_url(settings, principal, url) != url:
         raise UsageRefused(f"{quote_name(url)} names no file: give upload:ID/NAME")
     removal.use(settings.uploads_folder, parse_upload_url(url).upload, principal.identity)
+
+
+@dataclass(frozen=True)
+class SiteUploader:
+    """Uploads beside the stack, straight into the site's folder; an `operations.local_deposit.Uploader`."""
+
+    session: Session
+    settings: Settings
+    principal: Principal
+
+    def begin(self, key: str) -> str:
+        return begin_upload(self.session, self.settings, self.principal, key).id
+
+    def put(self, upload: str, name: str, chunks: Iterable[bytes], size: int) -> UploadedFile:
+        declared = Declared(name=name, size=size)
+        with write_file(self.settings, self.principal, upload, declared) as part:
+            for chunk in chunks:
+                part.append(chunk)
+            return part.finish()

@@ -40,7 +40,12 @@ _QUEUE = "Operate the queue"
 _MACHINE = "Run on this machine"
 
 ENTRIES = (
-    Entry("submit", "submit_command", _DEPOSIT, "Submit the payload at a URL; prints the batch's id."),
+    Entry(
+        "submit",
+        "submit_command",
+        _DEPOSIT,
+        "Submit files of this machine or at a URL; prints the batch's id.",
+    ),
     Entry("watch", "watch_command", _DEPOSIT, "Show progress until a batch has ended."),
     Entry("report", "queue_commands", _DEPOSIT, "Print a batch's current report."),
     Entry("manifest", "manifest_commands", _DEPOSIT, "Checkm manifests.", ("check", "from-csv")),

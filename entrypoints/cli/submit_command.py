@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import pydantic_core
@@ -11,12 +12,15 @@ import typer
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
+from entrypoints.cli import local_files, watch_command
 from entrypoints.cli import operator_context as common
-from entrypoints.cli import watch_command
 from entrypoints.cli.options import Json, command
 from entrypoints.cli.render import dry_run as drawn
 from operations import dry_run as dry_runs
+from operations import known_objects as known
+from operations import local_deposit as deposits
 from operations import submission as submissions
+from operations import uploads
 from pipeline import names, records
 from pipeline.description import dublin_core as dc
 from pipeline.description import local_ids
@@ -24,6 +28,7 @@ from pipeline.errors import UsageRefused
 from pipeline.profiles import profile as profiles
 
 if TYPE_CHECKING:
+    from operations.local_deposit import LocalDeposit, Uploader
     from pipeline.records import Submission
 
 _DIGEST = "ALGORITHM:VALUE"
@@ -40,12 +45,16 @@ def _read_digest(text: str) -> dict[str, str]:
     return {"algorithm": algorithm, "value": value}
 
 
-@command(
-    "arkline submit --profile demo --type batch-manifest https://example.org/batch.checkm "
-    "--what 'Harbour views' --wait"
-)
+@command("arkline submit --profile demo --what 'Harbour views' --wait photos/")
 def submit(  # noqa: PLR0913 - a command's arguments are its options
-    url: Annotated[str, typer.Argument(metavar="URL", help="URL of the payload; http or https.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH|URL",
+            help="A file, a folder (one object) or a table in CSV of this machine, which is uploaded; or the "
+            "URL of the payload; http or https.",
+        ),
+    ],
     profile: Annotated[str, typer.Option("--profile", "-p", help="The profile of the collection.")],
     payload_type: Annotated[
         str,
@@ -100,20 +109,23 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
         bool,
         typer.Option("--dry-run", help="Show what would happen and how long it would take; change nothing."),
     ] = False,
+    object_per_file: Annotated[
+        bool, typer.Option("--object-per-file", help="Make an object of each file of a folder.")
+    ] = False,
     ask: Annotated[
         int,
         typer.Option(min=0, metavar="N", help="Dry run: maximum manifests read and files probed."),
     ] = 1000,
     json: Json = False,
 ) -> None:
-    """Submit the payload at a URL; prints the batch's id.
+    """Submit files of this machine or at a URL; prints the batch's id.
 
     With --dry-run: exit 1 if any part of the submission would fail.
     """
     given = {
         "profile_name": profile,
         "submitter": submitter or getpass.getuser(),
-        "payload_url": url,
+        "payload_url": source,
         "submission_mode": mode,
         "erc_who": who,
         "erc_what": what,
@@ -129,10 +141,57 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
         "note": note,
         "idempotency_key": idempotency_key or None,
     }
-    submission = _submission(given, payload_type)
+    chosen = _type(payload_type)
+    deposit = None
+    if deposits.is_local(source):
+        deposit = _local(Path(source), chosen, digest, object_per_file=object_per_file)
+        chosen = deposit.type
+        given["payload_url"] = f"{deposit.source}"
+    elif object_per_file:
+        raise typer.BadParameter("it is for a folder of this machine", param_hint="--object-per-file")
+    else:
+        submissions.check_url(source)
+    submission = _submission(given, chosen)
     if dry_run:
-        _dry_run(submission, ask, as_json=json)
-    _submit(submission, wait=wait, as_json=json)
+        _dry_run(submission, deposit, ask, as_json=json)
+    _submit(submission, deposit, wait=wait, as_json=json)
+
+
+def _type(text: str) -> records.SubmissionType | None:
+    try:
+        return records.SubmissionType(text) if text else None
+    except ValueError as error:
+        raise typer.BadParameter(f"'{text}' is not one of {_TYPES}", param_hint="--type") from error
+
+
+def _local(
+    path: Path,
+    kind: records.SubmissionType | None,
+    digest: dict[str, str] | None,
+    *,
+    object_per_file: bool,
+) -> LocalDeposit:
+    deposit = deposits.plan_deposit(path, kind, object_per_file=object_per_file)
+    if digest and deposit.rows:
+        raise typer.BadParameter(
+            "a digest is for one file: the digests of a folder or a table are computed here",
+            param_hint="--digest",
+        )
+    return deposit
+
+
+def _uploaded(submission: Submission, deposit: LocalDeposit, uploader: Uploader) -> Submission:
+    """The submission of what was uploaded."""
+    local_files.describe(deposit)
+    payload = local_files.upload(deposit, uploader, submission.idempotency_key or "")
+    return submission.model_copy(
+        update={
+            "payload_url": payload.url,
+            "payload_filename": payload.filename,
+            "digest": submission.digest or payload.digest,
+            "size": payload.size,
+        }
+    )
 
 
 def _read_elements(given: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -147,12 +206,7 @@ def _read_elements(given: Sequence[str]) -> dict[str, tuple[str, ...]]:
     return elements
 
 
-def _submission(given: dict[str, Any], payload_type: str) -> Submission:
-    submissions.check_url(given["payload_url"])
-    try:
-        chosen = records.SubmissionType(payload_type) if payload_type else None
-    except ValueError as error:
-        raise typer.BadParameter(f"'{payload_type}' is not one of {_TYPES}", param_hint="--type") from error
+def _submission(given: dict[str, Any], chosen: records.SubmissionType | None) -> Submission:
     try:
         return records.Submission(
             **given,
@@ -180,20 +234,30 @@ def _option(field: str) -> str:
     return _OPTIONS.get(field) or f"--{field.removeprefix('erc_').replace('_', '-')}"
 
 
-def _dry_run(submission: Submission, limit: int, *, as_json: bool) -> NoReturn:
+def _dry_run(submission: Submission, deposit: LocalDeposit | None, limit: int, *, as_json: bool) -> NoReturn:
     principal = common.principal()
     with opened.session() as (session, settings):
         archive = opened.archive(settings, session)
-        result = dry_runs.perform_dry_run(session, settings, submission, principal, archive, limit)
+        if deposit is None:
+            result = dry_runs.perform_dry_run(session, settings, submission, principal, archive, limit)
+        else:
+            result = dry_runs.dry_run_local(session, settings, submission, deposit, principal, archive)
     screen.emit(result) if as_json else drawn.dry_run(result)
     raise typer.Exit(int(not result.good))
 
 
-def _submit(submission: Submission, *, wait: bool, as_json: bool) -> None:
+def _submit(submission: Submission, deposit: LocalDeposit | None, *, wait: bool, as_json: bool) -> None:
     opened.quiet_logs()
     collections = profiles.Profiles(opened.settings().profiles)
-    collections.get(submission.profile_name)
+    profile = collections.get(submission.profile_name)
     with opened.session() as (session, settings):
+        local_id = (*submission.local_id, *(deposit.local_id if deposit else ()))
+        archive = opened.archive(settings, session)
+        local_files.known(known.known_objects(profile, local_id, submission.primary_id, archive))
+        if deposit is not None:
+            submissions.owned(submission, common.principal())
+            uploader = uploads.SiteUploader(session, settings, common.principal())
+            submission = _uploaded(submission, deposit, uploader)
         done = submissions.submit(session, settings, collections, submission, common.principal())
         if done.again:
             screen.note(f"{done.bid} was submitted under this key before; no new batch was made")

@@ -7,10 +7,11 @@ are reported with the line in the table.
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from pipeline.errors import ArklineError
 from pipeline.manifests import checkm, checkm_row, table_columns
 from pipeline.manifests.checkm import ManifestProfile, Problem, Row
 from pipeline.manifests.checkm_problems import Findings, StopReading
@@ -18,6 +19,9 @@ from pipeline.manifests.table_columns import Column, title_of, titles_of
 
 CELL_LIMIT = 1 << 17
 """Characters of one cell: more than any column may have, so that the column's limit is reported."""
+
+URL_OR_NAME = ("nfo:fileUrl", "nfo:fileName")
+"""One of these columns says where the file is, if files of this machine are deposited."""
 
 DELIMITERS = (",", ";", "\t")
 """Delimiters of spreadsheets; they depend on the country."""
@@ -62,15 +66,21 @@ def template(profile: ManifestProfile) -> str:
 
 
 def convert(
-    data: bytes, profile: ManifestProfile, case_fold: bool = True, named: Mapping[str, str] | None = None
+    data: bytes,
+    profile: ManifestProfile,
+    case_fold: bool = True,
+    named: Mapping[str, str] | None = None,
+    address: Callable[[str], str] | None = None,
 ) -> Converted:
     """The table as a manifest, or all problems that prevent it.
 
     `named`: title of a column -> the manifest's column, where the table has a name that nobody could know.
+    `address`: the URL of what the column of URLs or, without one, of names says; ArklineError or ValueError
+    says why there is none.
     """
     findings, rows = Findings(), list[Row]()
     with suppress(StopReading):
-        rows += _rows(data, profile, named or {}, findings)
+        rows += _rows(data, profile, named or {}, address, findings)
         if rows:
             checkm.check_rows(profile, rows, case_fold, findings)
         elif not findings.errors:
@@ -80,7 +90,11 @@ def convert(
 
 
 def _rows(
-    data: bytes, profile: ManifestProfile, named: Mapping[str, str], findings: Findings
+    data: bytes,
+    profile: ManifestProfile,
+    named: Mapping[str, str],
+    address: Callable[[str], str] | None,
+    findings: Findings,
 ) -> Iterator[Row]:
     records = _records(data, findings)
     first = next(records, None)
@@ -89,12 +103,13 @@ def _rows(
             findings.error(0, f"the table is empty; its first line is the header row {titles_of(profile)}")
         return
     line, titles = first
-    columns = table_columns.identify(titles, profile, named, line, findings)
+    url_from = URL_OR_NAME if address else profile.columns[:1]
+    columns = table_columns.identify(titles, profile, named, line, findings, url_from)
     if findings.errors:
         return
     for line, cells in records:
         if any(cells):
-            yield _row(profile, columns, line, cells, findings)
+            yield _row(profile, columns, line, cells, address, findings)
 
 
 def _records(data: bytes, findings: Findings) -> Iterator[tuple[int, list[str]]]:
@@ -119,7 +134,12 @@ def _records(data: bytes, findings: Findings) -> Iterator[tuple[int, list[str]]]
 
 
 def _row(
-    profile: ManifestProfile, columns: tuple[Column, ...], line: int, cells: list[str], findings: Findings
+    profile: ManifestProfile,
+    columns: tuple[Column, ...],
+    line: int,
+    cells: list[str],
+    address: Callable[[str], str] | None,
+    findings: Findings,
 ) -> Row:
     if any(cells[len(columns) :]):
         findings.error(
@@ -132,6 +152,12 @@ def _row(
     values = {column: given.get(column, "") for column in profile.columns}
     url = values.pop(profile.columns[0])
     before = len(findings.errors)
+    if address is not None:
+        try:
+            url = address(url or values["nfo:fileName"])
+        except (ArklineError, ValueError) as error:
+            findings.error(line, str(error))
+            return Row(line, url, values["nfo:fileName"])
     row = checkm_row.of_cells(profile, url, values, line, findings)
     if len(findings.errors) == before and not _reads_back(profile, row):
         reads_as = "which a manifest reads as a space or |: write those characters"

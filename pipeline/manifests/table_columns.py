@@ -20,7 +20,7 @@ _USUAL_NAMES = {
     _ALGORITHM: ("algorithm", "digestalgorithm", "checksumalgorithm", "checksumtype"),
     _DIGEST: ("digest", "checksum", "hash"),
     "nfo:fileSize": ("size", "bytes"),
-    "nfo:fileName": ("name", "path"),
+    "nfo:fileName": ("name", "path", "file"),
     "mrt:mimeType": ("mime", "contenttype", "mediatype"),
     "mrt:primaryIdentifier": ("ark",),
     "mrt:localIdentifier": ("localid", "id", "identifier", "callnumber", "shelfmark"),
@@ -46,10 +46,12 @@ def identify(
     named: Mapping[str, str],
     line: int,
     findings: Findings,
+    url_from: Sequence[str],
 ) -> tuple[Column, ...]:
     """The columns of the header row `titles`, in its order; what is wrong with them is in `findings`.
 
     `named`: title -> the manifest's column, as a person gave it; an empty name leaves the column out.
+    `url_from`: the columns of which one must be there.
     """
     known = _known(profile)
     chosen = {plain(title): name for title, name in named.items()}
@@ -66,8 +68,8 @@ def identify(
             findings.error(line, _twice(column, titles[earlier], title))
         columns.append(column)
     names = [column.name for column in columns]
-    if profile.columns[0] not in names and not findings.errors:
-        findings.error(line, f"column {title_of(profile.columns[0])} is missing")
+    if not set(url_from) & set(names) and not findings.errors:
+        findings.error(line, f"column {' or '.join(map(title_of, url_from))} is missing")
     if NOT_USED in names:
         findings.warn(line, f"column {title_of(NOT_USED)} is not used")
     return tuple(columns)

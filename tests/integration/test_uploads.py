@@ -18,6 +18,7 @@ from pipeline.upload_url import UploadAddress
 from pipeline.uploads import layout
 from pipeline.uploads.layout import Declared, UploadMissing
 from tasks.uploads import DAY, remove_unneeded
+from tests.support import cli
 from zkstate import batches
 from zkstate.batches import BatchMove
 from zkstate.record import Lock
@@ -94,3 +95,22 @@ def test_an_upload_stays_for_an_unfinished_batch_and_leaves_once_the_batch_is_de
     with pytest.raises(UploadMissing):
         uploads.resolved_url(settings, ADA, url)
     assert layout.is_marked(settings.uploads_folder)
+
+
+def test_a_folder_is_submitted_by_the_command_line(
+    session: Session, settings: Settings, tmp_path: Path
+) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    (photos / "a.jpg").write_bytes(b"light")
+    arguments = ("submit", str(photos), "--profile", "demo", "--json", "--idempotency-key", "monday")
+
+    dry = cli.run(settings, *arguments, "--dry-run").json()
+    nothing_stored = not settings.uploads_folder.exists()
+    first, again = (cli.run(settings, *arguments).json() for _ in range(2))
+
+    assert (dry["jobs"], dry["files"], dry["bytes"], nothing_stored) == (1, 1, 5, True)
+    assert (first["again"], again["again"], again["bid"]) == (False, True, first["bid"])
+    submission = batches.load(session, first["bid"]).submission
+    assert submission.type is SubmissionType.OBJECT_MANIFEST
+    assert submission.payload_url.endswith("/manifest.checkm")

@@ -1,0 +1,279 @@
+"""A deposit of files of this machine: what is uploaded, and what is submitted of it.
+
+A folder is one object, or one object for each file if asked. A table in CSV is a batch: a row without a URL
+names a file beside the table.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from pipeline.errors import ArklineError, UsageRefused
+from pipeline.fixity import OF_RECORD, READ_CHUNK, Digest
+from pipeline.manifests import checkm, from_csv
+from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row, Severity
+from pipeline.names import UnsafeName, duplicates, is_container, quote_name, safe_name
+from pipeline.records import SubmissionType
+from pipeline.upload_url import UploadAddress, is_upload, parse_upload_url
+from pipeline.uploads.layout import UploadedFile
+
+MANIFEST = "manifest.checkm"
+"""The manifest that is made of a folder or a table, in the upload."""
+
+FILES = "files/"
+"""The depositor's files, in the upload."""
+
+TABLE = ".csv"
+_PLACEHOLDER = "0" * 32
+"""Stands for the upload until it is begun."""
+
+
+class TransferDamaged(ArklineError):
+    """The site received other bytes than were sent; nothing was submitted."""
+
+
+class Uploader(Protocol):
+    """Where files are uploaded to: this site's folder, or a site's API."""
+
+    def begin(self, key: str) -> str:
+        """The id of a new upload, or of the earlier one under this key."""
+
+    def put(self, upload: str, name: str, chunks: Iterable[bytes], size: int) -> UploadedFile: ...
+
+
+@dataclass(frozen=True)
+class LocalFile:
+    path: Path
+    name: str
+    """In the upload."""
+    size: int
+
+
+@dataclass(frozen=True)
+class LocalDeposit:
+    source: Path
+    type: SubmissionType
+    objects: int
+    files: tuple[LocalFile, ...]
+    rows: tuple[Row, ...] = ()
+    """Of the manifest to make; empty if the only file is the payload."""
+    hidden: tuple[str, ...] = ()
+    """Files whose names begin with a dot: uploaded, but often not meant."""
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.size for file in self.files)
+
+    @property
+    def local_id(self) -> tuple[str, ...]:
+        """The local ids of all rows."""
+        return tuple(dict.fromkeys(value for row in self.rows for value in row.local_id))
+
+
+@dataclass(frozen=True)
+class Payload:
+    """What is submitted of an upload."""
+
+    url: str
+    filename: str
+    digest: Digest
+    size: int
+
+
+def is_local(text: str) -> bool:
+    """Whether the text names a file or folder of this machine, and no URL."""
+    return "://" not in text and not is_upload(text)
+
+
+def plan_deposit(
+    source: Path, kind: SubmissionType | None = None, *, object_per_file: bool = False
+) -> LocalDeposit:
+    """What a deposit of `source` consists of; UsageRefused or ManifestError if it cannot be deposited."""
+    if source.is_dir():
+        return _folder(source, kind, object_per_file=object_per_file)
+    if not source.exists():
+        raise UsageRefused(f"'{source}' is neither a URL nor a file or folder of this machine")
+    if object_per_file:
+        raise UsageRefused(
+            f"'{source}' is no folder: --object-per-file makes an object of each file of a folder"
+        )
+    if source.name.lower().endswith(TABLE) and kind is not SubmissionType.FILE:
+        return _table(source, kind)
+    return _file(source, kind)
+
+
+def _file(source: Path, kind: SubmissionType | None) -> LocalDeposit:
+    name = _checked(source.name)
+    if kind is None:
+        if name.lower().endswith(".checkm"):
+            manifests = ", ".join(known.label for known in SubmissionType if "manifest" in known)
+            raise UsageRefused(f"{name} is a manifest: give its type, one of {manifests}")
+        kind = SubmissionType.CONTAINER if is_container(name) else SubmissionType.FILE
+    return LocalDeposit(source, kind, 1, (_local(source, name),))
+
+
+def _folder(source: Path, kind: SubmissionType | None, *, object_per_file: bool) -> LocalDeposit:
+    expected = (
+        SubmissionType.SINGLE_FILE_BATCH_MANIFEST if object_per_file else SubmissionType.OBJECT_MANIFEST
+    )
+    if kind not in (None, expected):
+        raise UsageRefused(
+            f"'{source}' is a folder: leave --type out to make it one object, or add --object-per-file to "
+            "make an object of each of its files"
+        )
+    paths = sorted(_below(source))
+    if not paths:
+        raise UsageRefused(f"folder '{source}' has no files: there is nothing to deposit")
+    names = [_checked(path.relative_to(source).as_posix()) for path in paths]
+    if clash := next(iter(duplicates(names, case_fold=False)), None):
+        raise UsageRefused(f"folder '{source}': {clash.reason}; rename one of them")
+    files = tuple(_local(path, FILES + name) for path, name in zip(paths, names, strict=True))
+    rows = tuple(Row(line=0, url=_address(file), name=name) for file, name in zip(files, names, strict=True))
+    hidden = tuple(name for name in names if any(part.startswith(".") for part in name.split("/")))
+    return LocalDeposit(source, expected, len(rows) if object_per_file else 1, files, rows, hidden)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    def refuse(error: OSError) -> None:
+        raise UsageRefused(f"{error.filename} cannot be read: {error.strerror}") from error
+
+    for parent, folders, names in os.walk(folder, onerror=refuse):
+        for name in (*folders, *names):
+            path = Path(parent, name)
+            if path.is_symlink():
+                raise UsageRefused(f"'{path}' is a symbolic link: replace it by the file, or remove it")
+            if name in names and not path.is_file():
+                raise UsageRefused(f"'{path}' is no regular file: remove it")
+        yield from (Path(parent, name) for name in names)
+
+
+def _table(source: Path, kind: SubmissionType | None) -> LocalDeposit:
+    """The rows of a table; by default an object for each row, of a container if all rows name containers."""
+    data = _read(source)
+    if kind is None:
+        converted = _convert(source, data, ManifestProfile.FILE_BATCH)
+        containers = converted and all(is_container(row.name) for row in converted[0])
+        kind = SubmissionType.SINGLE_FILE_BATCH_MANIFEST
+        if containers:
+            kind = SubmissionType.CONTAINER_BATCH_MANIFEST
+    profile = next((known for known in ManifestProfile if known.submission_type is kind), None)
+    if profile is None:
+        raise UsageRefused(
+            f"'{source}' is a table: its type is that of a manifest, or file to store the table"
+        )
+    rows, files = _convert(source, data, profile)
+    objects = 1 if profile is ManifestProfile.OBJECT else len(rows)
+    return LocalDeposit(source, kind, objects, files, rows)
+
+
+def _convert(
+    source: Path, data: bytes, profile: ManifestProfile
+) -> tuple[tuple[Row, ...], tuple[LocalFile, ...]]:
+    files: dict[str, LocalFile] = {}
+
+    def address(text: str) -> str:
+        """The URL; an address in the upload for a file beside the table; ValueError if there is none."""
+        if not is_local(text):
+            return text
+        name = safe_name(Path(text).as_posix())
+        path = source.parent / name
+        if path.is_symlink() or not path.is_file():
+            raise ValueError(f"there is no file {quote_name(name)} in the folder of the table")
+        file = files.setdefault(name, _local(path, FILES + name))
+        return _address(file)
+
+    converted = from_csv.convert(data, profile, case_fold=False, address=address)
+    if converted.manifest is None:
+        errors = [problem for problem in converted.problems if problem.severity is Severity.ERROR]
+        raise ManifestError(f"made of {source}", errors)
+    return checkm.parse(converted.manifest, str(source), profile, case_fold=False).rows, tuple(files.values())
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageRefused(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _checked(name: str) -> str:
+    try:
+        return safe_name(name, FILES)
+    except UnsafeName as error:
+        raise UsageRefused(f"{error}: rename it") from error
+
+
+def _local(path: Path, name: str) -> LocalFile:
+    try:
+        return LocalFile(path, name, path.stat().st_size)
+    except OSError as error:
+        raise UsageRefused(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _address(file: LocalFile) -> str:
+    return UploadAddress(_PLACEHOLDER, file.name).url
+
+
+def upload_deposit(
+    deposit: LocalDeposit,
+    uploader: Uploader,
+    key: str = "",
+    on_bytes: Callable[[int], None] = lambda size: None,
+) -> Payload:
+    """Upload the files, and the manifest that names them; what is to be submitted.
+
+    The sha512 of the bytes that were read here is compared with what arrived there, and is declared with the
+    deposit: the chain of custody begins on this machine.
+    """
+    upload = uploader.begin(key)
+    arrived: dict[str, UploadedFile] = {}
+    for file in deposit.files:
+        arrived[file.name] = _send(uploader, upload, file, on_bytes)
+    if not deposit.rows:
+        (payload,) = arrived.values()
+        return _payload(upload, payload)
+    rows = [_row(row, upload, arrived) for row in deposit.rows]
+    profile = next(known for known in ManifestProfile if known.submission_type is deposit.type)
+    data = checkm.write(profile, rows)
+    return _payload(upload, uploader.put(upload, MANIFEST, (data,), len(data)))
+
+
+def _send(uploader: Uploader, upload: str, file: LocalFile, on_bytes: Callable[[int], None]) -> UploadedFile:
+    digest = hashlib.sha512()
+
+    def chunks() -> Iterator[bytes]:
+        with file.path.open("rb") as stream:
+            while chunk := stream.read(READ_CHUNK):
+                digest.update(chunk)
+                yield chunk
+                on_bytes(len(chunk))
+
+    arrived = uploader.put(upload, file.name, chunks(), file.size)
+    if arrived.sha512 != digest.hexdigest():
+        raise TransferDamaged(
+            f"{file.path}: other bytes arrived than were sent; nothing was submitted: try again"
+        )
+    return arrived
+
+
+def _row(row: Row, upload: str, arrived: dict[str, UploadedFile]) -> Row:
+    """The row with the address in the upload, and with the digest unless the table declares one."""
+    if not is_upload(row.url):
+        return replace(row, line=0)
+    file = arrived[parse_upload_url(row.url).name]
+    return replace(
+        row,
+        line=0,
+        url=UploadAddress(upload, file.name).url,
+        digest=row.digest or Digest(algorithm=OF_RECORD, value=file.sha512),
+        size=file.size if row.size is None else row.size,
+    )
+
+
+def _payload(upload: str, file: UploadedFile) -> Payload:
+    digest = Digest(algorithm=OF_RECORD, value=file.sha512)
+    name = file.name.rpartition("/")[2]
+    return Payload(UploadAddress(upload, file.name).url, name, digest, file.size)

@@ -1,0 +1,144 @@
+"""What becomes of files of this machine: objects, rows, and refusals before anything is uploaded."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from operations.local_deposit import (
+    LocalDeposit,
+    Payload,
+    TransferDamaged,
+    plan_deposit,
+    upload_deposit,
+)
+from pipeline.errors import UsageRefused
+from pipeline.fixity import size_and_sha512
+from pipeline.manifests import checkm
+from pipeline.manifests.checkm import ManifestError, Row
+from pipeline.records import SubmissionType
+from pipeline.uploads.layout import UploadedFile
+
+ID = "ab" * 16
+
+
+class Received:
+    """An uploader that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def begin(self, key: str) -> str:
+        return ID
+
+    def put(self, upload: str, name: str, chunks: Iterable[bytes], size: int) -> UploadedFile:
+        data = self.files[name] = b"".join(chunks)
+        assert len(data) == size
+        arrived, sha512 = size_and_sha512([data], lambda _: None)
+        return UploadedFile(name=name, size=arrived, sha512=sha512)
+
+
+def folder(path: Path, *names: str) -> Path:
+    for name in names:
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text(name)
+    return path
+
+
+def uploaded(deposit: LocalDeposit) -> tuple[Payload, dict[str, bytes], tuple[Row, ...]]:
+    received = Received()
+    payload = upload_deposit(deposit, received)
+    manifest = received.files.pop("manifest.checkm", None)
+    return payload, received.files, checkm.parse(manifest, "it").rows if manifest else ()
+
+
+def test_a_folder_becomes_one_object_with_its_files_and_their_digests(tmp_path: Path) -> None:
+    source = folder(tmp_path / "photos", "a.jpg", "front side/b|1.jpg", ".DS_Store")
+
+    deposit = plan_deposit(source)
+    payload, files, rows = uploaded(deposit)
+
+    assert (deposit.type, deposit.objects, deposit.hidden) == (
+        SubmissionType.OBJECT_MANIFEST,
+        1,
+        (".DS_Store",),
+    )
+    assert payload.url == f"upload:{ID}/manifest.checkm"
+    assert files == {f"files/{row.name}": row.name.encode() for row in rows}
+    assert [row.name for row in rows] == [".DS_Store", "a.jpg", "front side/b|1.jpg"]
+    assert rows[2].url == f"upload:{ID}/files/front%20side/b%7C1.jpg"
+    assert all(row.digest and row.digest.algorithm == "sha512" and row.size for row in rows)
+
+
+def test_a_folder_becomes_an_object_for_each_file_if_asked(tmp_path: Path) -> None:
+    deposit = plan_deposit(folder(tmp_path, "a.jpg", "b.jpg"), object_per_file=True)
+
+    assert (deposit.type, deposit.objects) == (SubmissionType.SINGLE_FILE_BATCH_MANIFEST, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("a.jpg", SubmissionType.FILE), ("a.zip", SubmissionType.CONTAINER)]
+)
+def test_a_file_is_submitted_as_its_name_says(tmp_path: Path, name: str, kind: SubmissionType) -> None:
+    deposit = plan_deposit(folder(tmp_path, name) / name)
+
+    payload, files, _ = uploaded(deposit)
+
+    assert deposit.type is kind
+    assert (payload.url, payload.filename, files) == (f"upload:{ID}/{name}", name, {name: name.encode()})
+
+
+def test_a_table_names_files_beside_it_and_urls(tmp_path: Path) -> None:
+    folder(tmp_path, "a.jpg", "sub/b.jpg")
+    table = tmp_path / "objects.csv"
+    table.write_text(
+        "File,URL,Title,Call Number\n"
+        "a.jpg,,First,c 1\n"
+        "sub/b.jpg,,Second,c 2\n"
+        "c.jpg,https://example.org/c.jpg,Third,c 3\n"
+    )
+
+    deposit = plan_deposit(table)
+    _, files, rows = uploaded(deposit)
+
+    assert (deposit.objects, deposit.local_id) == (3, ("c 1", "c 2", "c 3"))
+    assert sorted(files) == ["files/a.jpg", "files/sub/b.jpg"]
+    assert [(row.name, row.title, row.digest is not None) for row in rows] == [
+        ("a.jpg", "First", True),
+        ("sub/b.jpg", "Second", True),
+        ("c.jpg", "Third", False),
+    ]
+
+
+def test_every_file_that_a_table_lacks_is_named_with_its_line(tmp_path: Path) -> None:
+    table = folder(tmp_path, "a.jpg") / "objects.csv"
+    table.write_text("File\na.jpg\nb.jpg\n../secret\n")
+
+    with pytest.raises(ManifestError) as refused:
+        plan_deposit(table)
+
+    assert [(problem.line, problem.message.partition("'")[2][:6]) for problem in refused.value.problems] == [
+        (3, "b.jpg'"),
+        (4, "../sec"),
+    ]
+
+
+def test_what_cannot_be_deposited_is_refused_before_anything_is_uploaded(tmp_path: Path) -> None:
+    with pytest.raises(UsageRefused, match="neither a URL nor a file"):
+        plan_deposit(tmp_path / "absent")
+    with pytest.raises(UsageRefused, match="has no files"):
+        plan_deposit(tmp_path)
+    with pytest.raises(UsageRefused, match="give its type"):
+        plan_deposit(folder(tmp_path, "m.checkm") / "m.checkm")
+    (tmp_path / "link").symlink_to("/etc/hostname")
+    with pytest.raises(UsageRefused, match="symbolic link"):
+        plan_deposit(tmp_path)
+
+
+def test_bytes_that_changed_on_the_way_are_not_submitted(tmp_path: Path) -> None:
+    class Damaging(Received):
+        def put(self, upload: str, name: str, chunks: Iterable[bytes], size: int) -> UploadedFile:
+            return super().put(upload, name, chunks, size).model_copy(update={"sha512": "0" * 128})
+
+    with pytest.raises(TransferDamaged):
+        upload_deposit(plan_deposit(folder(tmp_path, "a.jpg") / "a.jpg"), Damaging())
