@@ -73,6 +73,17 @@ class Fleet:
         """(id, epoch) of the messages that wait in Redis; None if Redis does not answer."""
         return None if self.queued is None else self.queued.tickets
 
+    def messages(self, queues: Iterable[str]) -> dict[str, int]:
+        """How many messages wait in each queue; empty if Redis does not answer."""
+        from redis import RedisError
+
+        from tasks.broker import waiting_messages
+
+        try:
+            return {queue: waiting_messages(self.settings, (queue,)) for queue in queues}
+        except RedisError:
+            return {}
+
     @property
     def foreign_messages(self) -> int:
         return 0 if self.queued is None else self.queued.foreign

@@ -52,6 +52,12 @@ def owed(session: Session, jid: str, epoch: int) -> Owed | None:
     return Owed(jid, epoch, codec.decode(OwedCallback, data, path), stat.version, stat.mtime)
 
 
+def count(session: Session) -> int:
+    """How many callbacks are not delivered yet."""
+    stat = session.exists(paths.CALLBACKS)
+    return stat.numChildren if stat else 0
+
+
 def due(
     session: Session, clock: ServerClock, page: Callable[[Sequence[str]], Sequence[str]] = tuple
 ) -> list[Owed]:

@@ -22,6 +22,11 @@ def leader(session: Session) -> str:
     return node[0].decode(errors="replace") if node else ""
 
 
+def contenders(session: Session) -> int:
+    """How many beats run: one of them does scheduled work, the others would follow it."""
+    return len(session.children(paths.LEADER))
+
+
 def lead(session: Session, name: str, work: Callable[[], None]) -> None:
     """Wait to be elected, then run `work`; the process exits when the session is in doubt."""
 

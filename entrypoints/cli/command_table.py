@@ -93,6 +93,7 @@ ENTRIES = (
         "Tokens of the REST API and the pages.",
         ("create", "list", "revoke"),
     ),
+    Entry("exporter", "exporter_command", _MACHINE, "Serve the metrics for Prometheus."),
     Entry("web", "web_command", _MACHINE, "Serve the REST API and the pages."),
     Entry("reconcile", "reconcile_command", _MACHINE, "Compare record, storage and inventory."),
     Entry("worker", "fleet_commands", _MACHINE, "Run a worker until SIGTERM."),

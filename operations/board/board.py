@@ -25,7 +25,7 @@ from operations.board.values import (
 )
 from operations.board.writer import Writer
 from pipeline.settings import Settings
-from pipeline.states import JobState
+from pipeline.states import BatchState, JobState
 from zkstate.session import Session
 
 
@@ -65,6 +65,10 @@ class Board:
     def oldest(self, scope: Scope) -> dict[JobState, datetime]:
         """Since when the job is there that has been in the state for longest."""
         return queries.oldest(self._table, scope)
+
+    def oldest_batches(self, scope: Scope) -> dict[BatchState, datetime]:
+        """Since when the batch is there that has been in the state for longest."""
+        return queries.oldest_batches(self._table, scope)
 
     def jobs(self, scope: Scope, search: JobSearch, limit: int, after: str | None = None) -> JobPage:
         """Jobs of a batch in their order, of a state in the queue's order, others newest first.

@@ -78,6 +78,15 @@ def oldest(table: Table, scope: Scope) -> dict[JobState, datetime]:
     return {JobState(row["state"]): _moment(row["since"]) for row in rows}
 
 
+def oldest_batches(table: Table, scope: Scope) -> dict[BatchState, datetime]:
+    where = _scoped(scope)
+    rows = table.read(
+        f"SELECT status, min(since) AS since FROM batch WHERE {where} AND status IS NOT NULL GROUP BY status",
+        where.values,
+    )
+    return {BatchState(row["status"]): _moment(row["since"]) for row in rows}
+
+
 def jobs(table: Table, scope: Scope, search: JobSearch, limit: int, after: str | None) -> JobPage:
     where = _searched_jobs(scope, search)
     total = table.read(f"SELECT count(*) AS jobs FROM job WHERE {where}", where.values)[0]["jobs"]

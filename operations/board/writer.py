@@ -128,8 +128,7 @@ class Writer:
         for target in states:
             if source is not None and source is not target:
                 self._tally.count_move(source, target, max(0.0, moment - since) if since else None)
-                since = None if since is None else moment
-            source = target
+            source, since = target, moment
 
     def _place(self, placed: dict[str, tuple[Place, Place | None]]) -> list[Change]:
         """Write the places that differ; (new, old) by JID."""

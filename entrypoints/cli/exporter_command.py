@@ -1,0 +1,55 @@
+"""`arkline exporter`: the metrics for Prometheus, without the web server."""
+
+from __future__ import annotations
+
+from threading import Event
+from typing import Annotated
+
+import typer
+
+from entrypoints.cli import console as screen
+from entrypoints.cli import context as opened
+from entrypoints.cli.options import Json, command
+from pipeline.errors import UsageRefused
+
+
+@command("arkline exporter --port 9464")
+def exporter(
+    host: Annotated[
+        str, typer.Option(envvar="ARKLINE_EXPORTER_HOST", help="Address to listen on; 0.0.0.0: all.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(envvar="ARKLINE_EXPORTER_PORT", min=0, max=65535, help="Port; 0: a free one.")
+    ] = 9464,
+    json: Json = False,
+) -> None:
+    """Serve the metrics for Prometheus.
+
+    No token is needed: let only Prometheus reach the port. Runs until it is stopped.
+    """
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    from entrypoints.web import metrics
+    from operations.board.board import Board
+    from tasks.logs import configure
+
+    with opened.session() as (session, settings):
+        configure(settings.log_level)
+        board = Board.open(session, settings)
+        registry = CollectorRegistry()
+        registry.register(metrics.collector(board, session, settings))
+        try:
+            served, thread = start_http_server(port, host, registry)
+        except OSError as error:
+            board.close()
+            raise UsageRefused(f"{host} port {port} cannot be listened on: {error.strerror}") from error
+        url = f"http://{f'[{host}]' if ':' in host else host}:{served.server_port}/metrics"
+        screen.emit({"url": url}) if json else screen.say(f"The metrics are at {url}; Ctrl-C stops it.")
+        screen.flush()
+        try:
+            Event().wait()
+        finally:
+            served.shutdown()
+            thread.join()
+            served.server_close()
+            board.close()

@@ -1,0 +1,194 @@
+"""Prometheus metrics: the board and the fleet in the exposition format, written at each scrape.
+
+No label has an id, a host or an ARK, so the number of series depends on the collections alone.
+"""
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from operations import measures
+from operations.board.board import Board
+from operations.board.tally import BOUNDS, Tallied
+from operations.board.values import EVERYTHING
+from operations.measures import BrokerMeasures, Measures, RecordMeasures
+from pipeline.records import age
+from pipeline.settings import Settings
+from pipeline.states import JOB, BatchState, JobState
+from zkstate.session import Session
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+MEASURED_EVERY = 10.0
+"""Seconds in which two scrapes get the same answers of workers, Redis and disks."""
+
+
+class ArklineCollector(Collector):
+    """Thread-safe."""
+
+    def __init__(self, board: Board, session: Session, settings: Settings) -> None:
+        self._board = board
+        self._session = session
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._measured: Measures | None = None
+        self._measured_at = 0.0
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing is asked when the collector is registered."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        measured = self._measure()
+        yield _gauge("build_info", "The release.", [((version("arkline"),), 1)], "version")
+        yield from _of_jobs(self._board)
+        yield from _of_stops(self._board)
+        yield from _of_moves(self._board.tally())
+        yield from _of_feed(self._board)
+        yield _value("zookeeper_up", "1 if ZooKeeper answers.", measured.record is not None)
+        yield _value("broker_up", "1 if Redis answers.", measured.broker is not None)
+        yield _value("in_flight_limit", "Jobs in progress at most.", self._settings.in_flight)
+        if measured.record is not None:
+            yield from _of_record(measured.record)
+            yield _value(
+                "working_storage_threshold_ratio",
+                "Part of working storage that may be used or reserved.",
+                self._settings.working_threshold / 100,
+            )
+        if measured.broker is not None:
+            yield from _of_broker(measured.broker)
+        if measured.storage_root_free is not None:
+            yield _value("storage_root_free_bytes", "Free space of the root.", measured.storage_root_free)
+
+    def _measure(self) -> Measures:
+        with self._lock:
+            if self._measured is None or time.monotonic() - self._measured_at > MEASURED_EVERY:
+                self._measured = measures.measure(self._session, self._settings)
+                self._measured_at = time.monotonic()
+            return self._measured
+
+
+def collector(board: Board, session: Session, settings: Settings) -> ArklineCollector:
+    return ArklineCollector(board, session, settings)
+
+
+def exposition(source: ArklineCollector) -> bytes:
+    """All metrics now, in Prometheus's text format (CONTENT_TYPE)."""
+    registry = CollectorRegistry()
+    registry.register(source)
+    return generate_latest(registry)
+
+
+def _of_jobs(board: Board) -> Iterator[Metric]:
+    counts = board.counts(EVERYTHING)
+    yield _gauge("jobs", "Jobs in the record.", [((state,), n) for state, n in counts.items()], "state")
+    oldest = {(state,): age(since) for state, since in board.oldest(EVERYTHING).items()}
+    yield _gauge("oldest_job_age_seconds", "Age of the oldest job in a state.", oldest.items(), "state")
+    collections = board.collections(EVERYTHING)
+    by_collection = {(one.collection, state): n for one in collections for state, n in one.jobs.items()}
+    yield _gauge("collection_jobs", "Jobs of a collection.", by_collection.items(), "collection", "state")
+    batches = {(state,): sum(one.batches.get(state, 0) for one in collections) for state in BatchState}
+    yield _gauge("batches", "Batches in the record.", batches.items(), "state")
+    ages = {(state,): age(since) for state, since in board.oldest_batches(EVERYTHING).items()}
+    yield _gauge("oldest_batch_age_seconds", "Age of the oldest batch in a state.", ages.items(), "state")
+    failed: dict[tuple[str, ...], float] = {}
+    for group in board.failures(EVERYTHING):
+        failed[group.kind,] = failed.get((group.kind,), 0) + group.count
+    yield _gauge("failed_jobs", "Failed jobs by the kind of their failure.", failed.items(), "kind")
+
+
+def _of_stops(board: Board) -> Iterator[Metric]:
+    stops = board.stops(EVERYTHING)
+    yield _value("queue_paused", "1 if an operator paused the queue.", stops.pause is not None)
+    held = {(one.collection or "",): 1.0 for one in stops.collections}
+    yield _gauge("collection_on_hold", "1 for a collection on hold.", held.items(), "collection")
+    ages = {("hold",): age(min(one.at for one in stops.collections))} if stops.collections else {}
+    if stops.pause is not None:
+        ages["pause",] = age(stops.pause.at)
+    yield _gauge("oldest_stop_age_seconds", "Age of the pause and of the oldest hold.", ages.items(), "kind")
+
+
+def _of_moves(tallied: Tallied) -> Iterator[Metric]:
+    moves = CounterMetricFamily("arkline_job_moves", "Moves of jobs.", labels=("event", "source", "target"))
+    for (source, target), number in sorted(tallied.moves.items()):
+        moves.add_metric((_event(source, target), source, target), number)
+    yield moves
+    failures = CounterMetricFamily("arkline_job_failures", "Failures of jobs.", labels=("kind", "state"))
+    for (kind, state), number in sorted(tallied.failures.items()):
+        failures.add_metric((kind, state), number)
+    yield failures
+    durations = HistogramMetricFamily(
+        "arkline_job_state_duration_seconds", "Time in a state, at its end.", labels=("state", "outcome")
+    )
+    for (source, target), (counts, total) in sorted(tallied.durations.items()):
+        durations.add_metric((source, _event(source, target)), _buckets(counts), total)
+    yield durations
+
+
+def _event(source: JobState, target: JobState) -> str:
+    """The event that leads from one state to the other; empty if several moves lie between them."""
+    return next((row.event.value for row in JOB.table if (row.source, row.target) == (source, target)), "")
+
+
+def _buckets(counts: Iterable[int]) -> list[tuple[str, float]]:
+    buckets, below = [], 0
+    for bound, number in zip((*BOUNDS, "+Inf"), counts, strict=True):
+        below += number
+        buckets.append((str(bound), float(below)))
+    return buckets
+
+
+def _of_feed(board: Board) -> Iterator[Metric]:
+    freshness, tallied = board.freshness(), board.tally()
+    yield _value("board_stale", "1 while the board cannot follow the record.", freshness.stale)
+    yield _value("board_following", "1 while ZooKeeper pushes changes.", freshness.following)
+    yield _counter("feed_events", "Changes of the record that were pushed.", tallied.events)
+    yield _counter("feed_resyncs", "Comparisons after a lost connection.", freshness.resyncs)
+    yield _counter("feed_corrections", "Differences that a comparison corrected.", freshness.corrections)
+    yield _value("feed_lag_seconds", "Time from a change to the board, last.", tallied.lag)
+
+
+def _of_record(record: RecordMeasures) -> Iterator[Metric]:
+    yield _value("in_flight_jobs", "Jobs that take a place.", record.in_flight)
+    yield _value("callbacks_owed", "Callbacks of failed jobs that are not delivered.", record.callbacks_owed)
+    yield _value("beats", "Schedulers that run; one of them works.", record.beats)
+    yield _value("working_storage_promised_bytes", "Bytes reserved for jobs.", record.reserved)
+    if record.capacity is not None and record.used is not None:
+        yield _value("working_storage_capacity_bytes", "Size of working storage.", record.capacity)
+        yield _value("working_storage_used_bytes", "Bytes used in working storage.", record.used)
+    outages = {(service,): float(number) for service, number in record.outages.items()}
+    yield _gauge("service_outages", "Shared services out of order.", outages.items(), "service")
+    yield _value("fixity_objects", "Objects in the fixity schedule.", record.fixity.objects)
+    yield _value("fixity_damaged_objects", "Objects with damage in storage.", record.fixity.damaged)
+    yield _value("fixity_overdue_objects", "Objects not read within their period.", record.fixity.overdue)
+
+
+def _of_broker(broker: BrokerMeasures) -> Iterator[Metric]:
+    yield _value("broker_foreign_messages", "Messages that arkline did not send.", broker.foreign_messages)
+    for name, text, numbers in (
+        ("broker_messages", "Messages that wait.", broker.messages),
+        ("workers", "Workers that consume the queue.", broker.workers),
+        ("worker_processes", "Processes of these workers.", broker.processes),
+        ("worker_processes_busy", "Processes that work on a task.", broker.busy),
+    ):
+        yield _gauge(name, text, [((queue,), n) for queue, n in numbers.items()], "queue")
+
+
+def _gauge(name: str, text: str, values: Iterable[tuple[tuple[str, ...], float]], *labels: str) -> Metric:
+    family = GaugeMetricFamily(f"arkline_{name}", text, labels=labels)
+    for label_values, value in sorted(values):
+        family.add_metric(label_values, value)
+    return family
+
+
+def _value(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"arkline_{name}", text, value=float(value))
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(f"arkline_{name}", text, value=value)

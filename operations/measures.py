@@ -1,0 +1,105 @@
+"""The fleet as numbers, for metrics: what the board does not know and has to be asked.
+
+A server that does not answer makes its numbers absent, and nothing else.
+"""
+
+import shutil
+from collections import Counter
+from datetime import datetime
+
+from pydantic import Field
+
+from operations.fleet import Fleet
+from operations.overview import space_now
+from pipeline.errors import ArklineError
+from pipeline.machine import Queue
+from pipeline.records import Record
+from pipeline.settings import Settings
+from zkstate import callbacks, fixity, leadership, outages, queue
+from zkstate.fixity import FixityStatus
+from zkstate.session import Session
+
+
+class RecordMeasures(Record):
+    """What ZooKeeper says."""
+
+    in_flight: int
+    """Jobs that take a place."""
+    callbacks_owed: int
+    beats: int
+    reserved: int
+    """Bytes of working storage."""
+    capacity: int | None = None
+    """None on a machine without working storage."""
+    used: int | None = None
+    outages: dict[str, int] = Field(default_factory=dict)
+    """Outages by service."""
+    oldest_outage: datetime | None = None
+    fixity: FixityStatus
+
+
+class BrokerMeasures(Record):
+    """What Redis and the workers say."""
+
+    foreign_messages: int
+    messages: dict[str, int]
+    """Messages by queue."""
+    workers: dict[str, int]
+    """Workers that consume a queue."""
+    processes: dict[str, int]
+    busy: dict[str, int]
+
+
+class Measures(Record):
+    record: RecordMeasures | None = None
+    """None if ZooKeeper does not answer."""
+    broker: BrokerMeasures | None = None
+    """None if Redis does not answer."""
+    storage_root_free: int | None = None
+    """Bytes; None for a storage root that is no folder of this machine."""
+
+
+def measure(session: Session, settings: Settings) -> Measures:
+    """Asks every server once, and the workers for up to some seconds if none of them answers."""
+    try:
+        record = _record(session, settings) if session.connected else None
+    except ArklineError:
+        record = None
+    fleet = Fleet(session, settings)
+    return Measures(record=record, broker=_broker(fleet), storage_root_free=_free(settings))
+
+
+def _record(session: Session, settings: Settings) -> RecordMeasures:
+    counts = queue.counts(session)
+    space = space_now(session, settings, counts)
+    current = [known.outage for known in outages.known(session).values() if known.outage.ended is None]
+    return RecordMeasures(
+        in_flight=queue.places_taken(session, settings.waiting_limit),
+        callbacks_owed=callbacks.count(session),
+        beats=leadership.contenders(session),
+        reserved=space.reserved,
+        capacity=space.total,
+        used=space.used,
+        outages=Counter(outage.service for outage in current),
+        oldest_outage=min((outage.since for outage in current), default=None),
+        fixity=fixity.status(session),
+    )
+
+
+def _broker(fleet: Fleet) -> BrokerMeasures | None:
+    if fleet.queued is None:
+        return None
+    return BrokerMeasures(
+        foreign_messages=fleet.foreign_messages,
+        messages=fleet.messages(Queue),
+        workers={name: len(fleet.consumers(name)) for name in Queue},
+        processes={name: sum(worker.processes for worker in fleet.consumers(name)) for name in Queue},
+        busy={name: sum(worker.busy for worker in fleet.consumers(name)) for name in Queue},
+    )
+
+
+def _free(settings: Settings) -> int | None:
+    try:
+        return shutil.disk_usage(settings.storage).free
+    except OSError:
+        return None

@@ -1,0 +1,124 @@
+"""The metrics: real values of a real record, in the format that Prometheus reads."""
+
+import re
+import signal
+from collections.abc import Iterator
+
+import pytest
+import requests
+from prometheus_client.parser import text_string_to_metric_families
+
+from entrypoints.web.metrics import ArklineCollector, collector, exposition
+from operations.board.board import Board
+from operations.board.values import EVERYTHING
+from pipeline.settings import Settings
+from pipeline.states import Event, FailureKind, JobState
+from tests.support import cli, planting
+from zkstate import holds, jobs
+from zkstate.holds import Hold
+from zkstate.session import Session
+
+Samples = dict[tuple[str, ...], float]
+NO_REDIS = {"ARKLINE_BROKER_URL": "redis://127.0.0.1:1/0"}
+"""Nobody listens there, so that no test waits for the answers of workers."""
+
+FORBIDDEN_LABELS = {"jid", "bid", "host", "ark", "user", "owner"}
+
+
+@pytest.fixture
+def alone(settings: Settings) -> Settings:
+    """Settings without Redis."""
+    return settings.model_copy(update={"broker_url": NO_REDIS["ARKLINE_BROKER_URL"]})
+
+
+@pytest.fixture
+def board(session: Session, settings: Settings) -> Iterator[Board]:
+    opened = Board.open(session, settings)
+    assert opened.wait_filled(30)
+    yield opened
+    opened.close()
+
+
+def samples(source: ArklineCollector) -> Samples:
+    """(name, label values ...) -> value."""
+    text = exposition(source).decode()
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_metrics_have_the_numbers_of_the_record(session: Session, settings: Settings, board: Board) -> None:
+    _, jids = planting.split_batch(session, 3)
+    planting.apply_event(session, jobs.load(session, jids[0]), Event.FAIL, FailureKind.CONTENT)
+    holds.place(session, Hold(by="ann"), "demo")
+    last = board.changes_since(None).last
+    while not board.failures(EVERYTHING) or not board.stops(EVERYTHING).collections:
+        assert board.wait_change(last, 20)
+        last = board.changes_since(None).last
+
+    values = samples(collector(board, session, settings))
+
+    assert values["arkline_jobs", "pending"] == 2
+    assert values["arkline_collection_jobs", "demo", "failed"] == 1
+    assert values["arkline_failed_jobs", "content"] == 1
+    assert values["arkline_batches", "processing"] == 1
+    assert values["arkline_collection_on_hold", "demo"] == 1
+    assert values["arkline_queue_paused",] == 0
+    assert values["arkline_zookeeper_up",] == values["arkline_broker_up",] == 1
+    assert values["arkline_beats",] == 0
+    assert values["arkline_workers", "download"] == 0
+    assert values["arkline_callbacks_owed",] == 1
+    assert values["arkline_in_flight_limit",] == settings.in_flight
+
+
+def test_moves_and_durations_are_counted_by_event(session: Session, alone: Settings, board: Board) -> None:
+    job = planting.one_job(session)
+    last = board.changes_since(None).last
+    planting.apply_event(session, job, Event.ACQUIRE)
+    while not board.tally().moves:
+        assert board.wait_change(last, 20)
+        last = board.changes_since(None).last
+
+    values = samples(collector(board, session, alone))
+
+    assert values["arkline_job_moves_total", "acquire", "pending", "estimating"] == 1
+    assert values["arkline_job_state_duration_seconds_count", "pending", "acquire"] == 1
+    assert values["arkline_feed_events_total",] >= 2
+
+
+def test_no_label_names_a_job_a_host_or_a_person(session: Session, alone: Settings, board: Board) -> None:
+    planting.job_in(session, JobState.FAILED)
+
+    text = exposition(collector(board, session, alone)).decode()
+
+    families = list(text_string_to_metric_families(text))
+    labels = {name for family in families for sample in family.samples for name in sample.labels}
+    assert not labels & FORBIDDEN_LABELS
+    assert all(family.name.startswith("arkline_") and family.documentation for family in families)
+
+
+def test_a_server_that_is_away_makes_its_numbers_absent(
+    session: Session, alone: Settings, board: Board
+) -> None:
+    values = samples(collector(board, session, alone))
+
+    assert values["arkline_broker_up",] == 0
+    assert not any(name == "arkline_workers" for name, *_ in values)
+    assert values["arkline_zookeeper_up",] == 1
+
+
+def test_the_exporter_serves_metrics_until_it_is_interrupted(session: Session, settings: Settings) -> None:
+    planting.one_job(session)
+    with cli.start(settings, "exporter", "--port", "0", **NO_REDIS) as process:
+        assert process.stdout is not None
+        address = re.search(r"http://[^;]+", process.stdout.readline())
+        assert address is not None
+
+        answer = requests.get(address[0], timeout=30)
+
+        assert answer.headers["Content-Type"].startswith("text/plain")
+        assert 'arkline_jobs{state="pending"}' in answer.text
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
