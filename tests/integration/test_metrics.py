@@ -40,7 +40,7 @@ def board(session: Session, settings: Settings) -> Iterator[Board]:
 
 
 def samples(source: ArklineCollector) -> Samples:
-    """(name, label values ...) -> value."""
+    """(name, values of the labels in the order of their names) -> value."""
     text = exposition(source).decode()
     return {
         (sample.name, *sample.labels.values()): sample.value
@@ -84,7 +84,7 @@ def test_moves_and_durations_are_counted_by_event(session: Session, alone: Setti
     values = samples(collector(board, session, alone))
 
     assert values["arkline_job_moves_total", "acquire", "pending", "estimating"] == 1
-    assert values["arkline_job_state_duration_seconds_count", "pending", "acquire"] == 1
+    assert values["arkline_job_state_duration_seconds_count", "acquire", "pending"] == 1
     assert values["arkline_feed_events_total",] >= 2
 
 
