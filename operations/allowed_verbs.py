@@ -62,6 +62,16 @@ def target_of(
 
     `to`: the state that the operator names for a job; None: the one that the table gives.
     """
+    try:
+        return _target_of(session, thing, event, to)
+    except IllegalTransition as refused:
+        refused.possible = allowed_verbs(thing)
+        raise
+
+
+def _target_of(
+    session: Session, thing: Job | Batch, event: Event, to: JobState | None
+) -> JobState | BatchState:
     status = thing.status
     if status.status is BatchState.DELETED and event is Event.DELETE:
         return status.status

@@ -70,6 +70,8 @@ class IllegalTransition(ArklineError):
     """The table has no row for this state and event, or the row's condition is not met."""
 
     error_kind = ErrorKind.REFUSED
+    possible: tuple[StrEnum, ...] | None = None
+    """The events that are possible instead, if the raiser knows them."""
 
 
 class TableError(TypeError):

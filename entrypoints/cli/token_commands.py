@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from entrypoints.cli.options import Json, command
 from entrypoints.cli.render import humanize
 from operations import tokens
 from pipeline.principal import Role
+
+if TYPE_CHECKING:
+    from pipeline.inventory.sql import SqlInventory
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The person or the program that has the token.")]
 
@@ -66,5 +69,5 @@ def token_revoke(name: Name, json: Json = False) -> None:
     screen.emit(entry) if json else screen.say(f"The token of {name} is revoked.")
 
 
-def _inventory() -> opened.SqlInventory:
+def _inventory() -> SqlInventory:
     return opened.inventory(opened.settings())

@@ -9,6 +9,8 @@ from starlette.requests import HTTPConnection
 
 from entrypoints.cli import context as opened
 from operations.archive import Archive
+from operations.board.board import Board
+from operations.bulk_plans import BulkPlans
 from operations.operator import Operator
 from operations.tokens import Authenticator
 from pipeline.inventory.sql import SqlInventory, open_inventory
@@ -27,6 +29,7 @@ class WebContext:
 
     settings: Settings
     session: Session
+    board: Board
 
     @cached_property
     def authenticator(self) -> Authenticator:
@@ -39,6 +42,10 @@ class WebContext:
     def inventory(self) -> SqlInventory:
         """The inventory; ServiceDown if it is another deployment's."""
         return opened.inventory(self.settings, self.session)
+
+    @cached_property
+    def bulk_plans(self) -> BulkPlans:
+        return BulkPlans()
 
     @cached_property
     def archive(self) -> Archive:
@@ -63,7 +70,11 @@ class WebContext:
 def open_context(settings: Settings) -> Iterator[WebContext]:
     """The context of one process, until the block ends; Unreachable if ZooKeeper does not answer."""
     with connect(settings, answer_timeout=ANSWER_TIMEOUT) as session:
-        yield WebContext(settings, session)
+        board = Board.open(session, settings)
+        try:
+            yield WebContext(settings, session, board)
+        finally:
+            board.close()
 
 
 def context_of(request: HTTPConnection) -> WebContext:

@@ -22,7 +22,7 @@ def test_a_token_names_its_principal(inventory: SqlInventory) -> None:
 
     assert principal.name == "scans"
     assert principal.role is Role.DEPOSITOR
-    assert principal.collections == {"harbour"}
+    assert principal.collections == frozenset({"harbour"})
     assert principal.identity == "token:scans"
 
 

@@ -1,0 +1,37 @@
+"""Pages of a list: the limit, the opaque cursor, and the `Link` header of the next page."""
+
+import base64
+import binascii
+from typing import Annotated
+
+from fastapi import Query, Request, Response
+
+from pipeline.errors import UsageRefused
+
+Limit = Annotated[int, Query(ge=1, le=500, description="Rows of a page at most.")]
+Cursor = Annotated[
+    str | None,
+    Query(max_length=200, description="Continue after this place: `next` of the page before."),
+]
+LIMIT = 50
+
+
+def encode_cursor(after: str | None) -> str | None:
+    return None if after is None else base64.urlsafe_b64encode(after.encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str | None) -> str | None:
+    """UsageRefused for a text that is no cursor."""
+    if cursor is None:
+        return None
+    try:
+        return base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True).decode()
+    except (binascii.Error, UnicodeError) as error:
+        raise UsageRefused("this is not a cursor: take `next` of the page before") from error
+
+
+def link_next(request: Request, response: Response, cursor: str | None) -> None:
+    """Name the next page in the `Link` header, if there is one."""
+    if cursor is not None:
+        url = request.url.include_query_params(cursor=cursor)
+        response.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'

@@ -1,0 +1,106 @@
+"""One batch: its state, why it is where it is, its history and its report."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from entrypoints.web.authentication import Caller
+from entrypoints.web.context import context_of
+from entrypoints.web.etags import respond
+from entrypoints.web.parameters import Bid
+from operations import batch_view, holds, reports
+from operations import why as explanations
+from operations.batch_view import BatchView
+from operations.board.values import JobPage, JobSearch, scope_of
+from operations.facts import Explanation
+from operations.holds import BatchHistory
+from operations.visibility import as_seen_by, visible_batch
+from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_cursor, encode_cursor, link_next
+from pipeline.notify.report import html, table
+from pipeline.notify.report.compose import BatchReport
+
+router = APIRouter(prefix="/v1/batches/{bid}", tags=["batches"])
+
+
+class ReportForm(StrEnum):
+    JSON = "json"
+    HTML = "html"
+    CSV = "csv"
+
+
+@router.get("", summary="One batch", response_model=BatchView, responses={304: {"description": "Unchanged."}})
+def show_batch(request: Request, caller: Caller, bid: Bid) -> Response:
+    context = context_of(request)
+    visible_batch(context.session, caller, bid, context.archive)
+    view = batch_view.batch_view(context.session, bid, context.archive)
+    return respond(request, view, view.version)
+
+
+@router.get("/jobs", summary="The jobs of the batch, in their order")
+def jobs_of_batch(
+    request: Request,
+    response: Response,
+    caller: Caller,
+    bid: Bid,
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
+) -> JobPage:
+    """Of a batch in ZooKeeper; the report has the objects of an archived batch."""
+    context = context_of(request)
+    visible_batch(context.session, caller, bid, context.archive)
+    page = context.board.jobs(scope_of(caller), JobSearch(bid=bid), limit, decode_cursor(cursor))
+    following = encode_cursor(page.next)
+    link_next(request, response, following)
+    return page.model_copy(update={"next": following})
+
+
+@router.get("/why", summary="Why the batch is where it is")
+def why_batch(request: Request, caller: Caller, bid: Bid) -> Explanation:
+    context = context_of(request)
+    visible_batch(context.session, caller, bid, context.archive)
+    facts = explanations.why(context.session, context.settings, bid, context.archive)
+    return as_seen_by(caller, facts)
+
+
+@router.get("/history", summary="The moves of the batch, and who renewed its profile")
+def history(request: Request, caller: Caller, bid: Bid) -> BatchHistory:
+    """Of a batch in ZooKeeper."""
+    context = context_of(request)
+    visible_batch(context.session, caller, bid, context.archive)
+    return holds.batch_history(context.session, caller, bid)
+
+
+@router.get(
+    "/report",
+    summary="The report: each object with its ARK, or why it failed and what to do",
+    response_model=BatchReport,
+    responses={200: {"content": {"text/html": {}, "text/csv": {}}}},
+)
+def report(
+    request: Request,
+    caller: Caller,
+    bid: Bid,
+    form: Annotated[ReportForm | None, Query(description="Instead of the header `Accept`.")] = None,
+) -> Response:
+    context = context_of(request)
+    visible_batch(context.session, caller, bid, context.archive)
+    view = reports.report(context.session, bid, context.archive)
+    match form or _accepted(request):
+        case ReportForm.HTML:
+            return Response(html.as_html(view), media_type="text/html; charset=utf-8")
+        case ReportForm.CSV:
+            name = f'attachment; filename="{bid}.csv"'
+            return Response(
+                table.as_csv(view), media_type="text/csv; charset=utf-8", headers={"Content-Disposition": name}
+            )
+        case ReportForm.JSON:
+            return Response(view.model_dump_json(), media_type="application/json")
+
+
+def _accepted(request: Request) -> ReportForm:
+    accept = request.headers.get("accept", "")
+    for form, media_type in ((ReportForm.CSV, "text/csv"), (ReportForm.HTML, "text/html")):
+        if media_type in accept:
+            return form
+    return ReportForm.JSON

@@ -1,0 +1,94 @@
+"""The whole as the caller may see it: counts, ages, stops, collections, failures by cause."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from entrypoints.web.authentication import Caller
+from entrypoints.web.context import context_of
+from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_cursor, encode_cursor, link_next
+from entrypoints.web.parameters import batch_search, job_search
+from operations.board.values import (
+    BatchPage,
+    BatchSearch,
+    CollectionCounts,
+    FailureGroup,
+    Freshness,
+    JobPage,
+    JobSearch,
+    Stops,
+    scope_of,
+)
+from pipeline.records import Record
+from pipeline.states import JobState
+
+router = APIRouter(prefix="/v1", tags=["lists"])
+
+
+class BoardView(Record):
+    """Absolute values as of `freshness.as_of`."""
+
+    freshness: Freshness
+    jobs: dict[JobState, int]
+    oldest: dict[JobState, datetime]
+    """Since when the job is there that has been in the state for longest."""
+    stops: Stops
+
+
+@router.get("/board", summary="Counts and oldest job by state, and what is stopped")
+def board(request: Request, caller: Caller) -> BoardView:
+    board, scope = context_of(request).board, scope_of(caller)
+    return BoardView(
+        freshness=board.freshness(),
+        jobs=board.counts(scope),
+        oldest=board.oldest(scope),
+        stops=board.stops(scope),
+    )
+
+
+@router.get("/jobs", summary="Jobs")
+def list_jobs(
+    request: Request,
+    response: Response,
+    caller: Caller,
+    search: Annotated[JobSearch, Depends(job_search)],
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
+) -> JobPage:
+    """Jobs of a batch come in their order, jobs of a state in the queue's order, others newest first."""
+    page = context_of(request).board.jobs(scope_of(caller), search, limit, decode_cursor(cursor))
+    following = encode_cursor(page.next)
+    link_next(request, response, following)
+    return page.model_copy(update={"next": following})
+
+
+@router.get("/batches", summary="Batches, newest first")
+def list_batches(
+    request: Request,
+    response: Response,
+    caller: Caller,
+    search: Annotated[BatchSearch, Depends(batch_search)],
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
+) -> BatchPage:
+    page = context_of(request).board.batches(scope_of(caller), search, limit, decode_cursor(cursor))
+    following = encode_cursor(page.next)
+    link_next(request, response, following)
+    return page.model_copy(update={"next": following})
+
+
+@router.get("/failures", summary="Failures by cause, the most frequent first")
+def failures(request: Request, caller: Caller) -> tuple[FailureGroup, ...]:
+    """`owner` says who has to act: the depositor, the operator, or nobody before a retry."""
+    return context_of(request).board.failures(scope_of(caller))
+
+
+@router.get("/collections", summary="Collections with their jobs and batches")
+def collections(request: Request, caller: Caller) -> tuple[CollectionCounts, ...]:
+    return context_of(request).board.collections(scope_of(caller))
+
+
+@router.get("/stops", summary="The pause of the queue and the holds of collections")
+def stops(request: Request, caller: Caller) -> Stops:
+    return context_of(request).board.stops(scope_of(caller))

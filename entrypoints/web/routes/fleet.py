@@ -1,0 +1,81 @@
+"""The fleet: queue, workers, working storage, audit, and who did what."""
+
+from fastapi import APIRouter, Request
+
+from entrypoints.web.authentication import Caller, OperatorCaller
+from entrypoints.web.context import context_of
+from entrypoints.web.parameters import Collection
+from operations import holds, working_storage
+from operations import overview as whole
+from operations import workers as fleet_workers
+from operations.audit import AuditView, audit
+from operations.fleet import Worker
+from operations.holds import ActionHistory
+from operations.overview import Overview
+from operations.profile_view import ProfileView, shown
+from operations.visibility import require_fleet
+from operations.working_storage import SpaceView
+from pipeline.records import Record
+from zkstate.errors import Missing
+
+router = APIRouter(prefix="/v1", tags=["fleet"])
+
+WORKERS_WAIT = 1.0
+"""Seconds to wait for workers' answers."""
+
+
+class Workers(Record):
+    workers: tuple[Worker, ...]
+
+
+@router.get("/queue", summary="The health of the fleet, the queue, and what stops it")
+def queue(request: Request, caller: Caller) -> Overview:
+    require_fleet(caller, "see the queue")
+    context = context_of(request)
+    return whole.overview(context.session, context.settings)
+
+
+@router.get("/workers", summary="The workers that answer, with their queues")
+def workers(request: Request, caller: Caller) -> Workers:
+    require_fleet(caller, "see the workers")
+    return Workers(workers=fleet_workers.workers(context_of(request).settings, WORKERS_WAIT))
+
+
+@router.get("/space", summary="Working storage, and the jobs that reserve it")
+def space(request: Request, caller: Caller) -> SpaceView:
+    require_fleet(caller, "see working storage")
+    context = context_of(request)
+    return working_storage.space_view(context.session, context.settings)
+
+
+@router.get("/audit", summary="Check that the record agrees with itself, storage and inventory")
+def run_audit(request: Request, caller: OperatorCaller) -> AuditView:
+    """Reads every node of the record, and so takes its time."""
+    require_fleet(caller, "audit the record")
+    context = context_of(request)
+    return audit(context.session, context.settings)
+
+
+@router.get("/actions", summary="Who paused the queue, drained workers, cleaned up")
+def actions(request: Request, caller: Caller) -> ActionHistory:
+    require_fleet(caller, "see the history of the fleet")
+    return holds.history(context_of(request).session, caller)
+
+
+@router.get("/collections/{name}/actions", summary="Who put the collection on hold, and released it")
+def collection_actions(request: Request, caller: OperatorCaller, name: Collection) -> ActionHistory:
+    context = context_of(request)
+    _check_known(request, name)
+    return holds.history(context.session, caller, name)
+
+
+@router.get("/collections/{name}/profile", summary="The profile of the collection; no secret is shown")
+def profile(request: Request, caller: OperatorCaller, name: Collection) -> ProfileView:
+    caller.require(caller.role, f"see the profile of {name}", name)
+    _check_known(request, name)
+    return shown(context_of(request).profiles, name)
+
+
+def _check_known(request: Request, name: str) -> None:
+    if name not in context_of(request).profiles.names():
+        raise Missing(f"there is no collection {name}")

@@ -1,0 +1,55 @@
+"""One job: its state, why it is where it is, and its timeline. Read from ZooKeeper or the archive."""
+
+from fastapi import APIRouter, Request, Response
+
+from entrypoints.web.authentication import Caller
+from entrypoints.web.context import context_of
+from entrypoints.web.etags import respond
+from entrypoints.web.parameters import Jid
+from operations import job_view, live
+from operations import why as explanations
+from operations.facts import Explanation
+from operations.job_view import JobView, Timeline
+from operations.visibility import as_seen_by, visible_job
+from pipeline.attempt import Progress
+from pipeline.http.urls import redact_url
+from pipeline.principal import Role
+
+router = APIRouter(prefix="/v1/jobs/{jid}", tags=["jobs"])
+
+
+@router.get("", summary="One job", response_model=JobView, responses={304: {"description": "Unchanged."}})
+def show_job(request: Request, caller: Caller, jid: Jid) -> Response:
+    """`verbs` says what may be done with it; the ETag goes into `If-Match` of a verb."""
+    context = context_of(request)
+    visible_job(context.session, caller, jid, context.archive)
+    view = job_view.job_view(context.session, jid, context.archive)
+    changes: dict[str, object] = {"payload_url": redact_url(view.payload_url)}
+    if not caller.role.includes(Role.OPERATOR):
+        changes |= {"working_dir": "", "verbs": ()}
+    return respond(request, view.model_copy(update=changes), view.version)
+
+
+@router.get("/why", summary="Why the job is where it is")
+def why_job(request: Request, caller: Caller, jid: Jid) -> Explanation:
+    """Facts with stable codes: what it waits for, since when, whether it moves by itself, what helps."""
+    context = context_of(request)
+    visible_job(context.session, caller, jid, context.archive)
+    facts = explanations.why(context.session, context.settings, jid, context.archive)
+    return as_seen_by(caller, facts)
+
+
+@router.get("/timeline", summary="Every step of the job, and how long it took")
+def timeline(request: Request, caller: Caller, jid: Jid) -> Timeline:
+    context = context_of(request)
+    visible_job(context.session, caller, jid, context.archive)
+    return job_view.timeline(context.session, jid, context.archive)
+
+
+@router.get("/progress", summary="The progress of the job's download")
+def progress(request: Request, caller: Caller, jid: Jid) -> Progress | None:
+    """null unless the job is downloading and its worker reported progress a moment ago."""
+    context = context_of(request)
+    visible_job(context.session, caller, jid, context.archive)
+    state = job_view.job_view(context.session, jid, context.archive).state
+    return live.progress_of(context.settings, jid, state)

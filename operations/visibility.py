@@ -1,0 +1,83 @@
+"""What a principal may see: what it may not see is Missing, in the words for what does not exist."""
+
+from contextlib import suppress
+
+from operations.archive import Archive, load_batch, load_job
+from operations.facts import Explanation
+from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
+from pipeline.inventory.base import InventoryObject
+from pipeline.principal import Forbidden, Principal, Role
+from pipeline.records import Batch, Job
+from zkstate.errors import Missing
+from zkstate.session import Session
+
+
+def visible_batch(
+    session: Session, principal: Principal, bid: str, archive: Archive
+) -> Batch | ArchivedBatch:
+    """Missing if there is no such batch for this principal."""
+    try:
+        batch = load_batch(session, bid, archive)
+    except Missing as error:
+        raise Missing(f"there is no batch {bid}").with_remedies(*error.remedies) from error
+    if _in_sight(principal, batch.submission.profile_name, batch.submission.owner):
+        return batch
+    raise Missing(f"there is no batch {bid}")
+
+
+def visible_job(session: Session, principal: Principal, jid: str, archive: Archive) -> Job | ArchivedJob:
+    """Missing if there is no such job for this principal."""
+    try:
+        job = load_job(session, jid, archive)
+    except Missing as error:
+        raise Missing(f"there is no job {jid}").with_remedies(*error.remedies) from error
+    collection = job.profile_name if isinstance(job, Job) else job.profile
+    owner = ""
+    if principal.role is Role.DEPOSITOR:
+        with suppress(Missing):  # then nobody owns it
+            owner = load_batch(session, job.bid, archive).submission.owner
+    if _in_sight(principal, collection, owner):
+        return job
+    raise Missing(f"there is no job {jid}")
+
+
+def _in_sight(principal: Principal, collection: str, owner: str) -> bool:
+    if principal.collections is not None and collection not in principal.collections:
+        return False
+    return principal.role is not Role.DEPOSITOR or owner == principal.identity
+
+
+def check_object_visible(
+    session: Session, principal: Principal, known: InventoryObject, archive: Archive
+) -> None:
+    """Missing unless the principal may see the batch of every version of the object."""
+    collections = {version.profile for version in known.versions}
+    if principal.collections is not None and not collections <= principal.collections:
+        raise Missing(f"there is no object {known.ark}")
+    if principal.role is not Role.DEPOSITOR:
+        return
+    try:
+        for bid in {version.bid for version in known.versions}:
+            visible_batch(session, principal, bid, archive)
+    except Missing as error:
+        raise Missing(f"there is no object {known.ark}") from error
+
+
+def require_fleet(principal: Principal, action: str) -> None:
+    """Forbidden for depositors, and for those who have only some collections."""
+    if principal.role is Role.DEPOSITOR:
+        raise Forbidden(
+            f"{principal.name} must not {action}: this needs the role {Role.VIEWER} without limits to "
+            f"collections, and {principal.name} has the role {principal.role}"
+        )
+    principal.require(Role.VIEWER, action)
+
+
+def as_seen_by(principal: Principal, explanation: Explanation) -> Explanation:
+    """The explanation without the jobs of others, for principals that do not see everything."""
+    if principal.role is not Role.DEPOSITOR and principal.collections is None:
+        return explanation
+    changes: dict[str, object] = {"users": {}}
+    if explanation.waits_for.startswith(("jid", "bid")):
+        changes["waits_for"] = ""
+    return explanation.model_copy(update=changes)
