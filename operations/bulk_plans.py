@@ -122,7 +122,7 @@ def carry_out(operator: Operator, plan: BulkPlan) -> Receipt:
     refused: list[Refusal] = []
     moved: list[Refusal] = []
     stopped = ""
-    for number, job in enumerate(plan.expected):
+    for job in plan.expected:
         try:
             done.append(act(operator, job.id, plan.verb, version=job.version, feeding=False))
         except Moved as error:
@@ -132,8 +132,6 @@ def carry_out(operator: Operator, plan: BulkPlan) -> Receipt:
             break
         except ArklineError as error:
             refused.append(Refusal(id=job.id, message=str(error)))
-    else:
-        number = len(plan.expected)
     if done and not stopped:
         feed(operator)
     return Receipt(
@@ -141,6 +139,6 @@ def carry_out(operator: Operator, plan: BulkPlan) -> Receipt:
         done=tuple(done),
         refused=tuple(refused),
         moved=tuple(moved),
-        untried=len(plan.expected) - number,
+        untried=len(plan.expected) - len(done) - len(refused) - len(moved),
         stopped=stopped,
     )

@@ -1,20 +1,43 @@
 """The web application: its routers, its middleware, its errors."""
 
-from importlib.metadata import version
-
 from fastapi import APIRouter, FastAPI
 
 from entrypoints.web import problems
 from entrypoints.web.context import WebContext
 from entrypoints.web.headers import RequestIds, SecurityHeaders
-from entrypoints.web.routes import errors, health, root
+from entrypoints.web.routes import (
+    batches,
+    board,
+    bulk,
+    errors,
+    events,
+    fleet,
+    health,
+    jobs,
+    objects,
+    root,
+    submissions,
+    verbs,
+)
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
     root.router,
     errors.router,
+    board.router,
+    submissions.router,
+    batches.router,
+    jobs.router,
+    events.router,
+    verbs.router,
+    bulk.router,
+    objects.router,
+    fleet.router,
 )
 """The routers of the API; further ones, and those of the pages, are added here."""
+
+API_VERSION = "1"
+"""Of the API, not of arkline."""
 
 DESCRIPTION = """\
 The REST API of arkline: deposit, follow, and operate the ingest queue.
@@ -24,11 +47,11 @@ Send a token in `Authorization: Bearer TOKEN`. Errors are `application/problem+j
 """
 
 
-def create_app(context: WebContext) -> FastAPI:
-    """The application of one process."""
+def create_app(context: WebContext | None) -> FastAPI:
+    """The application of one process; without a context, only for its document."""
     app = FastAPI(
         title="arkline",
-        version=version("arkline"),
+        version=API_VERSION,
         description=DESCRIPTION,
         docs_url=None,
         redoc_url=None,

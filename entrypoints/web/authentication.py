@@ -106,6 +106,7 @@ def needs(role: Role) -> Callable[..., Principal]:
         request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)] = None
     ) -> Principal:
         caller = authenticate(request)
+        context_of(request).rate_limit.count(caller.name)
         if not caller.role.includes(role):
             raise Forbidden(
                 f"this needs the role {role}, and the token {caller.name} has the role {caller.role}"

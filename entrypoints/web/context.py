@@ -8,6 +8,8 @@ from functools import cached_property
 from starlette.requests import HTTPConnection
 
 from entrypoints.cli import context as opened
+from entrypoints.web.rate_limit import RateLimit
+from entrypoints.web.streams import Streams
 from operations.archive import Archive
 from operations.board.board import Board
 from operations.bulk_plans import BulkPlans
@@ -42,6 +44,14 @@ class WebContext:
     def inventory(self) -> SqlInventory:
         """The inventory; ServiceDown if it is another deployment's."""
         return opened.inventory(self.settings, self.session)
+
+    @cached_property
+    def streams(self) -> Streams:
+        return Streams()
+
+    @cached_property
+    def rate_limit(self) -> RateLimit:
+        return RateLimit()
 
     @cached_property
     def bulk_plans(self) -> BulkPlans:

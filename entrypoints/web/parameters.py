@@ -29,7 +29,7 @@ class RequiredReason(Record):
     reason: str = Field(min_length=1, max_length=REASON_LIMIT, examples=["deposited twice by mistake"])
 
 
-def job_search(
+def job_search(  # noqa: PLR0913 - the conditions of one filter
     state: JobState | None = None,
     batch: Annotated[str | None, Query(pattern=r"^bid[0-9]{10,20}$")] = None,
     collection: Text = None,

@@ -15,7 +15,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from entrypoints.web.authentication import CrossSiteRequest, NotAuthenticated
+from entrypoints.web.rate_limit import TooManyRequests
+from entrypoints.web.streams import TooManyStreams
 from operations.allowed_verbs import Moved
+from operations.bulk_plans import NoSuchPlan
 from operations.submission import RecordFull
 from operations.tokens import InvalidToken, NoSuchToken
 from pipeline.errors import ArklineError, ErrorKind, ServiceUnreachable, UsageRefused
@@ -33,7 +36,8 @@ MEDIA_TYPE = "application/problem+json"
 TYPES = "/v1/errors/"
 """A problem's `type` is a path of this server that explains the code."""
 
-RETRY_SECONDS = 5
+RETRY_AFTER = {423: 2, 429: 20, 503: 5}
+"""Status -> seconds."""
 
 STATUSES: Mapping[type[ArklineError], int] = {
     NotAuthenticated: 401,
@@ -42,6 +46,7 @@ STATUSES: Mapping[type[ArklineError], int] = {
     CrossSiteRequest: 403,
     Missing: 404,
     NoSuchToken: 404,
+    NoSuchPlan: 404,
     IllegalTransition: 409,
     Stale: 409,
     Moved: 412,
@@ -51,12 +56,14 @@ STATUSES: Mapping[type[ArklineError], int] = {
     ProfileError: 422,
     NotAnArk: 422,
     Busy: 423,
+    TooManyRequests: 429,
     DamagedObject: 500,
     Corrupt: 500,
     ArklineError: 500,
     StepFailed: 500,
     ServiceUnreachable: 503,
     RecordFull: 503,
+    TooManyStreams: 503,
     Ambiguous: 503,
 }
 _OF_KIND = {ErrorKind.REFUSED: 422, ErrorKind.UNREACHABLE: 503}
@@ -67,9 +74,7 @@ HTTP_CODES: Mapping[int, str] = {
     413: "body-too-large",
     415: "unsupported-media-type",
     422: "invalid-request",
-    429: "too-many-requests",
     500: "internal-error",
-    503: "overloaded",
 }
 """The codes of problems that are no error of arkline."""
 
@@ -134,8 +139,8 @@ def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Respon
     required: dict[str, str] = {}
     if problem.status == 401:
         required["WWW-Authenticate"] = 'Bearer realm="arkline"'
-    if problem.status in (423, 429, 503):
-        required["Retry-After"] = str(RETRY_SECONDS)
+    if problem.status in RETRY_AFTER:
+        required["Retry-After"] = str(RETRY_AFTER[problem.status])
     return JSONResponse(
         problem.model_dump(mode="json", exclude_none=True),
         problem.status,

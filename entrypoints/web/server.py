@@ -11,16 +11,23 @@ STOP_SECONDS = 5
 
 
 class Server(uvicorn.Server):
-    """Calls `on_ready` with the port once requests are accepted."""
+    """Calls `on_ready` with the port once requests are accepted, and `on_stop` before the last answers."""
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[int], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, on_ready: Callable[[int], None], on_stop: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self._on_ready = on_ready
+        self._on_stop = on_stop
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             self._on_ready(self.servers[0].sockets[0].getsockname()[1])
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        self._on_stop()
+        await super().shutdown(sockets)
 
 
 def server(app: FastAPI, host: str, port: int, on_ready: Callable[[int], None]) -> Server:
@@ -34,4 +41,4 @@ def server(app: FastAPI, host: str, port: int, on_ready: Callable[[int], None]) 
         server_header=False,
         timeout_graceful_shutdown=STOP_SECONDS,
     )
-    return Server(config, on_ready)
+    return Server(config, on_ready, app.state.context.streams.close)

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from entrypoints.web.authentication import Caller
 from entrypoints.web.context import context_of
 from entrypoints.web.etags import respond
+from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_cursor, encode_cursor, link_next
 from entrypoints.web.parameters import Bid
 from operations import batch_view, holds, reports
 from operations import why as explanations
@@ -16,7 +17,6 @@ from operations.board.values import JobPage, JobSearch, scope_of
 from operations.facts import Explanation
 from operations.holds import BatchHistory
 from operations.visibility import as_seen_by, visible_batch
-from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_cursor, encode_cursor, link_next
 from pipeline.notify.report import html, table
 from pipeline.notify.report.compose import BatchReport
 
@@ -92,7 +92,9 @@ def report(
         case ReportForm.CSV:
             name = f'attachment; filename="{bid}.csv"'
             return Response(
-                table.as_csv(view), media_type="text/csv; charset=utf-8", headers={"Content-Disposition": name}
+                table.as_csv(view),
+                media_type="text/csv; charset=utf-8",
+                headers={"Content-Disposition": name},
             )
         case ReportForm.JSON:
             return Response(view.model_dump_json(), media_type="application/json")

@@ -15,9 +15,7 @@ _MEANINGS = {
     "body-too-large": "The body is larger than the server accepts.",
     "unsupported-media-type": "The body is not in a format that the path accepts.",
     "invalid-request": "A parameter or a field of the body is not valid; `errors` says which.",
-    "too-many-requests": "The token has sent more requests than the limit; `Retry-After` says when to go on.",
     "internal-error": "An unexpected error of the server, which is in its log under the request id.",
-    "overloaded": "The server has as many streams as it serves; `Retry-After` says when to try again.",
 }
 
 

@@ -1,0 +1,79 @@
+"""A verb for many jobs: a dry run, and then exactly what the dry run showed."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Request
+from pydantic import Field
+
+from entrypoints.web.authentication import OperatorCaller
+from entrypoints.web.context import WebContext, context_of
+from entrypoints.web.parameters import REASON_LIMIT
+from entrypoints.web.routes.verbs import JOB_EVENTS, WITH_REASON
+from operations.board.values import JobSearch, scope_of
+from operations.bulk_plans import JOBS_OF_A_PLAN, BulkPlan, Receipt, carry_out
+from operations.visibility import visible_job
+from pipeline.errors import UsageRefused
+from pipeline.principal import Principal
+from pipeline.records import Record
+from pipeline.states import Event
+
+router = APIRouter(prefix="/v1/bulk", tags=["verbs"])
+
+PAGE = 500
+
+Verb = StrEnum("Verb", {event.name: event.value for event in JOB_EVENTS})  # type: ignore[misc]
+Identifier = Annotated[str, Field(pattern=r"^jid[0-9]{10,20}$")]
+
+
+class Selection(Record):
+    """Jobs by id, or by the conditions of the list of jobs."""
+
+    ids: tuple[Identifier, ...] = Field((), max_length=JOBS_OF_A_PLAN, examples=[["jid0000000001"]])
+    search: JobSearch | None = None
+
+
+class PlanRequest(Record):
+    select: Selection
+
+
+class PlanToken(Record):
+    token: str = Field(max_length=100, description="From the dry run.")
+    reason: str = Field("", max_length=REASON_LIMIT, examples=["the source is back"])
+
+
+@router.post("/{verb}/dry-run", summary="What the verb would do to the selected jobs")
+def plan(
+    request: Request, caller: OperatorCaller, verb: Verb, body: Annotated[PlanRequest, Body()]
+) -> BulkPlan:
+    """The token carries it out, once, within a quarter of an hour, in the same web process."""
+    context = context_of(request)
+    names = _selected(context, caller, body.select)
+    return context.bulk_plans.make(context.operator(caller), Event(verb.value), names)
+
+
+@router.post("/{verb}", summary="Do exactly what the dry run showed")
+def do(request: Request, caller: OperatorCaller, verb: Verb, body: Annotated[PlanToken, Body()]) -> Receipt:
+    """Jobs that moved after the dry run are not touched; the receipt names them."""
+    context, event = context_of(request), Event(verb.value)
+    if event in WITH_REASON and not body.reason:
+        raise UsageRefused(f"{event} cannot be undone: give a reason")
+    planned = context.bulk_plans.take(caller, event, body.token)
+    return carry_out(context.operator(caller, body.reason), planned)
+
+
+def _selected(context: WebContext, caller: Principal, selection: Selection) -> list[str]:
+    if bool(selection.ids) == (selection.search is not None):
+        raise UsageRefused("select jobs by `ids` or by `search`, not by both")
+    if selection.search is None:
+        for jid in selection.ids:
+            visible_job(context.session, caller, jid, context.archive)
+        return list(dict.fromkeys(selection.ids))
+    names: list[str] = []
+    after = None
+    while True:
+        page = context.board.jobs(scope_of(caller), selection.search, PAGE, after)
+        names += [row.jid for row in page.rows]
+        after = page.next
+        if after is None or len(names) > JOBS_OF_A_PLAN:
+            return names

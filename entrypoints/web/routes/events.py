@@ -1,0 +1,69 @@
+"""Server-sent events: the board, one batch, one job."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Request
+from starlette.responses import StreamingResponse
+
+from entrypoints.web.authentication import Caller
+from entrypoints.web.context import context_of
+from entrypoints.web.parameters import Bid, Jid
+from entrypoints.web.streams import stream
+from operations.board.values import Change, scope_of
+from operations.visibility import visible_batch, visible_job
+
+router = APIRouter(prefix="/v1", tags=["events"])
+
+LastEventId = Annotated[
+    str | None, Header(max_length=100, description="Continue after this event; browsers send it themselves.")
+]
+EVENTS = {200: {"content": {"text/event-stream": {}}, "description": "Events until the caller leaves."}}
+GENERAL = ("stops", "freshness")
+
+
+@router.get(
+    "/events",
+    summary="Changes of what the caller may see",
+    response_class=StreamingResponse,
+    responses=EVENTS,
+)
+def events(request: Request, caller: Caller, last_event_id: LastEventId = None) -> StreamingResponse:
+    """Events `job`, `batch`, `stops` and `freshness`; `reset`: read the lists again."""
+    context = context_of(request)
+    return stream(context.streams, context.board, scope_of(caller), last_event_id)
+
+
+@router.get(
+    "/batches/{bid}/events",
+    summary="Changes of one batch and its jobs",
+    response_class=StreamingResponse,
+    responses=EVENTS,
+)
+def events_of_batch(
+    request: Request, caller: Caller, bid: Bid, last_event_id: LastEventId = None
+) -> StreamingResponse:
+    context = context_of(request)
+    visible_batch(context.session, caller, bid, context.archive)
+
+    def admits(change: Change) -> bool:
+        return change.kind in GENERAL or bid in (change.bid, change.subject)
+
+    return stream(context.streams, context.board, scope_of(caller), last_event_id, admits)
+
+
+@router.get(
+    "/jobs/{jid}/events",
+    summary="Changes of one job",
+    response_class=StreamingResponse,
+    responses=EVENTS,
+)
+def events_of_job(
+    request: Request, caller: Caller, jid: Jid, last_event_id: LastEventId = None
+) -> StreamingResponse:
+    context = context_of(request)
+    visible_job(context.session, caller, jid, context.archive)
+
+    def admits(change: Change) -> bool:
+        return change.kind in GENERAL or change.subject == jid
+
+    return stream(context.streams, context.board, scope_of(caller), last_event_id, admits)

@@ -1,0 +1,138 @@
+"""POST /v1/batches: a deposit that arkline fetches from a URL."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Header, Query, Request, Response
+from pydantic import Field, ValidationError
+
+from entrypoints.web.authentication import DepositorCaller
+from entrypoints.web.context import context_of
+from operations import dry_run as dry_runs
+from operations import submission as submissions
+from operations.dry_run import DryRunResult
+from pipeline import names
+from pipeline.errors import UsageRefused
+from pipeline.fixity import Digest
+from pipeline.principal import Principal
+from pipeline.records import (
+    Name,
+    Priority,
+    Record,
+    ResponseType,
+    Submission,
+    SubmissionMode,
+    SubmissionType,
+    Text,
+)
+
+router = APIRouter(prefix="/v1", tags=["deposit"])
+
+MANIFESTS_OF_A_DRY_RUN = 100
+"""Manifests and files that a dry run of the API reads and probes at most."""
+
+
+class Deposit(Record):
+    """What is deposited. Only `profile` and `payload_url` are required."""
+
+    profile: Name = Field(description="The collection's profile.", examples=["demo"])
+    payload_url: str = Field(min_length=1, max_length=8192, examples=["https://example.org/harbour.zip"])
+    type: SubmissionType | None = Field(
+        None, description="null: by the name in the URL; a manifest needs it."
+    )
+    submitter: Text = Field("", description="Empty: the name of the token.")
+    mode: SubmissionMode = SubmissionMode.ADD
+    who: Text = ""
+    what: Text = ""
+    when: Text = ""
+    where: Text = ""
+    dublin_core: dict[str, tuple[Text, ...]] = Field(default_factory=dict)
+    local_id: tuple[Text, ...] = ()
+    primary_id: Text | None = Field(None, description="The ARK of an existing object, for a new version.")
+    digest: Digest | None = None
+    size: int | None = Field(None, ge=0)
+    notification: tuple[Text, ...] = Field((), description="Further recipients of the report.")
+    response_type: ResponseType = ResponseType.JSON
+    priority: Priority | None = None
+    note: Text = ""
+
+
+class Submitted(Record):
+    bid: str
+    replayed: bool = Field(description="An earlier request with this Idempotency-Key made the batch.")
+    note: str = ""
+
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=255,
+        description="A repeated request with the same key and body gets the same batch, and makes none.",
+    ),
+]
+
+
+@router.post(
+    "/batches",
+    status_code=201,
+    summary="Submit a deposit by its URL",
+    response_model=Submitted | DryRunResult,
+    responses={
+        200: {"model": Submitted | DryRunResult, "description": "Submitted before, or a dry run."},
+    },
+)
+def submit(
+    request: Request,
+    response: Response,
+    caller: DepositorCaller,
+    deposit: Annotated[Deposit, Body()],
+    idempotency_key: IdempotencyKey = None,
+    dry_run: Annotated[bool, Query(description="Show what would happen; change nothing.")] = False,
+) -> Submitted | DryRunResult:
+    """201 with the batch's `Location`; 200 with `Idempotency-Replayed: true` if the key was used before."""
+    context = context_of(request)
+    submission = submission_of(deposit, caller, idempotency_key)
+    if dry_run:
+        response.status_code = 200
+        return dry_runs.perform_dry_run(
+            context.session, context.settings, submission, caller, context.archive, MANIFESTS_OF_A_DRY_RUN
+        )
+    done = submissions.submit(context.session, context.settings, context.profiles, submission, caller)
+    response.headers["Location"] = f"/v1/batches/{done.bid}"
+    if done.again:
+        response.status_code = 200
+        response.headers["Idempotency-Replayed"] = "true"
+    note = "" if done.sent else "Redis does not answer: nothing is lost, and the work starts once it is back"
+    return Submitted(bid=done.bid, replayed=done.again, note=note)
+
+
+def submission_of(deposit: Deposit, caller: Principal, idempotency_key: str | None) -> Submission:
+    """The submission, as the caller's; UsageRefused names what is wrong."""
+    submissions.check_url(deposit.payload_url)
+    try:
+        return Submission(
+            profile_name=deposit.profile,
+            payload_url=deposit.payload_url,
+            payload_filename=names.name_in(deposit.payload_url),
+            type=submissions.submission_type(deposit.payload_url, deposit.type),
+            submitter=deposit.submitter or caller.name,
+            submission_mode=deposit.mode,
+            erc_who=deposit.who,
+            erc_what=deposit.what,
+            erc_when=deposit.when,
+            erc_where=deposit.where,
+            dublin_core=deposit.dublin_core,
+            local_id=deposit.local_id,
+            primary_id=deposit.primary_id,
+            digest=deposit.digest,
+            size=deposit.size,
+            notification=deposit.notification,
+            response_type=deposit.response_type,
+            priority=deposit.priority,
+            note=deposit.note,
+            idempotency_key=idempotency_key,
+            owner=caller.identity,
+        )
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise UsageRefused(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error

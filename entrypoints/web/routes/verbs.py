@@ -1,0 +1,210 @@
+"""The verbs: what is done to a job or a batch, and what stops the queue, a collection or a worker.
+
+The events of jobs and batches are those of `pipeline/states.py`, so that a new event has its route.
+"""
+
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Depends, Path, Request
+from pydantic import Field
+
+from entrypoints.web.authentication import OperatorCaller
+from entrypoints.web.context import WebContext, context_of
+from entrypoints.web.etags import expected_version
+from entrypoints.web.parameters import REASON_LIMIT, Bid, Collection, Jid, Reason, RequiredReason
+from operations import bulk, holds, profile_renewal
+from operations import workers as fleet_workers
+from operations.allowed_verbs import check_seen
+from operations.bulk import Outcome
+from operations.holds import HoldResult
+from operations.job_list import JobFilter
+from operations.operator import VerbResult
+from operations.profile_renewal import ProfileRenewal
+from operations.verbs import act
+from operations.visibility import visible_batch, visible_job
+from operations.workers import Drained
+from pipeline.principal import Principal
+from pipeline.records import Batch, Record
+from pipeline.states import BATCH, JOB, BatchState, Event, JobState, Raiser
+from zkstate.errors import Missing
+
+router = APIRouter(prefix="/v1", tags=["verbs"])
+
+WITH_REASON = frozenset({Event.DELETE, Event.FAIL})
+"""The events that cannot be undone need a reason."""
+
+JOB_EVENTS = tuple(dict.fromkeys(row.event for row in JOB.table if Raiser.OPERATOR in row.by))
+BATCH_EVENTS = tuple(
+    dict.fromkeys(
+        row.event for row in BATCH.table if Raiser.OPERATOR in row.by and row.event is not Event.FAIL
+    )
+)
+"""Without the failure of a batch, which is a part of `cancel`."""
+
+Version = Annotated[int | None, Depends(expected_version)]
+Given = Annotated[Reason, Body()]
+Required = Annotated[RequiredReason, Body()]
+WorkerName = Annotated[str, Path(min_length=1, max_length=255, examples=["worker1@host"])]
+NO_REASON = Reason(reason="")
+
+
+class Resume(Record):
+    """Why the job is resumed, and where."""
+
+    reason: str = Field("", max_length=REASON_LIMIT, examples=["the source is back"])
+    to: JobState | None = Field(None, description="The state to resume in; null: after its last success.")
+
+
+def _raise(  # noqa: PLR0913 - the conditions of one verb
+    request: Request,
+    caller: Principal,
+    name: str,
+    event: Event,
+    *,
+    reason: str,
+    version: int | None,
+    to: JobState | None = None,
+) -> VerbResult:
+    context = context_of(request)
+    _check_visible(context, caller, name)
+    return act(context.operator(caller, reason), name, event, version=version, to=to)
+
+
+def _check_visible(context: WebContext, caller: Principal, name: str) -> None:
+    if name.startswith("bid"):
+        visible_batch(context.session, caller, name, context.archive)
+    else:
+        visible_job(context.session, caller, name, context.archive)
+
+
+def _on_job(event: Event) -> Callable[..., VerbResult]:
+    def verb(
+        request: Request, caller: OperatorCaller, jid: Jid, version: Version, body: Given = NO_REASON
+    ) -> VerbResult:
+        return _raise(request, caller, jid, event, reason=body.reason, version=version)
+
+    def verb_with_reason(
+        request: Request, caller: OperatorCaller, jid: Jid, version: Version, body: Required
+    ) -> VerbResult:
+        return _raise(request, caller, jid, event, reason=body.reason, version=version)
+
+    return verb_with_reason if event in WITH_REASON else verb
+
+
+def _on_batch(event: Event) -> Callable[..., VerbResult]:
+    def verb(
+        request: Request, caller: OperatorCaller, bid: Bid, version: Version, body: Given = NO_REASON
+    ) -> VerbResult:
+        return _raise(request, caller, bid, event, reason=body.reason, version=version)
+
+    def verb_with_reason(
+        request: Request, caller: OperatorCaller, bid: Bid, version: Version, body: Required
+    ) -> VerbResult:
+        return _raise(request, caller, bid, event, reason=body.reason, version=version)
+
+    return verb_with_reason if event in WITH_REASON else verb
+
+
+@router.post("/jobs/{jid}/resume", summary="Resume the failed job")
+def resume(
+    request: Request,
+    caller: OperatorCaller,
+    jid: Jid,
+    version: Version,
+    body: Annotated[Resume, Body()] = Resume(reason="", to=None),  # noqa: B008 - frozen
+) -> VerbResult:
+    return _raise(request, caller, jid, Event.RESUME, reason=body.reason, version=version, to=body.to)
+
+
+for _event in JOB_EVENTS:
+    if _event is not Event.RESUME:
+        router.add_api_route(
+            f"/jobs/{{jid}}/{_event}",
+            _on_job(_event),
+            methods=["POST"],
+            name=f"{_event}_job",
+            summary=f"{_event.capitalize()} the job",
+            response_model=VerbResult,
+        )
+for _event in BATCH_EVENTS:
+    router.add_api_route(
+        f"/batches/{{bid}}/{_event}",
+        _on_batch(_event),
+        methods=["POST"],
+        name=f"{_event}_batch",
+        summary=f"{_event.capitalize()} the batch".replace("Update-report", "Send an updated report of"),
+        response_model=VerbResult,
+    )
+
+
+def _seen_batch(request: Request, caller: Principal, bid: str, version: int | None) -> None:
+    """Moved unless the batch has the version that the caller saw."""
+    context = context_of(request)
+    batch = visible_batch(context.session, caller, bid, context.archive)
+    if not isinstance(batch, Batch):
+        raise Missing(f"there is no batch {bid} in ZooKeeper: it was archived as {BatchState(batch.state)}")
+    check_seen(batch, version)
+
+
+@router.post("/batches/{bid}/cancel", summary="Stop the batch: its split, its jobs, its report")
+def cancel(request: Request, caller: OperatorCaller, bid: Bid, version: Version, body: Required) -> Outcome:
+    """Jobs that have not ended fail, held ones are deleted; the report follows."""
+    _seen_batch(request, caller, bid, version)
+    return bulk.cancel(context_of(request).operator(caller, body.reason), bid)
+
+
+@router.post("/batches/{bid}/resume", summary="Resume the failed jobs of the batch")
+def resume_batch(
+    request: Request, caller: OperatorCaller, bid: Bid, version: Version, body: Given = NO_REASON
+) -> Outcome:
+    _seen_batch(request, caller, bid, version)
+    context = context_of(request)
+    names = bulk.select(context.session, JobFilter(bid=bid), Event.RESUME)
+    return bulk.act_on_many(context.operator(caller, body.reason), Event.RESUME, names)
+
+
+@router.post("/batches/{bid}/renew-profile", summary="Use the changed profile for the rest of the batch")
+def renew_profile(
+    request: Request, caller: OperatorCaller, bid: Bid, version: Version, body: Given = NO_REASON
+) -> ProfileRenewal:
+    _seen_batch(request, caller, bid, version)
+    return profile_renewal.renew(context_of(request).operator(caller, body.reason), bid, version=version)
+
+
+@router.post("/queue/pause", summary="Start no further job")
+def pause(request: Request, caller: OperatorCaller, body: Given = NO_REASON) -> HoldResult:
+    """Running jobs continue, and submissions are accepted."""
+    return holds.pause(context_of(request).operator(caller, body.reason))
+
+
+@router.post("/queue/unpause", summary="Start new jobs again")
+def unpause(request: Request, caller: OperatorCaller, body: Given = NO_REASON) -> HoldResult:
+    return holds.unpause(context_of(request).operator(caller, body.reason))
+
+
+@router.post("/collections/{name}/hold", summary="Hold what is submitted to the collection")
+def hold_collection(
+    request: Request, caller: OperatorCaller, name: Collection, body: Given = NO_REASON
+) -> HoldResult:
+    context = context_of(request)
+    return holds.hold_collection(context.operator(caller, body.reason), context.profiles, name)
+
+
+@router.post("/collections/{name}/release", summary="End the hold, and release what it held")
+def release_collection(
+    request: Request, caller: OperatorCaller, name: Collection, body: Given = NO_REASON
+) -> HoldResult:
+    context = context_of(request)
+    context.profiles.get(name)
+    return holds.release_collection(context.operator(caller, body.reason), name)
+
+
+@router.post("/workers/{worker}/drain", summary="Have a worker take no further jobs")
+def drain(request: Request, caller: OperatorCaller, worker: WorkerName, body: Given = NO_REASON) -> Drained:
+    return fleet_workers.drain(context_of(request).operator(caller, body.reason), worker)
+
+
+@router.post("/workers/{worker}/undrain", summary="Let a worker take jobs again")
+def undrain(request: Request, caller: OperatorCaller, worker: WorkerName, body: Given = NO_REASON) -> Drained:
+    return fleet_workers.drain(context_of(request).operator(caller, body.reason), worker, undo=True)

@@ -1,0 +1,133 @@
+"""Server-sent events of the board's changes: each change is rendered once, for all streams.
+
+A stream sends absolute values. A client that comes back with `Last-Event-ID` gets what it missed or, if that
+is forgotten, the event `reset`, after which it reads its lists again.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+
+from starlette.responses import StreamingResponse
+
+from operations.board.board import Board
+from operations.board.values import Change, Scope
+from pipeline.errors import ArklineError, ErrorKind
+
+STREAMS = 500
+"""Streams of one process at most."""
+
+HEARTBEAT = 15.0
+"""Seconds after which a silent stream sends a comment, so that proxies keep it open."""
+
+FLUSH = 0.25
+"""Seconds between two writes to a stream at least."""
+
+RETRY_MS = 2000
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+class TooManyStreams(ArklineError):
+    """The server has as many streams as it serves; the same request may succeed later."""
+
+    error_kind = ErrorKind.UNREACHABLE
+
+
+class Streams:
+    """The open streams of one process."""
+
+    def __init__(self, limit: int = STREAMS) -> None:
+        self._limit = limit
+        self._guard = threading.Lock()
+        self._wakes: set[Callable[[], None]] = set()
+        self.closed = False
+
+    @property
+    def number(self) -> int:
+        return len(self._wakes)
+
+    def close(self) -> None:
+        """End every stream; called when the server stops."""
+        with self._guard:
+            self.closed = True
+            wakes = tuple(self._wakes)
+        for wake in wakes:
+            wake()
+
+    @contextmanager
+    def entered(self, wake: Callable[[], None]) -> Iterator[None]:
+        with self._guard:
+            self._wakes.add(wake)
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._wakes.discard(wake)
+
+    def check_room(self) -> None:
+        """TooManyStreams if another stream is one too many."""
+        if self.closed or self.number >= self._limit:
+            raise TooManyStreams(f"{self.number} streams are open, and {self._limit} are served at a time")
+
+
+def stream(
+    streams: Streams,
+    board: Board,
+    scope: Scope,
+    last_event_id: str | None,
+    admits: Callable[[Change], bool] = lambda change: True,
+) -> StreamingResponse:
+    """The changes that the scope and `admits` let through, as they happen; TooManyStreams."""
+    streams.check_room()
+    events = _events(streams, board, scope, last_event_id, admits)
+    return StreamingResponse(events, media_type="text/event-stream", headers=HEADERS)
+
+
+async def _events(
+    streams: Streams,
+    board: Board,
+    scope: Scope,
+    last: str | None,
+    admits: Callable[[Change], bool],
+) -> AsyncIterator[bytes]:
+    loop, changed = asyncio.get_running_loop(), asyncio.Event()
+
+    def wake() -> None:
+        loop.call_soon_threadsafe(changed.set)
+
+    unsubscribe = board.subscribe(wake)
+    try:
+        with streams.entered(wake):
+            news = board.changes_since(last, scope)
+            yield f"retry: {RETRY_MS}\nid: {news.last}\nevent: {'reset' if news.reset else 'open'}\n".encode()
+            yield b"data: {}\n\n"
+            while not streams.closed:
+                for change in news.changes:
+                    if admits(change):
+                        yield rendered(change)
+                await asyncio.sleep(FLUSH)
+                if not await _woken(changed, HEARTBEAT):
+                    yield b": still here\n\n"
+                changed.clear()
+                news = board.changes_since(news.last, scope)
+                if news.reset:
+                    yield f"id: {news.last}\nevent: reset\ndata: {{}}\n\n".encode()
+    finally:
+        unsubscribe()
+
+
+async def _woken(changed: asyncio.Event, seconds: float) -> bool:
+    try:
+        await asyncio.wait_for(changed.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=4096)
+def rendered(change: Change) -> bytes:
+    """One event, without the owner's identity."""
+    body = change.model_dump_json(exclude={"id", "owner"})
+    return f"id: {change.id}\nevent: {change.kind}\ndata: {body}\n\n".encode()

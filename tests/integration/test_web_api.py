@@ -1,0 +1,342 @@
+"""The REST API on a record with planted batches; one server for all tests."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from pipeline.principal import Role
+from pipeline.settings import Settings
+from pipeline.states import Event, JobState
+from tests.support import planting
+from tests.support.web import Caller, Web, serving
+from zkstate import batches, jobs
+from zkstate.session import Session, connect
+
+PAYLOAD = "https://example.org/harbour.txt"
+OWN, OTHERS = "token:scans", "token:maps"
+
+
+@pytest.fixture(scope="module")
+def record(module_settings: Settings) -> Iterator[Session]:
+    with connect(module_settings) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def web(module_settings: Settings, record: Session) -> Iterator[Web]:
+    with serving(module_settings) as running:
+        assert running.context.board.wait_filled(30)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def scans(web: Web) -> Caller:
+    return web.caller(Role.DEPOSITOR, name="scans")
+
+
+@pytest.fixture(scope="module")
+def operator(web: Web) -> Caller:
+    return web.caller(Role.OPERATOR, name="olga")
+
+
+def deposit(caller: Caller, **more: object) -> requests.Response:
+    return caller.post("/v1/batches", {"profile": "demo", "payload_url": PAYLOAD, **more})
+
+
+def planted_job(record: Session, owner: str = OTHERS) -> str:
+    """A pending job of a batch of this owner."""
+    batch = planting.acquired_batch(record, owner=owner)
+    batch = planting.create_jobs(
+        record, batch, planting.plan(1), planting.WORKING, "test", planting.UNATTENDED
+    )
+    batches.finish_split(record, batch)
+    return batches.all_jobs(record, batch.bid)[0]
+
+
+def test_a_deposit_is_answered_with_its_place_and_belongs_to_the_token(
+    scans: Caller, record: Session
+) -> None:
+    answer = deposit(scans, what="Harbour")
+
+    assert answer.status_code == 201
+    bid = answer.json()["bid"]
+    assert answer.headers["Location"] == f"/v1/batches/{bid}"
+    submission = batches.load(record, bid).submission
+    assert (submission.owner, submission.submitter, submission.erc_what) == (OWN, "scans", "Harbour")
+    assert scans.get(answer.headers["Location"]).json()["status"] == "pending"
+
+
+def test_a_repeated_request_gets_the_same_batch_and_another_body_is_refused(web: Web, scans: Caller) -> None:
+    key = {"Idempotency-Key": "2026-11-21"}
+    body = {"profile": "demo", "payload_url": PAYLOAD}
+    first = scans.post("/v1/batches", body, headers=key)
+
+    again = scans.post("/v1/batches", body, headers=key)
+    other = scans.post("/v1/batches", {**body, "what": "other"}, headers=key)
+    somebody = web.caller(Role.DEPOSITOR, name="same-key").post(
+        "/v1/batches", {**body, "what": "x"}, headers=key
+    )
+
+    assert again.status_code == 200
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert again.json()["bid"] == first.json()["bid"]
+    assert (other.status_code, other.json()["code"]) == (422, "key-reused")
+    assert somebody.status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"profile": "demo"}, "payload_url"),
+        ({"profile": "demo", "payload_url": "ftp://example.org/a"}, "http and https only"),
+        ({"profile": "demo", "payload_url": "https://a:secret@example.org/a"}, "without one"),
+        ({"profile": "nowhere", "payload_url": PAYLOAD}, "nowhere"),
+        ({"profile": "demo", "payload_url": "https://example.org/a.checkm"}, "give its type"),
+    ],
+)
+def test_a_wrong_deposit_is_answered_422_without_its_secrets(
+    scans: Caller, body: dict[str, str], told: str
+) -> None:
+    answer = scans.post("/v1/batches", body)
+
+    assert answer.status_code == 422
+    assert told in answer.json()["detail"]
+    assert "secret" not in answer.text
+
+
+def test_a_viewer_does_not_deposit_and_learns_which_role_is_missing(web: Web) -> None:
+    answer = deposit(web.caller(Role.VIEWER, name="viewer-1"))
+
+    assert answer.status_code == 403
+    assert "needs the role depositor" in answer.json()["detail"]
+
+
+def test_a_depositor_does_not_submit_to_another_collection(web: Web) -> None:
+    answer = deposit(web.caller(Role.DEPOSITOR, ["maps"], name="maps-only"))
+
+    assert answer.status_code == 403
+    assert "rights for collection demo" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("below", ["", "/why", "/timeline", "/progress", "/events"])
+def test_anothers_job_is_answered_as_if_it_did_not_exist(scans: Caller, record: Session, below: str) -> None:
+    jid, absent = planted_job(record), "jid9999999999"
+
+    answer = scans.get(f"/v1/jobs/{jid}{below}", headers={"If-None-Match": "*"})
+    other = scans.get(f"/v1/jobs/{absent}{below}", headers={"If-None-Match": "*"})
+
+    assert (answer.status_code, other.status_code) == (404, 404)
+    facts, others = answer.json(), other.json()
+    assert facts.pop("request_id") != others.pop("request_id")
+    assert json.dumps(facts).replace(jid, absent) == json.dumps(others)
+
+
+@pytest.mark.parametrize("below", ["", "/why", "/jobs", "/history", "/report", "/events"])
+def test_anothers_batch_is_answered_as_if_it_did_not_exist(
+    web: Web, scans: Caller, record: Session, below: str
+) -> None:
+    bid = jobs.load(record, planted_job(record)).bid
+    elsewhere = web.caller(Role.OPERATOR, ["maps"], name=f"maps{below.replace('/', '-')}")
+
+    assert scans.get(f"/v1/batches/{bid}{below}").status_code == 404
+    assert elsewhere.get(f"/v1/batches/{bid}{below}").status_code == 404
+
+
+def test_an_own_job_is_shown_without_what_only_operators_need(scans: Caller, record: Session) -> None:
+    jid = planted_job(record, OWN)
+
+    view = scans.get(f"/v1/jobs/{jid}").json()
+
+    assert (view["state"], view["working_dir"], view["verbs"]) == ("pending", "", [])
+    assert scans.get(f"/v1/jobs/{jid}/why").json()["id"] == jid
+    assert scans.get(f"/v1/jobs/{jid}/timeline").json()["steps"]
+
+
+def test_an_unchanged_job_is_answered_304(operator: Caller, record: Session) -> None:
+    jid = planted_job(record)
+    etag = operator.get(f"/v1/jobs/{jid}").headers["ETag"]
+
+    same = operator.get(f"/v1/jobs/{jid}", headers={"If-None-Match": etag})
+    operator.post(f"/v1/jobs/{jid}/hold")
+    changed = operator.get(f"/v1/jobs/{jid}", headers={"If-None-Match": etag})
+
+    assert (same.status_code, same.content) == (304, b"")
+    assert changed.status_code == 200
+    assert changed.headers["ETag"] != etag
+
+
+def test_a_verb_is_recorded_with_who_through_what_and_why(operator: Caller, record: Session) -> None:
+    jid = planted_job(record)
+
+    answer = operator.post(f"/v1/jobs/{jid}/hold", {"reason": "wait for Ben"})
+
+    assert (answer.status_code, answer.json()["now"]) == (200, "held")
+    last = jobs.load(record, jid).history[-1]
+    assert (last.by, last.via, last.event) == ("olga", "api", Event.HOLD)
+    assert "wait for Ben" in last.message
+
+
+def test_a_verb_that_the_table_does_not_allow_is_answered_409_with_what_is_possible(
+    operator: Caller, record: Session
+) -> None:
+    answer = operator.post(f"/v1/jobs/{planted_job(record)}/resume")
+
+    assert (answer.status_code, answer.json()["code"]) == (409, "illegal-transition")
+    assert sorted(answer.json()["allowed"]) == ["fail", "hold"]
+
+
+def test_the_second_of_two_tabs_learns_who_was_first(web: Web, operator: Caller, record: Session) -> None:
+    jid = planted_job(record)
+    seen = {"If-Match": operator.get(f"/v1/jobs/{jid}").headers["ETag"]}
+    first = web.caller(Role.OPERATOR, name="first")
+    assert first.post(f"/v1/jobs/{jid}/hold", headers=seen).status_code == 200
+
+    second = operator.post(f"/v1/jobs/{jid}/fail", {"reason": "mistake"}, headers=seen)
+
+    assert second.status_code == 412
+    problem = second.json()
+    assert (problem["code"], problem["state"], problem["changed_by"]) == ("moved", "held", "first")
+    assert sorted(problem["allowed"]) == ["delete", "release"]
+    assert jobs.load(record, jid).status.status is JobState.HELD
+
+
+def test_what_cannot_be_undone_needs_a_reason(operator: Caller, record: Session) -> None:
+    jid = planted_job(record)
+
+    assert operator.post(f"/v1/jobs/{jid}/fail").status_code == 422
+    assert operator.post(f"/v1/jobs/{jid}/fail", {"reason": ""}).status_code == 422
+    assert operator.post(f"/v1/jobs/{jid}/fail", {"reason": "mistake"}).status_code == 200
+
+
+def test_a_depositor_raises_no_verb(scans: Caller, record: Session) -> None:
+    answer = scans.post(f"/v1/jobs/{planted_job(record, OWN)}/hold")
+
+    assert answer.status_code == 403
+    assert "needs the role operator" in answer.json()["detail"]
+
+
+def test_a_batch_is_cancelled(operator: Caller, record: Session) -> None:
+    bid = jobs.load(record, planted_job(record)).bid
+
+    answer = operator.post(f"/v1/batches/{bid}/cancel", {"reason": "twice"})
+
+    assert answer.status_code == 200
+    assert [result["now"] for result in answer.json()["done"]] == ["failed"]
+
+
+def test_the_queue_is_paused_and_the_action_is_listed(operator: Caller) -> None:
+    paused = operator.post("/v1/queue/pause", {"reason": "maintenance"})
+    started = operator.post("/v1/queue/unpause")
+
+    assert (paused.json()["hold"]["by"], started.json()["changed"]) == ("olga", True)
+    actions = operator.get("/v1/actions").json()["entries"]
+    assert [(entry["action"], entry["via"]) for entry in actions[-2:]] == [
+        ("pause", "api"),
+        ("unpause", "api"),
+    ]
+
+
+def test_a_bulk_verb_does_exactly_what_its_dry_run_showed(operator: Caller, record: Session) -> None:
+    stays, moves, ended = (planted_job(record) for _ in range(3))
+    operator.post(f"/v1/jobs/{ended}/fail", {"reason": "x"})
+    plan = operator.post("/v1/bulk/hold/dry-run", {"select": {"ids": [stays, moves, ended]}}).json()
+    assert (plan["jobs"], [refusal["id"] for refusal in plan["refused"]]) == (2, [ended])
+    operator.post(f"/v1/jobs/{moves}/hold")
+
+    receipt = operator.post("/v1/bulk/hold", {"token": plan["token"], "reason": "together"}).json()
+    again = operator.post("/v1/bulk/hold", {"token": plan["token"]})
+
+    assert [result["id"] for result in receipt["done"]] == [stays]
+    assert [refusal["id"] for refusal in receipt["moved"]] == [moves]
+    assert (again.status_code, again.json()["code"]) == (404, "no-such-plan")
+
+
+def test_a_list_is_read_page_by_page(web: Web, operator: Caller, record: Session) -> None:
+    planted = {planted_job(record) for _ in range(3)}
+    last = max(planted)
+    web_has = operator.get("/v1/jobs", params={"q": last})
+    for _ in range(100):
+        if web_has.json()["rows"]:
+            break
+        web.context.board.wait_change(web.context.board.changes_since(None).last, 0.1)
+        web_has = operator.get("/v1/jobs", params={"q": last})
+
+    first = operator.get("/v1/jobs", params={"limit": 2})
+    second = operator.get(first.headers["Link"].partition(">")[0].lstrip("<"))
+
+    assert len(first.json()["rows"]) == 2
+    assert first.json()["rows"][-1]["jid"] > second.json()["rows"][0]["jid"]
+    assert operator.get("/v1/jobs", params={"cursor": "§"}).status_code == 422
+
+
+def test_a_depositors_lists_have_its_own_only(web: Web, scans: Caller, record: Session) -> None:
+    planted_job(record, OWN)
+
+    for path in ("/v1/jobs", "/v1/batches"):
+        assert {row["owner"] for row in scans.get(path).json()["rows"]} <= {OWN}
+    assert scans.get("/v1/space").status_code == 403
+    assert scans.get("/v1/queue").status_code == 403
+    assert scans.get("/v1/board").status_code == 200
+
+
+def test_a_stream_has_the_changes_of_what_its_caller_may_see(
+    web: Web, scans: Caller, operator: Caller, record: Session
+) -> None:
+    with scans.get("/v1/events", stream=True) as stream:
+        lines = stream.iter_lines(decode_unicode=True)
+        assert "event: open" in [next(lines) for _ in range(4)]
+        hidden, shown = planted_job(record), planted_job(record, OWN)
+
+        data = next(line for line in lines if line.startswith("data:") and shown in line)
+
+    assert json.loads(data.removeprefix("data: "))["state"] == "pending"
+    assert hidden not in data
+    assert "owner" not in data
+
+
+def test_a_stream_continues_after_the_last_event(operator: Caller, web: Web, record: Session) -> None:
+    before = web.context.board.changes_since(None).last
+    jid = planted_job(record)
+    assert web.context.board.wait_change(before, 10)
+
+    with operator.get("/v1/events", stream=True, headers={"Last-Event-ID": before}) as stream:
+        lines = stream.iter_lines(decode_unicode=True)
+        assert next(line for line in lines if jid in line)
+    with operator.get("/v1/events", stream=True, headers={"Last-Event-ID": "other.7"}) as stream:
+        assert "event: reset" in [line for line, _ in zip(stream.iter_lines(decode_unicode=True), range(3))]
+
+
+def test_the_report_is_json_html_or_csv(operator: Caller, record: Session) -> None:
+    path = f"/v1/batches/{jobs.load(record, planted_job(record)).bid}/report"
+
+    assert operator.get(path).json()["bid"]
+    assert operator.get(path, headers={"Accept": "text/csv"}).text.startswith(("jid", "job", "name", "ark"))
+    assert "<html" in operator.get(path, params={"form": "html"}).text
+
+
+def test_a_request_above_the_limit_is_answered_429(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = web.caller(Role.VIEWER, name="busy")
+    limit = web.context.rate_limit
+    monkeypatch.setattr(limit, "_item", type(limit._item)(2))
+
+    codes = [busy.get("/v1").status_code for _ in range(3)]
+
+    assert codes == [200, 200, 429]
+    assert busy.get("/v1").headers["Retry-After"]
+
+
+def test_streams_beyond_the_limit_are_refused(
+    web: Web, operator: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web.context.streams, "_limit", 0)
+
+    answer = operator.get("/v1/events")
+
+    assert (answer.status_code, answer.json()["code"]) == (503, "too-many-streams")
+    assert answer.headers["Retry-After"]
+
+
+def test_an_object_that_does_not_exist_is_answered_404(operator: Caller) -> None:
+    assert operator.get("/v1/objects/ark:/99999/fk4nothing").status_code == 404

@@ -1,0 +1,34 @@
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pipeline.principal import Role
+from pipeline.settings import Settings
+from tests.servers.proxy import Proxy
+from tests.support.web import Web, serving
+
+
+@pytest.fixture
+def shaky_web(settings: Settings, zookeeper_proxy: Proxy) -> Iterator[Web]:
+    with serving(settings.model_copy(update={"zk_hosts": zookeeper_proxy.hosts})) as running:
+        assert running.context.board.wait_filled(30)
+        yield running
+
+
+def test_while_zookeeper_is_away_lists_are_read_and_the_rest_is_503_within_seconds(
+    shaky_web: Web, zookeeper_proxy: Proxy
+) -> None:
+    viewer = shaky_web.caller(Role.VIEWER)
+    zookeeper_proxy.refuse()
+    zookeeper_proxy.cut()
+    began = time.monotonic()
+
+    answer = viewer.get("/v1/jobs/jid0000000001")
+
+    assert time.monotonic() - began < 10
+    assert (answer.status_code, answer.json()["code"]) == (503, "service-unreachable")
+    assert answer.headers["Retry-After"]
+    assert viewer.get("/v1/board").json()["freshness"]["stale"]
+    assert viewer.get("/health/ready").status_code == 503
+    assert viewer.get("/health/live").status_code == 200

@@ -1,0 +1,61 @@
+"""Every route of the API has a rule that says who may use it, and the document of the API is current."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+
+from entrypoints.web.app import ROUTERS
+from entrypoints.web.openapi import document
+from pipeline.principal import Role
+
+PUBLIC = {"/health/live", "/health/ready", "/metrics", "/v1/errors", "/v1/errors/{code}"}
+"""What needs no token."""
+
+OPERATORS_READ = {
+    "/v1/audit",
+    "/v1/collections/{name}/actions",
+    "/v1/collections/{name}/profile",
+}
+DEPOSITS = ("/v1/batches", "/v1/uploads", "/poster")
+
+ROUTES = [
+    route
+    for router in ROUTERS
+    for route in router.routes
+    if isinstance(route, APIRoute) and route.path.startswith(("/v1", "/health", "/poster", "/metrics"))
+]
+
+
+def roles(dependant: Dependant) -> Iterator[Role]:
+    for part in dependant.dependencies:
+        role = getattr(part.call, "role", None)
+        if isinstance(role, Role):
+            yield role
+        yield from roles(part)
+
+
+def rule(route: APIRoute) -> Role | None:
+    """The role that the route must need, by what the route does."""
+    if route.path in PUBLIC:
+        return None
+    if route.path in DEPOSITS[:1] or route.path.startswith(DEPOSITS[1:]):
+        return Role.VIEWER if route.methods == {"GET"} and route.path in DEPOSITS[:1] else Role.DEPOSITOR
+    if route.methods <= {"GET", "HEAD"}:
+        return Role.OPERATOR if route.path in OPERATORS_READ else Role.VIEWER
+    return Role.OPERATOR
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{min(route.methods)} {route.path}")
+def test_a_route_needs_the_role_of_its_rule(route: APIRoute) -> None:
+    expected = rule(route)
+
+    assert list(roles(route.dependant)) == ([] if expected is None else [expected])
+
+
+def test_the_document_of_the_api_is_current() -> None:
+    written = (Path(__file__).parents[2] / "docs" / "api" / "openapi.json").read_text()
+
+    assert written == document(), "run: python -m entrypoints.web.openapi > docs/api/openapi.json"
