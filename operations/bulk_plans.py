@@ -57,7 +57,7 @@ class Receipt(Record):
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _Owned:
     owner: str
     plan: BulkPlan
     until: float
@@ -68,7 +68,7 @@ class BulkPlans:
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._plans: OrderedDict[str, _Kept] = OrderedDict()
+        self._plans: OrderedDict[str, _Owned] = OrderedDict()
 
     def make(self, operator: Operator, event: Event, names: Sequence[str]) -> BulkPlan:
         """UsageRefused for more jobs than JOBS_OF_A_PLAN."""
@@ -94,8 +94,8 @@ class BulkPlans:
             refused=tuple(refused),
         )
         with self._guard:
-            kept = _Kept(operator.principal.identity, plan, time.monotonic() + PLAN_SECONDS)
-            self._plans[plan.token] = kept
+            owner = operator.principal.identity
+            self._plans[plan.token] = _Owned(owner, plan, time.monotonic() + PLAN_SECONDS)
             while len(self._plans) > PLANS:
                 self._plans.popitem(last=False)
         return plan
@@ -103,17 +103,16 @@ class BulkPlans:
     def take(self, principal: Principal, event: Event, token: str) -> BulkPlan:
         """The plan, which is forgotten: it is carried out once."""
         with self._guard:
-            kept = self._plans.get(token)
-            usable = kept is not None and (
-                (kept.owner, kept.plan.verb) == (principal.identity, event) and kept.until > time.monotonic()
-            )
-            if kept is None or not usable:
+            owned = self._plans.get(token)
+            is_theirs = owned is not None and owned.owner == principal.identity and owned.plan.verb is event
+            usable = is_theirs and owned is not None and owned.until > time.monotonic()
+            if owned is None or not usable:
                 raise NoSuchPlan(
                     f"there is no dry run of {event} with this token, or it is older than "
                     f"{PLAN_SECONDS / 60:.0f} minutes, or it was carried out: make the dry run again"
                 )
             del self._plans[token]
-        return kept.plan
+        return owned.plan
 
 
 def carry_out(operator: Operator, plan: BulkPlan) -> Receipt:

@@ -1,7 +1,6 @@
 """Pages of a list: the limit, the opaque cursor, and the `Link` header of the next page."""
 
 import base64
-import binascii
 from typing import Annotated
 
 from fastapi import Query, Request, Response
@@ -26,7 +25,7 @@ def decode_cursor(cursor: str | None) -> str | None:
         return None
     try:
         return base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True).decode()
-    except (binascii.Error, UnicodeError) as error:
+    except ValueError as error:  # binascii.Error and UnicodeError are such
         raise UsageRefused("this is not a cursor: take `next` of the page before") from error
 
 

@@ -1,6 +1,6 @@
 """Server-sent events: the board, one batch, one job."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request
 from starlette.responses import StreamingResponse
@@ -17,7 +17,9 @@ router = APIRouter(prefix="/v1", tags=["events"])
 LastEventId = Annotated[
     str | None, Header(max_length=100, description="Continue after this event; browsers send it themselves.")
 ]
-EVENTS = {200: {"content": {"text/event-stream": {}}, "description": "Events until the caller leaves."}}
+EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/event-stream": {}}, "description": "Events until the caller leaves."}
+}
 GENERAL = ("stops", "freshness")
 
 
