@@ -43,6 +43,7 @@ PROGRAMS = (
     Program("libfaketime", "libfaketime", _below("/usr/lib", "*/faketime/libfaketime.so.1")),
     Program("iproute2", "ip", _on_path("ip")),
     Program("openssl", "openssl", _on_path("openssl")),
+    Program("prometheus", "promtool", _on_path("promtool")),
 )
 
 

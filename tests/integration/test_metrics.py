@@ -1,11 +1,14 @@
 """The metrics: real values of a real record, in the format that Prometheus reads."""
 
+import json
 import re
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import requests
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from entrypoints.web.metrics import ArklineCollector, collector, exposition
@@ -21,6 +24,9 @@ from zkstate.session import Session
 Samples = dict[tuple[str, ...], float]
 NO_REDIS = {"ARKLINE_BROKER_URL": "redis://127.0.0.1:1/0"}
 """Nobody listens there, so that no test waits for the answers of workers."""
+
+PROJECT = Path(__file__).parents[2]
+MONITORING = PROJECT / "deploy" / "monitoring"
 
 FORBIDDEN_LABELS = {"jid", "bid", "host", "ark", "user", "owner"}
 
@@ -122,3 +128,24 @@ def test_the_exporter_serves_metrics_until_it_is_interrupted(session: Session, s
         assert 'arkline_jobs{state="pending"}' in answer.text
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
+
+
+def test_every_query_of_rules_and_dashboard_names_an_existing_metric(
+    session: Session, settings: Settings, board: Board
+) -> None:
+    settings.working.mkdir(parents=True)
+    settings.storage.mkdir(parents=True)
+    text = exposition(collector(board, session, settings)).decode()
+    existing = set(re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE))
+    rules = (MONITORING / "arkline.rules.yml").read_text()
+    panels = json.loads((MONITORING / "grafana-dashboard.json").read_text())["panels"]
+    queries = [
+        *(rule["expr"] for group in yaml.safe_load(rules)["groups"] for rule in group["rules"]),
+        *(target["expr"] for panel in panels for target in panel["targets"]),
+    ]
+
+    named = {name.removesuffix("_bucket") for query in queries for name in re.findall(r"arkline_\w+", query)}
+
+    assert named - existing == set()
+    page = (PROJECT / "docs/operators/monitoring.md").read_text()
+    assert {name for name in existing if name not in page} == set()

@@ -1,0 +1,63 @@
+"""Alert rules and dashboard: every rule is tested and has a place in the runbook."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.requirements import unavailable
+
+PROJECT = Path(__file__).parents[2]
+MONITORING = PROJECT / "deploy" / "monitoring"
+RULES = MONITORING / "arkline.rules.yml"
+
+
+def rules() -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load(RULES.read_text())["groups"]
+    return list(group["rules"])
+
+
+@pytest.fixture
+def promtool() -> str:
+    if (program := shutil.which("promtool")) is None:
+        unavailable("promtool is missing: apt-get install prometheus")
+    return program
+
+
+def test_every_rule_fires_and_stays_quiet_as_its_test_says(promtool: str) -> None:
+    done = subprocess.run(
+        [promtool, "test", "rules", "arkline.rules.test.yml"], cwd=MONITORING, capture_output=True, text=True
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_rule_has_a_test_in_which_it_fires() -> None:
+    tests = yaml.safe_load((MONITORING / "arkline.rules.test.yml").read_text())["tests"]
+
+    fired = {case["alertname"] for test in tests for case in test["alert_rule_test"] if case["exp_alerts"]}
+
+    assert fired == {rule["alert"] for rule in rules()}
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
+def test_every_rule_names_a_heading_of_the_runbook(rule: dict[str, Any]) -> None:
+    page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+
+    headings = re.findall(r"^#+ (.+)$", (PROJECT / page).read_text(), re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    assert anchor in anchors
+
+
+def test_the_dashboards_panels_have_queries_and_do_not_overlap() -> None:
+    panels = json.loads((MONITORING / "grafana-dashboard.json").read_text())["panels"]
+
+    assert all(target["expr"] for panel in panels for target in panel["targets"])
+    corners = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels]
+    assert len(set(corners)) == len(corners)
+    assert len({panel["id"] for panel in panels}) == len(panels)
