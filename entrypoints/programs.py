@@ -1,4 +1,4 @@
-"""The command lines of the programs of a fleet: workers, beats and Flower.
+"""The command lines of the programs of a fleet: workers, beats, the web process and Flower.
 
 `arkline worker|beat|flower` becomes one of them, and the stack on one machine starts them as child processes.
 """
@@ -30,6 +30,10 @@ def ping(node: str) -> tuple[str, ...]:
 
 def beat() -> tuple[str, ...]:
     return (*PYTHON, "-m", "tasks.beat_leader")
+
+
+def web(host: str, port: int) -> tuple[str, ...]:
+    return (*PYTHON, "-m", "arkline", "web", "--host", host, "--port", str(port))
 
 
 def flower(address: str, port: int, *, url_prefix: str = "", conf: Path | None = None) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ def standalone_start(
     concurrency: Annotated[int, typer.Option(min=1, help="Jobs that a worker runs at the same time.")] = 2,
     json: Json = False,
 ) -> None:
-    """Start ZooKeeper, Redis, workers, beats and Flower.
+    """Start ZooKeeper, Redis, workers, beats, pages and Flower.
 
     Prints the addresses. Ctrl-C stops the stack in order. Servers named by ARKLINE_ZK_HOSTS and
     ARKLINE_BROKER_URL are used and not started.
@@ -100,6 +100,8 @@ def show(info: StackInfo, home: Path) -> None:
         (
             ("ZooKeeper", info.zk_hosts),
             ("Redis", kombu_url.maybe_sanitize_url(info.broker_url)),
+            ("board", info.web_url),
+            ("  login", info.token),
             ("Flower", info.flower_url),
             ("  login", f"{info.flower_user} / {info.flower_password}" if info.flower_user else ""),
             ("profiles", info.environment.get("ARKLINE_PROFILES", str(home / "profiles"))),

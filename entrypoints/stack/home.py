@@ -27,12 +27,15 @@ class StackRunning(UsageRefused):
 
 
 class StackInfo(BaseModel):
-    """`run/stack.json`: how other commands reach a running stack. It holds a password: mode 0600."""
+    """`run/stack.json`: how other commands reach a running stack. It holds secrets: mode 0600."""
 
     model_config = ConfigDict(frozen=True)
     pid: int
     zk_hosts: str
     broker_url: str
+    web_url: str = ""
+    token: str = ""
+    """An operator's token for the pages and the REST API."""
     flower_url: str = ""
     flower_user: str = ""
     flower_password: str = ""
@@ -108,12 +111,14 @@ def _written_pid(home: Path) -> int:
 
 def write_info(home: Path, info: StackInfo) -> None:
     """Write the file, and its environment in a form that a shell reads."""
-    _write_private(info_path(home), json.dumps(info.model_dump(), indent=1) + "\n")
-    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in sorted(info.environment.items())]
-    _write_private(environment_path(home), "".join(lines))
+    write_private(info_path(home), json.dumps(info.model_dump(), indent=1) + "\n")
+    client = {"ARKLINE_URL": info.web_url.rstrip("/"), "ARKLINE_TOKEN": info.token}
+    variables = info.environment | {name: value for name, value in client.items() if value}
+    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in sorted(variables.items())]
+    write_private(environment_path(home), "".join(lines))
 
 
-def _write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
     draft = path.with_suffix(".draft")
     draft.unlink(missing_ok=True)
     with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as stream:
@@ -125,7 +130,7 @@ def kept_secret(path: Path) -> str:
     """The secret in this file, made at the first start: messages of the previous run must stay valid."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write_private(path, secrets.token_urlsafe(32) + "\n")
+        write_private(path, secrets.token_urlsafe(32) + "\n")
     return path.read_text().strip()
 
 

@@ -1,4 +1,4 @@
-"""The programs of a stack as services: ZooKeeper, Redis, workers, beats and Flower."""
+"""The programs of a stack as services: ZooKeeper, Redis, workers, beats, the web process and Flower."""
 
 import os
 from collections.abc import Mapping
@@ -41,6 +41,9 @@ STACK_VARIABLE = "ARKLINE_STACK"
 """Set in the environment of a stack: its folder. A shell that has read `run/environment` still names the
 servers of the previous run when it starts the stack again; they are not used."""
 
+CLIENT_VARIABLES = ("ARKLINE_URL", "ARKLINE_TOKEN")
+"""Set by `run/environment` for a person's commands; a token is no business of the stack's processes."""
+
 
 @dataclass(frozen=True)
 class StackConfig:
@@ -50,7 +53,7 @@ class StackConfig:
     workers: int = 2
     concurrency: int = 2
     wait_for_all: bool = True
-    """Whether ready means that beats and Flower are ready too; jobs run as soon as the workers are."""
+    """Whether ready means that beats, pages and Flower are ready too; jobs run as soon as the workers are."""
     zookeeper: Path | None = None
     """The folder of an unpacked ZooKeeper distribution; None: the system's packages, or ZOOKEEPER_HOME."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -111,7 +114,11 @@ def _java_environment(config: StackConfig, environment: Mapping[str, str]) -> Ma
 
 def child_environment(config: StackConfig, servers: Servers) -> dict[str, str]:
     """This stack's ARKLINE_* variables: defaults for one machine, the caller's variables, the servers."""
-    given = {name: value for name, value in os.environ.items() if name.startswith("ARKLINE_")}
+    given = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("ARKLINE_") and name not in CLIENT_VARIABLES
+    }
     variables = {"ARKLINE_ZK_SESSION_TIMEOUT": "10", **servers.secrets, **given, **config.environment}
     for name in PATH_SETTINGS:
         if variables.get(name):
@@ -144,6 +151,30 @@ def _reserved_worker(config: StackConfig, queue: Queue, environment: Mapping[str
 def beat(config: StackConfig, number: int, environment: Mapping[str, str]) -> Service:
     service = _service(config, f"beat{number}", programs.beat(), environment, 10)
     return replace(service, gates_start=config.wait_for_all)
+
+
+def web(config: StackConfig, port: int, environment: Mapping[str, str]) -> Service:
+    """The pages and the REST API; restarted once it says that only this helps."""
+    command = Command(
+        name="web",
+        argv=programs.web(HOST, port),
+        log=config.home / "log" / "web.log",
+        environment=environment,
+        folder=config.home,
+        clean=TERMINATED,
+        stop_seconds=10,
+    )
+
+    def says(path: str) -> bool:
+        question = f"GET /health/{path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n"
+        return ask(port, question.encode(), b" 200 OK", seconds=1)
+
+    return Service(
+        command,
+        ready=partial(says, "ready"),
+        answers=partial(says, "live"),
+        gates_start=config.wait_for_all,
+    )
 
 
 def flower(config: StackConfig, port: int, password: str, environment: Mapping[str, str]) -> Service:

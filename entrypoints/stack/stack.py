@@ -1,4 +1,4 @@
-"""The whole of arkline on one machine: ZooKeeper, Redis, workers, two elected beats and Flower."""
+"""The whole of arkline on one machine: ZooKeeper, Redis, workers, two elected beats, pages and Flower."""
 
 import os
 import secrets
@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 
 from entrypoints.stack.home import StackInfo, lock_home, write_info
+from entrypoints.stack.login import kept_token
 from entrypoints.stack.ports import HOST, free_ports
 from entrypoints.stack.services import (
     FLOWER_USER,
@@ -17,6 +19,7 @@ from entrypoints.stack.services import (
     flower,
     reserved_workers,
     servers,
+    web,
     worker,
 )
 from entrypoints.stack.signals import StopSignals
@@ -49,14 +52,26 @@ def running(
             *(worker(config, number, environment) for number in range(1, config.workers + 1)),
         ]
         beats = [beat(config, number, environment) for number in (1, 2)]
-        (port,), password = free_ports(1), secrets.token_urlsafe(12)
-        others = [*beats, flower(config, port, password, environment)]
+        (port, web_port), password = free_ports(2), secrets.token_urlsafe(12)
+        web_port = int(environment.get("ARKLINE_WEB_PORT") or web_port)
+        others = [
+            *beats,
+            web(config, web_port, environment),
+            flower(config, port, password, environment),
+        ]
+
+        @cache
+        def token() -> str:
+            """Read when the workers are ready, which have created the inventory."""
+            return kept_token(home, settings)
 
         def info() -> StackInfo:
             return StackInfo(
                 pid=os.getpid(),
                 zk_hosts=started.zk_hosts,
                 broker_url=started.broker_url,
+                web_url=f"http://{HOST}:{web_port}/",
+                token=token(),
                 flower_url=f"http://{HOST}:{port}/",
                 flower_user=FLOWER_USER,
                 flower_password=password,

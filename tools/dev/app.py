@@ -75,9 +75,9 @@ def up(
     concurrency: Annotated[int, typer.Option(min=1, help="Jobs that a worker runs at the same time.")] = 2,
     home: Home = VAR,
 ) -> None:
-    """Start ZooKeeper, Redis, workers, beats and Flower, and print their addresses. Ctrl-C stops them.
+    """Start ZooKeeper, Redis, workers, beats, pages and Flower, and print their addresses.
 
-    `arkline standalone start` with the folder var and the profiles of this checkout.
+    Ctrl-C stops them. `arkline standalone start` with the folder var and the profiles of this checkout.
     """
     config = StackConfig(
         home=home.absolute(),

@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 from pipeline.errors import ArklineError, ServiceUnreachable
 from tools.checkout import PROJECT, VENV
@@ -105,6 +106,7 @@ def check_ingest(installed: Installed) -> str:
     starter.run("arkline", "standalone", "start", "--detach", "--workers=1", home)
     try:
         info = json.loads((installed.folder / "home" / "run" / "stack.json").read_text())
+        _check_web(info["web_url"], info["token"])
         user = Installed(installed.folder, {**installed.environment, **info["environment"]})
         with serving(content) as base:
             view = user.run("arkline", "submit", "--profile=demo", f"{base}/hello.txt", "--wait", "--json")
@@ -114,6 +116,14 @@ def check_ingest(installed: Installed) -> str:
     if batch["status"] != "completed":
         raise CheckFailed(f"{batch['bid']} is {batch['status']}: {batch['message']}")
     return str(batch["bid"])
+
+
+def _check_web(url: str, token: str) -> None:
+    request = Request(f"{url}v1", headers={"Authorization": f"Bearer {token}"})  # noqa: S310 - our own
+    with urlopen(request, timeout=30) as answer:  # noqa: S310 - our own address
+        caller = json.load(answer)["caller"]
+    if caller["role"] != "operator":
+        raise CheckFailed(f"the stack's token is not an operator's: {caller}")
 
 
 def _run(command: Sequence[str | Path], folder: Path, environment: Mapping[str, str] | None = None) -> str:

@@ -1,0 +1,110 @@
+{{- define "arkline.name" -}}
+{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 40 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{- define "arkline.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "arkline.labels" -}}
+{{ include "arkline.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{- define "arkline.image" -}}
+{{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+{{- end }}
+
+{{- define "arkline.secret" -}}
+{{ .Values.existingSecret | default (printf "%s-fleet" (include "arkline.name" .)) }}
+{{- end }}
+
+{{- define "arkline.flowerSecret" -}}
+{{ .Values.flower.existingSecret | default (printf "%s-flower" (include "arkline.name" .)) }}
+{{- end }}
+
+{{- define "arkline.zookeepers" -}}
+{{- if .Values.zookeeper.enabled }}
+{{- $name := printf "%s-zookeeper" (include "arkline.name" .) }}
+{{- range $number := until (int .Values.zookeeper.replicas) }}
+{{- if $number }},{{ end }}{{ $name }}-{{ $number }}.{{ $name }}:2181
+{{- end }}
+{{- else }}{{ .Values.zookeeper.hosts }}{{ end }}
+{{- end }}
+
+{{/* What every pod has: no rights, no token of the cluster, its place. */}}
+{{- define "arkline.pod" -}}
+automountServiceAccountToken: false
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Call with the number of the user and the group. */}}
+{{- define "arkline.podSecurity" -}}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: {{ index . 0 }}
+  runAsGroup: {{ index . 1 }}
+  fsGroup: {{ index . 1 }}
+  fsGroupChangePolicy: OnRootMismatch
+  seccompProfile:
+    type: RuntimeDefault
+{{- end }}
+
+{{/* Call with whether the root file system is read only. */}}
+{{- define "arkline.containerSecurity" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: {{ . }}
+  capabilities:
+    drop: [ALL]
+{{- end }}
+
+{{/* The container of a program that works on the record. */}}
+{{- define "arkline.fleetContainer" -}}
+image: {{ include "arkline.image" . }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+{{ include "arkline.containerSecurity" true }}
+envFrom:
+  - configMapRef:
+      name: {{ include "arkline.name" . }}-settings
+env:
+  - name: ARKLINE_READY_FILE
+    value: /tmp/ready
+volumeMounts:
+  - {name: tmp, mountPath: /tmp}
+  - {name: secrets, mountPath: /run/arkline, readOnly: true}
+  - {name: profiles, mountPath: /etc/arkline/profiles, readOnly: true}
+  - {name: data, mountPath: /srv/arkline}
+{{- end }}
+
+{{- define "arkline.fleetVolumes" -}}
+volumes:
+  - name: tmp
+    emptyDir: {}
+  - name: secrets
+    secret:
+      secretName: {{ include "arkline.secret" . }}
+      defaultMode: 0440
+  - name: profiles
+    configMap:
+      name: {{ .Values.existingProfiles | default (printf "%s-profiles" (include "arkline.name" .)) }}
+  - name: data
+    persistentVolumeClaim:
+      claimName: {{ .Values.data.existingClaim | default (printf "%s-data" (include "arkline.name" .)) }}
+{{- end }}

@@ -1,0 +1,236 @@
+"""The Helm chart: linted and rendered by the real Helm, and judged by the schema of Kubernetes."""
+
+import hashlib
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from entrypoints.cli.command_table import ENTRIES
+from entrypoints.generate_secrets import RIGHTS
+from pipeline.settings import Settings
+from pipeline.states import Queue
+from tests.support.fleet import PROJECT
+from tests.support.requirements import unavailable
+
+try:
+    import helm_python
+except (ImportError, OSError) as error:  # no wheel for this machine
+    unavailable(f"{error}: pip install helm-python-sdk")
+
+CHART = str(PROJECT / "deploy" / "helm" / "arkline")
+OPTIONS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "every option": {
+        "image": {"repository": "registry.example.org/arkline", "digest": f"sha256:{'0' * 64}"},
+        "imagePullSecrets": [{"name": "pull"}],
+        "settings": {
+            "ARKLINE_MAIL_FROM": "a@example.org",
+            "ARKLINE_IN_FLIGHT": 128,
+            "ARKLINE_SMTP_TLS": True,
+        },
+        "profiles": {"demo.yaml": "owner: ark:/99999/fk4\n"},
+        "data": {"storageClass": "fast", "accessModes": ["ReadWriteOnce"]},
+        "workers": {"bytes": {"queues": ["download", "process"], "processes": 8, "replicas": 3}},
+        "web": {
+            "replicas": 2,
+            "service": {"type": "NodePort"},
+            "ingress": {
+                "enabled": True,
+                "className": "nginx",
+                "host": "x.example.org",
+                "tlsSecret": "tls",
+                "annotations": {"a": "b"},
+            },
+        },
+        "flower": {"enabled": True, "urlPrefix": "/flower/"},
+        "zookeeper": {"replicas": 3, "storageClass": "fast"},
+        "redis": {"storageClass": "fast"},
+        "networkPolicy": {"webFrom": [{"namespaceSelector": {"matchLabels": {"name": "ingress"}}}]},
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "a", "operator": "Exists"}],
+        "affinity": {"podAntiAffinity": {}},
+        "podAnnotations": {"a": "b"},
+    },
+    "servers of the site": {
+        "existingSecret": "own",
+        "existingProfiles": "own",
+        "data": {"existingClaim": "own"},
+        "zookeeper": {"enabled": False, "hosts": "zk-1:2181,zk-2:2181"},
+        "redis": {"enabled": False},
+        "flower": {"enabled": True, "existingSecret": "own-flower"},
+        "networkPolicy": {"enabled": False},
+    },
+    "no pages": {"web": {"enabled": False}},
+}
+
+
+def rendered(values: dict[str, Any]) -> list[dict[str, Any]]:
+    with helm_python.Chart.load(CHART) as chart:
+        texts = chart.render(values, name="site", namespace="ingest")
+    documents = (
+        document
+        for text in sorted(texts)
+        for document in yaml.safe_load_all(texts[text])
+        if text.endswith(".yaml")
+    )
+    return [document for document in documents if document]
+
+
+@pytest.fixture(scope="module", params=OPTIONS)
+def manifests(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    return rendered(OPTIONS[request.param])
+
+
+def pods(manifests: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for manifest in manifests:
+        if manifest["kind"] in {"Deployment", "StatefulSet"}:
+            yield manifest["metadata"]["name"], manifest["spec"]["template"]["spec"]
+
+
+def test_helm_has_nothing_to_say_about_the_chart() -> None:
+    findings = helm_python.lint(CHART)
+
+    assert not findings["errors"]
+    assert {message["error"] for message in findings["messages"]} <= {"icon is recommended"}
+
+
+def test_kubernetes_accepts_every_manifest(manifests: list[dict[str, Any]]) -> None:
+    assert manifests
+    for manifest in manifests:
+        kubernetes_validate.validate(manifest, "1.31", strict=True)
+
+
+def test_no_name_is_used_twice(manifests: list[dict[str, Any]]) -> None:
+    names = [(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests]
+
+    assert len(names) == len(set(names))
+
+
+def test_no_pod_has_more_rights_than_it_needs(manifests: list[dict[str, Any]]) -> None:
+    """As the pod security standard `restricted` asks, and without a token of the cluster."""
+    for name, pod in pods(manifests):
+        assert pod["automountServiceAccountToken"] is False, name
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            assert container["securityContext"]["allowPrivilegeEscalation"] is False
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+            read_only = container["securityContext"]["readOnlyRootFilesystem"]
+            assert read_only or container["name"] == "zookeeper"
+            assert {"livenessProbe", "readinessProbe"} & set(container)
+
+
+def test_every_secret_and_claim_that_a_pod_mounts_exists(manifests: list[dict[str, Any]]) -> None:
+    there = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests}
+    for _, pod in pods(manifests):
+        for volume in pod["volumes"]:
+            needed = {
+                ("Secret", volume.get("secret", {}).get("secretName")),
+                ("ConfigMap", volume.get("configMap", {}).get("name")),
+                ("PersistentVolumeClaim", volume.get("persistentVolumeClaim", {}).get("claimName")),
+            }
+            assert {one for one in needed if one[1] and not one[1].startswith("own")} <= there
+
+
+def test_a_secret_is_in_no_argument_and_no_config_map(manifests: list[dict[str, Any]]) -> None:
+    secrets = {
+        value
+        for manifest in manifests
+        if manifest["kind"] == "Secret"
+        for key, value in manifest["stringData"].items()
+        if key in {"arkline_zk_password", "arkline_message_key", "redis-password", "password"}
+    }
+    others = yaml.safe_dump([manifest for manifest in manifests if manifest["kind"] != "Secret"])
+
+    assert all(len(secret) >= 32 and secret not in others for secret in secrets)
+
+
+def test_flower_gets_neither_zookeeper_nor_the_keys_of_the_fleet() -> None:
+    flower = dict(pods(rendered(OPTIONS["every option"])))["site-arkline-flower"]
+
+    assert [volume.get("secret", {}).get("secretName") for volume in flower["volumes"]] == [
+        None,
+        "site-arkline-flower",
+    ]
+    assert "envFrom" not in flower["containers"][0]
+
+
+def test_every_program_is_a_command_of_arkline_and_every_variable_a_setting(
+    manifests: list[dict[str, Any]],
+) -> None:
+    for _, pod in pods(manifests):
+        program, command, *_ = [*pod["containers"][0]["args"], ""]
+        assert program != "arkline" or command in {entry.name for entry in ENTRIES}
+    (settings,) = (manifest for manifest in manifests if manifest["metadata"]["name"].endswith("-settings"))
+    names = {name.removeprefix("ARKLINE_").lower() for name in settings["data"]}
+    assert names - {"secrets"} <= set(Settings.model_fields)
+
+
+def test_every_queue_has_a_worker_by_default() -> None:
+    workers = [pod for name, pod in pods(rendered({})) if "-worker-" in name]
+    commands = [" ".join(pod["containers"][0]["args"]) for pod in workers]
+
+    assert [command for command in commands if "--queues" not in command]
+    assert [command for command in commands if command.endswith(f"--queues {Queue.CONTROL}")]
+    assert [command for command in commands if command.endswith(f"--queues {Queue.SPLIT}")]
+    for pod in workers:
+        seconds = pod["terminationGracePeriodSeconds"]
+        assert seconds > Settings().stop_grace + 31
+
+
+def test_three_zookeepers_know_each_other_and_the_fleet_knows_them() -> None:
+    manifests = rendered(OPTIONS["every option"])
+    (server,) = dict(pods(manifests))["site-arkline-zookeeper"]["containers"]
+    known = next(variable["value"] for variable in server["env"] if variable["name"] == "ZOO_SERVERS")
+    (settings,) = (manifest for manifest in manifests if manifest["metadata"]["name"].endswith("-settings"))
+
+    hosts = [f"site-arkline-zookeeper-{number}.site-arkline-zookeeper" for number in range(3)]
+    assert known.split() == [f"server.{n}={host}:2888:3888;2181" for n, host in enumerate(hosts, 1)]
+    assert settings["data"]["ARKLINE_ZK_HOSTS"] == ",".join(f"{host}:2181" for host in hosts)
+
+
+def test_the_users_of_redis_have_the_rights_and_passwords_of_the_fleet() -> None:
+    secrets = {
+        manifest["metadata"]["name"]: manifest["stringData"]
+        for manifest in rendered(OPTIONS["every option"])
+        if manifest["kind"] == "Secret"
+    }
+    users = secrets["site-arkline-redis"]["users.acl"].splitlines()
+
+    assert users[0] == "user default off"
+    for line, user, owner in zip(users[1:], ("arkline", "flower"), ("fleet", "flower"), strict=True):
+        own = secrets[f"site-arkline-{owner}"]
+        match = re.match(rf"redis://{user}:(\w+)@site-arkline-redis:6379/0", own["arkline_broker_url"])
+        assert match
+        assert line == f"user {user} on #{hashlib.sha256(match[1].encode()).hexdigest()} {RIGHTS}"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"workers": {"a": {"queues": ["downloads"], "processes": 1, "replicas": 1}}},
+            "downloads",
+        ),
+        ({"zookeeper": {"replicas": 2}}, "replicas"),
+        ({"zookeeper": {"enabled": False}}, "hosts"),
+        ({"settings": {"zk_hosts": "a"}}, "zk_hosts|settings"),
+        ({"redis": {"enabled": False}}, "arkline_broker_url names your Redis"),
+        ({"wokers": {}}, "wokers"),
+    ],
+)
+def test_wrong_values_are_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(helm_python.HelmError, match=message):
+        rendered(values)
+
+
+def test_the_chart_has_the_version_of_the_project() -> None:
+    version = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
+    chart = yaml.safe_load((PROJECT / "deploy" / "helm" / "arkline" / "Chart.yaml").read_text())
+
+    assert (chart["version"], chart["appVersion"]) == (version, version)
