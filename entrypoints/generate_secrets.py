@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-VOLUMES = ("fleet", "flower", "redis", "postgresql")
+VOLUMES = ("fleet", "flower", "redis", "postgresql", "grafana")
 """The volumes in FOLDER, one for each kind of process."""
 
 BROKER = "redis://{user}:{password}@redis:6379/0"
@@ -26,7 +26,7 @@ RIGHTS = (
 
 def generate(folder: Path) -> None:
     """The files of the fleet are read as settings (ARKLINE_SECRETS), that of Flower as its configuration."""
-    fleet, flower, redis, postgresql = (folder / name for name in VOLUMES)
+    fleet, flower, redis, postgresql, grafana = (folder / name for name in VOLUMES)
     _keep(fleet / "arkline_zk_password", lambda: secrets.token_hex(24))
     _keep(fleet / "arkline_message_key", lambda: secrets.token_hex(32))
     users = ["user default off"]
@@ -36,7 +36,8 @@ def generate(folder: Path) -> None:
         users.append(f"user {user} on #{digest} {RIGHTS}")
     login = _keep(flower / "password", lambda: secrets.token_hex(16))
     _write(flower / "flowerconfig.py", f"basic_auth = ['arkline:{login}']\n")
-    # PostgreSQL runs as another user, and nothing else mounts its folder
+    # PostgreSQL and Grafana run as other users, and nothing else mounts their folders
+    _keep(grafana / "password", lambda: secrets.token_hex(16), 0o644)
     database = _keep(postgresql / "password", lambda: secrets.token_hex(24), 0o644)
     _write(fleet / "pgpass", f"postgresql:5432:arkline:arkline:{database}\n")
     # Redis runs as another user; the file has digests of passwords

@@ -41,7 +41,7 @@ def test_a_service_waits_only_for_services_that_exist_and_can_be_healthy(name: s
 @pytest.mark.parametrize("name", SERVICES)
 def test_every_named_volume_is_declared_and_every_folder_exists(name: str) -> None:
     for source in (mount.split(":")[0] for mount in SERVICES[name].get("volumes", ())):
-        assert source in COMPOSE["volumes"] or (PROJECT / source).is_dir()
+        assert source in COMPOSE["volumes"] or (PROJECT / source).exists()
 
 
 def test_every_declared_volume_is_used() -> None:
@@ -59,7 +59,7 @@ def test_ports_are_open_to_this_host_only(name: str) -> None:
 def test_every_image_has_a_tag_that_stays(name: str) -> None:
     _, _, tag = SERVICES[name]["image"].rpartition(":")
 
-    assert re.match(r"\d", tag)
+    assert re.match(r"v?\d", tag)
 
 
 def test_our_image_has_the_version_of_the_project() -> None:
@@ -125,22 +125,39 @@ def test_the_compose_file_asks_for_every_variable_of_an_example(name: str) -> No
     assert all(f"${{{variable}:-" in text for variable in example_variables(name))
 
 
+def test_prometheus_asks_the_exporter_and_grafana_asks_prometheus() -> None:
+    folder = PROJECT / "deploy" / "monitoring" / "compose"
+    (scraped,) = yaml.safe_load((folder / "prometheus.yml").read_text())["scrape_configs"]
+    (source,) = yaml.safe_load((folder / "datasource.yml").read_text())["datasources"]
+
+    assert scraped["static_configs"] == [{"targets": ["exporter:9464"]}]
+    assert "--port=9464" in SERVICES["exporter"]["command"]
+    assert source["url"] == "http://prometheus:9090"
+
+
 def networks(name: str) -> set[str]:
     return set(SERVICES[name].get("networks", ()))
 
 
 def test_only_who_needs_zookeeper_or_redis_reaches_it() -> None:
-    fleet = {"worker", "control", "split", "beat", "web"}
+    fleet = {"worker", "control", "split", "beat", "web", "exporter"}
 
     assert {name for name in SERVICES if "record" in networks(name)} == {*ZOOKEEPERS, *fleet}
     assert {name for name in SERVICES if "messages" in networks(name)} == {"redis", "flower", *fleet}
     assert {name for name in SERVICES if "outside" in networks(name)} == {"worker", "control", "split"}
     assert {name for name in SERVICES if "database" in networks(name)} == {"postgresql", *fleet} - {"beat"}
-    assert {name for name in SERVICES if "browser" in networks(name)} == {"flower", "web"}
+    assert {name for name in SERVICES if "browser" in networks(name)} == {
+        "flower",
+        "web",
+        "prometheus",
+        "grafana",
+    }
+    assert {name for name in SERVICES if "metrics" in networks(name)} == {"exporter", "prometheus", "grafana"}
     assert {name for name, each in COMPOSE["networks"].items() if each.get("internal")} == {
         "record",
         "messages",
         "database",
+        "metrics",
     }
     assert SERVICES["secrets"]["network_mode"] == "none"
 
@@ -154,15 +171,16 @@ def test_each_service_gets_only_the_secrets_that_it_needs() -> None:
     made = found.pop("secrets")
     assert made == {volume for volume in COMPOSE["volumes"] if volume.startswith("secrets-")}
     assert found == {
-        **{name: {"secrets-fleet"} for name in ("worker", "control", "split", "beat", "web")},
+        **{name: {"secrets-fleet"} for name in ("worker", "control", "split", "beat", "web", "exporter")},
         "postgresql": {"secrets-postgresql"},
+        "grafana": {"secrets-grafana"},
         "flower": {"secrets-flower"},
         "redis": {"secrets-redis"},
     }
     for name in found:
         assert all(m.endswith(":ro") for m in SERVICES[name]["volumes"] if m.startswith("secrets-"))
     assert not SERVICES["flower"]["env_file"]
-    named = re.sub("ARKLINE_SECRETS|POSTGRES_PASSWORD_FILE", "", yaml.safe_dump(SERVICES))
+    named = re.sub("ARKLINE_SECRETS|\\w+_PASSWORD_+FILE", "", yaml.safe_dump(SERVICES))
     assert not re.search("PASSWORD|KEY|SECRET:", named)
 
 
@@ -186,7 +204,7 @@ def test_the_secrets_are_made_once_and_are_settings(tmp_path: Path, monkeypatch:
     assert Settings().message_keys == ()
     assert Settings().broker_url.startswith("redis://flower:")
     readable = {str(path.relative_to(tmp_path)) for path in first if path.stat().st_mode & 0o077}
-    assert readable == {"redis/users.acl", "postgresql/password"}
+    assert readable == {"redis/users.acl", "postgresql/password", "grafana/password"}
     assert RIGHTS in (PROJECT / "docs" / "operators" / "trust.md").read_text()
 
 

@@ -164,8 +164,8 @@ def test_every_program_is_a_command_of_arkline_and_every_variable_a_setting(
     manifests: list[dict[str, Any]],
 ) -> None:
     for _, pod in pods(manifests):
-        program, command, *_ = [*pod["containers"][0]["args"], ""]
-        assert program != "arkline" or command in {entry.name for entry in ENTRIES}
+        argv: list[str] = pod["containers"][0]["args"]
+        assert argv[0] != "arkline" or argv[1] in {entry.name for entry in ENTRIES}
     (settings,) = (manifest for manifest in manifests if manifest["metadata"]["name"].endswith("-settings"))
     names = {name.removeprefix("ARKLINE_").lower() for name in settings["data"]}
     assert names - {"secrets"} <= set(Settings.model_fields)
