@@ -23,16 +23,24 @@ def kind_of(name: str) -> str:
     raise UsageRefused(f"'{name}' is neither a batch (bid0000000001) nor a job (jid0000000001)")
 
 
-def why(session: Session, settings: Settings, name: str, archive: Archive = no_archive) -> Explanation:
+def why(
+    session: Session,
+    settings: Settings,
+    name: str,
+    archive: Archive = no_archive,
+    fleet: Fleet | None = None,
+) -> Explanation:
     """Missing if neither ZooKeeper nor the archive knows it; in the archive, `holder` removed it.
 
     A record that cannot be relied on is the reason of everything that is in it; ServiceDown for a name that
-    is not, because another record may have it.
+    is not, because another record may have it. `fleet`: what the workers answered a moment ago; they are
+    asked if it is None.
     """
     fault = record_fault(session, settings)
     foreign = fault is not None and fault.reason is Reason.RECORD_FOREIGN
     try:
-        explanation = _explanation(session, settings, name, no_archive if foreign else archive)
+        asked = fleet or Fleet(session, settings)
+        explanation = _explanation(session, asked, name, no_archive if foreign else archive)
     except Missing as missing:
         if fault is None:
             raise
@@ -43,8 +51,7 @@ def why(session: Session, settings: Settings, name: str, archive: Archive = no_a
     return explanation.model_copy(update=dict(fault.cause))
 
 
-def _explanation(session: Session, settings: Settings, name: str, archive: Archive) -> Explanation:
-    fleet = Fleet(session, settings)
+def _explanation(session: Session, fleet: Fleet, name: str, archive: Archive) -> Explanation:
     kind = kind_of(name)
     try:
         record = load_job(session, name, archive) if kind == "job" else load_batch(session, name, archive)

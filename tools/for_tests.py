@@ -44,6 +44,7 @@ PROGRAMS = (
     Program("iproute2", "ip", _on_path("ip")),
     Program("openssl", "openssl", _on_path("openssl")),
     Program("prometheus", "promtool", _on_path("promtool")),
+    Program("chromium", "Chromium", _on_path("chromium")),
 )
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from kazoo.exceptions import BadVersionError, NoNodeError, NotEmptyError
 
@@ -127,6 +128,11 @@ def remove_unused(session: Session, clock: ServerClock) -> int:
             session.ask(session.zk.delete_async, path, version=stat.version)
             removed += 1
     return removed
+
+
+def known(session: Session) -> list[str]:
+    """The hosts that have a node: those with open connections or a back-off, now or a moment ago."""
+    return sorted(map(unquote, session.children(paths.HOSTS)))
 
 
 def seconds_left(session: Session, host: str, clock: ServerClock) -> float:

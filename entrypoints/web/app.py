@@ -5,6 +5,8 @@ from fastapi import APIRouter, FastAPI
 from entrypoints.web import problems
 from entrypoints.web.context import WebContext
 from entrypoints.web.headers import RequestIds, SecurityHeaders
+from entrypoints.web.pages import install as pages
+from entrypoints.web.pages.install import live_pages
 from entrypoints.web.routes import (
     batches,
     board,
@@ -57,12 +59,14 @@ def create_app(context: WebContext | None) -> FastAPI:
         redoc_url=None,
         openapi_url="/openapi.json",
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
+        lifespan=lambda app: live_pages(app, context),
         responses={"default": {"model": problems.Problem, "description": "A problem, as RFC 9457 has it."}},
     )
     app.state.context = context
     problems.install(app)
     for router in ROUTERS:
         app.include_router(router)
+    pages.install(app, context)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(RequestIds)
     return app

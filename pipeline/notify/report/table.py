@@ -23,7 +23,7 @@ def as_csv(report: BatchReport) -> str:
 
 def _row(job: ReportedJob) -> list[str]:
     return [
-        _cell(value)
+        cell(value)
         for value in (
             *(job.name, "; ".join(job.local_id), job.ark or "", job.title, job.state, job.jid),
             job.message or job.remark,
@@ -32,6 +32,6 @@ def _row(job: ReportedJob) -> list[str]:
     ]
 
 
-def _cell(value: str) -> str:
+def cell(value: str) -> str:
     plain = printable(value, " ").replace("\n", " ")
     return f"'{plain}" if plain.startswith(_FORMULA) else plain

@@ -1,0 +1,1 @@
+"""The dashboard: pages for operators and depositors, rendered on the server."""

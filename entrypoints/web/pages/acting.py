@@ -1,0 +1,72 @@
+"""The forms of the buttons: one address for every act, and the search."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import Form, Request
+from fastapi.responses import RedirectResponse, Response
+
+from entrypoints.web.context import context_of
+from entrypoints.web.pages import acts
+from entrypoints.web.pages.login import PageCaller, page_router, require_sight
+from entrypoints.web.pages.notices import Notice, redirect
+from operations.board.values import JobSearch, scope_of
+from pipeline.errors import ArklineError
+from pipeline.principal import Forbidden
+from zkstate.errors import Missing
+
+router = page_router()
+
+REASON_LIMIT = 500
+"""Characters of a reason."""
+
+SHOWN_WITHIN = 1.0
+"""Seconds to wait for the board, so that the next page shows what the act has changed."""
+
+Text = Annotated[str, Form()]
+
+
+@router.post("/act")
+def act(  # noqa: PLR0913 - the fields of a form
+    request: Request,
+    caller: PageCaller,
+    act: Text,
+    target: Text = "",
+    version: Annotated[int | None, Form()] = None,
+    reason: Text = "",
+    back: Text = "/",
+) -> Response:
+    """Carry out the act, and show the page again with its result: who was first, if somebody else was."""
+    web = context_of(request)
+    if target.startswith(("jid", "bid")):
+        require_sight(web, caller, target)
+    before = web.board.changes_since(None).last
+    try:
+        result = acts.run(web.operator(caller, reason.strip()[:REASON_LIMIT]), act, target, version)
+    except Forbidden:
+        raise
+    except ArklineError as refused:
+        return redirect(request, back, Notice(str(refused), "bad"))
+    web.board.wait_change(before, SHOWN_WITHIN)
+    return redirect(request, back, Notice(result))
+
+
+@router.get("/find")
+def find(request: Request, caller: PageCaller, q: str = "") -> Response:
+    """To the batch, the job or the object of this name; else to a list of jobs."""
+    web, text = context_of(request), q.strip()
+    kinds = {"bid": "batches", "jid": "jobs"}
+    if text[:3] in kinds and text[3:].isdigit():
+        return RedirectResponse(f"/{kinds[text[:3]]}/{text}", status_code=303)
+    if text.lower().startswith("ark:"):
+        return RedirectResponse(f"/objects/{quote(text)}", status_code=303)
+    rows = web.board.jobs(scope_of(caller), JobSearch(q=text), 2).rows if text else ()
+    if len(rows) == 1:
+        return RedirectResponse(f"/jobs/{rows[0].jid}", status_code=303)
+    if not rows:
+        raise Missing(
+            f"no job in the record has the id or the name '{text}'; an object is searched by its ARK"
+        )
+    return RedirectResponse(request.url_for("jobs").include_query_params(q=text), status_code=303)

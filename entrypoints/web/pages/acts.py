@@ -1,0 +1,294 @@
+"""Acts: what a button does. One table for the buttons, for the forms that they send, and for their spellings.
+
+Every act calls an operation, as the command line does, and is recorded with the person and the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from entrypoints.cli.render.humanize import counted
+from entrypoints.cli.render.remedies import command
+from operations import holds, profile_renewal, workers
+from operations.bulk import Outcome, act_on_many, act_on_one, cancel, repair_many, select
+from operations.job_list import JobFilter
+from operations.operator import Operator
+from pipeline.errors import Action, Remedy, UsageRefused
+from pipeline.profiles.profile import Profiles
+from pipeline.states import Event, JobState
+
+Perform = Callable[[Operator, str, int | None], str]
+"""(operator, target, version of the status that the person saw or None) -> the result in one sentence."""
+
+
+@dataclass(frozen=True)
+class Act:
+    """One kind of button. `api`: path of the same act in the API, below /v1; `{}` is the target."""
+
+    code: str
+    label: str
+    doc: str
+    api: str
+    cli: str
+    perform: Perform
+    needs_reason: bool = False
+    danger: bool = False
+
+
+@dataclass(frozen=True)
+class Button:
+    """An act on one target, as the page draws it."""
+
+    act: Act
+    target: str
+    version: int | None = None
+    first: bool = False
+    """The act that helps most; drawn with emphasis."""
+
+    @property
+    def cli(self) -> str:
+        """The same act as a line for a shell."""
+        reason = ' --reason "WHY"' if self.act.needs_reason else ""
+        return self.act.cli.format(self.target).strip() + reason
+
+    @property
+    def curl(self) -> str:
+        """The same act as a request to the API."""
+        return (
+            'curl -X POST -H "Authorization: Bearer $ARKLINE_TOKEN" -H "Content-Type: application/json" '
+            f'-d \'{{"reason": "WHY"}}\' "$ARKLINE_URL/v1/{self.act.api.format(self.target)}"'
+        )
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A remedy that is no button: a command for a shell on the right machine, or something done outside."""
+
+    doc: str
+    cli: str = ""
+    link: str = ""
+
+
+def of_remedies(remedies: Iterable[Remedy], version: int | None = None) -> tuple[Button | Advice, ...]:
+    """Buttons for what this page can do, advice for what it cannot; `version`: of the explained record."""
+    shown: list[Button | Advice] = []
+    for remedy in remedies:
+        act = ACTS.get(remedy.action)
+        if act is not None:
+            on_itself = remedy.target.startswith(("jid", "bid")) and remedy.action in _WITH_VERSION
+            shown.append(Button(act, remedy.target, version if on_itself else None, first=not shown))
+        else:
+            link = _LINKS.get(remedy.action, "").format(remedy.target)
+            shown.append(Advice(remedy.action.doc, "" if link else command(remedy), link))
+    return tuple(shown)
+
+
+def of_verbs(verbs: Iterable[Event], target: str, version: int | None) -> tuple[Button, ...]:
+    """A button for everything that an operator may do with the job or the batch now."""
+    return tuple(Button(ACTS[verb], target, version) for verb in sorted(verbs) if verb in ACTS)
+
+
+def run(operator: Operator, code: str, target: str, version: int | None) -> str:
+    """Carry out the act; its result as a sentence. Raises what the operation raises."""
+    act = ACTS.get(code)
+    if act is None:
+        raise UsageRefused(f"there is no act '{code}'")
+    if act.needs_reason and not operator.reason.strip():
+        raise UsageRefused(f"'{act.label}' needs a reason: it is kept in the history")
+    return act.perform(operator, target, version)
+
+
+def sentence(outcome: Outcome) -> str:
+    """One sentence: `jid0000000001 was failed and is now processing`."""
+    if len(outcome.done) == 1 and not outcome.refused:
+        (result,) = outcome.done
+        later = "" if result.sent else " Redis does not answer: the work continues once Redis is back."
+        return f"{result.id} was {result.was} and is now {result.now}.{later}"
+    parts = [f"{outcome.verb}: {len(outcome.done)} done"]
+    if outcome.refused:
+        parts.append(
+            f"{len(outcome.refused)} refused ({outcome.refused[0].id}: {outcome.refused[0].message})"
+        )
+    if outcome.untried:
+        parts.append(f"{outcome.untried} not tried: {outcome.stopped or 'stopped'}")
+    return ", ".join(parts) + "."
+
+
+def _verb(event: Event) -> Perform:
+    def perform(operator: Operator, target: str, version: int | None) -> str:
+        return sentence(act_on_one(operator, event, target, version=version))
+
+    return perform
+
+
+def _resume_batch(operator: Operator, bid: str, _: int | None) -> str:
+    filtered = JobFilter(bid=bid, state=JobState.FAILED)
+    return sentence(act_on_many(operator, Event.RESUME, select(operator.session, filtered, Event.RESUME)))
+
+
+def _cancel(operator: Operator, bid: str, _: int | None) -> str:
+    return sentence(cancel(operator, bid))
+
+
+def _repair(operator: Operator, name: str, _: int | None) -> str:
+    return sentence(repair_many(operator, [name]))
+
+
+def _release_collection(operator: Operator, name: str, _: int | None) -> str:
+    result = holds.release_collection(operator, name)
+    released = len(result.released.done) if result.released else 0
+    return (
+        f"Collection {name} is not on hold any more; {counted(released, 'job or batch', 'jobs and batches')} "
+        "released."
+    )
+
+
+def _hold_collection(operator: Operator, name: str, _: int | None) -> str:
+    holds.hold_collection(operator, Profiles(operator.settings.profiles), name)
+    return f"Collection {name} is on hold: its jobs do not start. Jobs that have started continue."
+
+
+def _pause(operator: Operator, *_: Any) -> str:
+    holds.pause(operator)
+    return "The queue is paused: no new job starts. Jobs that have started continue."
+
+
+def _unpause(operator: Operator, *_: Any) -> str:
+    holds.unpause(operator)
+    return "The queue starts new jobs again."
+
+
+def _renew_profile(operator: Operator, bid: str, version: int | None) -> str:
+    profile_renewal.renew(operator, bid, version=version)
+    return f"The remaining jobs of {bid} use the profile as its file is now."
+
+
+def _drain(operator: Operator, worker: str, _: int | None) -> str:
+    workers.drain(operator, worker)
+    return f"Worker {worker} accepts no new task; stop it once it is idle."
+
+
+def _undo_drain(operator: Operator, worker: str, _: int | None) -> str:
+    workers.drain(operator, worker, undo=True)
+    return f"Worker {worker} accepts tasks again."
+
+
+def _on(event: Event, label: str, kind: str = "jobs", **options: bool) -> Act:
+    return Act(
+        event, label, event.doc, f"{kind}/{{}}/{event}", f"arkline {event} {{}}", _verb(event), **options
+    )
+
+
+ACTS: dict[str, Act] = {
+    act.code: act
+    for act in (
+        _on(Event.RELEASE, "Release"),
+        _on(Event.RESUME, "Resume"),
+        _on(Event.HOLD, "Hold"),
+        _on(Event.FAIL, "Stop the job", needs_reason=True, danger=True),
+        _on(Event.DELETE, "Delete", needs_reason=True, danger=True),
+        _on(Event.UPDATE_REPORT, "Send an update of the report", "batches"),
+        Act(
+            Action.RESUME_BATCH,
+            "Resume the failed jobs",
+            Action.RESUME_BATCH.doc,
+            "batches/{}/resume",
+            "arkline resume --batch {} --state failed",
+            _resume_batch,
+        ),
+        Act(
+            Action.CANCEL,
+            "Stop the batch",
+            Action.CANCEL.doc,
+            "batches/{}/cancel",
+            "arkline cancel {}",
+            _cancel,
+            needs_reason=True,
+            danger=True,
+        ),
+        Act(
+            Action.REPAIR,
+            "Repair the record",
+            Action.REPAIR.doc,
+            "bulk/repair",
+            "arkline repair {}",
+            _repair,
+            needs_reason=True,
+            danger=True,
+        ),
+        Act(
+            Action.RENEW_PROFILE,
+            "Use the changed profile",
+            Action.RENEW_PROFILE.doc,
+            "batches/{}/renew-profile",
+            "arkline profile renew {}",
+            _renew_profile,
+        ),
+        Act(
+            "pause",
+            "Pause the queue",
+            "Stop starting new jobs.",
+            "queue/pause",
+            "arkline pause",
+            _pause,
+            True,
+        ),
+        Act(
+            Action.UNPAUSE,
+            "Start new jobs again",
+            Action.UNPAUSE.doc,
+            "queue/unpause",
+            "arkline unpause",
+            _unpause,
+        ),
+        Act(
+            Action.HOLD_COLLECTION,
+            "Put the collection on hold",
+            Action.HOLD_COLLECTION.doc,
+            "collections/{}/hold",
+            "arkline hold --collection {}",
+            _hold_collection,
+            needs_reason=True,
+        ),
+        Act(
+            Action.RELEASE_COLLECTION,
+            "Release the collection",
+            Action.RELEASE_COLLECTION.doc,
+            "collections/{}/release",
+            "arkline release --collection {}",
+            _release_collection,
+        ),
+        Act(
+            "drain",
+            "Drain",
+            "Stop the worker from accepting new tasks.",
+            "workers/{}/drain",
+            "arkline drain {}",
+            _drain,
+            needs_reason=True,
+        ),
+        Act(
+            Action.UNDO_DRAIN,
+            "Undo the drain",
+            Action.UNDO_DRAIN.doc,
+            "workers/{}/undrain",
+            "arkline drain --undo {}",
+            _undo_drain,
+        ),
+    )
+}
+
+_WITH_VERSION = frozenset(Event) | {Action.RENEW_PROFILE}
+"""Acts whose version is that of the target's own status."""
+
+_LINKS: dict[Action, str] = {
+    Action.SHOW_REPORT: "/batches/{}/report",
+    Action.SHOW_STATUS: "/",
+    Action.SHOW_WHY: "/find?q={}",
+    Action.SHOW_JOBS: "/jobs",
+    Action.SHOW_SPACE: "/space",
+    Action.SUBMIT_AGAIN: "/deposits/new",
+    Action.FIXITY_REPORT: "/stops#fixity",
+}

@@ -1,0 +1,111 @@
+"""The front page: whether the fleet works, where the jobs are, what is stopped, what failed and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from fastapi import Request
+from fastapi.responses import RedirectResponse, Response
+from markupsafe import Markup
+
+from entrypoints.cli.render.overview import problem_text
+from entrypoints.web.context import WebContext, context_of
+from entrypoints.web.pages import acts, ribbon, space
+from entrypoints.web.pages.login import PageCaller, is_whole, page_router
+from entrypoints.web.pages.templating import page, render
+from entrypoints.web.pages.whole import Whole
+from operations.board.values import BatchSearch, FailureGroup, Freshness, Scope, Stops, scope_of
+from operations.facts import Reason
+from operations.health import FleetHealth
+from pipeline.errors import Action, Remedy
+from pipeline.principal import Role
+from pipeline.states import JobState
+
+router = page_router()
+
+LATEST = 10
+"""Batches that the front page lists."""
+
+Shown = tuple[acts.Button | acts.Advice, ...]
+
+
+@dataclass(frozen=True)
+class BoardValues:
+    """What `board_live.html` shows; health and space only for those who see the whole fleet."""
+
+    freshness: Freshness
+    counts: dict[JobState, int]
+    oldest: dict[JobState, datetime]
+    ribbon: ribbon.Ribbon
+    stops: Stops
+    stop_buttons: Shown
+    failures: tuple[FailureGroup, ...]
+    health: FleetHealth | None = None
+    problems: tuple[str, ...] = ()
+    remedies: Shown = ()
+    waiting: dict[Reason, int] = field(default_factory=dict)
+    space: bool = False
+    space_picture: Markup | None = None
+
+
+@router.get("/")
+def front(request: Request, caller: PageCaller) -> Response:
+    if caller.role is Role.DEPOSITOR:
+        return RedirectResponse("/deposits", status_code=303)
+    web, scope = context_of(request), scope_of(caller)
+    whole = request.app.state.whole.get() if is_whole(caller) else None
+    return page(
+        request,
+        "board.html",
+        caller=caller,
+        board=board_values(web, scope, whole),
+        latest=web.board.batches(scope, BatchSearch(), LATEST).rows,
+    )
+
+
+def live(web: WebContext, scope: Scope, whole: Whole | None, *, acting: bool) -> Markup:
+    """The part of the front page that follows the fleet."""
+    return render("board_live.html", board=board_values(web, scope, whole), may_act=acting)
+
+
+def board_values(web: WebContext, scope: Scope, whole: Whole | None) -> BoardValues:
+    board = web.board
+    counts, stops = board.counts(scope), board.stops(scope)
+    facts = BoardValues(
+        freshness=board.freshness(),
+        counts=counts,
+        oldest=board.oldest(scope),
+        ribbon=ribbon.of_counts(counts),
+        stops=stops,
+        stop_buttons=acts.of_remedies(_against(stops)),
+        failures=board.failures(scope),
+    )
+    if whole is None:
+        return facts
+    return BoardValues(
+        **(
+            facts.__dict__
+            | {
+                "health": whole.health,
+                "problems": tuple(problem_text(problem) for problem in whole.health.problems),
+                "remedies": acts.of_remedies(_without(whole.health.remedies, Action.UNPAUSE)),
+                "waiting": whole.health.waiting,
+                "space": True,
+                "space_picture": space.picture(whole.space),
+            }
+        )
+    )
+
+
+def _against(stops: Stops) -> tuple[Remedy, ...]:
+    paused = (Remedy(Action.UNPAUSE),) if stops.pause else ()
+    return (
+        *paused,
+        *(Remedy(Action.RELEASE_COLLECTION, stop.collection or "") for stop in stops.collections),
+    )
+
+
+def _without(remedies: tuple[Remedy, ...], action: Action) -> tuple[Remedy, ...]:
+    """The button stands beside the stop itself."""
+    return tuple(remedy for remedy in remedies if remedy.action is not action)

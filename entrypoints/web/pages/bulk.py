@@ -1,0 +1,71 @@
+"""A verb for all jobs of a failure's cause: a preview, then exactly what was previewed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Form, Request
+from fastapi.responses import HTMLResponse
+
+from entrypoints.web.context import context_of
+from entrypoints.web.pages.login import OperationsCaller, page_router
+from entrypoints.web.pages.templating import page
+from operations.board.values import JobSearch, scope_of
+from operations.bulk_plans import carry_out
+from pipeline.errors import UsageRefused
+from pipeline.states import Event
+
+router = page_router()
+
+MOST = 1000
+"""Jobs of one preview; a larger group is resumed in parts."""
+
+VERBS = {Event.RESUME, Event.DELETE, Event.FAIL, Event.RELEASE}
+
+
+@router.get("/bulk")
+def show_preview(
+    request: Request, caller: OperationsCaller, cause: str, verb: str = "resume"
+) -> HTMLResponse:
+    web = context_of(request)
+    rows = web.board.jobs(scope_of(caller), JobSearch(cause=cause), MOST).rows
+    plan = web.bulk_plans.make(web.operator(caller), _event(verb), [row.jid for row in rows])
+    return page(
+        request,
+        "bulk.html",
+        caller=caller,
+        verb=verb,
+        token=plan.token,
+        done=plan.expected,
+        refused=plan.refused,
+        receipt=None,
+    )
+
+
+@router.post("/bulk")
+def act_on_all(
+    request: Request,
+    caller: OperationsCaller,
+    verb: Annotated[str, Form()],
+    token: Annotated[str, Form()],
+    reason: Annotated[str, Form()] = "",
+) -> HTMLResponse:
+    web = context_of(request)
+    plan = web.bulk_plans.take(caller, _event(verb), token)
+    receipt = carry_out(web.operator(caller, reason), plan)
+    return page(
+        request,
+        "bulk.html",
+        caller=caller,
+        verb=verb,
+        token="",
+        done=receipt.done,
+        refused=(*receipt.refused, *receipt.moved),
+        receipt=receipt,
+    )
+
+
+def _event(verb: str) -> Event:
+    if verb not in VERBS:
+        raise UsageRefused(f"'{verb}' is not one of {', '.join(sorted(VERBS))}")
+    return Event(verb)

@@ -1,0 +1,43 @@
+"""The answer to "why is it here?" on a page: a paragraph, and buttons for what helps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from entrypoints.cli.render import why as words
+from entrypoints.web.context import WebContext
+from entrypoints.web.pages import acts
+from entrypoints.web.pages.recent import Recent
+from entrypoints.web.pages.whole import Whole
+from operations.facts import Explanation, Reason
+from operations.why import why
+
+_DONE = frozenset({Reason.COMPLETED, Reason.ARCHIVED})
+_FAILED = frozenset(
+    {Reason.FAILED_CONTENT, Reason.FAILED_SYSTEM, Reason.FAILED_TRANSIENT, Reason.JOBS_FAILED}
+)
+
+
+def explain(web: WebContext, whole: Recent[Whole], name: str) -> Explanation:
+    """Why the job or the batch is where it is; the workers are not asked for every page."""
+    now = whole.get()
+    return why(web.session, web.settings, name, web.archive, now.fleet if now else None)
+
+
+def explained(facts: Explanation, version: int | None) -> dict[str, Any]:
+    """The values of `explanation.html`; `version`: of the status of the explained job or batch."""
+    alone = facts.model_copy(update={"remedies": ()})
+    return {
+        "paragraph": words.paragraph(alone),
+        "remedies": () if facts.moves_itself else acts.of_remedies(facts.remedies, version),
+        "afterwards": acts.of_remedies(facts.afterwards),
+        "tone": _tone(facts),
+    }
+
+
+def _tone(facts: Explanation) -> str:
+    if facts.reason in _DONE:
+        return "good"
+    if facts.reason in _FAILED:
+        return "bad"
+    return "" if facts.moves_itself else "warn"

@@ -1,0 +1,66 @@
+"""The pages as a part of the web application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from fastapi.staticfiles import StaticFiles
+
+from entrypoints.web.context import WebContext
+from entrypoints.web.pages import (
+    acting,
+    board,
+    bulk,
+    deposits,
+    lists,
+    live,
+    login,
+    objects,
+    one_batch,
+    one_job,
+    space,
+    stops,
+)
+from entrypoints.web.pages.kept import Kept
+from entrypoints.web.pages.live import LivePages
+from entrypoints.web.pages.notices import KEPT
+from entrypoints.web.pages.templating import STATIC
+from entrypoints.web.pages.whole import open_whole
+
+_PAGES = (
+    board,
+    lists,
+    one_job,
+    one_batch,
+    stops,
+    space,
+    objects,
+    deposits,
+    bulk,
+    acting,
+    live,
+    login,
+)
+
+
+def install(app: FastAPI, web: WebContext, flower: str = "") -> None:
+    """Add the pages; `flower`: the address of Flower, for a link."""
+    app.state.flower = flower
+    app.state.notices = Kept(KEPT)
+    app.state.whole = open_whole(web)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    for module in _PAGES:
+        app.include_router(module.router)
+
+
+@asynccontextmanager
+async def live_pages(app: FastAPI, web: WebContext) -> AsyncIterator[None]:
+    """While the application runs: the streams of open pages."""
+    app.state.live = LivePages(web)
+    await app.state.live.start()
+    try:
+        yield
+    finally:
+        await app.state.live.stop()

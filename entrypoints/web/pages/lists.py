@@ -1,0 +1,133 @@
+"""Pages of lists: batches, jobs, failures by cause. They read the board, never ZooKeeper."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TypeVar
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse, Response
+
+from entrypoints.web.context import context_of
+from entrypoints.web.pages.login import PageCaller, page_router
+from entrypoints.web.pages.templating import page
+from operations.board.values import BatchSearch, FailureGroup, JobSearch, scope_of
+from pipeline.errors import UsageRefused
+from pipeline.notify.report.table import cell
+from pipeline.principal import Principal
+from pipeline.states import BatchState, FailureKind, JobState
+from zkstate.errors import Missing
+
+router = page_router()
+
+M = TypeVar("M", BatchState, JobState, FailureKind)
+
+ROWS = 100
+"""Rows of one page of a list."""
+
+
+@router.get("/batches")
+def batches(request: Request, caller: PageCaller, after: str | None = None) -> HTMLResponse:
+    board, scope = context_of(request).board, scope_of(caller)
+    query = request.query_params
+    search = BatchSearch(
+        status=_member(BatchState, query.get("status")),
+        collection=query.get("collection") or None,
+        q=query.get("q") or None,
+    )
+    listed = board.batches(scope, search, ROWS, after)
+    return page(
+        request,
+        "batches.html",
+        caller=caller,
+        page=listed,
+        search=search,
+        states=list(BatchState),
+        freshness=board.freshness(),
+    )
+
+
+@router.get("/jobs")
+def jobs(request: Request, caller: PageCaller, after: str | None = None) -> HTMLResponse:
+    board, scope = context_of(request).board, scope_of(caller)
+    query = request.query_params
+    search = JobSearch(
+        state=_member(JobState, query.get("state")),
+        bid=query.get("bid") or None,
+        collection=query.get("collection") or None,
+        kind=_member(FailureKind, query.get("kind")),
+        q=query.get("q") or None,
+    )
+    return page(
+        request,
+        "jobs.html",
+        caller=caller,
+        page=board.jobs(scope, search, ROWS, after),
+        search=search,
+        states=list(JobState),
+        kinds=list(FailureKind),
+        freshness=board.freshness(),
+    )
+
+
+@router.get("/failures")
+def failures(request: Request, caller: PageCaller) -> HTMLResponse:
+    board = context_of(request).board
+    return page(
+        request,
+        "failures.html",
+        caller=caller,
+        groups=board.failures(scope_of(caller)),
+        freshness=board.freshness(),
+    )
+
+
+@router.get("/failures/{cause}.csv")
+def failure_list(request: Request, caller: PageCaller, cause: str) -> Response:
+    board, scope = context_of(request).board, scope_of(caller)
+    group = _group(request, caller, cause)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(("jid", "bid", "collection", "name", "kind", "message"))
+    after: str | None = None
+    while True:
+        part = board.jobs(scope, JobSearch(cause=group.id), 1000, after)
+        writer.writerows(
+            (row.jid, row.bid, row.collection, cell(row.name), row.kind, cell(row.message))
+            for row in part.rows
+        )
+        after = part.next
+        if after is None:
+            break
+    disposition = {"Content-Disposition": f'attachment; filename="failures-{group.id}.csv"'}
+    return Response(text.getvalue(), media_type="text/csv", headers=disposition)
+
+
+@router.get("/failures/{cause}")
+def failure(request: Request, caller: PageCaller, cause: str, after: str | None = None) -> HTMLResponse:
+    board = context_of(request).board
+    group = _group(request, caller, cause)
+    return page(
+        request,
+        "failure.html",
+        caller=caller,
+        group=group,
+        page=board.jobs(scope_of(caller), JobSearch(cause=group.id), ROWS, after),
+    )
+
+
+def _group(request: Request, caller: Principal, cause: str) -> FailureGroup:
+    for group in context_of(request).board.failures(scope_of(caller)):
+        if group.id == cause:
+            return group
+    raise Missing("no job has failed by this cause, or not any more")
+
+
+def _member(kind: type[M], text: str | None) -> M | None:
+    if not text:
+        return None
+    try:
+        return kind(text)
+    except ValueError:
+        raise UsageRefused(f"'{text}' is not one of {', '.join(map(str, kind))}") from None

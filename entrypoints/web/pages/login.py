@@ -1,0 +1,138 @@
+"""Login of the pages, who may see which page, and errors as pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Depends, Form, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.routing import APIRoute
+
+from entrypoints.web.authentication import (
+    NotAuthenticated,
+    authenticate,
+    check_same_origin,
+    clear_login,
+    set_login,
+)
+from entrypoints.web.context import WebContext, context_of
+from entrypoints.web.pages import acts
+from entrypoints.web.pages.notices import is_local
+from entrypoints.web.pages.templating import page
+from entrypoints.web.problems import status_of
+from operations.tokens import InvalidToken
+from operations.visibility import require_fleet, visible_batch, visible_job
+from operations.why import kind_of
+from pipeline.errors import ArklineError
+from pipeline.principal import Interface, Principal, Role
+
+TITLES = {
+    401: "Log in first",
+    403: "This is not allowed",
+    404: "This does not exist",
+    409: "This is not possible now",
+    412: "Somebody was faster",
+    422: "This cannot be done as it was asked",
+    503: "A server does not answer",
+}
+
+
+class PageRoute(APIRoute):
+    """A route whose errors are pages, and which leads to the login where one is needed."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except (NotAuthenticated, InvalidToken):
+                return to_login(request)
+            except ArklineError as error:
+                return error_page(request, error)
+
+        return handle
+
+
+def page_router() -> APIRouter:
+    """Routes of pages: not in the API's document."""
+    return APIRouter(include_in_schema=False, route_class=PageRoute)
+
+
+router = page_router()
+
+
+def _caller(request: Request) -> Principal:
+    caller = authenticate(request)
+    request.state.principal = caller
+    return caller
+
+
+def is_whole(caller: Principal) -> bool:
+    """True for those who see the whole fleet: its workers, its storage, its servers."""
+    return caller.role is not Role.DEPOSITOR and caller.collections is None
+
+
+def _operations_caller(caller: Annotated[Principal, Depends(_caller)]) -> Principal:
+    require_fleet(caller, "see the whole fleet")
+    return caller
+
+
+PageCaller = Annotated[Principal, Depends(_caller)]
+OperationsCaller = Annotated[Principal, Depends(_operations_caller)]
+
+
+def require_sight(web: WebContext, caller: Principal, name: str) -> None:
+    """Missing, as for an id that does not exist, unless the caller may see this job or batch."""
+    if kind_of(name) == "batch":
+        visible_batch(web.session, caller, name, web.archive)
+    else:
+        visible_job(web.session, caller, name, web.archive)
+
+
+@router.get("/login")
+def show_login(request: Request, next: str = "/") -> HTMLResponse:
+    return page(request, "login.html", caller=None, problem="", next=next)
+
+
+@router.post("/login")
+def login(request: Request, token: Annotated[str, Form()], next: Annotated[str, Form()] = "/") -> Response:
+    check_same_origin(request)
+    try:
+        context_of(request).authenticator.authenticate(token.strip(), Interface.WEB)
+    except InvalidToken as error:
+        return page(request, "login.html", caller=None, problem=str(error), next=next, status=401)
+    target = next if is_local(next) else "/"
+    answer = RedirectResponse(target, status_code=303)
+    set_login(request, answer, token.strip())
+    return answer
+
+
+@router.post("/logout")
+def logout(request: Request) -> Response:
+    check_same_origin(request)
+    answer = RedirectResponse("/login", status_code=303)
+    clear_login(request, answer)
+    return answer
+
+
+def to_login(request: Request) -> Response:
+    """Back to the same page after the login; a form has to be sent again."""
+    path = request.url.path if request.method == "GET" else "/"
+    query = f"?{request.url.query}" if request.method == "GET" and request.url.query else ""
+    return RedirectResponse(f"/login?{urlencode({'next': path + query})}", status_code=303)
+
+
+def error_page(request: Request, error: ArklineError) -> HTMLResponse:
+    status = status_of(error)
+    return page(
+        request,
+        "error.html",
+        caller=getattr(request.state, "principal", None),
+        status=status,
+        title=TITLES.get(status, "This failed"),
+        message=str(error),
+        remedies=acts.of_remedies(error.remedies),
+    )

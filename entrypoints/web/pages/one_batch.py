@@ -1,0 +1,106 @@
+"""The page of one batch, and its report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse, Response
+
+from entrypoints.web.context import WebContext, context_of
+from entrypoints.web.pages import acts, ribbon
+from entrypoints.web.pages.explanations import explain, explained
+from entrypoints.web.pages.login import PageCaller, page_router, require_sight
+from entrypoints.web.pages.recent import Recent
+from entrypoints.web.pages.templating import page
+from entrypoints.web.pages.whole import Whole
+from operations.allowed_verbs import allowed_verbs
+from operations.archive import load_batch
+from operations.batch_view import BatchView, batch_view
+from operations.board.values import EVERYTHING, JobSearch
+from operations.job_view import timeline
+from operations.reports import report
+from pipeline.errors import Action
+from pipeline.notify.report import html, table
+from pipeline.records import Batch
+from pipeline.states import JOB, JobState
+from zkstate.errors import Missing
+
+router = page_router()
+
+DRAWN = 20
+"""Jobs of a batch whose history is drawn; the list of its jobs has the others."""
+
+
+@dataclass(frozen=True)
+class DrawnJob:
+    jid: str
+    name: str
+    state: JobState
+    ribbon: ribbon.Ribbon
+
+
+@router.get("/batches/{bid}")
+def batch(request: Request, caller: PageCaller, bid: str) -> HTMLResponse:
+    web = context_of(request)
+    require_sight(web, caller, bid)
+    return page(request, "batch.html", caller=caller, **values(web, request.app.state.whole, bid))
+
+
+@router.get("/batches/{bid}/report")
+def batch_report(request: Request, caller: PageCaller, bid: str) -> Response:
+    web = context_of(request)
+    require_sight(web, caller, bid)
+    return Response(html.as_html(report(web.session, bid, web.archive)), media_type="text/html")
+
+
+@router.get("/batches/{bid}/report.csv")
+def batch_report_csv(request: Request, caller: PageCaller, bid: str) -> Response:
+    web = context_of(request)
+    require_sight(web, caller, bid)
+    disposition = {"Content-Disposition": f'attachment; filename="{bid}.csv"'}
+    text = table.as_csv(report(web.session, bid, web.archive))
+    return Response(text, media_type="text/csv", headers=disposition)
+
+
+def values(web: WebContext, whole: Recent[Whole], bid: str) -> dict[str, Any]:
+    """What `batch_live.html` shows."""
+    view = batch_view(web.session, bid, web.archive)
+    facts = explain(web, whole, bid)
+    return {
+        "batch": view,
+        "name": facts.name,
+        "ribbon": ribbon.of_counts(view.jobs),
+        "rows": tuple(_drawn(web, view)),
+        "verbs": _verbs(web, view),
+        **explained(facts, view.version),
+    }
+
+
+def _drawn(web: WebContext, view: BatchView) -> Iterator[DrawnJob]:
+    """The first jobs with their histories; a job that leaves meanwhile is left out."""
+    if view.archived:
+        return
+    for row in web.board.jobs(EVERYTHING, JobSearch(bid=view.bid), DRAWN).rows:
+        try:
+            history = timeline(web.session, row.jid)
+        except Missing:
+            continue
+        drawn = ribbon.of_history(history.steps, JOB.facts[history.state].ended)
+        yield DrawnJob(row.jid, row.name, history.state, drawn)
+
+
+def _verbs(web: WebContext, view: BatchView) -> tuple[acts.Button, ...]:
+    record = load_batch(web.session, view.bid, web.archive)
+    if not isinstance(record, Batch):
+        return ()
+    buttons = acts.of_verbs(
+        (verb for verb in allowed_verbs(record) if verb != "fail"), view.bid, view.version
+    )
+    if not view.ended:
+        buttons += (acts.Button(acts.ACTS[Action.CANCEL], view.bid),)
+    if view.jobs.get(JobState.FAILED):
+        buttons += (acts.Button(acts.ACTS[Action.RESUME_BATCH], view.bid),)
+    return buttons

@@ -1,0 +1,42 @@
+"""The page of one job. It reads ZooKeeper itself, because its buttons act on what it shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+
+from entrypoints.web.context import WebContext, context_of
+from entrypoints.web.pages import acts, ribbon
+from entrypoints.web.pages.explanations import explain, explained
+from entrypoints.web.pages.login import PageCaller, page_router, require_sight
+from entrypoints.web.pages.recent import Recent
+from entrypoints.web.pages.templating import page
+from entrypoints.web.pages.whole import Whole
+from operations.job_view import job_view, timeline
+from pipeline.http.urls import redact_url
+from pipeline.states import JOB
+
+router = page_router()
+
+
+@router.get("/jobs/{jid}")
+def job(request: Request, caller: PageCaller, jid: str) -> HTMLResponse:
+    web = context_of(request)
+    require_sight(web, caller, jid)
+    return page(request, "job.html", caller=caller, **values(web, request.app.state.whole, jid))
+
+
+def values(web: WebContext, whole: Recent[Whole], jid: str) -> dict[str, Any]:
+    """What `job_live.html` shows."""
+    view = job_view(web.session, jid, web.archive)
+    steps = timeline(web.session, jid, web.archive).steps
+    return {
+        "job": view,
+        "payload_url": redact_url(view.payload_url),
+        "steps": steps,
+        "ribbon": ribbon.of_history(steps, JOB.facts[view.state].ended),
+        "verbs": acts.of_verbs(view.verbs, jid, view.version),
+        **explained(explain(web, whole, jid), view.version),
+    }

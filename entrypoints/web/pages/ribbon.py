@@ -1,0 +1,145 @@
+"""The ribbon: a picture of a job's history, or of how many jobs are in which state.
+
+Widths are attributes, because the pages' content security policy allows no style of an element. The same
+facts stand beside the picture as a table, for those who read with a screen reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from operations.job_view import Step
+from pipeline.states import JobState
+
+WIDTH = 1000
+"""Units of the drawing's width."""
+
+NARROWEST = 6
+"""Units of the shortest segment: a state of some milliseconds must be visible."""
+
+WAITING = frozenset({JobState.PENDING, JobState.HELD, JobState.PROVISIONING})
+"""States in which nobody works on the job; drawn hatched."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of the ribbon: one stay in a state, or the jobs that are in a state."""
+
+    state: str
+    x: float
+    width: float
+    label: str
+    waits: bool = False
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A moment on the ribbon: a try that met a fault, or a person's act."""
+
+    x: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Ribbon:
+    segments: tuple[Segment, ...]
+    tries: tuple[Mark, ...] = ()
+    people: tuple[Mark, ...] = ()
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class _Stay:
+    state: JobState
+    start: datetime
+    end: datetime
+
+    @property
+    def seconds(self) -> float:
+        # clocks of two workers may disagree: a stay never ends before it began
+        return max((self.end - self.start).total_seconds(), 0.0)
+
+
+def of_history(steps: Sequence[Step], ended: bool, moment: datetime | None = None) -> Ribbon:
+    """The stays in the states, with widths by time; a job that has not ended is drawn up to `moment`."""
+    until = moment or datetime.now(UTC)
+    stays = tuple(_stays(steps, ended, until))
+    widths = _widths([stay.seconds for stay in stays])
+    starts = [sum(widths[:number]) for number in range(len(widths))]
+    segments = tuple(
+        Segment(stay.state, round(x, 1), round(width, 1), _spent(stay), stay.state in WAITING)
+        for stay, x, width in zip(stays, starts, widths, strict=True)
+    )
+
+    def position(at: datetime) -> float:
+        for stay, x, width in zip(stays, starts, widths, strict=True):
+            if at < stay.end or stay is stays[-1]:
+                share = (at - stay.start).total_seconds() / stay.seconds if stay.seconds else 0.0
+                return round(x + width * min(max(share, 0.0), 1.0), 1)
+        return 0.0
+
+    return Ribbon(
+        segments=segments,
+        tries=tuple(Mark(position(step.at), f"try met: {step.message}") for step in steps if _is_try(step)),
+        people=tuple(
+            Mark(
+                position(step.at),
+                f"{step.event} by {step.by}" + (f": {step.message}" if step.message else ""),
+            )
+            for step in steps
+            if step.via is not None
+        ),
+        label=", ".join(segment.label for segment in segments),
+    )
+
+
+def of_counts(counts: Mapping[JobState, int]) -> Ribbon:
+    """The states as widths by their number of jobs."""
+    present = {state: counts[state] for state in JobState if counts.get(state)}
+    widths = _widths([float(number) for number in present.values()])
+    segments = tuple(
+        Segment(state, round(sum(widths[:number]), 1), round(widths[number], 1), f"{jobs:,} {state}")
+        for number, (state, jobs) in enumerate(present.items())
+    )
+    return Ribbon(segments=segments, label=", ".join(segment.label for segment in segments) or "no jobs")
+
+
+def _stays(steps: Sequence[Step], ended: bool, until: datetime) -> Iterator[_Stay]:
+    """One stay for all neighbouring entries of one state; the end of an ended job takes no time."""
+    starts = [
+        step for number, step in enumerate(steps) if number == 0 or step.state != steps[number - 1].state
+    ]
+    for number, step in enumerate(starts):
+        last = number == len(starts) - 1
+        end = (step.at if ended else until) if last else starts[number + 1].at
+        yield _Stay(step.state, step.at, end)
+
+
+def _is_try(step: Step) -> bool:
+    return step.event is None and step.kind is not None
+
+
+def _spent(stay: _Stay) -> str:
+    return f"{stay.state} {stay.seconds:,.1f} s" if stay.seconds else f"{stay.state}"
+
+
+def _widths(amounts: Sequence[float]) -> list[float]:
+    """Widths that together are WIDTH: in proportion, but none below NARROWEST.
+
+    >>> _widths([1.0, 3.0]), _widths([0.0, 10.0]), _widths([])
+    ([250.0, 750.0], [6.0, 994.0], [])
+    """
+    if not amounts:
+        return []
+    total = sum(amounts)
+    if not total:
+        return [WIDTH / len(amounts)] * len(amounts)
+    narrow = [amount * WIDTH / total < NARROWEST for amount in amounts]
+    left = WIDTH - NARROWEST * sum(narrow)
+    wide = sum(amount for amount, is_narrow in zip(amounts, narrow, strict=True) if not is_narrow)
+    return [
+        float(NARROWEST) if is_narrow else amount * left / wide
+        for amount, is_narrow in zip(amounts, narrow, strict=True)
+    ]

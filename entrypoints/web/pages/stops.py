@@ -1,0 +1,99 @@
+"""Everything that people and services keep back, on one page, and the page of the fleet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+
+from entrypoints.cli.render.overview import problem_text
+from entrypoints.web.context import context_of
+from entrypoints.web.pages import acts
+from entrypoints.web.pages.login import OperationsCaller, PageCaller, is_whole, page_router
+from entrypoints.web.pages.templating import page
+from operations import holds
+from operations.board.values import Stop, scope_of
+from operations.hosts import known_hosts
+from pipeline.errors import Action, ServiceUnreachable
+
+router = page_router()
+
+LATEST = 20
+"""Actions of people that the page lists."""
+
+
+@dataclass(frozen=True)
+class CollectionRow:
+    name: str
+    jobs: int
+    stop: Stop | None
+    button: acts.Button
+
+
+@dataclass(frozen=True)
+class WorkerRow:
+    name: str
+    queues: tuple[str, ...]
+    processes: int
+    busy: int
+    button: acts.Button
+
+
+@router.get("/stops")
+def stops(request: Request, caller: PageCaller) -> HTMLResponse:
+    web, scope = context_of(request), scope_of(caller)
+    board = web.board
+    stopped = board.stops(scope)
+    whole = request.app.state.whole.get() if is_whole(caller) else None
+    jobs = {row.collection: sum(row.jobs.values()) for row in board.collections(scope)}
+    on_hold = {stop.collection: stop for stop in stopped.collections if stop.collection}
+    rows = []
+    for name in sorted({*jobs, *on_hold}):
+        stop = on_hold.get(name)
+        act = acts.ACTS[Action.RELEASE_COLLECTION if stop else Action.HOLD_COLLECTION]
+        rows.append(CollectionRow(name, jobs.get(name, 0), stop, acts.Button(act, name)))
+    queue_act = acts.ACTS[Action.UNPAUSE if stopped.pause else "pause"]
+    return page(
+        request,
+        "stops.html",
+        caller=caller,
+        freshness=board.freshness(),
+        stops=stopped,
+        queue_button=acts.Button(queue_act, ""),
+        collections=rows,
+        outages=whole.health.outages if whole else (),
+        hosts=[host for host in known_hosts(web.session) if host.waits_until] if whole else (),
+        drained=[
+            acts.Button(acts.ACTS[Action.UNDO_DRAIN], name)
+            for name in (whole.health.drained if whole else ())
+        ],
+        actions=holds.history(web.session, caller).entries[: -LATEST - 1 : -1] if whole else (),
+    )
+
+
+@router.get("/fleet")
+def fleet(request: Request, caller: OperationsCaller) -> HTMLResponse:
+    web = context_of(request)
+    whole = request.app.state.whole.get()
+    if whole is None:
+        raise ServiceUnreachable(f"ZooKeeper at {web.settings.zk_hosts} does not answer")
+    workers = [
+        WorkerRow(
+            worker.name,
+            worker.queues,
+            worker.processes,
+            worker.busy,
+            acts.Button(acts.ACTS["drain" if worker.queues else Action.UNDO_DRAIN], worker.name),
+        )
+        for worker in whole.fleet.workers
+    ]
+    return page(
+        request,
+        "fleet.html",
+        caller=caller,
+        health=whole.health,
+        problems=tuple(problem_text(problem) for problem in whole.health.problems),
+        remedies=acts.of_remedies(whole.health.remedies),
+        workers=workers,
+    )

@@ -1,0 +1,125 @@
+"""Rendering of pages: the templates, their filters, and what every page shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from entrypoints.cli.render.humanize import age, brief, by_whom, counted, duration
+from entrypoints.web.pages.notices import notice_of
+from operations.board.values import Stop
+from pipeline.principal import Principal, Role
+from pipeline.working_storage.capacity import in_units
+
+STATIC = Path(__file__).parent.parent / "static"
+VERSION = version("arkline")
+
+
+@dataclass(frozen=True)
+class Link:
+    path: str
+    label: str
+    role: Role = Role.VIEWER
+
+
+NAVIGATION = (
+    Link("/", "Board"),
+    Link("/batches", "Batches"),
+    Link("/jobs", "Jobs"),
+    Link("/failures", "Failures"),
+    Link("/stops", "Stops"),
+    Link("/space", "Space"),
+    Link("/fleet", "Fleet"),
+    Link("/objects", "Objects"),
+)
+DEPOSITOR_NAVIGATION = (
+    Link("/deposits", "My deposits"),
+    Link("/deposits/new", "New deposit"),
+)
+
+
+def _by_whom(stamp: Stop) -> str:
+    return by_whom(stamp.by, stamp.reason, stamp.at)
+
+
+def _brief_age(moment: datetime) -> str:
+    return brief(age(moment))
+
+
+def _short_digest(digest: str) -> str:
+    """`sha-512:0123456789ab…`: enough to compare by eye; the API and PREMIS have the whole."""
+    algorithm, separator, value = digest.rpartition(":")
+    return f"{algorithm}{separator}{value[:12]}…"
+
+
+def _with_value(query: Mapping[str, str], name: str, value: str) -> str:
+    """The query string with one value replaced, so that a page of a list is an address."""
+    return urlencode({**query, name: value})
+
+
+_ENVIRONMENT = Environment(
+    loader=FileSystemLoader(Path(__file__).parent.parent / "templates"),
+    autoescape=select_autoescape(default=True),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_ENVIRONMENT.filters.update(
+    brief_age=_brief_age,
+    by_whom=_by_whom,
+    counted=counted,
+    duration=duration,
+    short_digest=_short_digest,
+    units=in_units,
+    with_value=_with_value,
+)
+
+
+def render(template: str, **values: Any) -> Markup:
+    """A part of a page, already escaped."""
+    return Markup(_ENVIRONMENT.get_template(template).render(**values))  # noqa: S704 - autoescape is on
+
+
+def navigation_of(caller: Principal) -> tuple[Link, ...]:
+    if caller.role is Role.DEPOSITOR:
+        return DEPOSITOR_NAVIGATION
+    deposits = DEPOSITOR_NAVIGATION if caller.role.includes(Role.DEPOSITOR) else ()
+    return (*NAVIGATION, *deposits)
+
+
+def may_act(caller: Principal) -> bool:
+    return caller.role.includes(Role.OPERATOR)
+
+
+def page(
+    request: Request,
+    template: str,
+    *,
+    caller: Principal | None,
+    status: int = 200,
+    **values: Any,
+) -> HTMLResponse:
+    html = render(
+        template,
+        caller=caller,
+        navigation=navigation_of(caller) if caller else (),
+        here=request.url.path,
+        here_url=request.url.path,
+        query=dict(request.query_params),
+        notice=notice_of(request),
+        version=VERSION,
+        flower=request.app.state.flower,
+        may_act=caller is not None and may_act(caller),
+        **values,
+    )
+    return HTMLResponse(html, status_code=status)

@@ -1,0 +1,79 @@
+// What a page gains with JavaScript: ages that go on, a choice of the colour scheme, keys, and copying.
+// Every page works without this file.
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const units = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
+
+  const scheme = localStorage.getItem("scheme");
+  if (scheme) root.dataset.scheme = scheme;
+
+  function age(moment) {
+    const seconds = Math.max(0, (Date.now() - Date.parse(moment)) / 1000);
+    for (const [length, letter] of units) if (seconds >= length) return Math.floor(seconds / length) + letter;
+    return "0s";
+  }
+
+  function renewAges() {
+    for (const element of document.querySelectorAll("time[data-age]")) element.textContent = age(element.dateTime);
+  }
+
+  function rows() {
+    return [...document.querySelectorAll("tr[data-href]")];
+  }
+
+  function select(step) {
+    const all = rows();
+    if (!all.length) return;
+    const at = all.findIndex((row) => row.classList.contains("current"));
+    const next = all[Math.min(all.length - 1, Math.max(0, at + step))];
+    all.forEach((row) => row.classList.toggle("current", row === next));
+    next.querySelector("a")?.focus();
+  }
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("input, textarea, select")) return;
+    if (event.key === "/") { event.preventDefault(); document.getElementById("search")?.focus(); }
+    if (event.key === "j") select(1);
+    if (event.key === "k") select(-1);
+    if (event.key === "r") location.reload();
+    if (event.key === "Enter" && !event.target.closest("a, button, summary")) {
+      const row = document.querySelector("tr.current");
+      if (row) location.href = row.dataset.href;
+    }
+  });
+
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("button[data-copy]");
+    if (button) {
+      await navigator.clipboard.writeText(button.dataset.copy);
+      button.textContent = "Copied";
+    }
+    if (event.target.closest("#scheme")) {
+      const dark = root.dataset.scheme
+        ? root.dataset.scheme === "dark"
+        : matchMedia("(prefers-color-scheme: dark)").matches;
+      root.dataset.scheme = dark ? "light" : "dark";
+      localStorage.setItem("scheme", root.dataset.scheme);
+    }
+  });
+
+  function mark(stale) {
+    for (const element of document.querySelectorAll(".freshness")) {
+      element.classList.toggle("stale", stale);
+      if (stale) element.textContent = "The connection to the server is lost: this page is not current.";
+    }
+  }
+  document.addEventListener("htmx:sse:error", () => mark(true));
+  document.addEventListener("htmx:sse:close", (event) => {
+    if (event.detail?.reason === "ended") mark(true);
+  });
+  document.addEventListener("htmx:sse:after:message", renewAges);
+
+  setInterval(renewAges, 1000);
+  document.addEventListener("DOMContentLoaded", () => {
+    document.getElementById("scheme")?.removeAttribute("hidden");
+    for (const button of document.querySelectorAll("button[data-copy]")) button.removeAttribute("hidden");
+  });
+})();

@@ -1,0 +1,290 @@
+"""The dashboard against the real record: what a page shows, and what its buttons do."""
+
+import re
+from collections.abc import Iterator, Mapping
+from html import unescape
+
+import pytest
+import requests
+
+from operations.board.values import EVERYTHING, JobSearch
+from operations.holds import hold_collection, release_collection
+from pipeline.principal import Role
+from pipeline.profiles.profile import Profiles
+from pipeline.settings import Settings
+from pipeline.states import Event, FailureKind, JobState
+from tests.support import planting
+from tests.support.operators import ann
+from tests.support.web import Web, serving
+from zkstate import holds, jobs
+from zkstate.session import Session
+
+OWN = {"Sec-Fetch-Site": "same-origin"}
+"""What a browser sends with a form of the site's own."""
+
+
+@pytest.fixture(scope="module")
+def web(module_settings: Settings) -> Iterator[Web]:
+    with serving(module_settings) as running:
+        assert running.context.board.wait_filled(10)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def session(web: Web) -> Session:
+    return web.context.session
+
+
+class Browser:
+    """A person with a login, without JavaScript."""
+
+    def __init__(self, web: Web, token: str) -> None:
+        self._url = web.url
+        self._http = requests.Session()
+        answer = self.send("/login", token=token, next="/")
+        assert answer.status_code == 200, answer.text
+
+    def open(self, path: str, status: int = 200) -> str:
+        answer = self._http.get(f"{self._url}{path}", timeout=30)
+        assert answer.status_code == status, f"{answer.status_code}: {answer.text[:2000]}"
+        return unescape(re.sub(r"\s+", " ", answer.text))
+
+    def send(self, path: str, headers: Mapping[str, str] = OWN, **fields: str) -> requests.Response:
+        return self._http.post(f"{self._url}{path}", data=fields, headers=headers, timeout=30)
+
+    def act(self, act: str, target: str = "", **fields: str) -> str:
+        """The page that follows the act."""
+        answer = self.send("/act", OWN, act=act, target=target, **fields)
+        assert answer.status_code == 200, answer.text
+        return unescape(answer.text)
+
+
+def browser(web: Web, role: Role, name: str, collections: list[str] | None = None) -> Browser:
+    return Browser(web, web.caller(role, collections, name=name).token)
+
+
+@pytest.fixture(scope="module")
+def operator(web: Web) -> Browser:
+    return browser(web, Role.OPERATOR, "olga")
+
+
+def failed_job(session: Session, kind: FailureKind = FailureKind.SYSTEM) -> str:
+    job = planting.apply_event(session, planting.one_job(session), Event.FAIL, kind)
+    return job.jid
+
+
+def await_board(web: Web, jid: str, state: JobState) -> None:
+    """Until the board shows the job in this state."""
+    board = web.context.board
+    seen = board.changes_since(None).last
+    for _ in range(100):
+        rows = [row for row in board.jobs(EVERYTHING, JobSearch(q=jid), 1).rows if row.state is state]
+        if rows:
+            return
+        board.wait_change(seen, 1)
+        seen = board.changes_since(None).last
+    raise AssertionError(f"the board does not show {jid} as {state}")
+
+
+def test_without_a_login_every_page_leads_to_the_login_and_back(web: Web) -> None:
+    answer = requests.get(f"{web.url}/jobs?state=failed", timeout=30, allow_redirects=False)
+
+    assert answer.status_code == 303
+    assert answer.headers["Location"] == "/login?next=%2Fjobs%3Fstate%3Dfailed"
+
+
+def test_a_wrong_token_does_not_log_in(web: Web) -> None:
+    answer = requests.post(
+        f"{web.url}/login", {"token": "ark_wrong"}, headers={"Sec-Fetch-Site": "same-origin"}, timeout=30
+    )
+    assert answer.status_code == 401
+    assert "Set-Cookie" not in answer.headers
+
+
+def test_the_login_leads_to_no_other_site(web: Web) -> None:
+    token = web.caller(Role.OPERATOR, name="redirected").token
+    answer = requests.post(
+        f"{web.url}/login",
+        {"token": token, "next": "//evil.example/"},
+        headers={"Sec-Fetch-Site": "same-origin"},
+        timeout=30,
+        allow_redirects=False,
+    )
+    assert answer.headers["Location"] == "/"
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/batches", "/jobs", "/failures", "/stops", "/space", "/fleet", "/objects", "/deposits"]
+)
+def test_every_page_opens_and_allows_no_foreign_script(operator: Browser, web: Web, path: str) -> None:
+    assert "<h1>" in operator.open(path)
+
+
+def test_a_failed_job_shows_its_cause_and_the_button_that_continues_it(
+    operator: Browser, session: Session
+) -> None:
+    jid = failed_job(session)
+
+    page = operator.open(f"/jobs/{jid}")
+    assert "It failed while pending" in page
+    assert "Once the cause is removed, a resume continues with pending" in page
+    version = re.search(r'name="act" value="resume">.*?name="version" value="(\d+)"', page)
+    assert version is not None
+    assert f"arkline resume {jid}" in page
+    assert f"$ARKLINE_URL/v1/jobs/{jid}/resume" in page
+
+    result = operator.act("resume", jid, version=version[1], reason="disk is back", back=f"/jobs/{jid}")
+
+    assert f"{jid} was failed and is now pending" in result
+    last = jobs.load(session, jid).history[-1]
+    assert (last.event, last.by, last.via) == (Event.RESUME, "olga", "web")
+    assert "disk is back" in last.message
+
+
+def test_of_two_tabs_the_second_learns_who_was_first(operator: Browser, session: Session) -> None:
+    jid = failed_job(session)
+    version = str(jobs.load(session, jid).version)
+    operator.act("resume", jid, version=version, back=f"/jobs/{jid}")
+
+    second = operator.act("delete", jid, version=version, reason="old", back=f"/jobs/{jid}")
+
+    assert f"{jid} has changed since you read it: pending" in second
+    assert "changed by olga" in second
+    assert jobs.load(session, jid).status.status is JobState.PENDING
+
+
+def test_an_act_that_cannot_be_undone_needs_a_reason(operator: Browser, session: Session) -> None:
+    jid = failed_job(session)
+
+    assert "needs a reason" in operator.act("delete", jid, back=f"/jobs/{jid}")
+    assert jobs.load(session, jid).status.status is JobState.FAILED
+
+
+def test_a_form_of_another_site_is_refused(operator: Browser, session: Session) -> None:
+    jid = failed_job(session)
+
+    for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://evil.example"}, {}):
+        answer = operator.send("/act", headers, act="resume", target=jid)
+        assert answer.status_code == 403, headers
+    assert jobs.load(session, jid).status.status is JobState.FAILED
+
+
+def test_a_viewer_sees_the_buttons_but_cannot_use_them(web: Web, session: Session) -> None:
+    viewer, jid = browser(web, Role.VIEWER, "vera"), failed_job(session)
+
+    assert "This needs the role operator" in viewer.open(f"/jobs/{jid}")
+    answer = viewer.send("/act", act="resume", target=jid)
+    assert (answer.status_code, "needs the role operator" in answer.text) == (403, True)
+
+
+def test_a_depositor_sees_only_what_it_deposited(web: Web, session: Session) -> None:
+    jid = failed_job(session)
+    bid = jobs.load(session, jid).bid
+    dora = browser(web, Role.DEPOSITOR, "dora", ["demo"])
+
+    assert "You have no deposit here." in dora.open("/deposits")
+    for path in (f"/jobs/{jid}", f"/batches/{bid}", f"/batches/{bid}/report", f"/live/jobs/{jid}"):
+        assert "This does not exist" in dora.open(path, 404)
+    assert dora.send("/act", act="resume", target=jid).status_code == 404
+    for path in ("/fleet", "/space"):
+        dora.open(path, 403)
+    assert "No job." in dora.open("/jobs")
+
+
+def test_a_text_of_a_depositor_is_never_markup(operator: Browser, session: Session, web: Web) -> None:
+    name = "<script>alert(1)</script><b>.txt"
+    job = planting.one_job(session, payload_name=name)
+    jid = planting.apply_event(session, job, Event.FAIL).jid
+    await_board(web, jid, JobState.FAILED)
+
+    for path in (f"/jobs/{jid}", f"/batches/{job.bid}", "/jobs?state=failed"):
+        text = operator._http.get(f"{web.url}{path}", timeout=30).text
+        assert "<script>alert" not in text
+        assert "&lt;script&gt;alert" in text
+
+
+def test_a_deposit_by_the_form_is_the_depositors_own(web: Web, session: Session) -> None:
+    dana = browser(web, Role.DEPOSITOR, "dana", ["demo"])
+
+    answer = dana.send("/deposits", collection="demo", url="http://example.org/photo.tif", title="A photo")
+
+    assert "The repository has your deposit" in answer.text
+    (bid,) = re.findall(r"/batches/(bid\d+)\?", answer.url)
+    assert "photo.tif" in dana.open(f"/batches/{bid}")
+
+
+def test_a_deposit_that_cannot_be_accepted_says_what_to_change(web: Web) -> None:
+    dana = browser(web, Role.DEPOSITOR, "danb", ["demo"])
+
+    answer = dana.send("/deposits", collection="demo", url="ftp://example.org/photo.tif")
+
+    assert answer.status_code == 422
+    assert 'role="alert"' in answer.text
+
+
+def test_a_pause_stands_on_the_front_page_with_its_reason_and_the_button_that_ends_it(
+    operator: Browser, session: Session
+) -> None:
+    assert "The queue is paused" in operator.act("pause", reason="database is moved", back="/stops")
+    try:
+        page = operator.open("/stops")
+        assert "by olga" in page
+        assert "(database is moved)" in page
+        assert 'value="unpause"' in page
+    finally:
+        operator.act("unpause")
+    assert holds.paused(session) is None
+
+
+def test_a_hold_shows_how_many_jobs_it_keeps_back(operator: Browser, session: Session, web: Web) -> None:
+    acting = ann(session, web.context.settings)
+    board = web.context.board
+    seen = board.changes_since(None).last
+    hold_collection(acting, Profiles(acting.settings.profiles), "demo")
+    assert board.wait_change(seen, 10)
+    try:
+        assert "Release the collection" in operator.open("/stops")
+    finally:
+        release_collection(acting, "demo")
+
+
+def test_failures_of_one_cause_are_resumed_together_after_a_preview(
+    operator: Browser, session: Session, web: Web
+) -> None:
+    jids = [failed_job(session, FailureKind.TRANSIENT) for _ in range(3)]
+    for jid in jids:
+        await_board(web, jid, JobState.FAILED)
+    group = next(g for g in web.context.board.failures(EVERYTHING) if g.kind is FailureKind.TRANSIENT)
+
+    preview = operator.open(f"/bulk?cause={group.id}&verb=resume")
+    assert f"{len(jids)} jobs would be acted on" in preview
+    token = re.search(r'name="token" value="([^"]+)"', preview)
+    assert token is not None
+    planting.apply_event(session, jobs.load(session, jids[0]), Event.RESUME)
+
+    receipt = operator.send("/bulk", verb="resume", token=token[1], reason="over").text
+
+    assert "2 done, 0 refused, 1 moved meanwhile" in receipt
+    again = operator.send("/bulk", verb="resume", token=token[1])
+    assert again.status_code in (404, 409, 410, 422)
+    assert "make the dry run again" in again.text
+
+
+def test_the_search_leads_to_the_job_and_to_the_batch(operator: Browser, session: Session) -> None:
+    job = planting.one_job(session)
+
+    assert f"<title>{job.jid}" in operator.open(f"/find?q={job.jid}")
+    assert f"<title>{job.bid}" in operator.open(f"/find?q=+{job.bid}+")
+    assert "This does not exist" in operator.open("/find?q=nothing-like-this", 404)
+
+
+def test_an_open_page_gets_the_new_state_as_a_part(web: Web, session: Session, operator: Browser) -> None:
+    jid = failed_job(session)
+    with operator._http.get(f"{web.url}/live/jobs/{jid}", stream=True, timeout=30) as stream:
+        assert stream.headers["Content-Type"].startswith("text/event-stream")
+        lines = stream.iter_lines(decode_unicode=True)
+        assert next(lines) == "retry: 2000"
+        planting.apply_event(session, jobs.load(session, jid), Event.RESUME)
+        for line in lines:
+            if "is-pending" in line:
+                break

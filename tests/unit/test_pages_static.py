@@ -1,0 +1,36 @@
+"""The files that browsers get: nothing that the content security policy refuses, nothing changed."""
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+
+from entrypoints.web import pages
+
+WEB = Path(pages.__file__).parents[1]
+TEMPLATES = sorted((WEB / "templates").glob("*.html"))
+VENDORED = re.findall(r"`([\w.-]+\.js)`.*`([0-9a-f]{64})`", (WEB / "static" / "VENDORED.md").read_text())
+
+
+def test_every_vendored_file_has_the_digest_that_is_written_down() -> None:
+    assert {name for name, _ in VENDORED} == {path.name for path in (WEB / "static").glob("*.min.js")}
+    for name, digest in VENDORED:
+        assert hashlib.sha256((WEB / "static" / name).read_bytes()).hexdigest() == digest, name
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
+def test_a_template_has_no_inline_script_style_or_handler(template: Path) -> None:
+    text = template.read_text()
+    assert not re.search(r"\sstyle=|\son\w+=|<style|javascript:|hx-on|js:", text)
+    assert not re.search(r"<script(?![^>]*\ssrc=)", text)
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
+def test_a_template_never_switches_escaping_off(template: Path) -> None:
+    assert not re.search(r"\|\s*safe|autoescape|Markup", template.read_text())
+
+
+def test_a_page_loads_nothing_from_another_host() -> None:
+    for path in (*TEMPLATES, WEB / "static" / "board.css", WEB / "static" / "board.js"):
+        assert not re.search(r"(?:src|href|url\()\s*=?\s*[\"']?https?://", path.read_text()), path.name
