@@ -59,14 +59,15 @@ def create_app(context: WebContext | None) -> FastAPI:
         redoc_url=None,
         openapi_url="/openapi.json",
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
-        lifespan=lambda app: live_pages(app, context),
+        lifespan=live_pages if context else None,
         responses={"default": {"model": problems.Problem, "description": "A problem, as RFC 9457 has it."}},
     )
     app.state.context = context
     problems.install(app)
     for router in ROUTERS:
         app.include_router(router)
-    pages.install(app, context)
+    if context is not None:
+        pages.install(app, context)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(RequestIds)
     return app

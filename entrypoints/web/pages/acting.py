@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 from urllib.parse import quote
 
@@ -12,6 +13,7 @@ from entrypoints.web.context import context_of
 from entrypoints.web.pages import acts
 from entrypoints.web.pages.login import PageCaller, page_router, require_sight
 from entrypoints.web.pages.notices import Notice, redirect
+from operations.board.board import Board
 from operations.board.values import JobSearch, scope_of
 from pipeline.errors import ArklineError
 from pipeline.principal import Forbidden
@@ -49,8 +51,21 @@ def act(  # noqa: PLR0913 - the fields of a form
         raise
     except ArklineError as refused:
         return redirect(request, back, Notice(str(refused), "bad"))
-    web.board.wait_change(before, SHOWN_WITHIN)
+    _await_shown(web.board, before, target)
     return redirect(request, back, Notice(result))
+
+
+def _await_shown(board: Board, before: str, target: str) -> None:
+    """Until the board has the effect of an act, at most SHOWN_WITHIN seconds."""
+    on_job_or_batch = target.startswith(("jid", "bid"))
+    deadline = time.monotonic() + SHOWN_WITHIN
+    while (left := deadline - time.monotonic()) > 0:
+        news = board.changes_since(before)
+        shown = {change.subject if on_job_or_batch else change.kind for change in news.changes}
+        if (target if on_job_or_batch else "stops") in shown:
+            return
+        before = news.last
+        board.wait_change(before, left)
 
 
 @router.get("/find")

@@ -56,9 +56,9 @@ def install(app: FastAPI, web: WebContext, flower: str = "") -> None:
 
 
 @asynccontextmanager
-async def live_pages(app: FastAPI, web: WebContext) -> AsyncIterator[None]:
+async def live_pages(app: FastAPI) -> AsyncIterator[None]:
     """While the application runs: the streams of open pages."""
-    app.state.live = LivePages(web)
+    app.state.live = LivePages(app.state.context)
     await app.state.live.start()
     try:
         yield
