@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from pipeline.errors import UsageRefused
-from pipeline.names import quote_name
+from pipeline.names import UnsafeName, quote_name, safe_name
 from pipeline.principal import Principal, Role
 from pipeline.records import Record, Submission
 from pipeline.settings import Settings
@@ -84,6 +84,10 @@ def write_file(
 ) -> AbstractContextManager[PartWriter]:
     """Receive a file of the principal's upload; see `pipeline.uploads.writing.writing`."""
     own_upload(settings, principal, upload)
+    try:
+        safe_name(declared.name)
+    except UnsafeName as error:
+        raise UsageRefused(f"{error}: give the file another name") from error
     return writing.writing(
         settings.uploads_folder, upload, declared, settings.upload_bytes, resumable=resumable
     )

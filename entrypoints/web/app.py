@@ -17,8 +17,10 @@ from entrypoints.web.routes import (
     health,
     jobs,
     objects,
+    poster,
     root,
     submissions,
+    uploads,
     verbs,
 )
 
@@ -35,6 +37,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     bulk.router,
     objects.router,
     fleet.router,
+    uploads.router,
+    poster.router,
 )
 """The routers of the API; further ones, and those of the pages, are added here."""
 

@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from entrypoints.web.authentication import CrossSiteRequest, NotAuthenticated
 from entrypoints.web.rate_limit import TooManyRequests
+from entrypoints.web.receiving import OffsetDiffers
 from entrypoints.web.streams import TooManyStreams
 from operations.allowed_verbs import Moved
 from operations.bulk_plans import NoSuchPlan
@@ -28,6 +29,14 @@ from pipeline.principal import Forbidden
 from pipeline.profiles.profile import ProfileError
 from pipeline.records import Record
 from pipeline.states import FailureKind, IllegalTransition
+from pipeline.uploads.layout import (
+    UploadBusy,
+    UploadConflict,
+    UploadMissing,
+    UploadRefused,
+    UploadsFull,
+    UploadTooLarge,
+)
 from tasks.logs import log
 from zkstate.batches import KeyReused
 from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Stale, TooBig
@@ -57,6 +66,13 @@ STATUSES: Mapping[type[ArklineError], int] = {
     NotAnArk: 422,
     Busy: 423,
     TooManyRequests: 429,
+    UploadMissing: 404,
+    UploadConflict: 409,
+    OffsetDiffers: 409,
+    UploadTooLarge: 413,
+    UploadRefused: 422,
+    UploadBusy: 423,
+    UploadsFull: 507,
     DamagedObject: 500,
     Corrupt: 500,
     ArklineError: 500,

@@ -1,0 +1,73 @@
+"""Receiving the body of a request into an upload: streamed to the disk, in the threads of the server."""
+
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+
+from operations import uploads
+from operations.uploads import Unfinished
+from pipeline.errors import ArklineError, ErrorKind, UsageRefused
+from pipeline.principal import Principal
+from pipeline.settings import Settings
+from pipeline.uploads import writing
+from pipeline.uploads.layout import Declared, UploadedFile
+
+PIECE = 1 << 20
+"""Bytes that are collected before they are written."""
+
+
+class OffsetDiffers(ArklineError):
+    """The upload does not continue where the request says; HEAD has its Upload-Offset."""
+
+    error_kind = ErrorKind.REFUSED
+
+
+def content_length(request: Request) -> int | None:
+    """Bytes of the body as stated; None if it is sent in chunks."""
+    stated = request.headers.get("content-length", "")
+    return int(stated) if stated.isascii() and stated.isdigit() and len(stated) < 19 else None
+
+
+def check_body(request: Request, settings: Settings, name: str) -> None:
+    """Refuse, before the body is read, one that is too large or is encoded."""
+    writing.check_size(name, content_length(request) or 0, settings.upload_bytes)
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise UsageRefused("send the file as it is, without Content-Encoding")
+
+
+async def receive(  # noqa: PLR0913 - a request has these parts
+    request: Request,
+    settings: Settings,
+    caller: Principal,
+    upload: str,
+    declared: Declared,
+    *,
+    resumable: bool = False,
+    complete: bool = True,
+    offset: int | None = None,
+) -> UploadedFile | Unfinished:
+    """Write the body; `complete`: the file ends with it. A body that is cut leaves what `resumable` says."""
+    with ExitStack() as stack:
+        opening = uploads.write_file(settings, caller, upload, declared, resumable=resumable)
+        part = await run_in_threadpool(stack.enter_context, opening)
+        if offset is not None and offset != part.offset:
+            raise OffsetDiffers(f"the upload has {part.offset:,} bytes: continue from there")
+        async for piece in _pieces(request):
+            await run_in_threadpool(part.append, piece)
+        if complete:
+            return await run_in_threadpool(part.finish)
+        await run_in_threadpool(part.sync)
+        return Unfinished(name=declared.name, offset=part.offset, size=part.declared.size)
+
+
+async def _pieces(request: Request) -> AsyncIterator[bytes]:
+    piece = bytearray()
+    async for chunk in request.stream():
+        piece += chunk
+        if len(piece) >= PIECE:
+            yield bytes(piece)
+            piece.clear()
+    if piece:
+        yield bytes(piece)
