@@ -32,7 +32,7 @@ def test_an_upload_becomes_an_object_whose_custody_begins_with_the_depositors_di
 
     bid = answer["bat:batchState"]["bat:batchID"]
     assert_completed(batch_ended(session, bid, timeout=120))
-    ((_, (completed,)),) = report(session, bid).sections
+    (completed,) = (job for _, jobs in report(session, bid).sections for job in jobs)
     assert completed.ark is not None
     custody = cli.run(settings, "object", completed.ark, "--json").json()["custody"]
     (file,) = (file for file in custody["files"] if file["path"] == "producer/light.jpg")

@@ -70,6 +70,7 @@ def poster(request: Request) -> Principal:
         except (binascii.Error, UnicodeDecodeError):
             token = ""
         caller = context_of(request).authenticator.authenticate(token, Interface.API)
+    context_of(request).rate_limit.count(caller.name)
     if not caller.role.includes(Role.DEPOSITOR):
         raise Forbidden(
             f"this needs the role {Role.DEPOSITOR}, and the token {caller.name} has the role {caller.role}"
