@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from entrypoints import programs
+from entrypoints.cli import completion
 from entrypoints.cli import context as common
 from entrypoints.cli.options import command
 from pipeline.errors import ServiceUnreachable, UsageRefused
@@ -59,6 +60,7 @@ def worker(
             "-q",
             metavar="QUEUE,...",
             parser=read_queues,
+            autocompletion=completion.queues,
             show_default=False,
             help=f"The queues to take work from: {', '.join(Queue)}; default: all of them.",
         ),

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
+from entrypoints.cli import completion, counting, exit_codes
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
-from entrypoints.cli import counting, exit_codes
 from entrypoints.cli import operator_context as common
 from entrypoints.cli.options import Json, SharedOptions, command, read_id, read_jid
 from entrypoints.cli.render import overview as drawn_overview
@@ -23,7 +23,12 @@ from zkstate import audit as consistency
 def status(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="BID|JID", parser=read_id, help="A batch or a job; default: the whole fleet."),
+        typer.Argument(
+            metavar="BID|JID",
+            parser=read_id,
+            autocompletion=completion.ids,
+            help="A batch or a job; default: the whole fleet.",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -71,7 +76,15 @@ def jobs(
 
 @command("arkline timeline jid0000000001")
 def timeline(
-    jid: Annotated[str, typer.Argument(metavar="JID", parser=read_jid, help="A job, such as jid0000000001.")],
+    jid: Annotated[
+        str,
+        typer.Argument(
+            metavar="JID",
+            parser=read_jid,
+            autocompletion=completion.jids,
+            help="A job, such as jid0000000001.",
+        ),
+    ],
     json: Json = False,
 ) -> None:
     """Show every step of a job, and how long it took."""
@@ -82,7 +95,12 @@ def timeline(
 
 @command("arkline why jid0000000001")
 def why(
-    name: Annotated[str, typer.Argument(metavar="BID|JID", parser=read_id, help="A batch or a job.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="BID|JID", parser=read_id, autocompletion=completion.ids, help="A batch or a job."
+        ),
+    ],
     json: Json = False,
 ) -> None:
     """Explain what a job or batch waits for.

@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from entrypoints.cli import completion
 from pipeline.states import JOB, JobState
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -54,7 +55,15 @@ def _read_id(text: str, prefix: str, explained: str) -> str:
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document, and nothing else, on standard output.")
 ]
-Bid = Annotated[str, typer.Argument(metavar="BID", parser=read_bid, help="A batch, such as bid0000000001.")]
+Bid = Annotated[
+    str,
+    typer.Argument(
+        metavar="BID",
+        parser=read_bid,
+        autocompletion=completion.bids,
+        help="A batch, such as bid0000000001.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -63,14 +72,29 @@ class SharedOptions:
 
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ID", parser=read_id, help="Jobs or batches; or select jobs by options."),
+        typer.Argument(
+            metavar="ID",
+            parser=read_id,
+            autocompletion=completion.ids,
+            help="Jobs or batches; or select jobs by options.",
+        ),
     ] = None
-    profile: Annotated[str | None, typer.Option("--profile", "-p", help="Only jobs of this collection.")] = (
-        None
-    )
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile", "-p", autocompletion=completion.profiles, help="Only jobs of this collection."
+        ),
+    ] = None
     batch: Annotated[
         str | None,
-        typer.Option("--batch", "-b", metavar="BID", parser=read_bid, help="Only jobs of this batch."),
+        typer.Option(
+            "--batch",
+            "-b",
+            metavar="BID",
+            parser=read_bid,
+            autocompletion=completion.bids,
+            help="Only jobs of this batch.",
+        ),
     ] = None
     state: Annotated[
         JobState | None,

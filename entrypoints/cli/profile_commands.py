@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from entrypoints.cli import completion
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli import operator_context as common
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
 def profile_check(
     which: Annotated[
         str | None,
-        typer.Argument(metavar="NAME|FILE", help="A profile or its file; all profiles if left out."),
+        typer.Argument(
+            metavar="NAME|FILE",
+            autocompletion=completion.profiles,
+            help="A profile or its file; all profiles if left out.",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -64,7 +69,10 @@ def profile_list(json: Json = False) -> None:
 
 @command("arkline profile show demo")
 def profile_show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A profile.")], json: Json = False
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", autocompletion=completion.profiles, help="A profile.")
+    ],
+    json: Json = False,
 ) -> None:
     """Show all values of a profile, also those that its file leaves out. No secret is shown."""
     view = profile_view.shown(profiles.Profiles(opened.settings().profiles), name)

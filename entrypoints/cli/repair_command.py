@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from entrypoints.cli import completion
 from entrypoints.cli import operator_context as common
 from entrypoints.cli.options import SharedOptions, command, read_id
 from operations import bulk
@@ -14,7 +15,12 @@ def repair(
     options: SharedOptions,
     names: Annotated[
         list[str],
-        typer.Argument(metavar="ID...", parser=read_id, help="Jobs or batches that cannot be read."),
+        typer.Argument(
+            metavar="ID...",
+            parser=read_id,
+            autocompletion=completion.ids,
+            help="Jobs or batches that cannot be read.",
+        ),
     ],
 ) -> None:
     """Replace znodes of a job or batch that cannot be read.

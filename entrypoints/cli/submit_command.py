@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import pydantic_core
 import typer
 
+from entrypoints.cli import completion, local_files, watch_command
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
-from entrypoints.cli import local_files, watch_command
 from entrypoints.cli import operator_context as common
 from entrypoints.cli.options import Json, command
 from entrypoints.cli.render import dry_run as drawn
@@ -55,10 +55,20 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
             "URL of the payload; http or https.",
         ),
     ],
-    profile: Annotated[str, typer.Option("--profile", "-p", help="The profile of the collection.")],
+    profile: Annotated[
+        str,
+        typer.Option(
+            "--profile", "-p", autocompletion=completion.profiles, help="The profile of the collection."
+        ),
+    ],
     payload_type: Annotated[
         str,
-        typer.Option("--type", "-t", help=f"{_TYPES}. Inferred from the file extension, except .checkm."),
+        typer.Option(
+            "--type",
+            "-t",
+            autocompletion=completion.types,
+            help=f"{_TYPES}. Inferred from the file extension, except .checkm.",
+        ),
     ] = "",
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait until the batch has ended; exit 1 if it failed.")

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from entrypoints.cli import completion
 from entrypoints.cli import console as screen
 from entrypoints.cli import operator_context as common
 from entrypoints.cli.options import Bid, SharedOptions, command
@@ -58,7 +59,12 @@ def _count_or_name(names: list[str]) -> str:
 def hold(
     options: SharedOptions,
     collection: Annotated[
-        str | None, typer.Option(metavar="PROFILE", help="Hold the collection until it is released.")
+        str | None,
+        typer.Option(
+            metavar="PROFILE",
+            autocompletion=completion.profiles,
+            help="Hold the collection until it is released.",
+        ),
     ] = None,
 ) -> None:
     """Hold pending jobs or a whole collection.
@@ -90,7 +96,9 @@ def release(
     collection: Annotated[
         str | None,
         typer.Option(
-            metavar="PROFILE", help="End the hold and release the collection's held batches and jobs."
+            metavar="PROFILE",
+            autocompletion=completion.profiles,
+            help="End the hold and release the collection's held batches and jobs.",
         ),
     ] = None,
     keep_held: Annotated[

@@ -13,9 +13,9 @@ from rich import live as rich_live
 from rich import markup
 from rich import progress as bars
 
+from entrypoints.cli import completion, exit_codes
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
-from entrypoints.cli import exit_codes
 from entrypoints.cli.options import Json, command, read_bid
 from entrypoints.cli.render import humanize
 from entrypoints.cli.render import overview as drawn_overview
@@ -37,7 +37,13 @@ INTERVAL = 1.0
 @command("arkline watch bid0000000001")
 def watch(
     bid: Annotated[
-        str | None, typer.Argument(metavar="BID", parser=read_bid, help="A batch; default: the queue.")
+        str | None,
+        typer.Argument(
+            metavar="BID",
+            parser=read_bid,
+            autocompletion=completion.bids,
+            help="A batch; default: the queue.",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
