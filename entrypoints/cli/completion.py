@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from pipeline.states import JOB, JobState, Queue
 
-PATIENCE = 1.0
+TIMEOUT = 1.0
 """Seconds to wait for ZooKeeper."""
 
 MOST = 50
@@ -77,7 +77,7 @@ def _bids() -> Iterator[str]:
     from zkstate import listings
     from zkstate.session import connect
 
-    with connect(Settings(), PATIENCE, create=False, answer_timeout=PATIENCE) as session:
+    with connect(Settings(), TIMEOUT, create=False, answer_timeout=TIMEOUT) as session:
         yield from sorted(listings.all_batches(session), reverse=True)
 
 
@@ -87,6 +87,6 @@ def _jids() -> Iterator[str]:
     from zkstate.session import connect
 
     states = [state for state in JOB.where(lambda facts: facts.queued) if state not in _MANY]
-    with connect(Settings(), PATIENCE, create=False, answer_timeout=PATIENCE) as session:
+    with connect(Settings(), TIMEOUT, create=False, answer_timeout=TIMEOUT) as session:
         queued = (jid for state in states for jid in listings.in_queue(session, state))
         yield from sorted(queued, reverse=True)
