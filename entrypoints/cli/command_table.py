@@ -57,6 +57,7 @@ ENTRIES = (
         ("list", "show", "template", "check", "renew"),
     ),
     Entry("status", "inspect_commands", _INSPECT, "Show a batch, a job, or the health of the whole fleet."),
+    Entry("top", "top_command", _INSPECT, "Show jobs, stops and failures by cause as they change."),
     Entry("jobs", "inspect_commands", _INSPECT, "List jobs."),
     Entry("timeline", "inspect_commands", _INSPECT, "Show every step of a job, and how long it took."),
     Entry("why", "inspect_commands", _INSPECT, "Explain what a job or batch waits for."),

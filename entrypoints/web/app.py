@@ -16,6 +16,7 @@ from entrypoints.web.routes import (
     fleet,
     health,
     jobs,
+    metrics,
     objects,
     poster,
     root,
@@ -39,6 +40,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     fleet.router,
     uploads.router,
     poster.router,
+    metrics.router,
 )
 """The routers of the API; further ones, and those of the pages, are added here."""
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from starlette.requests import HTTPConnection
 
 from entrypoints.cli import context as opened
+from entrypoints.web.metrics import ArklineCollector, collector
 from entrypoints.web.rate_limit import RateLimit
 from entrypoints.web.streams import Streams
 from operations.archive import Archive
@@ -64,6 +65,11 @@ class WebContext:
     @cached_property
     def profiles(self) -> Profiles:
         return Profiles(self.settings.profiles)
+
+    @cached_property
+    def metrics(self) -> ArklineCollector:
+        """One for all scrapes: it remembers for some seconds what workers and disks answered."""
+        return collector(self.board, self.session, self.settings)
 
     def operator(self, principal: Principal, reason: str = "") -> Operator:
         """The principal of a request, with what a verb needs."""

@@ -78,3 +78,13 @@ def test_a_token_is_created_used_and_revoked_by_the_command_line(settings: Setti
     listed = cli.run(settings, "token", "list")
     assert "revoked" in listed.out
     assert created["token"] not in listed.out
+
+
+def test_metrics_need_a_token_for_all_collections(web: Web) -> None:
+    answer = web.caller(Role.VIEWER, name="scrape").get("/metrics")
+
+    assert answer.status_code == 200
+    assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert 'arkline_jobs{state="pending"}' in answer.text
+    assert web.anybody.get("/metrics").status_code == 401
+    assert web.caller(Role.OPERATOR, ["demo"], name="one").get("/metrics").status_code == 403

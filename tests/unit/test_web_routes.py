@@ -11,7 +11,7 @@ from entrypoints.web.app import ROUTERS
 from entrypoints.web.openapi import document
 from pipeline.principal import Role
 
-PUBLIC = {"/health/live", "/health/ready", "/metrics", "/v1/errors", "/v1/errors/{code}"}
+PUBLIC = {"/health/live", "/health/ready", "/v1/errors", "/v1/errors/{code}"}
 """What needs no token."""
 
 OPERATORS_READ = {

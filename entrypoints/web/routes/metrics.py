@@ -1,0 +1,26 @@
+"""The metrics for Prometheus, with a token: a scrape from loopback may come through a reverse proxy."""
+
+from fastapi import APIRouter, Request, Response
+
+from entrypoints.web import metrics as prometheus
+from entrypoints.web.authentication import Caller
+from entrypoints.web.context import context_of
+from pipeline.principal import Role
+
+router = APIRouter(tags=["fleet"])
+
+
+class Exposition(Response):
+    media_type = prometheus.CONTENT_TYPE
+
+
+@router.get(
+    "/metrics",
+    summary="Metrics for Prometheus",
+    response_class=Exposition,
+    responses={200: {"content": {prometheus.CONTENT_TYPE: {"schema": {"type": "string"}}}}},
+)
+def metrics(request: Request, caller: Caller) -> Response:
+    """Needs the role viewer for all collections."""
+    caller.require(Role.VIEWER, "read the metrics")
+    return Exposition(prometheus.exposition(context_of(request).metrics))
