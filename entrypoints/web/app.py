@@ -1,5 +1,7 @@
 """The web application: its routers, its middleware, its errors."""
 
+from typing import Any
+
 from fastapi import APIRouter, FastAPI
 
 from entrypoints.web import problems
@@ -7,6 +9,7 @@ from entrypoints.web.context import WebContext
 from entrypoints.web.headers import RequestIds, SecurityHeaders
 from entrypoints.web.pages import install as pages
 from entrypoints.web.pages.install import live_pages
+from entrypoints.web.problem_document import with_problems
 from entrypoints.web.routes import (
     batches,
     board,
@@ -55,9 +58,16 @@ Send a token in `Authorization: Bearer TOKEN`. Errors are `application/problem+j
 """
 
 
+class Api(FastAPI):
+    """An application whose document has errors as problems."""
+
+    def openapi(self) -> dict[str, Any]:
+        return with_problems(super().openapi())
+
+
 def create_app(context: WebContext | None) -> FastAPI:
     """The application of one process; without a context, only for its document."""
-    app = FastAPI(
+    app = Api(
         title="arkline",
         version=API_VERSION,
         description=DESCRIPTION,

@@ -14,6 +14,8 @@ def shaky_web(settings: Settings, zookeeper_proxy: Proxy) -> Iterator[Web]:
     with serving(settings.model_copy(update={"zk_hosts": zookeeper_proxy.hosts})) as running:
         assert running.context.board.wait_filled(30)
         yield running
+        zookeeper_proxy.accept()
+        assert running.context.session.wait_connected(time.monotonic() + 30)
 
 
 def test_while_zookeeper_is_away_lists_are_read_and_the_rest_is_503_within_seconds(
