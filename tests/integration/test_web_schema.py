@@ -26,10 +26,15 @@ EXAMPLES = 4
 SLOW = ("/v1/workers", "/v1/audit")
 """They ask the whole fleet, and wait for it."""
 
+
+def _valid(result: Any) -> Any:
+    return result.ok()
+
+
 SCHEMA = schemathesis.openapi.from_dict(create_app(None).openapi())
 OPERATIONS = [
     operation
-    for operation in (result.ok() for result in SCHEMA.get_all_operations())
+    for operation in map(_valid, SCHEMA.get_all_operations())
     if not operation.path.endswith("/events") and not operation.path.startswith(SLOW)
 ]
 """A stream of events does not end."""
