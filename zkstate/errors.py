@@ -7,6 +7,10 @@ class Unreachable(ServiceUnreachable):
     """ZooKeeper did not answer in time."""
 
 
+class LockLost(Unreachable):
+    """A lock is gone that its holder did not release: the session was lost, or another record answers."""
+
+
 class WentBack(Unreachable):
     """ZooKeeper has less than this process has seen, and so refuses its session for ever."""
 

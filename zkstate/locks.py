@@ -13,7 +13,7 @@ from kazoo.protocol.states import ZnodeStat
 from pipeline.attempt import Attempt, Progress
 from pipeline.outcome import AttemptOver, Stopping, of_object
 from zkstate import paths
-from zkstate.errors import Unreachable
+from zkstate.errors import LockLost, Unreachable
 from zkstate.fleet_time import FleetMark, age_ms
 from zkstate.record import token
 from zkstate.session import BROKEN, Session
@@ -149,11 +149,17 @@ def _is_mine(session: Session, path: str, mark: str) -> bool:
 
 
 def drop(session: Session, path: str, mark: str) -> None:
-    """Delete the lock if this holder still has it; a lost session has dropped it already."""
+    """Delete the lock; LockLost if the record that answers has no such lock.
+
+    A session can outlive an exchange of the record. When the data that have the lock come back, the lock
+    would stay for as long as this process lives: so the caller has to drop its session.
+    """
     try:
         if _is_mine(session, path, mark):
             session.zk.delete_async(path).get(timeout=session.answer_timeout)
+            return
     except NoNodeError:
-        return
+        pass
     except BROKEN as error:
         raise session.unreachable() from error
+    raise LockLost(f"the lock {path} is gone: the session was lost, or another record answers")

@@ -1,0 +1,61 @@
+"""A lock that the answering record does not have: its holder drops the session, which frees every lock."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from pipeline.settings import Settings
+from tasks import beat
+from tasks.publisher import publisher
+from tasks.worker_context import WorkerContext
+from zkstate import host_connections, locks, paths
+from zkstate.errors import LockLost
+from zkstate.locks import ServerClock
+from zkstate.session import Session
+
+LOCK = paths.exclusive("single-flight", "sweep")
+
+
+@pytest.fixture
+def context(settings: Settings) -> Iterator[WorkerContext]:
+    opened = WorkerContext(settings, publisher(settings))
+    yield opened
+    opened.drop_session()
+
+
+def test_whoever_runs_alone_learns_that_the_lock_vanished(session: Session) -> None:
+    with pytest.raises(LockLost, match="another record answers"), locks.single_flight(session, "sweep"):
+        session.ask(session.zk.delete_async, LOCK)
+
+
+def test_whoever_runs_alone_does_not_release_the_lock_of_another(session: Session) -> None:
+    with pytest.raises(LockLost), locks.single_flight(session, "sweep"):
+        session.ask(session.zk.set_async, LOCK, b"another holder")
+    assert session.get(LOCK)[0] == b"another holder"
+
+
+def test_a_connection_whose_place_vanished_is_in_doubt(session: Session) -> None:
+    connection = host_connections.acquire(session, "example.org", 1, "jid0000000001", threading.Event())
+    assert connection is not None
+    session.ask(session.zk.delete_async, connection.path)
+
+    with pytest.raises(LockLost):
+        host_connections.release(session, connection)
+
+
+def test_scheduled_work_whose_lock_vanished_drops_its_session_so_that_no_lock_stays(
+    context: WorkerContext, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an exchange of the record: data that come back have the lock of a session that still lives."""
+    used: list[int] = []
+
+    def work(_: WorkerContext, own: Session, __: ServerClock) -> None:
+        used.append(own.id)
+        session.ask(session.zk.delete_async, LOCK)
+
+    monkeypatch.setitem(beat.WORK, "sweep", work)
+    for _ in range(2):
+        beat._run_alone("sweep", context)
+
+    assert used[0] != used[1]
