@@ -1,0 +1,23 @@
+import re
+import shutil
+import subprocess
+
+from entrypoints.cli.command_table import ENTRIES
+from tools.man_page import page
+
+
+def test_the_manual_page_describes_every_command_and_has_no_stray_request() -> None:
+    text = page()
+
+    described = re.findall(r"^\.SS arkline ((?:[a-z\\-]+ ?)+)", text, re.MULTILINE)
+    names = {name.replace("\\-", "-").strip() for name in described}
+    expected = {f"{entry.name} {name}".strip() for entry in ENTRIES for name in entry.commands or ("",)}
+    assert expected == names
+    requests = set(re.findall(r"^\.(\w+)", text, re.MULTILINE))
+    assert requests == {"TH", "SH", "SS", "PP", "TP", "B"}
+    assert "\\-\\-json" in text
+    if tool := shutil.which("mandoc"):
+        done = subprocess.run(
+            [tool, "-T", "lint", "-W", "warning"], input=text, text=True, capture_output=True, check=False
+        )
+        assert done.returncode == 0, done.stdout
