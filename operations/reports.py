@@ -28,7 +28,12 @@ def with_objects(session: Session, view: BatchView, archive: Archive) -> BatchVi
     """The view of a batch that has ended, with its objects and their ARKs unless there are very many."""
     if (view.total or 0) > LISTED:
         return view
-    sections = report(session, view.bid, archive).sections
+    return with_objects_of(view, report(session, view.bid, archive))
+
+
+def with_objects_of(view: BatchView, reported: BatchReport) -> BatchView:
+    """The view with the objects of its report."""
+    sections = reported.sections
     objects = sorted((job for _, jobs in sections for job in jobs), key=lambda job: job.jid)
     return view.model_copy(update={"objects": tuple(objects)})
 

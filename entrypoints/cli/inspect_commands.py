@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from entrypoints.cli import completion, counting, exit_codes
+from entrypoints.cli import completion, counting, exit_codes, sites
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli import operator_context as common
@@ -13,9 +13,7 @@ from entrypoints.cli.render import overview as drawn_overview
 from entrypoints.cli.render import views as drawn
 from entrypoints.cli.render import why as drawn_why
 from operations import audit as auditing
-from operations import batch_view, health, job_list, job_view, live
-from operations import overview as fleet_overview
-from operations import why as explanation
+from operations import health
 from zkstate import audit as consistency
 
 
@@ -36,19 +34,18 @@ def status(
 
     Exit 1 if the batch or job failed, or if no job can move.
     """
-    with opened.session() as (session, settings):
+    with sites.site() as site:
         if name is None:
             opened.quiet_logs()
-            whole = fleet_overview.overview(session, settings)
+            whole = site.overview()
             screen.emit(whole) if json else drawn_overview.show(whole)
             raise typer.Exit(exit_codes.FAILED if whole.health.status is health.Health.STOPPED else 0)
-        archive = opened.archive(settings, session)
         if name.startswith("bid"):
-            batch = batch_view.batch_view(session, name, archive)
+            batch = site.batch(name)
             screen.emit(batch) if json else drawn.batch(batch)
             raise typer.Exit(exit_codes.of_state(batch.status))
-        job = job_view.job_view(session, name, archive)
-        progress = live.progress_of(settings, job.jid, job.state)
+        job = site.job(name)
+        progress = site.progress(job)
         if json:
             screen.emit({**job.model_dump(mode="json"), "progress": progress})
         else:
@@ -69,8 +66,8 @@ def jobs(
 
     Jobs of a batch come in their order, jobs of a state in the queue's order, others newest first.
     """
-    with opened.session() as (session, _):
-        page = job_list.list_jobs(session, common.filter_of(options), limit, after)
+    with sites.site() as site:
+        page = site.jobs(common.filter_of(options), limit, after)
     screen.emit(page) if options.json else drawn.job_list(page)
 
 
@@ -88,8 +85,8 @@ def timeline(
     json: Json = False,
 ) -> None:
     """Show every step of a job, and how long it took."""
-    with opened.session() as (session, settings):
-        history = job_view.timeline(session, jid, opened.archive(settings, session))
+    with sites.site() as site:
+        history = site.timeline(jid)
     screen.emit(history) if json else drawn.timeline(history)
 
 
@@ -108,8 +105,8 @@ def why(
     One paragraph says where it is, since when, and what it waits for; then come the commands that help.
     """
     opened.quiet_logs()
-    with opened.session() as (session, settings):
-        facts = explanation.why(session, settings, name, opened.archive(settings, session))
+    with sites.site() as site:
+        facts = site.why(name)
     screen.emit(drawn_why.document(facts)) if json else screen.say(drawn_why.text(facts))
 
 

@@ -1,19 +1,26 @@
 """Commands on the whole fleet: pause, unpause, history, drain, space, cleanup, report."""
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli import operator_context as common
+from entrypoints.cli import sites
 from entrypoints.cli.options import ID, Bid, Json, SharedOptions, command, read_duration
+from entrypoints.cli.remote import verbs as remote_verbs
 from entrypoints.cli.render import actions
 from entrypoints.cli.render import fleet as drawn_fleet
-from operations import holds, reports, working_storage
+from operations import holds, working_storage
 from operations import workers as fleet_workers
 from pipeline.notify.report import table as report_table
 from pipeline.notify.report import text as report_text
+
+if TYPE_CHECKING:
+    from operations.holds import HoldResult
+    from operations.operator import Operator
 
 
 @command("arkline report bid0000000001")
@@ -31,10 +38,9 @@ def report(
     """
     if csv and json:
         raise typer.BadParameter("give --csv or --json, not both", param_hint="--csv")
-    with opened.session() as (session, settings):
-        archive = opened.archive(settings, session)
-        view = reports.report(session, bid, archive)
-        sent = () if json or csv else reports.sent_texts(session, bid, archive)
+    with sites.site() as site:
+        view = site.report(bid)
+        sent = () if json or csv else site.sent_texts(bid)
     if json:
         screen.emit(view)
     else:
@@ -49,17 +55,22 @@ def pause(options: SharedOptions) -> None:
 
     Running jobs continue, and submissions are still accepted.
     """
-    with common.operator(options) as operator:
-        result = holds.pause(operator)
+    result = _on_queue(options, "pause", holds.pause)
     screen.emit(result) if options.json else actions.held(result)
 
 
 @command("arkline unpause", "reason", "by", "json")
 def unpause(options: SharedOptions) -> None:
     """Start new jobs again."""
-    with common.operator(options) as operator:
-        result = holds.unpause(operator)
+    result = _on_queue(options, "unpause", holds.unpause)
     screen.emit(result) if options.json else actions.held(result)
+
+
+def _on_queue(options: SharedOptions, verb: str, act: "Callable[[Operator], HoldResult]") -> "HoldResult":
+    if (remote := sites.client()) is not None:
+        return remote_verbs.hold(remote, f"/v1/queue/{verb}", options.reason)
+    with common.operator(options) as operator:
+        return act(operator)
 
 
 @command("arkline history demo")
@@ -97,6 +108,10 @@ def drain(
 
     It finishes the jobs it has, and can then be stopped. When it is restarted, it takes jobs again.
     """
+    if worker is not None and (remote := sites.client()) is not None:
+        done = remote_verbs.drain(remote, worker, options.reason, undo=undo)
+        screen.emit(done) if options.json else drawn_fleet.workers({done.worker: done.queues})
+        return
     if worker is None:
         opened.quiet_logs()
         workers = fleet_workers.taking(opened.settings())

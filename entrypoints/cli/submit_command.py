@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import pydantic_core
 import typer
 
-from entrypoints.cli import completion, local_files, watch_command
+from entrypoints.cli import completion, local_files, sites, watch_command
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli import operator_context as common
 from entrypoints.cli.options import Json, command
+from entrypoints.cli.remote import deposits as remote_deposits
+from entrypoints.cli.remote import uploader as remote_uploader
 from entrypoints.cli.render import dry_run as drawn
 from operations import dry_run as dry_runs
 from operations import known_objects as known
@@ -28,6 +30,7 @@ from pipeline.errors import UsageRefused
 from pipeline.profiles import profile as profiles
 
 if TYPE_CHECKING:
+    from entrypoints.cli.remote.client import Client
     from operations.local_deposit import LocalDeposit, Uploader
     from pipeline.records import Submission
 
@@ -190,6 +193,23 @@ def _local(
     return deposit
 
 
+def _submit_over_api(
+    remote: Client, submission: Submission, deposit: LocalDeposit | None, *, wait: bool, as_json: bool
+) -> None:
+    if deposit is not None:
+        submission = _uploaded(submission, deposit, remote_uploader.RemoteUploader(remote))
+    done = remote_deposits.submit(remote, submission)
+    if done.again:
+        screen.note(f"{done.bid} was submitted under this key before; no new batch was made")
+    if not done.sent:
+        screen.note(common.QUEUED_LATER)
+    if wait and not as_json:
+        screen.say(done.bid)
+    if wait:
+        raise typer.Exit(watch_command.wait_remote(remote, done.bid, as_json=as_json))
+    screen.emit(done) if as_json else screen.say(done.bid)
+
+
 def _uploaded(submission: Submission, deposit: LocalDeposit, uploader: Uploader) -> Submission:
     """The submission of what was uploaded."""
     local_files.describe(deposit)
@@ -245,6 +265,14 @@ def _option(field: str) -> str:
 
 
 def _dry_run(submission: Submission, deposit: LocalDeposit | None, limit: int, *, as_json: bool) -> NoReturn:
+    if (remote := sites.client()) is not None:
+        over_api = (
+            remote_deposits.dry_run(remote, submission)
+            if deposit is None
+            else remote_deposits.dry_run_local(submission, deposit)
+        )
+        screen.emit(over_api) if as_json else drawn.dry_run(over_api)
+        raise typer.Exit(int(not over_api.good))
     principal = common.principal()
     with opened.session() as (session, settings):
         archive = opened.archive(settings, session)
@@ -258,6 +286,9 @@ def _dry_run(submission: Submission, deposit: LocalDeposit | None, limit: int, *
 
 def _submit(submission: Submission, deposit: LocalDeposit | None, *, wait: bool, as_json: bool) -> None:
     opened.quiet_logs()
+    if (remote := sites.client()) is not None:
+        _submit_over_api(remote, submission, deposit, wait=wait, as_json=as_json)
+        return
     collections = profiles.Profiles(opened.settings().profiles)
     profile = collections.get(submission.profile_name)
     with opened.session() as (session, settings):

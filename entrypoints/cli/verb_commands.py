@@ -1,19 +1,25 @@
 """Commands on jobs and batches: hold, release, resume, fail, delete, cancel, update-report."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from entrypoints.cli import completion
 from entrypoints.cli import console as screen
 from entrypoints.cli import operator_context as common
+from entrypoints.cli import sites
 from entrypoints.cli.options import Bid, SharedOptions, command
+from entrypoints.cli.remote import verbs as remote_verbs
 from entrypoints.cli.render import actions
 from entrypoints.cli.render import humanize as words
 from operations import bulk, holds, job_list
 from pipeline.errors import UsageRefused
 from pipeline.profiles import profile as profiles
 from pipeline.states import JOB, Event, JobState
+
+if TYPE_CHECKING:
+    from entrypoints.cli.remote.client import Client
+    from operations.holds import HoldResult
 
 _SELECT = ("ids", "profile", "batch", "older_than")
 _SELECT_BY_STATE = ("ids", "profile", "batch", "state", "older_than")
@@ -27,6 +33,9 @@ def _act(options: SharedOptions, event: Event, question: str = "", to: JobState 
     `to`: the state in which jobs are to be resumed.
     """
     named = common.are_named(options)
+    if (remote := sites.client()) is not None:
+        _act_over_api(remote, options, event, question, to)
+        return
     with common.operator(options) as operator:
         names = (
             options.ids
@@ -48,6 +57,33 @@ def _act(options: SharedOptions, event: Event, question: str = "", to: JobState 
         if question and not options.dry_run and not options.yes and (planned := act(True).done):
             common.confirm(question.format(_count_or_name([result.id for result in planned])), options.yes)
         outcome = act(options.dry_run)
+    common.show(outcome, as_json=options.json, single=single)
+
+
+def _act_over_api(
+    remote: "Client", options: SharedOptions, event: Event, question: str, to: JobState | None
+) -> None:
+    names = options.ids or []
+    single = len(names) == 1
+    if options.version is not None and not single:
+        raise UsageRefused("--if-version is for one job or batch: name it")
+    if single and not options.dry_run:
+        if question:
+            common.confirm(question.format(names[0]), options.yes)
+        outcome = remote_verbs.act_on_one(
+            remote, event, names[0], options.reason, version=options.version, to=to
+        )
+    else:
+        if to is not None:
+            raise UsageRefused("over the API, --from is for one job: name it")
+        planned = remote_verbs.plan(remote, event, names, common.filter_of(options))
+        outcome = remote_verbs.as_outcome(planned)
+        if not options.dry_run:
+            if question and planned.expected:
+                common.confirm(
+                    question.format(_count_or_name([result.id for result in planned.expected])), options.yes
+                )
+            outcome = remote_verbs.carry_out(remote, planned, options.reason)
     common.show(outcome, as_json=options.json, single=single)
 
 
@@ -75,6 +111,11 @@ def hold(
         _act(options, Event.HOLD)
         return
     _check_alone(options)
+    if (remote := sites.client()) is not None:
+        _check_real(options)
+        held = remote_verbs.hold(remote, f"/v1/collections/{collection}/hold", options.reason)
+        screen.emit(held) if options.json else actions.held(held)
+        return
     with common.operator(options) as operator:
         collections = profiles.Profiles(operator.settings.profiles)
         collections.get(collection)
@@ -118,6 +159,13 @@ def release(
         _act(options, Event.RELEASE)
         return
     _check_alone(options)
+    if (remote := sites.client()) is not None:
+        _check_real(options)
+        if keep_held:
+            raise UsageRefused("--keep-held is not offered over the API: use it beside the stack")
+        ended = remote_verbs.hold(remote, f"/v1/collections/{collection}/release", options.reason)
+        _show_released(ended, as_json=options.json)
+        return
     with common.operator(options) as operator:
         if options.dry_run:
             names = [] if keep_held else holds.held_in(operator.session, collection)
@@ -126,12 +174,21 @@ def release(
             return
         with common.long_run(operator) as running:
             result = holds.release_collection(running, collection, keep_held=keep_held)
-    if options.json:
+    _show_released(result, as_json=options.json)
+
+
+def _show_released(result: "HoldResult", *, as_json: bool) -> None:
+    if as_json:
         screen.emit(result)
         return
     actions.held(result)
     if result.released is not None:
         common.show(result.released, as_json=False, single=False)
+
+
+def _check_real(options: SharedOptions) -> None:
+    if options.dry_run:
+        raise UsageRefused("--dry-run of this verb is not offered over the API: use it beside the stack")
 
 
 @command("arkline resume --batch bid0000000001 --state failed --dry-run", *_SELECT_BY_STATE, "version", *_ACT)
@@ -187,6 +244,12 @@ def cancel(options: SharedOptions, bid: Bid) -> None:
     Its split or its report ends. Jobs that have not ended fail, held jobs are deleted, and the batch is
     reported.
     """
+    if (remote := sites.client()) is not None:
+        _check_real(options)
+        common.confirm(f"Stop {bid}?", options.yes)
+        cancelled = remote_verbs.cancel(remote, bid, options.reason)
+        common.show(cancelled, as_json=options.json, single=False)
+        return
     with common.operator(options) as operator:
         if not options.dry_run:
             plan = bulk.cancel(operator, bid, dry_run=True)
@@ -204,6 +267,13 @@ def update_report(options: SharedOptions, bid: Bid) -> None:
 
     No mail is sent if nothing changed.
     """
+    if (remote := sites.client()) is not None:
+        _check_real(options)
+        sent = remote_verbs.act_on_one(
+            remote, Event.UPDATE_REPORT, bid, options.reason, version=options.version
+        )
+        common.show(sent, as_json=options.json, single=True)
+        return
     with common.operator(options) as operator:
         outcome = bulk.act_on_one(
             operator, Event.UPDATE_REPORT, bid, version=options.version, dry_run=options.dry_run

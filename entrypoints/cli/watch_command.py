@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,22 +14,28 @@ from rich import live as rich_live
 from rich import markup
 from rich import progress as bars
 
-from entrypoints.cli import completion, exit_codes
+from entrypoints.cli import completion, exit_codes, sites
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli.options import Json, command, read_bid
 from entrypoints.cli.render import humanize
 from entrypoints.cli.render import overview as drawn_overview
 from entrypoints.cli.render import views as drawn
-from operations import live, overview, progress, reports
+from operations import batch_view, live, overview, progress, reports
+from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.states import Bucket
 from zkstate import errors
 
 if TYPE_CHECKING:
+    from entrypoints.cli.remote.client import Client
     from operations.batch_view import BatchView
     from operations.overview import Overview
+    from pipeline.attempt import Progress
     from pipeline.settings import Settings
     from zkstate.session import Session
+
+POLL = 1.0
+"""Seconds between two reads of a batch over the API."""
 
 INTERVAL = 1.0
 """Seconds between two reads of the whole queue."""
@@ -53,6 +60,10 @@ def watch(
     """
     if bid is None and json:
         raise typer.BadParameter("--json needs a BID: the whole queue never ends", param_hint="--json")
+    if (remote := sites.client()) is not None:
+        if bid is None:
+            raise UsageRefused("over the API, name the batch to watch")
+        raise typer.Exit(wait_remote(remote, bid, as_json=json))
     with opened.session() as (session, settings):
         if bid is not None:
             raise typer.Exit(wait_for(session, settings, bid, as_json=json))
@@ -64,7 +75,8 @@ def wait_for(session: Session, settings: Settings, bid: str, *, as_json: bool) -
     last: BatchView | None = None
     try:
         terminal = screen.err().is_terminal
-        with _meter(session, settings, bid) as show, progress.outages_reported(session, _report_outage):
+        downloads = partial(live.downloads_of, session, settings, bid)
+        with _meter(downloads, bid) as show, progress.outages_reported(session, _report_outage):
             for last in progress.follow(session, bid, opened.archive(settings, session), every_tick=terminal):
                 show(last)
     except KeyboardInterrupt:
@@ -78,6 +90,41 @@ def wait_for(session: Session, settings: Settings, bid: str, *, as_json: bool) -
         drawn.batch(last)
         drawn.objects(last)
     return exit_codes.of_state(last.status)
+
+
+def wait_remote(client: Client, bid: str, *, as_json: bool) -> int:
+    """As `wait_for`, over the API; a site that does not answer for a while does not end it."""
+    from entrypoints.cli.remote.site import RemoteSite
+
+    site, away = RemoteSite(client), False
+    view = site.batch(bid)
+    try:
+        with _meter(dict, bid) as show:
+            while not view.ended:
+                show(view)
+                time.sleep(POLL)
+                try:
+                    view = site.batch(bid)
+                except ServiceUnreachable as error:
+                    if not away:
+                        screen.note(f"{error}; still trying")
+                    away = True
+                    continue
+                if away:
+                    screen.note("the site answers again")
+                away = False
+            show(view)
+    except KeyboardInterrupt:
+        screen.note(f"{bid} continues without this command; to follow it again: arkline watch {bid}")
+        raise
+    if (view.total or 0) <= batch_view.LISTED:
+        view = reports.with_objects_of(view, site.report(bid))
+    if as_json:
+        screen.emit(view)
+    else:
+        drawn.batch(view)
+        drawn.objects(view)
+    return exit_codes.of_state(view.status)
 
 
 def _report_outage(away: bool) -> None:
@@ -98,7 +145,7 @@ def _on_change(write: Callable[[str], None]) -> Callable[[str], None]:
 
 
 @contextmanager
-def _meter(session: Session, settings: Settings, bid: str) -> Iterator[Callable[[BatchView], None]]:
+def _meter(downloading: Callable[[], dict[str, Progress]], bid: str) -> Iterator[Callable[[BatchView], None]]:
     """A bar on a terminal, plain lines elsewhere; on standard error, because it is no part of the answer."""
     console = screen.err()
     if not console.is_terminal:
@@ -115,7 +162,7 @@ def _meter(session: Session, settings: Settings, bid: str) -> Iterator[Callable[
         task = meter.add_task(bid, total=None, ended="")
 
         def draw(view: BatchView) -> None:
-            downloads = live.downloads_of(session, settings, bid)
+            downloads = downloading()
             lines = "".join(f"\n{jid}: {humanize.progress(download)}" for jid, download in downloads.items())
             meter.update(
                 task,

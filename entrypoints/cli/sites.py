@@ -1,0 +1,105 @@
+"""The site that a command works on: the stack beside it, or one that it reaches over the API."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from entrypoints.cli import context as opened
+from operations import batch_view, job_list, job_view, live, reports
+from operations import overview as fleet_overview
+from operations import why as explanation
+from pipeline.errors import UsageRefused
+
+if TYPE_CHECKING:
+    from entrypoints.cli.remote.client import Client
+    from operations.batch_view import BatchView
+    from operations.facts import Explanation
+    from operations.job_list import JobFilter, JobList
+    from operations.job_view import JobView, Timeline
+    from operations.overview import Overview
+    from pipeline.attempt import Progress
+    from pipeline.notify.report.compose import BatchReport
+    from pipeline.settings import Settings
+    from zkstate.session import Session
+
+URL, TOKEN = "ARKLINE_URL", "ARKLINE_TOKEN"
+
+
+class Site(Protocol):
+    """What the commands read."""
+
+    def overview(self) -> Overview: ...
+    def batch(self, bid: str) -> BatchView: ...
+    def job(self, jid: str) -> JobView: ...
+    def progress(self, job: JobView) -> Progress | None: ...
+    def jobs(self, conditions: JobFilter, limit: int, after: str | None) -> JobList: ...
+    def timeline(self, jid: str) -> Timeline: ...
+    def why(self, name: str) -> Explanation: ...
+    def report(self, bid: str) -> BatchReport: ...
+    def sent_texts(self, bid: str) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True)
+class StackBeside:
+    """Reads the record itself."""
+
+    session: Session
+    settings: Settings
+
+    def overview(self) -> Overview:
+        return fleet_overview.overview(self.session, self.settings)
+
+    def batch(self, bid: str) -> BatchView:
+        return batch_view.batch_view(self.session, bid, opened.archive(self.settings, self.session))
+
+    def job(self, jid: str) -> JobView:
+        return job_view.job_view(self.session, jid, opened.archive(self.settings, self.session))
+
+    def progress(self, job: JobView) -> Progress | None:
+        return live.progress_of(self.settings, job.jid, job.state)
+
+    def jobs(self, conditions: JobFilter, limit: int, after: str | None) -> JobList:
+        return job_list.list_jobs(self.session, conditions, limit, after)
+
+    def timeline(self, jid: str) -> Timeline:
+        return job_view.timeline(self.session, jid, opened.archive(self.settings, self.session))
+
+    def why(self, name: str) -> Explanation:
+        archive = opened.archive(self.settings, self.session)
+        return explanation.why(self.session, self.settings, name, archive)
+
+    def report(self, bid: str) -> BatchReport:
+        return reports.report(self.session, bid, opened.archive(self.settings, self.session))
+
+    def sent_texts(self, bid: str) -> tuple[str, ...]:
+        return reports.sent_texts(self.session, bid, opened.archive(self.settings, self.session))
+
+
+def client() -> Client | None:
+    """The client of the site in ARKLINE_URL; None if the commands work beside the stack."""
+    url, token = os.environ.get(URL, ""), os.environ.get(TOKEN, "")
+    if not url and not token:
+        return None
+    if not url or not token:
+        lacking, given = (URL, TOKEN) if token else (TOKEN, URL)
+        raise UsageRefused(f"{given} is set without {lacking}: set both to use a site's API, or none")
+    if not url.startswith(("http://", "https://")):
+        raise UsageRefused(f"{URL} is '{url}': it begins with https:// or http://")
+    from entrypoints.cli.remote.client import Client
+
+    return Client(url.rstrip("/"), token)
+
+
+@contextmanager
+def site() -> Iterator[Site]:
+    if (remote := client()) is not None:
+        from entrypoints.cli.remote.site import RemoteSite
+
+        yield RemoteSite(remote)
+        return
+    with opened.session() as (session, settings):
+        yield StackBeside(session, settings)
