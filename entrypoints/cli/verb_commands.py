@@ -4,10 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from entrypoints.cli import completion
+from entrypoints.cli import completion, sites
 from entrypoints.cli import console as screen
 from entrypoints.cli import operator_context as common
-from entrypoints.cli import sites
 from entrypoints.cli.options import Bid, SharedOptions, command
 from entrypoints.cli.remote import verbs as remote_verbs
 from entrypoints.cli.render import actions

@@ -22,7 +22,7 @@ from entrypoints.cli.render import humanize
 from entrypoints.cli.render import overview as drawn_overview
 from entrypoints.cli.render import views as drawn
 from operations import batch_view, live, overview, progress, reports
-from pipeline.errors import ServiceUnreachable, UsageRefused
+from pipeline.errors import ServiceUnreachable
 from pipeline.states import Bucket
 from zkstate import errors
 
@@ -60,9 +60,7 @@ def watch(
     """
     if bid is None and json:
         raise typer.BadParameter("--json needs a BID: the whole queue never ends", param_hint="--json")
-    if (remote := sites.client()) is not None:
-        if bid is None:
-            raise UsageRefused("over the API, name the batch to watch")
+    if bid is not None and (remote := sites.client()) is not None:
         raise typer.Exit(wait_remote(remote, bid, as_json=json))
     with opened.session() as (session, settings):
         if bid is not None:

@@ -1,0 +1,83 @@
+"""The command line over the API: the same answers as beside the stack, without ZooKeeper and Redis."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.principal import Role
+from pipeline.records import SubmissionType
+from pipeline.settings import Settings
+from pipeline.states import JobState
+from tests.support import cli
+from tests.support.cli import Finished
+from tests.support.planting import job_in
+from tests.support.web import Caller, Web, serving
+from zkstate import batches, holds
+from zkstate.session import Session
+
+
+@pytest.fixture
+def web(settings: Settings) -> Iterator[Web]:
+    with serving(settings) as running:
+        yield running
+
+
+@pytest.fixture
+def alone(settings: Settings, tmp_path: Path) -> Settings:
+    """The settings of a machine that has neither ZooKeeper nor Redis nor the site's folders."""
+    return settings.model_copy(
+        update={"zk_hosts": "127.0.0.1:1", "broker_url": "redis://127.0.0.1:1/0", "home": tmp_path / "away"}
+    )
+
+
+def run(settings: Settings, caller: Caller, *arguments: str) -> Finished:
+    return cli.run(settings, *arguments, ARKLINE_URL=f"{caller.url}/", ARKLINE_TOKEN=caller.token)
+
+
+def test_a_depositor_uploads_a_folder_and_follows_the_batch(
+    web: Web, session: Session, alone: Settings, tmp_path: Path
+) -> None:
+    ada = web.caller(Role.DEPOSITOR, ["demo"], name="ada")
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a 1.jpg").write_bytes(b"light")
+
+    submitted = run(alone, ada, "submit", str(tmp_path / "photos"), "--profile", "demo", "--json")
+    assert submitted.code == 0, submitted.err
+    bid = submitted.json()["bid"]
+    status = run(alone, ada, "status", bid, "--json")
+    refused = run(alone, ada, "pause", "--reason", "x")
+
+    submission = batches.load(session, bid).submission
+    assert (submission.owner, submission.type) == ("token:ada", SubmissionType.OBJECT_MANIFEST)
+    assert status.json()["bid"] == bid
+    assert (refused.code, "this needs the role operator" in refused.err) == (2, True)
+
+
+def test_an_operator_reads_and_acts_with_the_same_result(
+    web: Web, session: Session, settings: Settings, alone: Settings
+) -> None:
+    operator = web.caller(Role.OPERATOR, name="ola")
+    failed = job_in(session, JobState.FAILED)
+
+    for arguments in (("status", failed.jid), ("timeline", failed.jid), ("why", failed.jid)):
+        here = cli.run(settings, *arguments, "--json")
+        there = run(alone, operator, *arguments, "--json")
+        assert (there.code, there.json()) == (here.code, here.json()), arguments
+    paused = run(alone, operator, "pause", "--reason", "inventory maintenance", "--json")
+    resumed = run(alone, operator, "resume", failed.jid, "--reason", "repaired", "--json")
+
+    assert paused.json()["changed"] is True
+    pause = holds.paused(session)
+    assert pause is not None
+    assert (pause.by, pause.reason) == ("ola", "inventory maintenance")
+    assert resumed.json()["done"][0]["id"] == failed.jid
+    assert run(alone, operator, "resume", failed.jid).code != 0
+
+
+def test_a_site_that_does_not_answer_and_half_a_setting_are_named(alone: Settings) -> None:
+    away = cli.run(alone, "jobs", ARKLINE_URL="http://127.0.0.1:1", ARKLINE_TOKEN="x")
+    half = cli.run(alone, "jobs", ARKLINE_URL="http://127.0.0.1:1")
+
+    assert (away.code, "http://127.0.0.1:1 does not answer" in away.err) == (3, True)
+    assert (half.code, "ARKLINE_URL is set without ARKLINE_TOKEN" in half.err) == (2, True)
