@@ -63,7 +63,9 @@ def test_an_operator_reads_and_acts_with_the_same_result(
     for arguments in (("status", failed.jid), ("timeline", failed.jid), ("why", failed.jid)):
         here = cli.run(settings, *arguments, "--json")
         there = run(alone, operator, *arguments, "--json")
-        assert (there.code, there.json()) == (here.code, here.json()), arguments
+        # the sentence has an age, which passes between two commands
+        facts_here, facts_there = here.json() | {"text": ""}, there.json() | {"text": ""}
+        assert (there.code, facts_there) == (here.code, facts_here), arguments
     paused = run(alone, operator, "pause", "--reason", "inventory maintenance", "--json")
     resumed = run(alone, operator, "resume", failed.jid, "--reason", "repaired", "--json")
 
