@@ -13,7 +13,7 @@ from tests.support import cli
 from tests.support.cli import Finished
 from tests.support.planting import job_in
 from tests.support.web import Caller, Web, serving
-from zkstate import batches
+from zkstate import batches, holds
 from zkstate.session import Session
 
 
@@ -54,7 +54,7 @@ def test_a_depositor_uploads_a_folder_and_follows_the_batch(
     assert (refused.code, "this needs the role operator" in refused.err) == (2, True)
 
 
-def test_an_operator_reads_the_same_answers(
+def test_an_operator_reads_and_acts_with_the_same_result(
     web: Web, session: Session, settings: Settings, alone: Settings
 ) -> None:
     operator = web.caller(Role.OPERATOR, name="ola")
@@ -66,6 +66,15 @@ def test_an_operator_reads_the_same_answers(
         # the sentence has an age, which passes between two commands
         facts_here, facts_there = here.json() | {"text": ""}, there.json() | {"text": ""}
         assert (there.code, facts_there) == (here.code, facts_here), arguments
+    paused = run(alone, operator, "pause", "--reason", "inventory maintenance", "--json")
+    resumed = run(alone, operator, "resume", failed.jid, "--reason", "repaired", "--json")
+
+    assert paused.json()["changed"] is True
+    pause = holds.paused(session)
+    assert pause is not None
+    assert (pause.by, pause.reason) == ("ola", "inventory maintenance")
+    assert resumed.json()["done"][0]["id"] == failed.jid
+    assert run(alone, operator, "resume", failed.jid).code != 0
 
 
 def test_a_site_that_does_not_answer_and_half_a_setting_are_named(alone: Settings) -> None:
