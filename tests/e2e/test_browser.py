@@ -1,0 +1,142 @@
+"""The dashboard in a real browser: every page, both colour schemes, a narrow window, the keyboard alone."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from pipeline.principal import Role
+from pipeline.settings import Settings
+from pipeline.states import Event, FailureKind, JobState
+from tests.support import planting
+from tests.support.browser import Scheme, Visitor, chromium, visitor
+from tests.support.web import Web, new_token, serving
+from zkstate import jobs
+from zkstate.session import Session
+
+PAGES = (
+    "/",
+    "/batches",
+    "/jobs",
+    "/failures",
+    "/stops",
+    "/space",
+    "/fleet",
+    "/objects",
+    "/deposits",
+    "/deposits/new",
+)
+
+
+@pytest.fixture(scope="module")
+def web(module_settings: Settings) -> Iterator[Web]:
+    with serving(module_settings) as running:
+        assert running.context.board.wait_filled(10)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def session(web: Web) -> Session:
+    return web.context.session
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def token(web: Web) -> str:
+    return new_token(web.context.settings, "olga", Role.OPERATOR)
+
+
+@pytest.fixture(scope="module")
+def failed(session: Session) -> str:
+    """A job of a batch with jobs in several states."""
+    _, jids = planting.split_batch(session, 8)
+    loaded = [jobs.load(session, jid) for jid in jids]
+    for job in loaded[:4]:
+        planting.apply_event(session, job, Event.FAIL, FailureKind.SYSTEM)
+    planting.apply_event(session, loaded[5], Event.FAIL, FailureKind.CONTENT)
+    planting.complete(session, loaded[6])
+    return jids[0]
+
+
+@pytest.fixture
+def olga(browser: Browser, web: Web, token: str, failed: str) -> Iterator[Visitor]:
+    with visitor(browser, web.url) as opened:
+        opened.log_in(token)
+        yield opened
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_has_a_serious_barrier_or_anything_that_the_security_policy_refuses(
+    browser: Browser, web: Web, token: str, session: Session, failed: str, scheme: Scheme
+) -> None:
+    bid = jobs.load(session, failed).bid
+    with visitor(browser, web.url, scheme) as opened:
+        opened.log_in(token)
+        barriers = {}
+        for path in (*PAGES, f"/jobs/{failed}", f"/batches/{bid}"):
+            opened.open(path)
+            expect(opened.page.locator("h1")).to_be_visible()
+            opened.picture(f"{scheme}{path.replace('/', '-')}".rstrip("-"))
+            if problems := opened.barriers():
+                barriers[path] = problems
+        assert barriers == {}
+        assert opened.complaints == []
+
+
+def test_a_narrow_window_needs_no_sideways_scrolling(
+    browser: Browser, web: Web, token: str, failed: str
+) -> None:
+    with visitor(browser, web.url, width=390) as opened:
+        opened.log_in(token)
+        for path in (*PAGES, f"/jobs/{failed}"):
+            opened.open(path)
+            width = opened.page.evaluate("document.documentElement.scrollWidth")
+            assert width <= 390, f"{path} is {width} pixels wide"
+        opened.picture("narrow-job")
+
+
+def test_an_open_page_follows_the_job_without_a_reload(olga: Visitor, session: Session) -> None:
+    job = planting.apply_event(session, planting.one_job(session), Event.FAIL)
+    page = olga.open(f"/jobs/{job.jid}")
+    expect(page.locator("#live > p .state").first).to_have_text("failed")
+
+    planting.apply_event(session, jobs.load(session, job.jid), Event.RESUME)
+
+    expect(page.locator("#live > p .state").first).to_have_text("pending")
+    assert olga.complaints == []
+
+
+def test_from_the_front_page_two_clicks_lead_to_the_cause_and_resume_what_it_stopped(
+    olga: Visitor, session: Session, failed: str
+) -> None:
+    page = olga.open("/")
+    page.locator("section[aria-labelledby=failures] li a").first.click()
+    page.get_by_role("button", name="Resume these jobs: preview").click()
+    page.get_by_role("button", name="Resume exactly these").click()
+
+    expect(page.get_by_text("done, 0 refused")).to_be_visible()
+    assert jobs.load(session, failed).status.status is JobState.PENDING
+
+
+def test_the_keyboard_alone_finds_a_job_and_puts_it_on_its_way_again(olga: Visitor, session: Session) -> None:
+    job = planting.apply_event(session, planting.one_job(session), Event.FAIL)
+    page = olga.open("/")
+
+    page.keyboard.press("/")
+    page.keyboard.type(job.jid)
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/jobs/{job.jid}")
+    resume = page.locator("section[aria-labelledby=why] button", has_text="Resume")
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if resume.evaluate("button => button === document.activeElement"):
+            break
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_role("status").filter(has_text="is now pending")).to_be_visible()
+    assert jobs.load(session, job.jid).status.status is JobState.PENDING

@@ -1,0 +1,80 @@
+"""The system's Chromium in a test: pages with a login, what they complain about, and pictures of them."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.support.requirements import unavailable
+
+PICTURES = "PAGE_PICTURES"
+"""The folder that gets pictures of the pages; without it none are kept."""
+
+Scheme = Literal["light", "dark"]
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        unavailable("Chromium is not installed: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Visitor:
+    """One person in a browser window of their own."""
+
+    page: Page
+    url: str
+    complaints: list[str] = field(default_factory=list)
+    """Messages of the browser's console: scripts that fail, and what the security policy refuses."""
+
+    def open(self, path: str) -> Page:
+        self.page.goto(f"{self.url}{path}")
+        return self.page
+
+    def log_in(self, token: str) -> None:
+        self.open("/login")
+        self.page.get_by_label("Token").fill(token)
+        self.page.get_by_role("button", name="Log in").click()
+        self.page.wait_for_url(lambda url: "/login" not in url)
+
+    def picture(self, name: str) -> None:
+        if folder := os.environ.get(PICTURES):
+            self.page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+
+    def barriers(self) -> list[str]:
+        """What axe holds to be a serious barrier on the page, with the elements."""
+        violations = Axe().run(self.page).response["violations"]
+        return [
+            f"{one['id']}: {one['help']}: {[node['html'][:120] for node in one['nodes'][:3]]}"
+            for one in violations
+            if one["impact"] in ("serious", "critical")
+        ]
+
+
+@contextmanager
+def visitor(browser: Browser, url: str, scheme: Scheme = "light", width: int = 1280) -> Iterator[Visitor]:
+    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+    context.set_default_timeout(30_000)
+    page = context.new_page()
+    opened = Visitor(page, url)
+    page.on("console", lambda message: _keep(opened, message.type, message.text))
+    page.on("pageerror", lambda error: opened.complaints.append(str(error)))
+    yield opened
+    context.close()
+
+
+def _keep(opened: Visitor, kind: str, text: str) -> None:
+    if kind in ("error", "warning"):
+        opened.complaints.append(text)
