@@ -1,14 +1,18 @@
 """A dry run: what a submission would do. Manifests are read and sources probed; nothing is changed."""
 
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from functools import cache, partial
 
-from pydantic import Field
-
 from operations.archive import Archive, no_archive
-from operations.known_objects import known_objects
-from operations.local_deposit import LocalDeposit
+from operations.dry_run_result import (
+    Contradiction,
+    DryRunResult,
+    Estimate,
+    Fit,
+    HostResult,
+    SpaceNeed,
+    Trouble,
+)
 from operations.submission import owned
 from operations.uploads import resolved_url
 from pipeline.identifiers import ownership
@@ -18,7 +22,7 @@ from pipeline.outcome import StepFailed
 from pipeline.principal import Principal
 from pipeline.profiles.effective import with_site_limits
 from pipeline.profiles.profile import Profile, Profiles
-from pipeline.records import Record, Submission
+from pipeline.records import Submission
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.states import JobState
@@ -26,7 +30,6 @@ from pipeline.steps import dry_run
 from pipeline.steps.dry_run import DryRunJob, Host
 from pipeline.working_storage.capacity import refusal, usage
 from zkstate import batches, holds, queue, space
-from zkstate.holds import Hold
 from zkstate.session import Session
 
 PROBE_LIMIT = 1000
@@ -34,109 +37,6 @@ PROBE_LIMIT = 1000
 
 LIST_LIMIT = 50
 """Failures, doubts, repeated values and known local ids that are listed; all of them are counted."""
-
-
-class Trouble(Record):
-    """Why one object would fail, or may fail."""
-
-    number: int
-    """The object's place in the batch, from 1; 0: the batch as a whole."""
-    name: str
-    message: str
-
-
-class Contradiction(Record):
-    """An object whose identifiers name different objects."""
-
-    number: int
-    name: str
-    arks: tuple[str, ...]
-
-
-class Fit(StrEnum):
-    """How far the submission fits into working storage."""
-
-    ALL_NOW = "all-now"
-    IN_TURN = "in-turn"
-    """Every object fits now, but not all at once."""
-    SOME_WAIT = "some-wait"
-    UNKNOWN = "unknown"
-    """Working storage is not on this machine."""
-
-
-class SpaceNeed(Record):
-    """Bytes of working storage."""
-
-    total: int
-    largest: int
-    """For the largest object."""
-    fit: Fit
-    waiting: int = 0
-    """Objects that do not fit now."""
-
-
-class Estimate(Record):
-    """Seconds of downloading alone, by a sample from every host; None: no host gave one."""
-
-    least: float | None = None
-    """If the connections of a job add up."""
-    most: float | None = None
-    """If they are not faster than one."""
-    sampled: int = 0
-    """Bytes that were downloaded from the `measured` hosts."""
-    measured: int = 0
-    unmeasured: tuple[str, ...] = ()
-    """Hosts that gave no sample and are not included."""
-    connections: int
-    """Files that a job downloads at a time."""
-
-
-class HostResult(Record):
-    host: str
-    files: int
-    bytes: int
-    latency: float | None = None
-    bytes_per_second: int | None = None
-
-
-class DryRunResult(Record):
-    """What a submission would do. `failing` and `doubtful` are numbers of objects; the lists are limited."""
-
-    profile: str
-    payload_url: str
-    payload_type: str
-    submission_mode: str
-    submitted_before: str | None = None
-    jobs: int = 0
-    unread: int = 0
-    files: int = 0
-    bytes: int = 0
-    unsized: int = 0
-    asked: int = 0
-    without_digest: int = 0
-    priority: int | None = None
-    ahead: int = 0
-    space: SpaceNeed | None = None
-    hosts: tuple[HostResult, ...] = ()
-    known: dict[str, str] = Field(default_factory=dict)
-    known_count: int = 0
-    failing: int = 0
-    failures: tuple[Trouble, ...] = ()
-    doubtful: int = 0
-    doubts: tuple[Trouble, ...] = ()
-    paused: Hold | None = None
-    """The pause of the queue; its jobs would wait for the end of the pause."""
-    hold: Hold | None = None
-    """The hold on the collection; its jobs would be held."""
-    repeated: tuple[str, ...] = ()
-    """Values that several objects share; a limited list."""
-    repeated_count: int = 0
-    contradictions: tuple[Contradiction, ...] = ()
-    estimate: Estimate | None = None
-
-    @property
-    def good(self) -> bool:
-        return not self.failing
 
 
 def perform_dry_run(
@@ -198,49 +98,6 @@ def perform_dry_run(
             "contradictions": tuple(_contradictions(planned, known)),
             "estimate": _estimate(hosts, settings.download_threads),
         }
-    )
-
-
-def dry_run_local(
-    session: Session,
-    settings: Settings,
-    submission: Submission,
-    deposit: LocalDeposit,
-    principal: Principal,
-    archive: Archive = no_archive,
-) -> DryRunResult:
-    """What the deposit of local files would do; nothing is uploaded, and every file is there and readable."""
-    submission = owned(submission, principal)
-    profile = with_site_limits(Profiles(settings.profiles).get(submission.profile_name), settings)
-    local_id = (*submission.local_id, *deposit.local_id)
-    known = known_objects(profile, local_id, submission.primary_id, archive)
-    too_large = [file for file in deposit.files if file.size > settings.upload_bytes]
-    failures = tuple(
-        Trouble(
-            number=0,
-            name=file.name,
-            message=f"{file.size:,} bytes are more than {settings.upload_bytes:,} (ARKLINE_UPLOAD_BYTES)",
-        )
-        for file in too_large
-    )
-    return DryRunResult(
-        profile=profile.name,
-        payload_url=str(deposit.source),
-        payload_type=deposit.type,
-        submission_mode=submission.submission_mode,
-        submitted_before=batches.submitted_under(session, submission),
-        jobs=deposit.objects,
-        files=len(deposit.files),
-        bytes=deposit.bytes,
-        asked=len(deposit.files),
-        priority=submission.priority if submission.priority is not None else profile.priority,
-        ahead=queue.counts(session)[JobState.PENDING],
-        known=dict(list(known.items())[:LIST_LIMIT]),
-        known_count=len(known),
-        failing=len(too_large),
-        failures=failures[:LIST_LIMIT],
-        paused=holds.paused(session),
-        hold=holds.collection_hold(session, profile.name),
     )
 
 

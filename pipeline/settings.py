@@ -9,23 +9,12 @@ from pydantic import AliasChoices, Field, SecretStr, field_validator, model_vali
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from pipeline.allowed_networks import AllowedNetwork, read_networks
-from pipeline.errors import UsageRefused
 from pipeline.server_settings import ServerSettings
+from pipeline.setting_paths import absolute
 
 Seconds = Annotated[float, Field(gt=0)]
 Bytes = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
-
-
-def _absolute(path: Path, variable: str) -> Path:
-    """UsageRefused for a relative path, unless all processes of the checkout share the current folder."""
-    in_checkout = Path("pyproject.toml").is_file() and Path.cwd() == Path(__file__).resolve().parents[1]
-    if not path.is_absolute() and not in_checkout:
-        raise UsageRefused(
-            f"{variable} is the relative path '{path}', so that processes in different folders would work on "
-            "different data: set it to an absolute path"
-        )
-    return path.absolute()
 
 
 class Settings(ServerSettings):
@@ -278,28 +267,28 @@ class Settings(ServerSettings):
     @cached_property
     def data(self) -> Path:
         """HOME, absolute."""
-        return _absolute(self.home, "ARKLINE_HOME")
+        return absolute(self.home, "ARKLINE_HOME")
 
     @cached_property
     def working(self) -> Path:
         given = self.working_storage
-        return _absolute(given, "ARKLINE_WORKING_STORAGE") if given else self.data / "working"
+        return absolute(given, "ARKLINE_WORKING_STORAGE") if given else self.data / "working"
 
     @cached_property
     def storage(self) -> Path:
         given = self.storage_root
-        return _absolute(given, "ARKLINE_STORAGE_ROOT") if given else self.data / "ocfl"
+        return absolute(given, "ARKLINE_STORAGE_ROOT") if given else self.data / "ocfl"
 
     @cached_property
     def outbox_folder(self) -> Path:
-        return _absolute(self.outbox, "ARKLINE_OUTBOX") if self.outbox else self.data / "outbox"
+        return absolute(self.outbox, "ARKLINE_OUTBOX") if self.outbox else self.data / "outbox"
 
     @cached_property
     def uploads_folder(self) -> Path:
-        return _absolute(self.uploads, "ARKLINE_UPLOADS") if self.uploads else self.data / "uploads"
+        return absolute(self.uploads, "ARKLINE_UPLOADS") if self.uploads else self.data / "uploads"
 
     @cached_property
     def inventory(self) -> str:
         if relative := re.fullmatch("sqlite:///([^/].*)", self.inventory_url):
-            return f"sqlite:///{_absolute(Path(relative[1]), 'the file in ARKLINE_INVENTORY_URL')}"
+            return f"sqlite:///{absolute(Path(relative[1]), 'the file in ARKLINE_INVENTORY_URL')}"
         return self.inventory_url or f"sqlite:///{self.data / 'inventory.sqlite'}"

@@ -1,4 +1,4 @@
-"""Beat with a standby, `arkline beat`: run several, and one elected leader ticks.
+"""Beat with a standby: run several, and one elected leader ticks.
 
 The schedule is in memory and consists of intervals only, so no schedule has to be stored. The leader exits
 at the first doubt about its session, before another leader can be elected; its supervisor restarts it.

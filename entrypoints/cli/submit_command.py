@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
-import pydantic_core
 import typer
 
 from entrypoints.cli import completion, local_files, sites, watch_command
@@ -18,34 +16,28 @@ from entrypoints.cli.options import Json, command
 from entrypoints.cli.remote import deposits as remote_deposits
 from entrypoints.cli.remote import uploader as remote_uploader
 from entrypoints.cli.render import dry_run as drawn
+from entrypoints.cli.submission_options import (
+    DIGEST,
+    ELEMENT,
+    TYPES,
+    read_digest,
+    read_elements,
+    read_type,
+    submission_of,
+)
 from operations import dry_run as dry_runs
 from operations import known_objects as known
 from operations import local_deposit as deposits
+from operations import local_dry_run, uploads
 from operations import submission as submissions
-from operations import uploads
-from pipeline import names, records
-from pipeline.description import dublin_core as dc
+from pipeline import records
 from pipeline.description import local_ids
-from pipeline.errors import UsageRefused
 from pipeline.profiles import profile as profiles
 
 if TYPE_CHECKING:
     from entrypoints.cli.remote.client import Client
     from operations.local_deposit import LocalDeposit, Uploader
     from pipeline.records import Submission
-
-_DIGEST = "ALGORITHM:VALUE"
-_ELEMENT = "ELEMENT=VALUE"
-_TYPES = (
-    "file, container, object-manifest, batch-manifest, container-batch-manifest or single-file-batch-manifest"
-)
-
-
-def _read_digest(text: str) -> dict[str, str]:
-    algorithm, separator, value = text.partition(":")
-    if not separator:
-        raise typer.BadParameter(f"'{text}' is not {_DIGEST}")
-    return {"algorithm": algorithm, "value": value}
 
 
 @command("arkline submit --profile demo --what 'Harbour views' --wait photos/")
@@ -70,7 +62,7 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
             "--type",
             "-t",
             autocompletion=completion.types,
-            help=f"{_TYPES}. Inferred from the file extension, except .checkm.",
+            help=f"{TYPES}. Inferred from the file extension, except .checkm.",
         ),
     ] = "",
     wait: Annotated[
@@ -86,7 +78,7 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
     where: Annotated[str, typer.Option(help='ERC "where": another location of the object.')] = "",
     dublin_core: Annotated[
         list[str] | None,
-        typer.Option("--dc", metavar=_ELEMENT, help="A Dublin Core element, as language=de; repeatable."),
+        typer.Option("--dc", metavar=ELEMENT, help="A Dublin Core element, as language=de; repeatable."),
     ] = None,
     local_id: Annotated[
         list[str] | None,
@@ -99,7 +91,7 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
     ] = "",
     digest: Annotated[
         dict[str, str] | None,
-        typer.Option(metavar=_DIGEST, parser=_read_digest, help="The payload's digest, as sha256:9f86d0..."),
+        typer.Option(metavar=DIGEST, parser=read_digest, help="The payload's digest, as sha256:9f86d0..."),
     ] = None,
     notify: Annotated[
         list[str] | None, typer.Option(metavar="MAIL", help="A further recipient of the report; repeatable.")
@@ -144,7 +136,7 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
         "erc_what": what,
         "erc_when": when,
         "erc_where": where,
-        "dublin_core": _read_elements(dublin_core or ()),
+        "dublin_core": read_elements(dublin_core or ()),
         "response_type": response,
         "local_id": local_ids.merge(*map(local_ids.parse, local_id or ())),
         "primary_id": primary_id or None,
@@ -154,7 +146,7 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
         "note": note,
         "idempotency_key": idempotency_key or None,
     }
-    chosen = _type(payload_type)
+    chosen = read_type(payload_type)
     deposit = None
     if deposits.is_local(source):
         deposit = _local(Path(source), chosen, digest, object_per_file=object_per_file)
@@ -164,17 +156,10 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
         raise typer.BadParameter("it is for a folder of this machine", param_hint="--object-per-file")
     else:
         submissions.check_url(source)
-    submission = _submission(given, chosen)
+    submission = submission_of(given, chosen)
     if dry_run:
         _dry_run(submission, deposit, ask, as_json=json)
     _submit(submission, deposit, wait=wait, as_json=json)
-
-
-def _type(text: str) -> records.SubmissionType | None:
-    try:
-        return records.SubmissionType(text) if text else None
-    except ValueError as error:
-        raise typer.BadParameter(f"'{text}' is not one of {_TYPES}", param_hint="--type") from error
 
 
 def _local(
@@ -224,46 +209,6 @@ def _uploaded(submission: Submission, deposit: LocalDeposit, uploader: Uploader)
     )
 
 
-def _read_elements(given: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    elements: dict[str, tuple[str, ...]] = {}
-    for text in given:
-        element, separator, value = text.partition("=")
-        if not separator or element not in dc.ELEMENTS:
-            raise typer.BadParameter(
-                f"'{text}' is not {_ELEMENT} with one of {', '.join(dc.ELEMENTS)}", param_hint="--dc"
-            )
-        elements[element] = (*elements.get(element, ()), value)
-    return elements
-
-
-def _submission(given: dict[str, Any], chosen: records.SubmissionType | None) -> Submission:
-    try:
-        return records.Submission(
-            **given,
-            type=submissions.submission_type(given["payload_url"], chosen),
-            payload_filename=names.name_in(given["payload_url"]),
-        )
-    except pydantic_core.ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = _option(str(first["loc"][0]))
-        raise UsageRefused(f"{where}: {first['msg'].removeprefix('Value error, ')}") from error
-
-
-_OPTIONS = {
-    "profile_name": "--profile",
-    "payload_url": "URL",
-    "submission_mode": "--mode",
-    "dublin_core": "--dc",
-    "response_type": "--response",
-    "notification": "--notify",
-}
-"""Options whose names do not follow from the names of the fields."""
-
-
-def _option(field: str) -> str:
-    return _OPTIONS.get(field) or f"--{field.removeprefix('erc_').replace('_', '-')}"
-
-
 def _dry_run(submission: Submission, deposit: LocalDeposit | None, limit: int, *, as_json: bool) -> NoReturn:
     if (remote := sites.client()) is not None:
         over_api = (
@@ -279,7 +224,7 @@ def _dry_run(submission: Submission, deposit: LocalDeposit | None, limit: int, *
         if deposit is None:
             result = dry_runs.perform_dry_run(session, settings, submission, principal, archive, limit)
         else:
-            result = dry_runs.dry_run_local(session, settings, submission, deposit, principal, archive)
+            result = local_dry_run.dry_run_local(session, settings, submission, deposit, principal, archive)
     screen.emit(result) if as_json else drawn.dry_run(result)
     raise typer.Exit(int(not result.good))
 

@@ -1,17 +1,15 @@
 """Questions to the board's rows, as SQL: lists, counts, ages and groups, within the scope of the caller."""
 
-import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 
+from operations.board.read_rows import batch_of, job_of, moment_of
 from operations.board.table import Table
 from operations.board.values import (
     OWNERS,
     BatchPage,
     BatchSearch,
-    BoardBatch,
-    BoardJob,
     CollectionCounts,
     FailureGroup,
     JobPage,
@@ -75,7 +73,7 @@ def oldest(table: Table, scope: Scope) -> dict[JobState, datetime]:
         f"SELECT state, min(since) AS since FROM job WHERE {where} AND state IS NOT NULL GROUP BY state",
         where.values,
     )
-    return {JobState(row["state"]): _moment(row["since"]) for row in rows}
+    return {JobState(row["state"]): moment_of(row["since"]) for row in rows}
 
 
 def oldest_batches(table: Table, scope: Scope) -> dict[BatchState, datetime]:
@@ -84,7 +82,7 @@ def oldest_batches(table: Table, scope: Scope) -> dict[BatchState, datetime]:
         f"SELECT status, min(since) AS since FROM batch WHERE {where} AND status IS NOT NULL GROUP BY status",
         where.values,
     )
-    return {BatchState(row["status"]): _moment(row["since"]) for row in rows}
+    return {BatchState(row["status"]): moment_of(row["since"]) for row in rows}
 
 
 def jobs(table: Table, scope: Scope, search: JobSearch, limit: int, after: str | None) -> JobPage:
@@ -107,7 +105,7 @@ def jobs(table: Table, scope: Scope, search: JobSearch, limit: int, after: str |
     more = len(rows) > limit
     last = page[-1] if more else None
     cursor = last and (f"{last['priority']:02d}-{last['jid']}" if by_priority else last["jid"])
-    return JobPage(rows=tuple(_job(row) for row in page), next=cursor, total=total)
+    return JobPage(rows=tuple(job_of(row) for row in page), next=cursor, total=total)
 
 
 def batches(table: Table, scope: Scope, search: BatchSearch, limit: int, after: str | None) -> BatchPage:
@@ -125,7 +123,7 @@ def batches(table: Table, scope: Scope, search: BatchSearch, limit: int, after: 
     page = rows[:limit]
     states = _states_of(table, [row["bid"] for row in page])
     return BatchPage(
-        rows=tuple(_batch(row, states.get(row["bid"], {})) for row in page),
+        rows=tuple(batch_of(row, states.get(row["bid"], {})) for row in page),
         next=page[-1]["bid"] if len(rows) > limit else None,
         total=total,
     )
@@ -153,8 +151,8 @@ def failures(table: Table, scope: Scope) -> tuple[FailureGroup, ...]:
             host=row["host"],
             count=row["jobs"],
             batches=row["batches"],
-            first=_moment(row["first"]),
-            last=_moment(row["last"]),
+            first=moment_of(row["first"]),
+            last=moment_of(row["last"]),
             collections=tuple(sorted(row["collections"].split(","))),
             example=row["jid"] or row["id"],
             message=row["message"],
@@ -248,44 +246,6 @@ def _states_of(table: Table, bids: Iterable[str]) -> dict[str, dict[JobState, in
     return states
 
 
-def _job(row: sqlite3.Row) -> BoardJob:
-    return BoardJob(
-        jid=row["jid"],
-        bid=row["bid"],
-        collection=row["collection"],
-        owner=row["owner"] or "",
-        name=row["name"],
-        ark=row["ark"],
-        state=JobState(row["state"]),
-        priority=row["priority"],
-        since=_moment(row["since"]),
-        kind=FailureKind(row["kind"]) if row["kind"] else None,
-        cause=row["cause"] or "",
-        message=row["message"],
-        held=bool(row["held"]),
-        waiting=row["waiting"],
-    )
-
-
-def _batch(row: sqlite3.Row, states: dict[JobState, int]) -> BoardBatch:
-    return BoardBatch(
-        bid=row["bid"],
-        collection=row["collection"],
-        owner=row["owner"],
-        name=row["name"],
-        submitter=row["submitter"],
-        status=BatchState(row["status"]),
-        since=_moment(row["since"]),
-        submitted_at=_moment(row["submitted"]),
-        total=row["total"],
-        jobs=states,
-        kind=FailureKind(row["kind"]) if row["kind"] else None,
-        cause=row["cause"] or "",
-        message=row["message"],
-        held=bool(row["held"]),
-    )
-
-
 def _read_cursor(after: str, by_priority: bool) -> tuple[int, str]:
     priority, dash, jid = after.partition("-") if by_priority else ("0", "-", after)
     if not dash or not priority.isdecimal() or not jid.startswith("jid"):
@@ -304,7 +264,3 @@ def _literal(text: str) -> str:
 
 def _marks(values: Iterable[object]) -> str:
     return ", ".join("?" for _ in values)
-
-
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)

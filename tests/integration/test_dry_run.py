@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from operations.dry_run import DryRunResult, Fit, SpaceNeed, perform_dry_run
+from operations.dry_run import perform_dry_run
+from operations.dry_run_result import DryRunResult, Fit, SpaceNeed
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.principal import Forbidden, Role
 from pipeline.records import SubmissionType

@@ -79,5 +79,5 @@ def _queue_change(state: JobState, entry: str, present: bool) -> QueueChange | N
     try:
         priority, jid = paths.read_queue_entry(entry)
     except ValueError:
-        return None  # not an entry of arkline: `arkline audit` reports it
+        return None  # not an entry of arkline: the audit reports it
     return QueueChange(jid, state, priority, present)

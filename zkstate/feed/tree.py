@@ -47,7 +47,7 @@ def queue_entries(session: Session, state: JobState) -> list[QueueChange]:
         try:
             priority, jid = paths.read_queue_entry(name)
         except ValueError:
-            continue  # not an entry of arkline: `arkline audit` reports it
+            continue  # not an entry of arkline: the audit reports it
         entries.append(QueueChange(jid, state, priority, True))
     return entries
 
@@ -89,7 +89,7 @@ def _decode(kind: type[R], node: tuple[bytes, ZnodeStat] | None, path: str) -> R
     try:
         return codec.decode(kind, node[0], path)
     except Corrupt:
-        return None  # `arkline audit` reports it
+        return None  # the audit reports it
 
 
 def bucket_marks(session: Session, bids: Sequence[str]) -> Iterator[tuple[str, Bucket, BucketMark]]:

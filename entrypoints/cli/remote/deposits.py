@@ -1,7 +1,7 @@
 """Submitting over the API."""
 
 from entrypoints.cli.remote.client import Client
-from operations.dry_run import DryRunResult
+from operations.dry_run_result import DryRunResult
 from operations.local_deposit import LocalDeposit
 from operations.submission import Submitted
 from pipeline.records import Record, Submission

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
 from entrypoints.cli.render.humanize import by_whom, counted, duration
-from operations.dry_run import DryRunResult, Estimate, Fit, HostResult, SpaceNeed
+from operations.dry_run_result import DryRunResult, Estimate, Fit, HostResult, SpaceNeed
 from pipeline.names import quote_name
 from pipeline.working_storage.capacity import in_units
 

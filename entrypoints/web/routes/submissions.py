@@ -9,7 +9,7 @@ from entrypoints.web.authentication import DepositorCaller
 from entrypoints.web.context import context_of
 from operations import dry_run as dry_runs
 from operations import submission as submissions
-from operations.dry_run import DryRunResult
+from operations.dry_run_result import DryRunResult
 from pipeline import names
 from pipeline.errors import UsageRefused
 from pipeline.fixity import Digest

@@ -1,0 +1,59 @@
+"""A dry run of a deposit of local files: nothing is uploaded."""
+
+from operations.archive import Archive, no_archive
+from operations.dry_run import LIST_LIMIT
+from operations.dry_run_result import DryRunResult, Trouble
+from operations.known_objects import known_objects
+from operations.local_deposit import LocalDeposit
+from operations.submission import owned
+from pipeline.principal import Principal
+from pipeline.profiles.effective import with_site_limits
+from pipeline.profiles.profile import Profiles
+from pipeline.records import Submission
+from pipeline.settings import Settings
+from pipeline.states import JobState
+from zkstate import batches, holds, queue
+from zkstate.session import Session
+
+
+def dry_run_local(
+    session: Session,
+    settings: Settings,
+    submission: Submission,
+    deposit: LocalDeposit,
+    principal: Principal,
+    archive: Archive = no_archive,
+) -> DryRunResult:
+    """What the deposit of local files would do; nothing is uploaded, and every file is there and readable."""
+    submission = owned(submission, principal)
+    profile = with_site_limits(Profiles(settings.profiles).get(submission.profile_name), settings)
+    local_id = (*submission.local_id, *deposit.local_id)
+    known = known_objects(profile, local_id, submission.primary_id, archive)
+    too_large = [file for file in deposit.files if file.size > settings.upload_bytes]
+    failures = tuple(
+        Trouble(
+            number=0,
+            name=file.name,
+            message=f"{file.size:,} bytes are more than {settings.upload_bytes:,} (ARKLINE_UPLOAD_BYTES)",
+        )
+        for file in too_large
+    )
+    return DryRunResult(
+        profile=profile.name,
+        payload_url=str(deposit.source),
+        payload_type=deposit.type,
+        submission_mode=submission.submission_mode,
+        submitted_before=batches.submitted_under(session, submission),
+        jobs=deposit.objects,
+        files=len(deposit.files),
+        bytes=deposit.bytes,
+        asked=len(deposit.files),
+        priority=submission.priority if submission.priority is not None else profile.priority,
+        ahead=queue.counts(session)[JobState.PENDING],
+        known=dict(list(known.items())[:LIST_LIMIT]),
+        known_count=len(known),
+        failing=len(too_large),
+        failures=failures[:LIST_LIMIT],
+        paused=holds.paused(session),
+        hold=holds.collection_hold(session, profile.name),
+    )
