@@ -49,9 +49,10 @@ class Visitor:
         self.page.get_by_role("button", name="Log in").click()
         self.page.wait_for_url(lambda url: "/login" not in url)
 
-    def picture(self, name: str) -> None:
+    def picture(self, name: str, *, whole: bool = True) -> None:
+        """Keep a picture of the whole page, or of what the window shows."""
         if folder := os.environ.get(PICTURES):
-            self.page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+            self.page.screenshot(path=Path(folder) / f"{name}.png", full_page=whole)
 
     def barriers(self) -> list[str]:
         """What axe holds to be a serious barrier on the page, with the elements."""

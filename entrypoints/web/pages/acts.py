@@ -90,6 +90,12 @@ def of_verbs(verbs: Iterable[Event], target: str, version: int | None) -> tuple[
     return tuple(Button(ACTS[verb], target, version) for verb in sorted(verbs) if verb in ACTS)
 
 
+def without(buttons: Iterable[Button], shown: Iterable[Button | Advice]) -> tuple[Button, ...]:
+    """The buttons that do not stand on the page already."""
+    there = {(item.act.code, item.target) for item in shown if isinstance(item, Button)}
+    return tuple(button for button in buttons if (button.act.code, button.target) not in there)
+
+
 def run(operator: Operator, code: str, target: str, version: int | None) -> str:
     """Carry out the act; its result as a sentence. Raises what the operation raises."""
     act = ACTS.get(code)

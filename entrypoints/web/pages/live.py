@@ -17,7 +17,7 @@ from fastapi.responses import Response, StreamingResponse
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages import board, one_batch, one_job
 from entrypoints.web.pages.login import PageCaller, is_whole, page_router, require_sight
-from entrypoints.web.pages.templating import may_act, render
+from entrypoints.web.pages.templating import render, rights
 from entrypoints.web.streams import HEADERS, HEARTBEAT
 from operations.board.values import Change, scope_of
 from pipeline.errors import ArklineError
@@ -154,7 +154,8 @@ def _event(view: View) -> bytes:
 
 @router.get("/live/board")
 async def live_board(request: Request, caller: PageCaller) -> Response:
-    web, scope, acting, whole = context_of(request), scope_of(caller), may_act(caller), is_whole(caller)
+    web, scope, whole = context_of(request), scope_of(caller), is_whole(caller)
+    acting = rights(caller)["may_act"]
 
     def part() -> str:
         return board.live(web, scope, request.app.state.whole.get() if whole else None, acting=acting)
@@ -176,7 +177,7 @@ async def live_job(request: Request, caller: PageCaller, jid: str) -> Response:
         )
 
     return _streaming(
-        request, View(("job", jid, str(may_act(caller))), part, lambda change: change.subject == jid)
+        request, View(("job", jid, str(caller.role)), part, lambda change: change.subject == jid)
     )
 
 
@@ -192,14 +193,12 @@ async def live_batch(request: Request, caller: PageCaller, bid: str) -> Response
             **_of(caller, f"/batches/{bid}"),
         )
 
-    view = View(
-        ("batch", bid, str(may_act(caller))), part, lambda change: bid in (change.subject, change.bid)
-    )
+    view = View(("batch", bid, str(caller.role)), part, lambda change: bid in (change.subject, change.bid))
     return _streaming(request, view)
 
 
 def _of(caller: Principal, path: str) -> dict[str, object]:
-    return {"may_act": may_act(caller), "here_url": path}
+    return {**rights(caller), "here_url": path}
 
 
 def _streaming(request: Request, view: View) -> Response:

@@ -69,13 +69,14 @@ def values(web: WebContext, whole: Recent[Whole], bid: str) -> dict[str, Any]:
     """What `batch_live.html` shows."""
     view = batch_view(web.session, bid, web.archive)
     facts = explain(web, whole, bid)
+    answer = explained(facts, view.version)
     return {
         "batch": view,
         "name": facts.name,
         "ribbon": ribbon.of_counts(view.jobs),
         "rows": tuple(_drawn(web, view)),
-        "verbs": _verbs(web, view),
-        **explained(facts, view.version),
+        "verbs": acts.without(_verbs(web, view), answer["remedies"]),
+        **answer,
     }
 
 

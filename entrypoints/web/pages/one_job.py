@@ -32,11 +32,12 @@ def values(web: WebContext, whole: Recent[Whole], jid: str) -> dict[str, Any]:
     """What `job_live.html` shows."""
     view = job_view(web.session, jid, web.archive)
     steps = timeline(web.session, jid, web.archive).steps
+    answer = explained(explain(web, whole, jid), view.version)
     return {
         "job": view,
         "payload_url": redact_url(view.payload_url),
         "steps": steps,
         "ribbon": ribbon.of_history(steps, JOB.facts[view.state].ended),
-        "verbs": acts.of_verbs(view.verbs, jid, view.version),
-        **explained(explain(web, whole, jid), view.version),
+        "verbs": acts.without(acts.of_verbs(view.verbs, jid, view.version), answer["remedies"]),
+        **answer,
     }

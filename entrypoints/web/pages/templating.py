@@ -97,8 +97,12 @@ def navigation_of(caller: Principal) -> tuple[Link, ...]:
     return (*NAVIGATION, *deposits)
 
 
-def may_act(caller: Principal) -> bool:
-    return caller.role.includes(Role.OPERATOR)
+def rights(caller: Principal | None) -> dict[str, bool]:
+    """What decides about buttons: viewers see them and learn which role they lack, depositors see none."""
+    return {
+        "may_act": caller is not None and caller.role.includes(Role.OPERATOR),
+        "shows_acts": caller is not None and caller.role is not Role.DEPOSITOR,
+    }
 
 
 def page(
@@ -119,7 +123,7 @@ def page(
         notice=notice_of(request),
         version=VERSION,
         flower=request.app.state.flower,
-        may_act=caller is not None and may_act(caller),
+        **rights(caller),
         **values,
     )
     return HTMLResponse(html, status_code=status)

@@ -1,0 +1,50 @@
+"""A deposit from the form to its result, on the dashboard of a fleet; draws the pictures of the README."""
+
+from playwright.sync_api import expect
+
+from pipeline.principal import Role
+from pipeline.settings import Settings
+from tests.e2e.collection import File, body_of, put_batch, put_object
+from tests.servers.http_source import HttpSource
+from tests.support.browser import chromium, visitor
+from tests.support.fleet import Fleet, batch_ended
+from tests.support.web import new_token, serving
+from zkstate.session import Session
+
+
+def test_a_deposit_by_the_form_is_followed_to_its_objects_and_its_failure_is_explained(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource
+) -> None:
+    objects = [put_object(source, f"letter-{n}", [File("page.tif", body_of(f"{n}"))]) for n in range(5)]
+    objects.append(put_object(source, "lost", [File("page.tif", b"", served=False)]))
+    manifest = put_batch(source, objects)
+    fleet.worker()
+    fleet.beat()
+    with serving(settings) as web, chromium() as browser, visitor(browser, web.url) as dora:
+        dora.log_in(new_token(settings, "dora", Role.DEPOSITOR, ["demo"]))
+        page = dora.open("/deposits/new")
+        page.get_by_label("Address of the file").fill(manifest)
+        page.get_by_label("What the address is").select_option("batch-manifest")
+        page.get_by_role("button", name="Deposit").click()
+        page.wait_for_url("**/batches/*")
+        bid = page.url.rpartition("/")[2].partition("?")[0]
+        batch_ended(session, bid)
+
+        dora.open(f"/batches/{bid}")
+        expect(page.get_by_text("6 of 6 objects ended")).to_be_visible()
+        expect(page.get_by_role("link", name="deposit the corrected objects again")).to_be_visible()
+        expect(page.get_by_text("What an operator may do")).to_have_count(0)
+        dora.picture("batch", whole=False)
+        page.locator("section[aria-labelledby=failed] a").first.click()
+        expect(page.get_by_text("404 Not Found").first).to_be_visible()
+        dora.picture("job", whole=False)
+        dora.open("/deposits")
+        expect(page.get_by_text("5 of 6 objects stored")).to_be_visible()
+        expect(page.get_by_role("heading", name="What you have to correct")).to_be_visible()
+        assert dora.complaints == []
+
+        with visitor(browser, web.url) as olga:
+            olga.log_in(new_token(settings, "olga", Role.OPERATOR))
+            expect(olga.page.get_by_text("404 Not Found").first).to_be_visible()
+            olga.picture("board", whole=False)
+            assert olga.complaints == []
