@@ -23,7 +23,7 @@ RUN groupadd --gid 10001 arkline \
     && useradd --uid 10001 --gid 10001 --home-dir /srv/arkline --shell /usr/sbin/nologin arkline \
     # a named volume takes its owner from the folder that it is mounted over
     && install --directory --owner=10001 --group=10001 \
-        /srv/arkline/working /srv/arkline/ocfl /srv/arkline/inventory /srv/arkline/outbox \
+        /srv/arkline/working /srv/arkline/ocfl /srv/arkline/inventory /srv/arkline/outbox /srv/arkline/uploads \
         /secrets/fleet /secrets/flower /secrets/redis /secrets/postgresql /secrets/grafana
 COPY --from=build /opt/arkline /opt/arkline
 ENV PATH=/opt/arkline/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1

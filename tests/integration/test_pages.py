@@ -16,7 +16,7 @@ from pipeline.states import Event, FailureKind, JobState
 from tests.support import planting
 from tests.support.operators import ann
 from tests.support.web import Web, serving
-from zkstate import holds, jobs
+from zkstate import batches, holds, jobs
 from zkstate.session import Session
 
 OWN = {"Sec-Fetch-Site": "same-origin"}
@@ -51,6 +51,10 @@ class Browser:
 
     def send(self, path: str, headers: Mapping[str, str] = OWN, **fields: str) -> requests.Response:
         return self._http.post(f"{self._url}{path}", data=fields, headers=headers, timeout=30)
+
+    def send_file(self, path: str, name: str, body: bytes, **fields: str) -> requests.Response:
+        files = {"file": (name, body)}
+        return self._http.post(f"{self._url}{path}", data=fields, files=files, headers=OWN, timeout=30)
 
     def act(self, act: str, target: str = "", **fields: str) -> str:
         """The page that follows the act."""
@@ -211,6 +215,26 @@ def test_a_deposit_by_the_form_is_the_depositors_own(web: Web, session: Session)
     assert "The repository has your deposit" in answer.text
     (bid,) = re.findall(r"/batches/(bid\d+)\?", answer.url)
     assert "photo.tif" in dana.open(f"/batches/{bid}")
+
+
+def test_a_file_that_is_deposited_by_the_form_is_kept_as_an_upload_of_the_depositor(web: Web) -> None:
+    dana = browser(web, Role.DEPOSITOR, "danc", ["demo"])
+
+    answer = dana.send_file("/deposits", "photo.tif", b"light" * 1000, collection="demo", title="A photo")
+
+    (bid,) = re.findall(r"/batches/(bid\d+)\?", answer.url)
+    submitted = batches.load(web.context.session, bid).submission
+    assert re.fullmatch(r"upload:[0-9a-f]+/photo\.tif", submitted.payload_url)
+    assert (submitted.owner, submitted.erc_what) == ("token:danc", "A photo")
+
+
+def test_a_file_for_a_foreign_collection_is_refused_and_leaves_nothing(web: Web) -> None:
+    dana = browser(web, Role.DEPOSITOR, "dand", ["demo"])
+
+    answer = dana.send_file("/deposits", "refused.tif", b"light", collection="other")
+
+    assert answer.status_code == 422
+    assert list(web.context.settings.uploads_folder.rglob("*refused*")) == []
 
 
 def test_a_deposit_that_cannot_be_accepted_says_what_to_change(web: Web) -> None:

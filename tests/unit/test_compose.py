@@ -260,3 +260,9 @@ def test_every_reserved_queue_has_a_worker_of_its_own(queue: str, tmp_path: Path
 def test_there_is_more_than_one_worker_and_a_stand_by_for_beat() -> None:
     assert SERVICES["worker"]["deploy"]["replicas"] >= 2
     assert SERVICES["beat"]["deploy"]["replicas"] >= 2
+
+
+def test_uploads_are_in_a_volume_that_the_pages_and_all_workers_share() -> None:
+    mount = f"uploads:{OURS['worker']['environment']['ARKLINE_UPLOADS']}"
+    for name in ("web", "worker", "control", "split"):
+        assert mount in SERVICES[name]["volumes"], name

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import Form, Request
+from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, Response
+from starlette.datastructures import UploadFile
 
-from entrypoints.web.context import context_of
+from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.notices import Notice, redirect
 from entrypoints.web.pages.templating import page
+from entrypoints.web.receiving import check_body
 from operations import submission as submissions
+from operations import uploads
 from operations.board.values import BatchSearch, Scope
+from operations.merritt_form import remove_unless_submitted
 from pipeline import names
 from pipeline.description import local_ids
 from pipeline.errors import ArklineError, UsageRefused
+from pipeline.fixity import READ_CHUNK
 from pipeline.principal import Principal, Role
 from pipeline.records import Submission, SubmissionType
 from pipeline.states import BATCH, JobState
+from pipeline.upload_url import UploadAddress
+from pipeline.uploads.layout import Declared
 
 router = page_router()
 
 ROWS = 50
 """Deposits of one page."""
-
-Text = Annotated[str, Form()]
 
 
 @router.get("/deposits")
@@ -53,40 +57,63 @@ def new(request: Request, caller: PageCaller) -> HTMLResponse:
 
 
 @router.post("/deposits")
-def submit(  # noqa: PLR0913 - the fields of a form
-    request: Request,
-    caller: PageCaller,
-    collection: Text,
-    url: Text,
-    kind: Text = "",
-    creator: Text = "",
-    title: Text = "",
-    date: Text = "",
-    local_id: Text = "",
-    digest: Text = "",
-    key: Text = "",
-) -> Response:
+async def submit(request: Request, caller: PageCaller) -> Response:
+    """A deposit by the form: of a file, which is uploaded, or of what is at an address."""
     web = context_of(request)
     try:
-        given = SubmissionType(kind) if kind else None
-        submission = Submission(
-            profile_name=collection,
-            submitter=caller.name,
-            payload_url=url,
-            payload_filename=names.name_in(url),
-            type=submissions.submission_type(url, given),
-            erc_who=creator,
-            erc_what=title,
-            erc_when=date,
-            local_id=local_ids.parse(local_id),
-            digest=_digest(digest),
-            idempotency_key=key or None,
-        )
-        done = submissions.submit(web.session, web.settings, web.profiles, submission, caller)
+        check_body(request, web.settings, "the form")
+        async with request.form(max_files=1, max_fields=20) as parts:
+            fields = {name: value for name, value in parts.items() if isinstance(value, str)}
+            given = parts.get("file")
+            file = given if isinstance(given, UploadFile) and given.filename else None
+            done = await run_in_threadpool(_deposit, web, caller, fields, file)
     except (ArklineError, ValueError) as refused:
-        return _form(request, caller, problem=_sentence(refused))
+        return await run_in_threadpool(_form, request, caller, _sentence(refused))
     again = "This form was sent before" if done.again else "The repository has your deposit"
     return redirect(request, f"/batches/{done.bid}", Notice(f"{again}: {done.bid}."))
+
+
+def _deposit(
+    web: WebContext, caller: Principal, fields: dict[str, str], file: UploadFile | None
+) -> submissions.Submitted:
+    """An upload of which no batch is made is removed."""
+    upload = uploads.begin_upload(web.session, web.settings, caller).id if file else ""
+    try:
+        url = _receive(web, caller, upload, file) if file else fields.get("url", "")
+        return submissions.submit(
+            web.session, web.settings, web.profiles, _submission(caller, fields, url), caller
+        )
+    except BaseException:
+        if upload:
+            remove_unless_submitted(web.settings, caller, upload)
+        raise
+
+
+def _receive(web: WebContext, caller: Principal, upload: str, file: UploadFile) -> str:
+    """The address of the file once all its bytes are in the folder of uploads."""
+    declared = Declared(name=file.filename or "file")
+    with uploads.write_file(web.settings, caller, upload, declared) as part:
+        while chunk := file.file.read(READ_CHUNK):
+            part.append(chunk)
+        return UploadAddress(upload, part.finish().name).url
+
+
+def _submission(caller: Principal, fields: dict[str, str], url: str) -> Submission:
+    if not url:
+        raise UsageRefused("choose a file, or give an address")
+    kind = fields.get("kind", "")
+    return Submission(
+        profile_name=fields.get("collection", ""),
+        submitter=caller.name,
+        payload_url=url,
+        payload_filename=names.name_in(url),
+        type=submissions.submission_type(url, SubmissionType(kind) if kind else None),
+        erc_who=fields.get("creator", ""),
+        erc_what=fields.get("title", ""),
+        erc_when=fields.get("date", ""),
+        local_id=local_ids.parse(fields.get("local_id", "")),
+        digest=_digest(fields.get("digest", "")),
+    )
 
 
 def _form(request: Request, caller: Principal, problem: str = "") -> HTMLResponse:
