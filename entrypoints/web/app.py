@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter, FastAPI
 
 from entrypoints.web import problems
+from entrypoints.web.body_limit import BodyLimit
 from entrypoints.web.context import WebContext
 from entrypoints.web.headers import RequestIds, SecurityHeaders
 from entrypoints.web.pages import install as pages
@@ -84,6 +85,7 @@ def create_app(context: WebContext | None) -> FastAPI:
         app.include_router(router)
     if context is not None:
         pages.install(app, context)
+    app.add_middleware(BodyLimit)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(RequestIds)
     return app

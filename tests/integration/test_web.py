@@ -88,3 +88,14 @@ def test_metrics_need_a_token_for_all_collections(web: Web) -> None:
     assert 'arkline_jobs{state="pending"}' in answer.text
     assert web.anybody.get("/metrics").status_code == 401
     assert web.caller(Role.OPERATOR, ["demo"], name="one").get("/metrics").status_code == 403
+
+
+@pytest.mark.parametrize("framing", ["declared", "chunked"])
+def test_a_body_that_is_no_file_has_a_small_limit(web: Web, framing: str) -> None:
+    body = b'{"profile": "demo", "payload_url": "' + b"x" * (2 << 20) + b'"}'
+    data = body if framing == "declared" else iter([body[: 1 << 20], body[1 << 20 :]])
+    depositor = web.caller(Role.DEPOSITOR, name=f"large-{framing}")
+
+    answer = depositor.request("POST", "/v1/batches", data=data, headers={"Content-Type": "application/json"})
+
+    assert (answer.status_code, answer.json()["code"]) == (413, "body-too-large")
