@@ -133,6 +133,9 @@ def demo_config(home: Path) -> StackConfig:
 def _ingest(session: Session, base: str) -> bool:
     """Submit the deposits, wait until they have ended, show the reports; whether every batch completed."""
     began = time.monotonic()
+    settings, info = session.stack.settings, session.stack.info
+    if not session.as_json:
+        session.console.print(f"Watch it on the board: {info.web_url} (token {info.token})\n", markup=False)
     form = ("--json",) if session.as_json else ()
     ended = []
     for kind, manifest in DEPOSITS:
@@ -142,12 +145,12 @@ def _ingest(session: Session, base: str) -> bool:
     if not session.as_json:
         for _, output in ended:
             session.arkline("report", Text.from_ansi(output).plain.split()[0])
-    settings, info = session.stack.settings, session.stack.info
     session.console.print(f"\nDone in {seconds:.1f} s. The results:", style="bold")
     for name, value in (
         ("objects", str(settings.storage)),
         ("inventory", settings.inventory),
         ("mail", str(settings.outbox_folder)),
+        ("board", f"{info.web_url} (token {info.token}) while the stack runs"),
         (
             "Flower",
             f"{info.flower_url} (login {info.flower_user} / {info.flower_password}) while the stack runs",
