@@ -156,6 +156,8 @@ class World:
         for remedy in remedies:
             if remedy.action is Action.START_BEAT:
                 self.start_beat()
+            elif remedy.action is Action.START_WORKER:  # a worker that is slow to answer seems to be missing
+                self.fleet.worker(f"more-{remedy.target}", queues=remedy.target)
             elif remedy.action is Action.START_BROKER:
                 self.redis.process.start()
             elif remedy.action is Action.SUBMIT_AGAIN:
