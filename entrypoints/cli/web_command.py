@@ -20,6 +20,12 @@ def web(
     port: Annotated[
         int, typer.Option(envvar="ARKLINE_WEB_PORT", min=0, max=65535, help="Port; 0: a free one.")
     ] = 8080,
+    flower: Annotated[
+        str,
+        typer.Option(
+            "--flower-url", metavar="URL", envvar="ARKLINE_FLOWER_URL", help="Flower, which the pages link to."
+        ),
+    ] = "",
     json: Json = False,
 ) -> None:
     """Serve the REST API and the pages.
@@ -39,7 +45,7 @@ def web(
     settings = opened.settings()
     configure(settings.log_level)
     with open_context(settings) as context:
-        served = server(create_app(context), host, port, announce)
+        served = server(create_app(context, flower), host, port, announce)
         served.run()
         if not served.started:
             raise ServiceUnreachable(f"nothing is served: {host} port {port} cannot be listened on")

@@ -56,7 +56,7 @@ def running(
         web_port = int(environment.get("ARKLINE_WEB_PORT") or web_port)
         others = [
             *beats,
-            web(config, web_port, environment),
+            web(config, web_port, {**environment, "ARKLINE_FLOWER_URL": f"http://{HOST}:{port}/"}),
             flower(config, port, password, environment),
         ]
 

@@ -66,8 +66,11 @@ class Api(FastAPI):
         return with_problems(super().openapi())
 
 
-def create_app(context: WebContext | None) -> FastAPI:
-    """The application of one process; without a context, only for its document."""
+def create_app(context: WebContext | None, flower: str = "") -> FastAPI:
+    """The application of one process; without a context, only for its document.
+
+    `flower`: the address of Flower, for the link on the pages.
+    """
     app = Api(
         title="arkline",
         version=API_VERSION,
@@ -84,7 +87,7 @@ def create_app(context: WebContext | None) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     if context is not None:
-        pages.install(app, context)
+        pages.install(app, context, flower)
     app.add_middleware(BodyLimit)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(RequestIds)
