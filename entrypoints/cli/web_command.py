@@ -23,7 +23,7 @@ def web(
     flower: Annotated[
         str,
         typer.Option(
-            "--flower-url", metavar="URL", envvar="ARKLINE_FLOWER_URL", help="Flower, which the pages link to."
+            "--flower-url", metavar="URL", envvar="ARKLINE_FLOWER_URL", help="Flower, for the link."
         ),
     ] = "",
     json: Json = False,
