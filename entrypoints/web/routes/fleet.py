@@ -11,6 +11,7 @@ from operations import workers as fleet_workers
 from operations.audit import AuditView, audit
 from operations.fleet import Worker
 from operations.holds import ActionHistory
+from operations.hosts import HostView, known_hosts
 from operations.overview import Overview
 from operations.profile_view import ProfileView, shown
 from operations.visibility import require_fleet
@@ -26,6 +27,10 @@ WORKERS_WAIT = 1.0
 
 class Workers(Record):
     workers: tuple[Worker, ...]
+
+
+class Hosts(Record):
+    hosts: tuple[HostView, ...]
 
 
 @router.get("/queue", summary="The health of the fleet, the queue, and what stops it")
@@ -46,6 +51,12 @@ def space(request: Request, caller: Caller) -> SpaceView:
     require_fleet(caller, "see working storage")
     context = context_of(request)
     return working_storage.space_view(context.session, context.settings)
+
+
+@router.get("/hosts", summary="The sources of content: which are left alone until when, and open connections")
+def hosts(request: Request, caller: Caller) -> Hosts:
+    require_fleet(caller, "see the sources")
+    return Hosts(hosts=known_hosts(context_of(request).session))
 
 
 @router.get("/audit", summary="Check that the record agrees with itself, storage and inventory")
