@@ -16,7 +16,7 @@ def with_problems(document: dict[str, Any]) -> dict[str, Any]:
             if _UNUSED_REFERENCE in str(responses.get("422")):
                 del responses["422"]
             default = responses.get("default")
-            if default and "application/json" in default["content"]:
+            if default and list(default["content"]) == ["application/json"]:
                 default["content"] = {MEDIA_TYPE: default["content"]["application/json"]}
     for name in _UNUSED:
         document["components"]["schemas"].pop(name, None)

@@ -8,7 +8,7 @@ import binascii
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 from xml.sax.saxutils import escape
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -102,12 +102,29 @@ _FORM = {
 }
 
 
-@router.post("/{verb}", summary="Merritt's form", response_class=Response, openapi_extra=_FORM)
+_MEDIA_TYPES: dict[str, dict[str, str]] = {media.partition(";")[0]: {} for media in _MEDIA.values()}
+_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The batch's id and QUEUED.", "content": _MEDIA_TYPES},
+    "default": {
+        "description": "The error in the form that was asked for, or a problem, as RFC 9457 has it.",
+        "content": {**_MEDIA_TYPES, problems.MEDIA_TYPE: {}},
+    },
+}
+
+
+@router.post(
+    "/{verb}",
+    summary="Merritt's form",
+    response_class=Response,
+    openapi_extra=_FORM,
+    responses=_ANSWERS,
+)
 @router.post(
     "/{verb}/{scheme}/{shoulder}/{objectid}",
     summary="Merritt's form, for an object",
     response_class=Response,
     openapi_extra=_FORM,
+    responses=_ANSWERS,
 )
 async def post(
     request: Request,
