@@ -2,6 +2,7 @@
 
 from playwright.sync_api import expect
 
+from operations.reports import report
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from tests.e2e.collection import File, body_of, put_batch, put_object
@@ -47,4 +48,10 @@ def test_a_deposit_by_the_form_is_followed_to_its_objects_and_its_failure_is_exp
             olga.log_in(new_token(settings, "olga", Role.OPERATOR))
             expect(olga.page.get_by_text("404 Not Found").first).to_be_visible()
             olga.picture("board", whole=False)
+            arks = [job.ark for _, jobs in report(session, bid).sections for job in jobs if job.ark]
+            olga.open(f"/objects/{arks[0]}")
+            olga.page.get_by_role("button", name="Read every file again").click()
+            expect(olga.page.get_by_text("Every file is as it was deposited")).to_be_visible()
+            olga.picture("object")
+            olga.open("/space")
             assert olga.complaints == []
