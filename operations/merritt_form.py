@@ -7,10 +7,10 @@ from typing import BinaryIO
 from pydantic import ValidationError
 
 from operations.submission import Submitted, submit
-from operations.uploads import begin_upload, remove_upload, write_file
+from operations.uploads import begin_upload, receive_file, remove_unless_submitted, write_file
 from pipeline.description import dublin_core, local_ids
 from pipeline.errors import UsageRefused
-from pipeline.fixity import READ_CHUNK, Digest
+from pipeline.fixity import Digest
 from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row
 from pipeline.names import is_container, name_in, quote_name
@@ -19,7 +19,7 @@ from pipeline.profiles.profile import Profiles
 from pipeline.records import ResponseType, Submission, SubmissionMode, SubmissionType
 from pipeline.settings import Settings
 from pipeline.upload_url import UploadAddress
-from pipeline.uploads.layout import Declared, UploadedFile
+from pipeline.uploads.layout import Declared
 from zkstate.session import Session
 
 _INTERNAL = {
@@ -85,13 +85,6 @@ def submit_form(
     except UsageRefused:
         remove_unless_submitted(settings, principal, upload)
         raise
-
-
-def remove_unless_submitted(settings: Settings, principal: Principal, upload: str) -> None:
-    try:
-        remove_upload(settings, principal, upload)
-    except UsageRefused:
-        return  # a batch may have been made of it
 
 
 def _submission(form: Form, mode: SubmissionMode, principal: Principal) -> Submission:
@@ -177,7 +170,7 @@ def _received(
     """The submission of the files, which are in the upload then."""
     if len(form.files) == 1:
         declared = Declared(name=submission.payload_filename, digest=submission.digest, size=submission.size)
-        file = _write(settings, principal, upload, declared, form.files[0].stream)
+        file = receive_file(settings, principal, upload, declared, form.files[0].stream)
         return submission.model_copy(update={"payload_url": UploadAddress(upload, file.name).url})
     profile = _SEVERAL.get(submission.type)
     if profile is None:
@@ -202,7 +195,7 @@ def _received(
 
 
 def _row(settings: Settings, principal: Principal, upload: str, number: int, file: FormFile) -> Row:
-    arrived = _write(settings, principal, upload, Declared(name=f"{number}/{file.name}"), file.stream)
+    arrived = receive_file(settings, principal, upload, Declared(name=f"{number}/{file.name}"), file.stream)
     return Row(
         line=0,
         url=UploadAddress(upload, arrived.name).url,
@@ -210,12 +203,3 @@ def _row(settings: Settings, principal: Principal, upload: str, number: int, fil
         digest=Digest(algorithm="sha512", value=arrived.sha512),
         size=arrived.size,
     )
-
-
-def _write(
-    settings: Settings, principal: Principal, upload: str, declared: Declared, stream: BinaryIO
-) -> UploadedFile:
-    with write_file(settings, principal, upload, declared) as part:
-        while chunk := stream.read(READ_CHUNK):
-            part.append(chunk)
-        return part.finish()

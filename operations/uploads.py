@@ -7,8 +7,10 @@ import hashlib
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from pipeline.errors import UsageRefused
+from pipeline.fixity import READ_CHUNK
 from pipeline.names import UnsafeName, quote_name, safe_name
 from pipeline.principal import Principal, Role
 from pipeline.records import Record, Submission
@@ -93,6 +95,16 @@ def write_file(
     )
 
 
+def receive_file(
+    settings: Settings, principal: Principal, upload: str, declared: Declared, stream: BinaryIO
+) -> UploadedFile:
+    """The file once all bytes of the stream are in the principal's upload."""
+    with write_file(settings, principal, upload, declared) as part:
+        while chunk := stream.read(READ_CHUNK):
+            part.append(chunk)
+        return part.finish()
+
+
 def find_file(
     settings: Settings, principal: Principal, upload: str, name: str
 ) -> UploadedFile | Unfinished | None:
@@ -124,6 +136,13 @@ def remove_upload(settings: Settings, principal: Principal, upload: str) -> None
             f"upload {upload} was submitted: it is removed by itself once its batch no longer needs it"
         )
     removal.remove(settings.uploads_folder, upload)
+
+
+def remove_unless_submitted(settings: Settings, principal: Principal, upload: str) -> None:
+    try:
+        remove_upload(settings, principal, upload)
+    except UsageRefused:
+        return  # a batch may have been made of it
 
 
 def resolved_url(settings: Settings, principal: Principal, url: str) -> str:

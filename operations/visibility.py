@@ -4,6 +4,7 @@ from contextlib import suppress
 
 from operations.archive import Archive, load_batch, load_job
 from operations.facts import Explanation
+from operations.why import kind_of
 from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
 from pipeline.inventory.base import InventoryObject
 from pipeline.principal import Forbidden, Principal, Role
@@ -63,6 +64,19 @@ def check_object_visible(
         raise Missing(f"there is no object {known.ark}") from error
 
 
+def check_visible(session: Session, principal: Principal, name: str, archive: Archive) -> None:
+    """Missing unless the principal may see this job or batch."""
+    if kind_of(name) == "batch":
+        visible_batch(session, principal, name, archive)
+    else:
+        visible_job(session, principal, name, archive)
+
+
+def sees_fleet(principal: Principal) -> bool:
+    """True for those who see every collection, and so workers, servers and storage."""
+    return principal.role is not Role.DEPOSITOR and principal.collections is None
+
+
 def require_fleet(principal: Principal, action: str) -> None:
     """Forbidden for depositors, and for those who have only some collections."""
     if principal.role is Role.DEPOSITOR:
@@ -75,7 +89,7 @@ def require_fleet(principal: Principal, action: str) -> None:
 
 def as_seen_by(principal: Principal, explanation: Explanation) -> Explanation:
     """The explanation without the jobs of others, for principals that do not see everything."""
-    if principal.role is not Role.DEPOSITOR and principal.collections is None:
+    if sees_fleet(principal):
         return explanation
     changes: dict[str, object] = {"users": {}}
     if explanation.waits_for.startswith(("jid", "bid")):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from fastapi import Request
@@ -12,12 +12,13 @@ from markupsafe import Markup
 from entrypoints.cli.render.overview import problem_text
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages import acts, ribbon, space
-from entrypoints.web.pages.login import PageCaller, is_whole, page_router
+from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import page, render
 from entrypoints.web.pages.whole import Whole
 from operations.board.values import BatchSearch, FailureGroup, Freshness, Scope, Stops, scope_of
 from operations.facts import Reason
 from operations.health import FleetHealth
+from operations.visibility import sees_fleet
 from pipeline.errors import Action, Remedy
 from pipeline.principal import Role
 from pipeline.states import JobState
@@ -54,7 +55,7 @@ def front(request: Request, caller: PageCaller) -> Response:
     if caller.role is Role.DEPOSITOR:
         return RedirectResponse("/deposits", status_code=303)
     web, scope = context_of(request), scope_of(caller)
-    whole = request.app.state.whole.get() if is_whole(caller) else None
+    whole = request.app.state.whole.get() if sees_fleet(caller) else None
     return page(
         request,
         "board.html",
@@ -83,18 +84,14 @@ def board_values(web: WebContext, scope: Scope, whole: Whole | None) -> BoardVal
     )
     if whole is None:
         return facts
-    return BoardValues(
-        **(
-            facts.__dict__
-            | {
-                "health": whole.health,
-                "problems": tuple(problem_text(problem) for problem in whole.health.problems),
-                "remedies": acts.of_remedies(_without(whole.health.remedies, Action.UNPAUSE)),
-                "waiting": whole.health.waiting,
-                "space": True,
-                "space_picture": space.picture(whole.space),
-            }
-        )
+    return replace(
+        facts,
+        health=whole.health,
+        problems=tuple(problem_text(problem) for problem in whole.health.problems),
+        remedies=acts.of_remedies(_without(whole.health.remedies, Action.UNPAUSE)),
+        waiting=whole.health.waiting,
+        space=True,
+        space_picture=space.picture(whole.space),
     )
 
 

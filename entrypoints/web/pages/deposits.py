@@ -15,11 +15,9 @@ from entrypoints.web.receiving import check_body
 from operations import submission as submissions
 from operations import uploads
 from operations.board.values import BatchSearch, Scope
-from operations.merritt_form import remove_unless_submitted
 from pipeline import names
 from pipeline.description import local_ids
 from pipeline.errors import ArklineError, UsageRefused
-from pipeline.fixity import READ_CHUNK
 from pipeline.principal import Principal, Role
 from pipeline.records import Submission, SubmissionType
 from pipeline.states import BATCH, JobState
@@ -85,17 +83,15 @@ def _deposit(
         )
     except BaseException:
         if upload:
-            remove_unless_submitted(web.settings, caller, upload)
+            uploads.remove_unless_submitted(web.settings, caller, upload)
         raise
 
 
 def _receive(web: WebContext, caller: Principal, upload: str, file: UploadFile) -> str:
     """The address of the file once all its bytes are in the folder of uploads."""
     declared = Declared(name=file.filename or "file")
-    with uploads.write_file(web.settings, caller, upload, declared) as part:
-        while chunk := file.file.read(READ_CHUNK):
-            part.append(chunk)
-        return UploadAddress(upload, part.finish().name).url
+    arrived = uploads.receive_file(web.settings, caller, upload, declared, file.file)
+    return UploadAddress(upload, arrived.name).url
 
 
 def _submission(caller: Principal, fields: dict[str, str], url: str) -> Submission:

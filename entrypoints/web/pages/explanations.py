@@ -10,7 +10,9 @@ from entrypoints.web.pages import acts
 from entrypoints.web.pages.recent import Recent
 from entrypoints.web.pages.whole import Whole
 from operations.facts import Explanation, Reason
+from operations.visibility import as_seen_by
 from operations.why import why
+from pipeline.principal import Principal
 
 _DONE = frozenset({Reason.COMPLETED, Reason.ARCHIVED})
 _FAILED = frozenset(
@@ -18,10 +20,11 @@ _FAILED = frozenset(
 )
 
 
-def explain(web: WebContext, whole: Recent[Whole], name: str) -> Explanation:
-    """Why the job or the batch is where it is; the workers are not asked for every page."""
+def explain(web: WebContext, whole: Recent[Whole], caller: Principal, name: str) -> Explanation:
+    """Why the job or the batch is where it is, without others' jobs; workers are not asked for every page."""
     now = whole.get()
-    return why(web.session, web.settings, name, web.archive, now.fleet if now else None)
+    facts = why(web.session, web.settings, name, web.archive, now.fleet if now else None)
+    return as_seen_by(caller, facts)
 
 
 def explained(facts: Explanation, version: int | None) -> dict[str, Any]:

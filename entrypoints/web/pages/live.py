@@ -16,10 +16,11 @@ from fastapi.responses import Response, StreamingResponse
 
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages import board, one_batch, one_job
-from entrypoints.web.pages.login import PageCaller, is_whole, page_router, require_sight
+from entrypoints.web.pages.login import PageCaller, page_router, require_sight
 from entrypoints.web.pages.templating import render, rights
 from entrypoints.web.streams import HEADERS, HEARTBEAT
 from operations.board.values import Change, scope_of
+from operations.visibility import sees_fleet
 from pipeline.errors import ArklineError
 from pipeline.principal import Principal
 
@@ -154,7 +155,7 @@ def _event(view: View) -> bytes:
 
 @router.get("/live/board")
 async def live_board(request: Request, caller: PageCaller) -> Response:
-    web, scope, whole = context_of(request), scope_of(caller), is_whole(caller)
+    web, scope, whole = context_of(request), scope_of(caller), sees_fleet(caller)
     acting = rights(caller)["may_act"]
 
     def part() -> str:
@@ -172,12 +173,17 @@ async def live_job(request: Request, caller: PageCaller, jid: str) -> Response:
     def part() -> str:
         return render(
             "job_live.html",
-            **one_job.values(web, whole, jid),
+            **one_job.values(web, whole, caller, jid),
             **_of(caller, f"/jobs/{jid}"),
         )
 
     return _streaming(
-        request, View(("job", jid, str(caller.role)), part, lambda change: change.subject == jid)
+        request,
+        View(
+            ("job", jid, str(caller.role), str(sees_fleet(caller))),
+            part,
+            lambda change: change.subject == jid,
+        ),
     )
 
 
@@ -189,11 +195,15 @@ async def live_batch(request: Request, caller: PageCaller, bid: str) -> Response
     def part() -> str:
         return render(
             "batch_live.html",
-            **one_batch.values(web, whole, bid),
+            **one_batch.values(web, whole, caller, bid),
             **_of(caller, f"/batches/{bid}"),
         )
 
-    view = View(("batch", bid, str(caller.role)), part, lambda change: bid in (change.subject, change.bid))
+    view = View(
+        ("batch", bid, str(caller.role), str(sees_fleet(caller))),
+        part,
+        lambda change: bid in (change.subject, change.bid),
+    )
     return _streaming(request, view)
 
 

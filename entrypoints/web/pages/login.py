@@ -23,10 +23,9 @@ from entrypoints.web.pages.notices import is_local
 from entrypoints.web.pages.templating import page
 from entrypoints.web.problems import status_of
 from operations.tokens import InvalidToken
-from operations.visibility import require_fleet, visible_batch, visible_job
-from operations.why import kind_of
+from operations.visibility import check_visible, require_fleet
 from pipeline.errors import ArklineError
-from pipeline.principal import Interface, Principal, Role
+from pipeline.principal import Interface, Principal
 
 TITLES = {
     401: "Log in first",
@@ -70,11 +69,6 @@ def _caller(request: Request) -> Principal:
     return caller
 
 
-def is_whole(caller: Principal) -> bool:
-    """True for those who see the whole fleet: its workers, its storage, its servers."""
-    return caller.role is not Role.DEPOSITOR and caller.collections is None
-
-
 def _operations_caller(caller: Annotated[Principal, Depends(_caller)]) -> Principal:
     require_fleet(caller, "see the whole fleet")
     return caller
@@ -86,10 +80,7 @@ OperationsCaller = Annotated[Principal, Depends(_operations_caller)]
 
 def require_sight(web: WebContext, caller: Principal, name: str) -> None:
     """Missing, as for an id that does not exist, unless the caller may see this job or batch."""
-    if kind_of(name) == "batch":
-        visible_batch(web.session, caller, name, web.archive)
-    else:
-        visible_job(web.session, caller, name, web.archive)
+    check_visible(web.session, caller, name, web.archive)
 
 
 @router.get("/login")

@@ -24,6 +24,7 @@ from operations.job_view import timeline
 from operations.reports import report
 from pipeline.errors import Action
 from pipeline.notify.report import html, table
+from pipeline.principal import Principal
 from pipeline.records import Batch
 from pipeline.states import JOB, JobState
 from zkstate.errors import Missing
@@ -46,7 +47,7 @@ class DrawnJob:
 def batch(request: Request, caller: PageCaller, bid: str) -> HTMLResponse:
     web = context_of(request)
     require_sight(web, caller, bid)
-    return page(request, "batch.html", caller=caller, **values(web, request.app.state.whole, bid))
+    return page(request, "batch.html", caller=caller, **values(web, request.app.state.whole, caller, bid))
 
 
 @router.get("/batches/{bid}/report")
@@ -65,10 +66,10 @@ def batch_report_csv(request: Request, caller: PageCaller, bid: str) -> Response
     return Response(text, media_type="text/csv", headers=disposition)
 
 
-def values(web: WebContext, whole: Recent[Whole], bid: str) -> dict[str, Any]:
+def values(web: WebContext, whole: Recent[Whole], caller: Principal, bid: str) -> dict[str, Any]:
     """What `batch_live.html` shows."""
     view = batch_view(web.session, bid, web.archive)
-    facts = explain(web, whole, bid)
+    facts = explain(web, whole, caller, bid)
     answer = explained(facts, view.version)
     return {
         "batch": view,

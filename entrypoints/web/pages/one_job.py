@@ -16,6 +16,7 @@ from entrypoints.web.pages.templating import page
 from entrypoints.web.pages.whole import Whole
 from operations.job_view import job_view, timeline
 from pipeline.http.urls import redact_url
+from pipeline.principal import Principal
 from pipeline.states import JOB
 
 router = page_router()
@@ -25,14 +26,14 @@ router = page_router()
 def job(request: Request, caller: PageCaller, jid: str) -> HTMLResponse:
     web = context_of(request)
     require_sight(web, caller, jid)
-    return page(request, "job.html", caller=caller, **values(web, request.app.state.whole, jid))
+    return page(request, "job.html", caller=caller, **values(web, request.app.state.whole, caller, jid))
 
 
-def values(web: WebContext, whole: Recent[Whole], jid: str) -> dict[str, Any]:
+def values(web: WebContext, whole: Recent[Whole], caller: Principal, jid: str) -> dict[str, Any]:
     """What `job_live.html` shows."""
     view = job_view(web.session, jid, web.archive)
     steps = timeline(web.session, jid, web.archive).steps
-    answer = explained(explain(web, whole, jid), view.version)
+    answer = explained(explain(web, whole, caller, jid), view.version)
     return {
         "job": view,
         "payload_url": redact_url(view.payload_url),

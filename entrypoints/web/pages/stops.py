@@ -10,11 +10,12 @@ from fastapi.responses import HTMLResponse
 from entrypoints.cli.render.overview import problem_text
 from entrypoints.web.context import context_of
 from entrypoints.web.pages import acts
-from entrypoints.web.pages.login import OperationsCaller, PageCaller, is_whole, page_router
+from entrypoints.web.pages.login import OperationsCaller, PageCaller, page_router
 from entrypoints.web.pages.templating import page
 from operations import holds
 from operations.board.values import Stop, scope_of
 from operations.hosts import known_hosts
+from operations.visibility import sees_fleet
 from pipeline.errors import Action, ServiceUnreachable
 
 router = page_router()
@@ -45,7 +46,7 @@ def stops(request: Request, caller: PageCaller) -> HTMLResponse:
     web, scope = context_of(request), scope_of(caller)
     board = web.board
     stopped = board.stops(scope)
-    whole = request.app.state.whole.get() if is_whole(caller) else None
+    whole = request.app.state.whole.get() if sees_fleet(caller) else None
     jobs = {row.collection: sum(row.jobs.values()) for row in board.collections(scope)}
     on_hold = {stop.collection: stop for stop in stopped.collections if stop.collection}
     rows = []

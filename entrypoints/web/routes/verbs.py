@@ -10,7 +10,7 @@ from fastapi import APIRouter, Body, Depends, Path, Request
 from pydantic import Field
 
 from entrypoints.web.authentication import OperatorCaller
-from entrypoints.web.context import WebContext, context_of
+from entrypoints.web.context import context_of
 from entrypoints.web.etags import expected_version
 from entrypoints.web.parameters import REASON_LIMIT, Bid, Collection, Jid, Reason, RequiredReason
 from operations import bulk, holds, profile_renewal
@@ -22,7 +22,7 @@ from operations.job_list import JobFilter
 from operations.operator import VerbResult
 from operations.profile_renewal import ProfileRenewal
 from operations.verbs import act
-from operations.visibility import visible_batch, visible_job
+from operations.visibility import check_visible, visible_batch
 from operations.workers import Drained
 from pipeline.principal import Principal
 from pipeline.records import Batch, Record
@@ -67,15 +67,8 @@ def _raise(  # noqa: PLR0913 - the conditions of one verb
     to: JobState | None = None,
 ) -> VerbResult:
     context = context_of(request)
-    _check_visible(context, caller, name)
+    check_visible(context.session, caller, name, context.archive)
     return act(context.operator(caller, reason), name, event, version=version, to=to)
-
-
-def _check_visible(context: WebContext, caller: Principal, name: str) -> None:
-    if name.startswith("bid"):
-        visible_batch(context.session, caller, name, context.archive)
-    else:
-        visible_job(context.session, caller, name, context.archive)
 
 
 def _on_job(event: Event) -> Callable[..., VerbResult]:
