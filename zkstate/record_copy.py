@@ -100,7 +100,8 @@ def _jobs(session: Session, bid: str, jids: Sequence[str]) -> Iterator[RecordEnt
     left = list(jids)
     for _ in range(TRIES):
         before = session.exists_many([paths.job_status(jid) for jid in left])
-        read = _read_jobs(session, left)
+        # a list: what is read lazily is read after the second look at the status
+        read = list(_read_jobs(session, left))
         after = session.exists_many([paths.job_status(jid) for jid in left])
         changed = []
         for jid, nodes, first, last in zip(left, read, before, after, strict=True):

@@ -3,10 +3,12 @@
 import json
 import re
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from kazoo.protocol.states import ZnodeStat
 
 from operations.backup import back_up
 from operations.deployment import initialize
@@ -18,8 +20,10 @@ from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.inventory.copy import restore_inventory_copy
 from pipeline.inventory.sql import open_inventory
 from pipeline.outcome import ServiceDown
+from pipeline.records import HistoryEntry, JobStatus
 from pipeline.services import Service
 from pipeline.settings import Settings
+from pipeline.states import Event, JobState
 from tasks.stores import ConfirmedStores, count_up
 from tests.support import cli, planting
 from tests.support.operators import ann
@@ -27,7 +31,7 @@ from tests.support.recordings import ARK, recording
 from tests.support.records import a_submission
 from tests.support.repository import Repository
 from tests.support.stores import with_record
-from zkstate import audit, batches, counters, deployment, paths, record_restore
+from zkstate import audit, batches, codec, counters, deployment, paths, record_copy, record_restore
 from zkstate.session import Session
 
 if TYPE_CHECKING:
@@ -75,6 +79,30 @@ def test_an_inventory_that_is_lost_or_replaced_during_a_backup_is_not_in_a_backu
         back_up(session, settings, tmp_path / "backup", lose)
 
     assert not (tmp_path / "backup").exists()
+
+
+def test_a_job_that_moves_while_its_nodes_are_read_is_copied_as_it_was_at_one_moment(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = planting.job_in(session, JobState.ESTIMATING)
+    read, status = session.get_many, paths.job_status(job.jid)
+
+    def move_within(nodes: Sequence[str]) -> list[tuple[bytes, ZnodeStat] | None]:
+        if status not in nodes:
+            return read(nodes)
+        monkeypatch.setattr(session, "get_many", read)
+        place = nodes.index(status) + 1
+        first = read(nodes[:place])
+        planting.apply_event(session, job, Event.SUCCEED)
+        return first + read(nodes[place:])
+
+    monkeypatch.setattr(session, "get_many", move_within)
+
+    copied = next(entry for entry in record_copy.read_record(session) if entry.job)
+
+    state = codec.decode(JobStatus, copied.data["status"], status).status
+    history = codec.decode(tuple[HistoryEntry, ...], copied.data["history"], paths.history(job.jid))
+    assert (state, history[-1].state) == (JobState.PROVISIONING, JobState.PROVISIONING)
 
 
 def test_nodes_of_other_applications_at_the_same_root_are_kept(
