@@ -2,12 +2,31 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+
+def report(
+    benchmark: str, ratios: Sequence[float], goal: float, met: bool, figures: Mapping[str, object]
+) -> None:
+    """The median ratio of the rounds against its goal, with the range of the rounds and other figures."""
+    tell(
+        {
+            "benchmark": benchmark,
+            "ratio": round(median(ratios), 3),
+            "goal": goal,
+            "met": met,
+            "rounds": len(ratios),
+            "figures": {"ratio_range": [round(min(ratios), 3), round(max(ratios), 3)], **figures},
+        }
+    )
 
 
 def tell(result: Mapping[str, object]) -> None:
     if "--json" in sys.argv:
         print(json.dumps(result))
         return
-    for name, value in result.items():
-        print(f"{name:32} {value}")
+    figures = result.get("figures")
+    for name, value in {**result, **(figures if isinstance(figures, dict) else {})}.items():
+        if name != "figures":
+            print(f"{name:32} {value}")

@@ -33,13 +33,13 @@ ROUNDS = 5
 PAGE = 50
 
 
-def build(session: Session) -> str:
-    """The batch of `JOBS` pending jobs."""
-    bid, _ = planting.split_batch(session, min(JOBS, WHOLE))
+def build(session: Session, count: int) -> str:
+    """The batch of `count` pending jobs."""
+    bid, _ = planting.split_batch(session, min(count, WHOLE))
     flights = []
-    for start in range(WHOLE + 1, JOBS + 1, PIECE):
+    for start in range(WHOLE + 1, count + 1, PIECE):
         names = session.zk.transaction()
-        for number in range(start, min(start + PIECE, JOBS + 1)):
+        for number in range(start, min(start + PIECE, count + 1)):
             jid = f"jid{number:010d}"
             names.create(paths.job(jid))
             names.create(paths.queue_entry(JobState.PENDING, 5, jid))
@@ -77,7 +77,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, zookeeper.running(Path(folder)) as server:
         settings = Settings(zk_hosts=server.hosts, zk_root="/benchmark")
         with connect(settings) as session:
-            bid = build(session)
+            bid = build(session, JOBS)
             planting.apply_event(session, jobs.load(session, "jid0000000001"), Event.ACQUIRE)
             rounds = [measure(session, settings, bid) for _ in range(ROUNDS)]
     figures = {f"seconds_{name}": round(median(r[name] for r in rounds), 3) for name in rounds[0]}

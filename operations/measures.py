@@ -10,12 +10,13 @@ from datetime import datetime
 from pydantic import Field
 
 from operations.fleet import Fleet
+from operations.hosts import known_hosts
 from operations.overview import space_now
 from pipeline.errors import ArklineError
 from pipeline.machine import Queue
 from pipeline.records import Record
 from pipeline.settings import Settings
-from zkstate import callbacks, fixity, leadership, outages, queue
+from zkstate import callbacks, fixity, leadership, outages, queue, sweep_record
 from zkstate.fixity import FixityStatus
 from zkstate.session import Session
 
@@ -32,6 +33,10 @@ class RecordMeasures(Record):
     capacity: int | None = None
     """None on a machine without working storage."""
     used: int | None = None
+    redispatched: dict[str, int]
+    """Jobs that sweeps have dispatched again, by state, since the record exists."""
+    hosts_waiting: int
+    """Hosts to which no request is sent for a while."""
     outages: dict[str, int] = Field(default_factory=dict)
     """Outages by service."""
     oldest_outage: datetime | None = None
@@ -80,6 +85,8 @@ def _record(session: Session, settings: Settings) -> RecordMeasures:
         reserved=space.reserved,
         capacity=space.total,
         used=space.used,
+        redispatched=sweep_record.redispatched(session),
+        hosts_waiting=sum(bool(host.waits_until) for host in known_hosts(session)),
         outages=Counter(outage.service for outage in current),
         oldest_outage=min((outage.since for outage in current), default=None),
         fixity=fixity.status(session),

@@ -125,6 +125,7 @@ def _sweep(context: WorkerContext, session: Session, clock: ServerClock) -> None
     )
     for ticket in recovered.tickets:
         log().warning("dispatched again", jid=ticket.id, state=ticket.state)
+        sweep.count_redispatch(ticket.state)
         dispatch_job(context.app, ticket)
     for jid in recovered.exhausted:
         with giving_up(context, jid=jid):

@@ -48,6 +48,8 @@ class SweepRecord(RewrittenRecord):
     marks: tuple[FleetMark, ...] = ()
     machines: dict[str, MachineReading] = Field(default_factory=dict)
     cursors: dict[str, str] = Field(default_factory=dict)
+    redispatched: dict[str, int] = Field(default_factory=dict)
+    """Job state -> jobs that sweeps have dispatched again, since the record exists."""
 
 
 def this_machine() -> str:

@@ -1,6 +1,7 @@
 """`/sweep`: what one sweep leaves to the next, whichever process runs it: times, and where it stopped."""
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -33,6 +34,7 @@ class Sweep:
         self.clock = replace(clock, marks=self._record.marks)
         """The server's clock, which measures ages that no jump changes."""
         self._cursors: dict[str, str] = {}
+        self._redispatched = Counter(self._record.redispatched)
 
     def page(self, queue: str, names: Sequence[str]) -> Sequence[str]:
         """The front of the sorted `names`, and the page behind the one that the last sweep read."""
@@ -43,11 +45,20 @@ class Sweep:
             self._cursors[queue] = page[-1]
         return [*front, *page]
 
+    def count_redispatch(self, state: str) -> None:
+        self._redispatched[state] += 1
+
     def save(self) -> None:
         """Leave the times and the pages to the next sweep; a sweep that ran meanwhile has done so."""
-        record = self._record.model_copy(update={"cursors": self._cursors})
+        changes = {"cursors": self._cursors, "redispatched": dict(self._redispatched)}
+        record = self._record.model_copy(update=changes)
         with suppress(Stale, Missing):
             commit(self._session, [Put(paths.SWEEP, codec.encode(record), self._version, Role.FENCE)])
+
+
+def redispatched(session: Session) -> dict[str, int]:
+    """Job state -> jobs that sweeps have dispatched again, since the record exists."""
+    return _load(session)[0].redispatched
 
 
 def _load(session: Session) -> tuple[SweepRecord, int]:

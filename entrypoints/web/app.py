@@ -90,5 +90,5 @@ def create_app(context: WebContext | None, flower: str = "") -> FastAPI:
         pages.install(app, context, flower)
     app.add_middleware(BodyLimit)
     app.add_middleware(SecurityHeaders)
-    app.add_middleware(RequestIds)
+    app.add_middleware(RequestIds, metrics=context.requests if context else None)
     return app

@@ -10,6 +10,7 @@ from starlette.requests import HTTPConnection
 from entrypoints.cli import context as opened
 from entrypoints.web.metrics import ArklineCollector, collector
 from entrypoints.web.rate_limit import RateLimit
+from entrypoints.web.request_metrics import RequestMetrics
 from entrypoints.web.streams import Streams
 from operations.archive import Archive
 from operations.board.board import Board
@@ -49,6 +50,10 @@ class WebContext:
     @cached_property
     def streams(self) -> Streams:
         return Streams()
+
+    @cached_property
+    def requests(self) -> RequestMetrics:
+        return RequestMetrics(lambda: self.streams.number)
 
     @cached_property
     def rate_limit(self) -> RateLimit:

@@ -8,6 +8,7 @@ import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from entrypoints.web.request_metrics import RequestMetrics
 from tasks.logs import log
 
 CONTENT_SECURITY_POLICY = (
@@ -52,8 +53,9 @@ class SecurityHeaders:
 class RequestIds:
     """A request's id is that of its X-Request-ID, if the header is sane, or a new one."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, metrics: RequestMetrics | None = None) -> None:
         self.app = app
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -63,12 +65,12 @@ class RequestIds:
         request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
         state = scope.setdefault("state", {})
         state["request_id"] = request_id
-        status, started = 0, time.monotonic()
+        status, started, answered = 500, time.monotonic(), 0.0
 
         async def send_with_id(message: Message) -> None:
-            nonlocal status
+            nonlocal status, answered
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, answered = message["status"], time.monotonic() - started
                 MutableHeaders(scope=message)["X-Request-ID"] = request_id
             await send(message)
 
@@ -76,6 +78,8 @@ class RequestIds:
             try:
                 await self.app(scope, receive, send_with_id)
             finally:
+                if self._metrics is not None:
+                    self._metrics.count(scope, status, answered)
                 if not scope["path"].startswith(_QUIET):
                     principal = state.get("principal")
                     log().info(

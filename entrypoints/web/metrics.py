@@ -5,8 +5,9 @@ No label has an id, a host or an ARK, so the number of series depends on the col
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -23,6 +24,8 @@ from pipeline.states import JOB, BatchState, JobState
 from zkstate.session import Session
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+L = TypeVar("L", bound=str)
 
 MEASURED_EVERY = 10.0
 """Seconds in which two scrapes get the same answers of workers, Redis and disks."""
@@ -128,6 +131,15 @@ def _of_moves(tallied: Tallied) -> Iterator[Metric]:
     for (source, target), (counts, total) in sorted(tallied.durations.items()):
         durations.add_metric((source, _event(source, target)), _buckets(counts), total)
     yield durations
+    counts, total = tallied.completions
+    yield HistogramMetricFamily(
+        "arkline_job_duration_seconds",
+        "Time from the submission to the completion of a job.",
+        buckets=_buckets(counts),
+        sum_value=total,
+    )
+    yield _counters("job_retries", "Waits for another try after a transient fault.", tallied.retries, "state")
+    yield _counters("reports", "Batches that were reported, by their outcome.", tallied.reports, "outcome")
 
 
 def _event(source: JobState, target: JobState) -> str:
@@ -161,6 +173,10 @@ def _of_record(record: RecordMeasures) -> Iterator[Metric]:
     if record.capacity is not None and record.used is not None:
         yield _value("working_storage_capacity_bytes", "Size of working storage.", record.capacity)
         yield _value("working_storage_used_bytes", "Bytes used in working storage.", record.used)
+    yield _counters(
+        "job_redispatches", "Jobs that a sweep has dispatched again.", record.redispatched, "state"
+    )
+    yield _value("hosts_waiting", "Hosts to which no request is sent for a while.", record.hosts_waiting)
     outages = {(service,): float(number) for service, number in record.outages.items()}
     yield _gauge("service_outages", "Shared services out of order.", outages.items(), "service")
     yield _value("fixity_objects", "Objects in the fixity schedule.", record.fixity.objects)
@@ -183,6 +199,13 @@ def _gauge(name: str, text: str, values: Iterable[tuple[tuple[str, ...], float]]
     family = GaugeMetricFamily(f"arkline_{name}", text, labels=labels)
     for label_values, value in sorted(values):
         family.add_metric(label_values, value)
+    return family
+
+
+def _counters(name: str, text: str, numbers: Mapping[L, int], label: str) -> Metric:
+    family = CounterMetricFamily(f"arkline_{name}", text, labels=(label,))
+    for value, number in sorted(numbers.items()):
+        family.add_metric((value,), number)
     return family
 
 

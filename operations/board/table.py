@@ -118,6 +118,14 @@ class Table:
         """JID -> seconds since the epoch at which the job came to its state."""
         return {row["jid"]: row["since"] for row in self._of_jobs("jid, since", jids)}
 
+    def submitted(self, bids: Iterable[str]) -> dict[str, float]:
+        """BID -> seconds since the epoch at which the batch was submitted."""
+        return {
+            row["bid"]: row["submitted"]
+            for part in _parts(sorted(bids))
+            for row in self.read(f"SELECT bid, submitted FROM batch WHERE bid IN ({_marks(part)})", part)
+        }
+
     def jobs_as_changes(self, jids: Iterable[str]) -> list[Change]:
         """The jobs as they are now, for those who follow the board; jobs of an unknown batch are left out."""
         columns = "jid, bid, collection, owner, state, previous"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pipeline.states import FailureKind, JobState
+from pipeline.states import BatchState, FailureKind, JobState
 
 BOUNDS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
 """Upper bounds of the duration of a state, in seconds."""
@@ -34,6 +34,12 @@ class Tallied:
     """(kind, state in which it failed) -> failures."""
     durations: Mapping[tuple[JobState, JobState], tuple[Sequence[int], float]]
     """(state, following state) -> counts by bound, and the sum of seconds."""
+    completions: tuple[Sequence[int], float]
+    """Completed jobs by the time since their submission, and the sum of seconds."""
+    retries: Mapping[JobState, int]
+    """Jobs that began to wait for their next try after a transient fault."""
+    reports: Mapping[BatchState, int]
+    """Ended batches whose report was sent, by their state."""
     events: int
     lag: float
     """Seconds from the first change of the last flush to that flush."""
@@ -47,6 +53,9 @@ class Tally:
         self._moves: Counter[tuple[JobState, JobState]] = Counter()
         self._failures: Counter[tuple[FailureKind, str]] = Counter()
         self._durations: dict[tuple[JobState, JobState], Durations] = {}
+        self._completions = Durations()
+        self._retries: Counter[JobState] = Counter()
+        self._reports: Counter[BatchState] = Counter()
         self._events = 0
         self._lag = 0.0
 
@@ -66,7 +75,28 @@ class Tally:
         with self._lock:
             self._failures[kind, state] += 1
 
+    def count_completion(self, seconds: float) -> None:
+        with self._lock:
+            self._completions.add(seconds)
+
+    def count_retry(self, state: JobState) -> None:
+        with self._lock:
+            self._retries[state] += 1
+
+    def count_report(self, state: BatchState) -> None:
+        with self._lock:
+            self._reports[state] += 1
+
     def read(self) -> Tallied:
         with self._lock:
             durations = {key: (tuple(of.counts), of.total) for key, of in self._durations.items()}
-            return Tallied(dict(self._moves), dict(self._failures), durations, self._events, self._lag)
+            return Tallied(
+                moves=dict(self._moves),
+                failures=dict(self._failures),
+                durations=durations,
+                completions=(tuple(self._completions.counts), self._completions.total),
+                retries=dict(self._retries),
+                reports=dict(self._reports),
+                events=self._events,
+                lag=self._lag,
+            )

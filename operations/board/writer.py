@@ -11,7 +11,8 @@ from operations.board.table import BatchFacts, Table
 from operations.board.tally import Tally
 from operations.board.tree import Between, Listings
 from operations.board.values import Change
-from pipeline.states import BATCH, JobState
+from pipeline.states import BATCH, BatchState, JobState
+from pipeline.waits import WaitKind
 from zkstate import holds
 from zkstate.feed import details, tree
 from zkstate.feed.changes import (
@@ -114,12 +115,20 @@ class Writer:
         known = self._table.places(by_job)
         placed: dict[str, tuple[Place, Place | None]] = {}
         since = self._table.since(by_job)
+        completed: list[str] = []
         moment = time.time()
         for jid, changes in by_job.items():
             before = known.get(jid)
             moved = after(before or Place(), changes)
             placed[jid] = moved.place, before
-            self._count_moves(before.state if before else None, moved.states, since.get(jid), moment)
+            state = before.state if before else None
+            if state is not moved.place.state is JobState.COMPLETED:
+                completed.append(moved.place.bid or "")
+            self._count_moves(state, moved.states, since.get(jid), moment)
+        submitted = self._table.submitted(set(completed))
+        for bid in completed:
+            if bid in submitted:
+                self._tally.count_completion(max(0.0, moment - submitted[bid]))
         return self._place(placed)
 
     def _count_moves(
@@ -166,6 +175,9 @@ class Writer:
         with self._table.writing():
             self._table.write_details(jids, read)
         changes = self._changes_of([detail.jid for detail in read])
+        for detail in read:
+            if detail.waits_for == WaitKind.RETRY:
+                self._tally.count_retry(detail.state)
         kinds = {detail.jid: detail.kind for detail in read if detail.state is JobState.FAILED}
         for change in changes:
             if change.state == JobState.FAILED and (kind := kinds.get(change.subject)) is not None:
@@ -187,7 +199,14 @@ class Writer:
             self._table.remove_batches(missing)
         current = self._table.batch_facts(bids)
         differing = [bid for bid in bids if before.get(bid) != current.get(bid)]
+        for bid in differing:
+            self._count_report(before.get(bid), current.get(bid))
         return [_batch_change(before.get(bid), current.get(bid)) for bid in differing]
+
+    def _count_report(self, before: BatchFacts | None, current: BatchFacts | None) -> None:
+        reported = current is not None and current.status in (BatchState.COMPLETED, BatchState.FAILED)
+        if before is not None and current is not None and reported and before.status != current.status:
+            self._tally.count_report(BatchState(current.status))
 
     def _compare_batches(self, bids: set[str], known: dict[str, str], *, all_batches: bool) -> list[Change]:
         if all_batches or not self._filled:

@@ -12,14 +12,18 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from entrypoints.web.metrics import ArklineCollector, collector, exposition
+from entrypoints.web.request_metrics import RequestMetrics
 from operations.board.board import Board
 from operations.board.values import EVERYTHING
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
+from pipeline.waits import WaitKind, WaitsFor
 from tests.support import cli, planting
-from zkstate import holds, jobs
+from zkstate import holds, jobs, record
 from zkstate.holds import Hold
+from zkstate.locks import single_flight
 from zkstate.session import Session
+from zkstate.sweep_record import Sweep
 
 Samples = dict[tuple[str, ...], float]
 NO_REDIS = {"ARKLINE_BROKER_URL": "redis://127.0.0.1:1/0"}
@@ -94,6 +98,38 @@ def test_moves_and_durations_are_counted_by_event(session: Session, alone: Setti
     assert values["arkline_feed_events_total",] >= 2
 
 
+def test_completions_retries_and_reports_are_counted(session: Session, alone: Settings, board: Board) -> None:
+    _, (completed, tried_again) = planting.split_batch(session, 2)
+    last = board.changes_since(None).last
+    planting.complete(session, jobs.load(session, completed))
+    estimating = planting.apply_event(session, jobs.load(session, tried_again), Event.ACQUIRE)
+    waits = WaitsFor(kind=WaitKind.RETRY)
+    record.hand_back(session, planting.acquire(session, estimating), "test", delay=60, waits_for=waits)
+    while not board.tally().retries or not board.tally().completions[1]:
+        assert board.wait_change(last, 20)
+        last = board.changes_since(None).last
+
+    values = samples(collector(board, session, alone))
+
+    assert values["arkline_job_duration_seconds_count",] == 1
+    assert values["arkline_job_retries_total", "estimating"] == 1
+
+
+def test_jobs_that_a_sweep_dispatches_again_are_counted_for_the_whole_fleet(
+    session: Session, alone: Settings, board: Board
+) -> None:
+    for _ in range(2):
+        with single_flight(session, "sweep") as clock:
+            assert clock is not None
+            sweep = Sweep(session, clock)
+            sweep.count_redispatch("downloading")
+            sweep.save()
+
+    values = samples(collector(board, session, alone))
+
+    assert values["arkline_job_redispatches_total", "downloading"] == 2
+
+
 def test_no_label_names_a_job_a_host_or_a_person(session: Session, alone: Settings, board: Board) -> None:
     planting.job_in(session, JobState.FAILED)
 
@@ -135,7 +171,8 @@ def test_every_query_of_rules_and_dashboard_names_an_existing_metric(
 ) -> None:
     settings.working.mkdir(parents=True)
     settings.storage.mkdir(parents=True)
-    text = exposition(collector(board, session, settings)).decode()
+    of_requests = RequestMetrics(lambda: 0).exposition()
+    text = (exposition(collector(board, session, settings)) + of_requests).decode()
     existing = set(re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE))
     rules = (MONITORING / "arkline.rules.yml").read_text()
     panels = json.loads((MONITORING / "grafana-dashboard.json").read_text())["panels"]

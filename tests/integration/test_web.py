@@ -1,3 +1,4 @@
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -78,6 +79,19 @@ def test_a_token_is_created_used_and_revoked_by_the_command_line(settings: Setti
     listed = cli.run(settings, "token", "list")
     assert "revoked" in listed.out
     assert created["token"] not in listed.out
+
+
+def test_requests_are_counted_by_route_and_a_stranger_adds_no_series(web: Web) -> None:
+    scraper = web.caller(Role.VIEWER, name="counting")
+    for path in ("/v1/jobs/jid0000000001", "/v1/jobs/jid0000000002", "/strange/1", "/strange/2"):
+        scraper.get(path)
+
+    text = scraper.get("/metrics").text
+
+    counted = dict(re.findall(r"^arkline_http_requests_total\{(.+)\} (\S+)$", text, re.MULTILINE))
+    assert counted['code="404",method="GET",route="/v1/jobs/{jid}"'] == "2.0"
+    assert counted['code="404",method="unknown",route="unknown"'] == "2.0"
+    assert "strange" not in text
 
 
 def test_metrics_need_a_token_for_all_collections(web: Web) -> None:

@@ -23,4 +23,5 @@ class Exposition(Response):
 def metrics(request: Request, caller: Caller) -> Response:
     """Needs the role viewer for all collections."""
     caller.require(Role.VIEWER, "read the metrics")
-    return Exposition(prometheus.exposition(context_of(request).metrics))
+    context = context_of(request)
+    return Exposition(prometheus.exposition(context.metrics) + context.requests.exposition())

@@ -1,0 +1,45 @@
+"""Metrics of the requests that this process answers, and of its streams."""
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.types import Scope
+
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Upper bounds of the time until an answer begins, in seconds."""
+
+UNKNOWN = "unknown"
+"""The label of paths that no route has, so that a stranger cannot add series."""
+
+
+class RequestMetrics:
+    """Thread-safe. Labels have the pattern of a route, never a path with an id."""
+
+    def __init__(self, open_streams: Callable[[], int]) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "arkline_http_requests",
+            "Requests that were answered.",
+            ("route", "method", "code"),
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "arkline_http_request_duration_seconds",
+            "Time until the answer begins.",
+            ("route",),
+            buckets=BUCKETS,
+            registry=self._registry,
+        )
+        streams = Gauge("arkline_event_clients", "Open streams of events.", registry=self._registry)
+        streams.set_function(open_streams)
+
+    def count(self, scope: Scope, code: int, seconds: float) -> None:
+        """A request; `scope` as the routes left it."""
+        route = getattr(scope.get("route"), "path", UNKNOWN)
+        method = scope["method"] if route != UNKNOWN else UNKNOWN
+        self._requests.labels(route, method, str(code)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def exposition(self) -> bytes:
+        """In Prometheus's text format."""
+        return generate_latest(self._registry)
