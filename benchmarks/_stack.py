@@ -26,11 +26,8 @@ class Stack:
 
     def packets(self) -> int:
         """Packets that ZooKeeper has received so far."""
-        return int(self._figure("zk_packets_received"))
-
-    def _figure(self, name: str) -> str:
         lines = self.session.zk.command(b"mntr").splitlines()
-        return next(line.split()[1] for line in lines if line.split()[:1] == [name])
+        return next(int(line.split()[1]) for line in lines if line.startswith("zk_packets_received"))
 
 
 @contextmanager

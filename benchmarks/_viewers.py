@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 SECONDS = 30.0
@@ -10,17 +10,21 @@ SECONDS = 30.0
 
 
 def seconds_to_screens(
-    url: str, token: str, streams: int, changes: int, change: Callable[[int], str]
+    url: str, tokens: Sequence[str], streams: int, changes: int, change: Callable[[int], str]
 ) -> list[float]:
     """For each change and stream: seconds from before the change until the stream has the event.
 
+    The streams are divided among the tokens.
+
     `change` makes one change of a job, and returns the job's JID.
     """
-    return asyncio.run(_all(url, token, streams, changes, change))
+    return asyncio.run(_all(url, tokens, streams, changes, change))
 
 
-async def _all(url: str, token: str, streams: int, changes: int, change: Callable[[int], str]) -> list[float]:
-    readers = await asyncio.gather(*(_open(url, token) for _ in range(streams)))
+async def _all(
+    url: str, tokens: Sequence[str], streams: int, changes: int, change: Callable[[int], str]
+) -> list[float]:
+    readers = await asyncio.gather(*(_open(url, tokens[n % len(tokens)]) for n in range(streams)))
     took: list[float] = []
     for number in range(changes):
         start = time.perf_counter()

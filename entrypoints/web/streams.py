@@ -13,11 +13,15 @@ from functools import lru_cache
 from starlette.responses import StreamingResponse
 
 from operations.board.board import Board
-from operations.board.values import Change, Scope
+from operations.board.values import Change, scope_of
 from pipeline.errors import ArklineError, ErrorKind
+from pipeline.principal import Principal
 
 STREAMS = 500
 """Streams of one process at most."""
+
+STREAMS_OF_TOKEN = 100
+"""Streams of one token at most, so that one caller leaves room for others."""
 
 HEARTBEAT = 15.0
 """Seconds after which a silent stream sends a comment, so that proxies keep it open."""
@@ -38,10 +42,11 @@ class TooManyStreams(ArklineError):
 class Streams:
     """The open streams of one process."""
 
-    def __init__(self, limit: int = STREAMS) -> None:
+    def __init__(self, limit: int = STREAMS, limit_of_token: int = STREAMS_OF_TOKEN) -> None:
         self._limit = limit
+        self._limit_of_token = limit_of_token
         self._guard = threading.Lock()
-        self._wakes: set[Callable[[], None]] = set()
+        self._wakes: dict[Callable[[], None], str] = {}
         self.closed = False
 
     @property
@@ -57,49 +62,58 @@ class Streams:
             wake()
 
     @contextmanager
-    def entered(self, wake: Callable[[], None]) -> Iterator[None]:
+    def entered(self, wake: Callable[[], None], token: str) -> Iterator[None]:
+        """Count a stream of the token while it is open; TooManyStreams."""
         with self._guard:
-            self._wakes.add(wake)
+            self._check(token)
+            self._wakes[wake] = token
         try:
             yield
         finally:
             with self._guard:
-                self._wakes.discard(wake)
+                self._wakes.pop(wake, None)
 
-    def check_room(self) -> None:
-        """TooManyStreams if another stream is one too many."""
+    def check_room(self, token: str) -> None:
+        """TooManyStreams if another stream of the token is one too many; `entered` decides."""
+        with self._guard:
+            self._check(token)
+
+    def _check(self, token: str) -> None:
         if self.closed or self.number >= self._limit:
             raise TooManyStreams(f"{self.number} streams are open, and {self._limit} are served at a time")
+        own = list(self._wakes.values()).count(token)
+        if own >= self._limit_of_token:
+            raise TooManyStreams(f"the token {token} has {own} streams open, as many as a token may have")
 
 
 def stream(
     streams: Streams,
     board: Board,
-    scope: Scope,
+    caller: Principal,
     last_event_id: str | None,
     admits: Callable[[Change], bool] = lambda change: True,
 ) -> StreamingResponse:
-    """The changes that the scope and `admits` let through, as they happen; TooManyStreams."""
-    streams.check_room()
-    events = _events(streams, board, scope, last_event_id, admits)
+    """The changes that the caller may see and `admits` lets through, as they happen; TooManyStreams."""
+    streams.check_room(caller.name)
+    events = _events(streams, board, caller, last_event_id, admits)
     return StreamingResponse(events, media_type="text/event-stream", headers=HEADERS)
 
 
 async def _events(
     streams: Streams,
     board: Board,
-    scope: Scope,
+    caller: Principal,
     last: str | None,
     admits: Callable[[Change], bool],
 ) -> AsyncIterator[bytes]:
-    loop, changed = asyncio.get_running_loop(), asyncio.Event()
+    loop, changed, scope = asyncio.get_running_loop(), asyncio.Event(), scope_of(caller)
 
     def wake() -> None:
         loop.call_soon_threadsafe(changed.set)
 
     unsubscribe = board.subscribe(wake)
     try:
-        with streams.entered(wake):
+        with streams.entered(wake, caller.name):
             news = board.changes_since(last, scope)
             yield f"retry: {RETRY_MS}\nid: {news.last}\nevent: {'reset' if news.reset else 'open'}\n".encode()
             yield b"data: {}\n\n"
@@ -114,6 +128,8 @@ async def _events(
                 news = board.changes_since(news.last, scope)
                 if news.reset:
                     yield f"id: {news.last}\nevent: reset\ndata: {{}}\n\n".encode()
+    except TooManyStreams:
+        return  # many were opened at the same moment
     finally:
         unsubscribe()
 

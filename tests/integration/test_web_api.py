@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import islice
 
 import pytest
 import requests
 
+from entrypoints.web.streams import Streams, TooManyStreams
 from pipeline.attempt import UNATTENDED
 from pipeline.principal import Role
 from pipeline.settings import Settings
@@ -332,6 +334,34 @@ def test_streams_beyond_the_limit_are_refused(
 
     assert (answer.status_code, answer.json()["code"]) == (503, "too-many-streams")
     assert answer.headers["Retry-After"]
+
+
+def test_a_token_that_opens_many_streams_leaves_room_for_others(
+    web: Web, operator: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web.context.streams, "_limit_of_token", 2)
+    greedy = web.caller(Role.VIEWER, name="greedy")
+    with ExitStack() as opened:
+        streams = [opened.enter_context(greedy.get("/v1/events", stream=True)) for _ in range(2)]
+        lines = [stream.iter_lines(chunk_size=1) for stream in streams]
+        assert [next(of_stream)[:6] for of_stream in lines] == [b"retry:"] * 2
+
+        refused = greedy.get("/v1/events")
+
+        assert (refused.status_code, refused.json()["code"]) == (503, "too-many-streams")
+        assert "greedy has 2 streams open" in refused.json()["detail"]
+        with operator.get("/v1/events", stream=True) as other:
+            assert other.status_code == 200
+
+
+def test_streams_that_are_opened_at_the_same_moment_do_not_exceed_the_limit() -> None:
+    streams = Streams(limit=1)
+    for token in ("ann", "bob"):
+        streams.check_room(token)
+
+    with streams.entered(lambda: None, "ann"), pytest.raises(TooManyStreams), streams.entered(print, "bob"):
+        pass
+    assert streams.number == 0
 
 
 def test_an_object_that_does_not_exist_is_answered_404(operator: Caller) -> None:

@@ -18,7 +18,7 @@ from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages import board, one_batch, one_job
 from entrypoints.web.pages.login import PageCaller, page_router, require_sight
 from entrypoints.web.pages.templating import render, rights
-from entrypoints.web.streams import HEADERS, HEARTBEAT
+from entrypoints.web.streams import HEADERS, HEARTBEAT, TooManyStreams
 from operations.board.values import Change, scope_of
 from operations.visibility import sees_fleet
 from pipeline.errors import ArklineError
@@ -81,7 +81,7 @@ class LivePages:
         if self._task:
             self._task.cancel()
 
-    async def stream(self, view: View) -> AsyncIterator[bytes]:
+    async def stream(self, view: View, token: str) -> AsyncIterator[bytes]:
         """The parts of the view as server-sent events, from now on."""
         audience = self._audiences.setdefault(view.key, _Audience(view))
         client: asyncio.Queue[bytes | None] = asyncio.Queue(UNSENT)
@@ -92,10 +92,12 @@ class LivePages:
             loop.call_soon_threadsafe(_end, client)
 
         try:
-            with self._web.streams.entered(wake):
+            with self._web.streams.entered(wake, token):
                 yield b"retry: 2000\n\n"
                 while (part := await _next(client)) is not None:
                     yield part
+        except TooManyStreams:
+            return  # many were opened at the same moment
         finally:
             audience.clients.discard(client)
             if not audience.clients:
@@ -162,7 +164,7 @@ async def live_board(request: Request, caller: PageCaller) -> Response:
         return board.live(web, scope, request.app.state.whole.get() if whole else None, acting=acting)
 
     key = ("board", scope.model_dump_json(), str(acting), str(whole))
-    return _streaming(request, View(key, part, lambda _: True))
+    return _streaming(request, caller, View(key, part, lambda _: True))
 
 
 @router.get("/live/jobs/{jid}")
@@ -179,6 +181,7 @@ async def live_job(request: Request, caller: PageCaller, jid: str) -> Response:
 
     return _streaming(
         request,
+        caller,
         View(
             ("job", jid, str(caller.role), str(sees_fleet(caller))),
             part,
@@ -204,14 +207,14 @@ async def live_batch(request: Request, caller: PageCaller, bid: str) -> Response
         part,
         lambda change: bid in (change.subject, change.bid),
     )
-    return _streaming(request, view)
+    return _streaming(request, caller, view)
 
 
 def _of(caller: Principal, path: str) -> dict[str, object]:
     return {**rights(caller), "here_url": path}
 
 
-def _streaming(request: Request, view: View) -> Response:
+def _streaming(request: Request, caller: Principal, view: View) -> Response:
     pages: LivePages = request.app.state.live
-    context_of(request).streams.check_room()
-    return StreamingResponse(pages.stream(view), media_type="text/event-stream", headers=HEADERS)
+    context_of(request).streams.check_room(caller.name)
+    return StreamingResponse(pages.stream(view, caller.name), media_type="text/event-stream", headers=HEADERS)

@@ -9,7 +9,7 @@ from entrypoints.web.authentication import Caller
 from entrypoints.web.context import context_of
 from entrypoints.web.parameters import Bid, Jid
 from entrypoints.web.streams import stream
-from operations.board.values import Change, scope_of
+from operations.board.values import Change
 from operations.visibility import visible_batch, visible_job
 
 router = APIRouter(prefix="/v1", tags=["events"])
@@ -32,7 +32,7 @@ GENERAL = ("stops", "freshness")
 def events(request: Request, caller: Caller, last_event_id: LastEventId = None) -> StreamingResponse:
     """Events `job`, `batch`, `stops` and `freshness`; `reset`: read the lists again."""
     context = context_of(request)
-    return stream(context.streams, context.board, scope_of(caller), last_event_id)
+    return stream(context.streams, context.board, caller, last_event_id)
 
 
 @router.get(
@@ -50,7 +50,7 @@ def events_of_batch(
     def admits(change: Change) -> bool:
         return change.kind in GENERAL or bid in (change.bid, change.subject)
 
-    return stream(context.streams, context.board, scope_of(caller), last_event_id, admits)
+    return stream(context.streams, context.board, caller, last_event_id, admits)
 
 
 @router.get(
@@ -68,4 +68,4 @@ def events_of_job(
     def admits(change: Change) -> bool:
         return change.kind in GENERAL or change.subject == jid
 
-    return stream(context.streams, context.board, scope_of(caller), last_event_id, admits)
+    return stream(context.streams, context.board, caller, last_event_id, admits)
