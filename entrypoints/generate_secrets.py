@@ -10,8 +10,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-VOLUMES = ("fleet", "flower", "redis", "postgresql", "grafana")
+VOLUMES = ("fleet", "beat", "exporter", "flower", "redis", "postgresql", "grafana")
 """The volumes in FOLDER, one for each kind of process."""
+
+COPIES = {
+    "beat": ("arkline_zk_password", "arkline_broker_url", "arkline_message_key"),
+    "exporter": ("arkline_zk_password", "arkline_broker_url"),
+}
+"""Volume -> the secrets of the fleet that it has too."""
 
 BROKER = "redis://{user}:{password}@redis:6379/0"
 RIGHTS = (
@@ -26,7 +32,7 @@ RIGHTS = (
 
 def generate(folder: Path) -> None:
     """The files of the fleet are read as settings (ARKLINE_SECRETS), that of Flower as its configuration."""
-    fleet, flower, redis, postgresql, grafana = (folder / name for name in VOLUMES)
+    fleet, flower, redis, postgresql, grafana = (folder / name for name in VOLUMES if name not in COPIES)
     _keep(fleet / "arkline_zk_password", lambda: secrets.token_hex(24))
     _keep(fleet / "arkline_message_key", lambda: secrets.token_hex(32))
     users = ["user default off"]
@@ -40,6 +46,9 @@ def generate(folder: Path) -> None:
     _keep(grafana / "password", lambda: secrets.token_hex(16), 0o644)
     database = _keep(postgresql / "password", lambda: secrets.token_hex(24), 0o644)
     _write(fleet / "pgpass", f"postgresql:5432:arkline:arkline:{database}\n")
+    for volume, names in COPIES.items():
+        for name in names:
+            _write(folder / volume / name, (fleet / name).read_text())
     # Redis runs as another user; the file has digests of passwords
     _write(redis / "users.acl", "\n".join([*users, ""]), 0o644)
 

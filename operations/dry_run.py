@@ -52,7 +52,7 @@ def perform_dry_run(
     Forbidden unless the principal may submit to the collection.
     """
     submission = owned(submission, principal)
-    resolved_url(settings, principal, submission.payload_url)
+    resolved_url(session, settings, principal, submission.payload_url)
     profile = with_site_limits(Profiles(settings.profiles).get(submission.profile_name), settings)
     opening = DryRunResult(
         profile=profile.name,

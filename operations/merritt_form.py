@@ -80,10 +80,10 @@ def submit_form(
     profiles.get(submission.profile_name)
     upload = begin_upload(session, settings, principal).id
     try:
-        payload = _received(settings, principal, upload, form, submission)
+        payload = _received(session, settings, principal, upload, form, submission)
         return submit(session, settings, profiles, payload, principal)
     except UsageRefused:
-        remove_unless_submitted(settings, principal, upload)
+        remove_unless_submitted(session, settings, principal, upload)
         raise
 
 
@@ -165,22 +165,29 @@ def _dublin_core(form: Form) -> dict[str, tuple[str, ...]]:
 
 
 def _received(
-    settings: Settings, principal: Principal, upload: str, form: Form, submission: Submission
+    session: Session,
+    settings: Settings,
+    principal: Principal,
+    upload: str,
+    form: Form,
+    submission: Submission,
 ) -> Submission:
     """The submission of the files, which are in the upload then."""
     if len(form.files) == 1:
         declared = Declared(name=submission.payload_filename, digest=submission.digest, size=submission.size)
-        file = receive_file(settings, principal, upload, declared, form.files[0].stream)
+        file = receive_file(session, settings, principal, upload, declared, form.files[0].stream)
         return submission.model_copy(update={"payload_url": UploadAddress(upload, file.name).url})
     profile = _SEVERAL.get(submission.type)
     if profile is None:
         raise UsageRefused(f"send one file of type {submission.type.label}, and not {len(form.files)}")
-    rows = tuple(_row(settings, principal, upload, *numbered) for numbered in enumerate(form.files, 1))
+    rows = tuple(
+        _row(session, settings, principal, upload, *numbered) for numbered in enumerate(form.files, 1)
+    )
     try:
         data = checkm.write(profile, rows)
     except ManifestError as error:
         raise UsageRefused(str(error)) from error
-    with write_file(settings, principal, upload, Declared(name="batch.checkm")) as part:
+    with write_file(session, settings, principal, upload, Declared(name="batch.checkm")) as part:
         part.append(data)
         manifest = part.finish()
     return submission.model_copy(
@@ -194,8 +201,12 @@ def _received(
     )
 
 
-def _row(settings: Settings, principal: Principal, upload: str, number: int, file: FormFile) -> Row:
-    arrived = receive_file(settings, principal, upload, Declared(name=f"{number}/{file.name}"), file.stream)
+def _row(
+    session: Session, settings: Settings, principal: Principal, upload: str, number: int, file: FormFile
+) -> Row:
+    arrived = receive_file(
+        session, settings, principal, upload, Declared(name=f"{number}/{file.name}"), file.stream
+    )
     return Row(
         line=0,
         url=UploadAddress(upload, arrived.name).url,

@@ -7,7 +7,8 @@ from pipeline.errors import Action, ArklineError, ErrorKind, Remedy, UsageRefuse
 from pipeline.http.urls import has_password, url_problem
 from pipeline.outcome import ServiceDown
 from pipeline.principal import Principal, Role
-from pipeline.profiles.profile import Profiles
+from pipeline.profiles.effective import with_site_limits
+from pipeline.profiles.profile import Profile, Profiles
 from pipeline.records import Record, Submission, SubmissionType
 from pipeline.services import Service
 from pipeline.settings import Settings
@@ -68,11 +69,12 @@ def _require_current_record(session: Session) -> None:
         ).with_remedies(Remedy(Action.SHOW_STATUS))
 
 
-def _check_recipients(settings: Settings, submission: Submission) -> None:
-    if (given := len(submission.notification)) > settings.recipients:
+def _check_recipients(settings: Settings, profile: Profile, submission: Submission) -> None:
+    limit = with_site_limits(profile, settings).limits.recipients
+    if limit is not None and (given := len(submission.notification)) > limit:
         raise UsageRefused(
-            f"the submission names {given} mail addresses for its report, and {settings.recipients} are "
-            "accepted: name fewer, or ask the operator to raise ARKLINE_RECIPIENTS"
+            f"the submission names {given} mail addresses for its report, and {limit} are accepted: name "
+            "fewer, or ask the operator to raise ARKLINE_RECIPIENTS, or limits.recipients of the profile"
         )
 
 
@@ -95,14 +97,14 @@ def submit(
     the older copy would be lost.
     """
     submission = owned(submission, principal)
-    profiles.get(submission.profile_name)
+    profile = profiles.get(submission.profile_name)
     check_url(submission.payload_url)
     _require_current_record(session)
-    _check_recipients(settings, submission)
+    _check_recipients(settings, profile, submission)
     known = batches.submitted_under(session, submission)
     if known is None:
         _require_room(session, settings)
-        use_upload(settings, principal, submission)
+        use_upload(session, settings, principal, submission)
     bid = batches.submit(session, submission)
     batch = batches.load(session, bid)
     sent = batch.status.status is not BATCH.initial or follow(session, settings, batch)

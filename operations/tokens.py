@@ -151,6 +151,12 @@ class Authenticator:
             raise InvalidToken(f"the token {entry.name} was revoked on {entry.revoked:%Y-%m-%d}")
         return Principal(name=entry.name, role=entry.role, collections=entry.collections, interface=interface)
 
+    def knows(self, token: str) -> bool:
+        """True if this process has accepted the token before; whether it still does, `authenticate` says."""
+        with self._guard:
+            remembered = self._entries.get(_hash(token))
+        return remembered is not None and remembered.entry.revoked is None
+
     def _entry(self, digest: str) -> TokenEntry | None:
         with self._guard:
             remembered = self._entries.get(digest)

@@ -12,6 +12,7 @@ from typing import BinaryIO
 from pipeline.errors import UsageRefused
 from pipeline.fixity import READ_CHUNK
 from pipeline.names import UnsafeName, quote_name, safe_name
+from pipeline.outcome import ServiceDown
 from pipeline.principal import Principal, Role
 from pipeline.records import Record, Submission
 from pipeline.settings import Settings
@@ -67,25 +68,40 @@ def _require_mounted(session: Session, settings: Settings) -> None:
         upload_mark.note_marked(session)
 
 
-def own_upload(settings: Settings, principal: Principal, upload: str) -> Upload:
-    """UploadMissing unless there is such an upload and it is the principal's."""
-    return reading.load(settings.uploads_folder, upload, principal.identity)
+def own_upload(session: Session, settings: Settings, principal: Principal, upload: str) -> Upload:
+    """UploadMissing unless there is such an upload and it is the principal's.
+
+    Where nothing was ever uploaded, the folder has no mark, and it is not an outage.
+    """
+    root = settings.uploads_folder
+    try:
+        return reading.load(root, upload, principal.identity)
+    except ServiceDown:
+        if layout.is_marked(root) or upload_mark.was_marked(session):
+            raise
+        raise layout.missing(upload) from None
 
 
-def view_upload(settings: Settings, principal: Principal, upload: str) -> UploadView:
+def view_upload(session: Session, settings: Settings, principal: Principal, upload: str) -> UploadView:
     root = settings.uploads_folder
     return UploadView(
-        upload=own_upload(settings, principal, upload),
+        upload=own_upload(session, settings, principal, upload),
         files=reading.files(root, upload),
         unfinished=reading.parts(root, upload),
     )
 
 
 def write_file(
-    settings: Settings, principal: Principal, upload: str, declared: Declared, *, resumable: bool = False
+    session: Session,
+    settings: Settings,
+    principal: Principal,
+    upload: str,
+    declared: Declared,
+    *,
+    resumable: bool = False,
 ) -> AbstractContextManager[PartWriter]:
     """Receive a file of the principal's upload; see `pipeline.uploads.writing.writing`."""
-    own_upload(settings, principal, upload)
+    own_upload(session, settings, principal, upload)
     try:
         safe_name(declared.name)
     except UnsafeName as error:
@@ -96,20 +112,25 @@ def write_file(
 
 
 def receive_file(
-    settings: Settings, principal: Principal, upload: str, declared: Declared, stream: BinaryIO
+    session: Session,
+    settings: Settings,
+    principal: Principal,
+    upload: str,
+    declared: Declared,
+    stream: BinaryIO,
 ) -> UploadedFile:
     """The file once all bytes of the stream are in the principal's upload."""
-    with write_file(settings, principal, upload, declared) as part:
+    with write_file(session, settings, principal, upload, declared) as part:
         while chunk := stream.read(READ_CHUNK):
             part.append(chunk)
         return part.finish()
 
 
 def find_file(
-    settings: Settings, principal: Principal, upload: str, name: str
+    session: Session, settings: Settings, principal: Principal, upload: str, name: str
 ) -> UploadedFile | Unfinished | None:
     """The file, complete or not; None if the upload has nothing of it."""
-    own_upload(settings, principal, upload)
+    own_upload(session, settings, principal, upload)
     root = settings.uploads_folder
     if (file := reading.find_file(root, upload, name)) is not None:
         return file
@@ -118,9 +139,9 @@ def find_file(
     return Unfinished(name=name, offset=reading.part_size(root, upload, name), size=part.size)
 
 
-def sole_name(settings: Settings, principal: Principal, upload: str) -> str:
+def sole_name(session: Session, settings: Settings, principal: Principal, upload: str) -> str:
     """The name of the only file, complete or not; UsageRefused if the upload has none or several."""
-    whole = view_upload(settings, principal, upload)
+    whole = view_upload(session, settings, principal, upload)
     names = {file.name for file in whole.files} | {file.name for file in whole.unfinished}
     if len(names) != 1:
         raise UsageRefused(
@@ -129,29 +150,29 @@ def sole_name(settings: Settings, principal: Principal, upload: str) -> str:
     return names.pop()
 
 
-def remove_upload(settings: Settings, principal: Principal, upload: str) -> None:
+def remove_upload(session: Session, settings: Settings, principal: Principal, upload: str) -> None:
     """Remove the principal's upload; refused once a batch was made of it."""
-    if own_upload(settings, principal, upload).submitted is not None:
+    if own_upload(session, settings, principal, upload).submitted is not None:
         raise UsageRefused(
             f"upload {upload} was submitted: it is removed by itself once its batch no longer needs it"
         )
     removal.remove(settings.uploads_folder, upload)
 
 
-def remove_unless_submitted(settings: Settings, principal: Principal, upload: str) -> None:
+def remove_unless_submitted(session: Session, settings: Settings, principal: Principal, upload: str) -> None:
     try:
-        remove_upload(settings, principal, upload)
+        remove_upload(session, settings, principal, upload)
     except UsageRefused:
         return  # a batch may have been made of it
 
 
-def resolved_url(settings: Settings, principal: Principal, url: str) -> str:
+def resolved_url(session: Session, settings: Settings, principal: Principal, url: str) -> str:
     """The URL; for an upload, the address of its file, which is there and the principal's."""
     if not is_upload(url):
         return url
     address = parse_upload_url(url)
-    own_upload(settings, principal, address.upload)
-    name = address.name or sole_name(settings, principal, address.upload)
+    own_upload(session, settings, principal, address.upload)
+    name = address.name or sole_name(session, settings, principal, address.upload)
     if reading.find_file(settings.uploads_folder, address.upload, name) is None:
         raise UsageRefused(
             f"upload {address.upload} has no complete file {quote_name(name)}: upload it, then submit it"
@@ -159,12 +180,12 @@ def resolved_url(settings: Settings, principal: Principal, url: str) -> str:
     return UploadAddress(address.upload, name).url
 
 
-def use_upload(settings: Settings, principal: Principal, submission: Submission) -> None:
+def use_upload(session: Session, settings: Settings, principal: Principal, submission: Submission) -> None:
     """Refuse a payload that is not the principal's, and keep the upload for the batch that is made of it."""
     url = submission.payload_url
     if not is_upload(url):
         return
-    if resolved_url(settings, principal, url) != url:
+    if resolved_url(session, settings, principal, url) != url:
         raise UsageRefused(f"{quote_name(url)} names no file: give upload:ID/NAME")
     removal.use(settings.uploads_folder, parse_upload_url(url).upload, principal.identity)
 
@@ -182,7 +203,7 @@ class SiteUploader:
 
     def put(self, upload: str, name: str, chunks: Iterable[bytes], size: int) -> UploadedFile:
         declared = Declared(name=name, size=size)
-        with write_file(self.settings, self.principal, upload, declared) as part:
+        with write_file(self.session, self.settings, self.principal, upload, declared) as part:
             for chunk in chunks:
                 part.append(chunk)
             return part.finish()

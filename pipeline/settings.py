@@ -75,9 +75,12 @@ class Settings(ServerSettings):
     live_jobs: Positive = Field(
         100_000, description="Maximum jobs of a collection that have not ended; or as in the profile."
     )
+    submitter_jobs: Positive = Field(
+        100_000, description="Maximum jobs of a submitter, in all collections, that have not ended."
+    )
     batch_jobs: Positive = Field(100_000, description="Maximum objects of a batch; or as in the profile.")
     object_bytes: Positive = Field(1 << 40, description="Maximum bytes of an object; or as in the profile.")
-    recipients: Positive = Field(20, description="Maximum mail addresses in a submission.")
+    recipients: Positive = Field(20, description="Maximum mail addresses of a report; or as in the profile.")
     max_tries: Annotated[int, Field(ge=1)] = Field(
         33,
         description="Tries of a step with transient faults of the job itself, before the job fails; with the "

@@ -28,6 +28,11 @@ def check_room(session: Session, settings: Settings, profile: Profile, batch: Ba
             f"({settings.record_jobs:,}): batches that have ended have to leave first, or an operator raises "
             "the setting and ZooKeeper's heap"
         )
+    _check_collection(session, profile, jobs)
+    _check_submitter(session, settings, batch.submission.owner, jobs)
+
+
+def _check_collection(session: Session, profile: Profile, jobs: int) -> None:
     limit = profile.limits.live_jobs
     if limit is None:
         return
@@ -36,9 +41,27 @@ def check_room(session: Session, settings: Settings, profile: Profile, batch: Ba
             f"the batch has {jobs:,} objects, but collection {profile.name} may have {limit:,} jobs that "
             "have not ended: divide it, or ask the collection's owner to raise limits.live_jobs"
         )
-    live = fairness.live_jobs(session, profile.name)
+    live = fairness.live_jobs(session, lambda party: party.collection == profile.name)
     if live + jobs > limit:
         raise transient(
             f"collection {profile.name} has {live:,} jobs that have not ended, and {jobs:,} more would "
             f"exceed {limit:,} (limits.live_jobs): they have to end first, or the limit has to be raised"
+        )
+
+
+def _check_submitter(session: Session, settings: Settings, owner: str, jobs: int) -> None:
+    """Over all collections; a batch that was submitted to release 0.1.0 has no owner, and no limit."""
+    limit = settings.submitter_jobs
+    if not owner:
+        return
+    if jobs > limit:
+        raise content(
+            f"the batch has {jobs:,} objects, but a submitter may have {limit:,} jobs that have not ended: "
+            "divide it, or ask the operator to raise ARKLINE_SUBMITTER_JOBS"
+        )
+    live = fairness.live_jobs(session, lambda party: party.submitter == owner)
+    if live + jobs > limit:
+        raise transient(
+            f"the submitter {owner} has {live:,} jobs that have not ended, and {jobs:,} more would exceed "
+            f"{limit:,} (ARKLINE_SUBMITTER_JOBS): they have to end first, or the limit has to be raised"
         )

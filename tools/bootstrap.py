@@ -89,9 +89,14 @@ def make_environment() -> None:
         "installing the packages of requirements.lock",
         lambda: install("--require-hashes", "-r", "requirements.lock"),
     )
-    # in a separate call: a checkout has no digest
-    timed("installing this checkout", lambda: install("--no-deps", "--editable", "."))
+    timed("installing this checkout", install_checkout)
     STAMP.write_text(current_stamp() + "\n")
+
+
+def install_checkout() -> None:
+    """In separate calls: a checkout has no digest, and what builds it has one."""
+    install("--require-hashes", "-r", "tools/build.lock")
+    install("--no-build-isolation", "--no-deps", "--editable", ".")
 
 
 def install(*what: str) -> None:

@@ -97,10 +97,9 @@ def open_batches(session: Session) -> dict[Party, list[str]]:
     return parties
 
 
-def live_jobs(session: Session, collection: str) -> int:
-    """How many jobs of the collection have not ended; counted without listing them."""
-    parties = open_batches(session)
-    bids = [bid for party in parties if party.collection == collection for bid in parties[party]]
+def live_jobs(session: Session, belongs: Callable[[Party], bool]) -> int:
+    """How many jobs of such parties have not ended; counted without listing them."""
+    bids = [bid for party, own in open_batches(session).items() if belongs(party) for bid in own]
     stats = session.exists_many([paths.bucket(bid, Bucket.PROCESSING) for bid in bids])
     return sum(stat.numChildren for stat in stats if stat is not None)
 

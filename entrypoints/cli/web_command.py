@@ -26,6 +26,14 @@ def web(
             "--flower-url", metavar="URL", envvar="ARKLINE_FLOWER_URL", help="Flower, for the link."
         ),
     ] = "",
+    proxies: Annotated[
+        str,
+        typer.Option(
+            envvar="ARKLINE_WEB_PROXIES",
+            metavar="NETWORKS",
+            help="Reverse proxies whose X-Forwarded-For names the client.",
+        ),
+    ] = "127.0.0.1,::1",
     json: Json = False,
 ) -> None:
     """Serve the REST API and the pages.
@@ -45,7 +53,7 @@ def web(
     settings = opened.settings()
     configure(settings.log_level)
     with open_context(settings) as context:
-        served = server(create_app(context, flower), host, port, announce)
+        served = server(create_app(context, flower), host, port, announce, proxies)
         served.run()
         if not served.started:
             raise ServiceUnreachable(f"nothing is served: {host} port {port} cannot be listened on")

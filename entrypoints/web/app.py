@@ -55,7 +55,8 @@ DESCRIPTION = """\
 The REST API of arkline: deposit, follow, and operate the ingest queue.
 
 Send a token in `Authorization: Bearer TOKEN`. Errors are `application/problem+json` (RFC 9457) with a stable
-`code`. Lists have an opaque cursor and a `Link` header with `rel="next"`.
+`code`. A token that sends too many requests, and an address that sends too many wrong tokens, is answered 429
+with `Retry-After`. Lists have an opaque cursor and a `Link` header with `rel="next"`.
 """
 
 

@@ -15,6 +15,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from entrypoints.web.context import context_of
+from operations.tokens import InvalidToken
 from pipeline.errors import ArklineError, ErrorKind
 from pipeline.principal import Forbidden, Interface, Principal, Role
 
@@ -80,14 +81,30 @@ def check_same_origin(request: HTTPConnection) -> None:
     )
 
 
+def principal_of(request: Request, token: str, interface: Interface) -> Principal:
+    """Whose the token is; InvalidToken, or TooManyWrongTokens of the client's address.
+
+    A token that this process knows is accepted from every address: who sends wrong tokens from behind the
+    same proxy keeps out nobody who is at work.
+    """
+    context = context_of(request)
+    address = request.client.host if request.client else ""
+    if not context.authenticator.knows(token):
+        context.wrong_tokens.check(address)
+    try:
+        return context.authenticator.authenticate(token, interface)
+    except InvalidToken:
+        context.wrong_tokens.count(address)
+        raise
+
+
 def authenticate(request: Request) -> Principal:
-    """The principal of the request; NotAuthenticated, InvalidToken or CrossSiteRequest."""
-    authenticator = context_of(request).authenticator
+    """The principal of the request; NotAuthenticated, CrossSiteRequest, or as `principal_of` says."""
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     if scheme:
         if scheme.lower() != "bearer":
             raise NotAuthenticated("send the token in the header `Authorization: Bearer TOKEN`")
-        return authenticator.authenticate(value.strip(), Interface.API)
+        return principal_of(request, value.strip(), Interface.API)
     token = request.cookies.get(cookie_name(request))
     if token is None:
         raise NotAuthenticated(
@@ -96,7 +113,7 @@ def authenticate(request: Request) -> Principal:
         )
     if request.method not in SAFE_METHODS:
         check_same_origin(request)
-    return authenticator.authenticate(token, Interface.WEB)
+    return principal_of(request, token, Interface.WEB)
 
 
 def needs(role: Role) -> Callable[..., Principal]:

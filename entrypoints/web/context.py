@@ -9,7 +9,7 @@ from starlette.requests import HTTPConnection
 
 from entrypoints.cli import context as opened
 from entrypoints.web.metrics import ArklineCollector, collector
-from entrypoints.web.rate_limit import RateLimit
+from entrypoints.web.rate_limit import RateLimit, WrongTokens
 from entrypoints.web.request_metrics import RequestMetrics
 from entrypoints.web.streams import Streams
 from operations.archive import Archive
@@ -58,6 +58,10 @@ class WebContext:
     @cached_property
     def rate_limit(self) -> RateLimit:
         return RateLimit()
+
+    @cached_property
+    def wrong_tokens(self) -> WrongTokens:
+        return WrongTokens()
 
     @cached_property
     def bulk_plans(self) -> BulkPlans:

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from entrypoints.web.authentication import CrossSiteRequest, NotAuthenticated
-from entrypoints.web.rate_limit import TooManyRequests
+from entrypoints.web.rate_limit import TooMany, TooManyRequests, TooManyWrongTokens
 from entrypoints.web.receiving import OffsetDiffers
 from entrypoints.web.streams import TooManyStreams
 from operations.allowed_verbs import Moved
@@ -45,7 +45,7 @@ MEDIA_TYPE = "application/problem+json"
 TYPES = "/v1/errors/"
 """A problem's `type` is a path of this server that explains the code."""
 
-RETRY_AFTER = {423: 2, 429: 20, 503: 5}
+RETRY_AFTER = {423: 2, 503: 5}
 """Status -> seconds."""
 
 STATUSES: Mapping[type[ArklineError], int] = {
@@ -66,6 +66,7 @@ STATUSES: Mapping[type[ArklineError], int] = {
     NotAnArk: 422,
     Busy: 423,
     TooManyRequests: 429,
+    TooManyWrongTokens: 429,
     UploadMissing: 404,
     UploadConflict: 409,
     OffsetDiffers: 409,
@@ -150,6 +151,11 @@ def request_id(request: Request) -> str:
     return str(getattr(request.state, "request_id", ""))
 
 
+def retry_after(error: ArklineError) -> dict[str, str]:
+    """The header, if the error knows better than its status when to try again."""
+    return {"Retry-After": str(error.retry_after)} if isinstance(error, TooMany) else {}
+
+
 def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
     """The problem as a response, with the headers that its status demands."""
     required: dict[str, str] = {}
@@ -189,7 +195,7 @@ def install(app: FastAPI) -> None:
         problem = problem_of(error, request)
         if problem.status == 500:
             log().error("request failed", error=str(error), code=problem.code, exc_info=error)
-        return answer(problem)
+        return answer(problem, retry_after(error))
 
     def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
+from entrypoints.web.context import WebContext
 from operations import uploads
 from operations.uploads import Unfinished
 from pipeline.errors import ArklineError, ErrorKind, UsageRefused
@@ -39,7 +40,7 @@ def check_body(request: Request, settings: Settings, name: str) -> None:
 
 async def receive(  # noqa: PLR0913 - a request has these parts
     request: Request,
-    settings: Settings,
+    context: WebContext,
     caller: Principal,
     upload: str,
     declared: Declared,
@@ -50,7 +51,9 @@ async def receive(  # noqa: PLR0913 - a request has these parts
 ) -> UploadedFile | Unfinished:
     """Write the body; `complete`: the file ends with it. A body that is cut leaves what `resumable` says."""
     with ExitStack() as stack:
-        opening = uploads.write_file(settings, caller, upload, declared, resumable=resumable)
+        opening = uploads.write_file(
+            context.session, context.settings, caller, upload, declared, resumable=resumable
+        )
         part = await run_in_threadpool(stack.enter_context, opening)
         if offset is not None and offset != part.offset:
             raise OffsetDiffers(f"the upload has {part.offset:,} bytes: continue from there")

@@ -1,11 +1,15 @@
 """Serving the application with uvicorn, in one process."""
 
 from collections.abc import Callable
+from ipaddress import ip_network
 from socket import socket
 
 import uvicorn
 from fastapi import FastAPI
 
+from pipeline.errors import UsageRefused
+
+LOOPBACK = "127.0.0.1,::1"
 STOP_SECONDS = 5
 """Seconds that a stopping server waits for requests that are being answered."""
 
@@ -30,8 +34,13 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def server(app: FastAPI, host: str, port: int, on_ready: Callable[[int], None]) -> Server:
-    """`port` 0: a free one."""
+def server(
+    app: FastAPI, host: str, port: int, on_ready: Callable[[int], None], proxies: str = LOOPBACK
+) -> Server:
+    """`port` 0: a free one. `proxies`: whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed.
+
+    UsageRefused if `proxies` are no addresses and networks: uvicorn ignores what it cannot read.
+    """
     config = uvicorn.Config(
         app,
         host=host,
@@ -39,6 +48,19 @@ def server(app: FastAPI, host: str, port: int, on_ready: Callable[[int], None]) 
         log_config=None,
         access_log=False,
         server_header=False,
+        forwarded_allow_ips=_networks(proxies),
         timeout_graceful_shutdown=STOP_SECONDS,
     )
     return Server(config, on_ready, app.state.context.streams.close)
+
+
+def _networks(proxies: str) -> list[str]:
+    named = [entry.strip() for entry in proxies.split(",") if entry.strip()]
+    for entry in named:
+        try:
+            ip_network(entry)
+        except ValueError as error:
+            raise UsageRefused(
+                f"ARKLINE_WEB_PROXIES: {error}; name addresses and networks, separated by commas"
+            ) from error
+    return named

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from pipeline.containers.base import Archive, Entry
+from pipeline.containers.pax import is_extended, needed_records
 from pipeline.fixity import READ_CHUNK
 from pipeline.names import quote_name
 from pipeline.outcome import content
@@ -67,13 +68,18 @@ def _is_tar(head: bytes) -> bool:
 
 
 class _Forward(io.RawIOBase):
-    """What tarfile reads from: never backwards, with a limit per entry's headers and one for all bytes."""
+    """What tarfile reads from: never backwards, with a limit per entry's headers and one for all bytes.
+
+    Extended headers are reduced to what tarfile needs of them.
+    """
 
     def __init__(self, plain: io.BufferedIOBase, archive: Archive) -> None:
         self._plain = plain
         self._archive = archive
         self._limit = archive.max_bytes + archive.max_entries * _ENTRY_OVERHEAD + READ_CHUNK
         self._position = 0
+        self._extended = False
+        """True if an extended header is next."""
         self.last = b""
         self.header_room: int | None = _HEADER_LIMIT
         """Bytes that the headers of the entry may still take; None while content is read."""
@@ -84,7 +90,16 @@ class _Forward(io.RawIOBase):
         if size < 0 or (self.header_room is not None and self.header_room < 0):
             raise tarfile.ReadError("a header claims too many bytes")
         self.last = self._chunk(size)
+        if self.header_room is not None:
+            self.last = self._reduced(self.last)
         return self.last
+
+    def _reduced(self, chunk: bytes) -> bytes:
+        if self._extended:
+            chunk = needed_records(chunk)
+        # also what follows an extended header: only tarfile knows which block it takes for a header
+        self._extended = len(chunk) == BLOCK and is_extended(chunk)
+        return chunk
 
     def _chunk(self, size: int) -> bytes:
         chunk = self._plain.read(size)

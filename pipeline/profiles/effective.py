@@ -3,7 +3,7 @@
 from pipeline.profiles.profile import Profile
 from pipeline.settings import Settings
 
-_OF_SITE = ("object_bytes", "batch_jobs", "live_jobs")
+_OF_SITE = ("object_bytes", "batch_jobs", "live_jobs", "recipients")
 """Limits that are never without a value; an operator raises one for a collection in its profile."""
 
 

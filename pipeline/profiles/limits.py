@@ -15,6 +15,7 @@ class ProfileLimits(BaseModel):
     object_files: Count | None = Field(None, description="a number: maximum files of one object")
     batch_jobs: Count | None = Field(None, description="a number: maximum objects of one batch")
     live_jobs: Count | None = Field(None, description="a number: maximum jobs that have not ended")
+    recipients: Count | None = Field(None, description="a number: maximum mail addresses of a report")
     jobs_at_work: Count | None = Field(None, description="a number: maximum jobs that are active at a time")
     host_connections: Count | None = Field(
         None, description="a number: maximum connections to one host; replaces the setting"

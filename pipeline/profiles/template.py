@@ -31,6 +31,7 @@ _EXAMPLES: Mapping[str, object] = {
     "object_files": 100_000,
     "batch_jobs": 10_000,
     "live_jobs": 50_000,
+    "recipients": 5,
     "jobs_at_work": 20,
     "host_connections": 4,
 }

@@ -1,10 +1,12 @@
 """Limits at the door and at the split: how many jobs, objects, bytes and recipients are accepted."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from operations.submission import RecordFull, submit
+from pipeline.attempt import UNATTENDED
 from pipeline.errors import ErrorKind, UsageRefused
 from pipeline.outcome import StepFailed
 from pipeline.profiles.effective import with_site_limits
@@ -59,6 +61,19 @@ def test_a_submission_names_a_limited_number_of_recipients(session: Session, set
     assert submitted(session, limited(settings, recipients=3), notification=addresses)
 
 
+def test_a_profile_may_accept_more_recipients_than_the_site(
+    session: Session, settings: Settings, tmp_path: Path
+) -> None:
+    text = (settings.profiles / "demo.yaml").read_text()
+    (tmp_path / "demo.yaml").write_text(f"{text}\nlimits:\n  recipients: 3\n")
+    settings = settings.model_copy(update={"profiles": tmp_path})
+    addresses = tuple(f"a{number}@example.org" for number in range(4))
+
+    assert submitted(session, limited(settings, recipients=2), notification=addresses[:3])
+    with pytest.raises(UsageRefused, match=r"4 mail addresses .* 3 are accepted.*limits\.recipients"):
+        submitted(session, limited(settings, recipients=2), notification=addresses)
+
+
 @pytest.mark.parametrize(
     ("changes", "jobs_of_batch", "kind", "said"),
     [
@@ -88,15 +103,38 @@ def test_a_batch_waits_for_room_or_is_refused_if_it_never_fits(
     check_room(session, here, profile, batch, 2)
 
 
+def live(session: Session, collection: str) -> int:
+    return fairness.live_jobs(session, lambda party: party.collection == collection)
+
+
+def test_a_submitter_has_one_limit_for_all_its_collections(session: Session, settings: Settings) -> None:
+    here = limited(settings, submitter_jobs=4)
+    profile = with_site_limits(Profiles(settings.profiles).get("demo"), here)
+    earlier = planting.acquired_batch(session, owner="token:ada", profile_name="maps")
+    earlier = planting.create_jobs(session, earlier, planting.plan(2), planting.WORKING, "test", UNATTENDED)
+    batches.finish_split(session, earlier)
+    adas = planting.acquired_batch(session, owner="token:ada")
+    eves = planting.acquired_batch(session, owner="token:eve")
+
+    with pytest.raises(StepFailed, match=r"token:ada has 2 jobs .*ARKLINE_SUBMITTER_JOBS") as waits:
+        check_room(session, here, profile, adas, 3)
+    with pytest.raises(StepFailed, match=r"5 objects.*ARKLINE_SUBMITTER_JOBS") as never:
+        check_room(session, here, profile, eves, 5)
+
+    assert (waits.value.kind, never.value.kind) == (FailureKind.TRANSIENT, FailureKind.CONTENT)
+    check_room(session, here, profile, adas, 2)
+    check_room(session, here, profile, eves, 4)
+
+
 def test_ended_jobs_are_not_live(session: Session) -> None:
     _, (first, _) = planting.split_batch(session, 2)
     planting.split_batch(session, 1)
-    assert (fairness.live_jobs(session, "demo"), listings.recorded(session)) == (3, 3)
+    assert (live(session, "demo"), listings.recorded(session)) == (3, 3)
 
     planting.apply_event(session, jobs.load(session, first), Event.FAIL)
 
-    assert (fairness.live_jobs(session, "demo"), listings.recorded(session)) == (2, 3)
-    assert fairness.live_jobs(session, "other") == 0
+    assert (live(session, "demo"), listings.recorded(session)) == (2, 3)
+    assert live(session, "other") == 0
 
 
 def test_the_profile_replaces_the_limits_of_the_site(settings: Settings) -> None:

@@ -30,7 +30,7 @@ EVE = Principal(name="eve", role=Role.DEPOSITOR, interface=Interface.API)
 
 def put(session: Session, settings: Settings, key: str = "") -> str:
     upload = uploads.begin_upload(session, settings, ADA, key)
-    with uploads.write_file(settings, ADA, upload.id, Declared(name="a.txt")) as part:
+    with uploads.write_file(session, settings, ADA, upload.id, Declared(name="a.txt")) as part:
         part.append(b"bytes")
         part.finish()
     return UploadAddress(upload.id, "a.txt").url
@@ -62,6 +62,15 @@ def test_a_repeated_key_continues_the_same_upload(session: Session, settings: Se
     assert put(session, settings, "monday") != put(session, settings, "tuesday")
 
 
+def test_where_nothing_was_ever_uploaded_an_upload_is_missing(session: Session, settings: Settings) -> None:
+    with pytest.raises(UploadMissing):
+        uploads.view_upload(session, settings, ADA, "0" * 32)
+    with pytest.raises(UploadMissing):
+        submitted(session, settings, f"upload:{'0' * 32}/a.txt")
+
+    assert not settings.uploads_folder.exists()
+
+
 def test_once_a_folder_was_marked_one_without_the_mark_is_an_outage(
     session: Session, settings: Settings, tmp_path: Path
 ) -> None:
@@ -70,6 +79,8 @@ def test_once_a_folder_was_marked_one_without_the_mark_is_an_outage(
 
     with pytest.raises(ServiceDown, match="mount it"):
         put(session, elsewhere)
+    with pytest.raises(ServiceDown, match="mount it"):
+        uploads.view_upload(session, elsewhere, ADA, "0" * 32)
 
     assert not (tmp_path / "not-mounted").exists()
 
@@ -83,17 +94,17 @@ def test_an_upload_stays_for_an_unfinished_batch_and_leaves_once_the_batch_is_de
     _older(settings)
 
     remove_unneeded(session, days)
-    assert uploads.resolved_url(settings, ADA, url) == url
+    assert uploads.resolved_url(session, settings, ADA, url) == url
     with pytest.raises(UploadMissing):
-        uploads.resolved_url(settings, ADA, unused)
+        uploads.resolved_url(session, settings, ADA, unused)
 
     for event in (Event.FAIL, Event.FAIL, Event.DELETE):  # the split, its report, and the batch
-        assert uploads.resolved_url(settings, ADA, url) == url
+        assert uploads.resolved_url(session, settings, ADA, url) == url
         move = BatchMove(event, "ada", message="", lock=Lock.FREE)
         batches.move(session, batches.load(session, bid), move)
     remove_unneeded(session, days)
     with pytest.raises(UploadMissing):
-        uploads.resolved_url(settings, ADA, url)
+        uploads.resolved_url(session, settings, ADA, url)
     assert layout.is_marked(settings.uploads_folder)
 
 

@@ -140,12 +140,13 @@ def networks(name: str) -> set[str]:
 
 
 def test_only_who_needs_zookeeper_or_redis_reaches_it() -> None:
-    fleet = {"worker", "control", "split", "beat", "web", "exporter"}
+    workers = {"worker", "control", "split"}
+    fleet = {*workers, "beat", "web", "exporter"}
 
     assert {name for name in SERVICES if "record" in networks(name)} == {*ZOOKEEPERS, *fleet}
     assert {name for name in SERVICES if "messages" in networks(name)} == {"redis", "flower", *fleet}
-    assert {name for name in SERVICES if "outside" in networks(name)} == {"worker", "control", "split"}
-    assert {name for name in SERVICES if "database" in networks(name)} == {"postgresql", *fleet} - {"beat"}
+    assert {name for name in SERVICES if "outside" in networks(name)} == workers
+    assert {name for name in SERVICES if "database" in networks(name)} == {"postgresql", "web", *workers}
     assert {name for name in SERVICES if "browser" in networks(name)} == {
         "flower",
         "web",
@@ -171,7 +172,8 @@ def test_each_service_gets_only_the_secrets_that_it_needs() -> None:
     made = found.pop("secrets")
     assert made == {volume for volume in COMPOSE["volumes"] if volume.startswith("secrets-")}
     assert found == {
-        **{name: {"secrets-fleet"} for name in ("worker", "control", "split", "beat", "web", "exporter")},
+        **{name: {"secrets-fleet"} for name in ("worker", "control", "split", "web")},
+        **{name: {f"secrets-{name}"} for name in ("beat", "exporter")},
         "postgresql": {"secrets-postgresql"},
         "grafana": {"secrets-grafana"},
         "flower": {"secrets-flower"},

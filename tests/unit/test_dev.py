@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -124,3 +125,14 @@ def test_the_number_of_processes_can_be_given(argument: str) -> None:
 def test_the_stack_of_a_checkout_is_stopped_by_dev_down() -> None:
     assert stop_command(VAR) == "./dev down"
     assert stop_command(VAR / "demo") == f"./dev down --home {VAR / 'demo'}"
+
+
+def test_a_checkout_and_a_release_are_built_by_a_package_with_a_known_digest() -> None:
+    checkout = (PROJECT / "tools" / "bootstrap.py").read_text()
+    release = (PROJECT / "tools" / "dev" / "wheel.py").read_text()
+
+    assert 'install("--require-hashes", "-r", "tools/build.lock")' in checkout
+    assert re.findall(r"install\(.*--editable.*\)", checkout) == [
+        'install("--no-build-isolation", "--no-deps", "--editable", ".")'
+    ]
+    assert '"--build-constraints", PROJECT / "tools" / "build.lock", "--require-hashes"' in release

@@ -1,5 +1,7 @@
 import hashlib
 import io
+import shutil
+import subprocess
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.packing import FILES, LIMITS, PACKED, Unpack, entry, on_disk, tarred, zipped
+from tests.support.requirements import unavailable
 
 
 @pytest.fixture
@@ -73,6 +76,58 @@ def test_a_sparse_tar_entry_gets_its_zeros(unpacked: Unpack, tmp_path: Path) -> 
     unpacked(bytes(header) + b"x" * 512 + bytes(1024), "a.tar")
 
     assert (unpacked.target / "sparse").read_bytes() == bytes(1 << 20) + b"x" * 512
+
+
+def test_what_tar_programs_add_in_extended_headers_is_read_over(unpacked: Unpack, tmp_path: Path) -> None:
+    """Attributes, access lists, times, comments of git archive; names and sizes are taken from them."""
+    name = "/".join(["f\u00f6lder-of-a-long-name"] * 12)
+    headers = {
+        "SCHILY.xattr.user.origin": "https://example.org/" + "7" * 5000,
+        "LIBARCHIVE.xattr.user.bytes": "AAEC/w",
+        "SCHILY.acl.access": "user::rw-,group::r--,other::r--",
+        "mtime": "1700000000.123456789",
+        "comment": "0" * 40,
+        "path": name,
+        "size": "3",
+    }
+    data = tarred([entry("a", b"one", pax_headers=headers), entry("b", b"two")])
+
+    assert [file.path for file in unpacked(data, "a.tar")] == [name, "b"]
+    assert on_disk(unpacked.target) == {name: b"one", "b": b"two"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--format=gnu"], *(["--format=pax", f"--sparse-version={v}"] for v in ("0.0", "0.1", "1.0"))],
+    ids=" ".join,
+)
+def test_sparse_files_of_gnu_tar_are_read_in_all_its_forms(
+    options: str, unpacked: Unpack, tmp_path: Path
+) -> None:
+    gnu_tar = shutil.which("gtar") or shutil.which("tar") or ""
+    if "GNU" not in subprocess.run([gnu_tar, "--version"], capture_output=True, text=True, check=True).stdout:
+        unavailable("GNU tar is missing")
+    folder, archive = tmp_path / "packed", tmp_path / "sparse.tar"
+    folder.mkdir()
+    with (folder / "holes").open("wb") as file:
+        for number in range(40):
+            file.seek(number << 17)
+            file.write(b"%d" % number * 4096)
+    packing = [
+        gnu_tar,
+        "--create",
+        "--sparse",
+        *options.split(),
+        f"--file={archive}",
+        "-C",
+        str(folder),
+        "holes",
+    ]
+    subprocess.run(packing, check=True)
+
+    unpacked(archive.read_bytes(), "a.tar")
+
+    assert (unpacked.target / "holes").read_bytes() == (folder / "holes").read_bytes()
 
 
 def raw_named(raw: bytes) -> bytes:

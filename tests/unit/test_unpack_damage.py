@@ -2,6 +2,7 @@ import errno
 import itertools
 import struct
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,17 @@ from pipeline.fixity import READ_CHUNK
 from pipeline.outcome import AttemptOver, Later, StepFailed
 from pipeline.states import FailureKind
 from pipeline.waits import WaitKind
-from tests.support.packing import LIMITS, PACKED, SMALL, Unpack, entry, on_disk, tarred, zipped
+from tests.support.packing import (
+    LIMITS,
+    PACKED,
+    SMALL,
+    Unpack,
+    entry,
+    on_disk,
+    tar_with_header,
+    tarred,
+    zipped,
+)
 
 
 @pytest.fixture
@@ -35,6 +46,45 @@ def test_a_tar_header_that_claims_much_memory_is_refused(unpacked: Unpack) -> No
     header[148:156] = b"%06o\0 " % sum(header)
 
     assert "too many bytes" in unpacked.refusal(bytes(header) + bytes(4096), "a.tar")
+
+
+def pax_record(keyword: bytes, value: bytes) -> bytes:
+    length = len(keyword) + len(value) + 3
+    while length != (longer := len(keyword) + len(value) + 3 + len(str(length))):
+        length = longer
+    return b"%d %s=%s\n" % (length, keyword, value)
+
+
+@pytest.mark.parametrize(
+    ("payload", "said"),
+    [
+        (b"9" * 1_000_000, "a record of an extended header is damaged"),
+        (b"2 " * 500_000 + b"=", "a record of an extended header is damaged"),
+        (pax_record(b"path", b"9" * 999_000), "a name or a number of more than 255 digits"),
+        (pax_record(b"GNU.sparse.map", b"9" * 999_000), "a name or a number of more than 255 digits"),
+        (pax_record(b"path", b"a/" * 499_000), "folders deep"),
+        (pax_record(b"hdrcharset", b"1" * 255) * 3_500, ""),
+        (b"".join(pax_record(b"K%d" % n, b"1") for n in range(80_000)), ""),
+        (pax_record(b"SCHILY.xattr.user.a", b"9" * 999_000), ""),
+        (pax_record(b"path", b"/".join([b"9" * 255] * 3)) * 1_200, ""),
+    ],
+    ids=[
+        *("digits", "pairs", "path", "map", "long", "charset"),
+        *("keywords", "attribute", "paths"),
+    ],
+)
+def test_an_extended_tar_header_costs_no_more_than_its_size(
+    payload: bytes, said: str, unpacked: Unpack
+) -> None:
+    """CVE-2024-6232, and whatever else grows with the square of a header; each has a megabyte."""
+    data = tar_with_header(payload)
+    began = time.process_time()
+    refused = unpacked.refusal(data, "a.tar") if said else ""
+    if not said:
+        assert len(unpacked(data, "a.tar")) == 1
+
+    assert time.process_time() - began < 1
+    assert said in refused
 
 
 def test_a_tar_header_that_points_backwards_is_refused_and_not_read_for_ever(unpacked: Unpack) -> None:

@@ -47,7 +47,8 @@ def build(target: Path, scratch: Path) -> Path:
             shutil.copytree(source, scratch / name, ignore=ignored)
         else:
             shutil.copy(source, scratch / name)
-    _run([find_uv(), "build", "--quiet", "--out-dir", target, scratch], scratch)
+    known = ("--build-constraints", PROJECT / "tools" / "build.lock", "--require-hashes")
+    _run([find_uv(), "build", "--quiet", *known, "--out-dir", target, scratch], scratch)
     (wheel,) = target.glob("*.whl")
     return wheel
 

@@ -83,14 +83,14 @@ def _deposit(
         )
     except BaseException:
         if upload:
-            uploads.remove_unless_submitted(web.settings, caller, upload)
+            uploads.remove_unless_submitted(web.session, web.settings, caller, upload)
         raise
 
 
 def _receive(web: WebContext, caller: Principal, upload: str, file: UploadFile) -> str:
     """The address of the file once all its bytes are in the folder of uploads."""
     declared = Declared(name=file.filename or "file")
-    arrived = uploads.receive_file(web.settings, caller, upload, declared, file.file)
+    arrived = uploads.receive_file(web.session, web.settings, caller, upload, declared, file.file)
     return UploadAddress(upload, arrived.name).url
 
 

@@ -15,13 +15,15 @@ from entrypoints.web.authentication import (
     authenticate,
     check_same_origin,
     clear_login,
+    principal_of,
     set_login,
 )
-from entrypoints.web.context import WebContext, context_of
+from entrypoints.web.context import WebContext
 from entrypoints.web.pages import acts
 from entrypoints.web.pages.notices import is_local
 from entrypoints.web.pages.templating import page
-from entrypoints.web.problems import status_of
+from entrypoints.web.problems import retry_after, status_of
+from entrypoints.web.rate_limit import TooManyWrongTokens
 from operations.tokens import InvalidToken
 from operations.visibility import check_visible, require_fleet
 from pipeline.errors import ArklineError
@@ -34,6 +36,7 @@ TITLES = {
     409: "This is not possible now",
     412: "Somebody was faster",
     422: "This cannot be done as it was asked",
+    429: "Too many requests",
     503: "A server does not answer",
 }
 
@@ -92,9 +95,13 @@ def show_login(request: Request, next: str = "/") -> HTMLResponse:
 def login(request: Request, token: Annotated[str, Form()], next: Annotated[str, Form()] = "/") -> Response:
     check_same_origin(request)
     try:
-        context_of(request).authenticator.authenticate(token.strip(), Interface.WEB)
-    except InvalidToken as error:
-        return page(request, "login.html", caller=None, problem=str(error), next=next, status=401)
+        principal_of(request, token.strip(), Interface.WEB)
+    except (InvalidToken, TooManyWrongTokens) as error:
+        refused = page(
+            request, "login.html", caller=None, problem=str(error), next=next, status=status_of(error)
+        )
+        refused.headers.update(retry_after(error))
+        return refused
     target = next if is_local(next) else "/"
     answer = RedirectResponse(target, status_code=303)
     set_login(request, answer, token.strip())
@@ -118,7 +125,7 @@ def to_login(request: Request) -> Response:
 
 def error_page(request: Request, error: ArklineError) -> HTMLResponse:
     status = status_of(error)
-    return page(
+    answer = page(
         request,
         "error.html",
         caller=getattr(request.state, "principal", None),
@@ -127,3 +134,5 @@ def error_page(request: Request, error: ArklineError) -> HTMLResponse:
         message=str(error),
         remedies=acts.of_remedies(error.remedies),
     )
+    answer.headers.update(retry_after(error))
+    return answer

@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 
 from entrypoints.web import problems
-from entrypoints.web.authentication import authenticate
+from entrypoints.web.authentication import authenticate, principal_of
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.receiving import check_body, content_length
 from operations.merritt_form import Form, FormFile, submit_form
@@ -69,7 +69,7 @@ def poster(request: Request) -> Principal:
             token = base64.b64decode(given, validate=True).decode().partition(":")[2]
         except (binascii.Error, UnicodeDecodeError):
             token = ""
-        caller = context_of(request).authenticator.authenticate(token, Interface.API)
+        caller = principal_of(request, token, Interface.API)
     context_of(request).rate_limit.count(caller.name)
     if not caller.role.includes(Role.DEPOSITOR):
         raise Forbidden(

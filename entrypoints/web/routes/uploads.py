@@ -88,7 +88,7 @@ async def begin(  # noqa: PLR0913 - the parts of a request
     try:
         arrived = await receive(
             request,
-            context.settings,
+            context,
             caller,
             begun.id,
             declared,
@@ -97,7 +97,7 @@ async def begin(  # noqa: PLR0913 - the parts of a request
         )
     except BaseException:
         if not resumable and idempotency_key is None:
-            uploads.remove_upload(context.settings, caller, begun.id)
+            uploads.remove_upload(context.session, context.settings, caller, begun.id)
         raise
     return _answer(response, begun.id, arrived)
 
@@ -109,23 +109,24 @@ async def put_file(
     request: Request, response: Response, caller: DepositorCaller, upload: UploadId, name: FileName
 ) -> Uploaded:
     """The same file again is no change; 409 if the upload has other bytes under this name."""
-    settings = context_of(request).settings
-    check_body(request, settings, name)
+    context = context_of(request)
+    check_body(request, context.settings, name)
     declared = _declared(request, name, None, whole=True)
-    return _answer(response, upload, await receive(request, settings, caller, upload, declared))
+    return _answer(response, upload, await receive(request, context, caller, upload, declared))
 
 
 @router.get("/{upload}", summary="An upload and its files")
 def show(request: Request, caller: DepositorCaller, upload: UploadId) -> UploadView:
-    return uploads.view_upload(context_of(request).settings, caller, upload)
+    context = context_of(request)
+    return uploads.view_upload(context.session, context.settings, caller, upload)
 
 
 @router.head("/{upload}", status_code=204, summary="How much of the only file has arrived")
 @router.head("/{upload}/{name:path}", status_code=204, summary="How much of a file has arrived")
 def offset(request: Request, caller: DepositorCaller, upload: UploadId, name: str = "") -> Response:
-    settings = context_of(request).settings
-    name = name or uploads.sole_name(settings, caller, upload)
-    file = uploads.find_file(settings, caller, upload, name)
+    context = context_of(request)
+    name = name or uploads.sole_name(context.session, context.settings, caller, upload)
+    file = uploads.find_file(context.session, context.settings, caller, upload, name)
     if file is None:
         raise UploadMissing(f"upload {upload} has no such file")
     response = Response(status_code=204)
@@ -146,12 +147,14 @@ async def append(  # noqa: PLR0913 - the parts of a request
     upload_length: Length = None,
 ) -> Uploaded:
     """409 unless `Upload-Offset` is where the file ends now. What arrives before a cut is kept."""
-    settings = context_of(request).settings
-    name = name or await run_in_threadpool(uploads.sole_name, settings, caller, upload)
-    check_body(request, settings, name)
+    context = context_of(request)
+    name = name or await run_in_threadpool(
+        uploads.sole_name, context.session, context.settings, caller, upload
+    )
+    check_body(request, context.settings, name)
     arrived = await receive(
         request,
-        settings,
+        context,
         caller,
         upload,
         _declared(request, name, upload_length, whole=False),
@@ -164,7 +167,8 @@ async def append(  # noqa: PLR0913 - the parts of a request
 
 @router.delete("/{upload}", status_code=204, summary="Remove an upload of which no batch was made")
 def remove(request: Request, caller: DepositorCaller, upload: UploadId) -> None:
-    uploads.remove_upload(context_of(request).settings, caller, upload)
+    context = context_of(request)
+    uploads.remove_upload(context.session, context.settings, caller, upload)
 
 
 def _declared(request: Request, name: str, length: int | None, *, whole: bool) -> Declared:

@@ -93,7 +93,19 @@ volumeMounts:
   - {name: data, mountPath: /srv/arkline}
 {{- end }}
 
+{{/* The secrets of a worker as JSON; call with its queues, none of them for all. */}}
+{{- define "arkline.workerSecrets" -}}
+{{- $secrets := list "inventory_url" }}
+{{- range $queue, $secret := dict "control" "smtp_password" "io" "callback_secret" "process" "ezid_password" }}
+{{- if or (empty $) (has $queue $) }}{{ $secrets = append $secrets $secret }}{{ end }}
+{{- end }}
+{{- toJson $secrets }}
+{{- end }}
+
+{{/* Call with the context, and the secrets that the process needs beside those of ZooKeeper and Redis. */}}
 {{- define "arkline.fleetVolumes" -}}
+{{- $more := index . 1 }}
+{{- with index . 0 }}
 volumes:
   - name: tmp
     emptyDir: {}
@@ -101,10 +113,16 @@ volumes:
     secret:
       secretName: {{ include "arkline.secret" . }}
       defaultMode: 0440
+      optional: true # what the site does not use is not there
+      items:
+        {{- range concat (list "zk_password" "broker_url" "message_key") $more }}
+        - {key: arkline_{{ . }}, path: arkline_{{ . }}}
+        {{- end }}
   - name: profiles
     configMap:
       name: {{ .Values.existingProfiles | default (printf "%s-profiles" (include "arkline.name" .)) }}
   - name: data
     persistentVolumeClaim:
       claimName: {{ .Values.data.existingClaim | default (printf "%s-data" (include "arkline.name" .)) }}
+{{- end }}
 {{- end }}
