@@ -14,7 +14,7 @@ PIP_AUDIT = "pip-audit==2.10.1"
 INDEX = "https://pypi.org/pypi/pip/json"
 """Where known faults are asked for."""
 
-LOCKS = ("requirements.lock", "tools/installer.lock", "tools/java.lock")
+LOCKS = ("requirements.lock", "tools/build.lock", "tools/installer.lock", "tools/java.lock")
 
 SECONDS = 10.0
 """In which the index has to answer."""
