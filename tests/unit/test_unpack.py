@@ -96,11 +96,13 @@ def test_what_tar_programs_add_in_extended_headers_is_read_over(unpacked: Unpack
     assert on_disk(unpacked.target) == {name: b"one", "b": b"two"}
 
 
-@pytest.mark.parametrize(
-    "options",
-    [["--format=gnu"], *(["--format=pax", f"--sparse-version={v}"] for v in ("0.0", "0.1", "1.0"))],
-    ids=" ".join,
+GNU_SPARSE = (
+    "--format=gnu",
+    *(f"--format=pax --sparse-version={version}" for version in ("0.0", "0.1", "1.0")),
 )
+
+
+@pytest.mark.parametrize("options", GNU_SPARSE)
 def test_sparse_files_of_gnu_tar_are_read_in_all_its_forms(
     options: str, unpacked: Unpack, tmp_path: Path
 ) -> None:

@@ -60,17 +60,18 @@ def pax_record(keyword: bytes, value: bytes) -> bytes:
     [
         (b"9" * 1_000_000, "a record of an extended header is damaged"),
         (b"2 " * 500_000 + b"=", "a record of an extended header is damaged"),
-        (pax_record(b"path", b"9" * 999_000), "a name or a number of more than 255 digits"),
-        (pax_record(b"GNU.sparse.map", b"9" * 999_000), "a name or a number of more than 255 digits"),
-        (pax_record(b"path", b"a/" * 499_000), "folders deep"),
+        (pax_record(b"path", b"9" * 999_000), "a name that is too long"),
+        (pax_record(b"GNU.sparse.map", b"9" * 999_000), "a number that is too large"),
+        (pax_record(b"path", b"a/" * 499_000), "a name that is too long"),
         (pax_record(b"hdrcharset", b"1" * 255) * 3_500, ""),
         (b"".join(pax_record(b"K%d" % n, b"1") for n in range(80_000)), ""),
         (pax_record(b"SCHILY.xattr.user.a", b"9" * 999_000), ""),
         (pax_record(b"path", b"/".join([b"9" * 255] * 3)) * 1_200, ""),
+        (pax_record(b"GNU.sparse.offset", b"9" * 20) * 20_000, ""),
     ],
     ids=[
         *("digits", "pairs", "path", "map", "long", "charset"),
-        *("keywords", "attribute", "paths"),
+        *("keywords", "attribute", "paths", "offsets"),
     ],
 )
 def test_an_extended_tar_header_costs_no_more_than_its_size(
