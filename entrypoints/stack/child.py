@@ -116,10 +116,10 @@ class Process:
         return "\n".join(text.splitlines()[-count:])
 
     def crash_error(self) -> ProcessDied:
+        """What to tell of a process that ended, or that runs and did not become ready in time."""
         log = self.log_tail() or "(the log is empty)"
-        return ProcessDied(
-            f"{self.name} ended with code {self.returncode}; the end of {self.command.log}:\n{log}"
-        )
+        fate = "is not ready in time" if self.running else f"ended with code {self.returncode}"
+        return ProcessDied(f"{self.name} {fate}; the end of {self.command.log}:\n{log}")
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._child is None:

@@ -139,14 +139,17 @@ class Table:
         self._sql.executemany("DELETE FROM job WHERE jid = ?", [(jid,) for jid in jids])
 
     def unread(self, limit: int, at_once: int, settled: float) -> list[str]:
-        """At most `limit` jobs to be read: failed and held, working since before `settled`, others."""
+        """At most `limit` jobs to be read: failed and held, working since before `settled`, unknown ones.
+
+        A job that moves on quickly is read twice in its life: for its name, and at the end for its ARK.
+        """
         jids: list[str] = []
         ended = f"details = 0 AND state IN ({_quoted(READ_AT_ONCE)})"
         working = f"details = 0 AND state IN ({_quoted(READ_LATER)})"
         for where, values, most in (
             (ended, (), limit),
             (f"{working} AND since < ?", (settled,), limit),
-            (working, (), at_once),
+            (f"{working} AND (name = '' OR ark = '' AND state = '{JobState.NOTIFY}')", (), at_once),
         ):
             jids += [
                 row["jid"] for row in self.read(f"SELECT jid FROM job WHERE {where} LIMIT {most}", values)

@@ -29,7 +29,7 @@ READ_LIMIT = 400
 """Jobs that are read in one flush; the others wait for the next one."""
 
 READ_EARLY = 20
-"""Working jobs that are read before they have been SETTLED seconds in their state."""
+"""Working jobs of which the name or the ARK is not known, read before they are SETTLED."""
 
 SETTLED = 2.0
 """Most jobs stay in a state for a shorter time, and are not read there."""
