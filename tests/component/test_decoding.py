@@ -161,7 +161,7 @@ def test_an_attempt_that_is_over_kills_the_process_that_decodes(tmp_path: Path) 
 def test_a_negative_size_in_a_tar_does_not_loop(decoder: Decoder, tmp_path: Path) -> None:
     """CVE-2025-8194."""
     archive = tmp_path / "negative.tar"
-    archive.write_bytes(tar_with_header(b"16 size=-1000000\n"))
+    archive.write_bytes(tar_with_header(b"17 size=-1000000\n"))
 
     assert "'negative.tar'" in refusal(lambda: unpack(decoder, archive, tmp_path))
 

@@ -144,7 +144,7 @@ CONTENTS: Mapping[str, Make] = {
     "zip-bomb": _container("b.zip", lambda: zipped({"zeros": bytes(200_000_000)})),
     "gzip-bomb": _container("b.tar.gz", lambda: gzip.compress(tarred({"zeros": bytes(200_000_000)}), 9)),
     "tar-with-a-header-of-digits": _container("d.tar", _tar_with_a_header_of_digits),
-    "tar-with-a-negative-size": _container("d.tar", lambda: tar_with_header(b"16 size=-1000000\n")),
+    "tar-with-a-negative-size": _container("d.tar", lambda: tar_with_header(b"17 size=-1000000\n")),
     "zip-directory-of-a-gigabyte": _container("d.zip", _zip_with_directory_that_claims_a_gigabyte),
     "zip-of-101000-entries": _container("d.zip", _zip_of_many_entries),
     "list-of-64-megabytes": _container("l.zip", _zip_of_zips),
