@@ -15,12 +15,14 @@ from entrypoints.web.streams import Streams
 from operations.archive import Archive
 from operations.board.board import Board
 from operations.bulk_plans import BulkPlans
+from operations.custody_proofs import CustodyProofs
 from operations.operator import Operator
 from operations.tokens import Authenticator
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.principal import Principal
 from pipeline.profiles.profile import Profiles
 from pipeline.settings import Settings
+from pipeline.storage.base import Storage
 from zkstate.session import Session, connect
 
 ANSWER_TIMEOUT = 3.0
@@ -68,6 +70,14 @@ class WebContext:
         return BulkPlans()
 
     @cached_property
+    def custody_proofs(self) -> CustodyProofs:
+        return CustodyProofs(self.storage)
+
+    def storage(self) -> Storage:
+        """The storage of the inventory; ServiceDown if it is another deployment's."""
+        return opened.storage(self.settings, self.inventory())
+
+    @cached_property
     def archive(self) -> Archive:
         return opened.archive(self.settings, self.session)
 
@@ -96,9 +106,11 @@ def open_context(settings: Settings) -> Iterator[WebContext]:
     """The context of one process, until the block ends; Unreachable if ZooKeeper does not answer."""
     with connect(settings, answer_timeout=ANSWER_TIMEOUT) as session:
         board = Board.open(session, settings)
+        context = WebContext(settings, session, board)
         try:
-            yield WebContext(settings, session, board)
+            yield context
         finally:
+            context.custody_proofs.close()
             board.close()
 
 

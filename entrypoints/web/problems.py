@@ -20,6 +20,7 @@ from entrypoints.web.receiving import OffsetDiffers
 from entrypoints.web.streams import TooManyStreams
 from operations.allowed_verbs import Moved
 from operations.bulk_plans import NoSuchPlan
+from operations.custody_proofs import TooManyProofs
 from operations.submission import RecordFull
 from operations.tokens import InvalidToken, NoSuchToken
 from pipeline.errors import ArklineError, ErrorKind, ServiceUnreachable, UsageRefused
@@ -81,6 +82,7 @@ STATUSES: Mapping[type[ArklineError], int] = {
     ServiceUnreachable: 503,
     RecordFull: 503,
     TooManyStreams: 503,
+    TooManyProofs: 503,
     Ambiguous: 503,
 }
 _OF_KIND = {ErrorKind.REFUSED: 422, ErrorKind.UNREACHABLE: 503}

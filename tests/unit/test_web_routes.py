@@ -19,6 +19,9 @@ OPERATORS_READ = {
     "/v1/collections/{name}/actions",
     "/v1/collections/{name}/profile",
 }
+READ_BY_POST = {"/v1/objects/{ark:path}/proofs"}
+"""What changes nothing, although it is asked for by POST."""
+
 DEPOSITS = ("/v1/batches", "/v1/uploads", "/poster")
 
 ROUTES = [
@@ -43,7 +46,7 @@ def rule(route: APIRoute) -> Role | None:
         return None
     if route.path in DEPOSITS[:1] or route.path.startswith(DEPOSITS[1:]):
         return Role.VIEWER if route.methods == {"GET"} and route.path in DEPOSITS[:1] else Role.DEPOSITOR
-    if (route.methods or set()) <= {"GET", "HEAD"}:
+    if route.path in READ_BY_POST or (route.methods or set()) <= {"GET", "HEAD"}:
         return Role.OPERATOR if route.path in OPERATORS_READ else Role.VIEWER
     return Role.OPERATOR
 

@@ -1,23 +1,33 @@
-"""Objects in the inventory: versions, files with their digests, fixity, and events."""
+"""Objects in the inventory: versions, files with their digests, fixity, events, and proofs of custody."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
+from urllib.parse import quote
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Body, Path, Query, Request, Response
+from pydantic import Field
 
 from entrypoints.web.authentication import Caller
 from entrypoints.web.context import context_of
 from operations import objects
+from operations.custody_proofs import CustodyProof
 from operations.visibility import check_object_visible
 from pipeline.errors import UsageRefused
 from pipeline.inventory.base import InventoryObject
 from pipeline.inventory.sql import SqlInventory
+from pipeline.principal import Principal
 from pipeline.records import Record
 from zkstate.errors import Missing
 
 router = APIRouter(prefix="/v1/objects", tags=["objects"])
 
 Ark = Annotated[str, Path(max_length=255, examples=["ark:/99999/fk4abc"])]
+ProofId = Annotated[str, Path(pattern="^[0-9a-f]{16}$", examples=["0123456789abcdef"])]
+Version = Annotated[int | None, Query(ge=1, le=1_000_000, description="null: the current one.")]
+
+
+class ProofRequest(Record):
+    version: int | None = Field(None, ge=1, le=1_000_000, description="null: the current one.")
 
 
 class ObjectRecord(Record):
@@ -28,20 +38,40 @@ class ObjectRecord(Record):
     timeline: tuple[dict[str, Any], ...]
 
 
-@router.get("/{ark:path}", summary="One object: versions, files, custody, events")
-def show_object(
+@router.post(
+    "/{ark:path}/proofs",
+    status_code=202,
+    summary="Prove the custody of a version: read every byte",
+)
+def start_proof(
     request: Request,
+    response: Response,
     caller: Caller,
     ark: Ark,
-    version: Annotated[int | None, Query(ge=1, le=1_000_000, description="null: the current one.")] = None,
-) -> ObjectRecord:
-    """`arkline object` also reads every byte from storage."""
-    context = context_of(request)
-    inventory = context.archive()
-    if inventory is None:
-        raise Missing(f"there is no object {ark}")
-    known = _known(inventory, ark)
-    check_object_visible(context.session, caller, known, context.archive)
+    body: Annotated[ProofRequest, Body()] = ProofRequest(version=None),  # noqa: B008 - frozen
+) -> CustodyProof:
+    """The proof is done in the background, at the address in `Location`.
+
+    While a proof of the same version has not ended, the answer is that proof. The proof is known to this web
+    process only, for an hour after its end.
+    """
+    _, known = _visible(request, caller, ark)
+    proof = context_of(request).custody_proofs.start(known, body.version, caller.identity)
+    response.headers["Location"] = f"{router.prefix}/{quote(known.ark, safe='/:')}/proofs/{proof.id}"
+    return proof
+
+
+@router.get("/{ark:path}/proofs/{proof}", summary="The progress of a proof, and its result")
+def show_proof(request: Request, caller: Caller, ark: Ark, proof: ProofId) -> CustodyProof:
+    """`custody.agrees` of a proof that is done says whether every file is as it was deposited."""
+    _, known = _visible(request, caller, ark)
+    return context_of(request).custody_proofs.get(proof, known)
+
+
+@router.get("/{ark:path}", summary="One object: versions, files, custody, events")
+def show_object(request: Request, caller: Caller, ark: Ark, version: Version = None) -> ObjectRecord:
+    """A proof (`/proofs`) also reads every byte from storage."""
+    inventory, known = _visible(request, caller, ark)
     numbers = objects.versions_to_prove(known, version, every=False)
     events = objects.timeline(inventory, known)
     view = objects.object_view(known, events, numbers, None, lambda _: None, lambda: False)
@@ -49,8 +79,15 @@ def show_object(
     return ObjectRecord(custody=facts.pop("custody"), timeline=facts.pop("timeline"), object=facts)
 
 
-def _known(inventory: SqlInventory, ark: str) -> InventoryObject:
+def _visible(request: Request, caller: Principal, ark: str) -> tuple[SqlInventory, InventoryObject]:
+    """The object with its inventory; Missing unless the caller may see the object."""
+    context = context_of(request)
+    inventory = context.archive()
+    if inventory is None:
+        raise Missing(f"there is no object {ark}")
     try:
-        return objects.known_object(inventory, ark)
+        known = objects.known_object(inventory, ark)
     except UsageRefused as error:  # its hints name objects that the caller may not see
         raise Missing(f"there is no object {ark}") from error
+    check_object_visible(context.session, caller, known, context.archive)
+    return inventory, known
