@@ -21,7 +21,7 @@ def visible_batch(
         batch = load_batch(session, bid, archive)
     except Missing as error:
         raise Missing(f"there is no batch {bid}").with_remedies(*error.remedies) from error
-    if _in_sight(principal, batch.submission.profile_name, batch.submission.owner):
+    if in_sight(principal, batch.submission.profile_name, batch.submission.owner):
         return batch
     raise Missing(f"there is no batch {bid}")
 
@@ -37,12 +37,13 @@ def visible_job(session: Session, principal: Principal, jid: str, archive: Archi
     if principal.role is Role.DEPOSITOR:
         with suppress(Missing):  # then nobody owns it
             owner = load_batch(session, job.bid, archive).submission.owner
-    if _in_sight(principal, collection, owner):
+    if in_sight(principal, collection, owner):
         return job
     raise Missing(f"there is no job {jid}")
 
 
-def _in_sight(principal: Principal, collection: str, owner: str) -> bool:
+def in_sight(principal: Principal, collection: str, owner: str) -> bool:
+    """True if the principal may see what belongs to this collection and was submitted by this owner."""
     if principal.collections is not None and collection not in principal.collections:
         return False
     return principal.role is not Role.DEPOSITOR or owner == principal.identity

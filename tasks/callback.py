@@ -60,7 +60,8 @@ def deliver(
         name = outage_name(Service.CALLBACK, profile.callback_url.host or "")
         down = outages.blocking(session, [name], this_host())
         if down and not outages.take_probe(session, down[0], clock):
-            callbacks.put_off(session, owed, down[0].outage.probe_after, tried=False)
+            waiting = down[0].outage
+            callbacks.put_off(session, owed, waiting.probe_after, tried=False, message=waiting.message)
             return
         clients.callback.deliver(job, profile, None, attempt)
         if down:
@@ -68,13 +69,13 @@ def deliver(
         outcome = f"failure callback delivered to {profile.callback_url.host}"
     except ServiceDown as fault:
         begin_outage(session, fault)
-        callbacks.put_off(session, owed, FIRST_PROBE, tried=False)
+        callbacks.put_off(session, owed, FIRST_PROBE, tried=False, message=fault.message)
         return
     except (StepFailed, UsageRefused) as error:
         failure = error if isinstance(error, StepFailed) else system(str(error))
         delay = delay_before_retry(failure, owed.record.tries, clients.settings)
         if delay is not None:
-            callbacks.put_off(session, owed, delay)
+            callbacks.put_off(session, owed, delay, message=failure.message)
             log().warning("callback retry scheduled", jid=job.jid, message=failure.message, seconds=delay)
             return
         outcome = f"{NOT_DELIVERED}: {failure.message}"

@@ -7,8 +7,12 @@ The epoch is that of the failure: a callback of a failure that was overcome matc
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 
+from kazoo.protocol.states import ZnodeStat
+
+from pipeline.principal import Interface
 from pipeline.records import Job, RewrittenRecord
 from zkstate import codec, histories, paths, record
 from zkstate.errors import Refused, Stale
@@ -16,7 +20,7 @@ from zkstate.locks import ServerClock
 from zkstate.reading import read_each
 from zkstate.record import MESSAGE_LIMIT, token
 from zkstate.session import Session
-from zkstate.transaction import Delete, Put, Role, commit
+from zkstate.transaction import Delete, Operation, Put, Role, commit
 
 
 class OwedCallback(RewrittenRecord):
@@ -25,17 +29,33 @@ class OwedCallback(RewrittenRecord):
     tries: int = 0
     delay: float = 60.0
     """Seconds from the node's last change after which the sweep gives it to a worker."""
+    message: str = ""
+    """Why the last try failed; empty before the first, and in records of 0.2."""
 
 
 @dataclass(frozen=True)
 class Owed:
-    """One callback, as it was read; `mtime`: ms of the server's clock."""
+    """One callback, as it was read."""
 
     jid: str
     epoch: int
     record: OwedCallback
-    version: int
-    mtime: int
+    stat: ZnodeStat
+
+    @property
+    def since(self) -> datetime:
+        """When the job failed, by ZooKeeper's clock."""
+        return datetime.fromtimestamp(self.stat.ctime / 1000, UTC)
+
+    @property
+    def next_try(self) -> datetime:
+        """When the sweep dispatches it, by ZooKeeper's clock; then a worker tries as soon as one is free."""
+        return datetime.fromtimestamp(self.stat.mtime / 1000 + self.record.delay, UTC)
+
+    @property
+    def name(self) -> str:
+        """Its place in the order of `names`."""
+        return self.path.rpartition("/")[2]
 
     @property
     def path(self) -> str:
@@ -49,7 +69,7 @@ def owed(session: Session, jid: str, epoch: int) -> Owed | None:
     if node is None:
         return None
     data, stat = node
-    return Owed(jid, epoch, codec.decode(OwedCallback, data, path), stat.version, stat.mtime)
+    return Owed(jid, epoch, codec.decode(OwedCallback, data, path), stat)
 
 
 def count(session: Session) -> int:
@@ -58,16 +78,28 @@ def count(session: Session) -> int:
     return stat.numChildren if stat else 0
 
 
+def names(session: Session) -> list[str]:
+    """The names of all callbacks that are owed, by the number of their job."""
+    return sorted(session.children(paths.CALLBACKS))
+
+
+def read(session: Session, some: Sequence[str]) -> list[Owed]:
+    """The callbacks of these names; those that are gone or damaged are left out."""
+    decode = partial(codec.decode, OwedCallback)
+    return [
+        Owed(*paths.read_owed_callback(name), content, stat)
+        for name, content, stat in read_each(session, some, f"{paths.CALLBACKS}/{{}}".format, decode)
+    ]
+
+
 def due(
     session: Session, clock: ServerClock, page: Callable[[Sequence[str]], Sequence[str]] = tuple
 ) -> list[Owed]:
     """The callbacks whose delay is over, by the server's clock, among those that `page` selects."""
-    names = page(sorted(session.children(paths.CALLBACKS)))
-    decode = partial(codec.decode, OwedCallback)
     return [
-        Owed(*paths.read_owed_callback(name), content, stat.version, stat.mtime)
-        for name, content, stat in read_each(session, names, f"{paths.CALLBACKS}/{{}}".format, decode)
-        if clock.now_ms() - clock.written_ms(stat) > 1000 * content.delay
+        owed
+        for owed in read(session, page(names(session)))
+        if clock.now_ms() - clock.written_ms(owed.stat) > 1000 * owed.record.delay
     ]
 
 
@@ -76,9 +108,13 @@ def claim(session: Session, callback: Owed) -> bool:
     return _replace(session, callback, callback.record.model_copy(update={"delay": OwedCallback().delay}))
 
 
-def put_off(session: Session, callback: Owed, delay: float, *, tried: bool = True) -> None:
-    """Count a failed try if it was `tried`; the sweep dispatches the callback again after `delay` seconds."""
-    changes = {"tries": callback.record.tries + tried, "delay": delay}
+def put_off(session: Session, callback: Owed, delay: float, *, tried: bool = True, message: str = "") -> None:
+    """Count a failed try if it was `tried`; the sweep dispatches the callback again after `delay` seconds.
+
+    `message`: why the try failed; empty keeps what is known.
+    """
+    known = message[:MESSAGE_LIMIT] or callback.record.message
+    changes = {"tries": callback.record.tries + tried, "delay": delay, "message": known}
     _replace(session, callback, callback.record.model_copy(update=changes))
 
 
@@ -90,18 +126,30 @@ def drop(session: Session, callback: Owed) -> None:
         return  # another worker deleted it
 
 
-def settle(session: Session, job: Job, callback: Owed, by: str, message: str) -> None:
+def settle(
+    session: Session, job: Job, callback: Owed, by: str, message: str, via: Interface | None = None
+) -> None:
     """Record the outcome in the job's history; if the job has moved on, only delete the callback."""
-    status = job.status.model_copy(update={"op": token()})
-    extended = histories.extend(job, status.status, {"by": by, "message": message[:MESSAGE_LIMIT]})
     try:
-        record.write(session, job, status, (*extended.operations, Delete(callback.path)))
+        _note(session, job, by, message, via, Delete(callback.path))
     except (Stale, Refused):
         drop(session, callback)
 
 
+def note_repeated(session: Session, job: Job, by: str, message: str, via: Interface) -> None:
+    """Record a callback that was not owed in the job's history; Stale if the job has changed."""
+    _note(session, job, by, message, via)
+
+
+def _note(session: Session, job: Job, by: str, message: str, via: Interface | None, *more: Operation) -> None:
+    status = job.status.model_copy(update={"op": token()})
+    facts = {"by": by, "message": message[:MESSAGE_LIMIT], "via": via}
+    extended = histories.extend(job, status.status, facts)
+    record.write(session, job, status, (*extended.operations, *more))
+
+
 def _replace(session: Session, callback: Owed, content: OwedCallback) -> bool:
-    put = Put(callback.path, codec.encode(content), callback.version, Role.FENCE)
+    put = Put(callback.path, codec.encode(content), callback.stat.version, Role.FENCE)
     try:
         commit(session, [put])
     except Stale:

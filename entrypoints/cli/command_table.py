@@ -83,6 +83,13 @@ ENTRIES = (
     Entry("unpause", "queue_commands", _QUEUE, "Start new jobs again."),
     Entry("history", "queue_commands", _QUEUE, "Show who did what to a batch, a collection or the fleet."),
     Entry("drain", "queue_commands", _QUEUE, "Stop a worker from taking new jobs."),
+    Entry(
+        "callback",
+        "callback_commands",
+        _QUEUE,
+        "Callbacks to depositors' systems.",
+        ("list", "deliver", "test"),
+    ),
     Entry("cleanup", "queue_commands", _QUEUE, "Archive old batches and remove unused folders."),
     Entry("init", "init_command", _MACHINE, "Give record, storage root and inventory one deployment id."),
     Entry("backup", "backup_commands", _MACHINE, "Copy the record and the inventory into a folder."),

@@ -1,5 +1,6 @@
 """The web application: its routers, its middleware, its errors."""
 
+from functools import cached_property
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
@@ -7,6 +8,8 @@ from fastapi import APIRouter, FastAPI
 from entrypoints.web import problems
 from entrypoints.web.body_limit import BodyLimit
 from entrypoints.web.context import WebContext
+from entrypoints.web.document_examples import with_examples
+from entrypoints.web.document_links import with_links
 from entrypoints.web.headers import RequestIds, SecurityHeaders
 from entrypoints.web.pages import install as pages
 from entrypoints.web.pages.install import live_pages
@@ -15,11 +18,13 @@ from entrypoints.web.routes import (
     batches,
     board,
     bulk,
+    callbacks,
     errors,
     events,
     fleet,
     health,
     jobs,
+    maintenance,
     metrics,
     objects,
     poster,
@@ -41,7 +46,9 @@ ROUTERS: tuple[APIRouter, ...] = (
     verbs.router,
     bulk.router,
     objects.router,
+    callbacks.router,
     fleet.router,
+    maintenance.router,
     uploads.router,
     poster.router,
     metrics.router,
@@ -61,10 +68,14 @@ with `Retry-After`. Lists have an opaque cursor and a `Link` header with `rel="n
 
 
 class Api(FastAPI):
-    """An application whose document has errors as problems."""
+    """An application whose document has errors as problems, links between operations, and examples."""
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        return with_examples(with_links(with_problems(super().openapi())))
 
     def openapi(self) -> dict[str, Any]:
-        return with_problems(super().openapi())
+        return self.document
 
 
 def create_app(context: WebContext | None, flower: str = "") -> FastAPI:

@@ -13,6 +13,10 @@ Cursor = Annotated[
     Query(max_length=200, description="Continue after this place: `next` of the page before."),
 ]
 LIMIT = 50
+DIGITS = 19
+"""Digits that a key of the database may not have."""
+
+NO_CURSOR = "this is not a cursor: take `next` of the page before"
 
 
 def encode_cursor(after: str | None) -> str | None:
@@ -26,7 +30,17 @@ def decode_cursor(cursor: str | None) -> str | None:
     try:
         return base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True).decode()
     except ValueError as error:  # binascii.Error and UnicodeError are such
-        raise UsageRefused("this is not a cursor: take `next` of the page before") from error
+        raise UsageRefused(NO_CURSOR) from error
+
+
+def decode_number(cursor: str | None) -> int:
+    """A cursor that is a number; 0 without a cursor, UsageRefused for a text that is no such cursor."""
+    after = decode_cursor(cursor)
+    if after is None:
+        return 0
+    if not (after.isascii() and after.isdecimal() and len(after) < DIGITS):
+        raise UsageRefused(NO_CURSOR)
+    return int(after)
 
 
 def link_next(request: Request, response: Response, cursor: str | None) -> None:

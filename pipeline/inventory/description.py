@@ -144,18 +144,21 @@ def _files(connection: Connection, object_id: int) -> defaultdict[int, list[Inve
         .order_by(files.c.id)
     )
     for row in rows:
-        files_of[row.number].append(
-            InventoryFile(
-                path=row.pathname,
-                size=row.full_size,
-                # an empty file is billed nothing, whether or not this version added it
-                added=row.billable_size == row.full_size,
-                mime_type=row.mime_type,
-                digest=f"{row.digest_type.replace('-', '')}:{row.digest_value}",
-                provenance=_provenance(row),
-            )
-        )
+        files_of[row.number].append(inventory_file(row))
     return files_of
+
+
+def inventory_file(row: Row[Any]) -> InventoryFile:
+    """A row of `inv_files`."""
+    return InventoryFile(
+        path=row.pathname,
+        size=row.full_size,
+        # an empty file is billed nothing, whether or not this version added it
+        added=row.billable_size == row.full_size,
+        mime_type=row.mime_type,
+        digest=f"{row.digest_type.replace('-', '')}:{row.digest_value}",
+        provenance=_provenance(row),
+    )
 
 
 def _provenance(row: Row[Any]) -> Provenance | None:

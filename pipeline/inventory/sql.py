@@ -6,9 +6,10 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from pipeline.deployment import Deployment, Expected
-from pipeline.inventory import deployment, description, localids, minted, placement, recording
+from pipeline.inventory import deployment, description, job_files, localids, minted, placement, recording
 from pipeline.inventory.base import InventoryObject, Recording
 from pipeline.inventory.database import Database
+from pipeline.inventory.job_files import FilesPage
 from pipeline.inventory.placement import Placement
 from pipeline.outcome import ServiceDown, StepFailed
 from pipeline.records import Job
@@ -79,6 +80,10 @@ class SqlInventory:
 
     def describe_object(self, ark: str) -> InventoryObject | None:
         return self.database.read(lambda connection: description.describe(connection, ark))
+
+    def files_of_job(self, jid: str, limit: int, after: int = 0) -> FilesPage | None:
+        """A page of the files of the version that the job stored; None if none was recorded."""
+        return self.database.read(lambda connection: job_files.files_of_job(connection, jid, limit, after))
 
     @property
     def service(self) -> Service:

@@ -1,6 +1,8 @@
 """Callbacks: an HTTP POST to the depositor's system when a job completes or fails."""
 
+import secrets
 import time
+from dataclasses import dataclass
 
 import requests
 
@@ -8,13 +10,23 @@ from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.http.address import AddressRefused, ContentSession
 from pipeline.http.retry import FIRST_PAUSE, raise_if_transient, retry_request, translated
 from pipeline.http.urls import redact_url
-from pipeline.notify.callback_payload import callback_facts, render, response_format
+from pipeline.notify.callback_payload import Payload, callback_facts, render, response_format, test_facts
 from pipeline.notify.signature import callback_secret_of, signed_headers
 from pipeline.outcome import fault_of, system, transient
 from pipeline.profiles.profile import Profile
-from pipeline.records import Job
+from pipeline.records import Job, ResponseType
 from pipeline.services import Service
 from pipeline.settings import Settings
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is sent; every repetition is signed anew."""
+
+    url: str
+    payload: Payload
+    delivery: str
+    secret: bytes | None
 
 
 class HttpCallback:
@@ -29,20 +41,34 @@ class HttpCallback:
         """
         if profile.callback_url is None:
             return
-        url = str(profile.callback_url)
-        payload = render(callback_facts(job, version), response_format(job, profile))
-        secret = callback_secret_of(self._settings, profile.name)
-
-        def post() -> None:
-            """Signed at its own time: a receiver refuses what is old."""
-            delivery = f"{job.jid}-{job.status.retry_count}"
-            signed = signed_headers(delivery, int(time.time()), payload.body, secret)
-            self._post(url, payload.body, {"Content-Type": payload.media_type, **signed}, attempt)
-
+        request = self._request(job, profile, version)
         with fault_of(Service.CALLBACK, profile.callback_url.host or ""):
-            retry_request(post, self._pause, attempt)
+            retry_request(lambda: self._send(request, attempt), self._pause, attempt)
 
-    def _post(self, url: str, body: bytes, headers: dict[str, str], attempt: Attempt) -> None:
+    def deliver_once(self, job: Job, profile: Profile, version: int | None) -> int:
+        """As `deliver`, by one request; the status of the answer. StepFailed unless the receiver took it."""
+        return self._send(self._request(job, profile, version), UNATTENDED)
+
+    def send_test(self, profile: Profile) -> int:
+        """POST a test, signed as a callback is; the status of the answer. StepFailed as `deliver_once`."""
+        payload = render(test_facts(profile.name), profile.notification_format or ResponseType.JSON)
+        return self._send(self._signed(f"test-{secrets.token_hex(8)}", profile, payload), UNATTENDED)
+
+    def _request(self, job: Job, profile: Profile, version: int | None) -> _Request:
+        payload = render(callback_facts(job, version), response_format(job, profile))
+        return self._signed(f"{job.jid}-{job.status.retry_count}", profile, payload)
+
+    def _signed(self, delivery: str, profile: Profile, payload: Payload) -> _Request:
+        secret = callback_secret_of(self._settings, profile.name)
+        return _Request(str(profile.callback_url), payload, delivery, secret)
+
+    def _send(self, request: _Request, attempt: Attempt) -> int:
+        """Signed at its own time: a receiver refuses what is old."""
+        payload = request.payload
+        signed = signed_headers(request.delivery, int(time.time()), payload.body, request.secret)
+        return self._post(request.url, payload.body, {"Content-Type": payload.media_type, **signed}, attempt)
+
+    def _post(self, url: str, body: bytes, headers: dict[str, str], attempt: Attempt) -> int:
         timeouts = (self._settings.connect_timeout, self._settings.callback_timeout)
         deadline = time.monotonic() + self._settings.callback_timeout
 
@@ -60,6 +86,7 @@ class HttpCallback:
                 session.post(url, body, headers=headers, timeout=timeouts, stream=True) as response,
             ):
                 _judge(url, response)
+                return response.status_code
         except AddressRefused as error:
             raise system(
                 f"{_name(url)} is at an address that is not public: "

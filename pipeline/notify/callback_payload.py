@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pipeline.description.final import final_description
 from pipeline.profiles.profile import Profile
-from pipeline.records import Job, ResponseType
+from pipeline.records import Job, ResponseType, now
 from pipeline.states import JobState
 
 NAMESPACE = "http://uc3.cdlib.org/ontology/mrt/ingest/job"
@@ -54,6 +54,16 @@ def callback_facts(job: Job, version: int | None) -> Facts:
         "persistentURL": f"{RESOLVER}{ark}" if ark else None,
     }
     return {name: value for name, value in facts.items() if value is not None and value != ""}
+
+
+def test_facts(collection: str) -> Facts:
+    """The facts of a test: its `jobStatus` is that of no job."""
+    return {
+        "jobID": "test",
+        "jobStatus": "TEST",
+        "jobStatusMessage": f"a test of the callbacks of the collection {collection}; nothing was deposited",
+        "completionDate": now().isoformat(),
+    }
 
 
 def response_format(job: Job, profile: Profile) -> ResponseType:

@@ -14,9 +14,10 @@ from pipeline.attempt import UNATTENDED
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from pipeline.states import Event, JobState
+from pipeline.working_storage import mount
 from tests.support import planting
 from tests.support.web import Caller, Web, serving
-from zkstate import batches, jobs
+from zkstate import batches, jobs, paths
 from zkstate.session import Session, connect
 
 PAYLOAD = "https://example.org/harbour.txt"
@@ -366,3 +367,40 @@ def test_streams_that_are_opened_at_the_same_moment_do_not_exceed_the_limit() ->
 
 def test_an_object_that_does_not_exist_is_answered_404(operator: Caller) -> None:
     assert operator.get("/v1/objects/ark:/99999/fk4nothing").status_code == 404
+
+
+def test_a_damaged_job_is_repaired_by_an_operator_of_all_collections(
+    web: Web, operator: Caller, record: Session
+) -> None:
+    jid = planted_job(record)
+    path = f"/v1/jobs/{jid}/repair"
+    assert operator.post(path).status_code == 422
+    record.zk.set(paths.job_status(jid), b"{")
+    assert web.caller(Role.OPERATOR, ["demo"], name="of-demo").post(path).status_code == 403
+
+    repaired = operator.post(path, {"reason": "a disk lost it"})
+
+    assert repaired.status_code == 200, repaired.text
+    assert (repaired.json()["was"], repaired.json()["now"]) == ("unreadable", "failed")
+    assert jobs.load(record, jid).status.status is JobState.FAILED
+
+
+def test_a_clean_up_is_a_dry_run_unless_the_caller_says_otherwise(web: Web, operator: Caller) -> None:
+    working = web.context.settings.working
+    assert operator.post("/v1/space/clean-up").status_code == 422  # working storage is not here yet
+    mount.mark(working)
+
+    dry = operator.post("/v1/space/clean-up").json()
+    assert dry["dry_run"]
+    done = operator.post("/v1/space/clean-up", {"dry_run": False, "reason": "tidy"})
+
+    assert done.status_code == 200, done.text
+    assert not done.json()["dry_run"]
+    assert operator.get("/v1/actions").json()["entries"][-1]["action"] == "clean-up"
+
+
+def test_the_report_of_the_fixity_schedule_is_for_those_who_see_every_collection(
+    web: Web, operator: Caller, scans: Caller
+) -> None:
+    assert operator.get("/v1/fixity").json()["counts"]["damaged"] == 0
+    assert scans.get("/v1/fixity").status_code == 403

@@ -5,11 +5,15 @@ from collections.abc import Iterator
 import pytest
 
 from operations.objects import known_object
+from pipeline.attempt import UNATTENDED
 from pipeline.principal import Role
+from pipeline.records import Job
 from pipeline.settings import Settings
 from tests.support import planting
 from tests.support.repository import Repository, empty_inventory
+from tests.support.schemas import assert_valid
 from tests.support.web import Caller, Web, serving
+from zkstate import batches, jobs
 from zkstate.session import Session, connect
 
 
@@ -20,14 +24,20 @@ def record(module_settings: Settings) -> Iterator[Session]:
 
 
 @pytest.fixture(scope="module")
-def ark(
-    module_settings: Settings, record: Session, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """An object of the depositor `scans`."""
-    repository = Repository(module_settings.home, empty_inventory(tmp_path_factory.mktemp("inventory")))
+def job(record: Session) -> Job:
+    """A job of the depositor `scans`."""
     batch = planting.acquired_batch(record, owner="token:scans")
-    job = repository.job(1, bid=batch.bid)
-    yield repository.recorded(job).ark
+    batch = planting.create_jobs(record, batch, planting.plan(1), planting.WORKING, "test", UNATTENDED)
+    batches.finish_split(record, batch)
+    return jobs.load(record, batches.all_jobs(record, batch.bid)[0])
+
+
+@pytest.fixture(scope="module")
+def ark(module_settings: Settings, job: Job, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The object of that job."""
+    repository = Repository(module_settings.home, empty_inventory(tmp_path_factory.mktemp("inventory")))
+    stored = repository.job(int(job.jid[3:]), {"a.txt": "a", "b.txt": "b"}, batch_id=job.bid)
+    yield repository.recorded(stored).ark
     repository.close()
 
 
@@ -73,3 +83,44 @@ def test_what_a_caller_may_not_see_has_no_proof(web: Web, scans: Caller, ark: st
         assert other.get(place).status_code == 404
     assert scans.post("/v1/objects/ark:/99999/fk4nothing/proofs").status_code == 404
     assert scans.get(f"{path}/0123456789abcdef").status_code == 404
+
+
+def test_the_files_of_a_job_are_listed_page_by_page(scans: Caller, job: Job, ark: str) -> None:
+    first = scans.get(f"/v1/jobs/{job.jid}/files?limit=1")
+    link = first.links["next"]["url"]
+    rest = scans.get(link.replace("limit=1", "limit=500")).json()
+
+    page = first.json()
+    assert (page["ark"], page["version"], len(page["files"])) == (ark, 1, 1)
+    assert page["total"] == 1 + len(rest["files"])
+    assert {"producer/a.txt", "producer/b.txt"} <= {file["path"] for file in page["files"] + rest["files"]}
+    assert rest["next"] is None
+    assert all(file["digest"].startswith("sha512:") for file in rest["files"])
+    assert scans.get(f"/v1/jobs/{job.jid}/files?cursor=bm8").status_code == 422
+
+
+def test_the_premis_document_of_a_job_is_that_of_its_object(scans: Caller, job: Job, ark: str) -> None:
+    answer = scans.get(f"/v1/jobs/{job.jid}/premis")
+
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["Content-Type"] == "application/xml"
+    assert ark in answer.text
+    assert_valid(answer.content)
+
+
+def test_a_job_that_stored_nothing_has_no_files_and_no_premis(scans: Caller, record: Session) -> None:
+    batch = planting.acquired_batch(record, owner="token:scans")
+    batch = planting.create_jobs(record, batch, planting.plan(1), planting.WORKING, "test", UNATTENDED)
+    jid = batches.all_jobs(record, batch.bid)[0]
+
+    files = scans.get(f"/v1/jobs/{jid}/files").json()
+
+    assert (files["files"], files["version"]) == ([], None)
+    assert scans.get(f"/v1/jobs/{jid}/premis").status_code == 404
+
+
+def test_the_files_of_anothers_job_are_not_there(web: Web, job: Job, ark: str) -> None:
+    maps = web.caller(Role.DEPOSITOR, name="maps-files")
+
+    assert maps.get(f"/v1/jobs/{job.jid}/files").status_code == 404
+    assert maps.get(f"/v1/jobs/{job.jid}/premis").status_code == 404

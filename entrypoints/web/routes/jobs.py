@@ -1,21 +1,28 @@
-"""One job: its state, why it is where it is, and its timeline. Read from ZooKeeper or the archive."""
+"""One job: its state, why it is there, its timeline and files. Read from ZooKeeper or the archive."""
 
 from fastapi import APIRouter, Request, Response
+from starlette.responses import StreamingResponse
 
 from entrypoints.web.authentication import Caller
 from entrypoints.web.context import context_of
 from entrypoints.web.etags import respond
+from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_number, encode_cursor, link_next
 from entrypoints.web.parameters import Jid
-from operations import job_view, live
+from operations import job_files, job_view, live
 from operations import why as explanations
 from operations.facts import Explanation
+from operations.job_files import JobFiles
 from operations.job_view import JobView, Timeline
-from operations.visibility import as_seen_by, visible_job
+from operations.visibility import as_seen_by, check_object_visible, visible_job
 from pipeline.attempt import Progress
 from pipeline.http.urls import redact_url
 from pipeline.principal import Role
 
 router = APIRouter(prefix="/v1/jobs/{jid}", tags=["jobs"])
+
+
+class Xml(StreamingResponse):
+    media_type = "application/xml"
 
 
 @router.get("", summary="One job", response_model=JobView, responses={304: {"description": "Unchanged."}})
@@ -53,3 +60,36 @@ def progress(request: Request, caller: Caller, jid: Jid) -> Progress | None:
     visible_job(context.session, caller, jid, context.archive)
     state = job_view.job_view(context.session, jid, context.archive).state
     return live.progress_of(context.settings, jid, state)
+
+
+@router.get("/files", summary="The files of the version that the job stored")
+def files(
+    request: Request,
+    response: Response,
+    caller: Caller,
+    jid: Jid,
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
+) -> JobFiles:
+    """With their digests and origins; none before the version is in the inventory."""
+    context = context_of(request)
+    visible_job(context.session, caller, jid, context.archive)
+    page = job_files.job_files(context.archive(), jid, limit, decode_number(cursor))
+    following = encode_cursor(page.next)
+    link_next(request, response, following)
+    return page.model_copy(update={"next": following})
+
+
+@router.get("/premis", summary="All files and events of the job's object as PREMIS 3", response_class=Xml)
+def premis(request: Request, caller: Caller, jid: Jid) -> Xml:
+    """The document that `arkline object ARK --premis FILE` writes, as it is read from storage.
+
+    If storage cannot be read to its end, the answer ends without the end of the document.
+    """
+    context = context_of(request)
+    visible_job(context.session, caller, jid, context.archive)
+    known = job_files.object_of_job(context.archive(), jid)
+    check_object_visible(context.session, caller, known, context.archive)
+    pieces = job_files.premis(context.inventory(), known, context.storage())
+    name = f'attachment; filename="{jid}-premis.xml"'
+    return Xml(pieces, headers={"Content-Disposition": name})

@@ -5,7 +5,7 @@ from fastapi import APIRouter, Request, Response
 from entrypoints.web import metrics as prometheus
 from entrypoints.web.authentication import Caller
 from entrypoints.web.context import context_of
-from pipeline.principal import Role
+from operations.visibility import require_fleet
 
 router = APIRouter(tags=["fleet"])
 
@@ -25,3 +25,6 @@ def metrics(request: Request, caller: Caller) -> Response:
     caller.require(Role.VIEWER, "read the metrics")
     context = context_of(request)
     return Exposition(prometheus.exposition(context.metrics) + context.requests.exposition())
+    """For those who see every collection; not for depositors."""
+    require_fleet(caller, "read the metrics")
+    return Exposition(prometheus.exposition(context_of(request).metrics))

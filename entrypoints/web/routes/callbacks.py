@@ -1,0 +1,53 @@
+"""Callbacks: those that are owed, a delivery now, and a test of a collection's receiver."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Request, Response
+
+from entrypoints.web.authentication import Caller, OperatorCaller
+from entrypoints.web.context import context_of
+from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_cursor, encode_cursor, link_next
+from entrypoints.web.parameters import Collection, Jid, Reason
+from operations import callbacks
+from operations.callbacks import CallbackAnswer, OwedPage
+from operations.visibility import visible_job
+from zkstate.errors import Missing
+
+router = APIRouter(prefix="/v1", tags=["callbacks"])
+
+NO_REASON = Reason(reason="")
+
+
+@router.get("/callbacks", summary="The callbacks of failed jobs that were not delivered yet")
+def list_callbacks(
+    request: Request, response: Response, caller: Caller, limit: Limit = LIMIT, cursor: Cursor = None
+) -> OwedPage:
+    """A page may have fewer rows than `limit`: `next` says whether there are more."""
+    page = callbacks.owed_page(context_of(request).session, caller, limit, decode_cursor(cursor))
+    following = encode_cursor(page.next)
+    link_next(request, response, following)
+    return page.model_copy(update={"next": following})
+
+
+@router.post("/callbacks/{jid}/deliver", summary="Deliver the callback of the job now")
+def deliver(
+    request: Request, caller: OperatorCaller, jid: Jid, body: Annotated[Reason, Body()] = NO_REASON
+) -> CallbackAnswer:
+    """One request to the receiver, whose answer is in `message`.
+
+    Also of a job whose callback was delivered or given up; not of a job that left ZooKeeper.
+    """
+    context = context_of(request)
+    visible_job(context.session, caller, jid, context.archive)
+    return callbacks.deliver(context.operator(caller, body.reason), context.profiles, jid)
+
+
+@router.post("/collections/{name}/test-callback", summary="Send a test callback to the collection's receiver")
+def send_test(request: Request, caller: OperatorCaller, name: Collection) -> CallbackAnswer:
+    """Signed as every callback is; its `jobStatus` is `TEST`. The receiver's answer is in `message`."""
+    context = context_of(request)
+    operator = context.operator(caller)
+    operator.require(f"send a test callback of {name}", name)
+    if name not in context.profiles.names():
+        raise Missing(f"there is no collection {name}")
+    return callbacks.send_test(operator, context.profiles, name)

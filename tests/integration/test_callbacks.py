@@ -1,0 +1,242 @@
+"""Callbacks as an operator sees them: owed ones, a delivery now, a test of the receiver."""
+
+import base64
+import hashlib
+import hmac
+import json
+from pathlib import Path
+
+import pytest
+
+from operations import callbacks as of_operators
+from operations.callbacks import CallbackAnswer
+from operations.operator import Operator
+from pipeline.errors import UsageRefused
+from pipeline.principal import Forbidden, Interface, Principal, Role
+from pipeline.profiles.profile import Profiles
+from pipeline.records import Job
+from pipeline.settings import Settings
+from pipeline.states import Event, JobState
+from tests.servers.receiver import Receiver
+from tests.support import cli, planting
+from tests.support.operators import ANN, ann
+from tests.support.step_context import collection
+from tests.support.web import serving
+from zkstate import callbacks, jobs
+from zkstate.errors import Busy
+from zkstate.locks import single_flight
+from zkstate.session import Session
+
+SECRET = "a secret of the harbour"
+VIEWER = Principal(name="vera", role=Role.VIEWER, interface=Interface.API)
+
+
+@pytest.fixture
+def settings(settings: Settings, tmp_path: Path, receiver: Receiver) -> Settings:
+    """With the receiver in the profile `demo`, at an address with a password and a token."""
+    given = settings.model_copy(update={"profiles": tmp_path / "profiles"})
+    collection(given, callback_url=receiver.url("/callback?token=hidden", login="arkline:hidden@"))
+    (given.profiles / "demo.secret").write_text(SECRET)
+    return given
+
+
+@pytest.fixture
+def operator(session: Session, settings: Settings) -> Operator:
+    return ann(session, settings)
+
+
+def deliver(operator: Operator, jid: str) -> CallbackAnswer:
+    return of_operators.deliver(operator, Profiles(operator.settings.profiles), jid)
+
+
+def failed(session: Session) -> Job:
+    return planting.apply_event(session, planting.job_in(session, JobState.PROCESSING), Event.FAIL)
+
+
+def test_an_owed_callback_is_listed_until_an_operator_delivers_it(
+    session: Session, operator: Operator, receiver: Receiver
+) -> None:
+    job = failed(session)
+    (row,) = of_operators.owed_page(session, ANN, 10).callbacks
+    assert (row.jid, row.bid, row.collection, row.tries, row.message) == (job.jid, job.bid, "demo", 0, "")
+    assert row.since < row.next_try
+
+    answer = deliver(operator, job.jid)
+
+    assert (answer.delivered, answer.signed, answer.message) == (True, True, "the receiver answered 200")
+    assert "hidden" not in str(answer)
+    assert of_operators.owed_page(session, ANN, 10).callbacks == ()
+    noted = jobs.load(session, job.jid).history[-1]
+    assert (noted.by, noted.via) == ("ann@desk", Interface.CLI)
+    assert noted.message == "failure callback delivered to 127.0.0.1: because"
+    assert len(receiver.received) == 1
+
+
+def test_a_delivery_that_is_refused_stays_owed_with_the_answer(
+    session: Session, operator: Operator, receiver: Receiver
+) -> None:
+    job = failed(session)
+    receiver.answers += [(404, {})]
+
+    answer = deliver(operator, job.jid)
+
+    (row,) = of_operators.owed_page(session, ANN, 10).callbacks
+    assert not answer.delivered
+    assert "answered 404" in answer.message
+    assert (row.tries, row.message) == (0, answer.message)
+    assert "hidden" not in answer.message
+
+
+@pytest.mark.parametrize("state", [JobState.FAILED, JobState.COMPLETED])
+def test_a_callback_that_was_delivered_is_delivered_again_with_the_same_id(
+    session: Session, operator: Operator, receiver: Receiver, state: JobState
+) -> None:
+    job = planting.job_in(session, state)
+    deliver(operator, job.jid)
+
+    assert deliver(operator, job.jid).delivered
+
+    first, second = receiver.received
+    assert first.headers["webhook-id"] == second.headers["webhook-id"]
+    assert jobs.load(session, job.jid).history[-1].message == "callback repeated to 127.0.0.1: because"
+    assert jobs.load(session, job.jid).status.status is state
+
+
+def test_only_what_has_ended_and_has_a_receiver_is_delivered(
+    session: Session, operator: Operator, settings: Settings
+) -> None:
+    working = planting.job_in(session, JobState.PROCESSING)
+    with pytest.raises(UsageRefused, match="is processing"):
+        deliver(operator, working.jid)
+
+    collection(settings)
+    with pytest.raises(UsageRefused, match="no callback_url"):
+        deliver(operator, planting.job_in(session, JobState.COMPLETED).jid)
+
+
+def test_a_delivery_by_a_worker_is_not_repeated_meanwhile(session: Session, operator: Operator) -> None:
+    job = failed(session)
+
+    with single_flight(session, f"callback-{job.jid}"), pytest.raises(Busy, match="is being delivered"):
+        deliver(operator, job.jid)
+
+
+def test_a_test_callback_is_signed_and_is_of_no_job(operator: Operator, receiver: Receiver) -> None:
+    answer = of_operators.send_test(operator, Profiles(operator.settings.profiles), "demo")
+
+    assert (answer.delivered, answer.signed, answer.jid) == (True, True, "")
+    (request,) = receiver.received
+    assert json.loads(request.raw)["job:jobState"]["job:jobStatus"] == "TEST"
+    delivery, sent = request.headers["webhook-id"], request.headers["webhook-timestamp"]
+    message = f"{delivery}.{sent}.".encode() + request.raw
+    signature = base64.b64encode(hmac.digest(SECRET.encode(), message, hashlib.sha256)).decode()
+    assert delivery.startswith("test-")
+    assert request.headers["webhook-signature"] == f"v1,{signature}"
+
+
+def test_a_test_callback_to_an_address_that_is_not_public_is_not_sent(
+    session: Session, settings: Settings, receiver: Receiver
+) -> None:
+    operator = ann(session, settings.model_copy(update={"allow_networks": ""}))
+
+    answer = of_operators.send_test(operator, Profiles(settings.profiles), "demo")
+
+    assert not answer.delivered
+    assert "not public" in answer.message
+    assert receiver.received == []
+
+
+def test_the_web_process_sends_nothing_that_it_cannot_sign(
+    session: Session, operator: Operator, receiver: Receiver
+) -> None:
+    (operator.settings.profiles / "demo.secret").unlink()
+    principal = VIEWER.model_copy(update={"role": Role.OPERATOR})
+    web = Operator(session, operator.settings, operator.inventory, principal)
+
+    with pytest.raises(UsageRefused, match="no secret to sign"):
+        of_operators.send_test(web, Profiles(operator.settings.profiles), "demo")
+
+    assert receiver.received == []
+
+
+def test_a_caller_lists_the_callbacks_of_jobs_that_it_may_see(session: Session) -> None:
+    job = failed(session)
+    limited = VIEWER.model_copy(update={"collections": frozenset({"other"})})
+    depositor = VIEWER.model_copy(update={"role": Role.DEPOSITOR})
+
+    assert [row.jid for row in of_operators.owed_page(session, VIEWER, 10).callbacks] == [job.jid]
+    for principal in (limited, depositor):
+        page = of_operators.owed_page(session, principal, 10)
+        assert (page.callbacks, page.owed, page.next) == ((), 0, None)
+
+
+def test_callbacks_are_listed_page_by_page(session: Session) -> None:
+    expected = [failed(session).jid for _ in range(3)]
+
+    first = of_operators.owed_page(session, VIEWER, 2)
+    second = of_operators.owed_page(session, VIEWER, 2, first.next)
+
+    assert [row.jid for row in (*first.callbacks, *second.callbacks)] == expected
+    assert (first.owed, second.next) == (3, None)
+
+
+def test_a_viewer_sends_nothing(session: Session, operator: Operator, receiver: Receiver) -> None:
+    viewer = Operator(session, operator.settings, operator.inventory, VIEWER)
+
+    with pytest.raises(Forbidden):
+        deliver(viewer, failed(session).jid)
+    with pytest.raises(Forbidden):
+        of_operators.send_test(viewer, Profiles(operator.settings.profiles), "demo")
+
+    assert receiver.received == []
+
+
+def test_the_api_lists_delivers_and_tests_callbacks(
+    session: Session, settings: Settings, receiver: Receiver
+) -> None:
+    job = failed(session)
+    with serving(settings) as web:
+        olga = web.caller(Role.OPERATOR, ["demo"], name="olga")
+        other = web.caller(Role.OPERATOR, ["other"], name="other")
+        assert other.post(f"/v1/callbacks/{job.jid}/deliver").status_code == 404
+        assert other.post("/v1/collections/demo/test-callback").status_code == 403
+        assert [row["jid"] for row in olga.get("/v1/callbacks").json()["callbacks"]] == [job.jid]
+
+        answer = olga.post(f"/v1/callbacks/{job.jid}/deliver", {"reason": "their server is back"})
+        tested = olga.post("/v1/collections/demo/test-callback")
+        receiver.answers += [(500, {})]
+        refused = olga.post("/v1/collections/demo/test-callback")
+
+        assert answer.json()["delivered"], answer.text
+        assert tested.json()["delivered"], tested.text
+        assert (refused.status_code, refused.json()["delivered"]) == (200, False)
+        assert olga.get("/v1/callbacks").json()["callbacks"] == []
+        assert web.caller(Role.ADMIN).post("/v1/collections/none/test-callback").status_code == 404
+    noted = jobs.load(session, job.jid).history[-1]
+    assert (noted.by, noted.via) == ("olga", Interface.API)
+    assert "their server is back" in noted.message
+
+
+def test_the_command_line_lists_delivers_and_tests_callbacks(
+    session: Session, settings: Settings, receiver: Receiver
+) -> None:
+    job = failed(session)
+
+    receiver.answers += [(200, {}), (200, {}), (410, {})]
+    listed, delivered, again, tested, refused = cli.run_all(
+        settings,
+        [
+            ["callback", "list"],
+            ["callback", "deliver", job.jid],
+            ["callback", "list", "--json"],
+            ["callback", "test", "demo"],
+            ["callback", "test", "demo"],
+        ],
+    )
+
+    assert job.jid in listed.out
+    assert "the receiver answered 200" in delivered.out
+    assert again.json()["callbacks"] == []
+    assert "was sent a test callback (signed): the receiver answered 200" in tested.out
+    assert (refused.code, "answered 410" in refused.out) == (1, True)
+    assert callbacks.count(session) == 0
