@@ -16,8 +16,8 @@ def with_problems(document: dict[str, Any]) -> dict[str, Any]:
             if _UNUSED_REFERENCE in str(responses.get("422")):
                 del responses["422"]
             default = responses.get("default")
-            if default and list(default["content"]) == ["application/json"]:
-                default["content"] = {MEDIA_TYPE: default["content"]["application/json"]}
+            if default and len(default["content"]) == 1:  # in the media type of the operation's own answers
+                default["content"] = {MEDIA_TYPE: next(iter(default["content"].values()))}
     for name in _UNUSED:
         document["components"]["schemas"].pop(name, None)
     return document

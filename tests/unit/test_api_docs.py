@@ -1,8 +1,19 @@
 import re
 from pathlib import Path
+from typing import Any
 
+import pytest
+from jsonschema_rs import Draft202012Validator
+
+from entrypoints.web.app import create_app
 from entrypoints.web.routes.errors import all_codes
 
+DOCUMENT = create_app(None).openapi()
+OPERATIONS = [
+    (f"{method.upper()} {path}", operation)
+    for path, operations in DOCUMENT["paths"].items()
+    for method, operation in operations.items()
+]
 DOCS = Path(__file__).parents[2] / "docs" / "api"
 
 
@@ -14,3 +25,46 @@ def test_the_page_about_errors_has_a_heading_and_the_meaning_of_every_code() -> 
     assert described == [
         (entry.code, str(entry.status), entry.meaning) for _, entry in sorted(all_codes().items())
     ]
+
+
+def contents(operation: dict[str, Any]) -> list[dict[str, Any]]:
+    """The bodies in JSON, of the request and of the answers that are no error."""
+    answers = [answer for status, answer in operation["responses"].items() if status != "default"]
+    bodies = [body.get("content", {}) for body in (operation.get("requestBody", {}), *answers)]
+    return [body["application/json"] for body in bodies if body.get("application/json")]
+
+
+@pytest.mark.parametrize("operation", [row for _, row in OPERATIONS], ids=[label for label, _ in OPERATIONS])
+def test_an_operation_has_examples_that_follow_its_schemas(operation: dict[str, Any]) -> None:
+    for parameter in operation.get("parameters", ()):
+        if parameter["in"] == "path":
+            check(parameter["schema"], parameter["example"])
+    for content in contents(operation):
+        check(content["schema"], content["example"])
+
+
+def check(schema: dict[str, Any], example: object) -> None:
+    whole = {**schema, "components": DOCUMENT["components"]}
+    assert [error.message for error in Draft202012Validator(whole).iter_errors(example)] == []
+
+
+def test_the_links_lead_from_a_submission_to_the_proof_of_its_object() -> None:
+    names = {operation["operationId"]: label for label, operation in OPERATIONS}
+    reached: set[str] = set()
+    following = {"POST /v1/batches"}
+    while not following <= reached:
+        reached |= following
+        following = {
+            names[link["operationId"]]
+            for label, operation in OPERATIONS
+            if label in reached
+            for answer in operation["responses"].values()
+            for link in answer.get("links", {}).values()
+        }
+
+    assert {
+        "GET /v1/batches/{bid}/jobs",
+        "GET /v1/jobs/{jid}",
+        "GET /v1/objects/{ark}",
+        "GET /v1/objects/{ark}/proofs/{proof}",
+    } <= reached

@@ -1,0 +1,157 @@
+"""The table of (role, route) -> answer, asked of a running server for every route, and so for new ones."""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from typing import Any
+
+import pytest
+from fastapi.routing import APIRoute
+
+from entrypoints.web.app import create_app
+from pipeline.attempt import UNATTENDED
+from pipeline.principal import Role
+from pipeline.settings import Settings
+from tests.support import planting
+from tests.support.web import Caller, Web, serving
+from tests.unit.test_web_routes import ROUTES, rule
+from zkstate import batches
+from zkstate.session import Session, connect
+
+NOBODY = "nobody"
+OF_THE_FLEET = {
+    "/metrics",
+    "/v1/actions",
+    "/v1/audit",
+    "/v1/fixity",
+    "/v1/hosts",
+    "/v1/queue",
+    "/v1/space",
+    "/v1/workers",
+}
+"""What a depositor may not see, nor who has some collections only."""
+
+OF_ALL_COLLECTIONS = {"/v1/jobs/{jid}/repair", "/v1/batches/{bid}/repair"}
+"""What only an operator of all collections may do."""
+
+WAIT_FOR_WORKERS = {"/v1/workers/{worker}/drain", "/v1/workers/{worker}/undrain"}
+"""They wait 15 seconds for a worker that does not answer: only their refusals are asked for."""
+
+ASK_THE_FLEET = {"/v1/queue", "/v1/workers", "/v1/audit"}
+"""They wait for the fleet: asked by one of those who may."""
+
+UNKNOWN = {"jid": "jid9999999999", "bid": "bid9999999999", "ark": "ark:/99999/fk4unknown"}
+OPERATIONS = [(method, route) for route in ROUTES for method in sorted(route.methods or ())]
+DOCUMENT = create_app(None).openapi()
+AT_ONCE = 8
+
+
+@pytest.fixture(scope="module")
+def record(module_settings: Settings) -> Iterator[Session]:
+    with connect(module_settings) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def web(module_settings: Settings, record: Session) -> Iterator[Web]:
+    with serving(module_settings) as running:
+        assert running.context.board.wait_filled(30)
+        # before the first upload their folder is taken for one that is not mounted
+        assert running.caller(Role.DEPOSITOR, name="first").request("POST", "/v1/uploads").status_code == 201
+        yield running
+
+
+def example(method: str, route: APIRoute) -> dict[str, Any]:
+    """A request as the document has it."""
+    operation = DOCUMENT["paths"][route.path_format][method.lower()]
+    content = operation.get("requestBody", {}).get("content", {})
+    if "application/json" in content:
+        return {"json": content["application/json"]["example"]}
+    if "multipart/form-data" in content:
+        return {"files": {"file": ("a.txt", b"a"), "profile": (None, "demo")}}
+    return {"data": b"a", "headers": {"Upload-Offset": "0"}} if content else {}
+
+
+def path_of(method: str, route: APIRoute, ids: dict[str, str]) -> str:
+    operation = DOCUMENT["paths"][route.path_format][method.lower()]
+    values = {given["name"]: given.get("example") for given in operation.get("parameters", ())}
+    if route.path.startswith("/v1/collections"):
+        values["name"] = "demo"
+    return str(route.path_format.format(**{**values, **ids}))
+
+
+def answer(caller: Caller, method: str, route: APIRoute, ids: dict[str, str]) -> int:
+    given = caller.request(method, path_of(method, route, ids), stream=True, **example(method, route))
+    with given:
+        if given.status_code in (401, 403) and method != "HEAD" and not route.path.startswith("/poster"):
+            assert json.loads(given.content)["status"] == given.status_code
+        return given.status_code
+
+
+def expected(route: APIRoute, role: Role | None) -> str:
+    needed = rule(route)
+    if needed is None:
+        return "answered"
+    if role is None:
+        return "401"
+    refused = not role.includes(needed) or (role is Role.DEPOSITOR and route.path in OF_THE_FLEET)
+    return "403" if refused else "answered"
+
+
+def is_asked(route: APIRoute, role: Role | None) -> bool:
+    if expected(route, role) != "answered":
+        return True
+    if route.path in WAIT_FOR_WORKERS:
+        return False
+    return route.path not in ASK_THE_FLEET or role is rule(route)
+
+
+def test_every_role_gets_the_answer_of_the_rule_from_every_operation(web: Web) -> None:
+    callers = {role: web.caller(role) for role in Role}
+    asked = [
+        (role, method, route)
+        for role, (method, route) in product((None, *Role), OPERATIONS)
+        if is_asked(route, role)
+    ]
+
+    def ask(role: Role | None, method: str, route: APIRoute) -> int:
+        return answer(callers[role] if role else web.anybody, method, route, UNKNOWN)
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        statuses = list(threads.map(lambda row: ask(*row), asked))
+
+    wrong = {
+        f"{role or NOBODY}: {method} {route.path}": f"{status}, not {expected(route, role)}"
+        for (role, method, route), status in zip(asked, statuses, strict=True)
+        if expected(route, role) != _meaning(status)
+    }
+    assert wrong == {}
+
+
+def test_what_belongs_to_others_is_not_there_for_any_operation(web: Web, record: Session) -> None:
+    batch = planting.acquired_batch(record, owner="token:others")
+    batch = planting.create_jobs(record, batch, planting.plan(1), planting.WORKING, "test", UNATTENDED)
+    batches.finish_split(record, batch)
+    ids = {"bid": batch.bid, "jid": batches.all_jobs(record, batch.bid)[0]}
+    before = planting.tree(record, "/jobs"), planting.tree(record, "/batches")
+    depositor = web.caller(Role.DEPOSITOR, name="stranger")
+    operator = web.caller(Role.OPERATOR, ["other"], name="other")
+    of_ids = [
+        (method, route) for method, route in OPERATIONS if {"jid", "bid"} & route.param_convertors.keys()
+    ]
+
+    wrong = {}
+    for caller, (method, route) in product((depositor, operator), of_ids):
+        may = Role.OPERATOR if caller is operator else Role.DEPOSITOR
+        refused = not may.includes(rule(route) or may) or route.path in OF_ALL_COLLECTIONS
+        status = answer(caller, method, route, ids)
+        if status != (403 if refused else 404):
+            wrong[f"{may}: {method} {route.path}"] = status
+
+    assert wrong == {}
+    assert (planting.tree(record, "/jobs"), planting.tree(record, "/batches")) == before
+
+
+def _meaning(status: int) -> str:
+    return str(status) if status in (401, 403) or status >= 500 else "answered"
