@@ -33,6 +33,8 @@ class JobView(Record):
     priority: int | None = None
     retry_count: int = 0
     tries: int = 0
+    remark: str = ""
+    """What the depositor should check, although nothing failed; as that it became a further version."""
     payload_url: str
     payload_type: PayloadType
     name: str = ""
@@ -106,17 +108,22 @@ def _at_end(job: ArchivedJob) -> dict[str, Any]:
 def timeline(session: Session, jid: str, archive: Archive = no_archive) -> Timeline:
     """Every committed move, with the time that was spent in between."""
     job = load_job(session, jid, archive)
-    moments = [entry.at for entry in job.history]
-    spent = [(later - at).total_seconds() for at, later in pairwise(moments)]
-    steps = tuple(
-        Step(**entry.model_dump(), seconds=seconds)
-        for entry, seconds in zip(job.history, [*spent, None], strict=True)
-    )
+    steps = steps_of(job)
     return Timeline(
         jid=jid,
         bid=job.bid,
         state=job.status.status if isinstance(job, Job) else job.state,
-        seconds=sum(spent),
+        seconds=sum(step.seconds or 0.0 for step in steps),
         steps=steps,
         archived=None if isinstance(job, Job) else Gone.of(job.disposition),
+    )
+
+
+def steps_of(job: Job | ArchivedJob) -> tuple[Step, ...]:
+    """The history, with the time from one entry to the next."""
+    moments = [entry.at for entry in job.history]
+    spent = [(later - at).total_seconds() for at, later in pairwise(moments)]
+    return tuple(
+        Step(**entry.model_dump(), seconds=seconds)
+        for entry, seconds in zip(job.history, [*spent, None], strict=True)
     )

@@ -95,4 +95,6 @@ def as_seen_by(principal: Principal, explanation: Explanation) -> Explanation:
     changes: dict[str, object] = {"users": {}}
     if explanation.waits_for.startswith(("jid", "bid")):
         changes["waits_for"] = ""
+    if explanation.first is not None:
+        changes["first"] = as_seen_by(principal, explanation.first)
     return explanation.model_copy(update=changes)

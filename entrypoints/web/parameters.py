@@ -8,6 +8,7 @@ from pydantic import Field
 from operations.board.values import BatchSearch, JobSearch
 from pipeline.records import Record
 from pipeline.states import BatchState, FailureKind, JobState
+from pipeline.waits import WaitKind
 
 Jid = Annotated[str, Path(pattern=r"^jid[0-9]{10,20}$", examples=["jid0000000001"])]
 Bid = Annotated[str, Path(pattern=r"^bid[0-9]{10,20}$", examples=["bid0000000001"])]
@@ -38,11 +39,21 @@ def job_search(  # noqa: PLR0913 - the conditions of one filter
     older_than: Annotated[
         float | None, Query(ge=0, le=1e10, allow_inf_nan=False, description="Seconds in its state at least.")
     ] = None,
+    waiting: Annotated[WaitKind | None, Query(description="What the jobs wait for.")] = None,
+    slow: Annotated[bool, Query(description="Only jobs that are in their state longer than usual.")] = False,
     q: Annotated[str | None, Query(max_length=255, description="An id, an ARK, or text of the name.")] = None,
 ) -> JobSearch:
     """The filter of a list of jobs, as the page of jobs has it."""
     return JobSearch(
-        state=state, bid=batch, collection=collection, kind=kind, cause=cause, older_than=older_than, q=q
+        state=state,
+        bid=batch,
+        collection=collection,
+        kind=kind,
+        cause=cause,
+        older_than=older_than,
+        waiting=waiting,
+        slow=slow,
+        q=q,
     )
 
 

@@ -75,7 +75,18 @@ class Board:
 
         Deleted jobs are listed only where their state is asked for.
         """
-        return queries.jobs(self._table, scope, search, limit, after)
+        return queries.jobs(self._table, scope, search, limit, after, self._tally.usual())
+
+    def usual(self) -> dict[JobState, float]:
+        """Seconds in a state after which a job is slow there: 95 % of those that left lately needed less.
+
+        Without the states that too few jobs have left since this board was opened.
+        """
+        return self._tally.usual()
+
+    def slow(self, scope: Scope) -> dict[JobState, int]:
+        """How many jobs are slow, by state; without the states that have none."""
+        return queries.slow(self._table, scope, self._tally.usual())
 
     def batches(self, scope: Scope, search: BatchSearch, limit: int, after: str | None = None) -> BatchPage:
         """Newest first."""

@@ -1,11 +1,12 @@
 """Questions to the board's rows, as SQL: lists, counts, ages and groups, within the scope of the caller."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from operations.board.read_rows import batch_of, job_of, moment_of
 from operations.board.table import Table
+from operations.board.usual import condition, marked
 from operations.board.values import (
     OWNERS,
     BatchPage,
@@ -85,8 +86,29 @@ def oldest_batches(table: Table, scope: Scope) -> dict[BatchState, datetime]:
     return {BatchState(row["status"]): moment_of(row["since"]) for row in rows}
 
 
-def jobs(table: Table, scope: Scope, search: JobSearch, limit: int, after: str | None) -> JobPage:
+def slow(table: Table, scope: Scope, usual: Mapping[JobState, float]) -> dict[JobState, int]:
+    """How many jobs are in their state for longer than is usual; without the states that have none."""
+    where = _scoped(scope)
+    term, values = condition(usual, now().timestamp())
+    rows = table.read(
+        f"SELECT state, count(*) AS jobs FROM job WHERE {where} AND {term} GROUP BY state",
+        [*where.values, *values],
+    )
+    return {JobState(row["state"]): row["jobs"] for row in rows}
+
+
+def jobs(
+    table: Table,
+    scope: Scope,
+    search: JobSearch,
+    limit: int,
+    after: str | None,
+    usual: Mapping[JobState, float],
+) -> JobPage:
     where = _searched_jobs(scope, search)
+    if search.slow:
+        term, values = condition(usual, now().timestamp())
+        where.add(term, *values)
     total = table.read(f"SELECT count(*) AS jobs FROM job WHERE {where}", where.values)[0]["jobs"]
     by_priority = search.state in _BY_PRIORITY and search.bid is None
     ascending = by_priority or search.bid is not None
@@ -105,7 +127,7 @@ def jobs(table: Table, scope: Scope, search: JobSearch, limit: int, after: str |
     more = len(rows) > limit
     last = page[-1] if more else None
     cursor = last and (f"{last['priority']:02d}-{last['jid']}" if by_priority else last["jid"])
-    return JobPage(rows=tuple(job_of(row) for row in page), next=cursor, total=total)
+    return marked(JobPage(rows=tuple(job_of(row) for row in page), next=cursor, total=total), usual)
 
 
 def batches(table: Table, scope: Scope, search: BatchSearch, limit: int, after: str | None) -> BatchPage:
@@ -190,7 +212,7 @@ def _searched_jobs(scope: Scope, search: JobSearch) -> _Where:
     where = _scoped(scope)
     if search.state is None:
         where.add("state IS NOT NULL AND state != 'deleted'")
-    for column in ("state", "bid", "collection", "kind", "cause"):
+    for column in ("state", "bid", "collection", "kind", "cause", "waiting"):
         if (value := getattr(search, column)) is not None:
             where.add(f"{column} = ?", value)
     if search.older_than is not None:

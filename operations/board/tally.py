@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from operations.board.usual import RecentStays
 from pipeline.states import BatchState, FailureKind, JobState
 
 BOUNDS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
@@ -56,6 +57,7 @@ class Tally:
         self._completions = Durations()
         self._retries: Counter[JobState] = Counter()
         self._reports: Counter[BatchState] = Counter()
+        self._stays = RecentStays()
         self._events = 0
         self._lag = 0.0
 
@@ -70,6 +72,11 @@ class Tally:
             self._moves[source, target] += 1
             if seconds is not None:
                 self._durations.setdefault((source, target), Durations()).add(seconds)
+                self._stays.add(source, seconds)
+
+    def usual(self) -> dict[JobState, float]:
+        """Seconds in a state after which a job is slow; without the states of which too little is known."""
+        return self._stays.usual()
 
     def count_failure(self, kind: FailureKind, state: str) -> None:
         with self._lock:

@@ -8,6 +8,7 @@ from pydantic import Field
 from pipeline.principal import Interface, Principal, Role
 from pipeline.records import Record
 from pipeline.states import BatchState, FailureKind, JobState
+from pipeline.waits import WaitKind
 
 Owner = Literal["depositor", "operator", "wait"]
 
@@ -50,8 +51,12 @@ class JobSearch(Record):
     kind: FailureKind | None = None
     cause: str | None = None
     """The id of a FailureGroup."""
+    waiting: WaitKind | None = None
+    """What the job waits for in a working state."""
     older_than: float | None = Field(default=None, ge=0)
     """Seconds since the job came to its state."""
+    slow: bool = False
+    """Only jobs that are in their state for longer than is usual there."""
     q: str | None = None
     """A JID, a BID, the beginning of an ARK, or text of the name."""
 
@@ -88,6 +93,8 @@ class BoardJob(Record):
     """A hold keeps it back: its own, or that of its collection."""
     waiting: str = ""
     """What it waits for in a working state: a WaitKind, or empty."""
+    usual: float | None = None
+    """Given if the job is slow: 95 % of the jobs that left its state lately were there for fewer seconds."""
 
 
 class JobPage(Record):

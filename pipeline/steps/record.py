@@ -31,7 +31,15 @@ def work(job: Job, context: StepContext) -> Done:
     new_bytes = sum(file.size for file in version.files if file.added)
     lost = "" if recording.downloaded else "; the list of downloaded files was lost with working storage"
     entered = f"{version.ark} version {version.number}: {len(version.files):,} files, {new_bytes:,} new bytes"
-    return Done(message=entered + lost, description=as_stored(recording.erc))
+    return Done(message=entered + lost, description=as_stored(recording.erc), remark=_remark(job, version))
+
+
+def _remark(job: Job, version: StoredVersion) -> str | None:
+    """What was remarked before, and that the repository had the object already; None: nothing new."""
+    new = f"this is version {version.number} of {version.ark}, which the repository had already"
+    if version.number == 1 or new in job.status.remark:
+        return None
+    return f"{job.status.remark}; {new}" if job.status.remark else new
 
 
 def _stored(job: Job, profile: Profile, context: StepContext) -> StoredVersion:

@@ -1,5 +1,6 @@
 """The dashboard in a real browser: every page, both colour schemes, a narrow window, the keyboard alone."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -77,11 +78,14 @@ def test_no_page_has_a_serious_barrier_or_anything_that_the_security_policy_refu
     bid = jobs.load(session, failed).bid
     with visitor(browser, web.url, scheme) as opened:
         opened.log_in(token)
+        first = opened.open("/").locator("section[aria-labelledby=failures] li a").first
+        cause = (first.get_attribute("href") or "").rpartition("/")[2]
+        ones = (f"/jobs/{failed}", f"/batches/{bid}", f"/batches/{bid}/again", f"/failures/{cause}")
         barriers = {}
-        for path in (*PAGES, f"/jobs/{failed}", f"/batches/{bid}"):
+        for path in (*PAGES, *ones, f"/bulk?cause={cause}&verb=delete"):
             opened.open(path)
             expect(opened.page.locator("h1")).to_be_visible()
-            opened.picture(f"{scheme}{path.replace('/', '-')}".rstrip("-"))
+            opened.picture(f"{scheme}{re.sub('[/?&=]', '-', path)}".rstrip("-"))
             if problems := opened.barriers():
                 barriers[path] = problems
         assert barriers == {}
@@ -93,11 +97,12 @@ def test_a_narrow_window_needs_no_sideways_scrolling(
 ) -> None:
     with visitor(browser, web.url, width=390) as opened:
         opened.log_in(token)
-        for path in (*PAGES, f"/jobs/{failed}"):
+        bid = jobs.load(web.context.session, failed).bid
+        for path in (*PAGES, f"/jobs/{failed}", f"/batches/{bid}", f"/batches/{bid}/again"):
             opened.open(path)
             width = opened.page.evaluate("document.documentElement.scrollWidth")
             assert width <= 390, f"{path} is {width} pixels wide"
-        opened.picture("narrow-job")
+            opened.picture(f"narrow{path.replace('/', '-')}".rstrip("-"))
 
 
 def test_an_open_page_follows_the_job_without_a_reload(olga: Visitor, session: Session) -> None:
@@ -121,6 +126,27 @@ def test_from_the_front_page_two_clicks_lead_to_the_cause_and_resume_what_it_sto
 
     expect(page.get_by_text("done, 0 refused")).to_be_visible()
     assert jobs.load(session, failed).status.status is JobState.PENDING
+
+
+def test_of_two_tabs_the_second_is_shown_who_was_first_and_what_is_possible_now(
+    browser: Browser, web: Web, olga: Visitor, session: Session
+) -> None:
+    job = planting.apply_event(session, planting.one_job(session), Event.FAIL)
+    mine = olga.open(f"/jobs/{job.jid}")
+    mine.route("**/live/**", lambda route: route.abort())  # an open page would have followed
+    mine.reload()
+    with visitor(browser, web.url) as oscar:
+        oscar.log_in(new_token(web.context.settings, "oscar", Role.OPERATOR))
+        theirs = oscar.open(f"/jobs/{job.jid}")
+        theirs.get_by_role("button", name="Resume").click()
+        expect(theirs.get_by_text("is now pending")).to_be_visible()
+
+    mine.get_by_role("button", name="Resume").click()
+
+    said = mine.get_by_role("status").filter(has_text="has changed since you read it: pending")
+    expect(said).to_contain_text("changed by oscar")
+    expect(mine.get_by_role("button", name="Hold")).to_be_enabled()
+    assert jobs.load(session, job.jid).status.status is JobState.PENDING
 
 
 def test_the_keyboard_alone_finds_a_job_and_puts_it_on_its_way_again(olga: Visitor, session: Session) -> None:

@@ -4,13 +4,27 @@ from playwright.sync_api import expect
 
 from operations.reports import report
 from pipeline.principal import Role
+from pipeline.records import SubmissionType
 from pipeline.settings import Settings
-from tests.e2e.collection import File, body_of, put_batch, put_object
+from tests.e2e.collection import File, body_of, put_batch, put_object, submit
 from tests.servers.http_source import HttpSource
-from tests.support.browser import chromium, visitor
-from tests.support.fleet import Fleet, batch_ended
+from tests.support.browser import Visitor, chromium, visitor
+from tests.support.fleet import Fleet, assert_completed, batch_ended
 from tests.support.web import new_token, serving
 from zkstate.session import Session
+
+
+def deposit_again(dora: Visitor) -> str:
+    """From the page of the deposits to the batch of what was corrected."""
+    page = dora.page
+    page.get_by_role("link", name="correct and deposit again").click()
+    dora.picture("again")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_text("1 object of")).to_be_visible()
+    assert dora.barriers() == []
+    page.get_by_role("button", name="Deposit exactly this object").click()
+    page.wait_for_url("**/batches/*")
+    return page.url.rpartition("/")[2].partition("?")[0]
 
 
 def test_a_deposit_by_the_form_is_followed_to_its_objects_and_its_failure_is_explained(
@@ -42,14 +56,23 @@ def test_a_deposit_by_the_form_is_followed_to_its_objects_and_its_failure_is_exp
         dora.open("/deposits")
         expect(page.get_by_text("5 of 6 objects stored")).to_be_visible()
         expect(page.get_by_role("heading", name="What you have to correct")).to_be_visible()
+
+        source.put("/lost/page.tif", b"")
+        assert_completed(batch_ended(session, deposit_again(dora)))
+        second = submit(session, settings, put_batch(source, objects[:1]), SubmissionType.BATCH_MANIFEST)
+        assert_completed(batch_ended(session, second))
+        (stored,) = report(session, second).completed
+        assert stored.remark == f"this is version 2 of {stored.ark}, which the repository had already"
         assert dora.complaints == []
 
         with visitor(browser, web.url) as olga:
             olga.log_in(new_token(settings, "olga", Role.OPERATOR))
             expect(olga.page.get_by_text("404 Not Found").first).to_be_visible()
             olga.picture("board", whole=False)
-            arks = [job.ark for _, jobs in report(session, bid).sections for job in jobs if job.ark]
-            olga.open(f"/objects/{arks[0]}")
+            olga.open(f"/batches/{second}")
+            expect(olga.page.get_by_text(f"this is version 2 of {stored.ark}")).to_be_visible()
+            olga.open("/find?q=batch-0")  # a local id
+            expect(olga.page.get_by_role("heading", name=stored.ark)).to_be_visible()
             olga.page.get_by_role("button", name="Read every file again").click()
             expect(olga.page.get_by_text("Every file is as it was deposited")).to_be_visible()
             olga.picture("object")

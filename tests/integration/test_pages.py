@@ -1,22 +1,33 @@
 """The dashboard against the real record: what a page shows, and what its buttons do."""
 
+import hashlib
 import re
+import threading
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from html import unescape
 
 import pytest
 import requests
 
+from operations import resubmission
+from operations.board.usual import ENOUGH
 from operations.board.values import EVERYTHING, JobSearch
 from operations.holds import hold_collection, release_collection
+from pipeline.attempt import UNATTENDED
+from pipeline.manifests import checkm
+from pipeline.manifests.checkm import ManifestProfile
 from pipeline.principal import Role
 from pipeline.profiles.profile import Profiles
+from pipeline.records import Job
 from pipeline.settings import Settings
-from pipeline.states import Event, FailureKind, JobState
+from pipeline.states import JOB, Event, FailureKind, JobState
+from pipeline.uploads import layout
 from tests.support import planting
 from tests.support.operators import ann
+from tests.support.waits import HOST
 from tests.support.web import Web, serving
-from zkstate import batches, holds, jobs
+from zkstate import batches, holds, host_connections, jobs, record
 from zkstate.session import Session
 
 OWN = {"Sec-Fetch-Site": "same-origin"}
@@ -195,6 +206,58 @@ def test_a_depositor_sees_only_what_it_deposited(web: Web, session: Session) -> 
     assert "No job." in dora.open("/jobs")
 
 
+def owned_job(session: Session, owner: str, **changes: object) -> Job:
+    """A pending job of a deposit by this person."""
+    batch = planting.acquired_batch(session, owner=owner)
+    plan = planting.plan(1, **changes)
+    batch = planting.create_jobs(session, batch, plan, planting.WORKING, "test", UNATTENDED)
+    batches.finish_split(session, batch)
+    return jobs.load(session, batches.all_jobs(session, batch.bid)[0])
+
+
+def test_a_depositor_learns_why_a_deposit_waits_and_nothing_of_others_jobs(
+    web: Web, session: Session
+) -> None:
+    dora = browser(web, Role.DEPOSITOR, "dore", ["demo"])
+    job = owned_job(session, "token:dore")
+    while job.status.status is not JobState.DOWNLOADING:
+        job = planting.apply_event(session, job, next(iter(_ahead(job))))
+    record.hand_back(session, planting.acquire(session, job), "test", delay=600, waits_for=HOST)
+    foreign = planting.one_job(session).jid
+    for _ in range(web.context.settings.host_limit):
+        host_connections.acquire(session, "example.org", 1000, foreign, threading.Event())
+
+    for path in (f"/jobs/{job.jid}", f"/batches/{job.bid}"):
+        page = dora.open(path)
+        assert "connections to example.org" in page
+        assert foreign not in page
+        assert foreign in browser(web, Role.OPERATOR, f"o{path[1]}").open(path)
+
+
+def test_a_depositor_learns_that_a_collection_is_on_hold_and_gets_no_button(
+    web: Web, session: Session
+) -> None:
+    acting = ann(session, web.context.settings)
+    dora = browser(web, Role.DEPOSITOR, "dorh", ["demo"])
+    job = owned_job(session, "token:dorh")
+    other = owned_job(session, "token:somebody")
+    hold_collection(acting, Profiles(acting.settings.profiles), "demo")
+    try:
+        page = dora.open(f"/jobs/{job.jid}")
+    finally:
+        release_collection(acting, "demo")
+
+    assert "Collection demo was put on hold" in page
+    assert other.jid not in page
+    assert 'action="/act"' not in page
+
+
+def _ahead(job: Job) -> Iterator[Event]:
+    """The events that bring a job on."""
+    possible = JOB.events(job.status.status)
+    yield from (event for event in (Event.ACQUIRE, Event.SUCCEED) if event in possible)
+
+
 def test_a_text_of_a_depositor_is_never_markup(operator: Browser, session: Session, web: Web) -> None:
     name = "<script>alert(1)</script><b>.txt"
     job = planting.one_job(session, payload_name=name)
@@ -246,6 +309,75 @@ def test_a_deposit_that_cannot_be_accepted_says_what_to_change(web: Web) -> None
     assert 'role="alert"' in answer.text
 
 
+def failed_deposit(session: Session, owner: str, **changes: object) -> Job:
+    """The only job of this person's deposit, whose content was refused."""
+    job = owned_job(session, owner, **changes)
+    return planting.apply_event(session, job, Event.FAIL, FailureKind.CONTENT)
+
+
+def test_only_what_failed_is_deposited_again_with_the_corrected_file_after_a_preview(
+    web: Web, session: Session
+) -> None:
+    dora = browser(web, Role.DEPOSITOR, "dorc", ["demo"])
+    job = failed_deposit(session, "token:dorc", erc_what="Harbour", local_id=("shelf 12",))
+    assert "deposit the corrected objects again" in dora.open(f"/jobs/{job.jid}")
+    assert "Harbour" in dora.open(f"/batches/{job.bid}/again")
+
+    body = b"corrected"
+    files = {f"file-{job.jid}": ("harbour.tif", body)}
+    answer = dora._http.post(f"{web.url}/batches/{job.bid}/again", files=files, headers=OWN, timeout=30)
+    preview = unescape(answer.text)
+    assert answer.status_code == 200
+    assert ("1 object of" in preview, "the corrected file" in preview) == (True, True)
+    (upload,) = re.findall(r'name="upload" value="(\w+)"', preview)
+    fields = {"upload": upload, "kind": "single_file_batch_manifest"}
+    done = dora.send(f"/batches/{job.bid}/again/deposit", **fields)
+    twice = dora.send(f"/batches/{job.bid}/again/deposit", **fields)
+
+    (bid,) = re.findall(r"/batches/(bid\d+)\?", done.url)
+    assert f"This was deposited before: {bid}" in twice.text
+    given = batches.load(session, bid).submission
+    assert (given.owner, given.profile_name, job.bid in given.note) == ("token:dorc", "demo", True)
+    folder = layout.file_folder(web.context.settings.uploads_folder, upload, resubmission.MANIFEST)
+    manifest = (folder / layout.CONTENT).read_bytes()
+    (row,) = checkm.parse(manifest, "again", ManifestProfile.FILE_BATCH).rows
+    assert (row.title, row.local_id, row.size) == ("Harbour", ("shelf 12",), len(body))
+    assert row.digest is not None
+    assert row.digest.value == hashlib.sha512(body).hexdigest()
+
+
+def test_an_object_is_deposited_again_from_its_address_and_a_foreign_deposit_by_nobody_else(
+    web: Web, session: Session
+) -> None:
+    dora = browser(web, Role.DEPOSITOR, "dord", ["demo"])
+    job = failed_deposit(session, "token:dord")
+
+    preview = dora.send(f"/batches/{job.bid}/again", OWN, **{f"changed-{job.jid}": "1"})
+
+    assert job.configuration.payload_url in unescape(preview.text)
+    other = browser(web, Role.DEPOSITOR, "dorf", ["demo"])
+    assert other.send(f"/batches/{job.bid}/again").status_code == 404
+    other.open(f"/batches/{job.bid}/again", 404)
+    (upload,) = re.findall(r'name="upload" value="(\w+)"', preview.text)
+    taken = failed_deposit(session, "token:dorf")
+    refused = other.send(
+        f"/batches/{taken.bid}/again/deposit", upload=upload, kind="single_file_batch_manifest"
+    )
+    assert refused.status_code == 404
+
+
+def test_an_upload_that_was_refused_has_to_be_corrected_before_it_is_deposited_again(
+    web: Web, session: Session
+) -> None:
+    dora = browser(web, Role.DEPOSITOR, "dorg", ["demo"])
+    job = failed_deposit(session, "token:dorg", payload_url=f"upload:{'0' * 32}/photo.tif")
+
+    answer = dora.send(f"/batches/{job.bid}/again")
+
+    assert answer.status_code == 422
+    assert "choose the corrected file" in answer.text
+
+
 def test_a_pause_stands_on_the_front_page_with_its_reason_and_the_button_that_ends_it(
     operator: Browser, session: Session
 ) -> None:
@@ -292,6 +424,43 @@ def test_failures_of_one_cause_are_resumed_together_after_a_preview(
     again = operator.send("/bulk", verb="resume", token=token[1])
     assert again.status_code in (404, 409, 410, 422)
     assert "make the dry run again" in again.text
+
+
+def plant_slow(session: Session) -> str:
+    """Jobs that leave a state at once, and one that is there for 12 minutes."""
+    _, jids = planting.split_batch(session, ENOUGH + 1)
+    estimating = [planting.apply_event(session, jobs.load(session, jid), Event.ACQUIRE) for jid in jids]
+    for job in estimating[1:]:
+        planting.apply_event(session, job, Event.SUCCEED)
+    job = planting.acquire(session, estimating[0])
+    since = job.status.last_modification_date - timedelta(minutes=12)
+    old = job.model_copy(update={"status": job.status.model_copy(update={"last_modification_date": since})})
+    return record.hand_back(session, old, "test", delay=600, waits_for=HOST).jid
+
+
+def test_a_job_that_is_slower_than_usual_is_marked_with_both_figures_and_listed_at_an_address(
+    operator: Browser, session: Session, web: Web
+) -> None:
+    board = web.context.board
+    jid = plant_slow(session)
+    search = JobSearch(state=JobState.ESTIMATING, slow=True)
+    for _ in range(100):
+        if board.jobs(EVERYTHING, search, 1).rows:
+            break
+        board.wait_change(board.changes_since(None).last, 0.2)
+
+    front = operator.open("/")
+    listed = operator.open("/jobs?state=estimating&slow=1")
+
+    figures = "estimating for 12 minutes; 95 % of jobs need less than 10 seconds."
+    assert "/jobs?state=estimating&slow=1" in front
+    assert "1 slow: oldest 12 minutes; 95 % of jobs need less than 10 seconds" in front
+    assert (figures in listed, jid in listed, "1 job<" in listed) == (True, True, True)
+    assert figures in operator.open(f"/jobs/{jid}")
+    assert jid in operator.open("/jobs?older_than=10m")
+    assert jid not in operator.open("/jobs?older_than=1h")
+    assert jid in operator.open("/jobs?waiting=host")
+    assert "write a number and its unit" in operator.open("/jobs?older_than=soon", 422)
 
 
 def test_the_search_leads_to_the_job_and_to_the_batch(operator: Browser, session: Session) -> None:

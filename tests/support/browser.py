@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.support.requirements import unavailable
 
@@ -24,6 +24,7 @@ def chromium() -> Iterator[Browser]:
     program = shutil.which("chromium") or shutil.which("google-chrome")
     if program is None:
         unavailable("Chromium is not installed: apt-get install chromium")
+    expect.set_options(timeout=30_000)  # a loaded machine is slow, and facts of the fleet are seconds old
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield browser

@@ -74,6 +74,9 @@ def objects(view: BatchView) -> None:
         Column("state", lambda job: screen.state(job.state)),
         Column("title", lambda job: job.title, wide=True),
     )
+    for job in view.objects[:OBJECTS]:
+        if job.remark:
+            screen.say(f"please check {job.name}: {job.remark}")
     if len(view.objects) > OBJECTS:
         more = len(view.objects) - OBJECTS
         screen.say(f"and {more:,} more: {command(Remedy(Action.SHOW_REPORT, view.bid))} --csv")

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Annotated
 from urllib.parse import quote
 
 from fastapi import Form, Request
 from fastapi.responses import RedirectResponse, Response
 
-from entrypoints.web.context import context_of
+from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages import acts
 from entrypoints.web.pages.login import PageCaller, page_router, require_sight
 from entrypoints.web.pages.notices import Notice, redirect
 from operations.board.board import Board
 from operations.board.values import JobSearch, scope_of
+from operations.visibility import check_object_visible
 from pipeline.errors import ArklineError
-from pipeline.principal import Forbidden
+from pipeline.principal import Forbidden, Principal
 from zkstate.errors import Missing
 
 router = page_router()
@@ -81,7 +83,17 @@ def find(request: Request, caller: PageCaller, q: str = "") -> Response:
     if len(rows) == 1:
         return RedirectResponse(f"/jobs/{rows[0].jid}", status_code=303)
     if not rows:
-        raise Missing(
-            f"no job in the record has the id or the name '{text}'; an object is searched by its ARK"
-        )
+        return RedirectResponse(f"/objects/{quote(_object_named(web, caller, text))}", status_code=303)
     return RedirectResponse(request.url_for("jobs").include_query_params(q=text), status_code=303)
+
+
+def _object_named(web: WebContext, caller: Principal, text: str) -> str:
+    """The ARK of the stored object with this local id; Missing unless the caller may see one."""
+    inventory = web.archive() if text else None
+    for ark in inventory.objects_named(text) if inventory else ():
+        known = inventory.describe_object(ark) if inventory else None
+        if known is not None:
+            with suppress(Missing):
+                check_object_visible(web.session, caller, known, web.archive)
+                return ark
+    raise Missing(f"nothing here has the id, the name or the local id '{text}'")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -16,8 +17,9 @@ from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import page, render
 from entrypoints.web.pages.whole import Whole
 from operations.board.values import BatchSearch, FailureGroup, Freshness, Scope, Stops, scope_of
-from operations.facts import Reason
+from operations.facts import REASON_OF_WAIT, Reason
 from operations.health import FleetHealth
+from operations.hosts import HostView
 from operations.visibility import sees_fleet
 from pipeline.errors import Action, Remedy
 from pipeline.principal import Role
@@ -27,6 +29,14 @@ router = page_router()
 
 LATEST = 10
 """Batches that the front page lists."""
+
+_LISTS: Mapping[Reason, str] = {
+    **{reason: f"/jobs?waiting={kind}" for kind, reason in REASON_OF_WAIT.items()},
+    Reason.QUEUE_PAUSED: f"/jobs?state={JobState.PENDING}",
+    Reason.WAITING_FOR_TURN: f"/jobs?state={JobState.PENDING}",
+    Reason.COLLECTION_ON_HOLD: f"/jobs?state={JobState.HELD}",
+    Reason.WAITING_FOR_SPACE: f"/jobs?state={JobState.PROVISIONING}",
+}
 
 Shown = tuple[acts.Button | acts.Advice, ...]
 
@@ -38,6 +48,8 @@ class BoardValues:
     freshness: Freshness
     counts: dict[JobState, int]
     oldest: dict[JobState, datetime]
+    slow: dict[JobState, int]
+    usual: dict[JobState, float]
     ribbon: ribbon.Ribbon
     stops: Stops
     stop_buttons: Shown
@@ -46,6 +58,9 @@ class BoardValues:
     problems: tuple[str, ...] = ()
     remedies: Shown = ()
     waiting: dict[Reason, int] = field(default_factory=dict)
+    lists: Mapping[Reason, str] = field(default_factory=dict)
+    """Reason of waiting -> the list of the jobs that wait for it."""
+    hosts: tuple[HostView, ...] = ()
     space: bool = False
     space_picture: Markup | None = None
 
@@ -77,6 +92,8 @@ def board_values(web: WebContext, scope: Scope, whole: Whole | None) -> BoardVal
         freshness=board.freshness(),
         counts=counts,
         oldest=board.oldest(scope),
+        slow=board.slow(scope),
+        usual=board.usual(),
         ribbon=ribbon.of_counts(counts),
         stops=stops,
         stop_buttons=acts.of_remedies(_against(stops)),
@@ -90,6 +107,8 @@ def board_values(web: WebContext, scope: Scope, whole: Whole | None) -> BoardVal
         problems=tuple(problem_text(problem) for problem in whole.health.problems),
         remedies=acts.of_remedies(_without(whole.health.remedies, Action.UNPAUSE)),
         waiting=whole.health.waiting,
+        lists=_LISTS,
+        hosts=whole.hosts,
         space=True,
         space_picture=space.picture(whole.space),
     )

@@ -7,8 +7,9 @@ from typing import Annotated
 from fastapi import Form, Request
 from fastapi.responses import HTMLResponse
 
+from entrypoints.web.authentication import OperatorCaller
 from entrypoints.web.context import context_of
-from entrypoints.web.pages.login import OperationsCaller, page_router
+from entrypoints.web.pages.login import page_router
 from entrypoints.web.pages.templating import page
 from operations.board.values import JobSearch, scope_of
 from operations.bulk_plans import carry_out
@@ -20,13 +21,12 @@ router = page_router()
 MOST = 1000
 """Jobs of one preview; a larger group is resumed in parts."""
 
+WITH_REASON = {Event.DELETE, Event.FAIL}
 VERBS = {Event.RESUME, Event.DELETE, Event.FAIL, Event.RELEASE}
 
 
 @router.get("/bulk")
-def show_preview(
-    request: Request, caller: OperationsCaller, cause: str, verb: str = "resume"
-) -> HTMLResponse:
+def show_preview(request: Request, caller: OperatorCaller, cause: str, verb: str = "resume") -> HTMLResponse:
     web = context_of(request)
     rows = web.board.jobs(scope_of(caller), JobSearch(cause=cause), MOST).rows
     plan = web.bulk_plans.make(web.operator(caller), _event(verb), [row.jid for row in rows])
@@ -35,6 +35,7 @@ def show_preview(
         "bulk.html",
         caller=caller,
         verb=verb,
+        needs_reason=_event(verb) in WITH_REASON,
         token=plan.token,
         done=plan.expected,
         refused=plan.refused,
@@ -45,12 +46,14 @@ def show_preview(
 @router.post("/bulk")
 def act_on_all(
     request: Request,
-    caller: OperationsCaller,
+    caller: OperatorCaller,
     verb: Annotated[str, Form()],
     token: Annotated[str, Form()],
     reason: Annotated[str, Form()] = "",
 ) -> HTMLResponse:
     web = context_of(request)
+    if _event(verb) in WITH_REASON and not reason.strip():
+        raise UsageRefused(f"{verb} cannot be undone: give a reason, and make the preview again")
     plan = web.bulk_plans.take(caller, _event(verb), token)
     receipt = carry_out(web.operator(caller, reason), plan)
     return page(
@@ -58,6 +61,7 @@ def act_on_all(
         "bulk.html",
         caller=caller,
         verb=verb,
+        needs_reason=_event(verb) in WITH_REASON,
         token="",
         done=receipt.done,
         refused=(*receipt.refused, *receipt.moved),

@@ -20,12 +20,13 @@ from entrypoints.web.pages import (
     objects,
     one_batch,
     one_job,
+    resubmit,
     space,
     stops,
 )
 from entrypoints.web.pages.kept import Kept
-from entrypoints.web.pages.live import LivePages
 from entrypoints.web.pages.notices import KEPT
+from entrypoints.web.pages.streaming import LivePages
 from entrypoints.web.pages.templating import STATIC
 from entrypoints.web.pages.whole import open_whole
 
@@ -34,6 +35,7 @@ _PAGES = (
     lists,
     one_job,
     one_batch,
+    resubmit,
     stops,
     space,
     objects,

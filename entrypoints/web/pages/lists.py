@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from typing import TypeVar
 
 from fastapi import Request
@@ -17,11 +18,15 @@ from pipeline.errors import UsageRefused
 from pipeline.notify.report.table import cell
 from pipeline.principal import Principal
 from pipeline.states import BatchState, FailureKind, JobState
+from pipeline.waits import WaitKind
 from zkstate.errors import Missing
 
 router = page_router()
 
-M = TypeVar("M", BatchState, JobState, FailureKind)
+M = TypeVar("M", BatchState, JobState, FailureKind, WaitKind)
+
+_AGE = re.compile(r"(\d{1,9}(?:\.\d+)?)([smhd]?)")
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 ROWS = 100
 """Rows of one page of a list."""
@@ -57,6 +62,9 @@ def jobs(request: Request, caller: PageCaller, after: str | None = None) -> HTML
         bid=query.get("bid") or None,
         collection=query.get("collection") or None,
         kind=_member(FailureKind, query.get("kind")),
+        waiting=_member(WaitKind, query.get("waiting")),
+        older_than=_seconds(query.get("older_than")),
+        slow=bool(query.get("slow")),
         q=query.get("q") or None,
     )
     return page(
@@ -67,6 +75,7 @@ def jobs(request: Request, caller: PageCaller, after: str | None = None) -> HTML
         search=search,
         states=list(JobState),
         kinds=list(FailureKind),
+        waits=list(WaitKind),
         freshness=board.freshness(),
     )
 
@@ -122,6 +131,16 @@ def _group(request: Request, caller: Principal, cause: str) -> FailureGroup:
         if group.id == cause:
             return group
     raise Missing("no job has failed by this cause, or not any more")
+
+
+def _seconds(text: str | None) -> float | None:
+    """Of an age as `10m`; a number alone is seconds, as in the API."""
+    if not text:
+        return None
+    match = _AGE.fullmatch(text.strip())
+    if match is None:
+        raise UsageRefused(f"'{text}' is not an age: write a number and its unit, as 90s, 10m, 2h or 1d")
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def _member(kind: type[M], text: str | None) -> M | None:

@@ -12,6 +12,7 @@ from fastapi.responses import HTMLResponse, Response
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages import acts, ribbon
 from entrypoints.web.pages.explanations import explain, explained
+from entrypoints.web.pages.holders import holders
 from entrypoints.web.pages.login import PageCaller, page_router, require_sight
 from entrypoints.web.pages.recent import Recent
 from entrypoints.web.pages.templating import page
@@ -20,14 +21,15 @@ from operations.allowed_verbs import allowed_verbs
 from operations.archive import load_batch
 from operations.batch_view import BatchView, batch_view
 from operations.board.values import EVERYTHING, JobSearch
-from operations.job_view import timeline
+from operations.job_view import steps_of
 from operations.reports import report
 from pipeline.errors import Action
 from pipeline.notify.report import html, table
 from pipeline.principal import Principal
 from pipeline.records import Batch
-from pipeline.states import JOB, JobState
-from zkstate.errors import Missing
+from pipeline.states import JOB, FailureKind, JobState
+from zkstate import jobs
+from zkstate.errors import Corrupt, Missing
 
 router = page_router()
 
@@ -40,6 +42,7 @@ class DrawnJob:
     jid: str
     name: str
     state: JobState
+    remark: str
     ribbon: ribbon.Ribbon
 
 
@@ -77,6 +80,8 @@ def values(web: WebContext, whole: Recent[Whole], caller: Principal, bid: str) -
         "ribbon": ribbon.of_counts(view.jobs),
         "rows": tuple(_drawn(web, view)),
         "verbs": acts.without(_verbs(web, view), answer["remedies"]),
+        "again": bid if any(job.kind is FailureKind.CONTENT for job in view.failed_jobs) else "",
+        "holders": holders(web, caller, facts),
         **answer,
     }
 
@@ -87,11 +92,13 @@ def _drawn(web: WebContext, view: BatchView) -> Iterator[DrawnJob]:
         return
     for row in web.board.jobs(EVERYTHING, JobSearch(bid=view.bid), DRAWN).rows:
         try:
-            history = timeline(web.session, row.jid)
-        except Missing:
+            job = jobs.load(web.session, row.jid)
+        except (Missing, Corrupt):
             continue
-        drawn = ribbon.of_history(history.steps, JOB.facts[history.state].ended)
-        yield DrawnJob(row.jid, row.name, history.state, drawn)
+        status, given = job.status, job.configuration
+        drawn = ribbon.of_history(steps_of(job), JOB.facts[status.status].ended)
+        name = given.payload_name or row.name
+        yield DrawnJob(row.jid, name, status.status, status.remark, drawn)
 
 
 def _verbs(web: WebContext, view: BatchView) -> tuple[acts.Button, ...]:

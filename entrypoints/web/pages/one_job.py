@@ -10,6 +10,7 @@ from fastapi.responses import HTMLResponse
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages import acts, ribbon
 from entrypoints.web.pages.explanations import explain, explained
+from entrypoints.web.pages.holders import holders
 from entrypoints.web.pages.login import PageCaller, page_router, require_sight
 from entrypoints.web.pages.recent import Recent
 from entrypoints.web.pages.templating import page
@@ -17,7 +18,8 @@ from entrypoints.web.pages.whole import Whole
 from operations.job_view import job_view, timeline
 from pipeline.http.urls import redact_url
 from pipeline.principal import Principal
-from pipeline.states import JOB
+from pipeline.records import age
+from pipeline.states import JOB, FailureKind, JobState
 
 router = page_router()
 
@@ -33,12 +35,17 @@ def values(web: WebContext, whole: Recent[Whole], caller: Principal, jid: str) -
     """What `job_live.html` shows."""
     view = job_view(web.session, jid, web.archive)
     steps = timeline(web.session, jid, web.archive).steps
-    answer = explained(explain(web, whole, caller, jid), view.version)
+    facts = explain(web, whole, caller, jid)
+    answer = explained(facts, view.version)
+    usual = web.board.usual().get(view.state)
     return {
         "job": view,
         "payload_url": redact_url(view.payload_url),
+        "again": view.bid if view.kind is FailureKind.CONTENT and view.state is JobState.FAILED else "",
+        "usual": usual if usual is not None and age(view.since) > usual else None,
         "steps": steps,
         "ribbon": ribbon.of_history(steps, JOB.facts[view.state].ended),
         "verbs": acts.without(acts.of_verbs(view.verbs, jid, view.version), answer["remedies"]),
+        "holders": holders(web, caller, facts),
         **answer,
     }

@@ -14,7 +14,6 @@ from entrypoints.web.pages.login import OperationsCaller, PageCaller, page_route
 from entrypoints.web.pages.templating import page
 from operations import holds
 from operations.board.values import Stop, scope_of
-from operations.hosts import known_hosts
 from operations.visibility import sees_fleet
 from pipeline.errors import Action, ServiceUnreachable
 
@@ -64,7 +63,7 @@ def stops(request: Request, caller: PageCaller) -> HTMLResponse:
         queue_button=acts.Button(queue_act, ""),
         collections=rows,
         outages=whole.health.outages if whole else (),
-        hosts=[host for host in known_hosts(web.session) if host.waits_until] if whole else (),
+        hosts=whole.hosts if whole else (),
         drained=[
             acts.Button(acts.ACTS[Action.UNDO_DRAIN], name)
             for name in (whole.health.drained if whole else ())

@@ -56,6 +56,11 @@ def _brief_age(moment: datetime) -> str:
     return brief(age(moment))
 
 
+def _spent(moment: datetime) -> str:
+    """`12 minutes`, since this moment."""
+    return duration(age(moment))
+
+
 def _short_digest(digest: str) -> str:
     """`sha-512:0123456789ab…`: enough to compare by eye; the API and PREMIS have the whole."""
     algorithm, separator, value = digest.rpartition(":")
@@ -80,6 +85,7 @@ _ENVIRONMENT.filters.update(
     counted=counted,
     duration=duration,
     short_digest=_short_digest,
+    spent=_spent,
     units=in_units,
     with_value=_with_value,
 )
@@ -101,6 +107,7 @@ def rights(caller: Principal | None) -> dict[str, bool]:
     """What decides about buttons: viewers see them and learn which role they lack, depositors see none."""
     return {
         "may_act": caller is not None and caller.role.includes(Role.OPERATOR),
+        "may_deposit": caller is not None and caller.role.includes(Role.DEPOSITOR),
         "shows_acts": caller is not None and caller.role is not Role.DEPOSITOR,
     }
 

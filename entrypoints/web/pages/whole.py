@@ -8,6 +8,7 @@ from entrypoints.web.context import WebContext
 from entrypoints.web.pages.recent import Recent
 from operations.fleet import Fleet
 from operations.health import FleetHealth, fleet_health
+from operations.hosts import HostView, known_hosts
 from operations.overview import Space, space_now
 from zkstate import fixity, holds, queue
 
@@ -19,6 +20,8 @@ class Whole:
     health: FleetHealth
     space: Space
     fleet: Fleet
+    hosts: tuple[HostView, ...]
+    """The sources to which no request is sent now."""
 
 
 def open_whole(web: WebContext) -> Recent[Whole]:
@@ -29,6 +32,7 @@ def open_whole(web: WebContext) -> Recent[Whole]:
         counts = queue.counts(session)
         fleet = Fleet(session, settings)
         health = fleet_health(session, fleet, counts, holds.paused(session), fixity.status(session))
-        return Whole(health, space_now(session, settings, counts), fleet)
+        paused = tuple(host for host in known_hosts(session) if host.waits_until)
+        return Whole(health, space_now(session, settings, counts), fleet, paused)
 
     return Recent(ask)

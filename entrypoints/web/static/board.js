@@ -69,11 +69,22 @@
   document.addEventListener("htmx:sse:close", (event) => {
     if (event.detail?.reason === "ended") mark(true);
   });
-  document.addEventListener("htmx:sse:after:message", renewAges);
+  document.addEventListener("htmx:sse:after:message", () => { renewAges(); showCopies(); });
+  // what a person opened, and what this file shows, stays while the page follows the record
+  document.addEventListener("htmx:before:morph:attr", (event) => {
+    const { attrName, newValue } = event.detail;
+    const opened = attrName === "open" && newValue === null && event.target.matches("details");
+    const shown = attrName === "hidden" && event.target.matches("button[data-copy]");
+    if (opened || shown) event.preventDefault();
+  });
+
+  function showCopies() {
+    for (const button of document.querySelectorAll("button[data-copy]")) button.removeAttribute("hidden");
+  }
 
   setInterval(renewAges, 1000);
   document.addEventListener("DOMContentLoaded", () => {
     document.getElementById("scheme")?.removeAttribute("hidden");
-    for (const button of document.querySelectorAll("button[data-copy]")) button.removeAttribute("hidden");
+    showCopies();
   });
 })();

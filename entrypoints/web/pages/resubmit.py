@@ -1,0 +1,121 @@
+"""The page "correct and deposit again": the failed objects of a deposit, a preview, the deposit."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Form, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse, Response
+from starlette.datastructures import FormData, UploadFile
+
+from entrypoints.web.context import WebContext, context_of
+from entrypoints.web.pages.login import PageCaller, page_router, require_sight
+from entrypoints.web.pages.notices import Notice, redirect
+from entrypoints.web.pages.templating import page
+from entrypoints.web.receiving import check_body
+from operations import resubmission, uploads
+from operations.archive import load_batch
+from operations.resubmission import Corrections, FailedObject, Preview
+from pipeline.errors import ArklineError
+from pipeline.names import safe_name
+from pipeline.principal import Principal, Role
+from pipeline.records import SubmissionType
+from pipeline.uploads.layout import Declared, UploadedFile
+
+router = page_router()
+
+EDITED = 50
+"""Objects that the form shows; the others are deposited from their addresses."""
+
+
+@router.get("/batches/{bid}/again")
+def form(request: Request, caller: PageCaller, bid: str) -> HTMLResponse:
+    web = context_of(request)
+    _require(web, caller, bid)
+    return _form(request, web, caller, bid)
+
+
+@router.post("/batches/{bid}/again")
+async def preview(request: Request, caller: PageCaller, bid: str) -> Response:
+    """What would be deposited; the corrected files are kept in an upload until then."""
+    web = context_of(request)
+    await run_in_threadpool(_require, web, caller, bid)
+    try:
+        check_body(request, web.settings, "the form")
+        async with request.form(max_files=EDITED, max_fields=3 * EDITED) as fields:
+            prepared = await run_in_threadpool(_prepare, web, caller, bid, fields)
+    except (ArklineError, ValueError) as refused:
+        return await run_in_threadpool(_form, request, web, caller, bid, str(refused))
+    return page(request, "again_preview.html", caller=caller, preview=prepared)
+
+
+@router.post("/batches/{bid}/again/deposit")
+def deposit(
+    request: Request,
+    caller: PageCaller,
+    bid: str,
+    upload: Annotated[str, Form(max_length=64)],
+    kind: Annotated[SubmissionType, Form()],
+) -> Response:
+    web = context_of(request)
+    _require(web, caller, bid)
+    done = resubmission.deposit(
+        web.session, web.settings, web.profiles, caller, web.archive, bid, upload, kind
+    )
+    again = "This was deposited before" if done.again else "The repository has your corrected objects"
+    return redirect(request, f"/batches/{done.bid}", Notice(f"{again}: {done.bid}."))
+
+
+def _require(web: WebContext, caller: Principal, bid: str) -> None:
+    """Sight of the deposit, and the right to deposit to its collection."""
+    require_sight(web, caller, bid)
+    collection = load_batch(web.session, bid, web.archive).submission.profile_name
+    caller.require(Role.DEPOSITOR, "deposit", collection)
+
+
+def _form(request: Request, web: WebContext, caller: Principal, bid: str, problem: str = "") -> HTMLResponse:
+    failed = resubmission.failed_objects(web.session, bid, web.archive)
+    return page(
+        request,
+        "again.html",
+        caller=caller,
+        bid=bid,
+        failed=failed[:EDITED],
+        others=failed[EDITED:],
+        problem=problem,
+        status=422 if problem else 200,
+    )
+
+
+def _prepare(web: WebContext, caller: Principal, bid: str, fields: FormData) -> Preview:
+    """An upload from which nothing can be deposited is removed."""
+    failed = resubmission.failed_objects(web.session, bid, web.archive)
+    upload = uploads.begin_upload(web.session, web.settings, caller).id
+    try:
+        corrections = Corrections(
+            files=_received(web, caller, upload, failed, fields),
+            addresses={one.jid: address for one in failed if (address := _text(fields, f"url-{one.jid}"))},
+            changed=frozenset(one.jid for one in failed if _text(fields, f"changed-{one.jid}")),
+        )
+        return resubmission.prepare(web.session, web.settings, caller, web.archive, bid, upload, corrections)
+    except BaseException:
+        uploads.remove_unless_submitted(web.settings, caller, upload)
+        raise
+
+
+def _received(
+    web: WebContext, caller: Principal, upload: str, failed: tuple[FailedObject, ...], fields: FormData
+) -> dict[str, UploadedFile]:
+    files: dict[str, UploadedFile] = {}
+    for one in failed:
+        given = fields.get(f"file-{one.jid}")
+        if isinstance(given, UploadFile) and given.filename:
+            declared = Declared(name=f"{one.jid}/{safe_name(given.filename)}")
+            files[one.jid] = uploads.receive_file(web.settings, caller, upload, declared, given.file)
+    return files
+
+
+def _text(fields: FormData, name: str) -> str:
+    value = fields.get(name, "")
+    return value.strip() if isinstance(value, str) else ""

@@ -1,0 +1,244 @@
+"""Troubles: at most two clicks from the front page lead to the cause and what helps; the job goes on.
+
+One fleet, one web process and one browser for all of them; every trouble leaves the fleet as it was.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from operations import holds
+from operations.facts import Reason
+from pipeline.principal import Role
+from pipeline.profiles.profile import Profiles
+from pipeline.settings import Settings
+from tests.servers import redis as redis_servers
+from tests.servers import zookeeper as zookeeper_servers
+from tests.servers.http_source import HttpSource
+from tests.support.browser import Visitor, chromium, visitor
+from tests.support.fleet import fleet
+from tests.support.operators import ann
+from tests.support.remedy_world import World, write_profiles
+from tests.support.web import Web, new_token, serving
+from zkstate.session import connect
+
+ALL_BUT_DOWNLOAD = "control,split,io,process"
+
+
+@pytest.fixture(scope="module")
+def running(
+    zookeeper: zookeeper_servers.Server,
+    redis_server: redis_servers.Server,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[World]:
+    own, home = f"t{uuid4().hex}", tmp_path_factory.mktemp("troubles")
+    write_profiles(home / "profiles")
+    settings = Settings(
+        zk_hosts=zookeeper.hosts,
+        zk_root=f"/{own}",
+        zk_session_timeout=4,
+        broker_url=redis_server.url,
+        broker_prefix=f"{own}:",
+        home=home,
+        profiles=Path(home / "profiles"),
+        allow_networks="127.0.0.0/8",
+        in_flight=4,
+        max_tries=2,
+        backoff=1,
+        fetch_tries=1,
+        working_capacity=1_000_000,
+        stop_grace=1,
+    )
+    with HttpSource() as source, connect(settings) as session, fleet(settings) as started:
+        processes = [
+            started.worker("w1", 3, queues=ALL_BUT_DOWNLOAD, wait=False),
+            started.worker("w2", 3, queues="download", wait=False),
+            started.beat(wait=False),
+        ]
+        for process in processes:
+            started.wait_ready(process)
+        yield World(session, settings, started, source, redis_server)
+
+
+@pytest.fixture
+def world(running: World) -> Iterator[World]:
+    yield running
+    for gate in running.gates:
+        gate.set()
+    running.gates.clear()
+
+
+@pytest.fixture(scope="module")
+def web(running: World) -> Iterator[Web]:
+    with serving(running.settings) as served:
+        assert served.context.board.wait_filled(10)
+        yield served
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Browser]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def operator(chrome: Browser, web: Web) -> Iterator[Visitor]:
+    with visitor(chrome, web.url) as opened:
+        opened.log_in(new_token(web.context.settings, "olga", Role.OPERATOR))
+        yield opened
+
+
+@pytest.fixture
+def front(operator: Visitor) -> Iterator[Page]:
+    """The front page; nothing that the browser complains about may happen from here on."""
+    yield operator.open("/")
+    assert operator.complaints == []
+
+
+def why(page: Page) -> Locator:
+    return page.locator("section[aria-labelledby=why]")
+
+
+def waiting(page: Page, reason: Reason) -> Locator:
+    """The first click: the list of the jobs that wait for this reason."""
+    return page.locator("section[aria-labelledby=waiting]").get_by_role("link", name=reason.doc)
+
+
+def open_listed(page: Page, jid: str) -> None:
+    """The second click: a job of the list, which is read again until the board has the job in it."""
+    listed = page.get_by_role("link", name=jid)
+    for _ in range(40):
+        if listed.count():
+            break
+        page.reload()
+    listed.click()
+
+
+def press(within: Locator | Page, label: str, reason: str = "") -> None:
+    form = (
+        within.locator("form").filter(has=within.page.get_by_role("button", name=label))
+        if isinstance(within, Locator)
+        else within.locator("form").filter(has=within.get_by_role("button", name=label))
+    )
+    if reason:
+        form.first.get_by_placeholder("Reason").fill(reason)
+    form.first.get_by_role("button", name=label).click()
+
+
+def advised_command(page: Page, part: str) -> list[str]:
+    """The words of the command that the page gives for what no button can do; `part`: of the advice."""
+    line = page.locator(".advice", has_text=part).locator("code").first.inner_text()
+    program, *words = shlex.split(line)
+    assert program == "arkline"
+    return words
+
+
+def test_a_paused_queue(world: World, front: Page) -> None:
+    holds.pause(ann(world.session, world.settings))
+    bid = world.submit()
+
+    expect(front.get_by_text("The queue is paused").first).to_be_visible()
+    press(front, "Start new jobs again")
+
+    expect(front.get_by_text("The queue starts new jobs again.")).to_be_visible()
+    world.completed(bid)
+
+
+def test_a_collection_on_hold(world: World, front: Page) -> None:
+    acting = ann(world.session, world.settings)
+    holds.hold_collection(acting, Profiles(world.settings.profiles), "demo")
+    bid = world.submit()
+
+    expect(front.get_by_text("Collection demo is on hold")).to_be_visible()
+    press(front, "Release the collection")
+
+    expect(front.get_by_text("Collection demo is not on hold any more")).to_be_visible()
+    world.completed(bid)
+
+
+def test_no_worker_for_a_queue(world: World, front: Page) -> None:
+    (worker,) = [process for process in world.fleet.running if process.name == "w2"]
+    worker.terminate()
+    worker.stop(20)
+    world.fleet.running.remove(worker)
+    bid = world.submit()
+
+    expect(front.get_by_text("no worker consumes queue 'download'")).to_be_visible()
+    words = advised_command(front, "--queues download")
+    assert words == ["worker", "--queues", "download"]
+    world.fleet.start("w2", "-m", "arkline", *words, "--name", "w2", "--processes", "3", wait=False)
+
+    world.completed(bid)
+    expect(front.get_by_text("no worker consumes queue 'download'")).to_have_count(0)
+
+
+def test_no_beat(world: World, front: Page) -> None:
+    with world.without_beat(leader=False):
+        job = world.planted()
+
+        expect(front.get_by_text("no beat is running")).to_be_visible()
+        words = advised_command(front, "Start the scheduler")
+        assert words == ["beat"]
+        expect(front.get_by_role("button", name="Copy the command").first).to_be_visible()
+        world.fleet.start("beat", "-m", "arkline", *words, wait=False)
+
+        world.completed(job.bid)
+
+
+def test_no_space(world: World, front: Page) -> None:
+    first = world.held(body=b"x" * 600_000)
+    bid = world.submit(world.put(b"y" * 600_000))
+    jid = world.job(bid)
+
+    waiting(front, Reason.WAITING_FOR_SPACE).click()
+    open_listed(front, jid)
+    expect(why(front)).to_contain_text("of working storage are free")
+    expect(why(front)).to_contain_text(re.compile(f"{first.jid} has 6\\d\\d kB"))
+    press(why(front), "Stop the job", "it does not move")
+
+    world.job_completes(jid)
+    expect(why(front)).to_contain_text("The object is stored")
+
+
+def test_a_host_that_asks_to_wait(world: World, front: Page) -> None:
+    url = world.put(b"x", status=429, retry_after="12", status_times=1, head=False)
+    jid = world.job(world.submit(url))
+
+    expect(front.get_by_text("asked clients to slow down")).to_be_visible()
+    front.get_by_role("link", name="The jobs that wait for a source").click()
+    open_listed(front, jid)
+    expect(why(front)).to_contain_text("No action is needed.")
+
+    world.job_completes(jid)
+    expect(why(front)).to_contain_text("The object is stored")
+
+
+def test_a_collection_at_its_quota(world: World, front: Page) -> None:
+    first = world.held("small")
+    jid = world.job(world.submit(profile="small"))
+
+    waiting(front, Reason.WAITING_FOR_TURN).click()
+    open_listed(front, jid)
+    expect(why(front)).to_contain_text("and its profile allows 1")
+    expect(why(front)).to_contain_text(f"{first.jid} has a place")
+    press(why(front), "Stop the job", "it does not move")
+
+    world.job_completes(jid)
+
+
+def test_content_that_is_wrong(world: World, front: Page) -> None:
+    url = world.put(b"x", status=404)
+    jid = world.job(world.submit(url))
+
+    front.locator("section[aria-labelledby=failures]").get_by_role("link", name="404").click()
+    expect(front.get_by_text("Who has to act: the depositor")).to_be_visible()
+    open_listed(front, jid)
+    expect(why(front)).to_contain_text("(content: ")
+    press(front, "Delete", "the depositor sends another one")
+
+    expect(front.get_by_text(f"{jid} was failed and is now deleted")).to_be_visible()
