@@ -73,8 +73,10 @@ def test_a_deposit_by_the_form_is_followed_to_its_objects_and_its_failure_is_exp
             expect(olga.page.get_by_text(f"this is version 2 of {stored.ark}")).to_be_visible()
             olga.open("/find?q=batch-0")  # a local id
             expect(olga.page.get_by_role("heading", name=stored.ark)).to_be_visible()
-            olga.page.get_by_role("button", name="Read every file again").click()
+            olga.open(f"/objects/{stored.ark}?version=1")
+            olga.page.get_by_role("button", name="Prove now").click()
             expect(olga.page.get_by_text("Every file is as it was deposited")).to_be_visible()
+            expect(olga.page.get_by_role("heading", name="Custody of version 1")).to_be_visible()
             olga.picture("object")
             olga.open("/space")
             assert olga.complaints == []

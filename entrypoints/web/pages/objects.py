@@ -1,21 +1,28 @@
-"""The page of a stored object: its versions, its files, and the proof of custody, made again on demand."""
+"""The page of a stored object: its versions, its files, and the proof of custody, made again on demand.
+
+A proof of any version and any size is read in the background; the page follows it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import Request
+from fastapi import Form, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from entrypoints.cli import context as opened
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages.login import PageCaller, page_router
-from entrypoints.web.pages.templating import page
+from entrypoints.web.pages.streaming import View, streaming
+from entrypoints.web.pages.templating import page, render
 from operations import objects
-from operations.objects import ObjectView
-from operations.visibility import check_object_visible
+from operations.custody_proofs import CustodyProof, ProofState
+from operations.visibility import check_object_visible, sees_fleet
 from pipeline.errors import UsageRefused
+from pipeline.inventory.base import InventoryObject
+from pipeline.inventory.sql import SqlInventory
 from pipeline.preservation.custody import Custody
 from pipeline.preservation.proof import size_of
 from pipeline.principal import Principal
@@ -24,12 +31,12 @@ from zkstate.errors import Missing
 
 router = page_router()
 
-LARGEST = 1 << 30
-"""Bytes that a page reads from storage at once; larger objects are proved by `arkline object`."""
+FOLLOWED = 1.0
+"""Seconds from one look at a proof to the next."""
 
 
 @dataclass(frozen=True)
-class Proof:
+class Verdict:
     sentence: str
     tone: str
 
@@ -42,36 +49,89 @@ def search(request: Request, caller: PageCaller, ark: str = "") -> Response:
 
 
 @router.get("/objects/{ark:path}")
-def one(request: Request, caller: PageCaller, ark: str, prove: str = "") -> HTMLResponse:
+def one(request: Request, caller: PageCaller, ark: str, version: int | None = None) -> HTMLResponse:
     web = context_of(request)
-    view = _view(web, caller, ark, reading=prove == "now")
-    return page(request, "object.html", caller=caller, object=view, proof=_proof(view.custody))
+    inventory, known = _visible(web, caller, ark)
+    return page(
+        request,
+        "object.html",
+        caller=caller,
+        timeline=objects.timeline(inventory, known),
+        **_values(web, known, version),
+    )
 
 
-def _view(web: WebContext, caller: Principal, ark: str, *, reading: bool) -> ObjectView:
+@router.post("/objects/{ark:path}")
+def prove(
+    request: Request, caller: PageCaller, ark: str, version: Annotated[int | None, Form()] = None
+) -> Response:
+    """Start a proof, and show the page that follows it."""
+    web = context_of(request)
+    _, known = _visible(web, caller, ark)
+    proof = web.custody_proofs.start(known, version, caller.identity)
+    return RedirectResponse(f"/objects/{quote(known.ark)}?version={proof.version}", status_code=303)
+
+
+@router.get("/live/objects/{ark:path}")
+async def live_proof(request: Request, caller: PageCaller, ark: str, version: int | None = None) -> Response:
+    web = context_of(request)
+    _, known = await run_in_threadpool(_visible, web, caller, ark)
+
+    def part() -> str:
+        return render("object_live.html", **_values(web, known, version))
+
+    view = View(("object", known.ark, str(version)), part, lambda _: False, FOLLOWED)
+    return streaming(request, caller, view)
+
+
+def _values(web: WebContext, known: InventoryObject, version: int | None) -> dict[str, Any]:
+    """What `object_live.html` shows: the latest proof of this version, or else what is recorded."""
+    (number,) = objects.versions_to_prove(known, version, every=False)
+    proof = web.custody_proofs.latest(known, number)
+    recorded = objects.object_view(known, (), (number,), None, lambda _: None, lambda: False).custody
+    custody = proof.custody if proof and proof.custody else recorded
+    return {
+        "object": known,
+        "number": number,
+        "size": size_of(known, (number,)),
+        "proof": proof,
+        "busy": proof is not None and proof.ended is None,
+        "custody": custody,
+        "verdict": _unproved(proof) if proof and proof.custody is None else _verdict(custody),
+    }
+
+
+def _visible(web: WebContext, caller: Principal, ark: str) -> tuple[SqlInventory, InventoryObject]:
+    """The object with its inventory; Missing unless the caller may see it."""
     inventory = web.archive()
     if inventory is None:
         raise Missing("the inventory is empty: no object has been stored yet")
-    known = objects.known_object(inventory, ark)
+    try:
+        known = objects.known_object(inventory, ark)
+    except UsageRefused as error:
+        if sees_fleet(caller):
+            raise
+        raise Missing(f"there is no object {ark}") from error  # the hint names objects of others
     check_object_visible(web.session, caller, known, web.archive)
-    numbers = objects.versions_to_prove(known, None, every=False)
-    size = size_of(known, numbers)
-    if reading and size > LARGEST:
-        raise UsageRefused(
-            f"{ark} has {in_units(size)}, and a page reads {in_units(LARGEST)} at most: "
-            f"prove it by the command `arkline object {ark}`"
-        )
-    storage = opened.storage(web.settings, inventory) if reading else None
-    events = objects.timeline(inventory, known)
-    return objects.object_view(known, events, numbers, storage, lambda _: None, lambda: False)
+    return inventory, known
 
 
-def _proof(custody: Custody) -> Proof:
+def _unproved(proof: CustodyProof) -> Verdict:
+    if proof.state is ProofState.FAILED:
+        return Verdict(f"The proof could not be made: {proof.message}.", "bad")
+    if proof.state is ProofState.WAITING:
+        return Verdict(f"The proof begins when {proof.ahead} others that wait have begun.", "")
+    return Verdict(f"{in_units(proof.bytes_read)} of {in_units(proof.bytes_total)} are read.", "")
+
+
+def _verdict(custody: Custody) -> Verdict:
     if not custody.read:
         if custody.agrees:
-            return Proof("The records of download and storage agree. The stored bytes were not read now.", "")
-        return Proof("The records of download and storage differ: see the files below.", "bad")
+            return Verdict(
+                "The records of download and storage agree. The stored bytes were not read now.", ""
+            )
+        return Verdict("The records of download and storage differ: see the files below.", "bad")
     done = f"{in_units(custody.bytes_read)} were read from storage at {custody.ended:%Y-%m-%d %H:%M:%S} UTC"
     if custody.agrees:
-        return Proof(f"Every file is as it was deposited: {done}, and every digest agrees.", "good")
-    return Proof(f"Storage does not have the bytes that were stored: {done}. See the files below.", "bad")
+        return Verdict(f"Every file is as it was deposited: {done}, and every digest agrees.", "good")
+    return Verdict(f"Storage does not have the bytes that were stored: {done}. See the files below.", "bad")
