@@ -100,7 +100,7 @@ def _prepare(web: WebContext, caller: Principal, bid: str, fields: FormData) -> 
         )
         return resubmission.prepare(web.session, web.settings, caller, web.archive, bid, upload, corrections)
     except BaseException:
-        uploads.remove_unless_submitted(web.settings, caller, upload)
+        uploads.remove_unless_submitted(web.session, web.settings, caller, upload)
         raise
 
 
@@ -112,7 +112,9 @@ def _received(
         given = fields.get(f"file-{one.jid}")
         if isinstance(given, UploadFile) and given.filename:
             declared = Declared(name=f"{one.jid}/{safe_name(given.filename)}")
-            files[one.jid] = uploads.receive_file(web.settings, caller, upload, declared, given.file)
+            files[one.jid] = uploads.receive_file(
+                web.session, web.settings, caller, upload, declared, given.file
+            )
     return files
 
 
