@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 CONTROL = "control"
 """The queue of scheduled work."""
 
-
-WAITS = (1.0, 5.0)
-"""Seconds to wait for workers' answers, until one answers: a busy machine answers late."""
+TRIES = 2
+"""The pool may hold connections from before a restart of Redis."""
 
 
 class Worker(Record):
@@ -95,10 +94,9 @@ class Fleet:
             return ()
         from operations.workers import workers
 
-        for wait in WAITS:
-            with suppress(ServiceUnreachable):  # the pool may hold connections from before a restart
-                if answering := workers(self.settings, wait):
-                    return answering
+        for _ in range(TRIES):
+            with suppress(ServiceUnreachable):
+                return workers(self.settings)
         return ()
 
     def consumers(self, queue: str) -> tuple[Worker, ...]:

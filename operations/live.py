@@ -3,6 +3,7 @@
 Redis' client is imported where it is asked, because a command that asks nothing should start fast.
 """
 
+from collections.abc import Iterable
 from itertools import islice
 
 from pipeline.attempt import Progress
@@ -27,8 +28,12 @@ def progress_of(settings: Settings, jid: str, state: JobState) -> Progress | Non
     return read(settings, jid)
 
 
-def downloads_of(session: Session, settings: Settings, bid: str) -> dict[str, Progress]:
-    """JID -> progress of some jobs of a batch that are downloading."""
-    jids = batches.jobs_in(session, bid, Bucket.PROCESSING)[:EXAMINED]
+def candidates(session: Session, bid: str) -> tuple[str, ...]:
+    """Jobs of a batch that may be downloading; read again when the batch has changed."""
+    return tuple(batches.jobs_in(session, bid, Bucket.PROCESSING)[:EXAMINED])
+
+
+def downloads_of(settings: Settings, jids: Iterable[str]) -> dict[str, Progress]:
+    """JID -> progress of some of these jobs, those that are downloading."""
     reports = ((jid, progress_of(settings, jid, JobState.DOWNLOADING)) for jid in jids)
     return dict(islice(((jid, report) for jid, report in reports if report), SHOWN))

@@ -1,10 +1,11 @@
 """Following a batch until it has ended.
 
-A watch reports at once that the batch has moved. The number of jobs that have ended is read twice a
-second, by counts: with a watch every job would be listed each time a job ends.
+ZooKeeper pushes what changes below the batch, and only then the batch is read: its status and its counts,
+however many jobs it has.
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -12,39 +13,70 @@ from operations.archive import Archive, no_archive
 from operations.batch_view import BatchView, batch_view
 from zkstate import views
 from zkstate.errors import Unreachable
+from zkstate.feed.watch import Feed
 from zkstate.session import Session
 
-TICK = 0.5
-"""Seconds between two counts of jobs."""
+FLUSH_INTERVAL = 0.25
+"""Seconds between two reads of the batch at least: many jobs may end at once."""
+
+CHECK_INTERVAL = 60.0
+"""Seconds after which the batch is read although no change was pushed."""
+
+LIST_INTERVAL = 2.0
+"""Seconds between two reads where ZooKeeper cannot push changes (before 3.6)."""
+
+RETRY_INTERVAL = 0.5
+"""Seconds until ZooKeeper is tried again after it did not answer."""
 
 
 def follow(
-    session: Session, bid: str, archive: Archive = no_archive, *, every_tick: bool = False
+    session: Session, bid: str, archive: Archive = no_archive, *, tick: float | None = None
 ) -> Iterator[BatchView]:
     """The batch now, whenever it has changed, and at last as it ended; outages do not end the iteration.
 
-    With `every_tick` it is also yielded while nothing changes.
+    With `tick` the same view is yielded again after so many seconds without a change.
     Missing if there is no such batch at the beginning.
     """
+    news, lost = threading.Event(), threading.Event()
+    lost.set()  # nothing has been read yet
+
+    def on_connection(connected: bool) -> None:
+        if not connected:
+            lost.set()
+        news.set()
+
     last: BatchView | None = None
-    moved = threading.Event()
-    watching = False
-    while True:
-        try:
-            if not watching:
-                moved.clear()
-                views.watch_batch(session, bid, moved.set)
-                watching = True
-            view = batch_view(session, bid, archive, counts_only=True)
-            if view.ended:
-                yield batch_view(session, bid, archive)
-                return
-        except Unreachable:
-            continue
-        if every_tick or view != last:
-            last = view
-            yield view
-        watching = not moved.wait(TICK)
+    pushed = True
+    with Feed(session, lambda _: news.set(), on_connection, bid) as feed:
+        while True:
+            news.clear()
+            try:
+                if lost.is_set():
+                    lost.clear()
+                    pushed = feed.arm()
+                view = batch_view(session, bid, archive, counts_only=True)
+                if view.ended:
+                    yield batch_view(session, bid, archive)
+                    return
+            except Unreachable:
+                lost.set()
+                news.wait(RETRY_INTERVAL)
+                continue
+            if view != last:
+                last = view
+                yield view
+            time.sleep(FLUSH_INTERVAL)
+            for _ in _ticks(news, CHECK_INTERVAL if pushed else LIST_INTERVAL, tick):
+                yield view
+
+
+def _ticks(news: threading.Event, seconds: float, tick: float | None) -> Iterator[None]:
+    """Every `tick` seconds until there is news, for `seconds` at most."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        if news.wait(left if tick is None else min(tick, left)):
+            return
+        yield
 
 
 @contextmanager

@@ -3,12 +3,24 @@
 from datetime import datetime
 
 from operations.board.board import Board
-from operations.board.values import CollectionCounts, FailureGroup, Freshness, Scope, Stops
+from operations.board.values import (
+    BatchPage,
+    BatchSearch,
+    CollectionCounts,
+    FailureGroup,
+    Freshness,
+    Scope,
+    Stops,
+)
 from pipeline.records import Record
 from pipeline.states import JobState
 
 CAUSES = 10
 """Causes of failures that are shown."""
+
+
+LATEST = 10
+"""Batches that a terminal shows."""
 
 
 class BoardSummary(Record):
@@ -35,3 +47,23 @@ def summary(board: Board, scope: Scope) -> BoardSummary:
         causes=len(failures),
         collections=board.collections(scope),
     )
+
+
+class LiveView(Record):
+    """The board as a terminal shows it while it changes."""
+
+    summary: BoardSummary
+    batches: BatchPage
+    """The latest."""
+    problem: str = ""
+    """Why the view is stale, if it was read over the API and the site does not answer."""
+
+    def stale(self, problem: str) -> "LiveView":
+        """This view, which cannot be read again now."""
+        freshness = self.summary.freshness.model_copy(update={"stale": True})
+        summary = self.summary.model_copy(update={"freshness": freshness})
+        return self.model_copy(update={"summary": summary, "problem": problem})
+
+
+def live_view(board: Board, scope: Scope) -> LiveView:
+    return LiveView(summary=summary(board, scope), batches=board.batches(scope, BatchSearch(), LATEST))

@@ -20,9 +20,8 @@ from tasks.publisher import publisher
 from zkstate import holds
 from zkstate.journal import Action
 
-ANSWER_WAIT = 1.0
-"""Seconds to wait for workers' answers; a worker whose processes are all busy answers all the same."""
-
+ANSWER_WAIT = 5.0
+"""Seconds to wait for each worker's answer; nobody is waited for once all that were asked have answered."""
 
 OBEY_INTERVAL = 0.1
 """Seconds between two questions to a worker that is to obey an order."""
@@ -38,10 +37,10 @@ class Drained(Record):
     queues: tuple[str, ...]
 
 
-def workers(settings: Settings, wait: float) -> tuple[Worker, ...]:
-    """The workers that answer within `wait` seconds, by name."""
+def workers(settings: Settings) -> tuple[Worker, ...]:
+    """The workers that answer, by name; those that are slow are waited for."""
     queues, active, stats = _ask(
-        settings, lambda i: i.active_queues(), lambda i: i.active(), lambda i: i.stats(), wait=wait
+        settings, lambda i: i.active_queues(), lambda i: i.active(), lambda i: i.stats()
     )
     return tuple(
         Worker(

@@ -18,7 +18,7 @@ _SHORT = {"max_retries": 2, "interval_start": 0.1}
 def configured(settings: Settings) -> Celery:
     """A separate application on the broker of `settings`."""
     transport.register()
-    app = Celery("arkline", set_as_current=False)
+    app = Celery("arkline", set_as_current=False, control="tasks.control:Control")
     app.config_from_object(celeryconfig)
     options = {
         **celeryconfig.broker_transport_options,

@@ -12,6 +12,7 @@ import redis
 from kombu.transport import TRANSPORT_ALIASES
 from kombu.transport import redis as kombu_redis
 from kombu.transport.virtual import Empty
+from kombu.utils.json import dumps
 
 import celeryconfig
 from tasks.logs import log
@@ -28,6 +29,8 @@ class Channel(kombu_redis.Channel):
     message_keys = Keys()
     from_transport_options = (*kombu_redis.Channel.from_transport_options, OPTION)
     """Set when the channel is made: a channel that Redis has closed knows its transport no more."""
+    receivers: int | None = None
+    """Of the last message to everybody: clients that Redis has handed it to. None before the first."""
 
     def _brpop_read(self, **options: Any) -> Any:
         try:
@@ -45,6 +48,15 @@ class Channel(kombu_redis.Channel):
         if queue in celeryconfig.QUEUES:
             message = self.message_keys.sign(message)
         self._among_foreign_keys(queue, lambda: super(Channel, self)._put(queue, message, **options))
+
+    def _put_fanout(self, exchange: str, message: Any, routing_key: str, **options: Any) -> None:
+        """As kombu's own, which forgets how many received the message."""
+        if options.get("_publish_batch") is not None:
+            super()._put_fanout(exchange, message, routing_key, **options)  # type: ignore[misc]
+            return
+        topics = self._get_publish_topics(exchange, routing_key)  # type: ignore[attr-defined]
+        with self.conn_or_acquire() as client:
+            self.receivers = sum(client.publish(topic, dumps(message)) for topic in topics)
 
     def _size(self, queue: str) -> int:
         size: int = self._among_foreign_keys(queue, lambda: super(Channel, self)._size(queue))

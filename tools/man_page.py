@@ -1,4 +1,7 @@
-"""Write arkline(1), the manual page, from the table of commands: `python -m tools.man_page > arkline.1`."""
+"""Write arkline(1), the manual page, from the table of commands.
+
+`python -m tools.man_page > entrypoints/cli/arkline.1`; the wheel installs it.
+"""
 
 import sys
 from collections.abc import Iterator

@@ -99,11 +99,6 @@ def activity(session: Session, record: Job | Batch) -> Activity:
     return Activity(holder=holder, status_written=status[1].mtime / 1000 if status else None)
 
 
-def watch_batch(session: Session, bid: str, on_change: Callable[[], None]) -> None:
-    """Have `on_change` called once, on the connection's thread, when the batch's status changes."""
-    session.ask(session.zk.exists_async, paths.batch_status(bid), watch=lambda _: on_change())
-
-
 @contextmanager
 def connection_watched(session: Session, on_change: Callable[[bool], None]) -> Iterator[None]:
     """Within this block `on_change(connected)` is called, on the connection's thread, with every change."""

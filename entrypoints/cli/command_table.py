@@ -19,6 +19,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
+from entrypoints.cli import reach
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -148,7 +150,8 @@ def load(name: str) -> Any:
         module = import_module(f"{__package__}.{entry.module}")
         for command in entry.commands or (name,):
             function = getattr(module, f"{prefix}{command}".replace("-", "_"))
-            app.command(command, epilog=f"Example: {function.example}")(function)
+            path = f"{name} {command}" if entry.commands else name
+            app.command(command, epilog=f"Example: {function.example}")(reach.checked(path, function))
     finally:
         sys.meta_path.remove(finder)
     group = get_group(app)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from threading import Event
 from typing import Annotated
 
@@ -25,7 +26,7 @@ def exporter(
 ) -> None:
     """Serve the metrics for Prometheus.
 
-    No token is needed: let only Prometheus reach the port. Runs until it is stopped.
+    No token is needed: let only Prometheus reach the port. Runs until SIGTERM.
     """
     from prometheus_client import CollectorRegistry, start_http_server
 
@@ -43,11 +44,13 @@ def exporter(
         except OSError as error:
             board.close()
             raise UsageRefused(f"{host} port {port} cannot be listened on: {error.strerror}") from error
+        stopped = Event()
+        signal.signal(signal.SIGTERM, lambda *_: stopped.set())
         url = f"http://{f'[{host}]' if ':' in host else host}:{served.server_port}/metrics"
         screen.emit({"url": url}) if json else screen.say(f"The metrics are at {url}; Ctrl-C stops it.")
         screen.flush()
         try:
-            Event().wait()
+            stopped.wait()
         finally:
             served.shutdown()
             thread.join()

@@ -1,10 +1,12 @@
 """Commands that only read: status, jobs, timeline, why, audit."""
 
-from typing import Annotated
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from entrypoints.cli import completion, counting, exit_codes, sites
+from entrypoints.cli import completion, counting, exit_codes, reach, sites
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli import operator_context as common
@@ -15,6 +17,9 @@ from entrypoints.cli.render import why as drawn_why
 from operations import audit as auditing
 from operations import health
 from zkstate import audit as consistency
+
+if TYPE_CHECKING:
+    from entrypoints.cli.remote.client import Client
 
 
 @command("arkline status bid0000000001")
@@ -126,6 +131,8 @@ def audit(
     must be in storage and inventory, with the same digests. Exit 4 if storage lacks what was stored, 1 if
     there are other findings, 3 if storage or inventory cannot be reached.
     """
+    if (remote := sites.client()) is not None:
+        _audit_over_api(remote, options_given=record or content, as_json=json)
     with (
         opened.session() as (session, settings),
         screen.interruptible() as interrupted,
@@ -137,4 +144,14 @@ def audit(
             else auditing.audit(session, settings, content=content, on_progress=count, stopped=interrupted)
         )
     screen.emit(view) if json else drawn.audit(view)
+    raise typer.Exit(exit_codes.of_audit(view))
+
+
+def _audit_over_api(remote: Client, *, options_given: bool, as_json: bool) -> NoReturn:
+    from entrypoints.cli.remote.site import RemoteSite
+
+    if options_given:
+        reach.refuse_over_api("`arkline audit` with --record or --content")
+    view = RemoteSite(remote).audit()
+    screen.emit(view) if as_json else drawn.audit(view)
     raise typer.Exit(exit_codes.of_audit(view))

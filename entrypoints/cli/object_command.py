@@ -1,23 +1,29 @@
 """`arkline object`: shows an object and proves that its files are as they were deposited."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich import progress as bars
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
-from entrypoints.cli import exit_codes
+from entrypoints.cli import exit_codes, reach, sites
 from entrypoints.cli.options import Json, command
+from entrypoints.cli.remote import objects as remote_objects
 from entrypoints.cli.render import object as drawn_object
 from operations import objects
 from pipeline.errors import UsageRefused
 from pipeline.preservation.proof import size_of
 from pipeline.working_storage import capacity
+
+if TYPE_CHECKING:
+    from operations.objects import ObjectView
 
 PROGRESS_INTERVAL = 30.0
 """Seconds between two lines of progress without a terminal."""
@@ -51,6 +57,13 @@ def object(
     """
     if all_versions and version is not None:
         raise UsageRefused("--version and --all-versions cannot be combined")
+    if (remote := sites.client()) is not None:
+        if premis is not None:
+            reach.refuse_over_api("--premis")
+        recorded = remote_objects.object_view(remote, ark, version, every=all_versions)
+        if verify:
+            screen.note("over the API the records are compared: no byte is read from storage")
+        _show(recorded, as_json=json)
     settings = opened.settings()
     inventory = opened.own_inventory(settings)
     known = objects.known_object(inventory, ark)
@@ -62,7 +75,11 @@ def object(
     total = size_of(known, numbers) if verify else 0
     with screen.interruptible() as interrupted, reading_progress(total) as on_read:
         view = objects.object_view(known, events, numbers, storage, on_read, interrupted)
-    if json:
+    _show(view, as_json=json, premis=premis)
+
+
+def _show(view: ObjectView, *, as_json: bool, premis: Path | None = None) -> NoReturn:
+    if as_json:
         screen.emit(view)
     else:
         drawn_object.described(view)

@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from entrypoints.cli import completion
+from entrypoints.cli import completion, reach, sites
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli import operator_context as common
 from entrypoints.cli.console import Column
 from entrypoints.cli.options import Bid, Json, SharedOptions, command
+from entrypoints.cli.remote import verbs as remote_verbs
 from entrypoints.cli.render import findings, humanize
 from operations import profile_renewal, profile_view, validation
 from pipeline.profiles import profile as profiles
 from pipeline.profiles import template as profile_file
 
 if TYPE_CHECKING:
+    from operations.profile_renewal import ProfileRenewal
     from operations.validation import CheckResult
 
 
@@ -42,6 +44,7 @@ def profile_check(
     if which is not None and ("/" in which or which.endswith((".yaml", ".txt"))):
         results: tuple[CheckResult, ...] = (validation.check_profile_file(Path(which)),)
     else:
+        reach.refuse_over_api("`arkline profile check` without a file")
         results = validation.check_profiles(profiles.Profiles(opened.settings().profiles), which)
     screen.emit({"profiles": results}) if json else findings.show(results)
     raise typer.Exit(int(not all(result.good for result in results)))
@@ -75,7 +78,12 @@ def profile_show(
     json: Json = False,
 ) -> None:
     """Show all values of a profile, also those that its file leaves out. No secret is shown."""
-    view = profile_view.shown(profiles.Profiles(opened.settings().profiles), name)
+    if (remote := sites.client()) is not None:
+        from entrypoints.cli.remote.site import RemoteSite
+
+        view = RemoteSite(remote).profile(name)
+    else:
+        view = profile_view.shown(profiles.Profiles(opened.settings().profiles), name)
     if json:
         screen.emit(view)
         return
@@ -118,8 +126,21 @@ def profile_renew(options: SharedOptions, bid: Bid) -> None:
     A batch keeps the profile that it started with. After a mistake in the profile is corrected, renew the
     profile of the batch, then resume its failed jobs.
     """
+    if (remote := sites.client()) is not None:
+        if options.dry_run:
+            reach.refuse_over_api("--dry-run of this verb")
+        renewed = remote_verbs.renew_profile(remote, bid, options.reason, options.version)
+    else:
+        renewed = _renew(options, bid)
+    _show_renewed(renewed, options)
+
+
+def _renew(options: SharedOptions, bid: str) -> ProfileRenewal:
     with common.operator(options) as operator:
-        renewed = profile_renewal.renew(operator, bid, version=options.version, dry_run=options.dry_run)
+        return profile_renewal.renew(operator, bid, version=options.version, dry_run=options.dry_run)
+
+
+def _show_renewed(renewed: ProfileRenewal, options: SharedOptions) -> None:
     if options.json:
         screen.emit(renewed)
         return

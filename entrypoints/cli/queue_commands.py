@@ -86,12 +86,12 @@ def history(
     The history of the fleet has pauses, drains and clean-ups. The last 200 moves of a batch are kept, and the
     last 100 actions on the fleet and on a collection. `arkline timeline` has the history of a job.
     """
-    with opened.session() as (session, _):
+    with sites.site() as site:
         if subject is not None and ID["bid"].fullmatch(subject):
-            batch = holds.batch_history(session, common.principal(), subject)
+            batch = site.batch_history(subject)
             screen.emit(batch) if json else actions.batch_history(batch)
             return
-        view = holds.history(session, common.principal(), subject)
+        view = site.actions(subject)
     screen.emit(view) if json else actions.history(view)
 
 
@@ -108,14 +108,15 @@ def drain(
 
     It finishes the jobs it has, and can then be stopped. When it is restarted, it takes jobs again.
     """
-    if worker is not None and (remote := sites.client()) is not None:
-        done = remote_verbs.drain(remote, worker, options.reason, undo=undo)
-        screen.emit(done) if options.json else drawn_fleet.workers({done.worker: done.queues})
-        return
+    remote = sites.client()
     if worker is None:
         opened.quiet_logs()
-        workers = fleet_workers.taking(opened.settings())
-        screen.emit(workers) if options.json else drawn_fleet.workers(workers)
+        taking = remote_verbs.taking(remote) if remote else fleet_workers.taking(opened.settings())
+        screen.emit(taking) if options.json else drawn_fleet.workers(taking)
+        return
+    if remote is not None:
+        done = remote_verbs.drain(remote, worker, options.reason, undo=undo)
+        screen.emit(done) if options.json else drawn_fleet.workers({done.worker: done.queues})
         return
     with common.operator(options) as operator:
         done = fleet_workers.drain(operator, worker, undo=undo)
@@ -125,8 +126,8 @@ def drain(
 @command("arkline space --json")
 def space(json: Json = False) -> None:
     """Show working storage and the jobs that reserve it."""
-    with opened.session() as (session, settings):
-        view = working_storage.space_view(session, settings)
+    with sites.site() as site:
+        view = site.space()
     screen.emit(view) if json else drawn_fleet.space(view)
 
 

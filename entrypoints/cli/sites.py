@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from entrypoints.cli import context as opened
-from operations import batch_view, job_list, job_view, live, reports
+from entrypoints.cli import operator_context as common
+from entrypoints.cli.reach import TOKEN, URL
+from operations import batch_view, holds, job_list, job_view, live, reports, working_storage
 from operations import overview as fleet_overview
 from operations import why as explanation
 from pipeline.errors import UsageRefused
@@ -18,15 +20,15 @@ if TYPE_CHECKING:
     from entrypoints.cli.remote.client import Client
     from operations.batch_view import BatchView
     from operations.facts import Explanation
+    from operations.holds import ActionHistory, BatchHistory
     from operations.job_list import JobFilter, JobList
     from operations.job_view import JobView, Timeline
     from operations.overview import Overview
+    from operations.working_storage import SpaceView
     from pipeline.attempt import Progress
     from pipeline.notify.report.compose import BatchReport
     from pipeline.settings import Settings
     from zkstate.session import Session
-
-URL, TOKEN = "ARKLINE_URL", "ARKLINE_TOKEN"
 
 
 class Site(Protocol):
@@ -41,6 +43,9 @@ class Site(Protocol):
     def why(self, name: str) -> Explanation: ...
     def report(self, bid: str) -> BatchReport: ...
     def sent_texts(self, bid: str) -> tuple[str, ...]: ...
+    def actions(self, collection: str | None) -> ActionHistory: ...
+    def batch_history(self, bid: str) -> BatchHistory: ...
+    def space(self) -> SpaceView: ...
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,15 @@ class StackBeside:
 
     def sent_texts(self, bid: str) -> tuple[str, ...]:
         return reports.sent_texts(self.session, bid, opened.archive(self.settings, self.session))
+
+    def actions(self, collection: str | None) -> ActionHistory:
+        return holds.history(self.session, common.principal(), collection)
+
+    def batch_history(self, bid: str) -> BatchHistory:
+        return holds.batch_history(self.session, common.principal(), bid)
+
+    def space(self) -> SpaceView:
+        return working_storage.space_view(self.session, self.settings)
 
 
 def client() -> Client | None:

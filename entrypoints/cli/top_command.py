@@ -8,20 +8,14 @@ import typer
 from rich import console as rich_console
 from rich import live as rich_live
 
+from entrypoints.cli import boards
 from entrypoints.cli import console as screen
-from entrypoints.cli import context as opened
 from entrypoints.cli.options import Json, command
 from entrypoints.cli.render import top as drawn
-from operations import top as summaries
-from operations.board import board as boards
-from operations.board import values
-from zkstate import errors
 
 if TYPE_CHECKING:
-    from operations.board.board import Board
-
-FILL_TIMEOUT = 60.0
-"""Seconds to wait until the board is filled for the first time."""
+    from entrypoints.cli.boards import LiveBoard
+    from operations.top import LiveView
 
 REDRAW = 1.0
 """Seconds after which ages are drawn again, although nothing has changed."""
@@ -38,34 +32,24 @@ def top(
     """
     if json and not once:
         raise typer.BadParameter("--json needs --once: the board never ends", param_hint="--json")
-    with opened.session() as (session, settings):
-        board = boards.Board.open(session, settings)
-        try:
-            if not board.wait_filled(FILL_TIMEOUT):
-                raise errors.Unreachable(f"the record at {settings.zk_hosts} could not be listed in time")
-            if once:
-                _show_once(board, as_json=json)
-            else:
-                _follow(board)
-        finally:
-            board.close()
+    with boards.live_board() as board:
+        if once:
+            _show_once(board.read(), as_json=json)
+        else:
+            _follow(board)
 
 
-def _show_once(board: Board, *, as_json: bool) -> None:
-    view = summaries.summary(board, values.EVERYTHING)
+def _show_once(view: LiveView, *, as_json: bool) -> None:
     if as_json:
-        screen.emit(view)
+        screen.emit(view.summary)
         return
     for grid in drawn.tables(view):
         screen.show(grid)
 
 
-def _follow(board: Board) -> None:
+def _follow(board: LiveBoard) -> None:
     """Redrawn in place on a terminal; elsewhere once for each change."""
-    last = board.changes_since(None).last
     with rich_live.Live(console=screen.out(), auto_refresh=False) as area:
         while True:
-            view = summaries.summary(board, values.EVERYTHING)
-            area.update(rich_console.Group(*drawn.tables(view)), refresh=True)
-            board.wait_change(last, REDRAW)
-            last = board.changes_since(None).last
+            area.update(rich_console.Group(*drawn.tables(board.read())), refresh=True)
+            board.wait_change(REDRAW)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from entrypoints.cli import completion, sites
+from entrypoints.cli import completion, reach, sites
 from entrypoints.cli import console as screen
 from entrypoints.cli import operator_context as common
 from entrypoints.cli.options import Bid, SharedOptions, command
@@ -161,7 +161,7 @@ def release(
     if (remote := sites.client()) is not None:
         _check_real(options)
         if keep_held:
-            raise UsageRefused("--keep-held is not offered over the API: use it beside the stack")
+            reach.refuse_over_api("--keep-held")
         ended = remote_verbs.hold(remote, f"/v1/collections/{collection}/release", options.reason)
         _show_released(ended, as_json=options.json)
         return
@@ -187,7 +187,7 @@ def _show_released(result: "HoldResult", *, as_json: bool) -> None:
 
 def _check_real(options: SharedOptions) -> None:
     if options.dry_run:
-        raise UsageRefused("--dry-run of this verb is not offered over the API: use it beside the stack")
+        reach.refuse_over_api("--dry-run of this verb")
 
 
 @command("arkline resume --batch bid0000000001 --state failed --dry-run", *_SELECT_BY_STATE, "version", *_ACT)

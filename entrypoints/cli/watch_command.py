@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeAlias
 
 import typer
 from rich import console as rich_console
@@ -14,14 +13,14 @@ from rich import live as rich_live
 from rich import markup
 from rich import progress as bars
 
-from entrypoints.cli import completion, exit_codes, sites
+from entrypoints.cli import boards, completion, exit_codes, sites
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli.options import Json, command, read_bid
 from entrypoints.cli.render import humanize
-from entrypoints.cli.render import overview as drawn_overview
+from entrypoints.cli.render import top as drawn_top
 from entrypoints.cli.render import views as drawn
-from operations import batch_view, live, overview, progress, reports
+from operations import batch_view, live, progress, reports
 from pipeline.errors import ServiceUnreachable
 from pipeline.states import Bucket
 from zkstate import errors
@@ -29,16 +28,16 @@ from zkstate import errors
 if TYPE_CHECKING:
     from entrypoints.cli.remote.client import Client
     from operations.batch_view import BatchView
-    from operations.overview import Overview
+    from operations.top import LiveView
     from pipeline.attempt import Progress
     from pipeline.settings import Settings
     from zkstate.session import Session
 
-POLL = 1.0
-"""Seconds between two reads of a batch over the API."""
+Downloads: TypeAlias = "Callable[[BatchView], Mapping[str, Progress]]"
+"""JID -> progress of the jobs of the batch that are downloading."""
 
-INTERVAL = 1.0
-"""Seconds between two reads of the whole queue."""
+REDRAW = 1.0
+"""Seconds after which times and downloads are drawn again on a terminal, although nothing has changed."""
 
 
 @command("arkline watch bid0000000001")
@@ -60,69 +59,80 @@ def watch(
     """
     if bid is None and json:
         raise typer.BadParameter("--json needs a BID: the whole queue never ends", param_hint="--json")
-    if bid is not None and (remote := sites.client()) is not None:
+    if bid is None:
+        _watch_all()
+    if (remote := sites.client()) is not None:
         raise typer.Exit(wait_remote(remote, bid, as_json=json))
     with opened.session() as (session, settings):
-        if bid is not None:
-            raise typer.Exit(wait_for(session, settings, bid, as_json=json))
-        _watch_all(session, settings)
+        raise typer.Exit(wait_for(session, settings, bid, as_json=json))
 
 
 def wait_for(session: Session, settings: Settings, bid: str, *, as_json: bool) -> int:
     """Show a batch's progress until it has ended; the exit code that says how."""
+    archive = opened.archive(settings, session)
+    with progress.outages_reported(session, _report_outage):
+        views = progress.follow(session, bid, archive, tick=_tick())
+        last = _show_until_ended(views, bid, _downloads(session, settings))
+    return _finished(reports.with_objects(session, last, archive), as_json=as_json)
+
+
+def wait_remote(client: Client, bid: str, *, as_json: bool) -> int:
+    """As `wait_for`, over the API; a site that does not answer for a while does not end it."""
+    from entrypoints.cli.remote.following import follow
+    from entrypoints.cli.remote.site import RemoteSite
+
+    last = _show_until_ended(follow(client, bid, _report_site, tick=_tick()), bid, lambda _: {})
+    if (last.total or 0) <= batch_view.LISTED:
+        last = reports.with_objects_of(last, RemoteSite(client).report(bid))
+    return _finished(last, as_json=as_json)
+
+
+def _tick() -> float | None:
+    return REDRAW if screen.err().is_terminal else None
+
+
+def _show_until_ended(views: Iterator[BatchView], bid: str, downloads: Downloads) -> BatchView:
+    """The last of the views."""
     last: BatchView | None = None
     try:
-        terminal = screen.err().is_terminal
-        downloads = partial(live.downloads_of, session, settings, bid)
-        with _meter(downloads, bid) as show, progress.outages_reported(session, _report_outage):
-            for last in progress.follow(session, bid, opened.archive(settings, session), every_tick=terminal):
+        with _meter(downloads, bid) as show:
+            for last in views:
                 show(last)
     except KeyboardInterrupt:
         screen.note(f"{bid} continues without this command; to follow it again: arkline watch {bid}")
         raise
     assert last is not None
-    last = reports.with_objects(session, last, opened.archive(settings, session))
-    if as_json:
-        screen.emit(last)
-    else:
-        drawn.batch(last)
-        drawn.objects(last)
-    return exit_codes.of_state(last.status)
+    return last
 
 
-def wait_remote(client: Client, bid: str, *, as_json: bool) -> int:
-    """As `wait_for`, over the API; a site that does not answer for a while does not end it."""
-    from entrypoints.cli.remote.site import RemoteSite
-
-    site, away = RemoteSite(client), False
-    view = site.batch(bid)
-    try:
-        with _meter(dict, bid) as show:
-            while not view.ended:
-                show(view)
-                time.sleep(POLL)
-                try:
-                    view = site.batch(bid)
-                except ServiceUnreachable as error:
-                    if not away:
-                        screen.note(f"{error}; still trying")
-                    away = True
-                    continue
-                if away:
-                    screen.note("the site answers again")
-                away = False
-            show(view)
-    except KeyboardInterrupt:
-        screen.note(f"{bid} continues without this command; to follow it again: arkline watch {bid}")
-        raise
-    if (view.total or 0) <= batch_view.LISTED:
-        view = reports.with_objects_of(view, site.report(bid))
+def _finished(view: BatchView, *, as_json: bool) -> int:
     if as_json:
         screen.emit(view)
     else:
         drawn.batch(view)
         drawn.objects(view)
     return exit_codes.of_state(view.status)
+
+
+def _downloads(session: Session, settings: Settings) -> Downloads:
+    """The downloads of a batch; its jobs are listed again only when the batch has changed."""
+    seen: BatchView | None = None
+    jids: tuple[str, ...] = ()
+
+    def read(view: BatchView) -> Mapping[str, Progress]:
+        nonlocal seen, jids
+        if view is not seen:
+            try:
+                seen, jids = view, live.candidates(session, view.bid)
+            except errors.Unreachable:
+                return {}
+        return live.downloads_of(settings, jids)
+
+    return read
+
+
+def _report_site(error: ServiceUnreachable | None) -> None:
+    screen.note("the site answers again" if error is None else f"{error}; still trying")
 
 
 def _report_outage(away: bool) -> None:
@@ -143,7 +153,7 @@ def _on_change(write: Callable[[str], None]) -> Callable[[str], None]:
 
 
 @contextmanager
-def _meter(downloading: Callable[[], dict[str, Progress]], bid: str) -> Iterator[Callable[[BatchView], None]]:
+def _meter(downloads: Downloads, bid: str) -> Iterator[Callable[[BatchView], None]]:
     """A bar on a terminal, plain lines elsewhere; on standard error, because it is no part of the answer."""
     console = screen.err()
     if not console.is_terminal:
@@ -160,8 +170,8 @@ def _meter(downloading: Callable[[], dict[str, Progress]], bid: str) -> Iterator
         task = meter.add_task(bid, total=None, ended="")
 
         def draw(view: BatchView) -> None:
-            downloads = downloading()
-            lines = "".join(f"\n{jid}: {humanize.progress(download)}" for jid, download in downloads.items())
+            shown = downloads(view).items()
+            lines = "".join(f"\n{jid}: {humanize.progress(download)}" for jid, download in shown)
             meter.update(
                 task,
                 total=view.total,
@@ -183,26 +193,34 @@ def ended(view: BatchView) -> str:
     )
 
 
-def _watch_all(session: Session, settings: Settings) -> None:
-    with progress.outages_reported(session, _report_outage), _board() as draw:
+def _watch_all() -> NoReturn:
+    with boards.live_board() as board, _queue() as draw:
         while True:
-            try:
-                draw(overview.overview(session, settings))
-            except errors.Unreachable:
-                continue
-            time.sleep(INTERVAL)
+            draw(board.read())
+            board.wait_change(REDRAW)
 
 
 @contextmanager
-def _board() -> Iterator[Callable[[Overview], None]]:
+def _queue() -> Iterator[Callable[[LiveView], None]]:
     """Redrawn in place on a terminal; elsewhere a line whenever something changed."""
     console = screen.out()
-    if not console.is_terminal:
-        show = _on_change(_log)
-        yield lambda view: show(humanize.listed(view.jobs) or "no jobs")
+    if console.is_terminal:
+        with rich_live.Live(console=console, auto_refresh=False, screen=False) as area:
+            yield lambda live: area.update(rich_console.Group(*drawn_top.queue_tables(live)), refresh=True)
         return
-    with rich_live.Live(console=console, auto_refresh=False, screen=False) as board:
-        yield lambda view: board.update(rich_console.Group(*drawn_overview.tables(view)), refresh=True)
+    show, away = _on_change(_log), False
+
+    def line(live: LiveView) -> None:
+        nonlocal away
+        stale = live.summary.freshness.stale
+        if stale is not away:
+            problem = live.problem or "ZooKeeper does not answer"
+            screen.note(f"{problem}; still trying" if stale else "the board is live again")
+        away = stale
+        if not stale:
+            show(humanize.listed(live.summary.jobs) or "no jobs")
+
+    yield line
 
 
 def _log(line: str) -> None:

@@ -106,6 +106,7 @@ class Problem(Record):
     status: int
     detail: str
     code: str = Field(description="Stable; docs/api/errors.md explains every code.")
+    kind: ErrorKind | None = Field(None, description="What the error means for the caller.")
     allowed: tuple[str, ...] | None = Field(
         None, description="The events that are possible now, of a job or a batch."
     )
@@ -141,12 +142,19 @@ def problem_of(error: ArklineError, request: Request) -> Problem:
         status=status,
         detail=str(error),
         code=code,
+        kind=_kind_of(error),
         allowed=None if possible is None else tuple(str(event) for event in possible),
         remedies=remedies or None,
         state=str(moved.state) if moved else None,
         changed_by=moved.by if moved else None,
         request_id=request_id(request),
     )
+
+
+def _kind_of(error: ArklineError) -> ErrorKind:
+    if isinstance(error, StepFailed) and error.kind is FailureKind.TRANSIENT:
+        return ErrorKind.UNREACHABLE
+    return error.error_kind
 
 
 def request_id(request: Request) -> str:

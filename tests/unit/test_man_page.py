@@ -3,7 +3,14 @@ import shutil
 import subprocess
 
 from entrypoints.cli.command_table import ENTRIES
+from tests.support.fleet import PROJECT
 from tools.man_page import page
+
+COMMAND = "python -m tools.man_page > entrypoints/cli/arkline.1"
+
+
+def test_the_manual_page_that_the_wheel_has_is_current() -> None:
+    assert (PROJECT / "entrypoints" / "cli" / "arkline.1").read_text() == page(), f"run: {COMMAND}"
 
 
 def test_the_manual_page_describes_every_command_and_has_no_stray_request() -> None:

@@ -20,6 +20,9 @@ SHIPPED = frozenset(
 )
 """The content of a wheel besides its metadata; tools, tests and benchmarks belong to a checkout."""
 
+MANUAL = "share/man/man1/arkline.1"
+"""Where an installation has the manual page, below its prefix."""
+
 SOURCE_PATHS = (*sorted(SHIPPED), "pyproject.toml", "README.md", "LICENSE")
 
 
@@ -78,9 +81,11 @@ def install(wheel: Path, folder: Path) -> Installed:
 
 def check_contents(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        top = {name.split("/")[0] for name in archive.namelist()}
-    strangers = {name for name in top if not name.endswith(".dist-info")} ^ SHIPPED
-    if strangers:
+        names = archive.namelist()
+    top = {name.split("/")[0] for name in names}
+    strangers = {name for name in top if not name.endswith((".dist-info", ".data"))} ^ SHIPPED
+    data = {name.partition(".data/")[2] for name in names} - {""}
+    if strangers := strangers | (data ^ {f"data/{MANUAL}"}):
         raise CheckFailed(f"{wheel.name} has too much or too little: {', '.join(sorted(strangers))}")
 
 
@@ -92,6 +97,8 @@ def check_commands(installed: Installed, version: str) -> None:
         installed.run("arkline", "--version").strip(),
         installed.run("python", "-c", "import arkline; print('arkline', arkline.__version__)").strip(),
     }
+    if not (installed.folder / "venv" / MANUAL).is_file():
+        raise CheckFailed(f"the wheel does not install {MANUAL}")
     if spoken != {f"arkline {version}"}:
         raise CheckFailed(f"the wheel says {', '.join(sorted(spoken))} and not arkline {version}")
 

@@ -13,6 +13,7 @@ from kazoo.exceptions import UnimplementedError
 from kazoo.protocol.serialization import Watch, int_struct, write_string
 from kazoo.protocol.states import KazooState
 
+from zkstate import paths
 from zkstate.feed.changes import FOLLOWED, FeedChange, read_change
 from zkstate.session import Session
 
@@ -37,7 +38,7 @@ class AddWatch:
 
 
 class Feed(AbstractContextManager["Feed"]):
-    """Calls `on_change` for every change of the followed folders, while it is armed.
+    """Calls `on_change` for every change of the followed folders while it is armed; with `bid`, of one batch.
 
     Both functions are called on the connection's thread, and must not block. `on_connection` gets False when
     the connection is lost, and True when it is there again: the feed is to be armed then.
@@ -48,8 +49,10 @@ class Feed(AbstractContextManager["Feed"]):
         session: Session,
         on_change: Callable[[FeedChange], None],
         on_connection: Callable[[bool], None],
+        bid: str | None = None,
     ) -> None:
         self._session = session
+        self._bid = bid
         self._on_change = on_change
         self._on_connection = on_connection
 
@@ -72,6 +75,9 @@ class Feed(AbstractContextManager["Feed"]):
         Unreachable if ZooKeeper does not answer in time.
         """
         try:
+            if self._bid is not None:
+                self._session.ask(self._add_watch, paths.batch(self._bid))
+                return True
             for path in FOLLOWED:
                 self._session.ensure_node(path)
                 self._session.ask(self._add_watch, path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,9 +20,22 @@ ANSWER_TIMEOUT = 300.0
 
 
 class RemoteFault(ArklineError):
-    """The site failed to answer the request."""
+    """The site failed to answer the request, or the job or batch has moved."""
 
-    error_kind = ErrorKind.OTHER
+
+class RemoteDamage(ArklineError):
+    """The site's storage does not have the bytes that were stored."""
+
+    error_kind = ErrorKind.DAMAGED
+
+
+_CLASSES: dict[ErrorKind, type[ArklineError]] = {
+    ErrorKind.REFUSED: UsageRefused,
+    ErrorKind.UNREACHABLE: ServiceUnreachable,
+    ErrorKind.DAMAGED: RemoteDamage,
+    ErrorKind.INTERRUPTED: RemoteFault,
+    ErrorKind.OTHER: RemoteFault,
+}
 
 
 @dataclass(frozen=True)
@@ -48,41 +61,84 @@ class Client:
         data: Iterable[bytes] | bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> requests.Response:
-        """The answer; ServiceUnreachable, UsageRefused or RemoteFault if it is a problem."""
+        """The answer; the error that the site answered, or ServiceUnreachable if it does not answer."""
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        return self._send(
+            method,
+            path,
+            params={name: str(value) for name, value in given.items()},
+            json=json,
+            data=data,
+            headers=headers or {},
+            timeout=(CONNECT_TIMEOUT, ANSWER_TIMEOUT),
+        )
+
+    def open_stream(self, path: str, last: str, silence: float) -> Generator[str]:
+        """The lines of a stream of events after the event `last`, until the site ends it.
+
+        ServiceUnreachable if the site does not answer, or sends nothing for `silence` seconds.
+        """
+        import requests
+
+        headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last} if last else {})}
+        timeout = (CONNECT_TIMEOUT, silence)
+        with self._send("GET", path, headers=headers, timeout=timeout, stream=True) as answer:
+            try:
+                answer.encoding = "utf-8"
+                # without a size, what the site sends is passed on at once
+                yield from answer.iter_lines(chunk_size=None, decode_unicode=True)
+            except requests.RequestException as error:
+                raise self._unreachable(error) from error
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        headers: Mapping[str, str],
+        timeout: tuple[float, float],
+        **options: Any,
+    ) -> requests.Response:
         import requests  # takes a while to load
 
-        given = {name: value for name, value in (query or {}).items() if value is not None}
         try:
             answer = requests.request(
                 method,
                 f"{self.url}{path}",
-                params={name: str(value) for name, value in given.items()},
-                json=json,
-                data=data,
-                headers={"Authorization": f"Bearer {self.token}", **(headers or {})},
-                timeout=(CONNECT_TIMEOUT, ANSWER_TIMEOUT),
+                headers={"Authorization": f"Bearer {self.token}", **headers},
+                timeout=timeout,
                 allow_redirects=False,  # the token is for this site alone
+                **options,
             )
         except requests.RequestException as error:
-            raise ServiceUnreachable(
-                f"{self.url} does not answer ({type(error).__name__}): check ARKLINE_URL and the network"
-            ) from error
+            raise self._unreachable(error) from error
         if answer.ok:
             return answer
         raise _error_of(answer)
+
+    def _unreachable(self, error: Exception) -> ServiceUnreachable:
+        return ServiceUnreachable(
+            f"{self.url} does not answer ({type(error).__name__}): check ARKLINE_URL and the network"
+        )
 
 
 def _error_of(answer: requests.Response) -> ArklineError:
     """The problem of an answer with the exit code that the same error has beside the stack."""
     problem = _problem(answer)
     detail = str(problem.get("detail") or f"{answer.url} answered {answer.status_code} {answer.reason}")
-    if answer.status_code in (423, 429, 503, 507):
-        error: ArklineError = ServiceUnreachable(detail)
-    elif 400 <= answer.status_code < 500:
-        error = UsageRefused(detail)
-    else:
-        error = RemoteFault(detail)
+    error = _CLASSES[_kind(problem, answer.status_code)](detail)
     return error.with_remedies(*_remedies(problem.get("remedies")))
+
+
+def _kind(problem: Mapping[str, Any], status: int) -> ErrorKind:
+    """The kind that a site of this release answers; for an answer of a proxy, what its status means."""
+    if status == 429:  # beside the stack nothing is limited
+        return ErrorKind.UNREACHABLE
+    if (given := problem.get("kind")) in set(ErrorKind):
+        return ErrorKind(given)
+    if status in (423, 429, 502, 503, 504, 507):
+        return ErrorKind.UNREACHABLE
+    return ErrorKind.REFUSED if 400 <= status < 500 else ErrorKind.OTHER
 
 
 def _problem(answer: requests.Response) -> dict[str, Any]:

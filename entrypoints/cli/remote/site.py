@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from entrypoints.cli.remote.client import Client
+from operations.audit import AuditView
 from operations.batch_view import BatchView
+from operations.board.values import BatchPage, Freshness, Stops
 from operations.facts import Explanation
+from operations.holds import ActionHistory, BatchHistory
 from operations.job_list import JobFilter, JobList
 from operations.job_view import JobView, Timeline
 from operations.overview import Overview
+from operations.profile_view import ProfileView
+from operations.top import CAUSES, BoardSummary, LiveView
+from operations.working_storage import SpaceView
 from pipeline.attempt import Progress
 from pipeline.notify.report.compose import BatchReport
 from pipeline.records import Record
+from pipeline.states import JobState
 from zkstate.views import JobRow
 
 if TYPE_CHECKING:
@@ -26,6 +35,18 @@ class _Page(Record):
     rows: tuple[dict[str, object], ...]
     next: str | None = None
     total: int
+
+
+class _Board(Record):
+    freshness: Freshness
+    jobs: dict[JobState, int]
+    oldest: dict[JobState, datetime]
+    stops: Stops
+
+
+def quoted(name: str) -> str:
+    """A name as one part of a path."""
+    return quote(name, safe="")
 
 
 @dataclass(frozen=True)
@@ -60,6 +81,23 @@ class RemoteSite:
         )
         return JobList(jobs=tuple(map(_row, page.rows)), total=page.total, next=page.next)
 
+    def summary(self) -> BoardSummary:
+        board = self.client.get("/v1/board", _Board)
+        failures = self.client.request("GET", "/v1/failures").json()
+        collections = self.client.request("GET", "/v1/collections").json()
+        return BoardSummary.model_validate(
+            {
+                **dict(board),
+                "failures": failures[:CAUSES],
+                "causes": len(failures),
+                "collections": collections,
+            }
+        )
+
+    def board(self, batches: int) -> LiveView:
+        page = self.client.get("/v1/batches", BatchPage, limit=batches)
+        return LiveView(summary=self.summary(), batches=page)
+
     def timeline(self, jid: str) -> Timeline:
         return self.client.get(f"/v1/jobs/{jid}/timeline", Timeline)
 
@@ -69,6 +107,22 @@ class RemoteSite:
 
     def report(self, bid: str) -> BatchReport:
         return self.client.get(f"/v1/batches/{bid}/report", BatchReport)
+
+    def actions(self, collection: str | None) -> ActionHistory:
+        path = "/v1/actions" if collection is None else f"/v1/collections/{quoted(collection)}/actions"
+        return self.client.get(path, ActionHistory)
+
+    def batch_history(self, bid: str) -> BatchHistory:
+        return self.client.get(f"/v1/batches/{bid}/history", BatchHistory)
+
+    def space(self) -> SpaceView:
+        return self.client.get("/v1/space", SpaceView)
+
+    def audit(self) -> AuditView:
+        return self.client.get("/v1/audit", AuditView)
+
+    def profile(self, name: str) -> ProfileView:
+        return self.client.get(f"/v1/collections/{quoted(name)}/profile", ProfileView)
 
     def sent_texts(self, bid: str) -> tuple[str, ...]:
         """The API has the report as it is now, and not as it was mailed."""

@@ -5,12 +5,24 @@ from collections.abc import Sequence
 from entrypoints.cli.remote.client import Client
 from operations.bulk import Outcome
 from operations.bulk_plans import BulkPlan, Receipt
+from operations.fleet import Worker
 from operations.holds import HoldResult
 from operations.job_list import JobFilter
 from operations.operator import VerbResult
+from operations.profile_renewal import ProfileRenewal
 from operations.workers import Drained
 from pipeline.errors import UsageRefused
+from pipeline.records import Record
 from pipeline.states import Event, JobState
+
+
+class _Workers(Record):
+    workers: tuple[Worker, ...]
+
+
+def _seen(version: int | None) -> dict[str, str]:
+    """The header of a verb that must not meet a later state than its caller saw."""
+    return {} if version is None else {"If-Match": f'"{version}"'}
 
 
 def act_on_one(
@@ -25,7 +37,7 @@ def act_on_one(
     body: dict[str, object] = {"reason": reason}
     if to is not None:
         body["to"] = to
-    headers = {} if version is None else {"If-Match": f'"{version}"'}
+    headers = _seen(version)
     if name.startswith("bid") and event is Event.RESUME:
         return client.post(f"/v1/batches/{name}/resume", Outcome, body, **headers)
     kind = "batches" if name.startswith("bid") else "jobs"
@@ -73,6 +85,18 @@ def cancel(client: Client, bid: str, reason: str) -> Outcome:
 def hold(client: Client, path: str, reason: str) -> HoldResult:
     """Of the queue or of a collection: `/v1/queue/pause`, `/v1/collections/NAME/hold`."""
     return client.post(path, HoldResult, {"reason": reason})
+
+
+def taking(client: Client) -> dict[str, tuple[str, ...]]:
+    """Worker -> the queues that it consumes."""
+    answer = client.get("/v1/workers", _Workers)
+    return {worker.name: worker.queues for worker in answer.workers}
+
+
+def renew_profile(client: Client, bid: str, reason: str, version: int | None) -> ProfileRenewal:
+    return client.post(
+        f"/v1/batches/{bid}/renew-profile", ProfileRenewal, {"reason": reason}, **_seen(version)
+    )
 
 
 def drain(client: Client, worker: str, reason: str, *, undo: bool) -> Drained:

@@ -10,7 +10,7 @@ from rich.text import Text
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
 from entrypoints.cli.render.humanize import age, brief, by_whom, counted
-from operations.top import BoardSummary
+from operations.top import BoardSummary, LiveView
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,16 +20,11 @@ if TYPE_CHECKING:
 _OWNERS = {"depositor": "the depositor", "operator": "an operator", "wait": "nobody yet: resume later"}
 
 
-def tables(view: BoardSummary) -> Iterable[Table]:
-    yield screen.facts_grid(_facts(view))
-    states = [state for state, number in view.jobs.items() if number]
-    if states:
-        yield screen.table_grid(
-            states,
-            Column("state", lambda state: screen.state(state)),
-            Column("jobs", lambda state: f"{view.jobs[state]:,}", right=True),
-            Column("oldest", lambda state: brief(age(view.oldest[state])), right=True),
-        )
+def tables(live: LiveView) -> Iterable[Table]:
+    """Counts, stops and failures by cause."""
+    view = live.summary
+    yield screen.facts_grid(_facts(live))
+    yield from _states(view)
     if view.failures:
         yield screen.table_grid(
             view.failures,
@@ -41,9 +36,39 @@ def tables(view: BoardSummary) -> Iterable[Table]:
         )
 
 
-def _facts(view: BoardSummary) -> Iterator[tuple[str, str | Text | None]]:
+def queue_tables(live: LiveView) -> Iterable[Table]:
+    """Counts, stops and the latest batches."""
+    yield screen.facts_grid(_facts(live))
+    yield from _states(live.summary)
+    if live.batches.rows:
+        yield screen.table_grid(
+            live.batches.rows,
+            Column("batch", lambda row: row.bid),
+            Column("state", lambda row: screen.state(row.status)),
+            Column("for", lambda row: brief(age(row.since)), right=True),
+            Column("jobs", lambda row: "" if row.total is None else str(row.total), right=True),
+            Column("collection", lambda row: row.collection, wide=True),
+            Column("file", lambda row: row.name, long=True),
+        )
+
+
+def _states(view: BoardSummary) -> Iterable[Table]:
+    states = [state for state, number in view.jobs.items() if number]
+    if states:
+        yield screen.table_grid(
+            states,
+            Column("state", lambda state: screen.state(state)),
+            Column("jobs", lambda state: f"{view.jobs[state]:,}", right=True),
+            Column("oldest", lambda state: brief(age(view.oldest[state])), right=True),
+        )
+
+
+def _facts(live: LiveView) -> Iterator[tuple[str, str | Text | None]]:
+    view = live.summary
     freshness = view.freshness
-    if freshness.stale:
+    if live.problem:
+        yield "board", Text(f"stale: as of {brief(age(freshness.as_of))} ago; {live.problem}", "bold red")
+    elif freshness.stale:
         yield "board", Text(f"stale: ZooKeeper is away; as of {brief(age(freshness.as_of))} ago", "bold red")
     else:
         yield "board", Text("live" if freshness.following else "listed every 2 s", "green")

@@ -21,9 +21,6 @@ from zkstate.errors import Missing
 
 router = APIRouter(prefix="/v1", tags=["fleet"])
 
-WORKERS_WAIT = 1.0
-"""Seconds to wait for workers' answers."""
-
 
 class Workers(Record):
     workers: tuple[Worker, ...]
@@ -43,7 +40,7 @@ def queue(request: Request, caller: Caller) -> Overview:
 @router.get("/workers", summary="The workers that answer, with their queues")
 def workers(request: Request, caller: Caller) -> Workers:
     require_fleet(caller, "see the workers")
-    return Workers(workers=fleet_workers.workers(context_of(request).settings, WORKERS_WAIT))
+    return Workers(workers=fleet_workers.workers(context_of(request).settings))
 
 
 @router.get("/space", summary="Working storage, and the jobs that reserve it")

@@ -1,0 +1,97 @@
+"""How a command reaches its site: whether it works over the API when ARKLINE_URL and ARKLINE_TOKEN are set.
+
+Every command of the table has its row here; none ignores the variables.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+from pipeline.errors import UsageRefused
+
+URL, TOKEN = "ARKLINE_URL", "ARKLINE_TOKEN"
+
+
+class Reach(StrEnum):
+    API = "api"
+    """Over the API, with the same output and exit codes as beside the stack."""
+    BESIDE = "beside the stack"
+    """Only with the stack's settings: the API has no route for it."""
+    FILES = "files of this machine"
+    """It asks neither the stack nor a site."""
+
+
+REACH: dict[str, Reach] = {
+    "submit": Reach.API,
+    "watch": Reach.API,
+    "report": Reach.API,
+    "manifest check": Reach.FILES,
+    "manifest from-csv": Reach.FILES,
+    "profile list": Reach.BESIDE,
+    "profile show": Reach.API,
+    "profile template": Reach.FILES,
+    "profile check": Reach.FILES,
+    "profile renew": Reach.API,
+    "status": Reach.API,
+    "top": Reach.API,
+    "jobs": Reach.API,
+    "timeline": Reach.API,
+    "why": Reach.API,
+    "object": Reach.API,
+    "export": Reach.BESIDE,
+    "fixity report": Reach.BESIDE,
+    "fixity check": Reach.BESIDE,
+    "space": Reach.API,
+    "audit": Reach.API,
+    "hold": Reach.API,
+    "release": Reach.API,
+    "resume": Reach.API,
+    "fail": Reach.API,
+    "delete": Reach.API,
+    "cancel": Reach.API,
+    "repair": Reach.BESIDE,
+    "update-report": Reach.API,
+    "pause": Reach.API,
+    "unpause": Reach.API,
+    "history": Reach.API,
+    "drain": Reach.API,
+    "cleanup": Reach.BESIDE,
+    "init": Reach.BESIDE,
+    "backup": Reach.BESIDE,
+    "restore": Reach.BESIDE,
+    "token create": Reach.BESIDE,
+    "token list": Reach.BESIDE,
+    "token revoke": Reach.BESIDE,
+    "exporter": Reach.BESIDE,
+    "web": Reach.BESIDE,
+    "reconcile": Reach.BESIDE,
+    "worker": Reach.BESIDE,
+    "beat": Reach.BESIDE,
+    "flower": Reach.BESIDE,
+    "standalone start": Reach.BESIDE,
+    "standalone stop": Reach.BESIDE,
+}
+
+
+def checked(name: str, function: Callable[..., None]) -> Callable[..., None]:
+    """The command, which is refused where it would work on another site than ARKLINE_URL says."""
+    if REACH[name] is not Reach.BESIDE:
+        return function
+
+    @functools.wraps(function)
+    def run(*values: Any, **options: Any) -> None:
+        refuse_over_api(f"`arkline {name}`")
+        function(*values, **options)
+
+    return run
+
+
+def refuse_over_api(what: str) -> None:
+    """UsageRefused if the variables of a site are set: `what` is for the stack beside this process."""
+    if given := [name for name in (URL, TOKEN) if os.environ.get(name)]:
+        names = " and ".join(given)
+        raise UsageRefused(f"{what} is not offered over the API: unset {names}, and run it beside the stack")

@@ -1,0 +1,37 @@
+"""Celery's remote control, which waits for the workers that got the question, and for no others.
+
+Celery's own waits a fixed time: too short for a worker on a busy machine, and too long where all have
+answered. Redis says how many workers receive a message: so many answers end the wait.
+"""
+
+from typing import Any
+
+import celery.app.control
+from kombu import Producer, pidbox
+
+
+class Mailbox(pidbox.Mailbox):
+    def _publish(self, *values: Any, producer: Any = None, channel: Any = None, **options: Any) -> None:
+        """On the channel that waits for the answers, because that one knows the receivers."""
+        if producer is None and channel is not None:
+            producer = Producer(channel, auto_declare=False)
+        super()._publish(*values, producer=producer, channel=channel, **options)
+
+    def _collect(
+        self,
+        ticket: str,
+        limit: int | None = None,
+        timeout: float = 1,
+        callback: Any = None,
+        channel: Any = None,
+        accept: Any = None,
+    ) -> Any:
+        receivers = getattr(channel, "receivers", None)
+        if receivers == 0:
+            return []
+        expected = receivers if limit is None or receivers is None else min(limit, receivers)
+        return super()._collect(ticket, expected or limit, timeout, callback, channel, accept)
+
+
+class Control(celery.app.control.Control):
+    Mailbox = Mailbox

@@ -1,0 +1,82 @@
+"""The answers of workers: nobody who is there is called missing, and nobody who is not is waited for."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+
+from kombu.pidbox import Node
+
+from operations import workers
+from operations.fleet import Worker
+from pipeline.settings import Settings
+from tasks.publisher import configured
+
+WAIT = 20.0
+
+
+QUICK = 1.0
+"""Seconds within which an answer is quick, on a busy machine too."""
+
+
+@contextmanager
+def answering(settings: Settings, name: str, after: float = 0.0) -> Iterator[None]:
+    """A node that answers like a worker, `after` seconds."""
+    app, ready, ended = configured(settings), Event(), Event()
+
+    def answer(value: object) -> object:
+        time.sleep(after)
+        return value
+
+    def run() -> None:
+        with app.connection_for_read() as connection:
+            node: Node = app.control.mailbox.Node(name, channel=connection.default_channel)
+            node.handlers |= {
+                "active_queues": lambda state, **_: answer([{"name": "process"}]),
+                "active": lambda state, **_: answer([]),
+                "stats": lambda state, **_: answer({"pool": {"max-concurrency": 2}}),
+            }
+            with node.listen():
+                ready.set()
+                while not ended.is_set():
+                    try:
+                        connection.drain_events(timeout=0.1)
+                    except TimeoutError:
+                        continue
+
+    thread = Thread(target=run)
+    thread.start()
+    assert ready.wait(WAIT)
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_a_worker_that_answers_late_is_waited_for(settings: Settings) -> None:
+    with answering(settings, "worker1@here"), answering(settings, "worker2@here", after=0.7):
+        began = time.monotonic()
+        answers = workers.workers(settings)
+
+    assert [worker.name for worker in answers] == ["worker1@here", "worker2@here"]
+    assert answers[0] == Worker(name="worker1@here", queues=("process",), processes=2)
+    assert time.monotonic() - began > 1.0
+
+
+def test_nobody_is_waited_for_once_all_workers_have_answered(settings: Settings) -> None:
+    with answering(settings, "worker1@here"):
+        began = time.monotonic()
+        answers = workers.workers(settings)
+        seconds = time.monotonic() - began
+
+    assert [worker.name for worker in answers] == ["worker1@here"]
+    assert seconds < QUICK
+
+
+def test_without_a_worker_nobody_is_waited_for(settings: Settings) -> None:
+    workers.taking(settings)  # imports and connections take a moment
+    began = time.monotonic()
+
+    assert workers.workers(settings) == ()
+    assert time.monotonic() - began < QUICK

@@ -1,0 +1,146 @@
+"""Every command over the table of commands: with ARKLINE_URL set it asks that site, or refuses."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from entrypoints.cli.command_table import ENTRIES, load
+from entrypoints.cli.main import app
+from entrypoints.cli.reach import REACH, Reach
+from pipeline.errors import UsageRefused
+
+runner = CliRunner()
+
+JID, BID = "jid0000000001", "bid0000000001"
+ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "submit": ("https://example.org/a.txt", "--profile", "demo"),
+    "watch": (BID,),
+    "report": (BID,),
+    "profile show": ("demo",),
+    "profile renew": (BID,),
+    "status": (),
+    "top": ("--once",),
+    "jobs": (),
+    "timeline": (JID,),
+    "why": (JID,),
+    "object": ("ark:/99999/fk4abc",),
+    "space": (),
+    "audit": (),
+    "hold": (JID,),
+    "release": (JID,),
+    "resume": (JID,),
+    "fail": (JID,),
+    "delete": (JID, "--yes"),
+    "cancel": (BID, "--yes"),
+    "update-report": (BID,),
+    "pause": (),
+    "unpause": (),
+    "history": (),
+    "drain": (),
+}
+"""Arguments for every command that works over the API."""
+
+
+class _Refusing(BaseHTTPRequestHandler):
+    """A site that answers every request with a problem that names the request."""
+
+    def _answer(self) -> None:
+        token = self.headers["Authorization"].removeprefix("Bearer ")
+        detail = f"{token} asked {self.command} {self.path}"
+        body = json.dumps({"detail": detail, "kind": "refused"}).encode()
+        self.send_response(404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST = _answer  # noqa: N815 - names of the library
+
+    def log_message(self, *_: object) -> None:
+        """Nothing: the test's output is for failures."""
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[dict[str, str]]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+        yield {"ARKLINE_URL": f"http://127.0.0.1:{server.server_port}", "ARKLINE_TOKEN": "ann"}
+        server.shutdown()
+
+
+def commands(reach: Reach) -> list[str]:
+    return sorted(name for name, row in REACH.items() if row is reach)
+
+
+def test_the_table_has_every_command() -> None:
+    names = {f"{entry.name} {name}".strip() for entry in ENTRIES for name in entry.commands or ("",)}
+
+    assert set(REACH) == names
+    assert set(ARGUMENTS) == set(commands(Reach.API)), "give arguments for the command above"
+
+
+@pytest.mark.parametrize("name", commands(Reach.API))
+def test_a_command_over_the_api_asks_the_site_with_the_token(name: str, site: dict[str, str]) -> None:
+    done = runner.invoke(app, [*name.split(), *ARGUMENTS[name]], env=site)
+
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "error: ann asked " in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("name", commands(Reach.BESIDE))
+def test_a_command_without_a_route_refuses_and_names_the_remedy(
+    name: str, site: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *rest = name.split()
+    command = load(first)
+    callback = command.commands[rest[0]].callback if rest else command.callback
+    for variable, value in site.items():
+        monkeypatch.setenv(variable, value)
+
+    with pytest.raises(UsageRefused) as refused:
+        callback()
+
+    remedy = "unset ARKLINE_URL and ARKLINE_TOKEN, and run it beside the stack"
+    assert str(refused.value) == f"`arkline {name}` is not offered over the API: {remedy}"
+
+
+def test_half_of_the_variables_is_refused_too(site: dict[str, str]) -> None:
+    done = runner.invoke(app, ["cleanup"], env={"ARKLINE_URL": site["ARKLINE_URL"]})
+
+    assert (done.exit_code, "unset ARKLINE_URL, and run it" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("audit", "--content"),
+        ("object", "ark:/99999/fk4abc", "--premis", "x.xml"),
+        ("profile", "check", "demo"),
+        ("profile", "renew", BID, "--dry-run"),
+        ("cancel", BID, "--dry-run"),
+        ("release", "--collection", "demo", "--keep-held"),
+    ],
+    ids=" ".join,
+)
+def test_an_option_without_a_route_refuses_and_names_the_remedy(
+    arguments: tuple[str, ...], site: dict[str, str]
+) -> None:
+    done = runner.invoke(app, arguments, env=site)
+
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "is not offered over the API: unset ARKLINE_URL and ARKLINE_TOKEN" in done.stderr
+
+
+def test_commands_on_files_work_without_any_site(tmp_path: Path) -> None:
+    nobody = {"ARKLINE_URL": "http://127.0.0.1:1", "ARKLINE_TOKEN": "ann"}
+    profile, table = tmp_path / "harbour.yaml", tmp_path / "a.csv"
+    table.write_text("url,name\nhttps://example.org/a.txt,a.txt\n")
+    profile.write_text(runner.invoke(app, ["profile", "template", "harbour"], env=nobody).stdout)
+
+    for arguments in (("profile", "check", profile), ("manifest", "from-csv", table)):
+        done = runner.invoke(app, [str(word) for word in arguments], env=nobody)
+        assert (done.exit_code, "127.0.0.1:1" in done.output) == (0, False), done.output

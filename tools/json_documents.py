@@ -1,0 +1,158 @@
+"""What each command prints with --json: the table behind docs/api/json.md, which tools.json_page writes."""
+
+from operations.audit import AuditView
+from operations.backup import BackupView
+from operations.batch_view import BatchView
+from operations.bulk import Outcome
+from operations.deployment import DeploymentView
+from operations.dry_run_result import DryRunResult
+from operations.export import Export
+from operations.facts import Explanation
+from operations.fixity import FixityReport, FixityRun
+from operations.holds import ActionHistory, BatchHistory, HoldResult
+from operations.job_list import JobList
+from operations.job_view import JobView, Timeline
+from operations.objects import ObjectView
+from operations.overview import Overview
+from operations.profile_renewal import ProfileRenewal
+from operations.profile_view import ProfileLine, ProfileView
+from operations.reconcile import ReconcileView
+from operations.restore import InventoryRestoreView, RestoreView
+from operations.submission import Submitted
+from operations.tokens import TokenEntry
+from operations.top import BoardSummary
+from operations.validation import CheckResult
+from operations.workers import Drained
+from operations.working_storage import CleanUp, SpaceView
+from pipeline.attempt import Progress
+from pipeline.notify.report.compose import BatchReport
+from pipeline.records import Record
+
+
+class JobStatus(JobView):
+    """A job, and the progress of its download."""
+
+    progress: Progress | None
+    """None unless it is downloading."""
+
+
+class Answer(Explanation):
+    """An explanation with the words and the commands that people get."""
+
+    text: str
+    commands: tuple[str, ...]
+    """What helps, as commands."""
+
+
+class ProfileChecks(Record):
+    profiles: tuple[CheckResult, ...]
+
+
+class ProfileLines(Record):
+    profiles: tuple[ProfileLine, ...]
+
+
+class Template(Record):
+    template: str
+    """The text of the file."""
+
+
+class NewToken(TokenEntry):
+    """A token that was created."""
+
+    token: str
+    """The token itself: it is printed once, and only its hash is kept."""
+
+
+class Tokens(Record):
+    tokens: tuple[TokenEntry, ...]
+
+
+class Address(Record):
+    url: str
+    """Where the program answers."""
+
+
+class StackStarted(Record):
+    """How to reach a stack that was started."""
+
+    pid: int
+    zk_hosts: str
+    broker_url: str
+    web_url: str
+    token: str
+    """An operator's token for the pages and the REST API."""
+    flower_url: str
+    flower_user: str
+    flower_password: str
+    environment: dict[str, str]
+    """The ARKLINE_* variables with which a program works on this stack."""
+
+
+class StackStopped(Record):
+    home: str
+    stopped: bool
+    """False if no stack was running."""
+
+
+DOCUMENTS: dict[str, object] = {
+    "submit": Submitted,
+    "submit --wait": BatchView,
+    "submit --dry-run": DryRunResult,
+    "watch BID": BatchView,
+    "report BID": BatchReport,
+    "manifest check": CheckResult,
+    "manifest from-csv": CheckResult,
+    "manifest from-csv --template": Template,
+    "profile list": ProfileLines,
+    "profile show": ProfileView,
+    "profile template": Template,
+    "profile check": ProfileChecks,
+    "profile renew": ProfileRenewal,
+    "status": Overview,
+    "status BID": BatchView,
+    "status JID": JobStatus,
+    "top --once": BoardSummary,
+    "jobs": JobList,
+    "timeline": Timeline,
+    "why": Answer,
+    "object": ObjectView,
+    "export": Export,
+    "fixity report": FixityReport,
+    "fixity check": FixityRun,
+    "space": SpaceView,
+    "audit": AuditView,
+    "hold": Outcome,
+    "hold --collection": HoldResult,
+    "release": Outcome,
+    "release --collection": HoldResult,
+    "resume": Outcome,
+    "fail": Outcome,
+    "delete": Outcome,
+    "cancel": Outcome,
+    "repair": Outcome,
+    "update-report": Outcome,
+    "pause": HoldResult,
+    "unpause": HoldResult,
+    "history": ActionHistory,
+    "history BID": BatchHistory,
+    "drain": dict[str, tuple[str, ...]],
+    "drain WORKER": Drained,
+    "cleanup": CleanUp,
+    "init": DeploymentView,
+    "backup": BackupView,
+    "restore": RestoreView,
+    "restore --inventory": InventoryRestoreView,
+    "token create": NewToken,
+    "token list": Tokens,
+    "token revoke": TokenEntry,
+    "exporter": Address,
+    "web": Address,
+    "reconcile": ReconcileView,
+    "standalone start": StackStarted,
+    "standalone stop": StackStopped,
+}
+"""Command with what selects its document -> the type of the document."""
+
+VERSION = 1
+"""Of the documents: raised when a field is removed, renamed or changed."""
