@@ -71,6 +71,12 @@ def promised() -> list[str]:
     return [*commands, *fields]
 
 
+def field_names(document: object) -> set[str]:
+    """Of one of the DOCUMENTS; none of a map."""
+    _, fields = described().get(_name(document), ("", ()))
+    return {field.name for field in fields}
+
+
 def fields_file() -> str:
     return "\n".join((f"version {VERSION}", *promised())) + "\n"
 

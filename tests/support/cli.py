@@ -76,12 +76,14 @@ json.dump(done, sys.stdout)
 """
 
 
-def run_all(settings: Settings, commands: Sequence[Sequence[str]], *more: str) -> list[Finished]:
+def run_all(
+    settings: Settings, commands: Sequence[Sequence[str]], *more: str, **environment: str
+) -> list[Finished]:
     """Run many commands, each with `more` at its end, one after another in one process."""
     words = [[*command, *more] for command in commands]
     done = subprocess.run(
         [sys.executable, "-c", _IN_ONE_PROCESS, json.dumps(words)],
-        env=variables(settings),
+        env=variables(settings, **environment),
         cwd=_folder(settings),
         stdout=subprocess.PIPE,
         text=True,

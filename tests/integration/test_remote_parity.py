@@ -1,0 +1,91 @@
+"""Every command that reads, beside the stack and over the API: the same document and the same exit code."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operations import holds
+from pipeline.principal import Role
+from pipeline.settings import Settings
+from pipeline.states import BatchState, JobState
+from tests.support import cli, planting
+from tests.support.operators import ann
+from tests.support.web import Web, serving
+from tools.json_documents import DOCUMENTS
+from tools.json_page import field_names
+from zkstate.session import Session
+
+OWN = {"text", "freshness", "oldest", "next_try"}
+"""Fields with a time that passes between two commands."""
+
+
+@pytest.fixture
+def web(settings: Settings) -> Iterator[Web]:
+    settings.working.mkdir(parents=True)
+    with serving(settings) as running:
+        assert running.context.board.wait_filled(30)
+        yield running
+
+
+def document(done: cli.Finished) -> Any:
+    """The document without what passes; what is not JSON as it is."""
+    try:
+        return _lasting(json.loads(done.out))
+    except ValueError:
+        return done.out
+
+
+def _lasting(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _lasting(part) for name, part in value.items() if name not in OWN}
+    return [_lasting(part) for part in value] if isinstance(value, list) else value
+
+
+def test_every_command_answers_alike_beside_the_stack_and_over_the_api(
+    web: Web, session: Session, settings: Settings, tmp_path: Path
+) -> None:
+    failed, held = planting.job_in(session, JobState.FAILED), planting.job_in(session, JobState.HELD)
+    ended = planting.batch_in(session, BatchState.FAILED).bid
+    holds.pause(ann(session, settings))
+    absent = "jid9999999999"
+    commands = {
+        ("status",): "status",
+        ("status", failed.bid): "status BID",
+        ("status", ended): "status BID",
+        ("status", held.jid): "status JID",
+        ("watch", ended): "watch BID",
+        ("report", ended): "report BID",
+        ("timeline", failed.jid): "timeline",
+        ("why", failed.jid): "why",
+        ("why", held.bid): "why",
+        ("history",): "history",
+        ("history", "demo"): "history",
+        ("history", failed.bid): "history BID",
+        ("space",): "space",
+        ("audit",): "audit",
+        ("drain",): "drain",
+        ("profile", "show", "demo"): "profile show",
+        ("top", "--once"): "top --once",
+        ("status", absent): "",
+        ("why", absent): "",
+        ("resume", held.jid, "--reason", "x"): "",
+        ("resume", failed.jid, "--if-version", "0", "--reason", "x"): "",
+        ("history", "nowhere"): "",
+        ("object", "ark:/99999/fk4none"): "",
+    }
+    token = web.caller(Role.ADMIN, name="ann").token
+    alone = settings.model_copy(
+        update={"zk_hosts": "127.0.0.1:1", "broker_url": "redis://127.0.0.1:1/0", "home": tmp_path}
+    )
+
+    here = cli.run_all(settings, list(commands), "--json")
+    there = cli.run_all(alone, list(commands), "--json", ARKLINE_URL=web.url, ARKLINE_TOKEN=token)
+
+    for (command, row), beside, over_api in zip(commands.items(), here, there, strict=True):
+        assert over_api.code == beside.code, (command, beside.err, over_api.err)
+        assert document(over_api) == document(beside), command
+        if row and (names := field_names(DOCUMENTS[row])):
+            assert set(beside.json()) == names, command
