@@ -84,8 +84,8 @@ def fields_file() -> str:
 def removed(earlier: str) -> list[str]:
     """The lines of an earlier json-fields.txt of this version that the program does not keep."""
     version, *lines = earlier.splitlines()
-    kept = set(promised())
-    return [line for line in lines if line not in kept] if version == f"version {VERSION}" else []
+    current = set(promised())
+    return [line for line in lines if line not in current] if version == f"version {VERSION}" else []
 
 
 @lru_cache

@@ -116,14 +116,14 @@ def _finished(view: BatchView, *, as_json: bool) -> int:
 
 def _downloads(session: Session, settings: Settings) -> Downloads:
     """The downloads of a batch; its jobs are listed again only when the batch has changed."""
-    seen: BatchView | None = None
+    shown: BatchView | None = None
     jids: tuple[str, ...] = ()
 
     def read(view: BatchView) -> Mapping[str, Progress]:
-        nonlocal seen, jids
-        if view is not seen:
+        nonlocal shown, jids
+        if view is not shown:
             try:
-                seen, jids = view, live.candidates(session, view.bid)
+                shown, jids = view, live.candidates(session, view.bid)
             except errors.Unreachable:
                 return {}
         return live.downloads_of(settings, jids)

@@ -156,7 +156,7 @@ def test_a_server_that_is_away_makes_its_numbers_absent(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
-def test_the_exporter_serves_metrics_until_it_is_told_to_stop(
+def test_the_exporter_serves_metrics_until_a_signal_stops_it(
     session: Session, settings: Settings, number: signal.Signals, code: int
 ) -> None:
     planting.one_job(session)
