@@ -11,11 +11,11 @@ from kombu import Producer, pidbox
 
 
 class Mailbox(pidbox.Mailbox):
-    def _publish(self, *values: Any, producer: Any = None, channel: Any = None, **options: Any) -> None:
+    def _publish(self, *values: Any, **options: Any) -> None:
         """On the channel that waits for the answers, because that one knows the receivers."""
-        if producer is None and channel is not None:
-            producer = Producer(channel, auto_declare=False)
-        super()._publish(*values, producer=producer, channel=channel, **options)
+        if options.get("producer") is None and (channel := options.get("channel")) is not None:
+            options["producer"] = Producer(channel, auto_declare=False)
+        super()._publish(*values, **options)
 
     def _collect(
         self,

@@ -19,12 +19,12 @@ from operations.profile_view import ProfileLine, ProfileView
 from operations.reconcile import ReconcileView
 from operations.restore import InventoryRestoreView, RestoreView
 from operations.submission import Submitted
-from operations.tokens import TokenEntry
 from operations.top import BoardSummary
 from operations.validation import CheckResult
 from operations.workers import Drained
 from operations.working_storage import CleanUp, SpaceView
 from pipeline.attempt import Progress
+from pipeline.inventory.tokens import TokenEntry
 from pipeline.notify.report.compose import BatchReport
 from pipeline.records import Record
 

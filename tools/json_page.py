@@ -180,6 +180,8 @@ def _meanings(cls: type) -> dict[str, str]:
             match statement, following:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                     meanings[name] = _line(text)
+                case _:
+                    pass
     return meanings
 
 

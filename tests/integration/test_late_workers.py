@@ -4,8 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
-
-from kombu.pidbox import Node
+from typing import Any
 
 from operations import workers
 from operations.fleet import Worker
@@ -30,7 +29,8 @@ def answering(settings: Settings, name: str, after: float = 0.0) -> Iterator[Non
 
     def run() -> None:
         with app.connection_for_read() as connection:
-            node: Node = app.control.mailbox.Node(name, channel=connection.default_channel)
+            control: Any = app.control
+            node = control.mailbox.Node(name, channel=connection.default_channel)
             node.handlers |= {
                 "active_queues": lambda state, **_: answer([{"name": "process"}]),
                 "active": lambda state, **_: answer([]),

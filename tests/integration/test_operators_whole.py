@@ -236,7 +236,7 @@ def test_a_drained_worker_consumes_no_queue_until_the_drain_is_undone(
 ) -> None:
     with fleet(settings) as running:
         running.worker("w1", concurrency=1)
-        (name,) = [worker.name for worker in workers.workers(settings, wait=10)]
+        (name,) = [worker.name for worker in workers.workers(settings)]
 
         operator = ann(session, settings)
         drained = workers.drain(operator, name)

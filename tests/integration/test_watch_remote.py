@@ -112,5 +112,8 @@ def test_top_shows_the_same_over_the_api(
     beside = cli.run(settings, "top", "--once", "--json").json()
     over_api = cli.run(alone, "top", "--once", "--json", **site(web.caller(Role.VIEWER))).json()
 
-    own = {"freshness": {}, "oldest": {}}  # of a board: what it saw of jobs that it does not read
+    own: dict[str, object] = {
+        "freshness": {},
+        "oldest": {},
+    }  # of a board: what it saw of jobs that it does not read
     assert {**over_api, **own} == {**beside, **own}
