@@ -37,12 +37,11 @@ def answering(settings: Settings, name: str, after: float = 0.0) -> Iterator[Non
                 "stats": lambda state, **_: answer({"pool": {"max-concurrency": 2}}),
             }
             with node.listen():
-                ready.set()
                 while not ended.is_set():
                     try:
                         connection.drain_events(timeout=0.1)
                     except TimeoutError:
-                        continue
+                        ready.set()  # the first call has subscribed
 
     thread = Thread(target=run)
     thread.start()
