@@ -18,7 +18,7 @@ from tools.json_documents import DOCUMENTS
 from tools.json_page import field_names
 from zkstate.session import Session
 
-OWN = {"text", "freshness", "oldest", "next_try", "used"}
+OWN = {"text", "reported_at", "freshness", "oldest", "next_try", "used"}
 """Fields with a time that passes between two commands, and the space that others use on the disk."""
 
 
