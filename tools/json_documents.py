@@ -4,6 +4,7 @@ from operations.audit import AuditView
 from operations.backup import BackupView
 from operations.batch_view import BatchView
 from operations.bulk import Outcome
+from operations.callbacks import CallbackAnswer, OwedPage
 from operations.deployment import DeploymentView
 from operations.dry_run_result import DryRunResult
 from operations.export import Export
@@ -96,6 +97,9 @@ class StackStopped(Record):
 
 
 DOCUMENTS: dict[str, object] = {
+    "callback list": OwedPage,
+    "callback deliver": CallbackAnswer,
+    "callback test": CallbackAnswer,
     "submit": Submitted,
     "submit --wait": BatchView,
     "submit --dry-run": DryRunResult,
