@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from entrypoints.cli import completion
+from entrypoints.cli import completion, sites
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli import operator_context as common
 from entrypoints.cli.console import Column
 from entrypoints.cli.options import Json, SharedOptions, command, read_jid
+from entrypoints.cli.remote import maintenance as remote_maintenance
 from entrypoints.cli.render import humanize
 from operations import callbacks
 from pipeline.profiles import profile as profiles
@@ -25,8 +26,11 @@ PAGE = 500
 @command("arkline callback list")
 def callback_list(json: Json = False) -> None:
     """List the callbacks of failed jobs that were not delivered yet."""
-    with opened.session() as (session, _):
-        page = callbacks.owed_page(session, common.principal(), PAGE)
+    if (remote := sites.client()) is not None:
+        page = remote_maintenance.owed_callbacks(remote, PAGE)
+    else:
+        with opened.session() as (session, _):
+            page = callbacks.owed_page(session, common.principal(), PAGE)
     if json:
         screen.emit(page)
         return
@@ -55,10 +59,13 @@ def callback_deliver(
 ) -> None:
     """Deliver the callback of a job now, also if it was delivered or given up.
 
-    One request is sent from this machine. Exit 1 if the receiver did not take it.
+    One request is sent, over the API from the site. Exit 1 if the receiver did not take it.
     """
-    with common.operator(options) as operator:
-        answer = callbacks.deliver(operator, profiles.Profiles(operator.settings.profiles), jid)
+    if (remote := sites.client()) is not None:
+        answer = remote_maintenance.deliver_callback(remote, jid, options.reason)
+    else:
+        with common.operator(options) as operator:
+            answer = callbacks.deliver(operator, profiles.Profiles(operator.settings.profiles), jid)
     _show(answer, as_json=options.json)
 
 
@@ -71,10 +78,14 @@ def callback_test(
 ) -> None:
     """Send a signed test callback to a profile's receiver.
 
-    One request is sent from this machine; its jobStatus is TEST. Exit 1 if the receiver did not take it.
+    One request is sent, over the API from the site; its jobStatus is TEST. Exit 1 if the receiver did not
+    take it.
     """
-    with common.operator(options) as operator:
-        answer = callbacks.send_test(operator, profiles.Profiles(operator.settings.profiles), name)
+    if (remote := sites.client()) is not None:
+        answer = remote_maintenance.send_test_callback(remote, name)
+    else:
+        with common.operator(options) as operator:
+            answer = callbacks.send_test(operator, profiles.Profiles(operator.settings.profiles), name)
     _show(answer, as_json=options.json)
 
 

@@ -6,9 +6,10 @@ import typer
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
-from entrypoints.cli import exit_codes, object_command
+from entrypoints.cli import exit_codes, object_command, sites
 from entrypoints.cli import operator_context as common
 from entrypoints.cli.options import Json, SharedOptions, command
+from entrypoints.cli.remote import maintenance as remote_maintenance
 from entrypoints.cli.render import fixity as drawn
 from operations import fixity
 from pipeline.errors import UsageRefused
@@ -20,8 +21,11 @@ def fixity_report(json: Json = False) -> None:
 
     Exit 4 if there is damage.
     """
-    settings = opened.settings()
-    report = fixity.fixity_report(opened.existing_inventory(settings), settings)
+    if (remote := sites.client()) is not None:
+        report = remote_maintenance.fixity_report(remote)
+    else:
+        settings = opened.settings()
+        report = fixity.fixity_report(opened.existing_inventory(settings), settings)
     screen.emit(report) if json else drawn.report(report)
     raise typer.Exit(exit_codes.BROKEN_CUSTODY if report.counts.damaged else 0)
 

@@ -10,6 +10,7 @@ from entrypoints.cli import context as opened
 from entrypoints.cli import operator_context as common
 from entrypoints.cli import sites
 from entrypoints.cli.options import ID, Bid, Json, SharedOptions, command, read_duration
+from entrypoints.cli.remote import maintenance as remote_maintenance
 from entrypoints.cli.remote import verbs as remote_verbs
 from entrypoints.cli.render import actions
 from entrypoints.cli.render import fleet as drawn_fleet
@@ -149,6 +150,9 @@ def cleanup(
     a collection's profile applies in any case. Beat does the same regularly. Working directories without a
     job that needs them are removed.
     """
-    with common.operator(options) as operator:
-        result = working_storage.clean_up(operator, older_than=older_than, dry_run=options.dry_run)
+    if (remote := sites.client()) is not None:
+        result = remote_maintenance.clean_up(remote, older_than, options.reason, dry_run=options.dry_run)
+    else:
+        with common.operator(options) as operator:
+            result = working_storage.clean_up(operator, older_than=older_than, dry_run=options.dry_run)
     screen.emit(result) if options.json else drawn_fleet.cleaned(result)

@@ -4,9 +4,10 @@ from typing import Annotated
 
 import typer
 
-from entrypoints.cli import completion
+from entrypoints.cli import completion, sites
 from entrypoints.cli import operator_context as common
 from entrypoints.cli.options import SharedOptions, command, read_id
+from entrypoints.cli.remote import maintenance as remote_maintenance
 from operations import bulk
 
 
@@ -28,6 +29,9 @@ def repair(
     A job that has not ended fails, and its place, lock and reserved space are freed. The history keeps the
     damaged bytes. To restore the znode from a backup loses less, if there is one.
     """
-    with common.operator(options) as operator, common.long_run(operator) as running:
-        outcome = bulk.repair_many(running, names)
+    if (remote := sites.client()) is not None:
+        outcome = remote_maintenance.repair(remote, names, options.reason)
+    else:
+        with common.operator(options) as operator, common.long_run(operator) as running:
+            outcome = bulk.repair_many(running, names)
     common.show(outcome, as_json=options.json, single=len(names) == 1)

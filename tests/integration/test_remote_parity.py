@@ -67,6 +67,9 @@ def test_every_command_answers_alike_beside_the_stack_and_over_the_api(
         ("space",): "space",
         ("audit",): "audit",
         ("drain",): "drain",
+        ("callback", "list"): "callback list",
+        ("cleanup", "--dry-run"): "cleanup",
+        ("fixity", "report"): "fixity report",
         ("profile", "show", "demo"): "profile show",
         ("top", "--once"): "top --once",
         ("status", absent): "",
@@ -74,6 +77,9 @@ def test_every_command_answers_alike_beside_the_stack_and_over_the_api(
         ("resume", held.jid, "--reason", "x"): "",
         ("resume", failed.jid, "--if-version", "0", "--reason", "x"): "",
         ("object", "ark:/99999/fk4none"): "",
+        ("repair", failed.jid, "--reason", "x"): "",
+        ("callback", "deliver", absent): "",
+        ("callback", "test", "nobody"): "",
     }
     token = web.caller(Role.ADMIN, name="ann").token
     alone = settings.model_copy(
