@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from operations import holds
+from operations.board.values import EVERYTHING
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
+from tests.integration.test_board import until
 from tests.support import cli, planting
 from tests.support.operators import ann
 from tests.support.web import Web, serving
@@ -50,6 +52,9 @@ def test_every_command_answers_alike_beside_the_stack_and_over_the_api(
     failed, held = planting.job_in(session, JobState.FAILED), planting.job_in(session, JobState.HELD)
     ended = planting.batch_in(session, BatchState.FAILED).bid
     holds.pause(ann(session, settings))
+    board = web.context.board
+    until(board, lambda: bool(board.failures(EVERYTHING) and board.stops(EVERYTHING).pause))
+    until(board, lambda: board.counts(EVERYTHING)[JobState.HELD] == 1)
     absent = "jid9999999999"
     commands = {
         ("status",): "status",
