@@ -61,17 +61,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test for its folder, and refuse one that needs more servers than its folder allows.
-
-    `--dist loadgroup`: tests of a whole fleet run one after the other, beside those of other files.
-    """
+    """Mark every test for its folder, and refuse one that needs more servers than its folder allows."""
     for item in items:
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
         if reason := folders.refusal(folder, getattr(item, "fixturenames", ())):
             raise pytest.UsageError(f"{item.nodeid}: {reason}")
         for marker in folders.MARKERS.get(folder, ()):
             item.add_marker(marker)
-        item.add_marker(pytest.mark.xdist_group("fleet" if folder == "e2e" else str(item.path.stem)))
 
 
 def _connections() -> set[threading.Thread]:
