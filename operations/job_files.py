@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 
 from operations import objects
+from operations.visibility import object_as_seen_by
 from pipeline.inventory.base import InventoryFile, InventoryObject
 from pipeline.inventory.sql import SqlInventory
 from pipeline.preservation import premis_record
+from pipeline.principal import Principal
 from pipeline.records import Record
 from pipeline.storage.base import Storage
 from zkstate.errors import Missing
@@ -46,6 +48,9 @@ def object_of_job(inventory: SqlInventory | None, jid: str) -> InventoryObject:
     return known
 
 
-def premis(inventory: SqlInventory, known: InventoryObject, storage: Storage) -> Iterator[bytes]:
+def premis(
+    inventory: SqlInventory, known: InventoryObject, storage: Storage, principal: Principal
+) -> Iterator[bytes]:
     """The PREMIS document of the object, piece by piece; errors as `premis_record.pieces`."""
-    return premis_record.pieces(known, objects.timeline(inventory, known), storage)
+    events = objects.timeline(inventory, object_as_seen_by(principal, known))
+    return premis_record.pieces(known, events, storage)

@@ -1,6 +1,7 @@
 """What a principal may see: what it may not see is Missing, in the words for what does not exist."""
 
 from contextlib import suppress
+from dataclasses import replace
 
 from operations.archive import Archive, load_batch, load_job
 from operations.facts import Explanation
@@ -63,6 +64,13 @@ def check_object_visible(
             visible_batch(session, principal, bid, archive)
     except Missing as error:
         raise Missing(f"there is no object {known.ark}") from error
+
+
+def object_as_seen_by(principal: Principal, known: InventoryObject) -> InventoryObject:
+    """The object without its places in the repository's storage, for those who do not work there."""
+    if principal.role is not Role.DEPOSITOR:
+        return known
+    return replace(known, versions=tuple(replace(version, storage_url="") for version in known.versions))
 
 
 def check_visible(session: Session, principal: Principal, name: str, archive: Archive) -> None:

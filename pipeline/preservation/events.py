@@ -44,13 +44,14 @@ def events_of(known: InventoryObject, entered: Iterable[PreservationEvent]) -> t
 
 def _of_version(version: InventoryVersion) -> Iterator[ObjectEvent]:
     number, new = version.number, sum(file.added for file in version.files)
+    place = f" at {version.storage_url}" if version.storage_url else ""
     yield ObjectEvent(
         identifier=f"{version.jid}-stored",
         type=STORAGE,
         at=version.created,
         outcome=PASS,
         version=number,
-        detail=f"version {number} at {version.storage_url}: {len(version.files):,} files, {new:,} new",
+        detail=f"version {number}{place}: {len(version.files):,} files, {new:,} new",
         note=f"job {version.jid} of batch {version.bid}",
     )
     if version.verified is not None:

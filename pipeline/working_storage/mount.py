@@ -32,6 +32,9 @@ def require(settings: Settings, record: WorkingStorageRecord) -> None:
             mark(folder)
             record.note_marked()
             return
+        # another process marks before it notes the mark, and before its job reserves a part
+        if is_marked(folder):
+            return
     except OSError as error:
         raise ServiceDown(
             Service.WORKING_STORAGE,

@@ -85,6 +85,18 @@ def test_what_a_caller_may_not_see_has_no_proof(web: Web, scans: Caller, ark: st
     assert scans.get(f"{path}/0123456789abcdef").status_code == 404
 
 
+def test_only_the_staff_see_where_an_object_is_in_storage(
+    web: Web, scans: Caller, job: Job, ark: str
+) -> None:
+    operator = web.caller(Role.OPERATOR, name="staff")
+    place = known_object(web.context.inventory(), ark).versions[0].storage_url
+    assert place in operator.get(f"/v1/objects/{ark}").text
+
+    for path in (f"/v1/objects/{ark}", f"/v1/jobs/{job.jid}/premis", f"/objects/{ark}"):
+        answer = scans.get(path)
+        assert (answer.status_code, place in answer.text) == (200, False), path
+
+
 def test_the_files_of_a_job_are_listed_page_by_page(scans: Caller, job: Job, ark: str) -> None:
     first = scans.get(f"/v1/jobs/{job.jid}/files?limit=1")
     link = first.links["next"]["url"]

@@ -9,6 +9,7 @@ from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
 from pipeline.working_storage import mount
+from tests.support.job_record import MemoryJobRecord
 from tests.support.step_context import local_settings
 
 
@@ -44,3 +45,24 @@ def test_a_file_that_is_missing_elsewhere_is_no_loss_of_working_storage(
 ) -> None:
     with pytest.raises(FileNotFoundError), mount.losses(settings):
         read_a_file(tmp_path / "elsewhere")
+
+
+class MarkedMeanwhile(MemoryJobRecord):
+    """Another process marks working storage, and its job reserves a part, before each answer."""
+
+    def __init__(self, folder: Path, *, noted: bool) -> None:
+        super().__init__()
+        self._folder = folder
+        self._noted = noted
+
+    def was_marked(self) -> bool:
+        mount.mark(self._folder)
+        self.reserved["jid0000000009"] = 1
+        return self._noted
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_working_storage_that_another_process_marks_at_the_same_moment_is_there(
+    settings: Settings, noted: bool
+) -> None:
+    mount.require(settings, MarkedMeanwhile(settings.working, noted=noted))

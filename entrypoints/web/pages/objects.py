@@ -19,7 +19,7 @@ from entrypoints.web.pages.streaming import View, streaming
 from entrypoints.web.pages.templating import page, render
 from operations import objects
 from operations.custody_proofs import CustodyProof, ProofState
-from operations.visibility import check_object_visible, sees_fleet
+from operations.visibility import check_object_visible, object_as_seen_by, sees_fleet
 from pipeline.errors import UsageRefused
 from pipeline.inventory.base import InventoryObject
 from pipeline.inventory.sql import SqlInventory
@@ -56,7 +56,7 @@ def one(request: Request, caller: PageCaller, ark: str, version: int | None = No
         request,
         "object.html",
         caller=caller,
-        timeline=objects.timeline(inventory, known),
+        timeline=objects.timeline(inventory, object_as_seen_by(caller, known)),
         **_values(web, known, version),
     )
 

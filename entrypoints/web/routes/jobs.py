@@ -90,6 +90,6 @@ def premis(request: Request, caller: Caller, jid: Jid) -> Xml:
     visible_job(context.session, caller, jid, context.archive)
     known = job_files.object_of_job(context.archive(), jid)
     check_object_visible(context.session, caller, known, context.archive)
-    pieces = job_files.premis(context.inventory(), known, context.storage())
+    pieces = job_files.premis(context.inventory(), known, context.storage(), caller)
     name = f'attachment; filename="{jid}-premis.xml"'
     return Xml(pieces, headers={"Content-Disposition": name})

@@ -11,7 +11,7 @@ from entrypoints.web.authentication import Caller
 from entrypoints.web.context import context_of
 from operations import objects
 from operations.custody_proofs import CustodyProof
-from operations.visibility import check_object_visible
+from operations.visibility import check_object_visible, object_as_seen_by
 from pipeline.errors import UsageRefused
 from pipeline.inventory.base import InventoryObject
 from pipeline.inventory.sql import SqlInventory
@@ -73,8 +73,9 @@ def show_object(request: Request, caller: Caller, ark: Ark, version: Version = N
     """A proof (`/proofs`) also reads every byte from storage."""
     inventory, known = _visible(request, caller, ark)
     numbers = objects.versions_to_prove(known, version, every=False)
-    events = objects.timeline(inventory, known)
-    view = objects.object_view(known, events, numbers, None, lambda _: None, lambda: False)
+    shown = object_as_seen_by(caller, known)
+    events = objects.timeline(inventory, shown)
+    view = objects.object_view(shown, events, numbers, None, lambda _: None, lambda: False)
     facts = asdict(view)
     return ObjectRecord(custody=facts.pop("custody"), timeline=facts.pop("timeline"), object=facts)
 
