@@ -1,4 +1,4 @@
-"""Troubles: at most two clicks from the front page lead to the cause and what helps; the job goes on.
+"""Ten troubles: at most two clicks from the front page lead to the cause and what helps; the job goes on.
 
 One fleet, one web process and one browser for all of them; every trouble leaves the fleet as it was.
 """
@@ -17,17 +17,22 @@ from operations.facts import Reason
 from pipeline.principal import Role
 from pipeline.profiles.profile import Profiles
 from pipeline.settings import Settings
+from pipeline.states import Event, FailureKind, JobState
 from tests.servers import redis as redis_servers
 from tests.servers import zookeeper as zookeeper_servers
 from tests.servers.http_source import HttpSource
+from tests.support import planting
 from tests.support.browser import Visitor, chromium, visitor
 from tests.support.fleet import fleet
 from tests.support.operators import ann
 from tests.support.remedy_world import World, write_profiles
 from tests.support.web import Web, new_token, serving
+from zkstate import jobs, record
 from zkstate.session import connect
 
 ALL_BUT_DOWNLOAD = "control,split,io,process"
+MANY = 500
+"""Jobs that fail by one cause."""
 
 
 @pytest.fixture(scope="module")
@@ -242,3 +247,31 @@ def test_content_that_is_wrong(world: World, front: Page) -> None:
     press(front, "Delete", "the depositor sends another one")
 
     expect(front.get_by_text(f"{jid} was failed and is now deleted")).to_be_visible()
+
+
+def test_a_message_that_is_lost(world: World, front: Page) -> None:
+    with world.without_beat(leader=True):
+        job = world.planted()
+        record.redispatch(world.session, job, lost=False)
+
+        front.locator("section[aria-labelledby=jobs]").get_by_role("link", name="pending").click()
+        open_listed(front, job.jid)
+        expect(why(front)).to_contain_text("Its worker or its message was lost")
+        expect(why(front)).to_contain_text("No action is needed.")
+
+    world.completed(job.bid)
+    expect(why(front)).to_contain_text("The object is stored")
+
+
+def test_many_failures_of_one_cause(world: World, front: Page) -> None:
+    world.fleet.stop()  # what is resumed here is not to be processed
+    _, jids = planting.split_batch(world.session, MANY)
+    for jid in jids:
+        planting.apply_event(world.session, jobs.load(world.session, jid), Event.FAIL, FailureKind.SYSTEM)
+
+    front.locator("section[aria-labelledby=failures]").get_by_role("link", name=f"{MANY}").click()
+    front.get_by_role("button", name="Resume these jobs: preview").click()
+    front.get_by_role("button", name=f"Resume exactly these {MANY}").click()
+
+    expect(front.get_by_text(f"{MANY} done, 0 refused")).to_be_visible()
+    assert {jobs.load(world.session, jid).status.status for jid in jids} == {JobState.PENDING}
