@@ -23,6 +23,7 @@ from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import JOB, Event, FailureKind, JobState
 from pipeline.uploads import layout
+from tests.integration.test_board import until
 from tests.support import planting
 from tests.support.operators import ann
 from tests.support.waits import HOST
@@ -428,7 +429,7 @@ def test_failures_of_one_cause_are_resumed_together_after_a_preview(
 
 def plant_slow(session: Session) -> str:
     """Jobs that leave a state at once, and one that is there for 12 minutes."""
-    _, jids = planting.split_batch(session, ENOUGH + 1)
+    _, jids = planting.split_batch(session, ENOUGH + 5)
     estimating = [planting.apply_event(session, jobs.load(session, jid), Event.ACQUIRE) for jid in jids]
     for job in estimating[1:]:
         planting.apply_event(session, job, Event.SUCCEED)
@@ -442,12 +443,10 @@ def test_a_job_that_is_slower_than_usual_is_marked_with_both_figures_and_listed_
     operator: Browser, session: Session, web: Web
 ) -> None:
     board = web.context.board
+    assert board.wait_filled(30)  # of jobs that it does not see move, it does not know how long they stayed
     jid = plant_slow(session)
     search = JobSearch(state=JobState.ESTIMATING, slow=True)
-    for _ in range(100):
-        if board.jobs(EVERYTHING, search, 1).rows:
-            break
-        board.wait_change(board.changes_since(None).last, 0.2)
+    until(board, lambda: bool(board.jobs(EVERYTHING, search, 1).rows))
 
     front = operator.open("/")
     listed = operator.open("/jobs?state=estimating&slow=1")
