@@ -151,7 +151,7 @@ def _with_options(function: Callable[..., None], names: tuple[str, ...]) -> Call
         function(SharedOptions(**{name: values.pop(name) for name in names}), **values)
 
     hints = get_type_hints(SharedOptions, include_extras=True)
-    _, *own = inspect.signature(function).parameters.values()
+    _, *own = inspect.signature(function, eval_str=True).parameters.values()
     parameters = [
         *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own),
         *(

@@ -97,6 +97,21 @@ def test_the_version_is_that_of_the_distribution() -> None:
     assert runner.invoke(app, ["--version"]).output == f"arkline {project['version']}\n"
 
 
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_every_argument_and_option_says_what_it_is_for(entry: Entry) -> None:
+    loaded = load(entry.name)
+    commands = loaded.commands.values() if entry.commands else [loaded]
+
+    unexplained = [
+        f"{command.name} {given.name}"
+        for command in commands
+        for given in command.params
+        if not getattr(given, "hidden", False) and not getattr(given, "help", "")
+    ]
+
+    assert unexplained == []
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

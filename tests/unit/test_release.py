@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tools.dev.release import NotReady, changelog_section, project_version
-from tools.dev.wheel import SHIPPED, CheckFailed, check_contents
+from tools.dev.wheel import MANUAL, SHIPPED, CheckFailed, check_contents
 
 CHANGELOG = """# Changelog
 
@@ -40,7 +40,7 @@ def test_the_version_is_a_semantic_version() -> None:
 def wheel_with(folder: Path, *names: str) -> Path:
     path = folder / "arkline-1.0.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
-        for name in names:
+        for name in (*names, f"arkline-1.0.0.data/data/{MANUAL}"):
             archive.writestr(name, "")
     return path
 
