@@ -1,7 +1,7 @@
 """Where a job is, as the folders of the record say it, and how changes of the folders move it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pipeline.states import Bucket, JobState
 from zkstate.feed.changes import BucketChange, QueueChange
@@ -59,15 +59,15 @@ def after(place: Place, changes: Iterable[QueueChange | BucketChange]) -> Moved:
 
 def _after_queue(place: Place, change: QueueChange) -> Place:
     if change.present:
-        return replace(place, queue=change.state, priority=change.priority)
+        return Place(place.bid, change.state, change.priority, place.bucket)
     if (place.queue, place.priority) == (change.state, change.priority):
-        return replace(place, queue=None)
+        return Place(place.bid, None, place.priority, place.bucket)
     return place
 
 
 def _after_bucket(place: Place, change: BucketChange) -> Place:
     if change.present:
-        return replace(place, bid=change.bid, bucket=change.bucket)
+        return Place(change.bid, place.queue, place.priority, change.bucket)
     if (place.bid, place.bucket) == (change.bid, change.bucket):
-        return replace(place, bucket=None)
+        return Place(place.bid, place.queue, place.priority, None)
     return place

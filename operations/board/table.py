@@ -22,37 +22,39 @@ CREATE TABLE job (
     host TEXT, message TEXT NOT NULL DEFAULT '', waiting TEXT NOT NULL DEFAULT '',
     details INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
-CREATE INDEX job_counts ON job (collection, owner, state);
-CREATE INDEX job_state ON job (state, priority, jid);
-CREATE INDEX job_batch ON job (bid, state);
-CREATE INDEX job_cause ON job (cause) WHERE cause IS NOT NULL;
-CREATE INDEX job_oldest ON job (state, since);
-CREATE INDEX job_unread ON job (state, since) WHERE details = 0;
 CREATE TABLE batch (
     bid TEXT PRIMARY KEY, collection TEXT, owner TEXT NOT NULL, name TEXT NOT NULL, submitter TEXT NOT NULL,
     status TEXT, since REAL NOT NULL, submitted REAL NOT NULL, total INTEGER, kind TEXT, cause TEXT,
     template TEXT, host TEXT, message TEXT NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX batch_status ON batch (status, since);
 CREATE TABLE hold (collection TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID;
 """
 """`state`: of the queue, or of the bucket of a job that has left the queue. The pause is the hold of ''."""
 
+_INDEXES = (
+    "job_counts ON job (collection, owner, state)",
+    "job_state ON job (state, priority, jid)",
+    "job_batch ON job (bid, state)",
+    "job_cause ON job (cause) WHERE cause IS NOT NULL",
+    "job_oldest ON job (state, since)",
+    "job_unread ON job (state, since) WHERE details = 0",
+    "batch_status ON batch (status, since)",
+)
+"""Added once the rows are there, which is faster than to insert rows into indexes."""
 
 _OF_BATCH = "(SELECT {} FROM batch WHERE bid = :bid)"
 
 _PUT_PLACE = f"""
-INSERT INTO job (jid, bid, collection, owner, queue, bucket, state, priority, since)
+INSERT INTO job (jid, bid, collection, owner, queue, bucket, state, priority, previous, since)
 SELECT :jid, :bid, {_OF_BATCH.format("collection")}, {_OF_BATCH.format("owner")}, :queue, :bucket, :state,
-    :priority, 0 WHERE true
+    :priority, :previous, COALESCE(:since, {_OF_BATCH.format("since")}, 0) WHERE true
 ON CONFLICT (jid) DO UPDATE SET bid = excluded.bid, collection = excluded.collection, owner = excluded.owner,
     queue = excluded.queue, bucket = excluded.bucket, state = excluded.state, priority = excluded.priority
 """
 
-_ENTER_STATE = f"""
-UPDATE job SET previous = :previous, since = COALESCE(:since, {_OF_BATCH.format("since")}, 0), kind = NULL,
-    cause = NULL, template = NULL, host = NULL, message = '', waiting = '', details = 0
-WHERE jid = :jid
+_ENTER_STATE = f"""{_PUT_PLACE},
+    previous = excluded.previous, since = excluded.since, kind = NULL, cause = NULL, template = NULL,
+    host = NULL, message = '', waiting = '', details = 0
 """
 
 READ_AT_ONCE = (JobState.FAILED, JobState.HELD)
@@ -81,6 +83,11 @@ class Table:
         self._sql = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         self._sql.row_factory = sqlite3.Row
         self._sql.executescript(_SCHEMA)
+
+    def add_indexes(self) -> None:
+        with self._lock:
+            for index in _INDEXES:
+                self._sql.execute(f"CREATE INDEX IF NOT EXISTS {index}")
 
     def close(self) -> None:
         with self._lock:
@@ -111,8 +118,8 @@ class Table:
     def write_jobs(self, jobs: Sequence[JobWrite]) -> None:
         """Insert or change the places; what was read of a job in an earlier state is forgotten."""
         values = [rows.of_place(job) for job in jobs]
-        self._sql.executemany(_PUT_PLACE, values)
         self._sql.executemany(_ENTER_STATE, [row for row in values if row["moved"]])
+        self._sql.executemany(_PUT_PLACE, [row for row in values if not row["moved"]])
 
     def since(self, jids: Iterable[str]) -> dict[str, float]:
         """JID -> seconds since the epoch at which the job came to its state."""

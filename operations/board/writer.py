@@ -96,6 +96,8 @@ class Writer:
         changes = [*batches, *jobs, *self._read_jobs(), *self._read_stops()]
         if self._filled:
             self._publish(changes)
+        if not self._filled:
+            self._table.add_indexes()
         self._filled = True
         return len(differing) + sum(change.subject not in skipped for change in batches)
 
