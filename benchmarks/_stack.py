@@ -1,5 +1,6 @@
 """A whole stack of a benchmark: servers, a source and a fleet, all on loopback, until the block ends."""
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -33,6 +34,7 @@ class Stack:
 @contextmanager
 def stack(**settings: object) -> Iterator[Stack]:
     """ZooKeeper, Redis and a source; `settings`: those that differ from the shipped ones."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process compiles what it imports
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
         zk = opened.enter_context(zookeeper.running(folder / "zookeeper"))
