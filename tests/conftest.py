@@ -158,6 +158,13 @@ def module_settings(
     return _settings(zookeeper, redis_server, tmp_path_factory.mktemp("module"))
 
 
+@pytest.fixture(scope="module")
+def record(module_settings: Settings) -> Iterator[Session]:
+    """A session for all tests of a module."""
+    with connect(module_settings) as opened:
+        yield opened
+
+
 @pytest.fixture
 def zookeeper_proxy(zookeeper: zookeeper_servers.Server) -> Iterator[Proxy]:
     """A proxy before ZooKeeper: `.hosts` for the client, `.swallow()`, `.cut()`, `.refuse()`."""

@@ -6,8 +6,6 @@ One fleet, one web process and one browser for all of them; every trouble leaves
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
@@ -16,7 +14,6 @@ from operations import holds
 from operations.facts import Reason
 from pipeline.principal import Role
 from pipeline.profiles.profile import Profiles
-from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
 from tests.servers import redis as redis_servers
 from tests.servers import zookeeper as zookeeper_servers
@@ -25,7 +22,7 @@ from tests.support import planting
 from tests.support.browser import Visitor, chromium, visitor
 from tests.support.fleet import fleet
 from tests.support.operators import ann
-from tests.support.remedy_world import World, write_profiles
+from tests.support.remedy_world import World, quick_settings
 from tests.support.web import Web, new_token, serving
 from zkstate import jobs, record
 from zkstate.session import connect
@@ -41,24 +38,8 @@ def running(
     redis_server: redis_servers.Server,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[World]:
-    own, home = f"t{uuid4().hex}", tmp_path_factory.mktemp("troubles")
-    write_profiles(home / "profiles")
-    settings = Settings(
-        zk_hosts=zookeeper.hosts,
-        zk_root=f"/{own}",
-        zk_session_timeout=4,
-        broker_url=redis_server.url,
-        broker_prefix=f"{own}:",
-        home=home,
-        profiles=Path(home / "profiles"),
-        allow_networks="127.0.0.0/8",
-        in_flight=4,
-        max_tries=2,
-        backoff=1,
-        fetch_tries=1,
-        working_capacity=1_000_000,
-        stop_grace=1,
-    )
+    home = tmp_path_factory.mktemp("troubles")
+    settings = quick_settings(zookeeper, redis_server, home, in_flight=4, backoff=1)
     with HttpSource() as source, connect(settings) as session, fleet(settings) as started:
         processes = [
             started.worker("w1", 3, queues=ALL_BUT_DOWNLOAD, wait=False),
@@ -73,9 +54,7 @@ def running(
 @pytest.fixture
 def world(running: World) -> Iterator[World]:
     yield running
-    for gate in running.gates:
-        gate.set()
-    running.gates.clear()
+    running.open_gates()
 
 
 @pytest.fixture(scope="module")

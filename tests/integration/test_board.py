@@ -1,6 +1,5 @@
 """The read model: what it shows is what the record has, for whoever may see it."""
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -14,6 +13,7 @@ from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, JobState
 from tests.servers.proxy import Proxy
 from tests.support import planting
+from tests.support.boards import until
 from zkstate import batches, holds, jobs, listings, paths
 from zkstate.feed.watch import Feed
 from zkstate.holds import Hold
@@ -43,16 +43,6 @@ def filled(session: Session, settings: Settings) -> Iterator[Callable[[], Board]
     yield fill
     for board in opened:
         board.close()
-
-
-def until(board: Board, condition: Callable[[], bool]) -> None:
-    """Wait until the condition holds: for changes of the board, and for what it counts after them."""
-    deadline = time.monotonic() + 20
-    last = board.changes_since(None).last
-    while not condition():
-        assert time.monotonic() < deadline, "the board does not show it within 20 s"
-        board.wait_change(last, 0.2)
-        last = board.changes_since(None).last
 
 
 def every_job(board: Board) -> dict[str, JobState]:

@@ -14,10 +14,10 @@ from operations.board.board import Board
 from operations.board.values import EVERYTHING
 from pipeline.settings import Settings
 from pipeline.states import Bucket, JobState
-from tests.integration.test_board import until
 from tests.servers import zookeeper
 from tests.servers.proxy import Proxy
 from tests.support import planting
+from tests.support.boards import until
 from zkstate import paths
 from zkstate.feed import tree
 from zkstate.session import Session, connect

@@ -20,6 +20,7 @@ from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
 from pipeline.waits import WaitKind, WaitsFor
 from tests.support import cli, planting
+from tests.support.boards import until
 from zkstate import holds, jobs, record
 from zkstate.holds import Hold
 from zkstate.locks import single_flight
@@ -67,10 +68,7 @@ def test_metrics_have_the_numbers_of_the_record(session: Session, settings: Sett
     _, jids = planting.split_batch(session, 3)
     planting.apply_event(session, jobs.load(session, jids[0]), Event.FAIL, FailureKind.CONTENT)
     holds.place(session, Hold(by="ann"), "demo")
-    last = board.changes_since(None).last
-    while not board.failures(EVERYTHING) or not board.stops(EVERYTHING).collections:
-        assert board.wait_change(last, 20)
-        last = board.changes_since(None).last
+    until(board, lambda: bool(board.failures(EVERYTHING) and board.stops(EVERYTHING).collections))
 
     values = samples(collector(board, session, settings))
 
@@ -89,11 +87,8 @@ def test_metrics_have_the_numbers_of_the_record(session: Session, settings: Sett
 
 def test_moves_and_durations_are_counted_by_event(session: Session, alone: Settings, board: Board) -> None:
     job = planting.one_job(session)
-    last = board.changes_since(None).last
     planting.apply_event(session, job, Event.ACQUIRE)
-    while not board.tally().moves:
-        assert board.wait_change(last, 20)
-        last = board.changes_since(None).last
+    until(board, lambda: bool(board.tally().moves))
 
     values = samples(collector(board, session, alone))
 
@@ -104,14 +99,11 @@ def test_moves_and_durations_are_counted_by_event(session: Session, alone: Setti
 
 def test_completions_retries_and_reports_are_counted(session: Session, alone: Settings, board: Board) -> None:
     _, (completed, tried_again) = planting.split_batch(session, 2)
-    last = board.changes_since(None).last
     planting.complete(session, jobs.load(session, completed))
     estimating = planting.apply_event(session, jobs.load(session, tried_again), Event.ACQUIRE)
     waits = WaitsFor(kind=WaitKind.RETRY)
     record.hand_back(session, planting.acquire(session, estimating), "test", delay=60, waits_for=waits)
-    while not board.tally().retries or not board.tally().completions[1]:
-        assert board.wait_change(last, 20)
-        last = board.changes_since(None).last
+    until(board, lambda: bool(board.tally().retries and board.tally().completions[1]))
 
     values = samples(collector(board, session, alone))
 

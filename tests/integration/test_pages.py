@@ -23,8 +23,8 @@ from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import JOB, Event, FailureKind, JobState
 from pipeline.uploads import layout
-from tests.integration.test_board import until
 from tests.support import planting
+from tests.support.boards import until
 from tests.support.operators import ann
 from tests.support.waits import HOST
 from tests.support.web import Web, serving

@@ -5,12 +5,10 @@ Where nothing has to be done, it moves on by itself.
 
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
 from operations.facts import Reason
-from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, JobState
 from pipeline.working_storage import mount
 from tests.servers import redis as redis_servers
@@ -19,7 +17,7 @@ from tests.servers.http_source import HttpSource
 from tests.support import planting, remedy_ended, remedy_storage, remedy_waiting
 from tests.support.fleet import batch_ended, fleet
 from tests.support.remedy_waiting import PROCESSES
-from tests.support.remedy_world import World, write_profiles
+from tests.support.remedy_world import World, quick_settings
 from zkstate import jobs
 from zkstate.audit import audit
 from zkstate.session import connect
@@ -36,24 +34,8 @@ def running(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[World]:
     """One worker and one beat for all cases; every case leaves them as it found them."""
-    own, home = f"t{uuid4().hex}", tmp_path_factory.mktemp("remedies")
-    write_profiles(home / "profiles")
-    settings = Settings(
-        zk_hosts=zookeeper.hosts,
-        zk_root=f"/{own}",
-        zk_session_timeout=4,
-        broker_url=redis_server.url,
-        broker_prefix=f"{own}:",
-        home=home,
-        profiles=Path(home / "profiles"),
-        allow_networks="127.0.0.0/8",
-        in_flight=2,
-        max_tries=2,
-        backoff=4,
-        fetch_tries=1,
-        working_capacity=1_000_000,
-        stop_grace=1,
-    )
+    home = tmp_path_factory.mktemp("remedies")
+    settings = quick_settings(zookeeper, redis_server, home, in_flight=2, backoff=4)
     with HttpSource() as source, connect(settings) as session, fleet(settings) as started:
         started.worker("w1", concurrency=PROCESSES)
         started.beat()
@@ -64,9 +46,7 @@ def running(
 @pytest.fixture
 def world(running: World) -> Iterator[World]:
     yield running
-    for gate in running.gates:
-        gate.set()
-    running.gates.clear()
+    running.open_gates()
 
 
 @pytest.mark.parametrize("reason", Reason)

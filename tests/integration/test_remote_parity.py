@@ -12,8 +12,8 @@ from operations.board.values import EVERYTHING
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
-from tests.integration.test_board import until
 from tests.support import cli, planting
+from tests.support.boards import until
 from tests.support.operators import ann
 from tests.support.web import Web, serving
 from tools.json_documents import DOCUMENTS

@@ -18,16 +18,10 @@ from pipeline.working_storage import mount
 from tests.support import planting
 from tests.support.web import Caller, Web, serving
 from zkstate import batches, jobs, paths
-from zkstate.session import Session, connect
+from zkstate.session import Session
 
 PAYLOAD = "https://example.org/harbour.txt"
 OWN, OTHERS = "token:scans", "token:maps"
-
-
-@pytest.fixture(scope="module")
-def record(module_settings: Settings) -> Iterator[Session]:
-    with connect(module_settings) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -14,13 +14,7 @@ from tests.support.repository import Repository, empty_inventory
 from tests.support.schemas import assert_valid
 from tests.support.web import Caller, Web, serving
 from zkstate import batches, jobs
-from zkstate.session import Session, connect
-
-
-@pytest.fixture(scope="module")
-def record(module_settings: Settings) -> Iterator[Session]:
-    with connect(module_settings) as opened:
-        yield opened
+from zkstate.session import Session
 
 
 @pytest.fixture(scope="module")

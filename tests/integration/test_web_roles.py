@@ -17,7 +17,7 @@ from tests.support import planting
 from tests.support.web import Caller, Web, serving
 from tests.unit.test_web_routes import ROUTES, rule
 from zkstate import batches
-from zkstate.session import Session, connect
+from zkstate.session import Session
 
 NOBODY = "nobody"
 OF_THE_FLEET = {
@@ -45,12 +45,6 @@ UNKNOWN = {"jid": "jid9999999999", "bid": "bid9999999999", "ark": "ark:/99999/fk
 OPERATIONS = [(method, route) for route in ROUTES for method in sorted(route.methods or ())]
 DOCUMENT = create_app(None).openapi()
 AT_ONCE = 8
-
-
-@pytest.fixture(scope="module")
-def record(module_settings: Settings) -> Iterator[Session]:
-    with connect(module_settings) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

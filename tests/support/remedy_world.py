@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from entrypoints.cli.render.remedies import command
 from operations.facts import Explanation, Reason
@@ -23,6 +24,7 @@ from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
 from tests.servers.http_source import HttpSource
 from tests.servers.redis import Server as RedisServer
+from tests.servers.zookeeper import Server as ZooKeeperServer
 from tests.support import cli as arkline
 from tests.support import planting
 from tests.support.fleet import Fleet, batch_ended, job_reaches
@@ -63,6 +65,29 @@ def write_profiles(folder: Path) -> None:
     (folder / "shy.yaml").write_text(f"{PROFILE}limits:\n  host_connections: 1\n")
 
 
+def quick_settings(zookeeper: ZooKeeperServer, redis: RedisServer, home: Path, **changes: object) -> Settings:
+    """Settings of a world of its own, whose jobs fail after few tries and whose stops take a second."""
+    own = f"t{uuid4().hex}"
+    write_profiles(home / "profiles")
+    return Settings.model_validate(
+        {
+            "zk_hosts": zookeeper.hosts,
+            "zk_root": f"/{own}",
+            "zk_session_timeout": 4,
+            "broker_url": redis.url,
+            "broker_prefix": f"{own}:",
+            "home": home,
+            "profiles": home / "profiles",
+            "allow_networks": "127.0.0.0/8",
+            "max_tries": 2,
+            "fetch_tries": 1,
+            "working_capacity": 1_000_000,
+            "stop_grace": 1,
+            **changes,
+        }
+    )
+
+
 @dataclass
 class Held:
     """A batch of one file whose download waits until the gate is opened."""
@@ -82,6 +107,12 @@ class World:
     redis: RedisServer
     submitted_again: str = ""
     gates: list[threading.Event] = field(default_factory=list)
+
+    def open_gates(self) -> None:
+        """Let every held download go on."""
+        for gate in self.gates:
+            gate.set()
+        self.gates.clear()
 
     def put(self, body: bytes = b"content", **how: Any) -> str:
         return self.source.put(f"/{next(_numbers)}.txt", body, **how)

@@ -1,0 +1,16 @@
+"""Waiting for what a board shows."""
+
+import time
+from collections.abc import Callable
+
+from operations.board.board import Board
+
+
+def until(board: Board, condition: Callable[[], bool]) -> None:
+    """Wait until the condition holds: for changes of the board, and for what it counts after them."""
+    deadline = time.monotonic() + 20
+    last = board.changes_since(None).last
+    while not condition():
+        assert time.monotonic() < deadline, "the board does not show it within 20 s"
+        board.wait_change(last, 0.2)
+        last = board.changes_since(None).last
