@@ -72,7 +72,7 @@ class CallbackAnswer(Record):
 
 
 def owed_page(session: Session, principal: Principal, limit: int, after: str | None = None) -> OwedPage:
-    """The callbacks that are owed, by the number of their job; those of jobs that the principal may see."""
+    """The callbacks that are owed for jobs that the principal may see, sorted by job number."""
     names = callbacks.names(session)
     later = [name for name in names if after is None or name > after]
     rows: list[OwedView] = []

@@ -10,7 +10,7 @@ from datetime import datetime
 from pydantic import Field
 
 from operations.fleet import Fleet
-from operations.hosts import known_hosts
+from operations.hosts import waiting_hosts
 from operations.overview import space_now
 from pipeline.errors import ArklineError
 from pipeline.machine import Queue
@@ -34,7 +34,7 @@ class RecordMeasures(Record):
     """None on a machine without working storage."""
     used: int | None = None
     redispatched: dict[str, int]
-    """Jobs that sweeps have dispatched again, by state, since the record exists."""
+    """Jobs that sweeps have dispatched again, by state, since the record was created."""
     hosts_waiting: int
     """Hosts to which no request is sent for a while."""
     outages: dict[str, int] = Field(default_factory=dict)
@@ -86,7 +86,7 @@ def _record(session: Session, settings: Settings) -> RecordMeasures:
         capacity=space.total,
         used=space.used,
         redispatched=sweep_record.redispatched(session),
-        hosts_waiting=sum(bool(host.waits_until) for host in known_hosts(session)),
+        hosts_waiting=len(waiting_hosts(session)),
         outages=Counter(outage.service for outage in current),
         oldest_outage=min((outage.since for outage in current), default=None),
         fixity=fixity.status(session),

@@ -94,9 +94,7 @@ def failed_objects(session: Session, bid: str, archive: Archive) -> tuple[Failed
             jid=job.jid,
             name=_name(job),
             title=job.configuration.erc_what,
-            address=""
-            if is_upload(job.configuration.payload_url)
-            else redact_url(job.configuration.payload_url),
+            address=_shown(job.configuration.payload_url),
             message=_message(job),
         )
         for job in _failed(session, bid, archive)
@@ -154,7 +152,7 @@ def deposit(  # noqa: PLR0913 - the parts of a submission
     upload: str,
     kind: SubmissionType,
 ) -> Submitted:
-    """Deposit what the preview showed; a second time, the answer is the same batch."""
+    """Deposit what the preview showed; a repeated call returns the same batch."""
     before = load_batch(session, bid, archive).submission
     again = Submission(
         profile_name=before.profile_name,

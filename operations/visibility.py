@@ -5,9 +5,12 @@ from dataclasses import replace
 
 from operations.archive import Archive, load_batch, load_job
 from operations.facts import Explanation
+from operations.objects import known_object
 from operations.why import kind_of
+from pipeline.errors import UsageRefused
 from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
 from pipeline.inventory.base import InventoryObject
+from pipeline.inventory.sql import SqlInventory
 from pipeline.principal import Forbidden, Principal, Role
 from pipeline.records import Batch, Job
 from zkstate.errors import Missing
@@ -64,6 +67,29 @@ def check_object_visible(
             visible_batch(session, principal, bid, archive)
     except Missing as error:
         raise Missing(f"there is no object {known.ark}") from error
+
+
+def visible_object(
+    session: Session,
+    principal: Principal,
+    inventory: SqlInventory,
+    ark: str,
+    archive: Archive,
+    *,
+    hints: bool = False,
+) -> InventoryObject:
+    """The object; Missing unless the principal may see it.
+
+    `hints`: UsageRefused for an unknown ARK may name similar ones, also those that the principal may not see.
+    """
+    try:
+        known = known_object(inventory, ark)
+    except UsageRefused as error:
+        if hints:
+            raise
+        raise Missing(f"there is no object {ark}") from error
+    check_object_visible(session, principal, known, archive)
+    return known
 
 
 def object_as_seen_by(principal: Principal, known: InventoryObject) -> InventoryObject:

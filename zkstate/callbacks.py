@@ -79,7 +79,7 @@ def count(session: Session) -> int:
 
 
 def names(session: Session) -> list[str]:
-    """The names of all callbacks that are owed, by the number of their job."""
+    """The names of all callbacks that are owed, sorted by job number."""
     return sorted(session.children(paths.CALLBACKS))
 
 

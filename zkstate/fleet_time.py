@@ -49,7 +49,7 @@ class SweepRecord(RewrittenRecord):
     machines: dict[str, MachineReading] = Field(default_factory=dict)
     cursors: dict[str, str] = Field(default_factory=dict)
     redispatched: dict[str, int] = Field(default_factory=dict)
-    """Job state -> jobs that sweeps have dispatched again, since the record exists."""
+    """Job state -> jobs that sweeps have dispatched again, since the record was created."""
 
 
 def this_machine() -> str:

@@ -57,7 +57,7 @@ class Sweep:
 
 
 def redispatched(session: Session) -> dict[str, int]:
-    """Job state -> jobs that sweeps have dispatched again, since the record exists."""
+    """Job state -> jobs that sweeps have dispatched again, since the record was created."""
     return _load(session)[0].redispatched
 
 

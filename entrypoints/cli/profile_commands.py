@@ -127,8 +127,7 @@ def profile_renew(options: SharedOptions, bid: Bid) -> None:
     profile of the batch, then resume its failed jobs.
     """
     if (remote := sites.client()) is not None:
-        if options.dry_run:
-            reach.refuse_over_api("--dry-run of this verb")
+        reach.refuse_dry_run(dry_run=options.dry_run)
         renewed = remote_verbs.renew_profile(remote, bid, options.reason, options.version)
     else:
         renewed = _renew(options, bid)

@@ -93,6 +93,12 @@ def checked(name: str, function: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def refuse_dry_run(*, dry_run: bool) -> None:
+    """UsageRefused for the dry run of a verb that the API only carries out."""
+    if dry_run:
+        refuse_over_api("--dry-run of this verb")
+
+
 def refuse_over_api(what: str) -> None:
     """UsageRefused if the variables of a site are set: `what` is for the stack beside this process."""
     if given := [name for name in (URL, TOKEN) if os.environ.get(name)]:

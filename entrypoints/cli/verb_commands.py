@@ -111,7 +111,7 @@ def hold(
         return
     _check_alone(options)
     if (remote := sites.client()) is not None:
-        _check_real(options)
+        reach.refuse_dry_run(dry_run=options.dry_run)
         held = remote_verbs.hold(remote, f"/v1/collections/{collection}/hold", options.reason)
         screen.emit(held) if options.json else actions.held(held)
         return
@@ -159,7 +159,7 @@ def release(
         return
     _check_alone(options)
     if (remote := sites.client()) is not None:
-        _check_real(options)
+        reach.refuse_dry_run(dry_run=options.dry_run)
         if keep_held:
             reach.refuse_over_api("--keep-held")
         ended = remote_verbs.hold(remote, f"/v1/collections/{collection}/release", options.reason)
@@ -183,11 +183,6 @@ def _show_released(result: "HoldResult", *, as_json: bool) -> None:
     actions.held(result)
     if result.released is not None:
         common.show(result.released, as_json=False, single=False)
-
-
-def _check_real(options: SharedOptions) -> None:
-    if options.dry_run:
-        reach.refuse_over_api("--dry-run of this verb")
 
 
 @command("arkline resume --batch bid0000000001 --state failed --dry-run", *_SELECT_BY_STATE, "version", *_ACT)
@@ -244,7 +239,7 @@ def cancel(options: SharedOptions, bid: Bid) -> None:
     reported.
     """
     if (remote := sites.client()) is not None:
-        _check_real(options)
+        reach.refuse_dry_run(dry_run=options.dry_run)
         common.confirm(f"Stop {bid}?", options.yes)
         cancelled = remote_verbs.cancel(remote, bid, options.reason)
         common.show(cancelled, as_json=options.json, single=False)
@@ -267,7 +262,7 @@ def update_report(options: SharedOptions, bid: Bid) -> None:
     No mail is sent if nothing changed.
     """
     if (remote := sites.client()) is not None:
-        _check_real(options)
+        reach.refuse_dry_run(dry_run=options.dry_run)
         sent = remote_verbs.act_on_one(
             remote, Event.UPDATE_REPORT, bid, options.reason, version=options.version
         )

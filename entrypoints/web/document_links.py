@@ -52,13 +52,11 @@ LINKS = (
             "200",
             "object",
             "get /v1/objects/{ark}",
-            {"ark": "$response.body#/ark"},
+            _ARK,
         )
         for rest in ("", "/files")
     ),
-    Link(
-        "get /v1/objects/{ark}", "200", "proof", "post /v1/objects/{ark}/proofs", {"ark": "$request.path.ark"}
-    ),
+    Link("get /v1/objects/{ark}", "200", "proof", "post /v1/objects/{ark}/proofs", _SAME_OBJECT),
     Link(
         "post /v1/objects/{ark}/proofs",
         "202",
@@ -72,7 +70,7 @@ LINKS = (
             "201",
             name,
             f"{method} /v1/uploads/{{upload}}",
-            {"upload": "$response.body#/id"},
+            _UPLOAD,
         )
         for name, method in (("upload", "get"), ("offset", "head"), ("remove", "delete"))
     ),

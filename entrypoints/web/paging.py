@@ -1,11 +1,22 @@
 """Pages of a list: the limit, the opaque cursor, and the `Link` header of the next page."""
 
 import base64
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any, Protocol, Self, TypeVar
 
 from fastapi import Query, Request, Response
 
 from pipeline.errors import UsageRefused
+
+
+class _Page(Protocol):
+    @property
+    def next(self) -> str | None: ...
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self: ...
+
+
+P = TypeVar("P", bound=_Page)
 
 Limit = Annotated[int, Query(ge=1, le=500, description="Rows of a page at most.")]
 Cursor = Annotated[
@@ -43,8 +54,10 @@ def decode_number(cursor: str | None) -> int:
     return int(after)
 
 
-def link_next(request: Request, response: Response, cursor: str | None) -> None:
-    """Name the next page in the `Link` header, if there is one."""
+def linked(request: Request, response: Response, page: P) -> P:
+    """The page with an opaque cursor in `next`; the `Link` header names the next page, if there is one."""
+    cursor = encode_cursor(page.next)
     if cursor is not None:
         url = request.url.include_query_params(cursor=cursor)
         response.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
+    return page.model_copy(update={"next": cursor})

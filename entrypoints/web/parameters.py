@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import Path, Query
+from fastapi import Body, Path, Query
 from pydantic import Field
 
 from operations.board.values import BatchSearch, JobSearch
@@ -22,6 +22,10 @@ class Reason(Record):
     """Why somebody acts; it is recorded with the act."""
 
     reason: str = Field("", max_length=REASON_LIMIT, examples=["the source is back"])
+
+
+NO_REASON = Reason(reason="")
+Given = Annotated[Reason, Body()]
 
 
 class RequiredReason(Record):

@@ -106,7 +106,7 @@ class Problem(Record):
     status: int
     detail: str
     code: str = Field(description="Stable; docs/api/errors.md explains every code.")
-    kind: ErrorKind | None = Field(None, description="What the error means for the caller.")
+    kind: ErrorKind | None = Field(None, description="Kind of the error.")
     allowed: tuple[str, ...] | None = Field(
         None, description="The events that are possible now, of a job or a batch."
     )

@@ -40,7 +40,7 @@ _INDEXES = (
     "job_unread ON job (state, since) WHERE details = 0",
     "batch_status ON batch (status, since)",
 )
-"""Added once the rows are there, which is faster than to insert rows into indexes."""
+"""Created after the first fill: to fill a table without indexes is faster."""
 
 _OF_BATCH = "(SELECT {} FROM batch WHERE bid = :bid)"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 from pipeline.errors import Action, ArklineError, ErrorKind, Remedy, ServiceUnreachable, UsageRefused
 from pipeline.records import Record
@@ -36,6 +37,16 @@ _CLASSES: dict[ErrorKind, type[ArklineError]] = {
     ErrorKind.INTERRUPTED: RemoteFault,
     ErrorKind.OTHER: RemoteFault,
 }
+
+
+def quoted(name: str) -> str:
+    """A name as one part of a path."""
+    return quote(name, safe="")
+
+
+def path_of(name: str) -> str:
+    """The path of a job or of a batch, by its id."""
+    return f"/v1/{'batches' if name.startswith('bid') else 'jobs'}/{name}"
 
 
 @dataclass(frozen=True)

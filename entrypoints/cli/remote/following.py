@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from entrypoints.cli.remote.client import Client
-from entrypoints.cli.remote.events import News, ServerEvent, stream
+from entrypoints.cli.remote.events import RETRY_INTERVAL, News, ServerEvent, stream
 from entrypoints.cli.remote.site import RemoteSite
 from operations.batch_view import BatchView
 from operations.top import LATEST, LiveView
@@ -15,9 +15,6 @@ from pipeline.errors import ServiceUnreachable
 
 READ_INTERVAL = 1.0
 """Seconds between two reads at least: many jobs may move at once."""
-
-RETRY_INTERVAL = 2.0
-"""Seconds until a site that did not answer is asked again."""
 
 
 def follow(
@@ -70,7 +67,7 @@ class RemoteBoard:
     _read_at: float = field(default=0.0, init=False)
 
     def read(self) -> LiveView:
-        """The board; while the site does not answer the last one, marked as stale."""
+        """The board; the last one, marked as stale, while the site does not answer."""
         if not self._changed and self._last is not None:
             return self._last
         self._changed, self._read_at = False, time.monotonic()

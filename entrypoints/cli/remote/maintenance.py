@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from pydantic import TypeAdapter
 
-from entrypoints.cli.remote.client import Client, RemoteFault
-from entrypoints.cli.remote.site import quoted
+from entrypoints.cli.remote.client import Client, RemoteFault, path_of, quoted
 from operations.bulk import Outcome, Refusal
 from operations.callbacks import CallbackAnswer, OwedPage
 from operations.fixity import FixityReport
@@ -18,9 +17,8 @@ def repair(client: Client, names: Sequence[str], reason: str) -> Outcome:
     """One after the other; a refusal of one of several leaves the others."""
     done, refused = [], []
     for name in names:
-        kind = "batches" if name.startswith("bid") else "jobs"
         try:
-            done.append(client.post(f"/v1/{kind}/{name}/repair", VerbResult, {"reason": reason}))
+            done.append(client.post(f"{path_of(name)}/repair", VerbResult, {"reason": reason}))
         except (RemoteFault, UsageRefused) as error:
             if len(names) == 1:
                 raise

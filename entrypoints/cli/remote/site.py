@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
-from entrypoints.cli.remote.client import Client
+from entrypoints.cli.remote.client import Client, path_of, quoted
 from operations.audit import AuditView
 from operations.batch_view import BatchView
 from operations.board.values import BatchPage, Freshness, Stops
@@ -42,11 +41,6 @@ class _Board(Record):
     jobs: dict[JobState, int]
     oldest: dict[JobState, datetime]
     stops: Stops
-
-
-def quoted(name: str) -> str:
-    """A name as one part of a path."""
-    return quote(name, safe="")
 
 
 @dataclass(frozen=True)
@@ -102,8 +96,7 @@ class RemoteSite:
         return self.client.get(f"/v1/jobs/{jid}/timeline", Timeline)
 
     def why(self, name: str) -> Explanation:
-        kind = "batches" if name.startswith("bid") else "jobs"
-        return self.client.get(f"/v1/{kind}/{name}/why", Explanation)
+        return self.client.get(f"{path_of(name)}/why", Explanation)
 
     def report(self, bid: str) -> BatchReport:
         return self.client.get(f"/v1/batches/{bid}/report", BatchReport)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from entrypoints.cli.remote.client import Client
+from entrypoints.cli.remote.client import Client, path_of
 from operations.bulk import Outcome
 from operations.bulk_plans import BulkPlan, Receipt
 from operations.fleet import Worker
@@ -40,8 +40,7 @@ def act_on_one(
     headers = _seen(version)
     if name.startswith("bid") and event is Event.RESUME:
         return client.post(f"/v1/batches/{name}/resume", Outcome, body, **headers)
-    kind = "batches" if name.startswith("bid") else "jobs"
-    done = client.post(f"/v1/{kind}/{name}/{event}", VerbResult, body, **headers)
+    done = client.post(f"{path_of(name)}/{event}", VerbResult, body, **headers)
     return Outcome(verb=event, done=(done,))
 
 

@@ -89,11 +89,10 @@ def find(request: Request, caller: PageCaller, q: str = "") -> Response:
 
 def _object_named(web: WebContext, caller: Principal, text: str) -> str:
     """The ARK of the stored object with this local id; Missing unless the caller may see one."""
-    inventory = web.archive() if text else None
-    for ark in inventory.objects_named(text) if inventory else ():
-        known = inventory.describe_object(ark) if inventory else None
-        if known is not None:
+    inventory = web.archive()
+    if inventory is not None and text:
+        for known in filter(None, map(inventory.describe_object, inventory.objects_named(text))):
             with suppress(Missing):
                 check_object_visible(web.session, caller, known, web.archive)
-                return ark
+                return known.ark
     raise Missing(f"nothing here has the id, the name or the local id '{text}'")

@@ -19,8 +19,7 @@ from entrypoints.web.pages.streaming import View, streaming
 from entrypoints.web.pages.templating import page, render
 from operations import objects
 from operations.custody_proofs import CustodyProof, ProofState
-from operations.visibility import check_object_visible, object_as_seen_by, sees_fleet
-from pipeline.errors import UsageRefused
+from operations.visibility import object_as_seen_by, sees_fleet, visible_object
 from pipeline.inventory.base import InventoryObject
 from pipeline.inventory.sql import SqlInventory
 from pipeline.preservation.custody import Custody
@@ -106,13 +105,7 @@ def _visible(web: WebContext, caller: Principal, ark: str) -> tuple[SqlInventory
     inventory = web.archive()
     if inventory is None:
         raise Missing("the inventory is empty: no object has been stored yet")
-    try:
-        known = objects.known_object(inventory, ark)
-    except UsageRefused as error:
-        if sees_fleet(caller):
-            raise
-        raise Missing(f"there is no object {ark}") from error  # the hint names objects of others
-    check_object_visible(web.session, caller, known, web.archive)
+    known = visible_object(web.session, caller, inventory, ark, web.archive, hints=sees_fleet(caller))
     return inventory, known
 
 

@@ -8,7 +8,7 @@ from entrypoints.web.context import WebContext
 from entrypoints.web.pages.recent import Recent
 from operations.fleet import Fleet
 from operations.health import FleetHealth, fleet_health
-from operations.hosts import HostView, known_hosts
+from operations.hosts import HostView, waiting_hosts
 from operations.overview import Space, space_now
 from zkstate import fixity, holds, queue
 
@@ -32,7 +32,6 @@ def open_whole(web: WebContext) -> Recent[Whole]:
         counts = queue.counts(session)
         fleet = Fleet(session, settings)
         health = fleet_health(session, fleet, counts, holds.paused(session), fixity.status(session))
-        paused = tuple(host for host in known_hosts(session) if host.waits_until)
-        return Whole(health, space_now(session, settings, counts), fleet, paused)
+        return Whole(health, space_now(session, settings, counts), fleet, waiting_hosts(session))
 
     return Recent(ask)

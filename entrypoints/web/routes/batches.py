@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from entrypoints.web.authentication import Caller
 from entrypoints.web.context import context_of
 from entrypoints.web.etags import respond
-from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_cursor, encode_cursor, link_next
+from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_cursor, linked
 from entrypoints.web.parameters import Bid
 from operations import batch_view, holds, reports
 from operations import why as explanations
@@ -50,9 +50,7 @@ def jobs_of_batch(
     context = context_of(request)
     visible_batch(context.session, caller, bid, context.archive)
     page = context.board.jobs(scope_of(caller), JobSearch(bid=bid), limit, decode_cursor(cursor))
-    following = encode_cursor(page.next)
-    link_next(request, response, following)
-    return page.model_copy(update={"next": following})
+    return linked(request, response, page)
 
 
 @router.get("/why", summary="Why the batch is where it is")

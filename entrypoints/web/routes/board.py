@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from entrypoints.web.authentication import Caller
 from entrypoints.web.context import context_of
-from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_cursor, encode_cursor, link_next
+from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_cursor, linked
 from entrypoints.web.parameters import batch_search, job_search
 from operations.board.values import (
     BatchPage,
@@ -58,9 +58,7 @@ def list_jobs(
 ) -> JobPage:
     """Jobs of a batch come in their order, jobs of a state in the queue's order, others newest first."""
     page = context_of(request).board.jobs(scope_of(caller), search, limit, decode_cursor(cursor))
-    following = encode_cursor(page.next)
-    link_next(request, response, following)
-    return page.model_copy(update={"next": following})
+    return linked(request, response, page)
 
 
 @router.get("/batches", summary="Batches, newest first")
@@ -73,9 +71,7 @@ def list_batches(
     cursor: Cursor = None,
 ) -> BatchPage:
     page = context_of(request).board.batches(scope_of(caller), search, limit, decode_cursor(cursor))
-    following = encode_cursor(page.next)
-    link_next(request, response, following)
-    return page.model_copy(update={"next": following})
+    return linked(request, response, page)
 
 
 @router.get("/failures", summary="Failures by cause, the most frequent first")

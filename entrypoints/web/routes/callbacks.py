@@ -1,21 +1,17 @@
 """Callbacks: those that are owed, a delivery now, and a test of a collection's receiver."""
 
-from typing import Annotated
-
-from fastapi import APIRouter, Body, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from entrypoints.web.authentication import Caller, OperatorCaller
 from entrypoints.web.context import context_of
-from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_cursor, encode_cursor, link_next
-from entrypoints.web.parameters import Collection, Jid, Reason
+from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_cursor, linked
+from entrypoints.web.parameters import NO_REASON, Collection, Given, Jid
 from operations import callbacks
 from operations.callbacks import CallbackAnswer, OwedPage
 from operations.visibility import visible_job
 from zkstate.errors import Missing
 
 router = APIRouter(prefix="/v1", tags=["callbacks"])
-
-NO_REASON = Reason(reason="")
 
 
 @router.get("/callbacks", summary="The callbacks of failed jobs that were not delivered yet")
@@ -24,15 +20,11 @@ def list_callbacks(
 ) -> OwedPage:
     """A page may have fewer rows than `limit`: `next` says whether there are more."""
     page = callbacks.owed_page(context_of(request).session, caller, limit, decode_cursor(cursor))
-    following = encode_cursor(page.next)
-    link_next(request, response, following)
-    return page.model_copy(update={"next": following})
+    return linked(request, response, page)
 
 
 @router.post("/callbacks/{jid}/deliver", summary="Deliver the callback of the job now")
-def deliver(
-    request: Request, caller: OperatorCaller, jid: Jid, body: Annotated[Reason, Body()] = NO_REASON
-) -> CallbackAnswer:
+def deliver(request: Request, caller: OperatorCaller, jid: Jid, body: Given = NO_REASON) -> CallbackAnswer:
     """One request to the receiver, whose answer is in `message`.
 
     Also of a job whose callback was delivered or given up; not of a job that left ZooKeeper.

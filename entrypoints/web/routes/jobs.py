@@ -6,7 +6,7 @@ from starlette.responses import StreamingResponse
 from entrypoints.web.authentication import Caller
 from entrypoints.web.context import context_of
 from entrypoints.web.etags import respond
-from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_number, encode_cursor, link_next
+from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_number, linked
 from entrypoints.web.parameters import Jid
 from operations import job_files, job_view, live
 from operations import why as explanations
@@ -75,9 +75,7 @@ def files(
     context = context_of(request)
     visible_job(context.session, caller, jid, context.archive)
     page = job_files.job_files(context.archive(), jid, limit, decode_number(cursor))
-    following = encode_cursor(page.next)
-    link_next(request, response, following)
-    return page.model_copy(update={"next": following})
+    return linked(request, response, page)
 
 
 @router.get("/premis", summary="All files and events of the job's object as PREMIS 3", response_class=Xml)

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from entrypoints.web.authentication import Caller, OperatorCaller
 from entrypoints.web.context import context_of
-from entrypoints.web.parameters import REASON_LIMIT, Bid, Jid, Reason
+from entrypoints.web.parameters import NO_REASON, REASON_LIMIT, Bid, Given, Jid
 from operations import fixity, working_storage
 from operations.fixity import FixityReport
 from operations.operator import VerbResult
@@ -17,9 +17,6 @@ from operations.working_storage import CleanUp
 from pipeline.records import Record
 
 router = APIRouter(prefix="/v1", tags=["maintenance"])
-
-NO_REASON = Reason(reason="")
-Given = Annotated[Reason, Body()]
 
 
 class CleanUpRequest(Record):
@@ -31,7 +28,7 @@ class CleanUpRequest(Record):
         allow_inf_nan=False,
         description="Archive batches that completed longer ago, in seconds; null: the retention time.",
     )
-    dry_run: bool = Field(True, description="Only say what would be archived and removed.")
+    dry_run: bool = Field(True, description="Dry run: report what would be archived and removed.")
 
 
 @router.post("/jobs/{jid}/repair", summary="Replace znodes of the job that cannot be read, and end it")

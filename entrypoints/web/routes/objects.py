@@ -11,8 +11,7 @@ from entrypoints.web.authentication import Caller
 from entrypoints.web.context import context_of
 from operations import objects
 from operations.custody_proofs import CustodyProof
-from operations.visibility import check_object_visible, object_as_seen_by
-from pipeline.errors import UsageRefused
+from operations.visibility import object_as_seen_by, visible_object
 from pipeline.inventory.base import InventoryObject
 from pipeline.inventory.sql import SqlInventory
 from pipeline.principal import Principal
@@ -86,9 +85,4 @@ def _visible(request: Request, caller: Principal, ark: str) -> tuple[SqlInventor
     inventory = context.archive()
     if inventory is None:
         raise Missing(f"there is no object {ark}")
-    try:
-        known = objects.known_object(inventory, ark)
-    except UsageRefused as error:  # its hints name objects that the caller may not see
-        raise Missing(f"there is no object {ark}") from error
-    check_object_visible(context.session, caller, known, context.archive)
-    return inventory, known
+    return inventory, visible_object(context.session, caller, inventory, ark, context.archive)

@@ -12,7 +12,7 @@ from pydantic import Field
 from entrypoints.web.authentication import OperatorCaller
 from entrypoints.web.context import context_of
 from entrypoints.web.etags import expected_version
-from entrypoints.web.parameters import REASON_LIMIT, Bid, Collection, Jid, Reason, RequiredReason
+from entrypoints.web.parameters import NO_REASON, REASON_LIMIT, Bid, Collection, Given, Jid, RequiredReason
 from operations import bulk, holds, profile_renewal
 from operations import workers as fleet_workers
 from operations.allowed_verbs import check_seen
@@ -43,10 +43,8 @@ BATCH_EVENTS = tuple(
 """Without the failure of a batch, which is a part of `cancel`."""
 
 Version = Annotated[int | None, Depends(expected_version)]
-Given = Annotated[Reason, Body()]
 Required = Annotated[RequiredReason, Body()]
 WorkerName = Annotated[str, Path(min_length=1, max_length=255, examples=["worker1@host"])]
-NO_REASON = Reason(reason="")
 
 
 class Resume(Record):
