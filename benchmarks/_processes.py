@@ -1,7 +1,7 @@
 """What processes cost, as the kernel counts: CPU with all descendants, and the most memory used."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -16,13 +16,31 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     return sum(stat[1] for pid in whole if (stat := stats.get(pid)))
 
 
+def cpu_by_process(pids: Mapping[str, int]) -> dict[str, float]:
+    """User and system time by name; NAME_children has that of all processes that NAME has started."""
+    used: dict[str, float] = {}
+    for name, pid in pids.items():
+        whole, alone = cpu_seconds([pid]), _ticks(_fields(Path(f"/proc/{pid}"))[11:13])
+        used |= {name: alone} | ({f"{name}_children": whole - alone} if whole - alone > 1 / _TICKS else {})
+    return used
+
+
 def _stat(process: Path) -> tuple[int, float] | None:
-    """(parent, seconds of CPU with those of ended children), as in proc(5); None for an ended process."""
+    """(parent, seconds of CPU with those of ended children); None for an ended process."""
     try:
-        fields = (process / "stat").read_text().rpartition(")")[2].split()
+        fields = _fields(process)
     except OSError:
         return None
-    return int(fields[1]), sum(int(ticks) for ticks in fields[11:15]) / _TICKS
+    return int(fields[1]), _ticks(fields[11:15])
+
+
+def _fields(process: Path) -> list[str]:
+    """Of proc(5), from the state on."""
+    return (process / "stat").read_text().rpartition(")")[2].split()
+
+
+def _ticks(fields: Iterable[str]) -> float:
+    return sum(map(int, fields)) / _TICKS
 
 
 def peak_megabytes(pid: int) -> float:

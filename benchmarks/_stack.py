@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from entrypoints.stack.child import Process
 from pipeline.settings import Settings
 from tests.servers import redis, zookeeper
 from tests.servers.http_source import HttpSource
@@ -21,14 +22,17 @@ class Stack:
     settings: Settings
     session: Session
     zookeeper: zookeeper.Server
+    broker: redis.Server
     source: HttpSource
     fleet: Fleet
     """Has no process yet."""
 
-    def packets(self) -> int:
-        """Packets that ZooKeeper has received so far."""
-        lines = self.session.zk.command(b"mntr").splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("zk_packets_received"))
+    def counted(self, **processes: Process) -> dict[str, int]:
+        """The process ids by name of these processes, once they are ready, and of both servers."""
+        for process in processes.values():
+            self.fleet.wait_ready(process)
+        servers = {"zookeeper": self.zookeeper.process, "redis": self.broker.process}
+        return {name: process.pid for name, process in (servers | processes).items()}
 
 
 @contextmanager
@@ -52,4 +56,4 @@ def stack(**settings: object) -> Iterator[Stack]:
         )
         session = opened.enter_context(connect(own))
         source = opened.enter_context(HttpSource())
-        yield Stack(own, session, zk, source, opened.enter_context(fleet(own)))
+        yield Stack(own, session, zk, broker, source, opened.enter_context(fleet(own)))

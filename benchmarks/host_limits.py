@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks._output import tell
-from benchmarks.moves import received
+from benchmarks._packets import received
 from pipeline.attempt import UNATTENDED
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks._output import tell
+from benchmarks._packets import received
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import JOB, Event, JobState
@@ -22,12 +23,6 @@ from zkstate.session import Session, connect
 
 JOBS = 40
 ROUNDS = 5
-
-
-def received(session: Session) -> int:
-    """Packets that the server has received so far."""
-    lines = session.zk.command(b"mntr").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("zk_packets_received"))
 
 
 def fenced_life(session: Session, job: Job) -> None:

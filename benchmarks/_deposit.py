@@ -1,0 +1,59 @@
+"""Batches of a benchmark, from their submission to their end."""
+
+import hashlib
+import uuid
+from pathlib import Path
+
+from benchmarks._source import SMALL, small_body
+from pipeline.attempt import UNATTENDED
+from pipeline.fixity import Digest
+from pipeline.manifests.checkm import ManifestProfile, Row, write
+from pipeline.records import SubmissionType
+from pipeline.settings import Settings
+from tasks.after_move import feed
+from tasks.publisher import publisher
+from tests.e2e.collection import submit
+from tests.support import planting
+from tests.support.fleet import batch_ended, is_completed
+from zkstate import batches
+from zkstate.session import Session
+
+SECONDS = 900.0
+"""Longest wait for the end of a batch."""
+
+
+def end_of(session: Session, bid: str) -> None:
+    batch = batch_ended(session, bid, timeout=SECONDS)
+    assert is_completed(batch), batch.status.message
+
+
+def create_and_complete(session: Session, settings: Settings, jobs: int) -> None:
+    """Create a batch of jobs without content, and wait until a fleet has taken all of them to their end."""
+    batch = planting.acquired_batch(session)
+    plan = planting.plan(jobs)
+    batch = planting.create_jobs(session, batch, plan, settings.working, "benchmark", UNATTENDED)
+    batches.finish_split(session, batch)
+    feed(publisher(settings), session, settings)
+    end_of(session, batch.bid)
+
+
+def deposit_files(session: Session, settings: Settings, source: str, folder: Path, jobs: int) -> str:
+    """Submit one batch of small files, one object each, with the digest and size declared; its BID.
+
+    `source` is the URL of a source that serves `folder`, for the manifest.
+    """
+    name = f"{uuid.uuid4().hex}.checkm"
+    manifest = write(ManifestProfile.FILE_BATCH, [_row(source, number) for number in range(jobs)])
+    (folder / name).write_bytes(manifest)
+    return submit(session, settings, f"{source}/{name}", SubmissionType.SINGLE_FILE_BATCH_MANIFEST)
+
+
+def _row(source: str, number: int) -> Row:
+    body = small_body(number)
+    digest = Digest(algorithm="sha256", value=hashlib.sha256(body).hexdigest())
+    return Row(line=0, url=f"{source}{SMALL}{number}", name=f"{number}.txt", digest=digest, size=len(body))
+
+
+def complete_files(session: Session, settings: Settings, source: str, folder: Path, jobs: int) -> None:
+    """Submit such a batch, and wait until all of its jobs are completed and its report is sent."""
+    end_of(session, deposit_files(session, settings, source, folder, jobs))

@@ -1,0 +1,32 @@
+"""Where a benchmark ran: cores, load, versions. Figures of two machines are not compared."""
+
+import os
+import platform
+from importlib.metadata import version
+
+import redis
+
+from benchmarks._packets import counters
+from benchmarks._stack import Stack
+
+_LIBRARIES = ("celery", "kombu", "redis", "kazoo", "pydantic", "urllib3")
+
+
+def use_two_cores() -> None:
+    """Keep this process, and all that it starts, to two cores: the size that the goals are set for."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+
+
+def machine(own: Stack) -> dict[str, object]:
+    broker = redis.Redis.from_url(own.broker.url).info("server")
+    return {
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),
+        "versions": {
+            "python": platform.python_version(),
+            "zookeeper": counters(own.session)["zk_version"].partition("-")[0],
+            broker.get("server_name", "redis"): broker.get("valkey_version", broker["redis_version"]),
+            **{f"{name} (Python)": version(name) for name in _LIBRARIES},
+        },
+    }
