@@ -44,7 +44,7 @@ LINKS = (
     ),
     *(
         Link("get /v1/jobs/{jid}", "200", name, f"post /v1/jobs/{{jid}}/{name}", _SAME_JOB)
-        for name in ("hold", "release", "fail", "resume", "delete")
+        for name in ("hold", "release", "resume", "fail", "delete")
     ),
     *(
         Link(
