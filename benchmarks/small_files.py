@@ -1,0 +1,60 @@
+"""Downloading the many small files of one object, against `curl --parallel`, which computes no digest.
+
+`ARKLINE_BENCH_FILES` (2,000): files of 10,000 bytes. The step runs in this process, with a source in another
+one. It checks a declared sha256 and computes sha512 of each file, and ends with all of them on the disk.
+"""
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from shutil import rmtree
+from statistics import median
+
+from benchmarks._deposits import Deposits, seconds
+from benchmarks._output import report
+from benchmarks._source import SMALL, serving
+
+FILES = int(os.environ.get("ARKLINE_BENCH_FILES", "2000"))
+ROUNDS = int(os.environ.get("ARKLINE_BENCH_ROUNDS", "3"))
+GOAL = 0.6
+CONNECTIONS = 8
+
+
+def curl(source: str, folder: Path) -> None:
+    """curl fetches all files into the folder."""
+    lines = (f"url={source}{SMALL}{number}\noutput={folder}/{number:05}\n" for number in range(FILES))
+    folder.mkdir()
+    arguments = ("--parallel", "--parallel-max", str(CONNECTIONS), "--no-progress-meter", "--fail")
+    subprocess.run(("curl", *arguments, "-K", "-"), input="".join(lines), text=True, check=True)
+
+
+def main() -> None:
+    rounds = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        deposits = Deposits(folder)
+        with serving(folder) as url:
+            deposits.download(deposits.small_files(url, 20))
+            for _ in range(ROUNDS):
+                deposits.remove()
+                beside = seconds(lambda: curl(url, folder / "curl"))
+                rmtree(folder / "curl")
+                os.sync()
+                rounds.append((beside, deposits.download(deposits.small_files(url, FILES))))
+    ratios = [beside / own for beside, own in rounds]
+    report(
+        "small_files",
+        ratios,
+        GOAL,
+        median(ratios) >= GOAL,
+        {
+            "files": FILES,
+            "downloaded_a_second": round(FILES / median(own for _, own in rounds)),
+            "curl_parallel_a_second": round(FILES / median(beside for beside, _ in rounds)),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Processing, which stores an object: one large file, and many small files.
+
+The large file (`ARKLINE_BENCH_MIB`, 256; the goal is for 1,024) stands against a copy that is synced and then
+read for its sha512. The small ones (`ARKLINE_BENCH_FILES`, 2,000 of 10,000 bytes) stand against bagit, which
+makes a bag of them with sha512. `ratio` and `goal` are those of the large file; `met` needs both.
+"""
+
+import hashlib
+import logging
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from statistics import median
+
+import bagit
+
+from benchmarks._deposits import Deposits, seconds
+from benchmarks._output import report
+from benchmarks._source import serving
+from benchmarks.bytes import MIB, ROUNDS, random_file
+from benchmarks.small_files import FILES
+from pipeline.records import Job
+
+LARGE_GOAL = 0.8
+SMALL_GOAL = 1.0
+
+
+def copy_and_sha512(source: Path, target: Path) -> None:
+    subprocess.run(("cp", str(source), str(target)), check=True)
+    subprocess.run(("sync", str(target)), check=True)
+    with target.open("rb") as file:
+        hashlib.file_digest(file, "sha512")
+
+
+def large_round(deposits: Deposits, job: Job, folder: Path) -> tuple[float, float]:
+    """(seconds of the copy, seconds of the step)."""
+    deposits.download(job)
+    (source,) = deposits.folder_of(job).iterdir()
+    beside = seconds(lambda: copy_and_sha512(source, folder / "copy"))
+    (folder / "copy").unlink()
+    os.sync()
+    own = deposits.process(job)
+    deposits.remove()
+    return beside, own
+
+
+def small_round(deposits: Deposits, job: Job, folder: Path) -> tuple[float, float]:
+    """(seconds of bagit, seconds of the step)."""
+    deposits.download(job)
+    bag = folder / "bag"
+    shutil.copytree(deposits.folder_of(job), bag)
+    os.sync()
+    beside = seconds(lambda: bagit.make_bag(str(bag), checksums=["sha512"], processes=1))
+    shutil.rmtree(bag)
+    os.sync()
+    own = deposits.process(job)
+    deposits.remove()
+    return beside, own
+
+
+def main() -> None:
+    logging.getLogger("bagit").setLevel(logging.CRITICAL)
+    large, small = [], []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        source_folder = folder / "source"
+        source_folder.mkdir()
+        random_file(source_folder / "large", MIB)
+        deposits = Deposits(folder)
+        with serving(source_folder) as url:
+            small_round(deposits, deposits.small_files(url, 20), folder)
+            for _ in range(ROUNDS):
+                large.append(large_round(deposits, deposits.one_file(f"{url}/large", MIB << 20), folder))
+                small.append(small_round(deposits, deposits.small_files(url, FILES), folder))
+    ratios = [beside / own for beside, own in large]
+    small_ratios = [beside / own for beside, own in small]
+    report(
+        "store",
+        ratios,
+        LARGE_GOAL,
+        median(ratios) >= LARGE_GOAL and median(small_ratios) >= SMALL_GOAL,
+        {
+            "mebibytes": MIB,
+            "large_processing_s": round(median(own for _, own in large), 3),
+            "large_copy_sync_sha512_s": round(median(beside for beside, _ in large), 3),
+            "files": FILES,
+            "small_ratio": round(median(small_ratios), 3),
+            "small_ratio_range": [round(min(small_ratios), 3), round(max(small_ratios), 3)],
+            "small_goal": SMALL_GOAL,
+            "small_stored_a_second": round(FILES / median(own for _, own in small)),
+            "small_bagit_a_second": round(FILES / median(beside for beside, _ in small)),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
