@@ -48,20 +48,22 @@ def measured(session: Session, pids: Mapping[str, int], jobs: int, work: Callabl
 
 def figures(side: str, rounds: Sequence[Costs]) -> dict[str, object]:
     """Medians of the rounds, with the names that belong to one side."""
-    names = sorted({name for costs in rounds for name in costs.cpu_seconds})
     return {
         f"{side}_jobs": rounds[0].jobs,
         f"{side}_jobs_per_second": round(median(c.jobs_per_second for c in rounds), 2),
         f"{side}_jobs_per_second_range": spread([c.jobs_per_second for c in rounds]),
         f"{side}_cpu_ms_a_job": round(median(c.cpu_ms for c in rounds), 1),
         f"{side}_cpu_ms_a_job_range": spread([c.cpu_ms for c in rounds]),
-        f"{side}_cpu_ms_a_job_by_process": {
-            name: round(median(1000 * c.cpu_seconds.get(name, 0) / c.jobs for c in rounds), 1)
-            for name in names
-        },
+        f"{side}_cpu_ms_a_job_by_process": cpu_ms_by_process(rounds),
         f"{side}_packets_a_job": round(median(c.packets_a_job for c in rounds), 1),
         f"{side}_packets_a_job_range": spread([c.packets_a_job for c in rounds]),
     }
+
+
+def cpu_ms_by_process(rounds: Sequence[Costs]) -> dict[str, float]:
+    """Median for one job."""
+    names = sorted({name for costs in rounds for name in costs.cpu_seconds})
+    return {n: round(median(1000 * c.cpu_seconds.get(n, 0) / c.jobs for c in rounds), 1) for n in names}
 
 
 def spread(values: Sequence[float]) -> list[float]:

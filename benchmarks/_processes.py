@@ -43,6 +43,12 @@ def _ticks(fields: Iterable[str]) -> float:
     return sum(map(int, fields)) / _TICKS
 
 
+def children(pid: int) -> list[int]:
+    """The processes that this one has started and that still run."""
+    stats = {int(path.name): _stat(path) for path in Path("/proc").iterdir() if path.name.isdigit()}
+    return [child for child, stat in stats.items() if stat and stat[0] == pid]
+
+
 def peak_megabytes(pid: int) -> float:
     """The most memory that the process had at a time (VmHWM)."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()

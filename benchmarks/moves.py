@@ -7,6 +7,7 @@ the two in the same round is the figure; the absolute numbers belong to the mach
 
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
@@ -49,16 +50,16 @@ def single_calls(session: Session, job: Job) -> None:
         state = target
 
 
-def measure(session: Session, life: object) -> tuple[float, float]:
+def measure(session: Session, life: Callable[[Session, Job], None], count: int = JOBS) -> tuple[float, float]:
     """(jobs a second, packets for each state)."""
-    _, jids = planting.split_batch(session, JOBS)
+    _, jids = planting.split_batch(session, count)
     created = [jobs.load(session, jid) for jid in jids]
     packets, start = received(session), time.perf_counter()
     for job in created:
-        life(session, job)  # type: ignore[operator]
+        life(session, job)
     took = time.perf_counter() - start
-    states = JOBS * len(JOB.working())
-    return JOBS / took, (received(session) - packets) / states
+    states = count * len(JOB.working())
+    return count / took, (received(session) - packets) / states
 
 
 def main() -> None:

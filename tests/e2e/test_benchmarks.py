@@ -33,10 +33,35 @@ def run(name: str, **options: object) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["lifecycle", "ingest"])
 def test_both_sides_of_a_benchmark_of_the_fleet_are_measured(name: str) -> None:
-    figures = run(name, jobs=4)["figures"]
+    figures = run(name, jobs=4, workers=1)["figures"]
 
     assert figures["arkline_jobs_per_second"] > 0
     assert figures["chain_jobs_per_second"] > 0
     assert figures["arkline_packets_a_job"] > 1
     assert figures["arkline_cpu_ms_a_job_by_process"]["zookeeper"] > 0
     assert {"zookeeper", "celery (Python)"} <= set(figures["versions"])
+
+
+def test_deposits_on_an_idle_stack_are_timed_beside_the_work_by_hand() -> None:
+    figures = run("latency", jobs=2)["figures"]
+
+    assert 0 < figures["by_hand_ms_p50"] < figures["submit_to_completed_ms_p50"]
+    assert figures["submit_to_completed_ms_p50"] <= figures["submit_to_completed_ms_p95"]
+
+
+def test_moves_lists_and_periodic_work_are_measured_among_many_jobs() -> None:
+    figures = run("scale", few=80, jobs=160, moved=2, commands="jobs_pending")["figures"]
+
+    assert figures["znodes_at_160"] > figures["znodes_at_80"]
+    assert figures["packets_a_move_at_160"] > 1
+    assert figures["idle_sweep_packets_at_160"] > 0
+    assert figures["jobs_pending_s"] > 0
+
+
+def test_a_fleet_is_measured_near_zookeeper_and_at_a_distance() -> None:
+    figures = run("fleet", processes=2, jobs=1, step_ms=10)["figures"]
+
+    trips = figures["zookeeper_round_trip"]
+    assert trips["distant_ms"] > trips["near_ms"]
+    assert figures["speed_up"] == {"2": 1.0}
+    assert figures["distant_jobs_per_second"] > 0

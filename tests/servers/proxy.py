@@ -8,8 +8,10 @@ with Proxy(server.port) as proxy:
     proxy.cut()                  # the client loses its connection, and reconnects
 """
 
+import queue
 import socket
 import threading
+import time
 from contextlib import suppress
 from typing import Self
 
@@ -32,6 +34,7 @@ class Proxy:
         self._lose_answers = self._lose_requests = self._refuse = False
         self._pattern: bytes | None = None
         self._pause: float | None = None
+        self._delay = 0.0
         self._hurry = threading.Event()
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
         self._lock = threading.Lock()
@@ -89,6 +92,10 @@ class Proxy:
         self._pause = None
         self._hurry.set()
 
+    def delay(self, seconds: float) -> None:
+        """Deliver the server's bytes of new connections later, as over a longer network; all equally."""
+        self._delay = seconds
+
     def _accept(self) -> None:
         while True:
             try:
@@ -111,7 +118,8 @@ class Proxy:
             self._run(self._serve, client, server)
 
     def _serve(self, client: socket.socket, server: socket.socket) -> None:
-        back = threading.Thread(target=self._pump, args=(server, client, True), daemon=True)
+        pump = self._pump_later if self._delay else self._pump
+        back = threading.Thread(target=pump, args=(server, client, True), daemon=True)
         back.start()
         self._pump(client, server, False)
         back.join()
@@ -133,6 +141,28 @@ class Proxy:
         for each in (source, sink):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
+
+    def _pump_later(self, source: socket.socket, sink: socket.socket, answers: bool) -> None:
+        """As `_pump`, by way of a pair of sockets and a thread that holds all bytes back equally long."""
+        arriving: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
+        before, after = socket.socketpair()
+
+        def deliver() -> None:
+            with after, suppress(OSError):
+                while (piece := arriving.get())[1]:
+                    time.sleep(max(0.0, piece[0] - time.monotonic()))
+                    after.sendall(piece[1])
+
+        def receive() -> None:
+            with suppress(OSError):
+                while data := source.recv(65536):
+                    arriving.put((time.monotonic() + self._delay, data))
+            arriving.put((0.0, b""))
+
+        for work in (deliver, receive):
+            threading.Thread(target=work, daemon=True).start()
+        with before:
+            self._pump(before, sink, answers)
 
     def _trickled(self, sink: socket.socket, data: bytes) -> bytes:
         """Send `data` byte by byte while the proxy trickles; the bytes that are left after that."""

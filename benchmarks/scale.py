@@ -1,0 +1,154 @@
+"""What the record costs while many jobs wait: `ARKLINE_BENCH_JOBS` (10,000) beside 1,000, in two ZooKeepers.
+
+Both have the shipped heap; every job has all of its znodes. `ratio` divides the moves a second in the one by
+those in the other, in turns. The periodic work is that of the beat, run in this process: `feed` with room for
+jobs, then `feed` and `sweep` with nothing to do.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from benchmarks import moves
+from benchmarks._costs import spread
+from benchmarks._machine import machine, use_two_cores
+from benchmarks._options import ROUNDS, option
+from benchmarks._output import report
+from benchmarks._packets import counters, received
+from benchmarks._processes import peak_megabytes
+from benchmarks._stack import Stack, stack
+from pipeline.attempt import UNATTENDED
+from pipeline.states import JOB
+from tasks import stores
+from tasks.app import make_context
+from tests.support import planting
+from tests.support.fleet import environment
+from zkstate import batches
+
+ARKLINE = Path(sys.executable).parent / "arkline"
+FEW = option("FEW", 1_000)
+JOBS = option("JOBS", 10_000)
+MOVED = option("MOVED", 40)
+"""Jobs that one measurement of moves takes through all their states."""
+
+COMMANDS = os.environ.get(
+    "ARKLINE_BENCH_COMMANDS", "help,status,jobs,jobs_pending,why,status_of_batch"
+).split(",")
+GOAL = 0.9
+
+
+@dataclass
+class Record:
+    """One ZooKeeper with its waiting jobs."""
+
+    own: Stack
+    jobs: int
+    bid: str
+    jid: str
+    created_per_second: float
+    moves_per_second: list[float] = field(default_factory=list)
+    packets_a_move: float = 0
+
+    def move(self) -> None:
+        rate, self.packets_a_move = moves.measure(self.own.session, moves.fenced_life, MOVED)
+        self.moves_per_second.append(rate * len(JOB.working()))
+
+
+def filled(own: Stack, jobs: int) -> Record:
+    stores.compare(own.session, own.settings)  # gives the three stores their deployment id
+    start = time.perf_counter()
+    batch = planting.acquired_batch(own.session)
+    batch = planting.create_jobs(
+        own.session, batch, planting.plan(jobs), own.settings.working, "benchmark", UNATTENDED
+    )
+    took = time.perf_counter() - start
+    batches.finish_split(own.session, batch)
+    return Record(own, jobs, batch.bid, batches.all_jobs(own.session, batch.bid)[0], jobs / took)
+
+
+def periodic_work(record: Record) -> dict[str, float]:
+    """Milliseconds and packets of the beat's tasks: with room for jobs, then with nothing to do."""
+    session, context = record.own.session, make_context(record.own.settings)
+    try:
+        context.session()
+        result = {}
+        for title, name in (("feed_64_jobs", "feed"), ("idle_feed", "feed"), ("idle_sweep", "sweep")):
+            packets, start = received(session), time.perf_counter()
+            context.app.tasks[f"beat.{name}"]()
+            result[f"{title}_ms"] = round(1000 * (time.perf_counter() - start), 1)
+            result[f"{title}_packets"] = received(session) - packets
+        return result
+    finally:
+        context.drop_session()
+
+
+def commands(record: Record) -> dict[str, float]:
+    """Seconds of whole commands, each in a process of its own; of `arkline --help` alone for their start."""
+    asked: dict[str, tuple[str, ...]] = {
+        "help": ("--help",),
+        "status": ("status",),
+        "jobs": ("jobs",),
+        "jobs_pending": ("jobs", "--state", "pending"),
+        "why": ("why", record.jid),
+        "status_of_batch": ("status", record.bid),
+    }
+    return {
+        f"{name}_s": median(_seconds(record, arguments) for _ in range(ROUNDS))
+        for name, arguments in asked.items()
+        if name in COMMANDS
+    }
+
+
+def _seconds(record: Record, arguments: tuple[str, ...]) -> float:
+    start = time.perf_counter()
+    done = subprocess.run(
+        [str(ARKLINE), *arguments],
+        env={**os.environ, **environment(record.own.settings)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    took = time.perf_counter() - start
+    assert done.returncode in (0, 1), done.stderr  # 1: no worker runs
+    return round(took, 2)
+
+
+def figures(record: Record) -> dict[str, object]:
+    server = counters(record.own.session)
+    result = {
+        "jobs": record.jobs,
+        "moves_per_second": round(median(record.moves_per_second), 1),
+        "moves_per_second_range": spread(record.moves_per_second),
+        "packets_a_move": round(record.packets_a_move, 1),
+        "jobs_created_per_second": round(record.created_per_second),
+        **periodic_work(record),
+        "znodes": int(server["zk_znode_count"]),
+        "znode_data_mb": round(int(server["zk_approximate_data_size"]) / 1e6, 1),
+        "zookeeper_peak_mb": round(peak_megabytes(record.own.zookeeper.process.pid)),
+    }
+    return {f"{name}_at_{record.jobs}": value for name, value in result.items()}
+
+
+def main() -> None:
+    use_two_cores()
+    with ExitStack() as opened:
+        few, many = (filled(opened.enter_context(stack()), jobs) for jobs in (FEW, JOBS))
+        where = machine(many.own)
+        for warm_up in (few, many):
+            warm_up.move()
+            warm_up.moves_per_second.clear()
+        for _ in range(ROUNDS):
+            few.move()
+            many.move()
+        result = {**figures(few), **figures(many), **commands(many)}
+    ratios = [b / a for a, b in zip(few.moves_per_second, many.moves_per_second, strict=True)]
+    report("scale", ratios, GOAL, median(ratios) >= GOAL, {**result, **where})
+
+
+if __name__ == "__main__":
+    main()
