@@ -9,6 +9,7 @@ from pydantic import AliasChoices, Field, SecretStr, field_validator, model_vali
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from pipeline.allowed_networks import AllowedNetwork, read_networks
+from pipeline.interface_settings import InterfaceSettings
 from pipeline.server_settings import ServerSettings
 from pipeline.setting_paths import absolute
 
@@ -17,7 +18,7 @@ Bytes = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 
 
-class Settings(ServerSettings):
+class Settings(ServerSettings, InterfaceSettings):
     model_config = SettingsConfigDict(
         env_prefix="ARKLINE_",
         frozen=True,

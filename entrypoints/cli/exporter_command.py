@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from threading import Event
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,9 @@ from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli.options import Json, command
 from pipeline.errors import UsageRefused
+
+if TYPE_CHECKING:
+    from operations.trace_export import Sender
 
 
 @command("arkline exporter --port 9464")
@@ -24,24 +27,33 @@ def exporter(
     ] = 9464,
     json: Json = False,
 ) -> None:
-    """Serve the metrics for Prometheus.
+    """Serve the metrics for Prometheus, and send traces of jobs.
 
-    No token is needed: let only Prometheus reach the port. Runs until SIGTERM.
+    No token is needed: let only Prometheus reach the port. Traces are sent if ARKLINE_OTLP_ENDPOINT names a
+    collector. Runs until SIGTERM.
     """
     from prometheus_client import CollectorRegistry, start_http_server
 
     from entrypoints.web import metrics
+    from entrypoints.web.trace_metrics import TraceCollector
     from operations.board.board import Board
+    from operations.trace_export import TraceExport
     from tasks.logs import configure
 
     with opened.session() as (session, settings):
         configure(settings.log_level)
+        sender = _sender(settings.otlp_endpoint)
         board = Board.open(session, settings)
         registry = CollectorRegistry()
         registry.register(metrics.collector(board, session, settings))
+        traces = TraceExport.start(board, session, sender) if sender else None
+        if traces:
+            registry.register(TraceCollector(traces))
         try:
             served, thread = start_http_server(port, host, registry)
         except OSError as error:
+            if traces:
+                traces.close()
             board.close()
             raise UsageRefused(f"{host} port {port} cannot be listened on: {error.strerror}") from error
         stopped = Event()
@@ -55,4 +67,20 @@ def exporter(
             served.shutdown()
             thread.join()
             served.server_close()
+            if traces:
+                traces.close()
             board.close()
+
+
+def _sender(endpoint: str) -> Sender | None:
+    """OpenTelemetry is an extra and takes long to import."""
+    if not endpoint:
+        return None
+    try:
+        from operations import otlp
+    except ModuleNotFoundError as error:
+        raise UsageRefused(
+            f"ARKLINE_OTLP_ENDPOINT is set, but the package {error.name} is not installed on this host: "
+            "pip install 'arkline[otel]'"
+        ) from error
+    return otlp.sender(endpoint)
