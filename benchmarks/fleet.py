@@ -11,8 +11,8 @@ from functools import partial
 from statistics import median
 
 from benchmarks import _step_worker
+from benchmarks._batches import create_and_complete
 from benchmarks._costs import Costs, figures, measured
-from benchmarks._deposit import create_and_complete
 from benchmarks._machine import machine, use_two_cores
 from benchmarks._options import ROUNDS, option, options
 from benchmarks._output import report

@@ -12,8 +12,8 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks import _chain, _source
+from benchmarks._batches import complete_files
 from benchmarks._costs import figures, measured, spread
-from benchmarks._deposit import complete_files
 from benchmarks._machine import machine, use_two_cores
 from benchmarks._options import ROUNDS, option
 from benchmarks._output import report

@@ -9,9 +9,9 @@ from functools import partial
 from statistics import median
 
 from benchmarks import _chain, _step_worker
+from benchmarks._batches import create_and_complete
 from benchmarks._chain import Configuration
-from benchmarks._costs import figures, measured
-from benchmarks._deposit import create_and_complete
+from benchmarks._costs import figures, measured, spread
 from benchmarks._machine import machine, use_two_cores
 from benchmarks._options import ROUNDS, option
 from benchmarks._output import report
@@ -45,8 +45,14 @@ def main() -> None:
             theirs.append(measured(own.session, chains, JOBS, partial(chained, JOBS)))
     ratios = [a.jobs_per_second / b.jobs_per_second for a, b in zip(ours, theirs, strict=True)]
     met = median(ratios) >= GOAL and median(c.packets_a_job for c in ours) <= PACKETS
+    cpu = [a.cpu_ms / b.cpu_ms for a, b in zip(ours, theirs, strict=True)]
+    goals = {
+        "arkline_packets_a_job_goal": PACKETS,
+        "cpu_ratio": round(median(cpu), 2),
+        "cpu_ratio_range": spread(cpu),
+    }
     sides = {**figures("arkline", ours), **figures("chain", theirs)}
-    report("lifecycle", ratios, GOAL, met, {"arkline_packets_a_job_goal": PACKETS, **sides, **where})
+    report("lifecycle", ratios, GOAL, met, {**goals, **sides, **where})
 
 
 if __name__ == "__main__":

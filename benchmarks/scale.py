@@ -71,15 +71,26 @@ def filled(own: Stack, jobs: int) -> Record:
     return Record(own, jobs, batch.bid, batches.all_jobs(own.session, batch.bid)[0], jobs / took)
 
 
+PERIODIC = (
+    ("feed_64_jobs", "beat.feed"),
+    ("idle_feed", "beat.feed"),
+    ("first_sweep", "beat.sweep"),
+    ("idle_sweep", "beat.sweep"),
+)
+
+
 def periodic_work(record: Record) -> dict[str, float]:
-    """Milliseconds and packets of the beat's tasks: with room for jobs, then with nothing to do."""
+    """Milliseconds and packets of the beat's tasks: with room for jobs, then with nothing to do.
+
+    The first sweep dispatches the reports of the batches that the moves have ended.
+    """
     session, context = record.own.session, make_context(record.own.settings)
     try:
         context.session()
         result = {}
-        for title, name in (("feed_64_jobs", "feed"), ("idle_feed", "feed"), ("idle_sweep", "sweep")):
+        for title, task in PERIODIC:
             packets, start = received(session), time.perf_counter()
-            context.app.tasks[f"beat.{name}"]()
+            context.app.tasks[task]()
             result[f"{title}_ms"] = round(1000 * (time.perf_counter() - start), 1)
             result[f"{title}_packets"] = received(session) - packets
         return result
