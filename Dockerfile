@@ -16,7 +16,7 @@ COPY operations operations
 COPY entrypoints entrypoints
 RUN pip wheel --quiet --no-deps --no-index --find-links /build --wheel-dir /wheels . \
     && python -m venv /opt/arkline \
-    && /opt/arkline/bin/pip install --quiet --no-index --find-links /wheels "arkline[postgresql,s3]"
+    && /opt/arkline/bin/pip install --quiet --no-index --find-links /wheels "arkline[oidc,otel,postgresql,s3]"
 
 FROM python:3.13-slim
 RUN groupadd --gid 10001 arkline \

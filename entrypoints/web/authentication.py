@@ -1,8 +1,9 @@
 """Who calls: a token in `Authorization: Bearer`, or in the cookie that the login of the pages sets.
 
 The cookie holds the token itself: scripts cannot read it, other sites cannot send it, and a revoked token
-ends every login with it. A request that the cookie authenticates and that changes something must come from
-the site's own pages, which the browser says in Fetch metadata.
+ends every login with it. After a login at an OpenID provider it holds a signed value, which is no token. A
+request that the cookie authenticates and that changes something must come from the site's own pages, which
+the browser says in Fetch metadata.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from entrypoints.web.context import context_of
+from operations.oidc.values import PREFIX
 from operations.tokens import InvalidToken
 from pipeline.errors import ArklineError, ErrorKind
 from pipeline.principal import Forbidden, Interface, Principal, Role
@@ -113,6 +115,8 @@ def authenticate(request: Request) -> Principal:
         )
     if request.method not in SAFE_METHODS:
         check_same_origin(request)
+    if (oidc := context_of(request).oidc) is not None and token.startswith(PREFIX):
+        return oidc.principal(token)
     return principal_of(request, token, Interface.WEB)
 
 

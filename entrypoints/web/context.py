@@ -1,9 +1,12 @@
 """What the routes work with: settings, session, stores; one per web process."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from starlette.requests import HTTPConnection
 
@@ -18,12 +21,16 @@ from operations.bulk_plans import BulkPlans
 from operations.custody_proofs import CustodyProofs
 from operations.operator import Operator
 from operations.tokens import Authenticator
+from pipeline.errors import UsageRefused
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.principal import Principal
 from pipeline.profiles.profile import Profiles
 from pipeline.settings import Settings
 from pipeline.storage.base import Storage
 from zkstate.session import Session, connect
+
+if TYPE_CHECKING:
+    from operations.oidc.login import OidcLogin
 
 ANSWER_TIMEOUT = 3.0
 """Seconds to wait for ZooKeeper: a person waits, and a program is better answered 503 with Retry-After."""
@@ -48,6 +55,20 @@ class WebContext:
     def inventory(self) -> SqlInventory:
         """The inventory; ServiceDown if it is another deployment's."""
         return opened.inventory(self.settings, self.session)
+
+    @cached_property
+    def oidc(self) -> OidcLogin | None:
+        """None unless people may log in at a provider; UsageRefused if that is set up wrongly."""
+        if not self.settings.oidc_issuer:
+            return None
+        try:
+            from operations.oidc.login import OidcLogin
+        except ModuleNotFoundError as error:
+            raise UsageRefused(
+                f"ARKLINE_OIDC_ISSUER is set, but the package {error.name} is not installed on this host: "
+                "pip install 'arkline[oidc]'"
+            ) from error
+        return OidcLogin(self.settings)
 
     @cached_property
     def streams(self) -> Streams:

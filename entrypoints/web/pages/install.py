@@ -18,6 +18,7 @@ from entrypoints.web.pages import (
     live,
     login,
     objects,
+    oidc_login,
     one_batch,
     one_job,
     resubmit,
@@ -44,6 +45,7 @@ _PAGES = (
     acting,
     live,
     login,
+    oidc_login,
 )
 
 
@@ -52,6 +54,7 @@ def install(app: FastAPI, web: WebContext, flower: str = "") -> None:
     app.state.flower = flower
     app.state.notices = Kept(KEPT)
     app.state.whole = open_whole(web)
+    _ = web.oidc  # a mistake in its settings ends the start, not the first login
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     for module in _PAGES:
         app.include_router(module.router)

@@ -18,7 +18,7 @@ from entrypoints.web.authentication import (
     principal_of,
     set_login,
 )
-from entrypoints.web.context import WebContext
+from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages import acts
 from entrypoints.web.pages.notices import is_local
 from entrypoints.web.pages.templating import page
@@ -86,9 +86,14 @@ def require_sight(web: WebContext, caller: Principal, name: str) -> None:
     check_visible(web.session, caller, name, web.archive)
 
 
+def login_page(request: Request, next: str, problem: str = "", status: int = 200) -> HTMLResponse:
+    oidc = context_of(request).oidc is not None
+    return page(request, "login.html", caller=None, problem=problem, next=next, oidc=oidc, status=status)
+
+
 @router.get("/login")
 def show_login(request: Request, next: str = "/") -> HTMLResponse:
-    return page(request, "login.html", caller=None, problem="", next=next)
+    return login_page(request, next)
 
 
 @router.post("/login")
@@ -97,9 +102,7 @@ def login(request: Request, token: Annotated[str, Form()], next: Annotated[str, 
     try:
         principal_of(request, token.strip(), Interface.WEB)
     except (InvalidToken, TooManyWrongTokens) as error:
-        refused = page(
-            request, "login.html", caller=None, problem=str(error), next=next, status=status_of(error)
-        )
+        refused = login_page(request, next, problem=str(error), status=status_of(error))
         refused.headers.update(retry_after(error))
         return refused
     target = next if is_local(next) else "/"

@@ -1,0 +1,85 @@
+"""Login at an OpenID provider: to the provider and back.
+
+The way back begins at another site, so the browser sends none of its SameSite=Strict cookies on it: what
+belongs to the login is in a Lax cookie, and a page of this site, not a redirect, leads to the page that was
+asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import Request
+from fastapi.responses import RedirectResponse, Response
+from starlette.exceptions import HTTPException
+
+from entrypoints.web.authentication import set_login
+from entrypoints.web.context import context_of
+from entrypoints.web.pages.login import login_page, page_router
+from entrypoints.web.pages.notices import is_local
+from entrypoints.web.pages.templating import page
+from operations.oidc.values import STARTED_SECONDS, Finished, LoginRefused
+
+if TYPE_CHECKING:
+    from operations.oidc.login import OidcLogin
+
+COOKIE = "arkline-login"
+PATH = "/login/oidc"
+UNCACHED = {"Cache-Control": "no-store"}
+
+router = page_router()
+
+
+def _login(request: Request) -> OidcLogin:
+    login = context_of(request).oidc
+    if login is None:
+        raise HTTPException(404)
+    return login
+
+
+def _redirect(request: Request) -> str:
+    return str(request.url_for("finish_oidc_login"))
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+@router.get(PATH)
+def start_oidc_login(request: Request, next: str = "/") -> Response:
+    context_of(request).wrong_tokens.check(_address(request))
+    started = _login(request).start(_redirect(request), next if is_local(next) else "/")
+    answer = RedirectResponse(started.url, status_code=303, headers=UNCACHED)
+    answer.set_cookie(
+        COOKIE,
+        started.sealed,
+        max_age=STARTED_SECONDS,
+        path=PATH,
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="lax",
+    )
+    return answer
+
+
+@router.get(f"{PATH}/return")
+def finish_oidc_login(request: Request, state: str = "", code: str = "", error: str = "") -> Response:
+    limit = context_of(request).wrong_tokens
+    limit.check(_address(request))
+    try:
+        finished = _finish(request, state, code, error)
+    except LoginRefused as refusal:
+        limit.count(_address(request))
+        answer: Response = login_page(request, "/", problem=str(refusal), status=403)
+    else:
+        answer = page(request, "logged_in.html", caller=None, next=finished.next)
+        set_login(request, answer, finished.session)
+    answer.headers.update(UNCACHED)
+    answer.delete_cookie(COOKIE, path=PATH)
+    return answer
+
+
+def _finish(request: Request, state: str, code: str, error: str) -> Finished:
+    if error or not code:
+        raise LoginRefused(f"the provider did not log you in: {error[:100] or 'its answer has no code'}")
+    return _login(request).finish(request.cookies.get(COOKIE, ""), state, code, _redirect(request))

@@ -1,0 +1,107 @@
+"""The login itself: from the button to the provider and back, by authorization code with PKCE.
+
+Between the two steps the browser keeps what belongs to this login, sealed: state, nonce and verifier. After
+it, the browser keeps who logged in and by which group; the group's rights are looked up with every request.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+from typing import Any
+from urllib.parse import urlencode
+
+from operations.oidc.groups import Groups, read_groups
+from operations.oidc.provider import Provider
+from operations.oidc.sealed import Seal
+from operations.oidc.values import PREFIX, STARTED_SECONDS, Finished, LoginRefused, Started
+from operations.tokens import InvalidToken
+from pipeline.principal import Interface, Principal
+from pipeline.settings import Settings
+
+STARTED, LOGGED_IN = "arkline login", "arkline session"
+SESSION_SECONDS = 12 * 3600
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@|+-]{0,199}")
+
+
+class OidcLogin:
+    """Thread-safe."""
+
+    def __init__(self, settings: Settings) -> None:
+        secret = settings.oidc_client_secret.get_secret_value()
+        assert settings.oidc_groups is not None
+        self._groups: Groups = read_groups(settings.oidc_groups)
+        self._client_id = settings.oidc_client_id
+        self._groups_claim = settings.oidc_groups_claim
+        self._name_claim = settings.oidc_name_claim
+        self._scopes = settings.oidc_scopes
+        self._provider = Provider(settings.oidc_issuer, settings.oidc_client_id, secret)
+        self._seal = Seal(secret)
+
+    def start(self, redirect: str, next_page: str) -> Started:
+        state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
+        challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
+        query = {
+            "response_type": "code",
+            "client_id": self._client_id,
+            "redirect_uri": redirect,
+            "scope": self._scopes,
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        endpoint = self._provider.authorization_endpoint()
+        values = {"state": state, "nonce": nonce, "verifier": verifier, "next": next_page}
+        return Started(
+            url=f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}",
+            sealed=self._seal.seal(STARTED, STARTED_SECONDS, values),
+        )
+
+    def finish(self, sealed: str, state: str, code: str, redirect: str) -> Finished:
+        """LoginRefused, with a message for the person, unless the provider and the groups say who it is."""
+        try:
+            started = self._seal.open(STARTED, sealed)
+        except InvalidToken as error:
+            raise LoginRefused("this login was not started here, or took too long: log in again") from error
+        if not hmac.compare_digest(started["state"].encode(), state.encode()):
+            raise LoginRefused("this answer of the provider is of another login: log in again")
+        claims = self._provider.claims(code, started["verifier"], redirect, started["nonce"])
+        values = {"name": self._name(claims), "group": self._group(claims)}
+        session = PREFIX + self._seal.seal(LOGGED_IN, SESSION_SECONDS, values)
+        return Finished(session=session, next=started["next"])
+
+    def principal(self, session: str) -> Principal:
+        """Who logged in; InvalidToken if the session is over, or its group has no rights any more."""
+        values = self._seal.open(LOGGED_IN, session.removeprefix(PREFIX))
+        rights = self._groups.rights(values["group"])
+        if rights is None:
+            raise InvalidToken("the rights of your group have changed: log in again")
+        return Principal(
+            name=values["name"], role=rights.role, collections=rights.collections, interface=Interface.WEB
+        )
+
+    def _name(self, claims: dict[str, Any]) -> str:
+        name = claims.get(self._name_claim)
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise LoginRefused(
+                f"the provider gives you no name that can be used here: the claim {self._name_claim} needs "
+                "letters, digits and _ . @ | + -, at most 200 characters"
+            )
+        return f"{PREFIX}{name}"
+
+    def _group(self, claims: dict[str, Any]) -> str:
+        given = claims.get(self._groups_claim)
+        names = frozenset([given] if isinstance(given, str) else filter(_is_text, given or ()))
+        group = self._groups.first_of(names)
+        if group is None:
+            raise LoginRefused(
+                "you are logged in at the provider, but none of your groups has rights here: ask the "
+                "operator of this site"
+            )
+        return group
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)

@@ -1,0 +1,166 @@
+"""The provider: its document, its keys, and the ID token that it gives for a code.
+
+Rule: an ID token counts only with a signature by a key of the provider, for this client, of this login (its
+nonce), and before its end.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import requests
+from joserfc import jwt
+from joserfc.errors import (
+    ExpiredTokenError,
+    InvalidClaimError,
+    InvalidKeyIdError,
+    JoseError,
+    MissingClaimError,
+)
+from joserfc.jwk import KeySet
+from pydantic import HttpUrl, ValidationError
+
+from operations.oidc.values import LoginRefused
+from pipeline.errors import ServiceUnreachable
+from pipeline.records import Record
+
+TIMEOUT = 5.0
+"""Seconds to wait for an answer of the provider: a person waits."""
+
+TURN_SECONDS = 1.0
+"""Time to wait while another login reads the provider's document: its requests must not take all threads."""
+
+KEYS_PAUSE = 60.0
+"""Seconds between two readings of the keys, whatever key a token names."""
+
+LEEWAY = 60
+"""Seconds by which the clocks of the provider and of this machine may differ."""
+
+ALGORITHMS = ("RS256", "PS256", "ES256")
+"""Signatures by a private key of the provider alone."""
+
+
+class ProviderDocument(Record):
+    """What is used of `/.well-known/openid-configuration`."""
+
+    issuer: str
+    authorization_endpoint: HttpUrl
+    token_endpoint: HttpUrl
+    jwks_uri: HttpUrl
+
+
+class Provider:
+    """Thread-safe; asked for the first time when somebody logs in."""
+
+    def __init__(self, issuer: str, client_id: str, secret: str) -> None:
+        self._issuer = issuer
+        self._client_id = client_id
+        self._secret = secret
+        self._guard = threading.Lock()
+        self._document: ProviderDocument | None = None
+        self._keys: KeySet | None = None
+        self._keys_read = 0.0
+
+    def authorization_endpoint(self) -> str:
+        return str(self._read_document().authorization_endpoint)
+
+    def claims(self, code: str, verifier: str, redirect: str, nonce: str) -> dict[str, Any]:
+        """The claims of the person who logged in; LoginRefused unless every check holds."""
+        token = self._exchange(code, verifier, redirect)
+        try:
+            decoded = self._decode(token)
+            rules = jwt.JWTClaimsRegistry(
+                leeway=LEEWAY,
+                iss={"essential": True, "value": self._issuer},
+                aud={"essential": True, "value": self._client_id},
+                sub={"essential": True},
+                exp={"essential": True},
+                iat={"essential": True},
+                nonce={"essential": True, "value": nonce},
+            )
+            rules.validate(decoded.claims)
+        except ExpiredTokenError as error:
+            raise LoginRefused("the provider's ID token has expired: check the clocks of both") from error
+        except (InvalidClaimError, MissingClaimError) as error:
+            raise LoginRefused(
+                f"the provider's ID token is not valid for this login: its {error.claim} is missing or wrong"
+            ) from error
+        except (JoseError, ValueError) as error:
+            raise LoginRefused(
+                "the provider's ID token is not valid: it is not signed by one of its keys"
+            ) from error
+        audience = decoded.claims["aud"]
+        party = decoded.claims.get("azp")
+        if (party or (isinstance(audience, list) and len(audience) > 1)) and party != self._client_id:
+            raise LoginRefused("the provider's ID token is not valid for this login: its azp is wrong")
+        return dict(decoded.claims)
+
+    def _exchange(self, code: str, verifier: str, redirect: str) -> str:
+        endpoint = str(self._read_document().token_endpoint)
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": redirect,
+            "code_verifier": verifier,
+        }
+        answer = self._request("POST", endpoint, data=form, auth=(self._client_id, self._secret))
+        token = answer.get("id_token")
+        if not isinstance(token, str):
+            raise LoginRefused(
+                f"the provider gave no ID token: {str(answer.get('error', 'its answer has none'))[:100]}"
+            )
+        return token
+
+    def _decode(self, token: str) -> jwt.Token:
+        try:
+            return jwt.decode(token, self._read_keys(), algorithms=ALGORITHMS)
+        except InvalidKeyIdError:  # the provider may have a new key
+            return jwt.decode(token, self._read_keys(again=True), algorithms=ALGORITHMS)
+
+    def _read_document(self) -> ProviderDocument:
+        with self._turn():
+            if self._document is None:
+                url = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
+                try:
+                    document = ProviderDocument.model_validate(self._request("GET", url))
+                except ValidationError as error:
+                    raise ServiceUnreachable(f"{url} is no document of an OpenID provider") from error
+                if document.issuer != self._issuer:
+                    raise ServiceUnreachable(
+                        f"{url} is of another issuer, {document.issuer[:200]}: set ARKLINE_OIDC_ISSUER to it"
+                    )
+                self._document = document
+            return self._document
+
+    def _read_keys(self, again: bool = False) -> KeySet:
+        url = str(self._read_document().jwks_uri)
+        with self._turn():
+            pause_over = time.monotonic() - self._keys_read > KEYS_PAUSE
+            if self._keys is None or (again and pause_over):
+                self._keys = KeySet.import_key_set(self._request("GET", url))  # type: ignore[arg-type]
+                self._keys_read = time.monotonic()
+            return self._keys
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if not self._guard.acquire(timeout=TURN_SECONDS):
+            raise ServiceUnreachable("the OpenID provider does not answer: try again in some seconds")
+        try:
+            yield
+        finally:
+            self._guard.release()
+
+    def _request(self, method: str, url: str, **options: Any) -> dict[str, Any]:
+        """The object in the answer, which may be an error of OAuth; ServiceUnreachable if there is none."""
+        try:
+            answer = requests.request(method, url, timeout=TIMEOUT, allow_redirects=False, **options)
+            values = answer.json()
+        except requests.RequestException as error:
+            raise ServiceUnreachable(
+                f"the OpenID provider does not answer at {url}: {type(error).__name__}"
+            ) from error
+        if answer.status_code >= 500 or not isinstance(values, dict):
+            raise ServiceUnreachable(f"the OpenID provider answers {answer.status_code} at {url}")
+        return values

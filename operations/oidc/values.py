@@ -1,0 +1,33 @@
+"""What a login at a provider begins with and ends with; needs no library."""
+
+from dataclasses import dataclass
+
+from pipeline.errors import ArklineError, ErrorKind
+
+PREFIX = "oidc:"
+"""Begins the name of a principal of the provider, and of the cookie's value; no token's name has a colon."""
+
+STARTED_SECONDS = 600
+"""Time to log in at the provider."""
+
+
+class LoginRefused(ArklineError):
+    """The person is not logged in; the message says why."""
+
+    error_kind = ErrorKind.REFUSED
+
+
+@dataclass(frozen=True)
+class Started:
+    """A login that has begun: where the browser goes, and what it keeps until it is back."""
+
+    url: str
+    sealed: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    session: str
+    """The value of the cookie."""
+    next: str
+    """The page that was asked for."""

@@ -1,0 +1,218 @@
+"""Login of the pages at an OpenID provider: the real flow over HTTP, with signed tokens."""
+
+import html
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from pydantic import SecretStr, ValidationError
+
+from operations.oidc.groups import read_groups
+from pipeline.errors import UsageRefused
+from pipeline.settings import Settings
+from tests.servers.oidc import CLIENT, SECRET, Provider, new_key, providing
+from tests.support.web import Web, serving
+
+GROUPS = """
+archivists: {role: operator}
+press: {role: depositor, collections: [demo]}
+"""
+SECONDS = 30
+
+
+@pytest.fixture(scope="module")
+def site(
+    module_settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Web, Provider]]:
+    groups = tmp_path_factory.mktemp("oidc") / "groups.yaml"
+    groups.write_text(GROUPS)
+    with providing() as provider:
+        oidc = {
+            "oidc_issuer": provider.issuer,
+            "oidc_client_id": CLIENT,
+            "oidc_client_secret": SecretStr(SECRET),
+            "oidc_groups": groups,
+        }
+        with serving(module_settings.model_copy(update=oidc)) as web:
+            yield web, provider
+
+
+@pytest.fixture
+def web(site: tuple[Web, Provider]) -> Web:
+    site[0].context.__dict__.pop("wrong_tokens", None)  # refusals of one test count in no other one
+    return site[0]
+
+
+@pytest.fixture
+def provider(site: tuple[Web, Provider]) -> Provider:
+    provider = site[1]
+    provider.claims = {}
+    provider.person = {"sub": "ann", "groups": ["staff", "archivists"]}
+    return provider
+
+
+class Browser(requests.Session):
+    """Keeps cookies, and follows redirects as a browser does."""
+
+    def __init__(self, web: Web) -> None:
+        super().__init__()
+        self.site = web.url
+
+    def log_in(self, next_page: str = "/") -> requests.Response:
+        """From the button to the answer after the provider's."""
+        return self.get(f"{self.site}/login/oidc", params={"next": next_page}, timeout=SECONDS)
+
+    def page(self, path: str = "/") -> requests.Response:
+        return self.get(f"{self.site}{path}", timeout=SECONDS, allow_redirects=False)
+
+
+def refusal(answer: requests.Response) -> str:
+    """The message of the login page."""
+    assert answer.status_code == 403, answer.text
+    message = re.search(r'role="alert"><p>(.*?)</p>', answer.text, re.DOTALL)
+    assert message is not None, answer.text
+    return html.unescape(message[1])
+
+
+def test_a_person_logs_in_at_the_provider_and_comes_to_the_page_that_was_asked_for(
+    web: Web, provider: Provider
+) -> None:
+    browser = Browser(web)
+    login = html.unescape(browser.page("/login?next=/jobs?state=failed").text)
+    assert 'href="/login/oidc?next=%2Fjobs%3Fstate%3Dfailed"' in login, login
+
+    answer = browser.log_in("/jobs?state=failed")
+
+    assert answer.status_code == 200, answer.text
+    assert '<meta http-equiv="refresh" content="0; url=/jobs?state=failed">' in answer.text
+    cookie = answer.headers["Set-Cookie"]
+    assert all(part in cookie for part in ("HttpOnly", "SameSite=strict", "Path=/"))
+    assert "oidc:ann" in browser.page("/jobs?state=failed").text
+    asked = provider.requests[-1]
+    assert (asked["code_challenge_method"], asked["response_type"]) == ("S256", "code")
+
+
+def test_a_group_gives_its_role_and_its_collections(web: Web, provider: Provider) -> None:
+    provider.person = {"sub": "eve", "groups": "press"}
+    browser = Browser(web)
+    browser.log_in()
+
+    me = browser.page("/v1").json()["caller"]
+    refused = browser.page("/fleet")
+
+    assert (me["name"], me["role"], me["collections"]) == ("oidc:eve", "depositor", ["demo"])
+    assert refused.status_code == 403
+
+
+def test_a_logout_ends_the_login(web: Web, provider: Provider) -> None:
+    browser = Browser(web)
+    browser.log_in()
+    assert browser.page().status_code == 200
+
+    browser.post(f"{web.url}/logout", headers={"Sec-Fetch-Site": "same-origin"}, timeout=SECONDS)
+
+    assert browser.page().headers["Location"].startswith("/login")
+
+
+def test_a_session_is_no_token_of_the_api(web: Web, provider: Provider) -> None:
+    browser = Browser(web)
+    browser.log_in()
+    [session] = [cookie.value for cookie in browser.cookies if cookie.name == "arkline"]
+
+    bearer = {"Authorization": f"Bearer {str(session).strip(chr(34))}"}
+
+    assert requests.get(f"{web.url}/v1", headers=bearer, timeout=SECONDS).status_code == 401
+
+
+def test_a_changed_session_is_refused(web: Web, provider: Provider) -> None:
+    browser = Browser(web)
+    browser.log_in()
+    [cookie] = [cookie for cookie in browser.cookies if cookie.name == "arkline"]
+    value = str(cookie.value).strip('"')
+    head, body, signature = value.split(".")
+
+    changed = {"Cookie": f"arkline={head}.{body[:-2]}AA.{signature}"}
+
+    assert requests.get(f"{web.url}/v1", headers=changed, timeout=SECONDS).status_code == 401
+
+
+PAST = int(time.time()) - 7200
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "another audience": ({"aud": "another-client"}, "its aud is missing or wrong"),
+    "two audiences without a party": ({"aud": [CLIENT, "another-client"]}, "its azp is wrong"),
+    "another nonce": ({"nonce": "of another login"}, "its nonce is missing or wrong"),
+    "no nonce": ({"nonce": None}, "its nonce is missing or wrong"),
+    "another issuer": ({"iss": "https://login.example.org"}, "its iss is missing or wrong"),
+    "expired": ({"iat": PAST, "exp": PAST + 300}, "has expired"),
+    "without an end": ({"exp": None}, "its exp is missing or wrong"),
+    "no known group": ({"groups": ["visitors"]}, "none of your groups has rights here"),
+    "no group": ({"groups": None}, "none of your groups has rights here"),
+    "an unusable name": ({"sub": "ann\n<b>"}, "no name that can be used here"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_token_that_is_not_right_logs_nobody_in_and_the_page_says_why(
+    web: Web, provider: Provider, case: str
+) -> None:
+    provider.claims, message = WRONG[case]
+    browser = Browser(web)
+
+    assert message in refusal(browser.log_in())
+
+    assert browser.page().headers["Location"].startswith("/login")
+
+
+def test_a_token_that_another_key_signed_is_refused(web: Web, provider: Provider) -> None:
+    right = provider.key
+    provider.published, provider.key = [right], new_key("first")
+    try:
+        assert "not signed by one of its keys" in refusal(Browser(web).log_in())
+    finally:
+        provider.published, provider.key = [], right
+
+
+def test_an_answer_to_another_login_is_refused(web: Web, provider: Provider) -> None:
+    victim, attacker = Browser(web), Browser(web)
+    start = attacker.get(f"{web.url}/login/oidc", timeout=SECONDS, allow_redirects=False)
+    answer = attacker.get(start.headers["Location"], timeout=SECONDS, allow_redirects=False)
+    victim.get(f"{web.url}/login/oidc", timeout=SECONDS, allow_redirects=False)
+
+    assert "of another login" in refusal(victim.get(answer.headers["Location"], timeout=SECONDS))
+    assert "was not started here" in refusal(Browser(web).get(answer.headers["Location"], timeout=SECONDS))
+
+
+def test_the_login_leads_to_no_other_site(web: Web, provider: Provider) -> None:
+    answer = Browser(web).log_in("//example.org/")
+
+    assert 'content="0; url=/"' in answer.text
+
+
+def test_incomplete_settings_are_refused() -> None:
+    with pytest.raises(ValidationError, match="ARKLINE_OIDC_GROUPS"):
+        Settings(oidc_issuer="https://login.example.org", oidc_client_id="arkline")
+    with pytest.raises(ValidationError, match="https://"):
+        Settings(oidc_issuer="http://login.example.org")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("archivists: {role: king}", "archivists.role"),
+        ("archivists: {role: viewer, collections: []}", "archivists.collections"),
+        ("archivists: {role: viewer, colections: [demo]}", "archivists.colections"),
+        ("{}", "names no group"),
+        ("- archivists", "the file"),
+        ("a: [", "is not YAML"),
+    ],
+)
+def test_a_wrong_file_of_groups_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "groups.yaml"
+    file.write_text(text)
+
+    with pytest.raises(UsageRefused, match=message):
+        read_groups(file)
