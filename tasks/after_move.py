@@ -68,7 +68,7 @@ def _actor(moved: Job | Batch) -> str:
 def feed(app: Celery, session: Session, settings: Settings) -> bool:
     """Dispatch as many pending jobs as there is room for; False if Redis did not take a message."""
     tickets = queue.feed(session, settings.in_flight, site_limits(settings), settings.waiting_limit)
-    return all(dispatch_job(app, ticket) for ticket in tickets)
+    return all(dispatch_job(app, ticket, ticket.priority) for ticket in tickets)
 
 
 def _try_to_clean_up(session: Session, job: Job, working: Path) -> bool:

@@ -77,17 +77,34 @@ def live_tickets(settings: Settings) -> frozenset[tuple[str, int]]:
 
 def waiting_messages(settings: Settings, queues: Iterable[str]) -> int:
     """The number of messages in these queues; redis.RedisError if Redis does not answer."""
+    return _lengths(settings, _lists(settings, queues))
+
+
+def more_urgent(settings: Settings, queues: Iterable[str], priority: int) -> bool:
+    """True if a message of a job more urgent than `priority` waits; redis.RedisError as above."""
+    steps = range(step_of(priority))
+    return bool(steps) and _lengths(settings, _lists(settings, queues, steps)) > 0
+
+
+def step_of(priority: int) -> int:
+    """The priority step of the messages of a job."""
+    return priority // 10
+
+
+def _lengths(settings: Settings, names: Iterable[str]) -> int:
     with client(settings).pipeline(transaction=False) as reads:
-        for name in _lists(settings, queues):
+        for name in names:
             reads.llen(name)
         counts = reads.execute(raise_on_error=False)
     return sum(count for count in counts if isinstance(count, int))  # a foreign key has no length
 
 
-def _lists(settings: Settings, queues: Iterable[str]) -> Iterator[str]:
+def _lists(
+    settings: Settings, queues: Iterable[str], steps: Iterable[int] = celeryconfig.PRIORITY_STEPS
+) -> Iterator[str]:
     """The names of the lists in Redis: one for each queue and priority step."""
     for queue in queues:
-        for step in celeryconfig.PRIORITY_STEPS:
+        for step in steps:
             suffix = f"{_SEPARATOR}{step}" if step else ""
             yield f"{settings.broker_prefix}{queue}{suffix}"
 

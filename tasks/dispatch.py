@@ -6,6 +6,7 @@ from kombu.exceptions import OperationalError
 
 from pipeline.records import Ticket
 from pipeline.states import BATCH, JOB, BatchState, JobState
+from tasks.broker import step_of
 from tasks.logs import log
 
 
@@ -15,7 +16,7 @@ def dispatch_job(app: Celery, ticket: Ticket, priority: int = 0) -> bool:
     rest = working[working.index(JobState(ticket.state)) :]
     first = signature(JOB.task(rest[0]).name, args=(ticket.model_dump(),), app=app)
     steps = chain(first, *(signature(JOB.task(state).name, app=app) for state in rest[1:]), app=app)
-    return _send(steps, ticket, priority // 10)
+    return _send(steps, ticket, step_of(priority))
 
 
 def dispatch_batch(app: Celery, ticket: Ticket) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -17,6 +18,7 @@ from pipeline.working_storage import mount
 from pipeline.working_storage.capacity import working_storage_faults
 from tasks import needs
 from tasks import run as runner
+from tasks.carrying import Carry, carries, fetches, never, stopping
 from tasks.mistakes import mistakes_as
 from tasks.profiles import host_limit, profile_of
 from tasks.progress import ReportingAttempt
@@ -27,6 +29,7 @@ from zkstate.errors import Outdated
 from zkstate.hosts import FleetHostLimiter
 from zkstate.job_record import ZooKeeperJobRecord
 from zkstate.jobs import JobMove
+from zkstate.record import Lock
 
 Step = Callable[[Job, StepContext], Done | Wait]
 
@@ -43,18 +46,35 @@ STEPS: dict[JobState, Step] = {
 
 def run(context: WorkerContext, ticket: Ticket) -> Ticket | None:
     """Do the work of the ticket's state; the next state's ticket, or None if there is nothing to chain."""
-    fetches = any(JOB.facts[state].fetches for state in JOB.working() if state == ticket.state)
-    return runner.run(context, ticket, StateWork(jobs.load, _work, _fail, needs.of_job, fetches))
+    following = runner.run(context, ticket, _work_of(ticket.state, never))
+    return following if isinstance(following, Ticket) else None
 
 
-def _work(locked: Locked[Job]) -> Job | None:
+def run_onward(context: WorkerContext, ticket: Ticket) -> tuple[Ticket | None, int]:
+    """`run`, and the states after it as long as this process may begin them; their number is second."""
+    following = runner.run(context, ticket, _work_of(ticket.state, carries))
+    states = 0
+    while isinstance(following, Locked):
+        states += 1
+        state = following.record.status.status
+        following.guard = following.guard.carried(stopping(context, state))
+        following = runner.run_carried(following, _work_of(state, carries))
+    return following, states
+
+
+def _work_of(state: str, carry: Carry) -> StateWork[Job]:
+    return StateWork(jobs.load, partial(_work, carry), _fail, needs.of_job, fetches(state))
+
+
+def _work(carry: Carry, locked: Locked[Job]) -> Job | None:
     job, session, context = locked.record, locked.session, locked.context
     clients = context.clients()
     snapshot = partial(profile_of, session, clients.profiles, job.bid, job.configuration.profile_name)
     profile = cache(lambda: with_site_limits(snapshot(), context.settings))
     limiter = FleetHostLimiter(session, partial(host_limit, context.settings.host_limit, profile), job.jid)
     attempt = ReportingAttempt(locked.guard, context.progress(), job.jid)
-    step_context = clients.step_context(ZooKeeperJobRecord(session, locked.guard), attempt, limiter, profile)
+    own = ZooKeeperJobRecord(session, locked.guard)
+    step_context = clients.step_context(own, attempt, limiter, profile)
     while True:
         with closing(limiter):
             outcome = _step(job, step_context)
@@ -62,10 +82,16 @@ def _work(locked: Locked[Job]) -> Job | None:
             locked.hand_back(outcome.reason)
             return None
         locked.guard.check()
+        request = JobMove(outcome.event, context.name, done=outcome)
+        carried = carry(locked, jobs.target_of(job, request))
         try:
-            return jobs.move(session, job, JobMove(outcome.event, context.name, done=outcome))
+            if carried:
+                request = replace(request, lock=Lock.CARRY)
+            moved = jobs.move(session, own.with_changes(job), request)
         except Outdated:
             continue  # another job reserved space in between: provisioning counts again
+        locked.carried = carried
+        return moved
 
 
 def _step(job: Job, step_context: StepContext) -> Done | Wait:
@@ -86,9 +112,12 @@ def register(context: WorkerContext) -> None:
 
 
 def _task(context: WorkerContext, ticket: dict[str, Any]) -> dict[str, Any] | None:
-    following = run(context, Ticket.model_validate(ticket))
+    following, carried = run_onward(context, Ticket.model_validate(ticket))
+    request: Any = current_task.request
     if following is None:
         # not by Ignore: Flower would show the task as STARTED for ever
-        current_task.request.chain = None
+        request.chain = None
         return None
+    if carried:
+        del request.chain[-carried:]  # the next task is the last of the list
     return following.model_dump()

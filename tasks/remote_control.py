@@ -3,7 +3,9 @@
 Whoever can write to Redis could end every worker by one message otherwise (`shutdown`), or its pool.
 """
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from celery.worker.control import Panel
 
@@ -32,10 +34,20 @@ ALLOWED = frozenset(
 )
 
 
-def restrict() -> None:
-    """Refuse all other commands of Celery, in this process."""
+def restrict(serve: Callable[..., None]) -> None:
+    """Refuse all other commands of Celery, in this process; `serve` is called by those that change queues."""
     for name in set(Panel.data) - ALLOWED:
         Panel.data[name] = partial(_refuse, name)
+    for name, served in (("add_consumer", True), ("cancel_consumer", False)):
+        Panel.data[name] = partial(_change_queue, Panel.data[name], partial(serve, served=served))
+
+
+def _change_queue(
+    command: Callable[..., Any], note: Callable[[str], None], state: Any, queue: str, **options: Any
+) -> Any:
+    answer = command(state, queue, **options)
+    note(queue)
+    return answer
 
 
 def _refuse(name: str, *_: object, **__: object) -> dict[str, str]:

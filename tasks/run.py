@@ -82,6 +82,8 @@ class Locked(Generic[R]):
     session: Session
     guard: AttemptGuard
     record: R
+    carried: bool = False
+    """The work has moved the record, and this process holds the attempt at the next state too."""
 
     def hand_back(self, message: str, *, delay: float = 0, waits_for: WaitsFor | None = None) -> None:
         """Under the version that this attempt holds: a later owner's version is never used."""
@@ -104,8 +106,12 @@ class StateWork(Generic[R]):
     """As in the facts of the state: a stopping worker waits less for it."""
 
 
-def run(context: WorkerContext, ticket: Ticket, work: StateWork[R]) -> Ticket | None:
-    """Do the work of the ticket's state; the next ticket, if Celery's chain is to carry one on."""
+Next = Ticket | Locked[R] | None
+"""A ticket, if Celery's chain is to carry one on; the record, if this process has begun its next state."""
+
+
+def run(context: WorkerContext, ticket: Ticket, work: StateWork[R]) -> Next[R]:
+    """Do the work of the ticket's state."""
     with giving_up(context, ticket=ticket.model_dump()):
         session = context.session()
         # before the lock, to notice a session that is lost
@@ -116,14 +122,29 @@ def run(context: WorkerContext, ticket: Ticket, work: StateWork[R]) -> Ticket | 
             return None
         locked = Locked(context, session, guard, record.acquire(session, loaded, ticket, context.name))
         guard.watch_lock(record.lock_path(locked.record))
-        with structlog.contextvars.bound_contextvars(**_facts(locked.record)):
-            moved = _attempt(locked, work, probed)
-            if moved is None:
-                return None
-            log().info("moved", to=str(moved.status.status), message=moved.status.message)
-            if isinstance(moved, Job) and _continues_chain(locked.record, moved):
-                return record.ticket(moved)
-            after_move(context.app, session, context.settings, moved)
+        return _work_on(locked, work, probed)
+    return None
+
+
+def run_carried(locked: Locked[R], work: StateWork[R]) -> Next[R]:
+    """Do the work of the state to which this process has just moved the record."""
+    with giving_up(locked.context, ticket=record.ticket(locked.record).model_dump()):
+        return _work_on(locked, work, ())
+    return None
+
+
+def _work_on(locked: Locked[R], work: StateWork[R], probed: Collection[str]) -> Next[R]:
+    context = locked.context
+    with structlog.contextvars.bound_contextvars(**_facts(locked.record)):
+        moved = _attempt(locked, work, probed)
+        if moved is None:
+            return None
+        log().info("moved", to=str(moved.status.status), message=moved.status.message)
+        if locked.carried:
+            return Locked(context, locked.session, locked.guard, moved)
+        if isinstance(moved, Job) and _continues_chain(locked.record, moved):
+            return record.ticket(moved)
+        after_move(context.app, locked.session, context.settings, moved)
     return None
 
 

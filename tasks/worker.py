@@ -59,7 +59,11 @@ def connect_signals(context: WorkerContext) -> None:
         worker_ready.connect(lambda **_: watch_claim(settings, own, stopped), weak=False)
         worker_shutting_down.connect(lambda **_: stopped.set(), weak=False)
 
-    celeryd_init.connect(lambda **_: remote_control.restrict(), weak=False)
+    def note_queues(sender: Any, **_: Any) -> None:
+        for name in sender.app.amqp.queues.consume_from:
+            context.serve(name)
+
+    celeryd_init.connect(lambda **_: remote_control.restrict(context.serve), weak=False)
     celeryd_init.connect(await_deployment, weak=False)
     setup_logging.connect(set_up_logging, weak=False)
     # after that time the process has lost its session, and its attempt is over
@@ -67,6 +71,7 @@ def connect_signals(context: WorkerContext) -> None:
     worker_process_init.connect(lambda **_: end_if_hung(), weak=False)
     worker_process_shutdown.connect(close_session, weak=False)
     worker_shutting_down.connect(partial(_limit_warm_stop, context), weak=False)
+    worker_ready.connect(note_queues, weak=False)
     worker_ready.connect(touch_ready_file, weak=False)
     worker_ready.connect(start_watchdog, weak=False)
 
@@ -75,6 +80,7 @@ def _limit_warm_stop(context: WorkerContext, how: str = "", **_: Any) -> None:
     """A warm stop lets running steps finish until the grace period ends; then they hand back."""
     if how != "Warm":
         return
+    context.ask_to_stop(Stop.ONWARD)
     for seconds, stop in ((FETCH_GRACE, Stop.FETCHES), (context.settings.stop_grace, Stop.ALL)):
         grace = threading.Timer(seconds, context.ask_to_stop, (stop,))
         grace.daemon = True

@@ -17,6 +17,7 @@ from celery import Celery
 
 from pipeline.outcome import ServiceDown
 from pipeline.settings import Settings
+from pipeline.states import Queue
 from pipeline.steps.clients import open_clients
 from pipeline.steps.context import Clients
 from tasks.progress import ProgressReports
@@ -24,6 +25,8 @@ from tasks.stores import ConfirmedStores
 from zkstate.session import Session, connect
 
 T = TypeVar("T")
+
+_QUEUES = tuple(Queue)
 
 HOST_RETRY = 60.0
 """Seconds between two tries of a service that works for other hosts and not for this one."""
@@ -33,9 +36,11 @@ class Stop(IntEnum):
     """Which attempts of a stopping worker hand their records back."""
 
     NONE = 0
-    FETCHES = 1
+    ONWARD = 1
+    """None: but no process begins the next state of the job that it has."""
+    FETCHES = 2
     """Those that wait for the hosts of the content: what has arrived is kept for the next attempt."""
-    ALL = 2
+    ALL = 3
 
 
 class WorkerContext:
@@ -50,6 +55,8 @@ class WorkerContext:
         self._tried: dict[str, float] = {}
         self._stop = mmap.mmap(-1, 1)
         """One byte of memory that is shared with the processes forked from this one."""
+        self._served = mmap.mmap(-1, len(Queue))
+        """The same, with one byte for each queue: 1 if the worker consumes its messages."""
 
     @property
     def name(self) -> str:
@@ -62,6 +69,14 @@ class WorkerContext:
     def stopping(self, *, fetches: bool = False) -> bool:
         """True if an attempt has to end; `fetches`: it sends requests to the hosts of the content."""
         return self._stop[0] >= (Stop.FETCHES if fetches else Stop.ALL)
+
+    def begins_next(self, queue: Queue) -> bool:
+        """True if a process may go on with work of `queue` without a message: it would get such messages."""
+        return self._stop[0] == Stop.NONE and self._served[_QUEUES.index(queue)] == 1
+
+    def serve(self, queue: str, served: bool = True) -> None:
+        """Note that this worker begins, or ends, to consume the messages of a queue."""
+        self._served[_QUEUES.index(Queue(queue))] = served
 
     def session(self) -> Session:
         """A session whose record is confirmed to be this deployment's; ServiceDown if it is not."""

@@ -18,6 +18,11 @@ class ZooKeeperJobRecord:
     def __init__(self, session: Session, attempt: Attempt) -> None:
         self._session = session
         self._attempt = attempt
+        self._written: dict[str, Identifiers | int] = {}
+
+    def with_changes(self, job: Job) -> Job:
+        """The job with the values that this attempt has written beside its status."""
+        return job.model_copy(update=self._written)
 
     def identifiers(self, job: Job) -> Identifiers:
         path = paths.identifiers(job.jid)
@@ -30,10 +35,10 @@ class ZooKeeperJobRecord:
                 self._commit(job, put)
             except Ambiguous:
                 self._attempt.check()
-                if self.identifiers(job) == identifiers:
-                    return
-            else:
-                return
+                if self.identifiers(job) != identifiers:
+                    continue
+            self._written["identifiers"] = identifiers
+            return
 
     def mint(self, job: Job, counter: str, name_after: Callable[[int], tuple[int, str]]) -> str:
         """Take a number and write the identifier in one transaction: no number is lost or assigned twice."""
@@ -43,6 +48,7 @@ class ZooKeeperJobRecord:
             self._attempt.check()
             known = self.identifiers(job)
             if known.primary_id:
+                self._written["identifiers"] = known
                 return known.primary_id
             data, stat = self._session.get(path)
             number, ark = name_after(codec.decode_int(data, path))
@@ -55,6 +61,8 @@ class ZooKeeperJobRecord:
                 )
             except (Contended, Ambiguous):
                 continue  # the next round reads whether the identifier was written
+            self._written["identifiers"] = minted
+            return ark
 
     def _commit(self, job: Job, *operations: Operation) -> None:
         try:
@@ -77,6 +85,7 @@ class ZooKeeperJobRecord:
             self._commit(job, *enlarged, Put(paths.space_needed(job.jid), codec.encode_int(needed)))
         except (Contended, Ambiguous):  # after an answer that was lost, the same is reserved again
             return False
+        self._written["space_needed"] = needed
         return True
 
     @property

@@ -121,9 +121,15 @@ def move(session: Session, job: Job, request: JobMove) -> Job:
             continue  # other jobs changed the sum of reserved bytes
 
 
+def target_of(job: Job, request: JobMove) -> JobState:
+    """The state that the move leads to; IllegalTransition if there is none."""
+    was = job.status
+    return JOB.next(was.status, request.event, was.last_successful_status, was.kind, was.room, request.to)
+
+
 def _status_after(job: Job, request: JobMove) -> JobStatus:
     was = job.status
-    target = JOB.next(was.status, request.event, was.last_successful_status, was.kind, was.room, request.to)
+    target = target_of(job, request)
     last_success = was.last_successful_status
     if request.event is Event.SUCCEED:
         last_success = was.status
@@ -144,6 +150,7 @@ def _status_after(job: Job, request: JobMove) -> JobStatus:
             "priority": was.priority if request.done.priority is None else request.done.priority,
             "remark": was.remark if request.done.remark is None else request.done.remark[:MESSAGE_LIMIT],
             "dispatched_at": None if target is JobState.PENDING else moment,
+            "attempt": was.attempt + (request.lock is Lock.CARRY),
         },
     )
 

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,12 @@ class AttemptGuard:
         self._standing = session.standing()
         self._stopping = stopping
         self._lock_deleted = threading.Event()
+
+    def carried(self, stopping: Callable[[], bool]) -> "AttemptGuard":
+        """The guard of the attempt at the next state, under the same lock, which is watched already."""
+        guard = copy(self)
+        guard._stopping = stopping
+        return guard
 
     def watch_lock(self, path: str) -> None:
         """Fail the checks once the lock at `path` is deleted, as by an operator who fails the job.

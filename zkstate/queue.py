@@ -5,7 +5,9 @@ from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
 
-from pipeline.records import Job, JobStatus, Ticket
+from pydantic import Field
+
+from pipeline.records import Job, JobStatus, Priority, Ticket
 from pipeline.states import JOB, JobState
 from zkstate import codec, fairness, holds, jobs, paths, record
 from zkstate.errors import Busy, Contended, Corrupt, Missing, Stale
@@ -13,6 +15,13 @@ from zkstate.fairness import NO_LIMITS, Limits, Load, Party
 from zkstate.reading import log_damage, read_each
 from zkstate.session import Session
 from zkstate.transaction import Check, Delete, Role, commit
+
+
+class PendingTicket(Ticket):
+    """The ticket of a pending job; the message that is sent has the ticket alone."""
+
+    priority: Priority = Field(exclude=True)
+
 
 LISTING = 1000
 """Pending jobs up to which the queue is listed whenever there is room for one more."""
@@ -80,7 +89,7 @@ def queued(session: Session, state: JobState) -> list[str]:
 
 def feed(
     session: Session, in_flight: int, limits: Limits = NO_LIMITS, waiting_limit: int = 1000
-) -> list[Ticket]:
+) -> list[PendingTicket]:
     """Tickets for the pending jobs that may start now, so that at most `in_flight` jobs take a place.
 
     Most urgent first; among equals, collections take turns. Each job is marked as dispatched before
@@ -109,14 +118,14 @@ def _is_worth_listing(backlog: int, room: int, places: int) -> bool:
 
 def _dispatch_pending(
     session: Session, room: int, in_flight: int, limits: Limits, parties: Mapping[Party, list[str]]
-) -> list[Ticket]:
+) -> list[PendingTicket]:
     """Dispatch up to `room` jobs, most urgent first; inside a priority, collections take turns.
 
     Without `parties` the order of the queue alone decides, and no job's collection is read.
     """
     in_turn = bool(parties)
     load = fairness.at_work(session) if in_turn else Load()
-    tickets: list[Ticket] = []
+    tickets: list[PendingTicket] = []
     for jids in _pending_by_priority(session):
         idle_windows = 0
         for window in _windows(session, jids, parties, in_flight):
@@ -177,13 +186,14 @@ def _by_dispatch(session: Session, jids: list[str]) -> tuple[list[str], list[str
     return undispatched, dispatched
 
 
-def _dispatch(session: Session, jid: str) -> Ticket | None:
+def _dispatch(session: Session, jid: str) -> PendingTicket | None:
     """The job's ticket; None if another feeder was faster, or the job cannot be read."""
     try:
         job = jobs.load(session, jid)
         if job.status.status is not JobState.PENDING or job.status.dispatched_at is not None:
             return None
-        return record.redispatch(session, job, lost=False)
+        ticket = record.redispatch(session, job, lost=False)
+        return PendingTicket(**ticket.model_dump(), priority=job.status.priority)
     except (Busy, Stale):
         return None
     except (Missing, Corrupt) as damage:

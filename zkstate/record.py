@@ -19,10 +19,13 @@ from zkstate import codec, histories, paths
 from zkstate.errors import Stale
 from zkstate.histories import Extended
 from zkstate.session import Session
-from zkstate.transaction import Create, Delete, Operation, Put, Role, fenced
+from zkstate.transaction import Check, Create, Delete, Operation, Put, Role, fenced
 
 MESSAGE_LIMIT = 2000
 """Characters of a message in a znode, so that a job stays a few kilobytes."""
+
+_CREATED = 0
+"""The version of a lock: nobody writes to one."""
 
 R = TypeVar("R", Job, Batch)
 St = TypeVar("St", bound=FencedStatus)
@@ -35,6 +38,8 @@ class Lock(Enum):
     """This attempt holds the lock; the move releases it."""
     KEEP = "keep"
     """This attempt holds the lock, and continues to work after the move."""
+    CARRY = "carry"
+    """This attempt holds the lock; with the move the same process begins the attempt at the next state."""
     FREE = "free"
     """No attempt holds the lock; Busy otherwise."""
     BREAK = "break"
@@ -214,6 +219,8 @@ def lock_operations(session: Session, record: Job | Batch, lock: Lock) -> tuple[
     match lock:
         case Lock.KEEP:
             return ()
+        case Lock.CARRY:
+            return (Check(path, _CREATED, Role.LOCK),)
         case Lock.MINE:
             return (delete,)
         case Lock.BREAK if session.exists(path) is not None:

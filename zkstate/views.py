@@ -95,7 +95,10 @@ def activity(session: Session, record: Job | Batch) -> Activity:
     if lock is not None:
         # a lock holds the token of the attempt and then the worker's name
         name = lock[0].decode(errors="replace").partition(" ")[2]
-        holder = Holder(name=name or "an unnamed worker", since=lock[1].ctime / 1000)
+        # a process that carries a job onward keeps the lock of the first state
+        moved = record.status.last_modification_date.timestamp() if isinstance(record, Job) else 0
+        since = max(lock[1].ctime / 1000, moved)
+        holder = Holder(name=name or "an unnamed worker", since=since)
     return Activity(holder=holder, status_written=status[1].mtime / 1000 if status else None)
 
 

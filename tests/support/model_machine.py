@@ -77,6 +77,8 @@ class ModelMachine(RecordMachine):
         with pytest.raises((Stale, Busy)):
             jobs.move(session, job, JobMove(event, "zombie", lock=Lock.MINE))
         with pytest.raises((Stale, Busy)):
+            jobs.move(session, job, JobMove(event, "zombie", lock=Lock.CARRY))
+        with pytest.raises((Stale, Busy)):
             record.hand_back(session, job, "zombie")
 
     # what must be so

@@ -9,9 +9,9 @@ import threading
 from pathlib import Path
 
 from pipeline.outcome import Done
-from pipeline.records import Job, Ticket
+from pipeline.records import Job
 from pipeline.settings import Settings
-from pipeline.states import JobState
+from pipeline.states import JobState, Queue
 from pipeline.steps.context import StepContext
 from tasks import job as path_of_a_job
 from tasks.app import make_context
@@ -29,9 +29,9 @@ def main() -> None:
     jid, state = sys.argv[1], JobState(sys.argv[2])
     path_of_a_job.STEPS[state] = _stuck
     context = make_context(Settings())
-    ticket: Ticket | None = record.ticket(jobs.load(context.session(), jid))
-    while ticket is not None:
-        ticket = path_of_a_job.run(context, ticket)
+    for queue in Queue:
+        context.serve(queue)
+    path_of_a_job.run_onward(context, record.ticket(jobs.load(context.session(), jid)))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,181 @@
+"""A process carries its job onward: one lock, one transaction for each state, and no message."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from celeryconfig import QUEUES
+from pipeline.outcome import Done, ServiceDown
+from pipeline.records import Job, Ticket
+from pipeline.services import Service
+from pipeline.settings import Settings
+from pipeline.states import JOB, Event, JobState, Queue
+from tasks import job as job_work
+from tasks.app import make_context
+from tasks.dispatch import dispatch_job
+from tasks.outages import begin_outage
+from tasks.worker_context import Stop, WorkerContext
+from tests.servers.http_source import HttpSource
+from tests.support import planting
+from zkstate import batches, jobs, paths, queue, record
+from zkstate.errors import Stale
+from zkstate.jobs import JobMove
+from zkstate.record import Lock
+from zkstate.session import Session
+
+STATES = len(JOB.working())
+
+
+@pytest.fixture
+def context(settings: Settings) -> Iterator[WorkerContext]:
+    opened = make_context(settings)
+    for name in QUEUES:
+        opened.serve(name)
+    yield opened
+    opened.drop_session()
+    opened.clients().inventory.database.close()
+
+
+def planted(session: Session, source: HttpSource, priority: int = 5) -> Ticket:
+    url = source.put("/a.txt", b"content")
+    planting.one_job(session, payload_url=url, priority=priority)
+    (fed,) = queue.feed(session, 10)
+    return fed
+
+
+def stops_before(state: JobState, session: Session, ticket: Ticket) -> None:
+    job = jobs.load(session, ticket.id)
+    assert job.status.status is state
+    assert session.exists(paths.job_lock(job.jid)) is None
+
+
+def test_one_ticket_takes_a_job_from_the_queue_to_its_end(
+    session: Session, context: WorkerContext, source: HttpSource
+) -> None:
+    ticket = planted(session, source)
+
+    assert job_work.run_onward(context, ticket) == (None, STATES - 1)
+
+    job = jobs.load(session, ticket.id)
+    assert job.status.status is JobState.COMPLETED, job.status.message
+    assert [entry.state for entry in job.history] == [*JOB.working(), JobState.COMPLETED]
+    assert job.status.attempt == STATES
+    assert session.exists(paths.job_lock(job.jid)) is None
+
+
+def test_a_state_of_another_workers_queue_gets_a_ticket(
+    session: Session, context: WorkerContext, source: HttpSource
+) -> None:
+    context.serve(Queue.DOWNLOAD, served=False)
+    ticket = planted(session, source)
+
+    following, carried = job_work.run_onward(context, ticket)
+
+    assert following == record.ticket(jobs.load(session, ticket.id))
+    assert carried == 2
+    stops_before(JobState.DOWNLOADING, session, ticket)
+
+
+def test_a_stopping_worker_begins_no_further_state(
+    session: Session, context: WorkerContext, source: HttpSource
+) -> None:
+    context.ask_to_stop(Stop.ONWARD)
+    ticket = planted(session, source)
+
+    following, carried = job_work.run_onward(context, ticket)
+
+    assert (following and following.state, carried) == (JobState.ESTIMATING, 0)
+    stops_before(JobState.ESTIMATING, session, ticket)
+
+
+def test_no_state_is_begun_without_a_message_during_an_outage(
+    session: Session, context: WorkerContext, source: HttpSource
+) -> None:
+    ticket = planted(session, source)
+    begin_outage(session, ServiceDown(Service.INVENTORY, "the inventory does not answer"))
+
+    following, carried = job_work.run_onward(context, ticket)
+
+    assert (following and following.state, carried) == (JobState.ESTIMATING, 0)
+
+
+def test_a_more_urgent_message_goes_before_a_long_state(
+    session: Session, context: WorkerContext, source: HttpSource
+) -> None:
+    ticket = planted(session, source, priority=50)
+    urgent = planting.one_job(session)
+    dispatch_job(context.app, record.ticket(urgent), urgent.status.priority)
+
+    following, carried = job_work.run_onward(context, ticket)
+
+    assert (following and following.state, carried) == (JobState.DOWNLOADING, 2)
+
+
+def test_a_message_as_urgent_as_the_job_does_not_stop_it(
+    session: Session, context: WorkerContext, source: HttpSource
+) -> None:
+    ticket = planted(session, source, priority=50)
+    other = planting.one_job(session)
+    dispatch_job(context.app, record.ticket(other), 50)
+
+    assert job_work.run_onward(context, ticket) == (None, STATES - 1)
+
+
+def test_a_job_that_has_to_wait_is_handed_back_with_its_lock(
+    session: Session, context: WorkerContext, source: HttpSource
+) -> None:
+    ticket = planted(session, source)
+    source.put("/a.txt", b"content", status=503)
+
+    assert job_work.run_onward(context, ticket)[0] is None
+
+    status = jobs.load(session, ticket.id).status
+    assert (status.status, status.tries) == (JobState.DOWNLOADING, 1)
+    stops_before(JobState.DOWNLOADING, session, ticket)
+
+
+BETWEEN: dict[str, Callable[[Session, Job], object]] = {
+    "the lock is removed": lambda session, job: session.zk.delete(paths.job_lock(job.jid)),
+    "an operator fails the job": lambda session, job: jobs.move(
+        session, job, JobMove(Event.FAIL, "ann", lock=Lock.BREAK)
+    ),
+}
+
+
+@pytest.mark.parametrize("change", BETWEEN.values(), ids=BETWEEN)
+def test_a_process_that_lost_its_job_cannot_carry_the_job_onward(
+    session: Session, change: Callable[[Session, Job], object]
+) -> None:
+    held = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
+    change(session, held)
+    before = planting.tree(session)
+
+    with pytest.raises(Stale):
+        jobs.move(session, held, JobMove(Event.SUCCEED, "zombie", lock=Lock.CARRY))
+
+    assert planting.tree(session) == before
+
+
+def test_the_next_attempt_is_counted_with_the_move(session: Session) -> None:
+    held = planting.acquire(session, planting.job_in(session, JobState.ESTIMATING))
+
+    carried = jobs.move(session, held, JobMove(Event.SUCCEED, "w", done=Done(), lock=Lock.CARRY))
+
+    assert carried == jobs.load(session, held.jid)
+    assert (carried.status.attempt, carried.status.epoch) == (
+        held.status.attempt + 1,
+        held.status.epoch + 1,
+    )
+    assert session.exists(paths.job_lock(held.jid)) is not None
+    record.hand_back(session, carried, "w")
+
+
+def test_a_batch_ends_with_its_last_job_carried(
+    session: Session, context: WorkerContext, source: HttpSource
+) -> None:
+    ticket = planted(session, source)
+
+    job_work.run_onward(context, ticket)
+
+    bid = jobs.load(session, ticket.id).bid
+    assert batches.load(session, bid).status.status.value == "reporting"
