@@ -14,6 +14,7 @@ from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB, BatchState, Event, JobState
 from pipeline.working_storage.workspace import folder_of
 from tasks.dispatch import dispatch_batch, dispatch_failure_callback, dispatch_job
+from tasks.feeding import request_feed
 from tasks.logs import log
 from zkstate import batches, jobs, queue, record
 from zkstate.errors import Corrupt, Missing
@@ -22,11 +23,13 @@ from zkstate.session import Session
 
 
 def after_move(app: Celery, session: Session, settings: Settings, moved: Job | Batch) -> bool:
-    """Do what follows from the state that a job or batch has just reached, and feed pending jobs.
+    """Do what follows from the state that a job or batch has just reached, and have pending jobs fed.
 
     False if Redis did not take a message; the sweep sends the message later.
     """
     sent = follow(app, session, settings, moved)
+    if isinstance(moved, Job) and JOB.facts[moved.status.status].ended:
+        return request_feed(app, settings) and sent
     return feed(app, session, settings) and sent
 
 

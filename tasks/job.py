@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from celery import current_task
 
 from pipeline.outcome import Done, Mistake, StepFailed, Wait, system
 from pipeline.profiles.effective import with_site_limits
+from pipeline.profiles.profile import Profile
 from pipeline.records import Job, Ticket
 from pipeline.states import JOB, Event, JobState
 from pipeline.steps import download, estimate, notify, pending, process, provision, record
@@ -46,31 +47,40 @@ STEPS: dict[JobState, Step] = {
 
 def run(context: WorkerContext, ticket: Ticket) -> Ticket | None:
     """Do the work of the ticket's state; the next state's ticket, or None if there is nothing to chain."""
-    following = runner.run(context, ticket, _work_of(ticket.state, never))
+    following = runner.run(context, ticket, _work_of(ticket.state, never, {}))
     return following if isinstance(following, Ticket) else None
 
 
 def run_onward(context: WorkerContext, ticket: Ticket) -> tuple[Ticket | None, int]:
     """`run`, and the states after it as long as this process may begin them; their number is second."""
-    following = runner.run(context, ticket, _work_of(ticket.state, carries))
+    profiles: dict[str, Profile] = {}
+    following = runner.run(context, ticket, _work_of(ticket.state, carries, profiles))
     states = 0
     while isinstance(following, Locked):
         states += 1
         state = following.record.status.status
         following.guard = following.guard.carried(stopping(context, state))
-        following = runner.run_carried(following, _work_of(state, carries))
+        following = runner.run_carried(following, _work_of(state, carries, profiles))
     return following, states
 
 
-def _work_of(state: str, carry: Carry) -> StateWork[Job]:
-    return StateWork(jobs.load, partial(_work, carry), _fail, needs.of_job, fetches(state))
+def _work_of(state: str, carry: Carry, profiles: dict[str, Profile]) -> StateWork[Job]:
+    """`profiles`: what the process has read for the states before, by batch; read once for one ticket."""
+    return StateWork(jobs.load, partial(_work, carry, profiles), _fail, needs.of_job, fetches(state))
 
 
-def _work(carry: Carry, locked: Locked[Job]) -> Job | None:
+def _profile(locked: Locked[Job], profiles: dict[str, Profile]) -> Profile:
+    job, context = locked.record, locked.context
+    if job.bid not in profiles:
+        name = job.configuration.profile_name
+        kept = profile_of(locked.session, context.clients().profiles, job.bid, name)
+        profiles[job.bid] = with_site_limits(kept, context.settings)
+    return profiles[job.bid]
+
+
+def _work(carry: Carry, profiles: dict[str, Profile], locked: Locked[Job]) -> Job | None:
     job, session, context = locked.record, locked.session, locked.context
-    clients = context.clients()
-    snapshot = partial(profile_of, session, clients.profiles, job.bid, job.configuration.profile_name)
-    profile = cache(lambda: with_site_limits(snapshot(), context.settings))
+    clients, profile = context.clients(), partial(_profile, locked, profiles)
     limiter = FleetHostLimiter(session, partial(host_limit, context.settings.host_limit, profile), job.jid)
     attempt = ReportingAttempt(locked.guard, context.progress(), job.jid)
     own = ZooKeeperJobRecord(session, locked.guard)

@@ -18,13 +18,21 @@ class ZooKeeperJobRecord:
     def __init__(self, session: Session, attempt: Attempt) -> None:
         self._session = session
         self._attempt = attempt
-        self._written: dict[str, Identifiers | int] = {}
+        self._identifiers: Identifiers | None = None
+        self._space_needed: int | None = None
 
     def with_changes(self, job: Job) -> Job:
-        """The job with the values that this attempt has written beside its status."""
-        return job.model_copy(update=self._written)
+        """The job with the values beside its status as this attempt has read or written them."""
+        known = {"identifiers": self._identifiers, "space_needed": self._space_needed}
+        return job.model_copy(update={name: value for name, value in known.items() if value is not None})
 
     def identifiers(self, job: Job) -> Identifiers:
+        """Read once in an attempt: an earlier one may have written them after this one had read the job."""
+        if self._identifiers is None:
+            self._identifiers = self._read_identifiers(job)
+        return self._identifiers
+
+    def _read_identifiers(self, job: Job) -> Identifiers:
         path = paths.identifiers(job.jid)
         return codec.decode(Identifiers, self._session.get(path)[0], path)
 
@@ -35,22 +43,24 @@ class ZooKeeperJobRecord:
                 self._commit(job, put)
             except Ambiguous:
                 self._attempt.check()
-                if self.identifiers(job) != identifiers:
+                if self._read_identifiers(job) != identifiers:
                     continue
-            self._written["identifiers"] = identifiers
+            self._identifiers = identifiers
             return
 
     def mint(self, job: Job, counter: str, name_after: Callable[[int], tuple[int, str]]) -> str:
         """Take a number and write the identifier in one transaction: no number is lost or assigned twice."""
         path = paths.counter(f"ark-{counter}")
-        self._session.ensure_node(path, codec.encode_int(0))
         while True:
             self._attempt.check()
             known = self.identifiers(job)
             if known.primary_id:
-                self._written["identifiers"] = known
                 return known.primary_id
-            data, stat = self._session.get(path)
+            node = self._session.find(path)
+            if node is None:
+                self._session.ensure_node(path, codec.encode_int(0))
+                continue
+            data, stat = node
             number, ark = name_after(codec.decode_int(data, path))
             minted = known.model_copy(update={"primary_id": ark})
             try:
@@ -59,9 +69,12 @@ class ZooKeeperJobRecord:
                     Put(path, codec.encode_int(number), stat.version, Role.SHARED),
                     Put(paths.identifiers(job.jid), codec.encode(minted)),
                 )
-            except (Contended, Ambiguous):
-                continue  # the next round reads whether the identifier was written
-            self._written["identifiers"] = minted
+            except Contended:
+                continue  # another job took the number
+            except Ambiguous:
+                self._identifiers = None  # the next round reads whether the identifier was written
+                continue
+            self._identifiers = minted
             return ark
 
     def _commit(self, job: Job, *operations: Operation) -> None:
@@ -85,7 +98,7 @@ class ZooKeeperJobRecord:
             self._commit(job, *enlarged, Put(paths.space_needed(job.jid), codec.encode_int(needed)))
         except (Contended, Ambiguous):  # after an answer that was lost, the same is reserved again
             return False
-        self._written["space_needed"] = needed
+        self._space_needed = needed
         return True
 
     @property

@@ -10,11 +10,11 @@ from pydantic import Field
 from pipeline.records import Job, JobStatus, Priority, Ticket
 from pipeline.states import JOB, JobState
 from zkstate import codec, fairness, holds, jobs, paths, record
-from zkstate.errors import Busy, Contended, Corrupt, Missing, Stale
+from zkstate.errors import Ambiguous, Busy, Contended, Corrupt, Missing, Stale
 from zkstate.fairness import NO_LIMITS, Limits, Load, Party
 from zkstate.reading import log_damage, read_each
 from zkstate.session import Session
-from zkstate.transaction import Check, Delete, Role, commit
+from zkstate.transaction import Check, Create, Delete, Operation, Put, Role, commit
 
 
 class PendingTicket(Ticket):
@@ -25,6 +25,9 @@ class PendingTicket(Ticket):
 
 LISTING = 1000
 """Pending jobs up to which the queue is listed whenever there is room for one more."""
+
+MARKED = 32
+"""Jobs that are dispatched in one transaction."""
 
 IDLE_WINDOWS = 8
 """Windows of `in_flight` jobs that may not start, after which the rest of a priority is not read."""
@@ -134,8 +137,7 @@ def _dispatch_pending(
             room -= len(dispatched)
             waiting = {jid: window[jid] for jid in undispatched}
             turns = fairness.turns(waiting, load, limits)
-            started = filter(None, (_dispatch(session, jid) for jid in turns))
-            new = list(islice(started, max(0, room - len(tickets))))
+            new = _dispatch_in_turn(session, turns, max(0, room - len(tickets)))
             tickets += new
             if len(tickets) >= room or (in_turn and fairness.all_full(parties, load, limits)):
                 return tickets
@@ -186,14 +188,50 @@ def _by_dispatch(session: Session, jids: list[str]) -> tuple[list[str], list[str
     return undispatched, dispatched
 
 
+def _dispatch_in_turn(session: Session, turns: Iterator[str], room: int) -> list[PendingTicket]:
+    """Tickets of the first `room` jobs that are dispatched."""
+    tickets: list[PendingTicket] = []
+    while jids := list(islice(turns, min(MARKED, room - len(tickets)))):
+        tickets += _mark(session, jids)
+    return tickets
+
+
+def _mark(session: Session, jids: Sequence[str]) -> list[PendingTicket]:
+    """Dispatch all in one transaction; one by one if another feeder or an operator was faster with one."""
+    operations: list[Operation] = []
+    tickets = []
+    for jid, status, stat in read_each(session, jids, paths.job_status, partial(codec.decode, JobStatus)):
+        if status.status is not JobState.PENDING or status.dispatched_at is not None:
+            continue
+        marked = record.dispatched(status)
+        lock = paths.job_lock(jid)
+        operations += [
+            Put(paths.job_status(jid), codec.encode(marked), stat.version, role=Role.FENCE),
+            Create(lock, ephemeral=True, role=Role.LOCK),
+            Delete(lock, role=Role.LOCK),
+        ]
+        tickets.append(_ticket(jid, marked))
+    try:
+        if operations:
+            commit(session, operations)
+    except (Busy, Stale, Ambiguous):
+        return [ticket for jid in jids if (ticket := _dispatch(session, jid))]
+    return tickets
+
+
+def _ticket(jid: str, status: JobStatus) -> PendingTicket:
+    return PendingTicket(id=jid, state=status.status, epoch=status.epoch, priority=status.priority)
+
+
 def _dispatch(session: Session, jid: str) -> PendingTicket | None:
     """The job's ticket; None if another feeder was faster, or the job cannot be read."""
     try:
         job = jobs.load(session, jid)
         if job.status.status is not JobState.PENDING or job.status.dispatched_at is not None:
             return None
-        ticket = record.redispatch(session, job, lost=False)
-        return PendingTicket(**ticket.model_dump(), priority=job.status.priority)
+        return PendingTicket(
+            **record.redispatch(session, job, lost=False).model_dump(), priority=job.status.priority
+        )
     except (Busy, Stale):
         return None
     except (Missing, Corrupt) as damage:

@@ -182,21 +182,26 @@ def redispatch(session: Session, record: R, *, lost: bool, probe: str = "") -> T
 
     `probe`: the outage in spite of which the record is dispatched.
     """
-    status = record.status.model_copy(
+    status = dispatched(record.status, lost=lost, probe=probe)
+    operations = (*lock_operations(session, record, Lock.FREE), *leave_waiting(session, record))
+    write(session, record, status, operations)
+    return Ticket(id=record.id, state=status.status, epoch=status.epoch)
+
+
+def dispatched(was: St, *, lost: bool = False, probe: str = "") -> St:
+    """The status with a ticket that voids every older one."""
+    return was.model_copy(
         update={
-            "epoch": record.status.epoch + 1,
+            "epoch": was.epoch + 1,
             "op": token(),
             "delay": 0,
             "handed_back": False,
             "waits_for": None,
             "probe": probe,
             "dispatched_at": now(),
-            "redispatches": record.status.redispatches + lost,
+            "redispatches": was.redispatches + lost,
         }
     )
-    operations = (*lock_operations(session, record, Lock.FREE), *leave_waiting(session, record))
-    write(session, record, status, operations)
-    return Ticket(id=record.id, state=status.status, epoch=status.epoch)
 
 
 def next_epoch(was: St, changes: Mapping[str, object]) -> St:

@@ -27,7 +27,7 @@ def deposit(session: Session, collection: str, count: int, priority: int = 5, ow
     return batches.all_jobs(session, batch.bid)
 
 
-def fed(session: Session, tickets: list[Ticket]) -> Counter[str]:
+def fed(session: Session, tickets: Sequence[Ticket]) -> Counter[str]:
     """How many tickets each collection got."""
     return Counter(jobs.load(session, ticket.id).configuration.profile_name for ticket in tickets)
 
@@ -124,7 +124,7 @@ def test_a_queue_of_full_collections_is_recognised_at_once() -> None:
     assert not fairness.all_full([large, small], Load([large, *[small] * 9]), limits)
 
 
-def begin(session: Session, tickets: list[Ticket]) -> None:
+def begin(session: Session, tickets: Sequence[Ticket]) -> None:
     """The jobs take their places."""
     for ticket in tickets:
         jobs.move(session, jobs.acquire(session, ticket, "test"), JobMove(Event.ACQUIRE, "test"))
