@@ -1,6 +1,7 @@
 """Among jobs of one priority collections take turns; no collection exceeds its limit of jobs at work."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
