@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from operations.board.cause import cause_of
 from pipeline.errors import UsageRefused
 from pipeline.records import Record, age
 from pipeline.states import JobState
@@ -16,6 +17,8 @@ class JobFilter(Record):
     bid: str | None = None
     profile: str | None = None
     state: JobState | None = None
+    cause: str | None = None
+    """The id of a group of failures."""
     older_than: float | None = None
     """Seconds since the job last moved."""
 
@@ -24,13 +27,14 @@ class JobFilter(Record):
             self.bid in (None, row.bid)
             and self.profile in (None, row.profile)
             and self.state in (None, row.state)
+            and self.cause in (None, _cause(row))
             and (self.older_than is None or age(row.since) >= self.older_than)
         )
 
     @property
     def listed(self) -> bool:
         """True if the listings alone say which jobs are meant, so that none has to be read for that."""
-        return self.profile is None and self.older_than is None
+        return self.profile is None and self.older_than is None and self.cause is None
 
     @property
     def by_priority(self) -> bool:
@@ -79,6 +83,13 @@ def find(session: Session, conditions: JobFilter) -> Iterator[JobRow]:
     """Every job that the filter admits and that can be read."""
     rows = views.job_rows(session, _jids(_cursors(session, conditions)))
     return (row for row in views.readable(rows) if conditions.admits(row))
+
+
+def _cause(row: JobRow) -> str:
+    """The id of its group of failures; empty if it has not failed."""
+    if row.state is not JobState.FAILED or row.kind is None:
+        return ""
+    return cause_of(row.kind, row.message).id
 
 
 def _cursors(session: Session, conditions: JobFilter) -> list[str]:

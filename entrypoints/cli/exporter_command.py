@@ -27,7 +27,7 @@ def exporter(
     ] = 9464,
     json: Json = False,
 ) -> None:
-    """Serve the metrics for Prometheus, and send traces of jobs.
+    """Serve the metrics for Prometheus.
 
     No token is needed: let only Prometheus reach the port. Traces are sent if ARKLINE_OTLP_ENDPOINT names a
     collector. Runs until SIGTERM.

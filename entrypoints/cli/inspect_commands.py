@@ -58,7 +58,9 @@ def status(
         raise typer.Exit(exit_codes.of_state(job.state))
 
 
-@command("arkline jobs --state failed --older-than 2h", "profile", "batch", "state", "older_than", "json")
+@command(
+    "arkline jobs --state failed --older-than 2h", "profile", "batch", "state", "cause", "older_than", "json"
+)
 def jobs(
     options: SharedOptions,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Jobs shown at most.")] = 50,

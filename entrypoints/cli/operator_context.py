@@ -20,6 +20,7 @@ from operations.job_list import JobFilter
 from operations.operator import Operator, Run
 from pipeline.errors import UsageRefused
 from pipeline.principal import Interface, Principal, Role
+from pipeline.states import JobState
 
 QUEUED_LATER = (
     "Redis does not answer, so no worker was notified; nothing is lost: ZooKeeper has the change, and "
@@ -72,8 +73,13 @@ def confirm(question: str, yes: bool) -> None:
 
 
 def filter_of(options: SharedOptions) -> JobFilter:
+    of_cause = JobState.FAILED if options.cause else None
     return JobFilter(
-        bid=options.batch, profile=options.profile, state=options.state, older_than=options.older_than
+        bid=options.batch,
+        profile=options.profile,
+        state=options.state or of_cause,
+        cause=options.cause,
+        older_than=options.older_than,
     )
 
 
@@ -82,7 +88,8 @@ def are_named(options: SharedOptions) -> bool:
     filtered = filter_of(options) != JobFilter()
     if bool(options.ids) == filtered:
         raise UsageRefused(
-            "specify ids of jobs or batches, or select jobs by --batch, --profile, --state or --older-than"
+            "specify ids of jobs or batches, or select jobs by --batch, --profile, --state, --cause or "
+            "--older-than"
         )
     return bool(options.ids)
 

@@ -105,6 +105,10 @@ class SharedOptions:
             help="Only jobs in this state: " + ", ".join(JOB.where(lambda facts: facts.queued)) + ".",
         ),
     ] = None
+    cause: Annotated[
+        str | None,
+        typer.Option("--cause", metavar="ID", help="Only failed jobs of this cause; `top` lists the causes."),
+    ] = None
     older_than: Annotated[
         float | None,
         typer.Option(

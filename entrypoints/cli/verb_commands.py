@@ -185,7 +185,13 @@ def _show_released(result: "HoldResult", *, as_json: bool) -> None:
         common.show(result.released, as_json=False, single=False)
 
 
-@command("arkline resume --batch bid0000000001 --state failed --dry-run", *_SELECT_BY_STATE, "version", *_ACT)
+@command(
+    "arkline resume --batch bid0000000001 --state failed --dry-run",
+    *_SELECT_BY_STATE,
+    "cause",
+    "version",
+    *_ACT,
+)
 def resume(
     options: SharedOptions,
     step: Annotated[
@@ -219,6 +225,7 @@ def fail(options: SharedOptions) -> None:
 @command(
     "arkline delete --state failed --older-than 30d --reason 'never fixed'",
     *_SELECT_BY_STATE,
+    "cause",
     "version",
     "yes",
     *_ACT,

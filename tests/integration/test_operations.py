@@ -3,7 +3,9 @@
 import pytest
 
 from entrypoints.cli.render.why import text
+from operations import bulk
 from operations.batch_view import batch_view
+from operations.board.cause import cause_of
 from operations.facts import Reason
 from operations.job_list import JobFilter, list_jobs
 from operations.job_view import job_view, timeline
@@ -212,6 +214,18 @@ def test_jobs_are_listed_by_what_is_asked_for(session: Session) -> None:
     assert list_jobs(session, JobFilter(older_than=3600), 10).total == 0
     newest = list_jobs(session, JobFilter(), 1)
     assert (newest.jobs[0].bid, newest.total) == (other, 4)
+
+
+def test_failed_jobs_of_one_cause_are_listed(session: Session) -> None:
+    _, jids = planting.split_batch(session, 3)
+    planting.apply_event(session, jobs.load(session, jids[0]), Event.FAIL, FailureKind.CONTENT)
+    planting.apply_event(session, jobs.load(session, jids[1]), Event.FAIL, FailureKind.SYSTEM)
+    cause = cause_of(FailureKind.SYSTEM, jobs.load(session, jids[1]).status.message).id
+
+    page = list_jobs(session, JobFilter(cause=cause), 10)
+
+    assert [row.jid for row in page.jobs] == [jids[1]]
+    assert bulk.select(session, JobFilter(cause=cause), Event.RESUME) == [jids[1]]
 
 
 def test_a_filter_by_an_unknown_batch_is_refused(session: Session) -> None:

@@ -69,6 +69,7 @@ class RemoteSite:
             state=conditions.state,
             batch=conditions.bid,
             collection=conditions.profile,
+            cause=conditions.cause,
             older_than=conditions.older_than,
             limit=limit,
             cursor=after,

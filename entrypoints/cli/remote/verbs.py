@@ -52,6 +52,7 @@ def plan(client: Client, event: Event, names: Sequence[str], conditions: JobFilt
         "state": conditions.state,
         "bid": conditions.bid,
         "collection": conditions.profile,
+        "cause": conditions.cause,
         "older_than": conditions.older_than,
     }
     select = {"ids": list(names)} if names else {"search": search}

@@ -32,6 +32,7 @@ def tables(live: LiveView) -> Iterable[Table]:
             Column("kind", lambda group: screen.state(group.kind)),
             Column("to act", lambda group: _OWNERS[group.owner]),
             Column("last", lambda group: brief(age(group.last)), right=True),
+            Column("id", lambda group: group.id),
             Column("cause", lambda group: f"{group.template} {group.host}".strip(), long=True),
         )
 
