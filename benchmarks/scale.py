@@ -17,7 +17,7 @@ from statistics import median
 from benchmarks import moves
 from benchmarks._costs import spread
 from benchmarks._machine import machine, use_two_cores
-from benchmarks._options import ROUNDS, option
+from benchmarks._options import option
 from benchmarks._output import report
 from benchmarks._packets import counters, received
 from benchmarks._processes import peak_megabytes
@@ -33,6 +33,9 @@ from zkstate import batches
 ARKLINE = Path(sys.executable).parent / "arkline"
 FEW = option("FEW", 1_000)
 JOBS = option("JOBS", 10_000)
+ROUNDS = option("ROUNDS", 9)
+"""Of moves; a command is timed three times at most."""
+
 MOVED = option("MOVED", 40)
 """Jobs that one measurement of moves takes through all their states."""
 
@@ -109,7 +112,7 @@ def commands(record: Record) -> dict[str, float]:
         "status_of_batch": ("status", record.bid),
     }
     return {
-        f"{name}_s": median(_seconds(record, arguments) for _ in range(ROUNDS))
+        f"{name}_s": median(_seconds(record, arguments) for _ in range(min(ROUNDS, 3)))
         for name, arguments in asked.items()
         if name in COMMANDS
     }
