@@ -6,19 +6,19 @@ all refused; and no host on a private network receives a request.
 """
 
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from http.cookiejar import DefaultCookiePolicy
 from importlib.metadata import version
 from ipaddress import ip_address
-from typing import Any
-from urllib.parse import urljoin, urlsplit
+from typing import Self
+from urllib.parse import unquote, urljoin
 
-import requests
-from requests.adapters import HTTPAdapter
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager, Timeout
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+from urllib3.response import BaseHTTPResponse
+from urllib3.util import Url, make_headers, parse_url
 from urllib3.util.connection import allowed_gai_family
 from urllib3.util.ssl_ import create_urllib3_context
 
@@ -35,6 +35,9 @@ REDIRECTS = 10
 
 CONNECTIONS = 64
 """Connections kept open for later requests; settings.download_threads is at most this."""
+
+_REDIRECT = frozenset({301, 302, 303, 307, 308})
+_DEFAULT_PORT = {"http": 80, "https": 443}
 
 
 class AddressRefused(StepFailed):
@@ -121,42 +124,54 @@ class _CheckedTlsConnection(_CheckedConnection, HTTPSConnection):
         super().connect()
 
 
-class _CheckedAdapter(HTTPAdapter):
-    def __init__(self, allowed: Networks, sources: Sources, exchange: Exchange) -> None:
-        own = {"exchange": exchange}
-        sockets = {
-            "allowed": allowed,
-            "sources": sources,
-            "socket_class": type("Socket", (PlainSocket,), own),
-            "tls_socket_class": type("TlsSocket", (TlsSocket,), own),
-            **own,
-        }
+def _pools(allowed: Networks, sources: Sources, exchange: Exchange, certificates: str) -> PoolManager:
+    """Pools of connections that check the addresses which they are made to."""
+    own = {"exchange": exchange}
+    sockets = {
+        "allowed": allowed,
+        "sources": sources,
+        "socket_class": type("Socket", (PlainSocket,), own),
+        "tls_socket_class": type("TlsSocket", (TlsSocket,), own),
+        **own,
+    }
 
-        class PlainPool(HTTPConnectionPool):
-            ConnectionCls = type("Plain", (_CheckedConnection,), sockets)
+    class PlainPool(HTTPConnectionPool):
+        ConnectionCls = type("Plain", (_CheckedConnection,), sockets)
 
-        class SecurePool(HTTPSConnectionPool):
-            ConnectionCls = type("Secure", (_CheckedTlsConnection,), sockets)
+    class SecurePool(HTTPSConnectionPool):
+        ConnectionCls = type("Secure", (_CheckedTlsConnection,), sockets)
 
-        super().__init__(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS)
-        self.poolmanager.pool_classes_by_scheme = {"http": PlainPool, "https": SecurePool}
+    pools = PoolManager(CONNECTIONS, maxsize=CONNECTIONS, cert_reqs="CERT_REQUIRED", ca_certs=certificates)
+    pools.pool_classes_by_scheme = {"http": PlainPool, "https": SecurePool}
+    return pools
 
 
-class ContentSession(requests.Session):
-    """A session for sources: checked addresses, no cookies, nothing taken from the environment; close it.
+class ContentSession:
+    """Requests to sources: checked addresses, no cookies, nothing taken from the environment; close it.
 
-    It may be used by several threads at a time: it keeps no state but a pool of connections.
+    It may be used by several threads at a time: it keeps no state but pools of connections.
     """
 
-    def __init__(self, allowed: Networks, sources: Sources = EVERYWHERE) -> None:
-        super().__init__()
+    def __init__(self, allowed: Networks, sources: Sources = EVERYWHERE, certificates: str = "") -> None:
+        """`certificates`: a file of the authorities that are trusted; empty: those of the web."""
         self._sources = sources
         self._exchange = Exchange()
-        self.trust_env = False
-        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
-        self.headers["User-Agent"] = f"arkline/{version('arkline')}"
-        for scheme in ("http://", "https://"):
-            self.mount(scheme, _CheckedAdapter(allowed, sources, self._exchange))
+        self._pools = _pools(allowed, sources, self._exchange, certificates or DEFAULT_CA_BUNDLE_PATH)
+        self._headers = {
+            "User-Agent": f"arkline/{version('arkline')}",
+            "Accept-Encoding": "identity",  # the bytes as they are stored, without a content coding
+            "Accept": "*/*",
+            "Connection": "keep-alive",
+        }
+
+    def close(self) -> None:
+        self._pools.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @contextmanager
     def checked(
@@ -171,46 +186,88 @@ class ContentSession(requests.Session):
         finally:
             del self._exchange.check, self._exchange.redirected
 
-    def get_redirect_target(self, resp: requests.Response) -> str | None:
-        """None always: `send` follows redirects, and unlike the library never reads a redirect's body."""
-        return None
+    def request(
+        self, method: str, url: str, timeout: Timeout, headers: Mapping[str, str] | None = None
+    ) -> BaseHTTPResponse:
+        """The answer with its body unread, after redirects, whose bodies are never read; `leave` it.
 
-    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
-        follow = options.pop("allow_redirects", True) and request.method in ("GET", "HEAD")
-        stream = options.pop("stream", False)
-        asked = request.url or ""
+        Errors: StepFailed for a refused address or URL; urllib3's HTTPError and UnicodeError for all else.
+        """
+        target = self._checked_source(url)
+        sent = {**self._headers, **(headers or {}), **_password(target)}
         for _ in range(REDIRECTS + 1):
-            self._check_source(request.url or "")
-            response = super().send(request, allow_redirects=False, stream=True, **options)
-            if not (follow and response.is_redirect):
-                if not stream:
-                    _ = response.content
+            response = self._send(method, target, timeout, sent)
+            if response.status not in _REDIRECT or "location" not in response.headers:
                 return response
-            response.close()
-            request = self._redirected(request, response)
-            if (host := host_of(request.url or "")) != host_of(response.url):
-                self._exchange.redirected(host)
-        raise content(f"{redact_url(asked)} redirects more than {REDIRECTS} times: give the URL it leads to")
+            leave(response)
+            before, target = target, self._checked_source(_redirection(response))
+            if before.host != target.host:
+                self._exchange.redirected(host_of(target.url))
+            if not _keeps_password(before, target):
+                sent.pop("Authorization", None)
+        leave(response)
+        raise content(f"{redact_url(url)} redirects more than {REDIRECTS} times: give the URL it leads to")
 
-    def _check_source(self, url: str) -> None:
+    def _send(
+        self, method: str, target: Url, timeout: Timeout, headers: Mapping[str, str]
+    ) -> BaseHTTPResponse:
+        pool = self._pools.connection_from_host(target.host, target.port, target.scheme)
+        response = pool.urlopen(
+            method,
+            target.request_uri,
+            headers=headers,
+            retries=False,
+            redirect=False,
+            assert_same_host=False,
+            timeout=timeout,
+            preload_content=False,
+            decode_content=False,
+        )
+        response.url = target.url
+        return response
+
+    def _checked_source(self, url: str) -> Url:
+        """The parts of a URL that may be requested; StepFailed of another one."""
         check_url(url)
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port or (443 if parts.scheme.lower() == "https" else 80)
-        if not self._sources.may_have(host, port):
-            raise SourceRefused(host, port)
-
-    def _redirected(
-        self, request: requests.PreparedRequest, response: requests.Response
-    ) -> requests.PreparedRequest:
-        location = response.headers["location"]
-        target = request.copy()
-        try:
-            # http.client reads headers as latin-1, but sources that send raw non-ASCII send UTF-8
-            location = location.encode("latin-1").decode("utf-8", "replace")
-            target.prepare_url(urljoin(response.url, location), None)
-        except ValueError as error:
-            raise content(
-                f"{redact_url(response.url)} redirects to {quote_name(location)}, which is not a URL"
-            ) from error
-        self.rebuild_auth(target, response)  # type: ignore[no-untyped-call]  # not in its stubs
+        target = parse_url(url)
+        host, scheme = (target.host or "").strip("[]"), target.scheme or ""
+        if not self._sources.may_have(host, target.port or _DEFAULT_PORT[scheme]):
+            raise SourceRefused(host, target.port or _DEFAULT_PORT[scheme])
         return target
+
+
+def leave(response: BaseHTTPResponse) -> None:
+    """End the use of an answer: its connection is kept for another request if the body was read whole."""
+    response.close()
+    response.release_conn()
+
+
+def _password(target: Url) -> dict[str, str]:
+    """The header with the user and the password of a URL, if there are both."""
+    if ":" not in (target.auth or ""):
+        return {}
+    return {"Authorization": make_headers(basic_auth=unquote(target.auth or ""))["authorization"]}
+
+
+def _keeps_password(before: Url, target: Url) -> bool:
+    """Whether a redirect stays with the server for which the password is; https instead of http does."""
+    if before.host != target.host:
+        return False
+    ports = [place.port or _DEFAULT_PORT[place.scheme or ""] for place in (before, target)]
+    if (before.scheme, target.scheme) == ("http", "https"):
+        return ports == [80, 443]
+    return before.scheme == target.scheme and ports[0] == ports[1]
+
+
+def _redirection(response: BaseHTTPResponse) -> str:
+    """The URL to which an answer redirects."""
+    location = response.headers["location"]
+    asked = response.url or ""
+    try:
+        # http.client reads headers as latin-1, but sources that send raw non-ASCII send UTF-8
+        location = location.encode("latin-1").decode("utf-8", "replace")
+        return parse_url(urljoin(asked, location)).url
+    except ValueError as error:
+        raise content(
+            f"{redact_url(asked)} redirects to {quote_name(location)}, which is not a URL"
+        ) from error

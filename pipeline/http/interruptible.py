@@ -34,6 +34,8 @@ class _Interruptible(socket.socket):
     _timeout: float | None = None
 
     def settimeout(self, value: float | None) -> None:
+        if value is not None and value == self._timeout:
+            return  # as it is: no call of the system
         self._timeout = value
         super().settimeout(CHECK_INTERVAL if value is None else min(value, CHECK_INTERVAL))
 

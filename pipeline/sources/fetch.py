@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Self, TypeVar
 
-import requests
+from urllib3 import Timeout
+from urllib3.response import BaseHTTPResponse
 
 from pipeline.attempt import UNATTENDED, Attempt, Progress, pause
 from pipeline.fixity import OF_RECORD, DigestMismatch
@@ -183,7 +184,7 @@ class HttpFetcher:
             part.restart()
         headers = {"Range": f"bytes={part.size}-", "If-Range": validator} if validator else {}
         with self.request("GET", file.url, attempt, headers) as response, self._pace.response():
-            if validator and response.status_code == 416:
+            if validator and response.status == 416:
                 part.restart()
                 raise file.broken("the source no longer offers the rest of the file")
             require_status(response, file.url, *((200, 206) if validator else (200,)))
@@ -210,22 +211,22 @@ class HttpFetcher:
         attempt: Attempt,
         headers: Mapping[str, str] | None = None,
         within: float | None = None,
-    ) -> Iterator[requests.Response]:
+    ) -> Iterator[BaseHTTPResponse]:
         """One request, on one of the connections that the fleet may have open to the host.
 
         `within`: seconds for the request and its whole answer; settings.transfer_limit if None.
         """
         check_url(url)
-        timeouts = (self._settings.connect_timeout, self._settings.read_timeout)
+        timeout = Timeout(connect=self._settings.connect_timeout, read=self._settings.read_timeout)
         session = self._session()
         with self._limiter.connection(host := host_of(url), attempt):
             clock = RequestClock(url, self._settings, attempt, self._pace, within)
             with (
                 session.checked(clock.check, lambda target: self._limiter.redirected(host, target, attempt)),
-                send(session, method, url, timeouts, headers) as response,
+                send(session, method, url, timeout, headers) as response,
             ):
                 clock.answered()
-                for answered in {host, host_of(response.url)}:
+                for answered in {host, host_of(response.url or "")}:
                     self._limiter.answered(answered)
                 yield response
 
@@ -262,10 +263,10 @@ class HttpFetcher:
         return pause * random.uniform(0.5, 1)  # noqa: S311 - spreads requests, guards nothing
 
 
-def _begin(file: Download, part: Part, response: requests.Response) -> None:
+def _begin(file: Download, part: Part, response: BaseHTTPResponse) -> None:
     """Prepare the part for the body of this answer: append to it, or start over."""
     offered = origin_of(file.url, response)
-    if response.status_code == 206:
+    if response.status == 206:
         start = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("-")[0]
         if part.origin is None or start.strip() != str(part.size) or not part.origin.same(offered):
             part.restart()

@@ -7,8 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import BinaryIO
 
-import requests
 from pydantic import BaseModel, ConfigDict
+from urllib3.response import BaseHTTPResponse
 
 from pipeline.attempt import Attempt
 from pipeline.errors import ArklineError
@@ -56,12 +56,12 @@ class Origin(BaseModel):
         return all(mine in (None, "", theirs) or theirs in (None, "") for mine, theirs in pairs)
 
 
-def origin_of(url: str, response: requests.Response) -> Origin:
+def origin_of(url: str, response: BaseHTTPResponse) -> Origin:
     """What the headers of a 200 or 206 say about the whole file."""
     etag = response.headers.get("ETag", "").strip()
     modified = response.headers.get("Last-Modified", "").strip()
     total = content_length(response)
-    if response.status_code == 206:
+    if response.status == 206:
         stated = response.headers.get("Content-Range", "").rpartition("/")[2].strip()
         total = stated_size(stated, url)
     return Origin(

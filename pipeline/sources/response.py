@@ -9,18 +9,17 @@ from http import HTTPStatus
 from http.client import HTTPException, IncompleteRead, LineTooLong
 from urllib.parse import urlsplit
 
-import requests
 import urllib3.exceptions as faults
+from urllib3 import Timeout
+from urllib3.response import BaseHTTPResponse
 
 from pipeline.fixity import READ_CHUNK
+from pipeline.http.address import ContentSession, leave
 from pipeline.http.retry import is_transient, retry_after
 from pipeline.http.urls import host_of, redact_url
 from pipeline.names import quote_name
 from pipeline.outcome import NoAnswer, StepFailed, content, transient
 from pipeline.states import FailureKind
-
-IDENTITY = {"Accept-Encoding": "identity"}
-"""The bytes as they are stored, without a content coding."""
 
 COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".z", ".br", ".svgz")
 """Names of files that are compressed themselves; some servers say so in Content-Encoding."""
@@ -40,9 +39,6 @@ _UNREACHABLE = (
     errno.ETIMEDOUT,
 )
 
-Timeouts = tuple[float, float]
-"""Seconds to wait for a connection, and for the next bytes."""
-
 
 class PauseRequested(StepFailed):
     """A host asked for a pause: the host that answered, which a redirect may have named."""
@@ -59,59 +55,59 @@ def busy_host(fault: StepFailed, url: str) -> str:
 
 @contextmanager
 def send(
-    session: requests.Session,
+    session: ContentSession,
     method: str,
     url: str,
-    timeouts: Timeouts,
+    timeout: Timeout,
     headers: Mapping[str, str] | None = None,
-) -> Iterator[requests.Response]:
-    """The response with its body unread, closed at the end; a transient or content failure otherwise."""
+) -> Iterator[BaseHTTPResponse]:
+    """The response with its body unread, left at the end; a transient or content failure otherwise."""
     try:
-        response = session.request(
-            method, url, headers={**IDENTITY, **(headers or {})}, stream=True, timeout=timeouts
-        )
-    except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema, UnicodeError) as error:
+        response = session.request(method, url, timeout, headers)
+    except (faults.LocationValueError, UnicodeError) as error:
         raise content(f"{redact_url(url)} is not a URL that can be fetched: {error}") from error
-    except (requests.RequestException, faults.HTTPError) as error:
+    except faults.HTTPError as error:
         failure = _failure(url, error)
         if failure.kind is FailureKind.TRANSIENT and _is_unanswered(error):
             failure = NoAnswer(failure.message)
         raise failure from error
-    with response:
+    try:
         yield response
+    finally:
+        leave(response)
 
 
-def source_size(url: str, ask: Callable[[str], AbstractContextManager[requests.Response]]) -> int | None:
+def source_size(url: str, ask: Callable[[str], AbstractContextManager[BaseHTTPResponse]]) -> int | None:
     """Bytes at `url`, None if the source does not say; a transient or content failure if it is refused.
 
     `ask` sends one request of the method it gets. Some sources refuse HEAD, or answer it without a length:
     they are asked by GET, and the body is not read.
     """
     with ask("HEAD") as response:
-        if response.status_code == 200 and (size := content_length(response)) is not None:
+        if response.status == 200 and (size := content_length(response)) is not None:
             return size
-        if is_transient(response.status_code) and response.headers.get("Retry-After"):
+        if is_transient(response.status) and response.headers.get("Retry-After"):
             require_status(response, url, 200)
     with ask("GET") as response:
         require_status(response, url, 200)
         return content_length(response)
 
 
-def require_status(response: requests.Response, url: str, *statuses: int) -> None:
+def require_status(response: BaseHTTPResponse, url: str, *statuses: int) -> None:
     """Raise a transient or content failure unless the answer has one of `statuses`."""
-    status = response.status_code
+    status = response.status
     if status in statuses:
         return
     phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else quote_name(response.reason or "")
     answered = f"{redact_url(url)}: the source answered {status} {phrase}".rstrip()
     if is_transient(status):
         seconds = retry_after(response.headers.get("Retry-After"))
-        host = host_of(response.url)
+        host = host_of(response.url or "")
         raise PauseRequested(answered, seconds, host) if seconds and host else transient(answered)
     raise content(f"{answered}; check the URL, and that it may be read without a login")
 
 
-def refuse_encoded(response: requests.Response, url: str) -> None:
+def refuse_encoded(response: BaseHTTPResponse, url: str) -> None:
     """Raise a content failure if the body has a content coding although none was accepted."""
     coding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if coding in ("", "identity") or urlsplit(url).path.lower().endswith(COMPRESSED):
@@ -123,14 +119,14 @@ def refuse_encoded(response: requests.Response, url: str) -> None:
     )
 
 
-def body_chunks(response: requests.Response, url: str) -> Iterator[bytes]:
+def body_chunks(response: BaseHTTPResponse, url: str) -> Iterator[bytes]:
     """The body as it arrives, at most READ_CHUNK bytes at a time; a transient failure if it ends early.
 
     `read1` returns what is there: a slow source does not keep the caller from checking its attempt.
     """
     while True:
         try:
-            chunk = response.raw.read1(READ_CHUNK, decode_content=False)
+            chunk = response.read1(READ_CHUNK, decode_content=False)
         except (faults.HTTPError, HTTPException, ssl.SSLError) as error:
             raise _failure(url, error) from error
         if not chunk:
@@ -138,11 +134,11 @@ def body_chunks(response: requests.Response, url: str) -> Iterator[bytes]:
         yield chunk
 
 
-def content_length(response: requests.Response) -> int | None:
+def content_length(response: BaseHTTPResponse) -> int | None:
     """Content-Length, if it is there and says where the body ends; a content failure beyond LARGEST_FILE."""
     if "Transfer-Encoding" in response.headers:
         return None
-    return stated_size(response.headers.get("Content-Length", ""), response.url)
+    return stated_size(response.headers.get("Content-Length", ""), response.url or "")
 
 
 def stated_size(stated: str, url: str) -> int | None:
@@ -177,7 +173,7 @@ def _failure(url: str, error: Exception) -> StepFailed:
 def _is_unanswered(error: Exception) -> bool:
     """Whether the host was not reached, or sent nothing in time; a connection that broke is neither."""
     return any(
-        isinstance(cause, (socket.gaierror, faults.TimeoutError, requests.Timeout))
+        isinstance(cause, (socket.gaierror, faults.TimeoutError))
         or (isinstance(cause, OSError) and cause.errno in _UNREACHABLE)
         for cause in _causes(error)
     )
@@ -195,11 +191,9 @@ def _reason(error: Exception) -> str:
     for cause in causes:
         if isinstance(cause, socket.gaierror):
             return f"the host's name cannot be resolved ({cause.strerror})"
-        if isinstance(cause, (faults.ConnectTimeoutError, requests.ConnectTimeout)) and not isinstance(
-            cause, faults.NewConnectionError
-        ):
+        if isinstance(cause, faults.ConnectTimeoutError) and not isinstance(cause, faults.NewConnectionError):
             return "timeout while connecting"
-        if isinstance(cause, (faults.ReadTimeoutError, requests.ReadTimeout)):
+        if isinstance(cause, faults.ReadTimeoutError):
             return "timeout while waiting for bytes"
         if isinstance(cause, OSError) and cause.errno in words:
             return words[cause.errno]

@@ -2,6 +2,7 @@ import re
 from ipaddress import ip_address
 
 import pytest
+from urllib3 import Timeout
 
 from pipeline.allowed_networks import read_networks
 from pipeline.http.address import REDIRECTS, AddressRefused, ContentSession
@@ -20,7 +21,7 @@ def settings(allow: str = "") -> Settings:
 
 def fetch(url: str, allow: str = "") -> bytes:
     with ContentSession(settings(allow).allow_networks) as session:
-        return session.get(url, timeout=5).content
+        return session.request("GET", url, Timeout(5)).read()
 
 
 @pytest.mark.parametrize("address", ["93.184.215.14", "2606:2800:21f:cb07::1", "64:ff9b::5db8:d70e"])
@@ -196,8 +197,8 @@ def test_a_redirect_to_another_host_does_not_take_the_password_along(source: Htt
 def test_cookies_are_not_kept(source: HttpSource) -> None:
     url = source.put("/a", b"bytes", headers=(("Set-Cookie", "id=1"),))
     with ContentSession(settings("127.0.0.0/8").allow_networks) as session:
-        session.get(url, timeout=5)
-        session.get(url, timeout=5)
+        session.request("GET", url, Timeout(5)).read()
+        session.request("GET", url, Timeout(5)).read()
 
     assert "Cookie" not in source.seen("/a")[1].headers
 
