@@ -127,7 +127,7 @@ class MerrittInventory(SqlInventory):
             translated(self.name, _ADDRESS),
             requests.request(method, url, timeout=timeouts, allow_redirects=False, **given) as response,
         ):
-            raise_if_transient(response, self.name)
+            raise_if_transient(response.status_code, response.headers, self.name)
             if response.status_code >= 300:
                 words = " ".join(response.text.split())[:_QUOTED] or response.reason
                 raise system(f"{self.name} answered {response.status_code} ({words}): {_ADDRESS}")

@@ -187,17 +187,24 @@ class ContentSession:
             del self._exchange.check, self._exchange.redirected
 
     def request(
-        self, method: str, url: str, timeout: Timeout, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        url: str,
+        timeout: Timeout,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
     ) -> BaseHTTPResponse:
-        """The answer with its body unread, after redirects, whose bodies are never read; `leave` it.
+        """The answer with its body unread, to be closed by `leave`. Redirects are followed, unless `body` was
+        sent, and their bodies are never read.
 
         Errors: StepFailed for a refused address or URL; urllib3's HTTPError and UnicodeError for all else.
         """
         target = self._checked_source(url)
         sent = {**self._headers, **(headers or {}), **_password(target)}
         for _ in range(REDIRECTS + 1):
-            response = self._send(method, target, timeout, sent)
-            if response.status not in _REDIRECT or "location" not in response.headers:
+            response = self._send(method, target, timeout, sent, body)
+            redirects = response.status in _REDIRECT and "location" in response.headers
+            if body is not None or not redirects:
                 return response
             leave(response)
             before, target = target, self._checked_source(_redirection(response))
@@ -209,13 +216,14 @@ class ContentSession:
         raise content(f"{redact_url(url)} redirects more than {REDIRECTS} times: give the URL it leads to")
 
     def _send(
-        self, method: str, target: Url, timeout: Timeout, headers: Mapping[str, str]
+        self, method: str, target: Url, timeout: Timeout, headers: Mapping[str, str], body: bytes | None
     ) -> BaseHTTPResponse:
         pool = self._pools.connection_from_host(target.host, target.port, target.scheme)
         response = pool.urlopen(
             method,
             target.request_uri,
-            headers=headers,
+            body,
+            headers,
             retries=False,
             redirect=False,
             assert_same_host=False,

@@ -3,7 +3,7 @@
 Sources of content have rules of their own (pipeline.sources): they share the statuses here.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -59,8 +59,12 @@ def translated(service: str, remedy: str) -> Iterator[None]:
     """Raise faults of the connection as transient; `remedy` if an operator must act before they pass."""
     try:
         yield
-    except requests.exceptions.SSLError as error:
+    except (requests.exceptions.SSLError, urllib3.exceptions.SSLError) as error:
         raise transient(f"{service} has no trusted certificate, or does not speak TLS: {remedy}") from error
+    except urllib3.exceptions.LocationValueError as error:
+        raise transient(f"{service} cannot be contacted ({type(error).__name__}): {remedy}") from error
+    except urllib3.exceptions.NewConnectionError as error:  # urllib3 derives it from a timeout
+        raise transient(f"{service} cannot be reached, or the connection broke") from error
     except (requests.Timeout, urllib3.exceptions.TimeoutError) as error:
         raise transient(f"{service} did not answer in time") from error
     except (
@@ -73,11 +77,10 @@ def translated(service: str, remedy: str) -> Iterator[None]:
         raise transient(f"{service} cannot be contacted ({type(error).__name__}): {remedy}") from error
 
 
-def raise_if_transient(response: requests.Response, service: str) -> None:
+def raise_if_transient(status: int, headers: Mapping[str, str], service: str) -> None:
     """Raise a transient failure if the status is one that may pass."""
-    if is_transient(response.status_code):
-        wait = retry_after(response.headers.get("Retry-After"))
-        raise transient(f"{service} answered {response.status_code}", wait)
+    if is_transient(status):
+        raise transient(f"{service} answered {status}", retry_after(headers.get("Retry-After")))
 
 
 def is_transient(status: int) -> bool:

@@ -139,7 +139,7 @@ class EzidMinter:
         status = response.status_code
         if status in (401, 403):
             raise ServiceDown(Service.IDENTIFIERS, f"{self._service} refused the login ({status}): {_LOGIN}")
-        raise_if_transient(response, self._service)
+        raise_if_transient(response.status_code, response.headers, self._service)
         try:
             pairs = anvl.parse(response.content, "the answer")
         except StepFailed:

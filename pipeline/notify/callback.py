@@ -4,10 +4,11 @@ import secrets
 import time
 from dataclasses import dataclass
 
-import requests
+from urllib3 import Timeout
+from urllib3.response import BaseHTTPResponse
 
 from pipeline.attempt import UNATTENDED, Attempt
-from pipeline.http.address import AddressRefused, ContentSession
+from pipeline.http.address import AddressRefused, ContentSession, leave
 from pipeline.http.retry import FIRST_PAUSE, raise_if_transient, retry_request, translated
 from pipeline.http.urls import redact_url
 from pipeline.notify.callback_payload import Payload, callback_facts, render, response_format, test_facts
@@ -69,7 +70,7 @@ class HttpCallback:
         return self._post(request.url, payload.body, {"Content-Type": payload.media_type, **signed}, attempt)
 
     def _post(self, url: str, body: bytes, headers: dict[str, str], attempt: Attempt) -> int:
-        timeouts = (self._settings.connect_timeout, self._settings.callback_timeout)
+        timeout = Timeout(connect=self._settings.connect_timeout, read=self._settings.callback_timeout)
         deadline = time.monotonic() + self._settings.callback_timeout
 
         def check() -> None:
@@ -82,11 +83,12 @@ class HttpCallback:
                 translated(_name(url), "check the URL in the profile"),
                 ContentSession(self._settings.allow_networks) as session,
                 session.checked(check),
-                # user and password of the URL become Basic authentication; the answer's body is not read
-                session.post(url, body, headers=headers, timeout=timeouts, stream=True) as response,
             ):
+                # user and password of the URL become Basic authentication; the answer's body is not read
+                response = session.request("POST", url, timeout, headers, body)
+                leave(response)
                 _judge(url, response)
-                return response.status_code
+                return response.status
         except AddressRefused as error:
             raise system(
                 f"{_name(url)} is at an address that is not public: "
@@ -98,9 +100,9 @@ def _name(url: str) -> str:
     return f"the callback {redact_url(url)}"
 
 
-def _judge(url: str, response: requests.Response) -> None:
-    raise_if_transient(response, _name(url))
-    status = response.status_code
+def _judge(url: str, response: BaseHTTPResponse) -> None:
+    status = response.status
+    raise_if_transient(status, response.headers, _name(url))
     if status < 300:
         return
     if status < 400:

@@ -11,12 +11,20 @@ from pydantic import BaseModel, ConfigDict
 from urllib3.response import BaseHTTPResponse
 
 from pipeline.attempt import Attempt
+from pipeline.durable import start_writing
 from pipeline.errors import ArklineError
 from pipeline.file_faults import is_full
-from pipeline.fixity import READ_CHUNK, Digest, Digester
+from pipeline.fixity import READ_CHUNK, Digest
 from pipeline.http.retry import http_date
+from pipeline.sources.hashing import StreamDigester
 from pipeline.sources.response import content_length, stated_size
 from pipeline.working_storage.capacity import full_waits
+
+FROM = ".from"
+"""The end of the name of the file beside a part."""
+
+WRITE_AHEAD = 32 << 20
+"""Bytes after which the system is asked to begin to write them to the disk."""
 
 VALIDATOR_LENGTH = 1000
 """Characters of an ETag or a date that are kept, and sent in If-Range."""
@@ -93,7 +101,7 @@ class Part:
         self._stream = stream
         self._origin_saved = origin_path(path).exists()
         self._algorithms = tuple(algorithms)
-        self.digests = Digester(self._algorithms)
+        self.digests = StreamDigester(self._algorithms)
 
     @property
     def size(self) -> int:
@@ -109,7 +117,7 @@ class Part:
 
         Without a declared digest, which judges the whole later, they must be those of their note.
         """
-        origin = saved_origin(self.path)
+        origin = saved_origin(self.path) if self._origin_saved else None
         if origin is None or origin.url != url or not origin.validator:
             self.restart()
             return
@@ -127,7 +135,8 @@ class Part:
         if self._stream.tell():
             self._stream.seek(0)
             self._stream.truncate()
-        self.digests = Digester(self._algorithms)
+        self.digests.finish()
+        self.digests = StreamDigester(self._algorithms)
         self.origin = None
         self._forget_origin()
 
@@ -139,6 +148,8 @@ class Part:
         self._stream.write(chunk)
         before = self.digests.size
         self.digests.update(chunk)
+        if before // WRITE_AHEAD < self.digests.size // WRITE_AHEAD:
+            start_writing(self._stream.fileno())
         # Only a large file is worth a second file that says where it came from.
         if before < READ_CHUNK <= self.digests.size and self.origin and not self.complete:
             self._origin_saved = True
@@ -156,11 +167,16 @@ class Part:
             self._origin_saved = True
 
     def publish(self, target: Path) -> None:
-        """Make the bytes durable and put them at `target`, which is whole or absent at any moment."""
+        """Put the bytes at `target`, which is whole or absent while this machine runs.
+
+        They are not synced: who relies on them after a crash reads them first, or syncs all files together.
+        """
         self._stream.flush()
-        os.fsync(self._stream.fileno())
-        target.parent.mkdir(exist_ok=True)
-        self.path.replace(target)
+        try:
+            self.path.replace(target)
+        except FileNotFoundError:
+            target.parent.mkdir(exist_ok=True)
+            self.path.replace(target)
         self._forget_origin()
 
     def _forget_origin(self) -> None:
@@ -171,7 +187,7 @@ class Part:
 
 def origin_path(path: Path) -> Path:
     """The file that says from where the part at `path` comes."""
-    return path.with_name(f"{path.name}.from")
+    return path.with_name(f"{path.name}{FROM}")
 
 
 def saved_origin(path: Path) -> Origin | None:
@@ -182,19 +198,28 @@ def saved_origin(path: Path) -> Origin | None:
         return None
 
 
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("ab")
+    except FileNotFoundError:
+        path.parent.mkdir(exist_ok=True)
+        return path.open("ab")
+
+
 @contextmanager
 def open_part(path: Path, algorithms: Iterable[str]) -> Iterator[Part]:
     """Open the part at `path`, with what is there already; a full disk is a transient failure."""
     with full_waits(f"fetching {path.name}"):
         try:
-            path.parent.mkdir(exist_ok=True)
-            with path.open("ab") as stream:
+            with _opened(path) as stream:
                 part = Part(path, stream, algorithms)
                 try:
                     yield part
                 except ArklineError:
                     part.note()
                     raise
+                finally:
+                    part.digests.finish()
         except OSError as error:
             if is_full(error):
                 with suppress(OSError):

@@ -13,7 +13,6 @@ import urllib3.exceptions as faults
 from urllib3 import Timeout
 from urllib3.response import BaseHTTPResponse
 
-from pipeline.fixity import READ_CHUNK
 from pipeline.http.address import ContentSession, leave
 from pipeline.http.retry import is_transient, retry_after
 from pipeline.http.urls import host_of, redact_url
@@ -26,6 +25,9 @@ COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".z", ".br", ".svgz")
 
 LARGEST_FILE = (1 << 63) - 1
 """Bytes: the largest offset that Linux knows."""
+
+PIECE = 1 << 18
+"""Bytes that are read at most by one call. With 1 MiB the system took twice as long to provide the memory."""
 
 _DIGITS = 30
 """Digits of a size that are read, leading zeros included."""
@@ -120,13 +122,13 @@ def refuse_encoded(response: BaseHTTPResponse, url: str) -> None:
 
 
 def body_chunks(response: BaseHTTPResponse, url: str) -> Iterator[bytes]:
-    """The body as it arrives, at most READ_CHUNK bytes at a time; a transient failure if it ends early.
+    """The body as it arrives, at most PIECE bytes at a time; a transient failure if it ends early.
 
     `read1` returns what is there: a slow source does not keep the caller from checking its attempt.
     """
     while True:
         try:
-            chunk = response.read1(READ_CHUNK, decode_content=False)
+            chunk = response.read1(PIECE, decode_content=False)
         except (faults.HTTPError, HTTPException, ssl.SSLError) as error:
             raise _failure(url, error) from error
         if not chunk:

@@ -1,11 +1,10 @@
 """Downloading: the job's files arrive in `producer/`, whole and checked, and `landing.json` lists them.
 
-A file appears in `producer/` only after its digest was checked, and `landing.json` is written last. So a
-worker that takes over after a crash anywhere in between finds whole files, keeps those that still have
-their digest, and fetches the others.
+A file appears in `producer/` only after its digest was checked; then all files are synced at once, and
+`landing.json` is written last. So a worker that takes over after a crash anywhere in between reads the files
+that are there, keeps those that still have their digest, and fetches the others.
 """
 
-import os
 import shutil
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from pipeline.attempt import Attempt
 from pipeline.containers.unpack import Limits
 from pipeline.decoding.calls import manifest_parser, unpack
+from pipeline.durable import sync_all, sync_tree
 from pipeline.names import duplicates, quote_name
 from pipeline.outcome import Done, RateLimited, StepFailed, Wait, content
 from pipeline.parallel import in_parallel
@@ -71,8 +71,9 @@ def work(job: Job, context: StepContext) -> Done | Wait:
             return give_back(no_room, workspace)
         downloaded = _with_declared_digests(step, fetched)
         context.attempt.check()
-        step.workspace.write_downloaded(downloaded)
-        _make_durable(step.workspace.downloaded)
+        sync_tree(workspace.producer)
+        workspace.write_downloaded(downloaded)
+        sync_all([workspace.downloaded, workspace.folder])
     resume.remove_attempts(step.workspace)
     size = sum(file.size for file in downloaded)
     undeclared = sum(file.digest is None for file in files)
@@ -110,6 +111,15 @@ class _Download:
         """Whether two names that differ only in upper and lower case stay two files until they are stored."""
         return self.workspace.distinguishes_case() and self.context.storage.distinguishes_case()
 
+    @cached_property
+    def made_folders(self) -> set[Path]:
+        """Folders that this attempt knows to be there."""
+        return set()
+
+    @cached_property
+    def earlier_attempts(self) -> list[Path]:
+        return resume.other_attempts(self.workspace)
+
     def check_case(self) -> None:
         """StepFailed(content) if two names of the manifest would be one file here or in storage."""
         clash = next(iter(duplicates(file.name for file in self.files)), None)
@@ -132,12 +142,15 @@ class _Download:
             return self._file(file, journal, attempt)
 
         threads = self.context.settings.download_threads
-        with closing(in_parallel(one_file, self.files, threads, self.context.attempt)) as outcomes:
+        with (
+            resume.journal_of(self.workspace) as note,
+            closing(in_parallel(one_file, self.files, threads, self.context.attempt)) as outcomes,
+        ):
             for file, future in outcomes:
                 match future.exception():
                     case None:
                         done = downloaded[file.line] = future.result()
-                        resume.write_journal(self.workspace, done)
+                        note(done)
                         self.progress.complete(file, done.size)
                         size += done.size
                         check_bytes(self.profile, size)
@@ -170,9 +183,10 @@ class _Download:
 
     def _fetch(self, file: FileSpec, target: Path, attempt: Attempt) -> DownloadedFile:
         part = f"parts/{file.line}"
-        for folder in (target.parent, (self.workspace.attempt / part).parent):
+        for folder in {target.parent, self.workspace.attempt / "parts"} - self.made_folders:
             self.workspace.make_folder(folder)
-        resume.adopt_part(self.workspace, part, file, attempt)
+            self.made_folders.add(folder)
+        resume.adopt_part(self.workspace, self.earlier_attempts, part, file, attempt)
         arrived = self.context.fetcher.download(
             Download(
                 file.url,
@@ -200,9 +214,6 @@ class _Download:
         archive = self.workspace.attempt / ARCHIVE
         admit = self.space.admit_unpacked
         files = unpack(self.context.decoder, archive, container.name, unpacked, limits, attempt, admit)
-        for file in files:
-            attempt.check()
-            _make_durable(unpacked / file.path)
         check_files(self.profile, len(files))
         attempt.check()
         if self.workspace.producer.exists():
@@ -218,7 +229,9 @@ class _Download:
         entries = resume.read_journals(self.workspace).get(container.name, [])
         if resume.reusable(archive, container, entries, attempt) is None:
             archive.unlink(missing_ok=True)
-            resume.write_journal(self.workspace, self._fetch(container, archive, attempt))
+            fetched = self._fetch(container, archive, attempt)
+            with resume.journal_of(self.workspace) as note:
+                note(fetched)
 
     def _unpack_limits(self) -> Limits:
         settings, profile = self.context.settings, self.profile
@@ -279,16 +292,3 @@ def _with_declared_digests(
 
 def _count(files: int) -> str:
     return f"{files:,} file{'s'[: files != 1]}"
-
-
-def _make_durable(path: Path) -> None:
-    """Sync `path` and its folder to the disk before the record says that they are there.
-
-    A journaling file system keeps the order of renames: the files renamed before are durable, too.
-    """
-    for place in (path, path.parent):
-        descriptor = os.open(place, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

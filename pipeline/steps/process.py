@@ -177,13 +177,15 @@ def _assignment(job: Job, profile: Profile, context: StepContext, identity: Iden
 
 
 def _verify(job: Job, context: StepContext, submitted: _Content, stored: StoredVersion) -> None:
-    """Read the version back, and record the result in working storage."""
+    """Read the version back unless it was when it was stored, and record that in working storage."""
     _check_ours(job, submitted.files, stored)
-    context.storage.verify(stored, context.attempt)
+    if stored.verified is None:
+        context.storage.verify(stored, context.attempt)
+        stored = replace(stored, verified=now())
     context.attempt.check()
     with full_waits("recording what was stored"):
         submitted.workspace.write_downloaded(submitted.downloaded)
-        write_stored(submitted.workspace, replace(stored, verified=now()))
+        write_stored(submitted.workspace, stored)
 
 
 def _previous(job: Job, profile: Profile, context: StepContext, ark: str) -> metadata.Previous:

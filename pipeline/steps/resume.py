@@ -7,9 +7,10 @@ attempt may still be running without knowing that it is over: its files are copi
 
 import os
 import shutil
+import stat
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -27,11 +28,16 @@ Journal = dict[str, list[DownloadedFile]]
 """Path -> what was noted whenever a file was downloaded to it."""
 
 
-def write_journal(workspace: Workspace, file: DownloadedFile) -> None:
-    """Note a downloaded file for the attempts after this one."""
+@contextmanager
+def journal_of(workspace: Workspace) -> Iterator[Callable[[DownloadedFile], None]]:
+    """A function that notes a downloaded file for the attempts after this one; it is kept open meanwhile."""
     workspace.make_folder(workspace.attempt)
-    with (workspace.attempt / JOURNAL).open("a", encoding="utf-8") as journal:
-        journal.write(file.model_dump_json() + "\n")
+    with (workspace.attempt / JOURNAL).open("ab", buffering=0) as journal:
+
+        def note(file: DownloadedFile) -> None:
+            journal.write(file.model_dump_json().encode() + b"\n")
+
+        yield note
 
 
 def read_journals(workspace: Workspace) -> Journal:
@@ -73,14 +79,19 @@ def reusable(
     return actual if is_noted else None
 
 
-def adopt_part(workspace: Workspace, name: str, file: FileSpec, attempt: Attempt) -> None:
+def adopt_part(
+    workspace: Workspace, earlier: Sequence[Path], name: str, file: FileSpec, attempt: Attempt
+) -> None:
     """Copy the longest beginning of `file` that an earlier attempt fetched to this attempt's `name`.
 
     The earlier parts are removed, so that a job that is interrupted often does not fill working storage. An
-    attempt that still writes to one of them is over, and cannot publish its bytes.
+    attempt that still writes to one of them is over, and cannot publish its bytes. `earlier`: the folders of
+    the attempts before this one.
     """
+    if not earlier:
+        return
     own = workspace.attempt / name
-    parts = [earlier / name for earlier in _other_attempts(workspace)]
+    parts = [folder / name for folder in earlier]
     if not own.exists():
         _copy_longest([part for part in parts if _may_be_continued(part, file)], own, attempt)
     for part in parts:
@@ -113,7 +124,7 @@ def _copy_longest(parts: list[Path], own: Path, attempt: Attempt) -> None:
 def adopt_file(workspace: Workspace, name: str) -> None:
     """Link a whole file from the folder of an earlier attempt, to be checked by `reusable`."""
     own = workspace.attempt / name
-    for earlier in _other_attempts(workspace):
+    for earlier in other_attempts(workspace):
         if own.exists():
             return
         workspace.make_folder(own.parent)
@@ -140,7 +151,8 @@ def remove_attempts(workspace: Workspace) -> None:
     shutil.rmtree(workspace.attempt.parent, ignore_errors=True)
 
 
-def _other_attempts(workspace: Workspace) -> list[Path]:
+def other_attempts(workspace: Workspace) -> list[Path]:
+    """The folders of the job's other attempts."""
     attempts = workspace.attempt.parent
     if not attempts.is_dir():
         return []
@@ -148,7 +160,7 @@ def _other_attempts(workspace: Workspace) -> list[Path]:
 
 
 def _journal_lines(workspace: Workspace) -> Iterator[DownloadedFile]:
-    for attempt in (*_other_attempts(workspace), workspace.attempt):
+    for attempt in (*other_attempts(workspace), workspace.attempt):
         try:
             lines = (attempt / JOURNAL).read_bytes().splitlines()
         except FileNotFoundError:
@@ -160,6 +172,9 @@ def _journal_lines(workspace: Workspace) -> Iterator[DownloadedFile]:
 
 def _digest(path: Path, algorithms: Iterable[str], attempt: Attempt) -> Digester | None:
     """Digests of the regular file at `path`; None if there is none."""
-    if path.is_symlink() or not path.is_file():
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return None
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return digest_file(path, algorithms, lambda _: attempt.check())

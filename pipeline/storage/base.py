@@ -82,6 +82,7 @@ class Storage(Protocol):
 
     def store(self, request: StoreRequest, fence: Callable[[], None]) -> StoredVersion:
         """Store `request.files` as a new version; a version that already has this job's id is returned.
+        Its `verified` is set if the files that it added were read back; otherwise `verify` it.
 
         `fence` is called right before the version becomes visible, and raises if the attempt is over.
         add: exactly these files. update: these files and the depositor's files of the previous version,

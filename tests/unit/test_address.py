@@ -149,6 +149,13 @@ def test_an_allowed_source_is_fetched_and_told_who_asks(source: HttpSource) -> N
     assert source.seen("/a")[0].headers["User-Agent"].startswith("arkline/")
 
 
+def test_a_path_that_is_not_ascii_is_requested_as_utf_8(source: HttpSource) -> None:
+    source.put("/m%C3%A4rz", b"bytes")
+
+    assert fetch(source.url("/m\u00e4rz"), "127.0.0.0/8") == b"bytes"
+    assert fetch(source.put("/here", redirect="/m%C3%A4rz"), "127.0.0.0/8") == b"bytes"
+
+
 def test_a_redirect_is_followed(source: HttpSource) -> None:
     source.put("/there", b"bytes")
 

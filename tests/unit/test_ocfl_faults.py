@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from ocfl import StorageRoot
@@ -30,6 +31,52 @@ def test_what_was_stored_verifies(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a", "producer/empty": ""})
 
     depot.storage.verify(depot.store("jid2", {"producer/b.txt": "b"}, SubmissionMode.UPDATE))
+
+
+def test_a_copy_that_reads_back_with_other_bytes_is_not_published(depot: OcflFixture) -> None:
+    request = depot.request("jid1", {"producer/a.txt": "abc"})
+
+    def damage_the_copy() -> None:
+        for copy in depot.folder.glob("extensions/arkline/staging/*/content/producer/a.txt"):
+            copy.chmod(0o600)
+            copy.write_text("abd")
+
+    with pytest.raises(StepFailed, match=r"a\.txt.* read back from the disk with other bytes") as failed:
+        depot.storage.store(request, damage_the_copy)
+
+    assert failed.value.kind is FailureKind.TRANSIENT
+    assert not depot.object().exists()
+    depot.storage.verify(depot.store("jid1", {"producer/a.txt": "abc"}))
+
+
+def test_a_version_is_read_back_by_the_attempt_that_publishes_it(depot: OcflFixture) -> None:
+    stored = depot.store("jid1", {"producer/a.txt": "a"})
+    again = depot.store("jid1", {"producer/a.txt": "a"})
+
+    assert stored.verified is not None
+    assert again == stored
+    assert again.verified is None
+
+
+def test_each_file_and_folder_of_a_new_object_is_synced_once(depot: OcflFixture) -> None:
+    depot.store("jid1", {"producer/a.txt": "a"}, ark="ark:/99999/other")  # makes the root
+    synced: list[tuple[int, int]] = []
+
+    def note(frame: FrameType, event: str, called: object) -> None:
+        if event == "c_call" and called is os.fsync:
+            facts = os.fstat(frame.f_locals["descriptor"])
+            synced.append((facts.st_dev, facts.st_ino))
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        depot.store("jid2", {"producer/b.txt": "b"})
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+    # the file, two inventories with their sidecars, the declaration; its folders, those above, the root
+    assert len(synced) == len(set(synced)) == 6 + 4 + 3 + 1
 
 
 @pytest.mark.parametrize(("damage", "says"), [("c", "sha512"), ("cc", "2 bytes, not 1"), (None, "missing")])

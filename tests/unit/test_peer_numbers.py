@@ -4,9 +4,9 @@ from contextlib import suppress
 from datetime import timedelta
 
 import pytest
-import requests
 from hypothesis import given
 from hypothesis import strategies as st
+from urllib3.response import HTTPResponse
 
 from pipeline.attempt import UNATTENDED
 from pipeline.http.retry import LONGEST_RETRY_AFTER, http_date, retry_after
@@ -46,12 +46,12 @@ VALUES = st.one_of(
 )
 
 
-def an_answer(**headers: str) -> requests.Response:
-    response = requests.Response()
-    response.status_code = 206 if "Content_Range" in headers else 200
-    response.url = "http://example.org/a"
-    response.headers.update({name.replace("_", "-"): value for name, value in headers.items()})
-    return response
+def an_answer(**headers: str) -> HTTPResponse:
+    return HTTPResponse(
+        headers={name.replace("_", "-"): value for name, value in headers.items()},
+        status=206 if "Content_Range" in headers else 200,
+        request_url="http://example.org/a",
+    )
 
 
 @given(VALUES)

@@ -102,7 +102,7 @@ class MerrittHttp:
 
     def _check(self, response: requests.Response) -> None:
         """Raise unless the status is one of success."""
-        raise_if_transient(response, self.name)
+        raise_if_transient(response.status_code, response.headers, self.name)
         if response.status_code >= 300:
             words = f"{self.name} answered {response.status_code} ({_words(response)}): {_ADDRESS}"
             if response.status_code in (401, 403):

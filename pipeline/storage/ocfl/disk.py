@@ -1,6 +1,5 @@
 """File operations of the OCFL store: copies with digests, syncs, and one lock per object."""
 
-import ctypes
 import errno
 import fcntl
 import hashlib
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.attempt import Attempt
+from pipeline.durable import opened, start_writing
 from pipeline.file_faults import fault_message, is_fault_of, is_full
 from pipeline.fixity import READ_CHUNK, OnRead
 from pipeline.outcome import ServiceDown, StepFailed, damaged, of_object, system
@@ -25,14 +25,9 @@ COPY_CHUNK = 32 << 20
 LOCK_POLL = 0.05
 """Seconds between two tries for the lock of an object."""
 
-SYNC_ONE_BY_ONE = 100
-"""Maximum files that are synced one by one. More are synced by one syncfs: with 5,000 files of 10 KB that was
-5 times faster, but a syncfs also waits for the writes of others."""
-
 READ_ONLY = 0o444
 
 _NO_KERNEL_COPY = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM)
-_C = ctypes.CDLL(None, use_errno=True)
 
 
 @contextmanager
@@ -54,32 +49,30 @@ def failures(root: Path) -> Iterator[None]:
         raise system(f"{error.filename or root}: {error.strerror or error}") from error
 
 
-def copy(source: Path, target: Path, attempt: Attempt) -> tuple[int, str]:
-    """Copy a file; returns size and sha512 of the copy, read from the copy itself.
+def copy(source: Path, target: Path, attempt: Attempt) -> None:
+    """Copy a file; whoever relies on the copy syncs it and reads it back.
 
     The kernel copies, which is free where the file system can share blocks. Never a hard link: later changes
     in the working directory must not change stored content.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
     created = os.O_RDWR | os.O_CREAT | os.O_EXCL
     with (
-        _opened(source, os.O_RDONLY | os.O_NOFOLLOW) as reader,
-        _opened(target, created, READ_ONLY) as writer,
+        opened(source, os.O_RDONLY | os.O_NOFOLLOW) as reader,
+        opened(target, created, READ_ONLY) as writer,
     ):
-        while _copy_chunk(reader, writer):
+        while copied := _copy_chunk(reader, writer):
+            if copied == COPY_CHUNK:
+                start_writing(writer)
             attempt.check()
-        size = os.fstat(writer).st_size
-        os.lseek(writer, 0, os.SEEK_SET)
-        return size, _sha512(writer, lambda _: attempt.check())
 
 
-@contextmanager
-def _opened(path: Path, flags: int, mode: int = 0o666) -> Iterator[int]:
-    descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def read_back(path: Path, on_read: OnRead) -> tuple[int, str]:
+    """Size and sha512 of a file that was synced, as they are on the disk and not in the page cache."""
+    with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as descriptor:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        size = os.fstat(descriptor).st_size
+        return size, _sha512(descriptor, size, on_read)
 
 
 def _copy_chunk(reader: int, writer: int) -> int:
@@ -96,9 +89,9 @@ def _copy_chunk(reader: int, writer: int) -> int:
     return len(chunk)
 
 
-def _sha512(descriptor: int, on_read: OnRead) -> str:
+def _sha512(descriptor: int, size: int, on_read: OnRead) -> str:
     sha512 = hashlib.sha512()
-    chunk = bytearray(READ_CHUNK)
+    chunk = bytearray(min(READ_CHUNK, size + 1))  # memory that is not used costs time, too
     view = memoryview(chunk)
     while length := os.readv(descriptor, [chunk]):
         sha512.update(view[:length])
@@ -152,14 +145,8 @@ class ObjectFolder(StoredObject):
         return _pieces(descriptor)
 
     def digest(self, path: str, on_read: OnRead) -> tuple[int, str] | None:
-        """Read from the disk and not from the page cache."""
-        with (
-            suppress(FileNotFoundError),
-            _opened(self.folder / path, os.O_RDONLY | os.O_NOFOLLOW) as descriptor,
-        ):
-            if hasattr(os, "posix_fadvise"):
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            return os.fstat(descriptor).st_size, _sha512(descriptor, on_read)
+        with suppress(FileNotFoundError):
+            return read_back(self.folder / path, on_read)
         return None
 
 
@@ -176,33 +163,9 @@ def read_if_present(path: Path) -> bytes | None:
 
 
 def write(path: Path, data: bytes) -> None:
-    """Write and sync a new file; it is durable once its folder is synced."""
-    with path.open("xb") as stream:
+    """Write a new file; it is durable once the file and its folder are synced."""
+    with path.open("xb", buffering=0) as stream:
         stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def sync_tree(folder: Path) -> None:
-    """Make all files and folders below durable."""
-    below = [(Path(parent), files) for parent, _, files in os.walk(folder)]
-    if sum(len(files) for _, files in below) > SYNC_ONE_BY_ONE and hasattr(_C, "syncfs"):
-        with _opened(folder, os.O_DIRECTORY) as descriptor:
-            if _C.syncfs(descriptor) != 0:
-                code = ctypes.get_errno()
-                raise OSError(code, os.strerror(code), str(folder))
-        return
-    for parent, files in below:
-        for name in files:
-            with _opened(parent / name, os.O_NOFOLLOW) as descriptor:
-                os.fsync(descriptor)
-        sync(parent)
-
-
-def sync(folder: Path) -> None:
-    """Make the entries of a folder durable: the names, not the content of the files."""
-    with _opened(folder, os.O_DIRECTORY) as descriptor:
-        os.fsync(descriptor)
 
 
 @contextmanager

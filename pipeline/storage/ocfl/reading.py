@@ -171,16 +171,8 @@ class OcflReader(ABC):
     def verify(self, version: StoredVersion, attempt: Attempt = UNATTENDED) -> None:
         """The version's own inventory and the object's inventory must also agree with what was stored."""
         self.confirm()
-        name = f"v{version.number}"
         with self.failures():
-            stored = self.object(version.ark)
-            own, head = stored.inventory_of(name), stored.head()
-            if head is None or name not in own.versions or head.versions.get(name) != own.versions[name]:
-                raise system(
-                    f"{version.url} differs from what the {INVENTORY} of {version.ark} says of {name}"
-                )
-            if own.versions[name].digests() != {file.path: file.sha512 for file in version.files}:
-                raise system(f"{version.url} does not have the files that were stored for {version.jid}")
+            own, stored = self.check_inventories(version), self.object(version.ark)
             checked = throttled(attempt)
             for file in version.files:
                 content_path = own.manifest[file.sha512][0]
@@ -192,6 +184,16 @@ class OcflReader(ABC):
                 stored.compare_bytes(own.manifest[file.sha512][0], file, attempt)
 
             self.for_all(compare, (file for file in version.files if file.added), checked)
+
+    def check_inventories(self, version: StoredVersion) -> Inventory:
+        """The version's own inventory; StepFailed unless that and the object's list what was stored."""
+        name, stored = f"v{version.number}", self.object(version.ark)
+        own, head = stored.inventory_of(name), stored.head()
+        if head is None or name not in own.versions or head.versions.get(name) != own.versions[name]:
+            raise system(f"{version.url} differs from what the {INVENTORY} of {version.ark} says of {name}")
+        if own.versions[name].digests() != {file.path: file.sha512 for file in version.files}:
+            raise system(f"{version.url} does not have the files that were stored for {version.jid}")
+        return own
 
     def read_back(
         self,

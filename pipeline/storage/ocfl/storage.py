@@ -1,17 +1,24 @@
 """Objects in an OCFL storage root on a disk that all workers share."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import replace
 from pathlib import Path
 
 from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt, throttled
 from pipeline.deployment import Expected
-from pipeline.files import StoredVersion
+from pipeline.durable import sync_tree
+from pipeline.files import ContentFile, StoredVersion
 from pipeline.outcome import ServiceDown, StepFailed, transient
+from pipeline.parallel import in_parallel
+from pipeline.records import now
 from pipeline.storage.base import StoreRequest
 from pipeline.storage.ocfl import disk, layout, objects, writer
 from pipeline.storage.ocfl.reading import OcflReader
-from pipeline.storage.rules import check_request, check_source, stored_elsewhere
+from pipeline.storage.rules import check_request, check_source, describe_mismatch, stored_elsewhere
+
+READERS = 4
+"""Threads that read copies back: the disk has several requests at a time."""
 
 
 class OcflStorage(OcflReader):
@@ -33,9 +40,10 @@ class OcflStorage(OcflReader):
             objects.next_inventory(head, request)
 
     def store(self, request: StoreRequest, fence: Callable[[], None]) -> StoredVersion:
-        """Stage the files and check their digests; sync them; lock the object; call `fence`; rename.
+        """Stage the files, sync them and read them back; lock the object; call `fence`; rename.
 
-        The process may stop after any of these steps.
+        The process may stop after any of these steps. A version that another attempt published is not read
+        back here.
         """
         check_request(request)
         self.confirm()
@@ -47,10 +55,14 @@ class OcflStorage(OcflReader):
         with self.failures():
             self.root.open()
             with writer.staged(self.root, request.jid) as stage:
-                inventory = self._add(request, stage, throttled(CheckedAttempt(fence)), last_check)
+                inventory, published = self._add(request, stage, throttled(CheckedAttempt(fence)), last_check)
             number = inventory.number_of(request.jid, request.key)
             assert number is not None
-            return self.object(request.ark).describe(inventory, number)
+            version = self.object(request.ark).describe(inventory, number)
+            if not published:
+                return version
+            self.check_inventories(version)
+            return replace(version, verified=now())
 
     def distinguishes_case(self) -> bool:
         """Asked of the file system by another spelling of the root's declaration."""
@@ -102,20 +114,21 @@ class OcflStorage(OcflReader):
 
     def _add(
         self, request: StoreRequest, stage: Path, attempt: Attempt, fence: Callable[[], None]
-    ) -> objects.Inventory:
+    ) -> tuple[objects.Inventory, bool]:
+        """The inventory with the version; and whether this call published it, else it was there."""
         head = self._repaired_head(request.ark, stage, attempt)
         if head and head.number_of(request.jid, request.key):
-            return head
+            return head, False
         objects.next_inventory(head, request)
         self._stage(request, head, stage, attempt)
         attempt.check()
         with self._lock(request.ark, attempt):
             head = writer.repair(self.root, request.ark, stage)
             if head and head.number_of(request.jid, request.key):
-                return head
+                return head, False
             inventory = objects.next_inventory(head, request)
             writer.publish(self.root, request.ark, inventory, stage, fence)
-            return inventory
+            return inventory, True
 
     def _repaired_head(self, ark: str, stage: Path, attempt: Attempt) -> objects.Inventory | None:
         stored = self.object(ark)
@@ -128,19 +141,51 @@ class OcflStorage(OcflReader):
     def _stage(
         self, request: StoreRequest, head: objects.Inventory | None, stage: Path, attempt: Attempt
     ) -> None:
-        """Copy new content; read content that the object has already, because our copy will be deleted."""
-        stored = self.object(request.ark)
+        """Copy new content, sync it and read it back from the disk, before anybody sees the version. Read
+        content that the object has already as well, because our copy will be deleted.
+        """
+        stored, content = self.object(request.ark), stage / objects.CONTENT
         manifest = head.manifest if head else {}
         first_paths = objects.first_paths(request.digests)
+        copied: list[ContentFile] = []
+        folders: set[Path] = set()
         for file in request.files:
             if file.sha512 in manifest:
                 stored.compare_bytes(manifest[file.sha512][0], file, attempt)
             elif first_paths[file.sha512] == file.path:
-                actual = disk.copy(file.source, stage / objects.CONTENT / file.path, attempt)
-                check_source(file, actual)
+                target = content / file.path
+                if target.parent not in folders:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    folders.add(target.parent)
+                disk.copy(file.source, target, attempt)
+                copied.append(file)
             attempt.check()
-        if (stage / objects.CONTENT).exists():
-            disk.sync_tree(stage)
+        if copied:
+            sync_tree(content)
+            _read_back(copied, content, attempt)
 
     def _lock(self, ark: str, attempt: Attempt) -> AbstractContextManager[None]:
         return disk.locked(self.root.lock(ark), ark, self.lock_wait, attempt)
+
+
+def _read_back(files: Sequence[ContentFile], content: Path, attempt: Attempt) -> None:
+    """StepFailed unless the copies of the files have their bytes on the disk."""
+
+    def compare(file: ContentFile, attempt: Attempt) -> None:
+        actual = disk.read_back(content / file.path, lambda _: attempt.check())
+        if actual != (file.size, file.sha512):
+            check_source(file, disk.read_back(file.source, lambda _: attempt.check()))
+            raise transient(
+                f"the copy of {file.source} in {content} was read back from the disk with other bytes: "
+                f"{describe_mismatch(file, actual)}; if that happens again, check the disk of storage"
+            )
+
+    def compare_some(files: Sequence[ContentFile], attempt: Attempt) -> None:
+        for file in files:
+            compare(file, attempt)
+            attempt.check()
+
+    some = [files[start::READERS] for start in range(min(READERS, len(files)))]
+    with closing(in_parallel(compare_some, some, READERS, attempt)) as outcomes:
+        for _, outcome in outcomes:
+            outcome.result()

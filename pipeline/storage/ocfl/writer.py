@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pipeline.durable import sync, sync_all
 from pipeline.file_faults import is_fault_of
 from pipeline.outcome import AttemptOver, StepFailed, system
 from pipeline.storage.ocfl import disk, layout, objects
@@ -157,7 +158,7 @@ def repair(root: Root, ark: str, stage: Path) -> objects.Inventory | None:
     target = root.quarantine / f"{folder.name[:100]}-{ahead.name}-{secrets.token_hex(4)}"
     log.error("%s: %s is not in the inventory and not valid; moved to %s", ark, ahead.name, target)
     ahead.rename(target)
-    disk.sync(folder)
+    sync(folder)
     return head
 
 
@@ -175,15 +176,15 @@ def publish(
     _prune(content, inventory)
     if content.exists():
         content.rename(version / objects.CONTENT)
-    _write_pair(version, data)
+    pair = _write_pair(version, data)
     if inventory.number == 1:
         _publish_object(root, layout.object_path(ark), data, stage, fence)
         return
     folder = root.object(ark)
-    disk.sync(version)
+    sync_all([*pair, version])
     fence()
     version.rename(folder / inventory.head)
-    disk.sync(folder)
+    sync(folder)
     _replace_head(folder, data, stage)
 
 
@@ -195,9 +196,9 @@ def _publish_object(root: Root, path: Path, data: bytes, stage: Path, fence: Cal
     (stage / "version").rename(folder / "v1")
     name, text = objects.OBJECT_DECLARATION
     disk.write(folder / name, text)
-    _write_pair(folder, data)
-    for created in (path / "v1", path, *path.parents):
-        disk.sync(tree / created)
+    files = [folder / "v1" / objects.INVENTORY, folder / "v1" / objects.SIDECAR, folder / name]
+    folders = [folder / "v1", *(tree / part for part in (path, *path.parents[:-1]))]
+    sync_all([*files, *_write_pair(folder, data), *folders])
     fence()
     for part in (*reversed(path.parents[:-1]), path):
         try:
@@ -207,40 +208,58 @@ def _publish_object(root: Root, path: Path, data: bytes, stage: Path, fence: Cal
             if part == path or not (root.folder / part).exists():
                 raise
         else:
-            disk.sync((root.folder / part).parent)
+            sync((root.folder / part).parent)
             return
 
 
 def _prune(content: Path, inventory: objects.Inventory) -> None:
     """Remove staged files whose bytes another job has added to the object meanwhile."""
     start = f"{inventory.head}/{objects.CONTENT}/"
+    changed: set[Path] = set()
     needed = {p.removeprefix(start) for ps in inventory.manifest.values() for p in ps if p.startswith(start)}
     for parent, _, files in os.walk(content, topdown=False):
         for name in files:
             path = Path(parent, name)
             if path.relative_to(content).as_posix() not in needed:
                 path.unlink()
+                changed.add(path.parent)
         if not any(Path(parent).iterdir()):
             Path(parent).rmdir()
+            changed.add(Path(parent).parent)
+    sync_all([folder for folder in changed if folder.is_relative_to(content) and folder.exists()])
 
 
-def _write_pair(folder: Path, data: bytes) -> None:
-    disk.write(folder / objects.INVENTORY, data)
-    disk.write(folder / objects.SIDECAR, objects.sidecar(data))
+def _write_pair(folder: Path, data: bytes) -> tuple[Path, Path]:
+    """Write an inventory and its sidecar; the paths, which the caller syncs."""
+    pair = folder / objects.INVENTORY, folder / objects.SIDECAR
+    disk.write(pair[0], data)
+    disk.write(pair[1], objects.sidecar(data))
+    return pair
 
 
 def _replace_head(folder: Path, data: bytes, stage: Path) -> None:
-    """The inventory first: an outdated sidecar can be repaired from the version's folder."""
-    replace(folder / objects.INVENTORY, data, stage)
-    replace(folder / objects.SIDECAR, objects.sidecar(data), stage)
+    """The inventory first: an outdated sidecar can be repaired from the version's folder. So can a sidecar
+    that survived a power failure without its inventory.
+    """
+    drafts = _draft(stage, data), _draft(stage, objects.sidecar(data))
+    sync_all(drafts)
+    drafts[0].replace(folder / objects.INVENTORY)
+    drafts[1].replace(folder / objects.SIDECAR)
+    sync(folder)
 
 
 def replace(path: Path, data: bytes, stage: Path) -> None:
     """Replace a file by a rename; `stage` is a folder on the same file system."""
+    draft = _draft(stage, data)
+    sync(draft)
+    draft.replace(path)
+    sync(path.parent)
+
+
+def _draft(stage: Path, data: bytes) -> Path:
     draft = stage / f"draft-{secrets.token_hex(8)}"
     disk.write(draft, data)
-    draft.replace(path)
-    disk.sync(path.parent)
+    return draft
 
 
 def _repair_sidecar(stored: disk.ObjectFolder, head: objects.Inventory, stage: Path) -> None:
