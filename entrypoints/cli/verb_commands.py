@@ -72,6 +72,8 @@ def _act_over_api(
         outcome = remote_verbs.act_on_one(
             remote, event, names[0], options.reason, version=options.version, to=to
         )
+    elif single and names[0].startswith("bid"):
+        outcome = remote_verbs.dry_run_of_batch(remote, event, names[0], options.version)
     else:
         if to is not None:
             raise UsageRefused("over the API, --from is for one job: name it")
@@ -246,9 +248,11 @@ def cancel(options: SharedOptions, bid: Bid) -> None:
     reported.
     """
     if (remote := sites.client()) is not None:
-        reach.refuse_dry_run(dry_run=options.dry_run)
-        common.confirm(f"Stop {bid}?", options.yes)
-        cancelled = remote_verbs.cancel(remote, bid, options.reason)
+        if options.dry_run:
+            cancelled = remote_verbs.dry_run_of_batch(remote, "cancel", bid)
+        else:
+            common.confirm(f"Stop {bid}?", options.yes)
+            cancelled = remote_verbs.cancel(remote, bid, options.reason)
         common.show(cancelled, as_json=options.json, single=False)
         return
     with common.operator(options) as operator:
@@ -269,9 +273,12 @@ def update_report(options: SharedOptions, bid: Bid) -> None:
     No mail is sent if nothing changed.
     """
     if (remote := sites.client()) is not None:
-        reach.refuse_dry_run(dry_run=options.dry_run)
-        sent = remote_verbs.act_on_one(
-            remote, Event.UPDATE_REPORT, bid, options.reason, version=options.version
+        sent = (
+            remote_verbs.dry_run_of_batch(remote, Event.UPDATE_REPORT, bid, options.version)
+            if options.dry_run
+            else remote_verbs.act_on_one(
+                remote, Event.UPDATE_REPORT, bid, options.reason, version=options.version
+            )
         )
         common.show(sent, as_json=options.json, single=True)
         return

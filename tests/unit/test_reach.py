@@ -127,7 +127,6 @@ def test_half_of_the_variables_is_refused_too(site: dict[str, str]) -> None:
         ("object", "ark:/99999/fk4abc", "--premis", "x.xml"),
         ("profile", "check", "demo"),
         ("profile", "renew", BID, "--dry-run"),
-        ("cancel", BID, "--dry-run"),
         ("release", "--collection", "demo", "--keep-held"),
     ],
     ids=" ".join,

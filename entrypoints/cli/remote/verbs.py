@@ -44,10 +44,14 @@ def act_on_one(
     return Outcome(verb=event, done=(done,))
 
 
+def dry_run_of_batch(client: Client, verb: str, bid: str, version: int | None = None) -> Outcome:
+    return client.post(f"/v1/batches/{bid}/{verb}/dry-run", Outcome, {}, **_seen(version))
+
+
 def plan(client: Client, event: Event, names: Sequence[str], conditions: JobFilter) -> BulkPlan:
     """What the verb would do to these jobs or, without names, to those that the filter admits."""
     if any(name.startswith("bid") for name in names):
-        raise UsageRefused("over the API, batches are named one at a time and without --dry-run")
+        raise UsageRefused("over the API, batches are named one at a time")
     search = {
         "state": conditions.state,
         "bid": conditions.bid,

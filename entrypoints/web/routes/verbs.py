@@ -4,6 +4,7 @@ The events of jobs and batches are those of `pipeline/states.py`, so that a new 
 """
 
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Depends, Path, Request
@@ -41,6 +42,12 @@ BATCH_EVENTS = tuple(
     )
 )
 """Without the failure of a batch, which is a part of `cancel`."""
+
+CANCEL = "cancel"
+BatchVerb = StrEnum(  # type: ignore[misc]
+    "BatchVerb",
+    {event.name: event.value for event in (*BATCH_EVENTS, Event.RESUME)} | {CANCEL.upper(): CANCEL},
+)
 
 Version = Annotated[int | None, Depends(expected_version)]
 Required = Annotated[RequiredReason, Body()]
@@ -153,6 +160,23 @@ def resume_batch(
     context = context_of(request)
     names = bulk.select(context.session, JobFilter(bid=bid), Event.RESUME)
     return bulk.act_on_many(context.operator(caller, body.reason), Event.RESUME, names)
+
+
+@router.post("/batches/{bid}/{verb}/dry-run", summary="What the verb would do to the batch")
+def dry_run_of_batch(
+    request: Request, caller: OperatorCaller, bid: Bid, verb: BatchVerb, version: Version
+) -> Outcome:
+    """Nothing is changed; what would be refused is refused."""
+    _seen_batch(request, caller, bid, version)
+    context = context_of(request)
+    operator = context.operator(caller)
+    if verb.value == CANCEL:
+        return bulk.cancel(operator, bid, dry_run=True)
+    event = Event(verb.value)
+    if event is Event.RESUME:
+        names = bulk.select(context.session, JobFilter(bid=bid), event)
+        return bulk.act_on_many(operator, event, names, dry_run=True)
+    return bulk.act_on_one(operator, event, bid, version=version, dry_run=True)
 
 
 @router.post("/batches/{bid}/renew-profile", summary="Use the changed profile for the rest of the batch")
