@@ -1,6 +1,6 @@
 """Which process begins the next state of a job: the one that has moved the job, or whichever takes a ticket.
 
-Rule: a process goes on with its job, with the record and the lock in hand, if it consumes the messages of
+Rule: a process continues with its job, with the record and the lock in hand, if it consumes the messages of
 the next state's queue anyway. The ticket goes through Redis where the worker is stopping or drained, where
 a shared service is out of order, and before the two long states where a more urgent message waits. A job
 that has to wait (for space, its next try, a host) is handed back by its step, as ever.
@@ -23,7 +23,7 @@ LONG = frozenset({JobState.DOWNLOADING, JobState.PROCESSING})
 """States whose work may take hours; the others end in less time than a look into Redis is worth."""
 
 Carry = Callable[[Locked[Job], JobState], bool]
-"""Whether this process goes on with its job in that state."""
+"""Whether this process continues with its job in that state."""
 
 
 def never(_locked: Locked[Job], _target: JobState) -> bool:

@@ -73,8 +73,8 @@ def _profile(locked: Locked[Job], profiles: dict[str, Profile]) -> Profile:
     job, context = locked.record, locked.context
     if job.bid not in profiles:
         name = job.configuration.profile_name
-        kept = profile_of(locked.session, context.clients().profiles, job.bid, name)
-        profiles[job.bid] = with_site_limits(kept, context.settings)
+        snapshot = profile_of(locked.session, context.clients().profiles, job.bid, name)
+        profiles[job.bid] = with_site_limits(snapshot, context.settings)
     return profiles[job.bid]
 
 

@@ -71,7 +71,7 @@ class WorkerContext:
         return self._stop[0] >= (Stop.FETCHES if fetches else Stop.ALL)
 
     def begins_next(self, queue: Queue) -> bool:
-        """True if a process may go on with work of `queue` without a message: it would get such messages."""
+        """True if a process may continue with work of `queue` without a message, which it would get too."""
         return self._stop[0] == Stop.NONE and self._served[_QUEUES.index(queue)] == 1
 
     def serve(self, queue: str, served: bool = True) -> None:
