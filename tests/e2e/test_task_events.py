@@ -58,12 +58,20 @@ def watched(settings: Settings) -> Iterator[Watched]:
             thread.join()
 
 
+def enable_events(settings: Settings, workers: int) -> None:
+    """As Flower does while it runs."""
+    with configured(settings) as app:
+        answers = app.control.broadcast("enable_events", reply=True, timeout=30, limit=workers)
+    assert len(answers or ()) == workers
+
+
 def test_every_task_of_a_job_has_succeeded_and_the_last_one_starts_no_further_task(
     session: Session, settings: Settings, fleet: Fleet, source: HttpSource
 ) -> None:
     with watched(settings) as flower:
-        fleet.worker("downloads", queues="download", wait=False)
+        fleet.worker("downloads", queues="download")
         fleet.worker(queues="control,split,io,process")
+        enable_events(settings, workers=2)
         good = submit(session, settings, source.put("/a.txt", b"a"), SubmissionType.FILE)
         assert batch_ended(session, good).status.status is BatchState.COMPLETED
         bad = submit(session, settings, source.url("/missing.txt"), SubmissionType.FILE)
