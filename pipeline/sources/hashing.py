@@ -18,7 +18,6 @@ class StreamDigester:
 
     def __init__(self, algorithms: Iterable[str] = (OF_RECORD,)) -> None:
         self._digester = Digester(algorithms)
-        self._waiting: Queue[bytes | None] = Queue(PIECES_AHEAD)
         self._thread: threading.Thread | None = None
         self.size = 0
 
@@ -28,6 +27,7 @@ class StreamDigester:
             self._digester.update(data)
             return
         if self._thread is None:
+            self._waiting: Queue[bytes | None] = Queue(PIECES_AHEAD)
             self._thread = threading.Thread(target=self._work, name="digests of a download", daemon=True)
             self._thread.start()
         self._waiting.put(data)

@@ -135,8 +135,9 @@ class Part:
         if self._stream.tell():
             self._stream.seek(0)
             self._stream.truncate()
-        self.digests.finish()
-        self.digests = StreamDigester(self._algorithms)
+        if self.digests.size:
+            self.digests.finish()
+            self.digests = StreamDigester(self._algorithms)
         self.origin = None
         self._forget_origin()
 
