@@ -7,14 +7,15 @@ is over. A record that loses its worker again and again is dispatched less and l
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from pipeline.records import FencedStatus, Ticket
+from pipeline.records import FencedStatus, JobStatus, Ticket
 from pipeline.states import BATCH, JOB, BatchState, Bucket, JobState
 from pipeline.waits import WaitKind, WaitsFor
-from zkstate import batches, jobs, outages, paths, queue, record
+from zkstate import batches, codec, jobs, outages, paths, queue, record
 from zkstate.errors import Busy, Corrupt, Missing, Stale
 from zkstate.locks import ServerClock
-from zkstate.reading import BATCHES, JOBS, Kind, read_statuses
+from zkstate.reading import BATCHES, JOBS, Kind, read_each
 from zkstate.record import R, St
 from zkstate.session import Session
 
@@ -120,9 +121,7 @@ def sweep_jobs(
             continue
         entries = page(str(state), queue.entries(session, state))
         jids = [paths.read_queue_entry(entry)[1] for entry in entries]
-        for jid, status in _abandoned(session, jids, JOBS, live, clock, services):
-            if status.status is not state or (state is JobState.PENDING and status.dispatched_at is None):
-                continue  # the job has moved, or has not been fed yet
+        for jid, status in _abandoned(session, jids, JOBS, live, clock, services, partial(_is_sent, state)):
             if status.redispatches >= max_redispatches:
                 exhausted.append(jid)
                 continue
@@ -132,6 +131,11 @@ def sweep_jobs(
                 tickets.append(ticket)
     tickets += filter(None, [_probe(session, jobs.load, jid, outage) for outage, jid in services.probes()])
     return Recovered(tuple(tickets), tuple(exhausted))
+
+
+def _is_sent(state: JobState, status: JobStatus) -> bool:
+    """False if the job has moved, or has not been fed yet."""
+    return status.status is state and (state is not JobState.PENDING or status.dispatched_at is not None)
 
 
 def sweep_batches(
@@ -160,18 +164,32 @@ def sweep_batches(
     return Recovered(tuple(ticket for ticket in tickets if ticket is not None), tuple(exhausted))
 
 
-def _abandoned(
+def _abandoned(  # noqa: PLR0913 - the facts of one sweep
     session: Session,
     names: Sequence[str],
     kind: Kind[St],
     live: Live,
     clock: ServerClock,
     services: _Services,
+    sent: Callable[[St], bool] = lambda _: True,
 ) -> Iterator[tuple[str, St]]:
-    for name, status, locked, mtime in read_statuses(session, names, kind, written_ms=clock.written_ms):
-        if locked or (name, status.epoch) in live or services.keep(name, status, mtime):
-            continue
-        if _is_due(status, mtime, clock):
+    """Records without a lock and a message, whose delay is over; `sent`: whether a ticket was sent at all.
+
+    The locks of the others are not read: most of a long queue waits for its first ticket.
+    """
+    decode = partial(codec.decode, kind.status)
+    read = read_each(session, names, kind.status_path, decode)
+    quiet = [
+        (name, status, mtime)
+        for name, status, stat in read
+        if sent(status)
+        and (name, status.epoch) not in live
+        and _is_due(status, mtime := clock.written_ms(stat), clock)
+    ]
+    # a worker that has taken or moved one of them since has changed the status that _redispatch compares
+    locks = session.exists_many([kind.lock_path(name) for name, _, _ in quiet])
+    for (name, status, mtime), lock in zip(quiet, locks, strict=True):
+        if lock is None and not services.keep(name, status, mtime):
             yield name, status
 
 

@@ -15,8 +15,8 @@ from zkstate.locks import single_flight
 from zkstate.session import Session
 from zkstate.sweep_record import FRONT, PAGE, Sweep
 
-READS_OF_A_JOB = 2
-"""Its status and its lock."""
+READS_OF_A_JOB = 1
+"""Its status; the lock only of a job that may have lost its worker or its message."""
 
 FIXED = 40
 """The lists of the queues, the lock of the sweep, its record, and pings."""
@@ -82,6 +82,6 @@ def test_the_packets_of_a_sweep_follow_the_page_and_not_the_backlog(
         lengthen(length)
         cost[length] = packets_of_a_sweep(session, zookeeper)
 
-    assert cost[400] > READS_OF_A_JOB * 400
+    assert cost[400] >= READS_OF_A_JOB * 400
     assert max(cost.values()) <= most
     assert cost[5_000] - cost[1_200] < FIXED
