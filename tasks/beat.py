@@ -13,7 +13,7 @@ from tasks import fixity, job, reclaim, retention, uploads
 from tasks.after_move import after_move, clean_up_completed, feed, remove_folder
 from tasks.broker import read_queues
 from tasks.dispatch import dispatch_batch, dispatch_failure_callback, dispatch_job
-from tasks.feeding import take_requests
+from tasks.feeding import request_feed, take_requests
 from tasks.logs import log
 from tasks.orphan_folders import ended_jobs, orphans
 from tasks.outages import begin_outage, end_outage, notify_operator, this_host
@@ -33,17 +33,21 @@ SWEEP = "sweep"
 """The name under which the sweep moves jobs and batches."""
 
 
+FEEDS = 3
+"""Feeds in a row, if jobs ended meanwhile; then sweeps and reports have their turn."""
+
 PACE = 8
 """At least one job for so many places may end its wait in one sweep, even if other jobs have every place."""
 
 
 def _feed(context: WorkerContext, session: Session, _: ServerClock) -> None:
     take_requests(context.settings)
-    while True:
+    for _feed in range(FEEDS):
         feed(context.app, session, context.settings)
         # a request meanwhile met this run, and did not begin one of its own
         if not take_requests(context.settings):
             return
+    request_feed(context.app, context.settings)
 
 
 def _recheck_provisioning(context: WorkerContext, session: Session, clock: ServerClock) -> None:

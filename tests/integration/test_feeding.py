@@ -1,0 +1,69 @@
+"""Requests of a feed: jobs that end do not feed others themselves, and one feed serves many of them."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from pipeline.settings import Settings
+from pipeline.states import JobState
+from tasks.app import make_context
+from tasks.broker import live_tickets, waiting_messages
+from tasks.feeding import request_feed, take_requests
+from tasks.worker_context import WorkerContext
+from tests.support import planting
+from zkstate import jobs
+from zkstate.session import Session
+
+
+@pytest.fixture
+def context(settings: Settings) -> Iterator[WorkerContext]:
+    opened = make_context(settings)
+    yield opened
+    opened.drop_session()
+
+
+def feed(context: WorkerContext) -> None:
+    context.app.tasks["beat.feed"]()
+
+
+def test_many_requests_send_one_message(settings: Settings, context: WorkerContext) -> None:
+    assert all(request_feed(context.app, settings) for _ in range(5))
+
+    assert waiting_messages(settings, ["control"]) == 1
+
+
+def test_a_request_after_a_feed_began_is_a_new_one(settings: Settings, context: WorkerContext) -> None:
+    request_feed(context.app, settings)
+    assert take_requests(settings)
+
+    request_feed(context.app, settings)
+
+    assert waiting_messages(settings, ["control"]) == 2
+    assert take_requests(settings)
+    assert not take_requests(settings)
+
+
+def test_a_feed_dispatches_the_pending_jobs_each_with_a_ticket_of_its_own(
+    session: Session, settings: Settings, context: WorkerContext
+) -> None:
+    _, jids = planting.split_batch(session, 5)
+
+    feed(context)
+
+    tickets = live_tickets(settings)
+    assert {jid for jid, _ in tickets} == set(jids)
+    for jid, epoch in tickets:
+        status = jobs.load(session, jid).status
+        assert (status.status, status.epoch) == (JobState.PENDING, epoch)
+        assert status.dispatched_at is not None
+
+
+def test_jobs_are_fed_one_by_one_if_one_of_them_is_being_worked_on(
+    session: Session, settings: Settings, context: WorkerContext
+) -> None:
+    _, jids = planting.split_batch(session, 5)
+    held = planting.acquire(session, jobs.load(session, jids[2]))
+
+    feed(context)
+
+    assert {jid for jid, _ in live_tickets(settings)} == set(jids) - {held.jid}
