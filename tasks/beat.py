@@ -42,7 +42,7 @@ PACE = 8
 
 def _feed(context: WorkerContext, session: Session, _: ServerClock) -> None:
     take_requests(context.settings)
-    for _feed in range(FEEDS):
+    for _number in range(FEEDS):
         feed(context.app, session, context.settings)
         # a request meanwhile met this run, and did not begin one of its own
         if not take_requests(context.settings):

@@ -9,16 +9,22 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from pipeline.settings import Settings
-from tasks.broker import client
+from pipeline.states import JOB, JobState
+from tasks.broker import client, waiting_messages
 from tasks.logs import log
+
+ENOUGH = 4
+"""So many parts of the places, one of them filled with jobs that wait for a worker, need no further job."""
 
 LIFETIME = 10
 """Seconds after which a request whose message was lost no longer keeps others from being sent."""
 
 
 def request_feed(app: Celery, settings: Settings) -> bool:
-    """Have pending jobs fed soon; False if Redis does not answer."""
+    """Have pending jobs fed soon, unless many have been fed that no worker has taken; False without Redis."""
     try:
+        if waiting_messages(settings, [JOB.task(JobState.PENDING).queue]) >= settings.in_flight // ENOUGH:
+            return True
         if client(settings).set(_key(settings), b"", nx=True, ex=LIFETIME):
             app.send_task("beat.feed", expires=LIFETIME)
     except (redis.RedisError, OperationalError) as error:

@@ -100,8 +100,10 @@ def feed(
     """
     if holds.paused(session) is not None:
         return []
-    taken = places_taken(session, waiting_limit)
     (backlog,) = _children(session, [paths.queue(JobState.PENDING)])
+    if not backlog:
+        return []
+    taken = places_taken(session, waiting_limit)
     if not _is_worth_listing(backlog, in_flight - taken, in_flight):
         return []
     parties = fairness.open_batches(session)
@@ -116,7 +118,7 @@ def feed(
 
 def _is_worth_listing(backlog: int, room: int, places: int) -> bool:
     """A long queue is listed only for many jobs at a time."""
-    return room > 0 and backlog > 0 and (backlog <= LISTING or room >= places // 4)
+    return room > 0 and (backlog <= LISTING or room >= places // 4)
 
 
 def _dispatch_pending(

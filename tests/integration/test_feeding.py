@@ -8,7 +8,7 @@ from pipeline.settings import Settings
 from pipeline.states import JobState
 from tasks.app import make_context
 from tasks.broker import live_tickets, waiting_messages
-from tasks.feeding import request_feed, take_requests
+from tasks.feeding import ENOUGH, request_feed, take_requests
 from tasks.worker_context import WorkerContext
 from tests.support import planting
 from zkstate import jobs
@@ -30,6 +30,17 @@ def test_many_requests_send_one_message(settings: Settings, context: WorkerConte
     assert all(request_feed(context.app, settings) for _ in range(5))
 
     assert waiting_messages(settings, ["control"]) == 1
+
+
+def test_no_feed_is_requested_while_enough_jobs_wait_for_a_worker(
+    session: Session, settings: Settings, context: WorkerContext
+) -> None:
+    planting.split_batch(session, settings.in_flight // ENOUGH)
+    feed(context)
+
+    assert request_feed(context.app, settings)
+
+    assert waiting_messages(settings, ["control"]) == 0
 
 
 def test_a_request_after_a_feed_began_is_a_new_one(settings: Settings, context: WorkerContext) -> None:
