@@ -47,6 +47,9 @@ class Attempt(Protocol):
     def report(self, progress: Progress) -> None:
         """Accept live progress; cheap enough to be called for every piece."""
 
+    def yields(self) -> bool:
+        """True if work that a later attempt can continue should end: jobs of others wait for its process."""
+
 
 @dataclass(frozen=True)
 class CheckedAttempt:
@@ -54,6 +57,7 @@ class CheckedAttempt:
 
     check: Callable[[], None]
     report: Callable[[Progress], None] = lambda progress: None
+    yields: Callable[[], bool] = lambda: False
 
 
 UNATTENDED: Attempt = CheckedAttempt(lambda: None)
@@ -78,7 +82,7 @@ def throttled(attempt: Attempt) -> Attempt:
             attempt.check()
             last = time.monotonic()
 
-    return CheckedAttempt(check, attempt.report)
+    return CheckedAttempt(check, attempt.report, attempt.yields)
 
 
 class WorkCounter:

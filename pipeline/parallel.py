@@ -32,7 +32,7 @@ def in_parallel(
             raise AttemptOver("the step has ended")
         attempt.check()
 
-    inside = CheckedAttempt(check, attempt.report)
+    inside = CheckedAttempt(check, attempt.report, attempt.yields)
 
     with ThreadPoolExecutor(threads) as pool:
         waiting = iter(things)

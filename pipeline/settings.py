@@ -63,10 +63,11 @@ class Settings(ServerSettings, InterfaceSettings):
     share_of_places: Annotated[int, Field(ge=1, le=100)] = Field(
         75, description="Maximum percent of the in_flight places for one submitter, or one collection."
     )
+    share_of_processes: Annotated[int, Field(ge=1, le=100)] = Field(
+        75, description="The same for the processes that are busy, while jobs of others wait for one."
+    )
     waiting_limit: Annotated[int, Field(ge=0)] = Field(
-        1000,
-        description="Maximum jobs that wait with a part of working storage and take none of the in_flight "
-        "places.",
+        1000, description="Maximum jobs that wait with a part of working storage and take no place."
     )
     record_jobs: Annotated[int, Field(ge=0)] = Field(
         120_000,

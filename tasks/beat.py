@@ -18,6 +18,7 @@ from tasks.logs import log
 from tasks.orphan_folders import ended_jobs, orphans
 from tasks.outages import begin_outage, end_outage, notify_operator, this_host
 from tasks.run import giving_up
+from tasks.shares import give_turn
 from tasks.stores import count_up
 from tasks.worker_context import WorkerContext
 from zkstate import batches, callbacks, host_back_off, jobs, outages, queue, record, recovery, space
@@ -140,6 +141,7 @@ def _sweep(context: WorkerContext, session: Session, clock: ServerClock) -> None
     for jid in recovered.exhausted:
         with giving_up(context, jid=jid):
             _fail_exhausted(context, session, jid)
+    give_turn(context, session, live, sweep.clock)
     unfinished = recovery.sweep_batches(session, live, sweep.clock, SWEEP, settings.max_redispatches)
     for ticket in unfinished.tickets:
         log().warning("dispatched again", bid=ticket.id, state=ticket.state)

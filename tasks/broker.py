@@ -16,6 +16,9 @@ from pipeline.settings import Settings
 from tasks.message import MAX_MESSAGE, Foreign, arguments, read_envelope
 from tasks.signing import Keys, keys_of
 
+OWN_TURN = 0
+"""The priority step of a job whose submitter and collection have less than their share of the processes."""
+
 _SEPARATOR = "\x06\x16"
 """Between a queue's name and its priority step: kombu's Redis transport, `priority_steps`."""
 
@@ -82,13 +85,12 @@ def waiting_messages(settings: Settings, queues: Iterable[str]) -> int:
 
 def more_urgent(settings: Settings, queues: Iterable[str], priority: int) -> bool:
     """True if a message of a job more urgent than `priority` waits; redis.RedisError as above."""
-    steps = range(step_of(priority))
-    return bool(steps) and _lengths(settings, _lists(settings, queues, steps)) > 0
+    return _lengths(settings, _lists(settings, queues, range(step_of(priority)))) > 0
 
 
 def step_of(priority: int) -> int:
-    """The priority step of the messages of a job."""
-    return priority // 10
+    """The priority step of the messages of a job; before them are those whose turn it is."""
+    return min(OWN_TURN + 1 + priority // 10, celeryconfig.PRIORITY_STEPS[-1])
 
 
 def _lengths(settings: Settings, names: Iterable[str]) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from celery import current_task
@@ -11,6 +11,7 @@ from celery import current_task
 from pipeline.outcome import Done, Mistake, StepFailed, Wait, system
 from pipeline.profiles.effective import with_site_limits
 from pipeline.profiles.profile import Profile
+from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.records import Job, Ticket
 from pipeline.states import JOB, Event, JobState
 from pipeline.steps import download, estimate, notify, pending, process, provision, record
@@ -21,11 +22,11 @@ from tasks import needs
 from tasks import run as runner
 from tasks.carrying import Carry, carries, fetches, never, stopping
 from tasks.mistakes import mistakes_as
-from tasks.profiles import host_limit, profile_of
+from tasks.profiles import host_limit, restored
 from tasks.progress import ReportingAttempt
 from tasks.run import Locked, StateWork
 from tasks.worker_context import WorkerContext
-from zkstate import jobs
+from zkstate import batches, jobs
 from zkstate.errors import Outdated
 from zkstate.hosts import FleetHostLimiter
 from zkstate.job_record import ZooKeeperJobRecord
@@ -33,6 +34,9 @@ from zkstate.jobs import JobMove
 from zkstate.record import Lock
 
 Step = Callable[[Job, StepContext], Done | Wait]
+
+Snapshots = dict[str, ProfileSnapshot | None]
+"""BID -> the profile that the batch started with."""
 
 STEPS: dict[JobState, Step] = {
     JobState.PENDING: pending.work,
@@ -53,34 +57,34 @@ def run(context: WorkerContext, ticket: Ticket) -> Ticket | None:
 
 def run_onward(context: WorkerContext, ticket: Ticket) -> tuple[Ticket | None, int]:
     """`run`, and the states after it as long as this process may begin them; their number is second."""
-    profiles: dict[str, Profile] = {}
-    following = runner.run(context, ticket, _work_of(ticket.state, carries, profiles))
+    snapshots: Snapshots = {}
+    following = runner.run(context, ticket, _work_of(ticket.state, carries, snapshots))
     states = 0
     while isinstance(following, Locked):
         states += 1
         state = following.record.status.status
         following.guard = following.guard.carried(stopping(context, state))
-        following = runner.run_carried(following, _work_of(state, carries, profiles))
+        following = runner.run_carried(following, _work_of(state, carries, snapshots))
     return following, states
 
 
-def _work_of(state: str, carry: Carry, profiles: dict[str, Profile]) -> StateWork[Job]:
-    """`profiles`: what the process has read for the states before, by batch; read once for one ticket."""
-    return StateWork(jobs.load, partial(_work, carry, profiles), _fail, needs.of_job, fetches(state))
+def _work_of(state: str, carry: Carry, snapshots: Snapshots) -> StateWork[Job]:
+    """`snapshots`: what the process has read for the states before; read once for one ticket."""
+    return StateWork(jobs.load, partial(_work, carry, snapshots), _fail, needs.of_job, fetches(state))
 
 
-def _profile(locked: Locked[Job], profiles: dict[str, Profile]) -> Profile:
+def _profile(locked: Locked[Job], snapshots: Snapshots) -> Profile:
+    """With the secrets that the profile's file has now: they are not part of the record."""
     job, context = locked.record, locked.context
-    if job.bid not in profiles:
-        name = job.configuration.profile_name
-        snapshot = profile_of(locked.session, context.clients().profiles, job.bid, name)
-        profiles[job.bid] = with_site_limits(snapshot, context.settings)
-    return profiles[job.bid]
+    if job.bid not in snapshots:
+        snapshots[job.bid] = batches.profile_snapshot(locked.session, job.bid)
+    name, profiles = job.configuration.profile_name, context.clients().profiles
+    return with_site_limits(restored(snapshots[job.bid], profiles, name), context.settings)
 
 
-def _work(carry: Carry, profiles: dict[str, Profile], locked: Locked[Job]) -> Job | None:
+def _work(carry: Carry, snapshots: Snapshots, locked: Locked[Job]) -> Job | None:
     job, session, context = locked.record, locked.session, locked.context
-    clients, profile = context.clients(), partial(_profile, locked, profiles)
+    clients, profile = context.clients(), cache(partial(_profile, locked, snapshots))
     limiter = FleetHostLimiter(session, partial(host_limit, context.settings.host_limit, profile), job.jid)
     attempt = ReportingAttempt(locked.guard, context.progress(), job.jid)
     own = ZooKeeperJobRecord(session, locked.guard)

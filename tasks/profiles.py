@@ -3,14 +3,18 @@
 from collections.abc import Callable
 
 from pipeline.profiles.profile import Profile, ProfileError, Profiles
-from pipeline.profiles.snapshot import restore_profile
+from pipeline.profiles.snapshot import ProfileSnapshot, restore_profile
 from zkstate import batches
 from zkstate.session import Session
 
 
 def profile_of(session: Session, profiles: Profiles, bid: str, name: str) -> Profile:
     """ProfileError if the batch has no snapshot, because it has not started, and the file is invalid."""
-    snapshot = batches.profile_snapshot(session, bid)
+    return restored(batches.profile_snapshot(session, bid), profiles, name)
+
+
+def restored(snapshot: ProfileSnapshot | None, profiles: Profiles, name: str) -> Profile:
+    """As `profile_of`, for a snapshot that was read before."""
     return profiles.get(name) if snapshot is None else restore_profile(snapshot, profiles)
 
 

@@ -58,6 +58,9 @@ class ReportingAttempt:
     def report(self, progress: Progress) -> None:
         self.reports.write(self.jid, progress)
 
+    def yields(self) -> bool:
+        return self.attempt.yields()
+
 
 def read(settings: Settings, jid: str) -> Progress | None:
     """The last progress report of the job's attempt; None without a recent one or without Redis."""

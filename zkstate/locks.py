@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
-from kazoo.protocol.states import ZnodeStat
+from kazoo.protocol.states import EventType, WatchedEvent, ZnodeStat
 
 from pipeline.attempt import Attempt, Progress
 from pipeline.outcome import AttemptOver, Stopping, of_object
@@ -34,6 +34,7 @@ class AttemptGuard:
         self._standing = session.standing()
         self._stopping = stopping
         self._lock_deleted = threading.Event()
+        self._yields = threading.Event()
 
     def carried(self, stopping: Callable[[], bool]) -> "AttemptGuard":
         """The guard of the attempt at the next state, under the same lock, which is watched already."""
@@ -44,11 +45,22 @@ class AttemptGuard:
     def watch_lock(self, path: str) -> None:
         """Fail the checks once the lock at `path` is deleted, as by an operator who fails the job.
 
-        The watch is set without waiting for the answer; if the lock is missing already, the checks fail too.
+        Whoever writes to the lock asks the attempt to yield. The watch is set without waiting for the answer;
+        if the lock is missing already, the checks fail too.
         """
-        zk = self._session.zk
-        answer = zk.exists_async(path, watch=lambda _: self._lock_deleted.set())
+
+        def on_event(event: WatchedEvent) -> None:
+            if event.type == EventType.CHANGED:
+                self._yields.set()
+                self.watch_lock(path)
+            else:
+                self._lock_deleted.set()
+
+        answer = self._session.zk.exists_async(path, watch=on_event)
         answer.rawlink(self._on_answer)
+
+    def yields(self) -> bool:
+        return self._yields.is_set()
 
     def _on_answer(self, answer: Any) -> None:
         if answer.successful() and answer.value is None:

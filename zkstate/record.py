@@ -24,8 +24,8 @@ from zkstate.transaction import Check, Create, Delete, Operation, Put, Role, fen
 MESSAGE_LIMIT = 2000
 """Characters of a message in a znode, so that a job stays a few kilobytes."""
 
-_CREATED = 0
-"""The version of a lock: nobody writes to one."""
+_ANY = -1
+"""Any version of a lock: it is there. Whoever asks an attempt to yield writes to its lock."""
 
 R = TypeVar("R", Job, Batch)
 St = TypeVar("St", bound=FencedStatus)
@@ -225,7 +225,7 @@ def lock_operations(session: Session, record: Job | Batch, lock: Lock) -> tuple[
         case Lock.KEEP:
             return ()
         case Lock.CARRY:
-            return (Check(path, _CREATED, Role.LOCK),)
+            return (Check(path, _ANY, Role.LOCK),)
         case Lock.MINE:
             return (delete,)
         case Lock.BREAK if session.exists(path) is not None:

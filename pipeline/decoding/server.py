@@ -104,6 +104,9 @@ class _Results:
                 sys.exit("the worker has ended")
             (self._admitted,) = messages.ANSWER.unpack(answer)
 
+    def yields(self) -> bool:
+        return False
+
 
 def _decode(data: bytes, body_size: int) -> None:
     """Carry out the request and end this process."""

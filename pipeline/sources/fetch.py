@@ -150,7 +150,7 @@ class HttpFetcher:
             return self._uploads.copy(file, attempt)
         algorithms = {OF_RECORD, file.digest.algorithm if file.digest else OF_RECORD}
         with open_part(file.part, algorithms) as part:
-            self._pace.check_turn()
+            self._pace.check_turn(attempt)
             part.continue_from(file.url, attempt, declared=file.digest is not None)
             try:
                 self._complete(file, part, attempt)
@@ -198,7 +198,7 @@ class HttpFetcher:
                 part.append(chunk)
                 self._pace.add(len(chunk))
                 if part.origin and part.origin.may_be_continued(file.digest):
-                    self._pace.check_turn()
+                    self._pace.check_turn(attempt)
                 attempt.report(Progress(host=host_of(file.url), bytes=part.size))
         if part.origin and part.origin.total not in (None, part.size):
             raise file.broken(f"the source ended after {part.size:,} of {part.origin.total:,} bytes")

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pipeline.attempt import Attempt
 from pipeline.outcome import StepFailed, Stopping
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
@@ -63,8 +64,13 @@ class Pace:
                 "(ARKLINE_MIN_SPEED); what has arrived is kept"
             )
 
-    def check_turn(self) -> None:
+    def check_turn(self, attempt: Attempt) -> None:
         """Stopping after the turn of the attempt: the job is handed back, and continues later."""
+        if attempt.yields():
+            raise Stopping(
+                "the download gives its process to a job of another submitter or collection "
+                "(ARKLINE_SHARE_OF_PROCESSES); the next attempt continues with what has arrived"
+            )
         turn = self._settings.download_turn
         if self._began is not None and time.monotonic() - self._began > turn:
             raise Stopping(

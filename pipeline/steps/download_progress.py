@@ -33,7 +33,7 @@ class DownloadProgress:
 
     def of(self, file: FileSpec, attempt: Attempt) -> Attempt:
         """The attempt for the download of one file; what is reported to it counts for the whole job."""
-        return CheckedAttempt(attempt.check, partial(self.report, file))
+        return CheckedAttempt(attempt.check, partial(self.report, file), attempt.yields)
 
     def complete(self, file: FileSpec, size: int) -> None:
         with self._mutex:

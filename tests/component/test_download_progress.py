@@ -42,6 +42,9 @@ class Recorder:
         self.reports.append(progress)
         self.reported.set()
 
+    def yields(self) -> bool:
+        return False
+
 
 def test_progress_adds_up_the_files_of_a_job(
     settings: Settings, source: HttpSource, monkeypatch: pytest.MonkeyPatch

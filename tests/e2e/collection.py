@@ -72,12 +72,17 @@ def put_collection(source: HttpSource, objects: int, files: int = 2, **how: Any)
 
 
 def submit(
-    session: Session, settings: Settings, url: str, kind: SubmissionType = SubmissionType.BATCH_MANIFEST
+    session: Session,
+    settings: Settings,
+    url: str,
+    kind: SubmissionType = SubmissionType.BATCH_MANIFEST,
+    owner: str = "",
 ) -> str:
     """Submit as a depositor would, and send the first ticket."""
     submission = Submission(
         profile_name="demo",
         submitter="tester",
+        owner=owner,
         payload_url=url,
         type=kind,
         payload_filename=url.rsplit("/", 1)[1],

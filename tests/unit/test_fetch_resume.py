@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipeline.attempt import UNATTENDED
+from pipeline.attempt import UNATTENDED, CheckedAttempt
 from pipeline.outcome import AttemptOver, StepFailed, Stopping
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.host_limits import NO_LIMIT
@@ -267,6 +267,21 @@ def test_a_download_that_no_later_attempt_can_continue_is_not_handed_back_after_
     with impatient(download_turn=0.2) as fetcher:
         fetcher.download(a_download(url), UNATTENDED)
 
+    assert_downloaded(a_download)
+
+
+def test_a_download_that_is_asked_to_yield_is_handed_back_once_it_can_be_continued(
+    source: HttpSource, a_download: DownloadFactory
+) -> None:
+    url = source.put("/a", BODY, piece=200_000)
+    asked = CheckedAttempt(lambda: None, yields=lambda: a_download.part.stat().st_size > 1_500_000)
+
+    with impatient() as fetcher, pytest.raises(Stopping, match="another submitter"):
+        fetcher.download(a_download(url, sha256(BODY)), asked)
+    with impatient() as fetcher:
+        fetcher.download(a_download(url, sha256(BODY)), UNATTENDED)
+
+    assert "Range" in source.seen("/a")[-1].headers
     assert_downloaded(a_download)
 
 
