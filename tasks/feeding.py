@@ -23,7 +23,8 @@ LIFETIME = 10
 def request_feed(app: Celery, settings: Settings) -> bool:
     """Have pending jobs fed soon, unless many have been fed that no worker has taken; False without Redis."""
     try:
-        if waiting_messages(settings, [JOB.task(JobState.PENDING).queue]) >= settings.in_flight // ENOUGH:
+        enough = max(1, settings.in_flight // ENOUGH)
+        if waiting_messages(settings, [JOB.task(JobState.PENDING).queue]) >= enough:
             return True
         if client(settings).set(_key(settings), b"", nx=True, ex=LIFETIME):
             app.send_task("beat.feed", expires=LIFETIME)

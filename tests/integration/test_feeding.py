@@ -43,6 +43,12 @@ def test_no_feed_is_requested_while_enough_jobs_wait_for_a_worker(
     assert waiting_messages(settings, ["control"]) == 0
 
 
+def test_a_feed_is_requested_however_few_places_there_are(settings: Settings, context: WorkerContext) -> None:
+    assert request_feed(context.app, settings.model_copy(update={"in_flight": 1}))
+
+    assert waiting_messages(settings, ["control"]) == 1
+
+
 def test_a_request_after_a_feed_began_is_a_new_one(settings: Settings, context: WorkerContext) -> None:
     request_feed(context.app, settings)
     assert take_requests(settings)
