@@ -7,7 +7,6 @@ that has to wait (for space, its next try, a host) is handed back by its step, a
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import redis
 
@@ -31,7 +30,7 @@ def never(_locked: Locked[Job], _target: JobState) -> bool:
 
 
 def carries(locked: Locked[Job], target: JobState) -> bool:
-    """See the rule above; only onward: a job that goes back to an earlier state gets a ticket."""
+    """See the rule above; a job that goes back to an earlier state gets a ticket."""
     order, job, context = JOB.working(), locked.record, locked.context
     if target not in order or order.index(target) <= order.index(JobState(job.status.status)):
         return False
@@ -49,12 +48,3 @@ def _is_urgent_work_waiting(context: WorkerContext, job: Job) -> bool:
     except redis.RedisError as error:
         log().debug("urgency not compared: Redis does not answer", error=str(error))
         return False  # no message could be sent either
-
-
-def fetches(state: str) -> bool:
-    """As in the facts of the state: a stopping worker waits less for it."""
-    return any(JOB.facts[working].fetches for working in JOB.working() if working == state)
-
-
-def stopping(context: WorkerContext, state: str) -> Callable[[], bool]:
-    return partial(context.stopping, fetches=fetches(state))

@@ -20,7 +20,7 @@ from pipeline.working_storage import mount
 from pipeline.working_storage.capacity import working_storage_faults
 from tasks import needs
 from tasks import run as runner
-from tasks.carrying import Carry, carries, fetches, never, stopping
+from tasks.carrying import Carry, carries, never
 from tasks.mistakes import mistakes_as
 from tasks.profiles import host_limit, restored
 from tasks.progress import ReportingAttempt
@@ -62,15 +62,15 @@ def run_onward(context: WorkerContext, ticket: Ticket) -> tuple[Ticket | None, i
     states = 0
     while isinstance(following, Locked):
         states += 1
-        state = following.record.status.status
-        following.guard = following.guard.carried(stopping(context, state))
-        following = runner.run_carried(following, _work_of(state, carries, snapshots))
+        work = _work_of(following.record.status.status, carries, snapshots)
+        following = runner.run_carried(following, work)
     return following, states
 
 
 def _work_of(state: str, carry: Carry, snapshots: Snapshots) -> StateWork[Job]:
     """`snapshots`: what the process has read for the states before; read once for one ticket."""
-    return StateWork(jobs.load, partial(_work, carry, snapshots), _fail, needs.of_job, fetches(state))
+    fetches = any(JOB.facts[working].fetches for working in JOB.working() if working == state)
+    return StateWork(jobs.load, partial(_work, carry, snapshots), _fail, needs.of_job, fetches)
 
 
 def _profile(locked: Locked[Job], snapshots: Snapshots) -> Profile:

@@ -115,7 +115,7 @@ def run(context: WorkerContext, ticket: Ticket, work: StateWork[R]) -> Next[R]:
     with giving_up(context, ticket=ticket.model_dump()):
         session = context.session()
         # before the lock, to notice a session that is lost
-        guard = AttemptGuard(session, partial(context.stopping, fetches=work.fetches))
+        guard = AttemptGuard(session, _stopping(context, work))
         loaded = work.load(session, ticket.id)
         probed = check_start(context, session, ticket, loaded, work.needs)
         if probed is None:
@@ -129,8 +129,13 @@ def run(context: WorkerContext, ticket: Ticket, work: StateWork[R]) -> Next[R]:
 def run_carried(locked: Locked[R], work: StateWork[R]) -> Next[R]:
     """Do the work of the state to which this process has just moved the record."""
     with giving_up(locked.context, ticket=record.ticket(locked.record).model_dump()):
+        locked.guard = locked.guard.carried(_stopping(locked.context, work))
         return _work_on(locked, work, ())
     return None
+
+
+def _stopping(context: WorkerContext, work: StateWork[R]) -> Callable[[], bool]:
+    return partial(context.stopping, fetches=work.fetches)
 
 
 def _work_on(locked: Locked[R], work: StateWork[R], probed: Collection[str]) -> Next[R]:

@@ -14,7 +14,7 @@ from zkstate.errors import Ambiguous, Busy, Contended, Corrupt, Missing, Stale
 from zkstate.fairness import NO_LIMITS, Limits, Load, Party
 from zkstate.reading import log_damage, read_each
 from zkstate.session import Session
-from zkstate.transaction import Check, Create, Delete, Operation, Put, Role, commit
+from zkstate.transaction import Check, Delete, Operation, Put, Role, commit
 
 
 class PendingTicket(Ticket):
@@ -206,11 +206,9 @@ def _mark(session: Session, jids: Sequence[str]) -> list[PendingTicket]:
         if status.status is not JobState.PENDING or status.dispatched_at is not None:
             continue
         marked = record.dispatched(status)
-        lock = paths.job_lock(jid)
         operations += [
             Put(paths.job_status(jid), codec.encode(marked), stat.version, role=Role.FENCE),
-            Create(lock, ephemeral=True, role=Role.LOCK),
-            Delete(lock, role=Role.LOCK),
+            *record.require_free(paths.job_lock(jid)),
         ]
         tickets.append(_ticket(jid, marked))
     try:

@@ -231,4 +231,9 @@ def lock_operations(session: Session, record: Job | Batch, lock: Lock) -> tuple[
         case Lock.BREAK if session.exists(path) is not None:
             return (delete,)
         case _:
-            return Create(path, ephemeral=True, role=Role.LOCK), delete  # leaves nothing behind
+            return require_free(path)
+
+
+def require_free(lock: str) -> tuple[Operation, ...]:
+    """Busy if an attempt holds the lock; leaves nothing behind."""
+    return Create(lock, ephemeral=True, role=Role.LOCK), Delete(lock, role=Role.LOCK)
