@@ -23,6 +23,9 @@ class PendingTicket(Ticket):
     priority: Priority = Field(exclude=True)
 
 
+Undispatched = dict[str, tuple[JobStatus, int]]
+"""JID -> the status of a job without a ticket, and its version."""
+
 LISTING = 1000
 """Pending jobs up to which the queue is listed whenever there is room for one more."""
 
@@ -139,7 +142,7 @@ def _dispatch_pending(
             room -= len(dispatched)
             waiting = {jid: window[jid] for jid in undispatched}
             turns = fairness.turns(waiting, load, limits)
-            new = _dispatch_in_turn(session, turns, max(0, room - len(tickets)))
+            new = _dispatch_in_turn(session, turns, undispatched, max(0, room - len(tickets)))
             tickets += new
             if len(tickets) >= room or (in_turn and fairness.all_full(parties, load, limits)):
                 return tickets
@@ -176,38 +179,41 @@ def _windows(
         yield window
 
 
-def _by_dispatch(session: Session, jids: list[str]) -> tuple[list[str], list[str]]:
+def _by_dispatch(session: Session, jids: list[str]) -> tuple[Undispatched, list[str]]:
     """The jobs without a ticket, and the jobs whose ticket a worker is about to take.
 
     A job that waits for its next try is in neither: a source that is down must not block all others.
     """
-    read = read_each(session, jids, paths.job_status, partial(codec.decode, JobStatus))
-    statuses = {jid: status for jid, status, _ in read}
-    undispatched = [jid for jid, status in statuses.items() if status.dispatched_at is None]
-    dispatched = [
-        jid for jid, status in statuses.items() if status.dispatched_at is not None and status.delay == 0
-    ]
+    undispatched: Undispatched = {}
+    dispatched = []
+    for jid, status, stat in read_each(session, jids, paths.job_status, partial(codec.decode, JobStatus)):
+        if status.dispatched_at is None:
+            undispatched[jid] = status, stat.version
+        elif status.delay == 0:
+            dispatched.append(jid)
     return undispatched, dispatched
 
 
-def _dispatch_in_turn(session: Session, turns: Iterator[str], room: int) -> list[PendingTicket]:
+def _dispatch_in_turn(
+    session: Session, turns: Iterator[str], undispatched: Undispatched, room: int
+) -> list[PendingTicket]:
     """Tickets of the first `room` jobs that are dispatched."""
     tickets: list[PendingTicket] = []
     while jids := list(islice(turns, min(MARKED, room - len(tickets)))):
-        tickets += _mark(session, jids)
+        tickets += _mark(session, {jid: undispatched[jid] for jid in jids})
     return tickets
 
 
-def _mark(session: Session, jids: Sequence[str]) -> list[PendingTicket]:
+def _mark(session: Session, undispatched: Undispatched) -> list[PendingTicket]:
     """Dispatch all in one transaction; one by one if another feeder or an operator was faster with one."""
     operations: list[Operation] = []
     tickets = []
-    for jid, status, stat in read_each(session, jids, paths.job_status, partial(codec.decode, JobStatus)):
-        if status.status is not JobState.PENDING or status.dispatched_at is not None:
+    for jid, (status, version) in undispatched.items():
+        if status.status is not JobState.PENDING:
             continue
         marked = record.dispatched(status)
         operations += [
-            Put(paths.job_status(jid), codec.encode(marked), stat.version, role=Role.FENCE),
+            Put(paths.job_status(jid), codec.encode(marked), version, role=Role.FENCE),
             *record.require_free(paths.job_lock(jid)),
         ]
         tickets.append(_ticket(jid, marked))
@@ -215,7 +221,7 @@ def _mark(session: Session, jids: Sequence[str]) -> list[PendingTicket]:
         if operations:
             commit(session, operations)
     except (Busy, Stale, Ambiguous):
-        return [ticket for jid in jids if (ticket := _dispatch(session, jid))]
+        return [ticket for jid in undispatched if (ticket := _dispatch(session, jid))]
     return tickets
 
 
