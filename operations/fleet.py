@@ -5,6 +5,8 @@ Celery takes a quarter of a second to load: it is imported where the fleet is as
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -37,6 +39,23 @@ class Worker(Record):
     """Processes that work on a task now."""
 
 
+@dataclass(frozen=True)
+class Answers:
+    """What Redis and the workers answered, for whoever cannot wait until they answer again."""
+
+    queued: "Queued | None"
+    workers: tuple[Worker, ...]
+    at: datetime
+    """When they were asked."""
+
+
+def ask_fleet(session: Session, settings: Settings) -> Answers:
+    """Asks Redis and the workers; a worker that does not answer is waited for some seconds."""
+    at = datetime.now(UTC)
+    fleet = Fleet(session, settings)
+    return Answers(fleet.queued, fleet.workers, at)
+
+
 def broker_address(settings: Settings) -> str:
     """Host and port, without the password."""
     parts = urlsplit(settings.broker_url)
@@ -46,9 +65,11 @@ def broker_address(settings: Settings) -> str:
 class Fleet:
     """Facts about the servers and processes that carry jobs onward."""
 
-    def __init__(self, session: Session, settings: Settings) -> None:
+    def __init__(self, session: Session, settings: Settings, answers: Answers | None = None) -> None:
+        """`answers`: of a moment ago; None: Redis and the workers are asked when their answer is needed."""
         self._session = session
         self.settings = settings
+        self._answers = answers
 
     @cached_property
     def beat(self) -> str:
@@ -58,6 +79,8 @@ class Fleet:
     @cached_property
     def queued(self) -> "Queued | None":
         """The messages that wait in Redis; None if Redis does not answer."""
+        if self._answers is not None:
+            return self._answers.queued
         from kombu.exceptions import OperationalError
 
         from tasks.broker import read_queues
@@ -90,6 +113,8 @@ class Fleet:
     @cached_property
     def workers(self) -> tuple[Worker, ...]:
         """Empty if Redis does not answer."""
+        if self._answers is not None:
+            return self._answers.workers
         if self.tickets is None:
             return ()
         from operations.workers import workers

@@ -14,6 +14,7 @@ from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages import acts
 from entrypoints.web.pages.login import PageCaller, page_router, require_sight
 from entrypoints.web.pages.notices import Notice, redirect
+from entrypoints.web.pages.whole import whole_of
 from operations.board.board import Board
 from operations.board.values import JobSearch, scope_of
 from operations.visibility import check_object_visible
@@ -53,6 +54,7 @@ def act(  # noqa: PLR0913 - the fields of a form
         raise
     except ArklineError as refused:
         return redirect(request, back, Notice(str(refused), "bad"))
+    whole_of(request).renew()
     _await_shown(web.board, before, target)
     return redirect(request, back, Notice(result))
 

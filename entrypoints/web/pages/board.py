@@ -15,7 +15,7 @@ from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages import acts, ribbon, space
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import page, render
-from entrypoints.web.pages.whole import Whole
+from entrypoints.web.pages.whole import Whole, whole_of
 from operations.board.values import BatchSearch, FailureGroup, Freshness, Scope, Stops, scope_of
 from operations.facts import REASON_OF_WAIT, Reason
 from operations.health import FleetHealth
@@ -57,6 +57,8 @@ class BoardValues:
     health: FleetHealth | None = None
     problems: tuple[str, ...] = ()
     remedies: Shown = ()
+    late: datetime | None = None
+    """When the workers were asked, if the answer may be outdated."""
     waiting: dict[Reason, int] = field(default_factory=dict)
     lists: Mapping[Reason, str] = field(default_factory=dict)
     """Reason of waiting -> the list of the jobs that wait for it."""
@@ -70,7 +72,7 @@ def front(request: Request, caller: PageCaller) -> Response:
     if caller.role is Role.DEPOSITOR:
         return RedirectResponse("/deposits", status_code=303)
     web, scope = context_of(request), scope_of(caller)
-    whole = request.app.state.whole.get() if sees_fleet(caller) else None
+    whole = whole_of(request).get() if sees_fleet(caller) else None
     return page(
         request,
         "board.html",
@@ -106,6 +108,7 @@ def board_values(web: WebContext, scope: Scope, whole: Whole | None) -> BoardVal
         health=whole.health,
         problems=tuple(problem_text(problem) for problem in whole.health.problems),
         remedies=acts.of_remedies(_without(whole.health.remedies, Action.UNPAUSE)),
+        late=whole.late,
         waiting=whole.health.waiting,
         lists=_LISTS,
         hosts=whole.hosts,

@@ -7,8 +7,7 @@ from typing import Any
 from entrypoints.cli.render import why as words
 from entrypoints.web.context import WebContext
 from entrypoints.web.pages import acts
-from entrypoints.web.pages.recent import Recent
-from entrypoints.web.pages.whole import Whole
+from entrypoints.web.pages.whole import WholeFleet
 from operations.facts import Explanation, Reason
 from operations.visibility import as_seen_by
 from operations.why import why
@@ -20,7 +19,7 @@ _FAILED = frozenset(
 )
 
 
-def explain(web: WebContext, whole: Recent[Whole], caller: Principal, name: str) -> Explanation:
+def explain(web: WebContext, whole: WholeFleet, caller: Principal, name: str) -> Explanation:
     """Why the job or the batch is where it is, without others' jobs; workers are not asked for every page."""
     now = whole.get()
     facts = why(web.session, web.settings, name, web.archive, now.fleet if now else None)

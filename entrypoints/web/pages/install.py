@@ -29,7 +29,7 @@ from entrypoints.web.pages.kept import Kept
 from entrypoints.web.pages.notices import KEPT
 from entrypoints.web.pages.streaming import LivePages
 from entrypoints.web.pages.templating import STATIC
-from entrypoints.web.pages.whole import open_whole
+from entrypoints.web.pages.whole import WholeFleet
 
 _PAGES = (
     board,
@@ -53,7 +53,7 @@ def install(app: FastAPI, web: WebContext, flower: str = "") -> None:
     """Add the pages; `flower`: the address of Flower, for a link."""
     app.state.flower = flower
     app.state.notices = Kept(KEPT)
-    app.state.whole = open_whole(web)
+    app.state.whole = WholeFleet(web)
     _ = web.oidc  # a mistake in its settings ends the start, not the first login
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     for module in _PAGES:
@@ -64,8 +64,9 @@ def install(app: FastAPI, web: WebContext, flower: str = "") -> None:
 async def live_pages(app: FastAPI) -> AsyncIterator[None]:
     """While the application runs: the streams of open pages."""
     app.state.live = LivePages(app.state.context)
-    await app.state.live.start()
+    await app.state.live.start(app.state.whole)
     try:
         yield
     finally:
+        app.state.whole.close()
         await app.state.live.stop()

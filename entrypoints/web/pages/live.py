@@ -11,6 +11,7 @@ from entrypoints.web.pages import board, one_batch, one_job
 from entrypoints.web.pages.login import PageCaller, page_router, require_sight
 from entrypoints.web.pages.streaming import View, streaming
 from entrypoints.web.pages.templating import render, rights
+from entrypoints.web.pages.whole import whole_of
 from operations.board.values import scope_of
 from operations.visibility import sees_fleet
 from pipeline.principal import Principal
@@ -21,18 +22,18 @@ router = page_router()
 @router.get("/live/board")
 async def live_board(request: Request, caller: PageCaller) -> Response:
     web, scope, whole = context_of(request), scope_of(caller), sees_fleet(caller)
-    acting = rights(caller)["may_act"]
+    acting, fleet = rights(caller)["may_act"], whole_of(request)
 
     def part() -> str:
-        return board.live(web, scope, request.app.state.whole.get() if whole else None, acting=acting)
+        return board.live(web, scope, fleet.get() if whole else None, acting=acting)
 
     key = ("board", scope.model_dump_json(), str(acting), str(whole))
-    return streaming(request, caller, View(key, part, lambda _: True))
+    return streaming(request, caller, View(key, part, lambda _: True, of_fleet=whole))
 
 
 @router.get("/live/jobs/{jid}")
 async def live_job(request: Request, caller: PageCaller, jid: str) -> Response:
-    web, whole = context_of(request), request.app.state.whole
+    web, whole = context_of(request), whole_of(request)
     await run_in_threadpool(require_sight, web, caller, jid)
 
     def part() -> str:
@@ -55,7 +56,7 @@ async def live_job(request: Request, caller: PageCaller, jid: str) -> Response:
 
 @router.get("/live/batches/{bid}")
 async def live_batch(request: Request, caller: PageCaller, bid: str) -> Response:
-    web, whole = context_of(request), request.app.state.whole
+    web, whole = context_of(request), whole_of(request)
     await run_in_threadpool(require_sight, web, caller, bid)
 
     def part() -> str:

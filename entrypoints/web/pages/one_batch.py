@@ -14,9 +14,8 @@ from entrypoints.web.pages import acts, ribbon
 from entrypoints.web.pages.explanations import explain, explained
 from entrypoints.web.pages.holders import holders
 from entrypoints.web.pages.login import PageCaller, page_router, require_sight
-from entrypoints.web.pages.recent import Recent
 from entrypoints.web.pages.templating import page
-from entrypoints.web.pages.whole import Whole
+from entrypoints.web.pages.whole import WholeFleet, whole_of
 from operations.allowed_verbs import allowed_verbs
 from operations.archive import load_batch
 from operations.batch_view import BatchView, batch_view
@@ -50,7 +49,7 @@ class DrawnJob:
 def batch(request: Request, caller: PageCaller, bid: str) -> HTMLResponse:
     web = context_of(request)
     require_sight(web, caller, bid)
-    return page(request, "batch.html", caller=caller, **values(web, request.app.state.whole, caller, bid))
+    return page(request, "batch.html", caller=caller, **values(web, whole_of(request), caller, bid))
 
 
 @router.get("/batches/{bid}/report")
@@ -69,7 +68,7 @@ def batch_report_csv(request: Request, caller: PageCaller, bid: str) -> Response
     return Response(text, media_type="text/csv", headers=disposition)
 
 
-def values(web: WebContext, whole: Recent[Whole], caller: Principal, bid: str) -> dict[str, Any]:
+def values(web: WebContext, whole: WholeFleet, caller: Principal, bid: str) -> dict[str, Any]:
     """What `batch_live.html` shows."""
     view = batch_view(web.session, bid, web.archive)
     facts = explain(web, whole, caller, bid)

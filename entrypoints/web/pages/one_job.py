@@ -12,9 +12,8 @@ from entrypoints.web.pages import acts, ribbon
 from entrypoints.web.pages.explanations import explain, explained
 from entrypoints.web.pages.holders import holders
 from entrypoints.web.pages.login import PageCaller, page_router, require_sight
-from entrypoints.web.pages.recent import Recent
 from entrypoints.web.pages.templating import page
-from entrypoints.web.pages.whole import Whole
+from entrypoints.web.pages.whole import WholeFleet, whole_of
 from operations.job_view import job_view, timeline
 from pipeline.http.urls import redact_url
 from pipeline.principal import Principal
@@ -28,10 +27,10 @@ router = page_router()
 def job(request: Request, caller: PageCaller, jid: str) -> HTMLResponse:
     web = context_of(request)
     require_sight(web, caller, jid)
-    return page(request, "job.html", caller=caller, **values(web, request.app.state.whole, caller, jid))
+    return page(request, "job.html", caller=caller, **values(web, whole_of(request), caller, jid))
 
 
-def values(web: WebContext, whole: Recent[Whole], caller: Principal, jid: str) -> dict[str, Any]:
+def values(web: WebContext, whole: WholeFleet, caller: Principal, jid: str) -> dict[str, Any]:
     """What `job_live.html` shows."""
     view = job_view(web.session, jid, web.archive)
     steps = timeline(web.session, jid, web.archive).steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -14,49 +15,95 @@ T = TypeVar("T")
 PERIOD = 3.0
 """Seconds that an answer is shown before it is asked again."""
 
+OLD = 30.0
+"""Seconds after which a new answer is waited for, because the last one says little about now."""
+
+PATIENCE = 1.0
+"""Seconds that a page waits for a new answer; then it shows the old one."""
+
+FIRST_PATIENCE = 5.0
+"""Seconds that a page waits for the first answer of a process."""
+
+_log = logging.getLogger("arkline.web")
+
 
 class Recent(Generic[T]):
     """The last answer of `ask`. Thread-safe.
 
-    An answer older than PERIOD is shown once more while one thread asks again, so that no page waits, except
-    the first one after a pause of ten periods.
+    A thread of its own asks, at most one at a time, so that no page waits as long as `ask` takes: an answer
+    older than PERIOD is shown once more while it asks again.
     """
 
-    def __init__(self, ask: Callable[[], T]) -> None:
+    def __init__(self, ask: Callable[[], T], name: str) -> None:
         self._ask = ask
-        self._mutex = threading.Lock()
-        self._asking = threading.Lock()
+        self._name = name
+        self._changed = threading.Condition()
         self._answer: T | None = None
         self._at = float("-inf")
+        self._tried = float("-inf")
+        self._asking = False
+        self._again = False
+        self._closed = False
+        self._wakes: list[Callable[[], None]] = []
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Have `wake` called after every answer, on the thread that asks: it must not block."""
+        self._wakes.append(wake)
 
     def get(self) -> T | None:
-        """The answer; None if a server that is needed for it does not answer."""
-        with self._mutex:
-            answer, since = self._answer, time.monotonic() - self._at
-        if since < PERIOD:
-            return answer
-        if since > 10 * PERIOD:
-            with self._asking:
-                if time.monotonic() - self._at > PERIOD:
-                    self._renew()
+        """The answer; None before the first one, or if a server that is needed for it does not answer."""
+        with self._changed:
+            now = time.monotonic()
+            if now - max(self._at, self._tried) >= PERIOD:
+                self._start()
+            if self._asking and now - self._at >= OLD:
+                patience = PATIENCE if self._at > 0 else FIRST_PATIENCE
+                self._changed.wait_for(lambda: self._at >= now or not self._asking, patience)
             return self._answer
-        if self._asking.acquire(blocking=False):
-            threading.Thread(target=self._renew_and_release, name="ask the fleet", daemon=True).start()
-        return answer
 
-    def _renew_and_release(self) -> None:
-        try:
-            self._renew()
-        finally:
-            self._asking.release()
+    def renew(self) -> None:
+        """Ask now, and once more if somebody asks already: what is asked for has changed."""
+        with self._changed:
+            self._again = self._asking
+            self._start()
 
-    def _renew(self) -> None:
-        answer: T | None
+    def close(self) -> None:
+        """Ask nobody any more."""
+        with self._changed:
+            self._closed = True
+
+    def _start(self) -> None:
+        if not self._asking and not self._closed:
+            self._asking = True
+            threading.Thread(target=self._run, name=f"ask: {self._name}", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            self._keep(*self._asked())
+            for wake in self._wakes:
+                wake()
+            with self._changed:
+                if not self._again or self._closed:
+                    self._asking = False
+                    self._changed.notify_all()
+                    return
+                self._again = False
+
+    def _asked(self) -> tuple[bool, T | None]:
+        """Whether there is an answer, and the answer: None if a server does not answer."""
         try:
-            answer = self._ask()
+            return True, self._ask()
         except ArklineError as error:
-            if error.error_kind is not ErrorKind.UNREACHABLE:
-                raise
-            answer = None
-        with self._mutex:
-            self._answer, self._at = answer, time.monotonic()
+            if error.error_kind is ErrorKind.UNREACHABLE:
+                return True, None
+            _log.exception("the pages cannot renew: %s", self._name)
+        except Exception:  # noqa: BLE001 - the thread has no caller: the log has the fault
+            _log.exception("the pages cannot renew: %s", self._name)
+        return False, None
+
+    def _keep(self, answered: bool, answer: T | None) -> None:
+        with self._changed:
+            self._tried = time.monotonic()
+            if answered:
+                self._answer, self._at = answer, self._tried
+            self._changed.notify_all()

@@ -12,6 +12,7 @@ from entrypoints.web.context import context_of
 from entrypoints.web.pages import acts
 from entrypoints.web.pages.login import OperationsCaller, PageCaller, page_router
 from entrypoints.web.pages.templating import page
+from entrypoints.web.pages.whole import whole_of
 from operations import holds
 from operations.board.values import Stop, scope_of
 from operations.visibility import sees_fleet
@@ -45,7 +46,7 @@ def stops(request: Request, caller: PageCaller) -> HTMLResponse:
     web, scope = context_of(request), scope_of(caller)
     board = web.board
     stopped = board.stops(scope)
-    whole = request.app.state.whole.get() if sees_fleet(caller) else None
+    whole = whole_of(request).get() if sees_fleet(caller) else None
     jobs = {row.collection: sum(row.jobs.values()) for row in board.collections(scope)}
     on_hold = {stop.collection: stop for stop in stopped.collections if stop.collection}
     rows = []
@@ -68,6 +69,7 @@ def stops(request: Request, caller: PageCaller) -> HTMLResponse:
             acts.Button(acts.ACTS[Action.UNDO_DRAIN], name)
             for name in (whole.health.drained if whole else ())
         ],
+        late=whole.late if whole else None,
         actions=holds.history(web.session, caller).entries[: -LATEST - 1 : -1] if whole else (),
     )
 
@@ -75,9 +77,10 @@ def stops(request: Request, caller: PageCaller) -> HTMLResponse:
 @router.get("/fleet")
 def fleet(request: Request, caller: OperationsCaller) -> HTMLResponse:
     web = context_of(request)
-    whole = request.app.state.whole.get()
+    whole = whole_of(request).get()
     if whole is None:
-        raise ServiceUnreachable(f"ZooKeeper at {web.settings.zk_hosts} does not answer")
+        at = web.settings.zk_hosts
+        raise ServiceUnreachable(f"ZooKeeper at {at} or the workers have not answered yet: repeat this soon")
     workers = [
         WorkerRow(
             worker.name,
@@ -93,6 +96,7 @@ def fleet(request: Request, caller: OperationsCaller) -> HTMLResponse:
         "fleet.html",
         caller=caller,
         health=whole.health,
+        late=whole.late,
         problems=tuple(problem_text(problem) for problem in whole.health.problems),
         remedies=acts.of_remedies(whole.health.remedies),
         workers=workers,

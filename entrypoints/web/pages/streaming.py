@@ -7,14 +7,18 @@ that does not take what is written is dropped: the browser connects again.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from fastapi import Request
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response, StreamingResponse
 
 from entrypoints.web.context import WebContext, context_of
+from entrypoints.web.pages.whole import WholeFleet
 from entrypoints.web.streams import HEADERS, HEARTBEAT, TooManyStreams
 from operations.board.values import Change
 from pipeline.errors import ArklineError
@@ -27,6 +31,15 @@ RENEWED = 5.0
 """Seconds without a change after which a page is rendered again: ages of services, workers, outages."""
 
 
+RENDERERS = 4
+"""Threads that render; one that waits for ZooKeeper leaves the others."""
+
+Client = asyncio.Queue[bytes | None]
+"""What is written to one open page; None ends its stream."""
+
+_log = logging.getLogger("arkline.web")
+
+
 @dataclass(frozen=True)
 class View:
     """What is rendered once: clients with equal keys get the same bytes."""
@@ -36,6 +49,8 @@ class View:
     concerns: Callable[[Change], bool] = field(compare=False)
     period: float = RENEWED
     """Seconds without a change after which it is rendered again."""
+    of_fleet: bool = False
+    """Whether it shows the whole fleet, and is rendered again once the fleet has answered."""
 
 
 @dataclass(eq=False)
@@ -43,33 +58,45 @@ class _Audience:
     """The clients of one view."""
 
     view: View
-    clients: set[asyncio.Queue[bytes | None]] = field(default_factory=set)
+    clients: set[Client] = field(default_factory=set)
+    fresh: set[Client] = field(default_factory=set)
+    """Those that have got nothing yet: the page that they opened may be older than what was sent last."""
     sent: bytes = b""
     due: float = 0.0
     """When it is rendered again without a change, by the event loop's clock."""
+    rendering: asyncio.Task[None] | None = None
 
 
 class LivePages:
     """Renders the parts of open pages whenever the board changed; one for each process.
 
-    It runs on the event loop of the web server, and renders in a thread.
+    It runs on the event loop of the web server, and renders in threads of its own: a part that takes long, or
+    that cannot be rendered, delays no other one.
     """
 
     def __init__(self, web: WebContext) -> None:
         self._web = web
         self._audiences: dict[tuple[str, ...], _Audience] = {}
         self._changed = asyncio.Event()
+        self._fleet_answered = False
         self._seen = ""
         self._task: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] | None = None
+        self._threads = ThreadPoolExecutor(RENDERERS, thread_name_prefix="render")
 
-    async def start(self) -> None:
+    async def start(self, whole: WholeFleet) -> None:
         loop = asyncio.get_running_loop()
 
-        def wake() -> None:
-            loop.call_soon_threadsafe(self._changed.set)
+        def fleet_answered() -> None:
+            self._fleet_answered = True
+            self._changed.set()
 
-        self._unsubscribe = self._web.board.subscribe(wake)
+        def from_thread(wake: Callable[[], object]) -> None:
+            with suppress(RuntimeError):  # the loop has ended: nobody is shown anything any more
+                loop.call_soon_threadsafe(wake)
+
+        self._unsubscribe = self._web.board.subscribe(partial(from_thread, self._changed.set))
+        whole.subscribe(partial(from_thread, fleet_answered))
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
@@ -78,18 +105,22 @@ class LivePages:
             self._unsubscribe()
         if self._task:
             self._task.cancel()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def clients(self, view: View) -> int:
+        """How many open pages are shown the view."""
+        audience = self._audiences.get(view.key)
+        return len(audience.clients) if audience else 0
 
     async def stream(self, view: View, token: str) -> AsyncIterator[bytes]:
         """The parts of the view as server-sent events, from now on."""
-        audience = self._audiences.setdefault(view.key, _Audience(view))
-        client: asyncio.Queue[bytes | None] = asyncio.Queue(UNSENT)
-        audience.clients.add(client)
-        self._changed.set()  # so that its first part is due at once
+        client: Client = asyncio.Queue(UNSENT)
         loop = asyncio.get_running_loop()
 
         def wake() -> None:
             loop.call_soon_threadsafe(_end, client)
 
+        audience = self._join(view, client)
         try:
             with self._web.streams.entered(wake, token):
                 yield b"retry: 2000\n\n"
@@ -98,25 +129,42 @@ class LivePages:
         except TooManyStreams:
             return  # many were opened at the same moment
         finally:
-            audience.clients.discard(client)
-            if not audience.clients:
-                self._audiences.pop(view.key, None)
+            self._leave(audience, client)
+
+    def _join(self, view: View, client: Client) -> _Audience:
+        audience = self._audiences.setdefault(view.key, _Audience(view))
+        audience.clients.add(client)
+        audience.fresh.add(client)
+        audience.due = 0.0
+        self._changed.set()
+        return audience
+
+    def _leave(self, audience: _Audience, client: Client) -> None:
+        audience.clients.discard(client)
+        audience.fresh.discard(client)
+        if not audience.clients and self._audiences.get(audience.view.key) is audience:
+            del self._audiences[audience.view.key]
 
     async def _run(self) -> None:
         clock = asyncio.get_running_loop().time
         while True:
-            news = await self._news()
-            for audience in list(self._audiences.values()):
-                if news is None or clock() >= audience.due or any(map(audience.view.concerns, news)):
-                    await self._renew(audience)
-                    audience.due = clock() + audience.view.period
+            changes = await self._changes()
+            fleet_answered, self._fleet_answered = self._fleet_answered, False
+            for audience in self._audiences.values():
+                view = audience.view
+                concerned = changes is None or any(map(view.concerns, changes))
+                if concerned or (view.of_fleet and fleet_answered):
+                    audience.due = 0.0
+                if audience.due <= clock() and audience.rendering is None:
+                    audience.due = clock() + view.period
+                    audience.rendering = asyncio.create_task(self._renew(audience))
 
-    async def _news(self) -> tuple[Change, ...] | None:
-        """The changes of the board, until a part is due; None if some changes are forgotten."""
+    async def _changes(self) -> tuple[Change, ...] | None:
+        """The changes of the board, once there are some or a part is due; None if some are forgotten."""
         now = asyncio.get_running_loop().time()
-        due = min((audience.due for audience in self._audiences.values()), default=now + RENEWED)
+        idle = (audience.due for audience in self._audiences.values() if audience.rendering is None)
         try:
-            await asyncio.wait_for(self._changed.wait(), max(0.0, due - now))
+            await asyncio.wait_for(self._changed.wait(), max(0.0, min(idle, default=now + RENEWED) - now))
         except TimeoutError:
             return ()
         self._changed.clear()
@@ -125,11 +173,18 @@ class LivePages:
         return None if changes.reset else changes.changes
 
     async def _renew(self, audience: _Audience) -> None:
-        part = await run_in_threadpool(_event, audience.view)
-        if not part or part == audience.sent:
+        fresh = frozenset(audience.fresh)
+        try:
+            part = await asyncio.get_running_loop().run_in_executor(self._threads, _event, audience.view)
+        finally:
+            audience.rendering = None
+            self._changed.set()  # it may be due again
+        if not part:
             return
+        receivers = fresh & audience.clients if part == audience.sent else set(audience.clients)
         audience.sent = part
-        for client in list(audience.clients):
+        audience.fresh -= fresh
+        for client in receivers:
             try:
                 client.put_nowait(part)
             except asyncio.QueueFull:
@@ -137,7 +192,7 @@ class LivePages:
                 _end(client)
 
 
-async def _next(client: asyncio.Queue[bytes | None]) -> bytes | None:
+async def _next(client: Client) -> bytes | None:
     """The next part, or a comment that keeps the connection open; None at the end of the stream."""
     try:
         return await asyncio.wait_for(client.get(), HEARTBEAT)
@@ -145,17 +200,23 @@ async def _next(client: asyncio.Queue[bytes | None]) -> bytes | None:
         return b": still here\n\n"
 
 
-def _end(client: asyncio.Queue[bytes | None]) -> None:
+def _end(client: Client) -> None:
     while client.full():
         client.get_nowait()
     client.put_nowait(None)
 
 
 def _event(view: View) -> bytes:
-    """The part as one event; nothing while a server that is needed for it does not answer."""
+    """The part as one event; nothing while a server that is needed for it does not answer.
+
+    A fault in one part is logged and ends no stream: the part is rendered again after its period.
+    """
     try:
         html = view.render()
     except ArklineError:
+        return b""
+    except Exception:  # noqa: BLE001 - no fault of one part ends the others
+        _log.exception("the part %s of a page cannot be rendered", "/".join(view.key[:2]))
         return b""
     swapped = f'<hx-partial hx-target="#live" hx-swap="outerMorph">{html}</hx-partial>'
     lines = "".join(f"data: {line}\n" for line in swapped.splitlines())

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
+from typing import cast
+
+from fastapi import Request
 
 from entrypoints.web.context import WebContext
 from entrypoints.web.pages.recent import Recent
-from operations.fleet import Fleet
+from operations.fleet import Fleet, ask_fleet
 from operations.health import FleetHealth, fleet_health
 from operations.hosts import HostView, waiting_hosts
 from operations.overview import Space, space_now
+from pipeline.errors import ServiceUnreachable
+from pipeline.records import age
 from zkstate import fixity, holds, queue
+
+LATE = 15.0
+"""Seconds after which a page says when the workers were asked."""
 
 
 @dataclass(frozen=True)
@@ -22,16 +32,50 @@ class Whole:
     fleet: Fleet
     hosts: tuple[HostView, ...]
     """The sources to which no request is sent now."""
+    asked: datetime
+    """When the workers were asked for what is known of them."""
+
+    @property
+    def late(self) -> datetime | None:
+        """When the workers were asked, if that was so long ago that the answer may be outdated."""
+        return self.asked if age(self.asked) > LATE else None
 
 
-def open_whole(web: WebContext) -> Recent[Whole]:
-    """Asked from ZooKeeper and from the workers, for all clients of this process together."""
+class WholeFleet:
+    """Asked from ZooKeeper and from the workers, for all pages of this process together.
 
-    def ask() -> Whole:
-        session, settings = web.session, web.settings
+    The workers are asked apart from ZooKeeper: one that does not answer delays no other fact.
+    """
+
+    def __init__(self, web: WebContext) -> None:
+        self._web = web
+        self._answers = Recent(lambda: ask_fleet(web.session, web.settings), "the workers")
+        self._whole = Recent(self._ask, "the fleet")
+        self._answers.subscribe(self._whole.renew)
+
+    def get(self) -> Whole | None:
+        """None if ZooKeeper does not answer, or if the workers of a new process were not asked yet."""
+        return self._whole.get()
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Have `wake` called when something may have changed."""
+        self._whole.subscribe(wake)
+
+    def close(self) -> None:
+        for recent in (self._answers, self._whole):
+            recent.close()
+
+    def _ask(self) -> Whole:
+        session, settings = self._web.session, self._web.settings
+        answers = self._answers.get()
+        if answers is None:
+            raise ServiceUnreachable("no worker was asked yet: repeat this in some seconds")
+        fleet = Fleet(session, settings, answers)
         counts = queue.counts(session)
-        fleet = Fleet(session, settings)
         health = fleet_health(session, fleet, counts, holds.paused(session), fixity.status(session))
-        return Whole(health, space_now(session, settings, counts), fleet, waiting_hosts(session))
+        space = space_now(session, settings, counts)
+        return Whole(health, space, fleet, waiting_hosts(session), answers.at)
 
-    return Recent(ask)
+
+def whole_of(request: Request) -> WholeFleet:
+    return cast(WholeFleet, request.app.state.whole)
