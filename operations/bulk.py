@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from operations.allowed_verbs import allowed_verbs
+from operations.allowed_verbs import allowed_verbs, check_seen
 from operations.job_list import JobFilter, find
 from operations.operator import Operator, VerbResult, feed, follow
 from operations.repair import WAS, repair
@@ -71,6 +71,20 @@ def act_on_one(
     """Raise `event` on this job or batch; raises what refuses it."""
     result = act(operator, name, event, version=version, to=to, dry_run=dry_run)
     return Outcome(verb=event, dry_run=dry_run, done=(result,))
+
+
+def resume_batch(
+    operator: Operator,
+    bid: str,
+    *,
+    version: int | None = None,
+    to: JobState | None = None,
+    dry_run: bool = False,
+) -> Outcome:
+    """Resume the failed jobs of the batch; Moved if the batch has another version than its caller saw."""
+    check_seen(batches.load(operator.session, bid), version)
+    names = select(operator.session, JobFilter(bid=bid), Event.RESUME)
+    return act_on_many(operator, Event.RESUME, names, to=to, dry_run=dry_run)
 
 
 def repair_many(operator: Operator, names: list[str]) -> Outcome:

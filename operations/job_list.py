@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from operations.board.cause import cause_of
 from pipeline.errors import UsageRefused
 from pipeline.records import Record, age
-from pipeline.states import JobState
+from pipeline.states import JOB, JobState
 from zkstate import batches, listings, views
 from zkstate.session import Session
 from zkstate.views import JobRow, Unreadable
@@ -38,7 +38,7 @@ class JobFilter(Record):
 
     @property
     def by_priority(self) -> bool:
-        return self.bid is None and self.state not in (None, JobState.COMPLETED)
+        return self.bid is None and self.state is not None and not JOB.facts[self.state].ended
 
     def cursor(self, row: JobRow) -> str:
         return f"{row.priority:02d}-{row.jid}" if self.by_priority else row.jid
@@ -59,7 +59,7 @@ class JobList(Record):
 def list_jobs(session: Session, conditions: JobFilter, limit: int, after: str | None = None) -> JobList:
     """At most `limit` jobs that follow the cursor `after`.
 
-    Jobs of a batch come in their order, jobs of a state in the queue's order, others newest first.
+    Jobs of a batch come in their order, active jobs of a state in the queue's order, others newest first.
     """
     names = _cursors(session, conditions)
     rest = names if after is None else _following(names, after, conditions)
@@ -101,7 +101,8 @@ def _cursors(session: Session, conditions: JobFilter) -> list[str]:
         return listings.all_jobs(session)[::-1]
     if conditions.state is JobState.COMPLETED:
         return listings.completed_jobs(session)[::-1]
-    return listings.in_queue(session, conditions.state)
+    entries = listings.in_queue(session, conditions.state)
+    return entries if conditions.by_priority else sorted(_jids(entries), reverse=True)
 
 
 def _following(names: list[str], after: str, conditions: JobFilter) -> list[str]:

@@ -57,7 +57,7 @@ def act(  # noqa: PLR0913 - the conditions of one verb
     raises what the verb would raise. Without `feeding` the caller hands out the pending jobs, once for many.
     To delete a batch again completes a deletion that was interrupted.
     """
-    _check_kind(name, event)
+    check_kind(name, event)
 
     def attempt() -> VerbResult:
         thing = _load(operator, name)
@@ -79,7 +79,7 @@ def act(  # noqa: PLR0913 - the conditions of one verb
     return result
 
 
-def _check_kind(name: str, event: Event) -> None:
+def check_kind(name: str, event: Event) -> None:
     """UsageRefused unless the event is for a thing of this kind: a job or a batch."""
     is_batch = name.startswith("bid")
     table = BATCH.table if is_batch else JOB.table

@@ -71,7 +71,7 @@ def jobs(
 ) -> None:
     """List jobs.
 
-    Jobs of a batch come in their order, jobs of a state in the queue's order, others newest first.
+    Jobs of a batch come in their order, active jobs of a state in the queue's order, others newest first.
     """
     with sites.site() as site:
         page = site.jobs(common.filter_of(options), limit, after)

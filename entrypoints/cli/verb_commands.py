@@ -42,11 +42,16 @@ def _act(options: SharedOptions, event: Event, question: str = "", to: JobState 
             else bulk.select(operator.session, common.filter_of(options), event)
         )
         single = named and len(names) == 1
+        whole_batch = single and event is Event.RESUME and names[0].startswith("bid")
         if options.version is not None and not single:
             raise UsageRefused("--if-version is for one job or batch: name it")
 
         def act(dry_run: bool) -> bulk.Outcome:
             with common.long_run(operator) as running:
+                if whole_batch:
+                    return bulk.resume_batch(
+                        running, names[0], version=options.version, to=to, dry_run=dry_run
+                    )
                 if single:
                     return bulk.act_on_one(
                         running, event, names[0], version=options.version, to=to, dry_run=dry_run
@@ -56,7 +61,7 @@ def _act(options: SharedOptions, event: Event, question: str = "", to: JobState 
         if question and not options.dry_run and not options.yes and (planned := act(True).done):
             common.confirm(question.format(_count_or_name([result.id for result in planned])), options.yes)
         outcome = act(options.dry_run)
-    common.show(outcome, as_json=options.json, single=single)
+    common.show(outcome, as_json=options.json, single=single and not whole_batch)
 
 
 def _act_over_api(
@@ -72,7 +77,7 @@ def _act_over_api(
         outcome = remote_verbs.act_on_one(
             remote, event, names[0], options.reason, version=options.version, to=to
         )
-    elif single and names[0].startswith("bid"):
+    elif single and names[0].startswith("bid") and to is None:
         outcome = remote_verbs.dry_run_of_batch(remote, event, names[0], options.version)
     else:
         if to is not None:
@@ -85,7 +90,8 @@ def _act_over_api(
                     question.format(_count_or_name([result.id for result in planned.expected])), options.yes
                 )
             outcome = remote_verbs.carry_out(remote, planned, options.reason)
-    common.show(outcome, as_json=options.json, single=single)
+    whole_batch = single and event is Event.RESUME and names[0].startswith("bid")
+    common.show(outcome, as_json=options.json, single=single and not whole_batch)
 
 
 def _count_or_name(names: list[str]) -> str:
@@ -205,7 +211,7 @@ def resume(
         ),
     ] = None,
 ) -> None:
-    """Resume failed jobs at the step that failed.
+    """Resume failed jobs at the step that failed; of a batch, all of them.
 
     Files that were downloaded completely are not downloaded again. A job that lost its reservation of working
     storage takes a new one first.

@@ -71,7 +71,7 @@ class Board:
         return queries.oldest_batches(self._table, scope)
 
     def jobs(self, scope: Scope, search: JobSearch, limit: int, after: str | None = None) -> JobPage:
-        """Jobs of a batch in their order, of a state in the queue's order, others newest first.
+        """Jobs of a batch in their order, active ones of a state in the queue's order, others newest first.
 
         Deleted jobs are listed only where their state is asked for.
         """

@@ -11,7 +11,7 @@ from operations import holds
 from operations.board.values import EVERYTHING
 from pipeline.principal import Role
 from pipeline.settings import Settings
-from pipeline.states import BatchState, JobState
+from pipeline.states import BatchState, Event, FailureKind, JobState
 from tests.support import cli, planting
 from tests.support.boards import until
 from tests.support.operators import ann
@@ -50,11 +50,15 @@ def test_every_command_answers_alike_beside_the_stack_and_over_the_api(
     web: Web, session: Session, settings: Settings, tmp_path: Path
 ) -> None:
     failed, held = planting.job_in(session, JobState.FAILED), planting.job_in(session, JobState.HELD)
+    urgent = planting.one_job(session, priority=1)
+    planting.apply_event(session, urgent, Event.FAIL, FailureKind.SYSTEM)
     ended = planting.batch_in(session, BatchState.FAILED).bid
     holds.pause(ann(session, settings))
     board = web.context.board
-    until(board, lambda: bool(board.failures(EVERYTHING) and board.stops(EVERYTHING).pause))
+    until(board, lambda: len(board.failures(EVERYTHING)) > 0 and board.stops(EVERYTHING).pause is not None)
+    until(board, lambda: board.counts(EVERYTHING)[JobState.FAILED] == 3)
     until(board, lambda: board.counts(EVERYTHING)[JobState.HELD] == 1)
+    cause = board.failures(EVERYTHING)[0].id
     absent = "jid9999999999"
     commands = {
         ("status",): "status",
@@ -77,6 +81,13 @@ def test_every_command_answers_alike_beside_the_stack_and_over_the_api(
         ("fixity", "report"): "fixity report",
         ("profile", "show", "demo"): "profile show",
         ("top", "--once"): "top --once",
+        ("jobs",): "jobs",
+        ("jobs", "--state", "failed"): "jobs",
+        ("jobs", "--state", "pending"): "jobs",
+        ("jobs", "--batch", urgent.bid): "jobs",
+        ("jobs", "--cause", cause): "jobs",
+        ("resume", urgent.bid, "--dry-run"): "",
+        ("fail", failed.bid, "--reason", "x"): "",
         ("cancel", held.bid, "--dry-run", "--reason", "x"): "",
         ("cancel", ended, "--dry-run", "--reason", "x"): "",
         ("delete", ended, "--dry-run", "--reason", "x"): "",

@@ -5,17 +5,17 @@ The same verb has the same effect and leaves the same record, whichever way it c
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import requests
 
 from entrypoints.web.routes.verbs import BATCH_EVENTS, JOB_EVENTS
+from pipeline.errors import Action
 from pipeline.inventory.archive import find_batch, find_job
 from pipeline.inventory.sql import open_inventory
 from pipeline.principal import Interface, Role
 from pipeline.settings import Settings
-from pipeline.states import BATCH, JOB, BatchState, Event, JobState, Raiser
+from pipeline.states import BATCH, JOB, BatchState, Event, FailureKind, JobState, Raiser
 from tests.support import cli, planting
 from tests.support.web import Caller, Web, serving
 from zkstate import batches, jobs
@@ -94,6 +94,12 @@ def recorded(session: Session, settings: Settings, name: str) -> tuple[str, str,
         return str(gone.state), "", gone.disposition.who, "", gone.disposition.why
 
 
+def page_act(verb: Verb) -> str:
+    """The act of the page's button: that of a batch resumes its failed jobs."""
+    of_batch = verb.event is Event.RESUME and isinstance(verb.state, BatchState)
+    return str(Action.RESUME_BATCH if of_batch else verb.event)
+
+
 def commands(verbs: Sequence[tuple[Verb, str]], *more: str) -> list[list[str]]:
     sure = {Event.DELETE: ["--yes"]}
     return [
@@ -101,11 +107,17 @@ def commands(verbs: Sequence[tuple[Verb, str]], *more: str) -> list[list[str]]:
     ]
 
 
-def test_every_verb_has_the_same_effect_and_record_by_every_interface(
-    web: Web, session: Session, module_settings: Settings, ann: Caller, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def ways(
+    web: Web, module_settings: Settings, ann: Caller, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[tuple[Raise, Interface], ...]:
+    """Every way to raise verbs, and the interface that is recorded with them."""
     alone = module_settings.model_copy(
-        update={"zk_hosts": "127.0.0.1:1", "broker_url": "redis://127.0.0.1:1/0", "home": tmp_path}
+        update={
+            "zk_hosts": "127.0.0.1:1",
+            "broker_url": "redis://127.0.0.1:1/0",
+            "home": tmp_path_factory.mktemp("alone"),
+        }
     )
 
     def by_page(verbs: Sequence[tuple[Verb, str]]) -> None:
@@ -113,7 +125,7 @@ def test_every_verb_has_the_same_effect_and_record_by_every_interface(
         own = {"Sec-Fetch-Site": "same-origin"}
         browser.post(f"{web.url}/login", data={"token": ann.token, "next": "/"}, headers=own, timeout=30)
         for verb, name in verbs:
-            form = {"act": str(verb.event), "target": name, "reason": REASON}
+            form = {"act": page_act(verb), "target": name, "reason": REASON}
             assert browser.post(f"{web.url}/act", data=form, headers=own, timeout=30).ok
 
     def by_api(verbs: Sequence[tuple[Verb, str]]) -> None:
@@ -130,14 +142,19 @@ def test_every_verb_has_the_same_effect_and_record_by_every_interface(
         done = cli.run_all(alone, commands(verbs), **site)
         assert [one.code for one in done] == [0] * len(verbs), done
 
-    ways: dict[Raise, Interface] = {
-        by_page: Interface.WEB,
-        by_api: Interface.API,
-        beside_the_stack: Interface.CLI,
-        over_the_api: Interface.API,
-    }
+    return (
+        (by_page, Interface.WEB),
+        (by_api, Interface.API),
+        (beside_the_stack, Interface.CLI),
+        (over_the_api, Interface.API),
+    )
+
+
+def test_every_verb_has_the_same_effect_and_record_by_every_interface(
+    session: Session, module_settings: Settings, ways: tuple[tuple[Raise, Interface], ...]
+) -> None:
     records: dict[Verb, list[tuple[str, ...]]] = {verb: [] for verb in VERBS}
-    for way, interface in ways.items():
+    for way, interface in ways:
         verbs = [(verb, planted(session, verb)) for verb in VERBS]
         way(verbs)
         for verb, name in verbs:
@@ -149,3 +166,21 @@ def test_every_verb_has_the_same_effect_and_record_by_every_interface(
         assert len(set(rows)) == 1, (verb, rows)
         _, event, by, message = rows[0]
         assert (event in {"", verb.event}, by, REASON in message) == (True, "ann", True), (verb, rows[0])
+
+
+def test_a_batch_is_resumed_alike_by_every_interface(
+    session: Session, module_settings: Settings, ways: tuple[tuple[Raise, Interface], ...]
+) -> None:
+    records = set()
+    for way, interface in ways:
+        bid, (first, second) = planting.split_batch(session, 2)
+        planting.apply_event(session, jobs.load(session, first), Event.FAIL, FailureKind.SYSTEM)
+        way([(Verb(Event.RESUME, BatchState.PROCESSING), bid)])
+
+        state, event, by, via, message = recorded(session, module_settings, first)
+        assert via == interface
+        assert jobs.load(session, second).history[-1].event is not Event.RESUME
+        records.add((state, event, by, message))
+
+    assert len(records) == 1, records
+    assert REASON in records.pop()[3]

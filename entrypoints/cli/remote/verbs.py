@@ -10,6 +10,7 @@ from operations.holds import HoldResult
 from operations.job_list import JobFilter
 from operations.operator import VerbResult
 from operations.profile_renewal import ProfileRenewal
+from operations.verbs import check_kind
 from operations.workers import Drained
 from pipeline.errors import UsageRefused
 from pipeline.records import Record
@@ -34,11 +35,14 @@ def act_on_one(
     version: int | None = None,
     to: JobState | None = None,
 ) -> Outcome:
+    is_batch = name.startswith("bid")
+    if not (is_batch and event is Event.RESUME):
+        check_kind(name, event)
     body: dict[str, object] = {"reason": reason}
     if to is not None:
         body["to"] = to
     headers = _seen(version)
-    if name.startswith("bid") and event is Event.RESUME:
+    if is_batch and event is Event.RESUME:
         return client.post(f"/v1/batches/{name}/resume", Outcome, body, **headers)
     done = client.post(f"{path_of(name)}/{event}", VerbResult, body, **headers)
     return Outcome(verb=event, done=(done,))

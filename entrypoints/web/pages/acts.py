@@ -12,12 +12,11 @@ from typing import Any
 from entrypoints.cli.render.humanize import counted
 from entrypoints.cli.render.remedies import command
 from operations import holds, profile_renewal, workers
-from operations.bulk import Outcome, act_on_many, act_on_one, cancel, repair_many, select
-from operations.job_list import JobFilter
+from operations.bulk import Outcome, act_on_one, cancel, repair_many, resume_batch
 from operations.operator import Operator
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.profiles.profile import Profiles
-from pipeline.states import Event, JobState
+from pipeline.states import Event
 
 Perform = Callable[[Operator, str, int | None], str]
 """(operator, target, version of the status that the person saw or None) -> the result in one sentence."""
@@ -129,9 +128,8 @@ def _verb(event: Event) -> Perform:
     return perform
 
 
-def _resume_batch(operator: Operator, bid: str, _: int | None) -> str:
-    filtered = JobFilter(bid=bid, state=JobState.FAILED)
-    return sentence(act_on_many(operator, Event.RESUME, select(operator.session, filtered, Event.RESUME)))
+def _resume_batch(operator: Operator, bid: str, version: int | None) -> str:
+    return sentence(resume_batch(operator, bid, version=version))
 
 
 def _cancel(operator: Operator, bid: str, _: int | None) -> str:

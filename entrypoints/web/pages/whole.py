@@ -61,6 +61,10 @@ class WholeFleet:
         """Have `wake` called when something may have changed."""
         self._whole.subscribe(wake)
 
+    def renew(self) -> None:
+        """Ask ZooKeeper now: a person has changed something."""
+        self._whole.renew()
+
     def close(self) -> None:
         for recent in (self._answers, self._whole):
             recent.close()

@@ -19,7 +19,6 @@ from operations import workers as fleet_workers
 from operations.allowed_verbs import check_seen
 from operations.bulk import Outcome
 from operations.holds import HoldResult
-from operations.job_list import JobFilter
 from operations.operator import VerbResult
 from operations.profile_renewal import ProfileRenewal
 from operations.verbs import act
@@ -154,12 +153,15 @@ def cancel(request: Request, caller: OperatorCaller, bid: Bid, version: Version,
 
 @router.post("/batches/{bid}/resume", summary="Resume the failed jobs of the batch")
 def resume_batch(
-    request: Request, caller: OperatorCaller, bid: Bid, version: Version, body: Given = NO_REASON
+    request: Request,
+    caller: OperatorCaller,
+    bid: Bid,
+    version: Version,
+    body: Annotated[Resume, Body()] = Resume(reason="", to=None),  # noqa: B008 - frozen
 ) -> Outcome:
     _seen_batch(request, caller, bid, version)
     context = context_of(request)
-    names = bulk.select(context.session, JobFilter(bid=bid), Event.RESUME)
-    return bulk.act_on_many(context.operator(caller, body.reason), Event.RESUME, names)
+    return bulk.resume_batch(context.operator(caller, body.reason), bid, version=version, to=body.to)
 
 
 @router.post("/batches/{bid}/{verb}/dry-run", summary="What the verb would do to the batch")
@@ -174,8 +176,7 @@ def dry_run_of_batch(
         return bulk.cancel(operator, bid, dry_run=True)
     event = Event(verb.value)
     if event is Event.RESUME:
-        names = bulk.select(context.session, JobFilter(bid=bid), event)
-        return bulk.act_on_many(operator, event, names, dry_run=True)
+        return bulk.resume_batch(operator, bid, version=version, dry_run=True)
     return bulk.act_on_one(operator, event, bid, version=version, dry_run=True)
 
 
