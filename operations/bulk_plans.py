@@ -1,12 +1,12 @@
 """A verb for many jobs in two steps: a dry run, and then exactly what the dry run showed.
 
-A plan has the version of every job. A job that moved after the dry run is not touched.
+The token of a plan has the version of every job. A job that moved after the dry run is not touched, so a
+token that is used again changes nothing.
 """
 
-import secrets
-import threading
 import time
-from collections import OrderedDict
+import zlib
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,20 +21,23 @@ from pipeline.states import Event
 from zkstate.errors import Ambiguous
 
 PLAN_SECONDS = 900.0
-PLANS = 200
-"""Plans that one process remembers."""
-
 JOBS_OF_A_PLAN = 10_000
+
+TOKEN_LIMIT = 200_000
+"""Characters of a token."""
+
+PLAIN_LIMIT = 500_000
+"""Bytes of what a token says."""
 
 
 class NoSuchPlan(ArklineError):
-    """The token is of no plan of this caller, or the plan is too old; nothing was changed."""
+    """The token is of no dry run of this caller, or too old; nothing was changed."""
 
     error_kind = ErrorKind.REFUSED
 
 
 class BulkPlan(Record):
-    """What the verb would do; `token` carries it out, once."""
+    """What the verb would do; `token` carries it out."""
 
     token: str
     verb: Event
@@ -56,81 +59,98 @@ class Receipt(Record):
     """The service that did not answer, so that `untried` jobs were not reached."""
 
 
-@dataclass(frozen=True)
-class _Owned:
+class _Sealed(Record):
+    """What a token says: the same in every process, so that any web process carries it out."""
+
+    verb: Event
     owner: str
-    plan: BulkPlan
     until: float
+    """Seconds since the epoch."""
+    jobs: tuple[tuple[int, int], ...]
+    """The number of a job, and the version of its status."""
 
 
-class BulkPlans:
-    """The plans of one process. Thread-safe."""
+@dataclass(frozen=True)
+class Planned:
+    """What a token asks for. It gives no right: the verb checks role, collection and version of every job."""
 
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._plans: OrderedDict[str, _Owned] = OrderedDict()
+    verb: Event
+    jobs: tuple[tuple[str, int], ...]
+    """The id of a job, and the version that the dry run saw."""
 
-    def make(self, operator: Operator, event: Event, names: Sequence[str]) -> BulkPlan:
-        """UsageRefused for more jobs than JOBS_OF_A_PLAN."""
-        if len(names) > JOBS_OF_A_PLAN:
-            raise UsageRefused(
-                f"{len(names):,} jobs are selected, and {JOBS_OF_A_PLAN:,} are accepted: select fewer, such "
-                "as those of one batch or one cause"
-            )
-        expected: list[VerbResult] = []
-        refused: list[Refusal] = []
-        for name in names:
-            try:
-                expected.append(act(operator, name, event, dry_run=True))
-            except (ServiceUnreachable, Ambiguous):
-                raise
-            except ArklineError as error:
-                refused.append(Refusal(id=name, message=str(error)))
-        plan = BulkPlan(
-            token=secrets.token_urlsafe(24),
-            verb=event,
-            jobs=len(expected),
-            expected=tuple(expected),
-            refused=tuple(refused),
+
+def make_plan(operator: Operator, event: Event, names: Sequence[str]) -> BulkPlan:
+    """UsageRefused for more jobs than JOBS_OF_A_PLAN."""
+    if len(names) > JOBS_OF_A_PLAN:
+        raise UsageRefused(
+            f"{len(names):,} jobs are selected, and {JOBS_OF_A_PLAN:,} are accepted: select fewer, such "
+            "as those of one batch or one cause"
         )
-        with self._guard:
-            owner = operator.principal.identity
-            self._plans[plan.token] = _Owned(owner, plan, time.monotonic() + PLAN_SECONDS)
-            while len(self._plans) > PLANS:
-                self._plans.popitem(last=False)
-        return plan
+    expected: list[VerbResult] = []
+    refused: list[Refusal] = []
+    for name in names:
+        try:
+            expected.append(act(operator, name, event, dry_run=True))
+        except (ServiceUnreachable, Ambiguous):
+            raise
+        except ArklineError as error:
+            refused.append(Refusal(id=name, message=str(error)))
+    sealed = _Sealed(
+        verb=event,
+        owner=operator.principal.identity,
+        until=time.time() + PLAN_SECONDS,
+        jobs=tuple((int(one.id.removeprefix("jid")), one.version or 0) for one in expected),
+    )
+    return BulkPlan(
+        token=urlsafe_b64encode(zlib.compress(sealed.model_dump_json().encode(), 9)).decode(),
+        verb=event,
+        jobs=len(expected),
+        expected=tuple(expected),
+        refused=tuple(refused),
+    )
 
-    def take(self, principal: Principal, event: Event, token: str) -> BulkPlan:
-        """The plan, which is forgotten: it is carried out once."""
-        with self._guard:
-            owned = self._plans.get(token)
-            is_theirs = owned is not None and owned.owner == principal.identity and owned.plan.verb is event
-            usable = is_theirs and owned is not None and owned.until > time.monotonic()
-            if owned is None or not usable:
-                raise NoSuchPlan(
-                    f"there is no dry run of {event} with this token, or it is older than "
-                    f"{PLAN_SECONDS / 60:.0f} minutes, or it was carried out: make the dry run again"
-                )
-            del self._plans[token]
-        return owned.plan
+
+def read_plan(principal: Principal, event: Event, token: str) -> Planned:
+    """What the dry run of this principal showed; NoSuchPlan for any other token."""
+    sealed = _opened(token)
+    if (sealed.verb, sealed.owner) != (event, principal.identity):
+        raise NoSuchPlan(f"this is no token of your dry run of {event}: make the dry run again")
+    if sealed.until < time.time():
+        raise NoSuchPlan(f"the dry run is older than {PLAN_SECONDS / 60:.0f} minutes: make it again")
+    return Planned(event, tuple((f"jid{number:010d}", version) for number, version in sealed.jobs))
 
 
-def carry_out(operator: Operator, plan: BulkPlan) -> Receipt:
+def _opened(token: str) -> _Sealed:
+    """NoSuchPlan for a token that is damaged, or larger than that of any plan."""
+    try:
+        inflated = zlib.decompressobj()
+        text = inflated.decompress(urlsafe_b64decode(token.encode()), PLAIN_LIMIT)
+        if not inflated.eof:
+            raise NoSuchPlan("the token is not complete: make the dry run again")
+        sealed = _Sealed.model_validate_json(text)
+    except (ValueError, zlib.error) as error:
+        raise NoSuchPlan("this is no token of a dry run: make the dry run again") from error
+    if len(sealed.jobs) > JOBS_OF_A_PLAN or any(number < 0 for number, _ in sealed.jobs):
+        raise NoSuchPlan("this is no token of a dry run: make the dry run again")
+    return sealed
+
+
+def carry_out(operator: Operator, plan: Planned) -> Receipt:
     """Do exactly what the plan says; a refusal of one job does not stop the others."""
     done: list[VerbResult] = []
     refused: list[Refusal] = []
     moved: list[Refusal] = []
     stopped = ""
-    for job in plan.expected:
+    for jid, version in plan.jobs:
         try:
-            done.append(act(operator, job.id, plan.verb, version=job.version, feeding=False))
+            done.append(act(operator, jid, plan.verb, version=version, feeding=False))
         except Moved as error:
-            moved.append(Refusal(id=job.id, message=str(error)))
+            moved.append(Refusal(id=jid, message=str(error)))
         except (ServiceUnreachable, Ambiguous) as error:
             stopped = str(error)
             break
         except ArklineError as error:
-            refused.append(Refusal(id=job.id, message=str(error)))
+            refused.append(Refusal(id=jid, message=str(error)))
     if done and not stopped:
         feed(operator)
     return Receipt(
@@ -138,6 +158,6 @@ def carry_out(operator: Operator, plan: BulkPlan) -> Receipt:
         done=tuple(done),
         refused=tuple(refused),
         moved=tuple(moved),
-        untried=len(plan.expected) - len(done) - len(refused) - len(moved),
+        untried=len(plan.jobs) - len(done) - len(refused) - len(moved),
         stopped=stopped,
     )

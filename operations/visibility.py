@@ -1,5 +1,6 @@
 """What a principal may see: what it may not see is Missing, in the words for what does not exist."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -44,6 +45,16 @@ def visible_job(session: Session, principal: Principal, jid: str, archive: Archi
     if in_sight(principal, collection, owner):
         return job
     raise Missing(f"there is no job {jid}")
+
+
+def check_jobs_visible(
+    session: Session, principal: Principal, versions: Iterable[tuple[str, int]], archive: Archive
+) -> None:
+    """Missing unless the principal may see all these jobs; nothing is read for one who may see any job."""
+    if principal.collections is None and principal.role is not Role.DEPOSITOR:
+        return
+    for jid, _ in versions:
+        visible_job(session, principal, jid, archive)
 
 
 def in_sight(principal: Principal, collection: str, owner: str) -> bool:

@@ -17,7 +17,6 @@ from entrypoints.web.request_metrics import RequestMetrics
 from entrypoints.web.streams import Streams
 from operations.archive import Archive
 from operations.board.board import Board
-from operations.bulk_plans import BulkPlans
 from operations.custody_proofs import CustodyProofs
 from operations.operator import Operator
 from operations.tokens import Authenticator
@@ -85,10 +84,6 @@ class WebContext:
     @cached_property
     def wrong_tokens(self) -> WrongTokens:
         return WrongTokens()
-
-    @cached_property
-    def bulk_plans(self) -> BulkPlans:
-        return BulkPlans()
 
     @cached_property
     def custody_proofs(self) -> CustodyProofs:

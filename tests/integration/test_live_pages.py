@@ -152,7 +152,8 @@ def test_a_worker_that_does_not_answer_delays_no_page(web: Web) -> None:
     before = whole.get()
     assert before is not None
     whole.subscribe(renewed.set)
-    with broker.client(web.context.settings).pubsub() as silent:
+    redis = broker.client(web.context.settings)
+    with redis.pubsub() as silent:  # type: ignore[no-untyped-call]
         silent.psubscribe("*pidbox*")
         assert silent.get_message(timeout=LIMIT)
         longest, started = 0.0, time.monotonic()

@@ -12,7 +12,8 @@ from entrypoints.web.context import context_of
 from entrypoints.web.pages.login import page_router
 from entrypoints.web.pages.templating import page
 from operations.board.values import JobSearch, scope_of
-from operations.bulk_plans import carry_out
+from operations.bulk_plans import carry_out, make_plan, read_plan
+from operations.visibility import check_jobs_visible
 from pipeline.errors import UsageRefused
 from pipeline.states import Event
 
@@ -29,7 +30,7 @@ VERBS = {Event.RESUME, Event.DELETE, Event.FAIL, Event.RELEASE}
 def show_preview(request: Request, caller: OperatorCaller, cause: str, verb: str = "resume") -> HTMLResponse:
     web = context_of(request)
     rows = web.board.jobs(scope_of(caller), JobSearch(cause=cause), MOST).rows
-    plan = web.bulk_plans.make(web.operator(caller), _event(verb), [row.jid for row in rows])
+    plan = make_plan(web.operator(caller), _event(verb), [row.jid for row in rows])
     return page(
         request,
         "bulk.html",
@@ -54,7 +55,8 @@ def act_on_all(
     web = context_of(request)
     if _event(verb) in WITH_REASON and not reason.strip():
         raise UsageRefused(f"{verb} cannot be undone: give a reason, and make the preview again")
-    plan = web.bulk_plans.take(caller, _event(verb), token)
+    plan = read_plan(caller, _event(verb), token)
+    check_jobs_visible(web.session, caller, plan.jobs, web.archive)
     receipt = carry_out(web.operator(caller, reason), plan)
     return page(
         request,

@@ -25,8 +25,6 @@ from entrypoints.web.pages import (
     space,
     stops,
 )
-from entrypoints.web.pages.kept import Kept
-from entrypoints.web.pages.notices import KEPT
 from entrypoints.web.pages.streaming import LivePages
 from entrypoints.web.pages.templating import STATIC
 from entrypoints.web.pages.whole import WholeFleet
@@ -52,7 +50,6 @@ _PAGES = (
 def install(app: FastAPI, web: WebContext, flower: str = "") -> None:
     """Add the pages; `flower`: the address of Flower, for a link."""
     app.state.flower = flower
-    app.state.notices = Kept(KEPT)
     app.state.whole = WholeFleet(web)
     _ = web.oidc  # a mistake in its settings ends the start, not the first login
     app.mount("/static", StaticFiles(directory=STATIC), name="static")

@@ -1,16 +1,24 @@
-"""The result of an act, shown once at the top of the page that follows the redirect."""
+"""The result of an act, shown once at the top of the page that follows the redirect.
+
+The browser keeps the notice in between, so that any web process can answer the redirect.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import asdict, dataclass
 
 from fastapi import Request
-from fastapi.responses import RedirectResponse
+from fastapi.responses import RedirectResponse, Response
 
-from entrypoints.web.pages.kept import Kept
+SECONDS = 60
+"""A notice that no page has shown by then is forgotten."""
 
-KEPT = 1000
-"""Notices that are remembered; one that nobody fetched is forgotten."""
+TEXT_BYTES = 2500
+"""Browsers keep four kilobytes of an encoded text."""
+
+TONES = ("good", "bad", "warn")
 
 
 @dataclass(frozen=True)
@@ -20,17 +28,41 @@ class Notice:
 
 
 def notice_of(request: Request) -> Notice | None:
-    notices: Kept[Notice] = request.app.state.notices
-    return notices.take(request.query_params.get("notice", ""))
+    """The notice that this browser was given; None without one, and for what is none."""
+    try:
+        given = json.loads(urlsafe_b64decode(request.cookies.get(_cookie(request), "").encode()))
+        notice = Notice(**given)
+    except (TypeError, ValueError):
+        return None
+    return notice if isinstance(notice.text, str) and notice.tone in TONES else None
+
+
+def forget(request: Request, response: Response) -> None:
+    """After the page with the notice."""
+    if _cookie(request) in request.cookies:
+        response.delete_cookie(_cookie(request), secure=request.url.scheme == "https")
 
 
 def redirect(request: Request, back: str, notice: Notice) -> RedirectResponse:
     """To a page of this site, with the notice; another site's address leads to the front page."""
-    notices: Kept[Notice] = request.app.state.notices
     path = back.partition("?")[0].partition("#")[0]
-    if not is_local(path):
-        path = "/"
-    return RedirectResponse(f"{path}?notice={notices.keep(notice)}", status_code=303)
+    response = RedirectResponse(path if is_local(path) else "/", status_code=303)
+    text = notice.text.encode()[:TEXT_BYTES].decode(errors="ignore")
+    written = json.dumps(asdict(Notice(text, notice.tone)), ensure_ascii=False)
+    response.set_cookie(
+        _cookie(request),
+        urlsafe_b64encode(written.encode()).decode(),
+        max_age=SECONDS,
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return response
+
+
+def _cookie(request: Request) -> str:
+    """Over https the name has the prefix by which browsers refuse a cookie that another host sets."""
+    return "__Host-notice" if request.url.scheme == "https" else "notice"
 
 
 def is_local(path: str) -> bool:

@@ -18,10 +18,10 @@ PERIOD = 3.0
 OLD = 30.0
 """Seconds after which a new answer is waited for, because the last one says little about now."""
 
-PATIENCE = 1.0
+TIMEOUT = 1.0
 """Seconds that a page waits for a new answer; then it shows the old one."""
 
-FIRST_PATIENCE = 5.0
+FIRST_TIMEOUT = 5.0
 """Seconds that a page waits for the first answer of a process."""
 
 _log = logging.getLogger("arkline.web")
@@ -57,8 +57,8 @@ class Recent(Generic[T]):
             if now - max(self._at, self._tried) >= PERIOD:
                 self._start()
             if self._asking and now - self._at >= OLD:
-                patience = PATIENCE if self._at > 0 else FIRST_PATIENCE
-                self._changed.wait_for(lambda: self._at >= now or not self._asking, patience)
+                timeout = TIMEOUT if self._at > 0 else FIRST_TIMEOUT
+                self._changed.wait_for(lambda: self._at >= now or not self._asking, timeout)
             return self._answer
 
     def renew(self) -> None:

@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 
 from entrypoints.cli.render.humanize import age, brief, by_whom, counted, duration
-from entrypoints.web.pages.notices import notice_of
+from entrypoints.web.pages.notices import forget, notice_of
 from operations.board.values import Stop
 from pipeline.principal import Principal, Role
 from pipeline.working_storage.capacity import in_units
@@ -133,4 +133,6 @@ def page(
         **rights(caller),
         **values,
     )
-    return HTMLResponse(html, status_code=status)
+    response = HTMLResponse(html, status_code=status)
+    forget(request, response)
+    return response

@@ -11,8 +11,16 @@ from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.parameters import REASON_LIMIT
 from entrypoints.web.routes.verbs import JOB_EVENTS, WITH_REASON
 from operations.board.values import JobSearch, scope_of
-from operations.bulk_plans import JOBS_OF_A_PLAN, BulkPlan, Receipt, carry_out
-from operations.visibility import visible_job
+from operations.bulk_plans import (
+    JOBS_OF_A_PLAN,
+    TOKEN_LIMIT,
+    BulkPlan,
+    Receipt,
+    carry_out,
+    make_plan,
+    read_plan,
+)
+from operations.visibility import check_jobs_visible, visible_job
 from pipeline.errors import UsageRefused
 from pipeline.principal import Principal
 from pipeline.records import Record
@@ -38,7 +46,7 @@ class PlanRequest(Record):
 
 
 class PlanToken(Record):
-    token: str = Field(max_length=100, description="From the dry run.")
+    token: str = Field(max_length=TOKEN_LIMIT, description="From the dry run.")
     reason: str = Field("", max_length=REASON_LIMIT, examples=["the source is back"])
 
 
@@ -46,10 +54,10 @@ class PlanToken(Record):
 def plan(
     request: Request, caller: OperatorCaller, verb: Verb, body: Annotated[PlanRequest, Body()]
 ) -> BulkPlan:
-    """The token carries it out, once, within a quarter of an hour, in the same web process."""
+    """The token carries it out, within a quarter of an hour."""
     context = context_of(request)
     names = _selected(context, caller, body.select)
-    return context.bulk_plans.make(context.operator(caller), Event(verb.value), names)
+    return make_plan(context.operator(caller), Event(verb.value), names)
 
 
 @router.post("/{verb}", summary="Do exactly what the dry run showed")
@@ -58,7 +66,8 @@ def do(request: Request, caller: OperatorCaller, verb: Verb, body: Annotated[Pla
     context, event = context_of(request), Event(verb.value)
     if event in WITH_REASON and not body.reason:
         raise UsageRefused(f"{event} cannot be undone: give a reason")
-    planned = context.bulk_plans.take(caller, event, body.token)
+    planned = read_plan(caller, event, body.token)
+    check_jobs_visible(context.session, caller, planned.jobs, context.archive)
     return carry_out(context.operator(caller, body.reason), planned)
 
 
