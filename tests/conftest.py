@@ -61,7 +61,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test for its folder, and refuse one that needs more servers than its folder allows."""
+    """Mark every test for its folder, refuse one that needs more servers than that allows, and order them."""
+    items.sort(key=lambda item: folders.turn(item.path))
     for item in items:
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
         if reason := folders.refusal(folder, getattr(item, "fixturenames", ())):

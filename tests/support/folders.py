@@ -1,12 +1,39 @@
 """What the folder of a test says: its markers, and the servers that its tests may start."""
 
 from collections.abc import Collection
+from pathlib import Path
 
 MARKERS = {"integration": ("integration",), "e2e": ("e2e", "integration")}
 """Folder below tests/ -> the markers of its tests."""
 
 SERVERS = frozenset({"zookeeper", "redis_server"})
 """The fixtures that start ZooKeeper and Redis."""
+
+LONGEST_FIRST = (
+    "test_dashboard_troubles",
+    "test_deployment",
+    "test_restore_drill",
+    "test_benchmarks",
+    "test_rolling_restarts",
+    "test_chaos_short",
+    "test_waiting_hosts",
+    "test_storm_short",
+    "test_outside_services",
+    "test_recovery",
+    "test_host_limits",
+    "test_browser",
+)
+"""The files of tests/e2e that take longest, as a run of all tests has measured them."""
+
+
+def turn(path: Path) -> int:
+    """When the tests of a file are run: with the longest at the beginning, no process waits for them at the end.
+
+    Files of the same turn keep their order.
+    """
+    if path.parent.name != "e2e":
+        return len(LONGEST_FIRST) + 1
+    return LONGEST_FIRST.index(path.stem) if path.stem in LONGEST_FIRST else len(LONGEST_FIRST)
 
 
 def refusal(folder: str, fixtures: Collection[str]) -> str:
