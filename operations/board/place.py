@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pipeline.states import Bucket, JobState
 from zkstate.feed.changes import BucketChange, QueueChange
@@ -14,9 +15,11 @@ _STATE_OF_BUCKET = {
 """The state of a job that has left the queue: a completed job leaves it when it is cleaned up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A job's entry in the queue and in its batch; None where it has none."""
+class Place(NamedTuple):
+    """A job's entry in the queue and in its batch; None where it has none.
+
+    A tuple, because a board is filled with a hundred thousand of them.
+    """
 
     bid: str = ""
     queue: JobState | None = None
@@ -47,14 +50,16 @@ def after(place: Place, changes: Iterable[QueueChange | BucketChange]) -> Moved:
     """The place after `changes`, in their order; an entry that is gone already is not an error."""
     states: list[JobState] = []
     for change in changes:
-        if isinstance(change, QueueChange):
-            place = _after_queue(place, change)
-        else:
-            place = _after_bucket(place, change)
+        place = moved(place, change)
         state = place.state
         if state is not None and (not states or states[-1] is not state):
             states.append(state)
     return Moved(place, tuple(states))
+
+
+def moved(place: Place, change: QueueChange | BucketChange) -> Place:
+    """The place after one change."""
+    return _after_queue(place, change) if isinstance(change, QueueChange) else _after_bucket(place, change)
 
 
 def _after_queue(place: Place, change: QueueChange) -> Place:

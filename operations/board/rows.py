@@ -1,43 +1,60 @@
 """What is read from the record as values of the board's rows, and rows as changes."""
 
 import sqlite3
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from operations.board.cause import cause_of
 from operations.board.place import Place
 from operations.board.values import Change
 from pipeline.records import Submission
-from pipeline.states import FailureKind, JobState
+from pipeline.states import Bucket, FailureKind, JobState
 from zkstate.feed.details import JobDetail
 from zkstate.feed.tree import BatchRead
 
 
-@dataclass(frozen=True)
-class JobWrite:
+class JobWrite(NamedTuple):
     """A job's place, and since when the job is in this state."""
 
     jid: str
     place: Place
     since: float | None
     """None: not known; that of its batch is taken."""
-    previous: str | None
+    previous: JobState | None
     moved: bool
     """The state changed: what was read of the former state is void."""
 
 
-def of_place(job: JobWrite) -> dict[str, object]:
-    return {
-        "jid": job.jid,
-        "bid": job.place.bid,
-        "queue": job.place.queue,
-        "bucket": job.place.bucket,
-        "state": job.place.state,
-        "previous": job.previous,
-        "priority": job.place.priority,
-        "since": job.since,
-        "moved": job.moved,
-    }
+class OfBatch(NamedTuple):
+    """What the rows of jobs have of their batch."""
+
+    collection: str | None
+    owner: str | None
+    since: float
+
+
+UNKNOWN = OfBatch(None, None, 0.0)
+
+_TEXT: dict[object, str | None] = {value: value.value for kind in (JobState, Bucket) for value in kind}
+_TEXT[None] = None
+"""SQLite takes a text much faster than a value of an enumeration."""
+
+
+def of_place(job: JobWrite, batch: OfBatch) -> tuple[object, ...]:
+    """In the order of the columns that a place has."""
+    place = job.place
+    return (
+        job.jid,
+        place.bid,
+        batch.collection,
+        batch.owner,
+        _TEXT[place.queue],
+        _TEXT[place.bucket],
+        _TEXT[place.state],
+        place.priority,
+        _TEXT[job.previous],
+        batch.since if job.since is None else job.since,
+    )
 
 
 def of_detail(detail: JobDetail) -> dict[str, object]:

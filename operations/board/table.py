@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 
 from operations.board import rows
 from operations.board.place import Place
@@ -42,12 +43,9 @@ _INDEXES = (
 )
 """Created after the first fill: to fill a table without indexes is faster."""
 
-_OF_BATCH = "(SELECT {} FROM batch WHERE bid = :bid)"
-
-_PUT_PLACE = f"""
+_PUT_PLACE = """
 INSERT INTO job (jid, bid, collection, owner, queue, bucket, state, priority, previous, since)
-SELECT :jid, :bid, {_OF_BATCH.format("collection")}, {_OF_BATCH.format("owner")}, :queue, :bucket, :state,
-    :priority, :previous, COALESCE(:since, {_OF_BATCH.format("since")}, 0) WHERE true
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (jid) DO UPDATE SET bid = excluded.bid, collection = excluded.collection, owner = excluded.owner,
     queue = excluded.queue, bucket = excluded.bucket, state = excluded.state, priority = excluded.priority
 """
@@ -117,9 +115,21 @@ class Table:
 
     def write_jobs(self, jobs: Sequence[JobWrite]) -> None:
         """Insert or change the places; what was read of a job in an earlier state is forgotten."""
-        values = [rows.of_place(job) for job in jobs]
-        self._sql.executemany(_ENTER_STATE, [row for row in values if row["moved"]])
-        self._sql.executemany(_PUT_PLACE, [row for row in values if not row["moved"]])
+        batches = self._of_batches({job.place.bid for job in jobs})
+        for statement, moved in ((_ENTER_STATE, True), (_PUT_PLACE, False)):
+            written = [job for job in jobs if job.moved is moved]
+            values = (rows.of_place(job, batches.get(job.place.bid, rows.UNKNOWN)) for job in written)
+            # in the order of the key: SQLite appends instead of searching
+            self._sql.executemany(statement, sorted(values, key=itemgetter(0)))
+
+    def _of_batches(self, bids: Iterable[str]) -> dict[str, rows.OfBatch]:
+        return {
+            row["bid"]: rows.OfBatch(row["collection"], row["owner"], row["since"])
+            for part in _parts(sorted(bids))
+            for row in self.read(
+                f"SELECT bid, collection, owner, since FROM batch WHERE bid IN ({_marks(part)})", part
+            )
+        }
 
     def since(self, jids: Iterable[str]) -> dict[str, float]:
         """JID -> seconds since the epoch at which the job came to its state."""

@@ -1,14 +1,16 @@
 """The record compared with the board: the places of all jobs from listings, and the batches."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from operations.board.place import Place, after
+from operations.board.place import Place, moved
 from pipeline.states import Bucket
 from zkstate.feed import tree
 from zkstate.feed.changes import BucketChange, QueueChange
 from zkstate.feed.tree import BucketMark
 from zkstate.session import Session
+
+_NOWHERE = Place()
 
 Between = Callable[[], None]
 """Called between two listings, so that changes are applied while a large record is listed."""
@@ -27,7 +29,7 @@ class Listings:
         changed, gone = self._changed(session, sorted(bids), known)
         between()
         places = {
-            jid: replace(place, queue=None)
+            jid: place._replace(queue=None)
             for jid, place in known.items()
             if place.bucket is not None and (place.bid, place.bucket) not in gone
         }
@@ -61,4 +63,4 @@ class Listings:
 
 def _add(places: dict[str, Place], entries: Iterable[QueueChange | BucketChange]) -> None:
     for entry in entries:
-        places[entry.jid] = after(places.get(entry.jid, Place()), (entry,)).place
+        places[entry.jid] = moved(places.get(entry.jid, _NOWHERE), entry)

@@ -1,8 +1,10 @@
 """Writes the board: changes that were pushed, comparisons with the record, and what has to be read."""
 
+import gc
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from operations.board.place import Place, after
 from operations.board.ring import Ring
@@ -37,6 +39,18 @@ SETTLED = 2.0
 
 def _nothing() -> None:
     return
+
+
+@contextmanager
+def _garbage_left_alone() -> Iterator[None]:
+    """Without the search for reference cycles: it would walk through all new places again and again."""
+    searched = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if searched:
+            gc.enable()
 
 
 class Writer:
@@ -82,6 +96,10 @@ class Writer:
 
         `unsettled`, read at the end, are jobs that moved meanwhile: their changes are applied in their order.
         """
+        with _garbage_left_alone():
+            return self._compare(between, unsettled, all_batches=all_batches)
+
+    def _compare(self, between: Between, unsettled: Iterable[str], *, all_batches: bool) -> int:
         known_statuses = self._table.batch_statuses()
         bids = set(tree.batch_ids(self._session))
         batches = self._compare_batches(bids, known_statuses, all_batches=all_batches)

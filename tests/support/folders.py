@@ -27,7 +27,7 @@ LONGEST_FIRST = (
 
 
 def turn(path: Path) -> int:
-    """When the tests of a file are run: with the longest at the beginning, no process waits for them at the end.
+    """When the tests of a file are run: the longest first, so that no process waits for them at last.
 
     Files of the same turn keep their order.
     """

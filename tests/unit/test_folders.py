@@ -32,3 +32,11 @@ def test_collected_tests_carry_the_markers_of_their_folder(request: pytest.Fixtu
         markers = {marker.name for marker in item.iter_markers()} & {"integration", "e2e"}
         assert markers >= set(folders.MARKERS.get(folder, ())), item.nodeid
         assert folder in folders.MARKERS or not markers, item.nodeid
+
+
+def test_the_longest_files_exist_and_are_run_first(request: pytest.FixtureRequest) -> None:
+    for name in folders.LONGEST_FIRST:
+        assert (TESTS / "e2e" / f"{name}.py").exists(), f"{name}: take it out of LONGEST_FIRST"
+
+    turns = [folders.turn(item.path) for item in request.session.items]
+    assert turns == sorted(turns)
