@@ -1,6 +1,8 @@
 # The one image of the fleet: workers, beats and Flower differ by their command in docker-compose.yml.
 
-FROM python:3.13-slim AS build
+FROM python:3.13.16-slim@sha256:3dd7cc108ec1493442514f5c2a871af6af0ec31d768ff6e378a93340c3b3db5f AS python
+
+FROM python AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
 COPY requirements.lock tools/build.lock ./
@@ -18,7 +20,7 @@ RUN pip wheel --quiet --no-deps --no-index --find-links /build --wheel-dir /whee
     && python -m venv /opt/arkline \
     && /opt/arkline/bin/pip install --quiet --no-index --find-links /wheels "arkline[oidc,otel,postgresql,s3]"
 
-FROM python:3.13-slim
+FROM python
 RUN groupadd --gid 10001 arkline \
     && useradd --uid 10001 --gid 10001 --home-dir /srv/arkline --shell /usr/sbin/nologin arkline \
     # a named volume takes its owner from the folder that it is mounted over

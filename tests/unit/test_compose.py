@@ -22,6 +22,9 @@ OURS = {name: service for name, service in SERVICES.items() if "build" in servic
 READY_FILE = "ARKLINE_READY_FILE"
 """Read by tasks/worker.py and tasks/beat_leader.py; not a setting, because it is one process's own."""
 
+VERSION_AND_DIGEST = r"[a-z]+(/[a-z]+)?:v?\d+(\.\d+){1,2}(-[a-z]+)?@sha256:[0-9a-f]{64}"
+"""Of an image; PostgreSQL's versions have two numbers."""
+
 POOL_STALL = 31
 """Seconds that billiard may take to notice that a pool's processes have ended."""
 
@@ -55,11 +58,26 @@ def test_ports_are_open_to_this_host_only(name: str) -> None:
     assert all(port.startswith("127.0.0.1:") for port in SERVICES[name].get("ports", ()))
 
 
-@pytest.mark.parametrize("name", SERVICES)
-def test_every_image_has_a_tag_that_stays(name: str) -> None:
-    _, _, tag = SERVICES[name]["image"].rpartition(":")
+@pytest.mark.parametrize("name", sorted(SERVICES.keys() - OURS.keys()))
+def test_every_image_of_others_is_named_by_version_and_digest(name: str) -> None:
+    assert re.fullmatch(VERSION_AND_DIGEST, SERVICES[name]["image"])
 
-    assert re.match(r"v?\d", tag)
+
+def test_the_image_begins_with_one_that_is_named_by_version_and_digest() -> None:
+    first, *others = re.findall(r"^FROM (.+)$", (PROJECT / "Dockerfile").read_text(), re.M)
+    foreign = re.findall(r"--from=(\S+)", (PROJECT / "Dockerfile").read_text())
+
+    base, _, name = first.rpartition(" AS ")
+    assert re.fullmatch(VERSION_AND_DIGEST, base)
+    assert [stage.split()[0] for stage in others] == [name, name]
+    assert foreign == ["build"]
+
+
+def test_the_chart_has_the_same_servers_as_the_compose_file() -> None:
+    values = yaml.safe_load((PROJECT / "deploy" / "helm" / "arkline" / "values.yaml").read_text())
+
+    assert values["zookeeper"]["image"] == SERVICES["zookeeper"]["image"]
+    assert values["redis"]["image"] == SERVICES["redis"]["image"]
 
 
 def test_our_image_has_the_version_of_the_project() -> None:

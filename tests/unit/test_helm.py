@@ -111,6 +111,18 @@ def test_no_name_is_used_twice(manifests: list[dict[str, Any]]) -> None:
     assert len(names) == len(set(names))
 
 
+def test_every_image_but_ours_is_named_by_version_and_digest(manifests: list[dict[str, Any]]) -> None:
+    images = {
+        container["image"]
+        for _, pod in pods(manifests)
+        for container in (*pod["containers"], *pod.get("initContainers", ()))
+    }
+
+    ours = {image for image in images if re.fullmatch(r"(.+/)?arkline[:@].+", image)}
+    assert ours
+    assert all(re.search(r":\d[\d.]+[\w-]*@sha256:[0-9a-f]{64}$", image) for image in images - ours)
+
+
 def test_no_pod_has_more_rights_than_it_needs(manifests: list[dict[str, Any]]) -> None:
     """As the pod security standard `restricted` asks, and without a token of the cluster."""
     for name, pod in pods(manifests):
