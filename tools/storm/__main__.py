@@ -9,7 +9,8 @@ from pathlib import Path
 
 from entrypoints.cli import exit_codes
 from pipeline.errors import ArklineError
-from tools.storm.run import LOWERED, Result, storm
+from tools.storm.changes import changed
+from tools.storm.run import Result, storm
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
@@ -22,6 +23,11 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--hostile", type=int, default=60, help="hostile deposits (default: 60)")
     parser.add_argument("--honest", type=int, default=30, help="honest deposits (default: 30)")
     parser.add_argument("--seed", type=int, default=1, help="chooses and mixes the deposits (default: 1)")
+    parser.add_argument(
+        "--shipped",
+        action="store_true",
+        help="with the shipped times and tries; an operator ends what the honest deposits did not wait for",
+    )
     parser.add_argument("--json", action="store_true", help="end with one JSON object on standard output")
     parser.add_argument(
         "--keep", type=Path, help="a folder that does not exist yet, for the stack and all logs"
@@ -32,10 +38,10 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 def main(arguments: list[str]) -> int:
     parsed = _parse(arguments)
     folder = Path(parsed.keep or tempfile.mkdtemp(prefix="arkline-storm-")).absolute()
-    for name, (value, shipped) in LOWERED.items():
+    for name, (value, shipped) in changed(parsed.shipped).items():
         _say(f"{name}={value} ({shipped})")
     try:
-        result = storm(parsed.hostile, parsed.honest, parsed.seed, folder, _say)
+        result = storm(parsed.hostile, parsed.honest, parsed.seed, folder, _say, shipped=parsed.shipped)
     finally:
         if parsed.keep is None:
             shutil.rmtree(folder, ignore_errors=True)

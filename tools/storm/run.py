@@ -3,7 +3,7 @@
 import os
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,25 +23,13 @@ from pipeline.records import Batch, Submission, SubmissionType
 from pipeline.states import BATCH, BatchState, Bucket, Event
 from tests.servers.http_source import HttpSource
 from tools.storm import attacks, honest, leftovers
+from tools.storm.changes import changed
 from tools.storm.processes import Observer
 from zkstate import batches, jobs
 from zkstate.session import Session, connect
 
 MOST_MEGABYTES = 300.0
 """That a process may have."""
-
-LOWERED: Mapping[str, tuple[str, str]] = {
-    "ARKLINE_MAX_TRIES": ("2", "33 tries of a source that never answers take 12 hours"),
-    "ARKLINE_BACKOFF": ("1", "the delay before the second try"),
-    "ARKLINE_FETCH_TRIES": ("2", "4 requests of a file within a try"),
-    "ARKLINE_CONNECT_TIMEOUT": ("3", "10 seconds"),
-    "ARKLINE_READ_TIMEOUT": ("5", "60 seconds"),
-    "ARKLINE_HEADERS_TIMEOUT": ("8", "120 seconds for each request of a source that drips"),
-    "ARKLINE_SLOW_AFTER": ("5", "60 seconds until a slow body is given up"),
-    "ARKLINE_OBJECT_BYTES": ("100000000", "a body without end would be read to a terabyte"),
-    "ARKLINE_WORKING_CAPACITY": ("2000000000", "that of the machine which runs the storm is not filled"),
-}
-"""Setting -> its value in a storm, and the shipped time that it shortens or the reason for the change."""
 
 COLLECTIONS = ("storm-honest", "storm-hostile")
 """Of the honest deposits, and of the others."""
@@ -59,6 +47,9 @@ SECONDS_FOR_EACH = 20.0
 
 CLEAN_UP_SECONDS = 120.0
 """Beat cleans up every 30 seconds."""
+
+AFTER_THE_HONEST = 60.0
+"""Seconds in which hostile deposits may still end by themselves, with the shipped times."""
 
 
 @dataclass
@@ -88,8 +79,14 @@ class _Deposit:
     ended: Batch | None = None
 
 
-def storm(hostile: int, good: int, seed: int, folder: Path, say: Callable[[str], None]) -> Result:
-    """Only in the main thread, which supervises the stack. `folder`: an empty one, for the stack."""
+def storm(
+    hostile: int, good: int, seed: int, folder: Path, say: Callable[[str], None], *, shipped: bool = False
+) -> Result:
+    """Only in the main thread, which supervises the stack. `folder`: an empty one, for the stack.
+
+    `shipped`: with the shipped times and tries, which some hostile deposits outlast by hours: an operator
+    cancels those that have not ended soon after the last honest deposit.
+    """
     _forget_settings()
     quiet_logs()
     chance = random.Random(f"storm {seed}")  # noqa: S311 - chooses deposits
@@ -103,11 +100,11 @@ def storm(hostile: int, good: int, seed: int, folder: Path, say: Callable[[str],
         signals = servers.enter_context(stop_signals())
         observer = None
         try:
-            with running(_config(folder), signals, say) as stack:
+            with running(_config(folder, shipped), signals, say) as stack:
                 observer = Observer(lambda: {p.pid: p.name for p in stack.supervisor.processes if p.running})
                 observer.start()
                 with connect(stack.settings) as session:
-                    _Storm(stack, session, result, say).run(deposits, hostile_ones, chance)
+                    _Storm(stack, session, result, say, shipped).run(deposits, hostile_ones, chance)
                 observer.stop()
         finally:
             if observer:
@@ -128,7 +125,7 @@ def _forget_settings() -> None:
         del os.environ[name]
 
 
-def _config(folder: Path) -> StackConfig:
+def _config(folder: Path, shipped: bool) -> StackConfig:
     profiles = folder / "profiles"
     profiles.mkdir(parents=True)
     for name in COLLECTIONS:
@@ -136,20 +133,24 @@ def _config(folder: Path) -> StackConfig:
         text = _PROFILE.format(name=name, owner=owner, shoulder=f"fk4{owner[-4:]}1")
         (profiles / f"{name}.yaml").write_text(text)
     own = {"ARKLINE_PROFILES": str(profiles), "ARKLINE_ALLOW_NETWORKS": "127.0.0.0/8"}
-    lowered = {name: value for name, (value, _) in LOWERED.items()}
+    lowered = {name: value for name, (value, _) in changed(shipped).items()}
     return StackConfig(home=folder, environment={**own, **lowered})
 
 
 class _Storm:
     """One storm on a running stack."""
 
-    def __init__(self, stack: Stack, session: Session, result: Result, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, stack: Stack, session: Session, result: Result, say: Callable[[str], None], shipped: bool
+    ) -> None:
+        self.shipped = shipped
         self.stack = stack
         self.session = session
         self.result = result
         self.say = say
         self.principal = Principal(name="storm", role=Role.ADMIN, interface=Interface.CLI)
         self.deposits: list[_Deposit] = []
+        self.cancelled: set[str] = set()
         self.began = time.monotonic()
 
     def run(self, good: list[honest.Deposit], hostile: list[attacks.Attack], chance: random.Random) -> None:
@@ -177,7 +178,8 @@ class _Storm:
         )
         settings = self.stack.settings
         profiles = Profiles(settings.profiles)
-        given = submit(self.session, settings, profiles, submission, self.principal)
+        depositor = self.principal.model_copy(update={"name": submission.submitter})
+        given = submit(self.session, settings, profiles, submission, depositor)
         self.deposits.append(_Deposit(given.bid, form))
 
     def _await_ends(self) -> None:
@@ -185,7 +187,7 @@ class _Storm:
         deadline = self.began + 180 + SECONDS_FOR_EACH * len(self.deposits)
         said = 0.0
         while waiting := self._not_ended():
-            if all(deposit.form == attacks.ASKS_FOR_AN_HOUR for deposit in waiting):
+            if self._outlast_the_rest(waiting):
                 self._fail(waiting)
             if time.monotonic() > deadline:
                 for deposit in waiting:
@@ -199,6 +201,12 @@ class _Storm:
                 self.say(f"{said - self.began:.0f} s: {len(waiting)} have not ended, {good} of them honest")
             self.stack.supervisor.poll_for(1.0)
 
+    def _outlast_the_rest(self, waiting: list[_Deposit]) -> bool:
+        """True if only hostile deposits are left that no limit ends soon."""
+        if self.shipped and all(deposit.form for deposit in waiting):
+            return time.monotonic() - self.began > self.result.honest_seconds + AFTER_THE_HONEST
+        return all(deposit.form == attacks.ASKS_FOR_AN_HOUR for deposit in waiting)
+
     def _not_ended(self) -> list[_Deposit]:
         for deposit in self.deposits:
             if deposit.ended is None:
@@ -211,9 +219,10 @@ class _Storm:
 
     def _fail(self, waiting: list[_Deposit]) -> None:
         for deposit in waiting:
-            if batches.jobs_in(self.session, deposit.bid, Bucket.PROCESSING):
-                cancel(self._operator("the source asks for an hour before each try"), deposit.bid)
-                self.result.failed_by_operator += 1
+            if self.shipped or batches.jobs_in(self.session, deposit.bid, Bucket.PROCESSING):
+                self.cancelled.add(deposit.bid)
+                cancel(self._operator("the source keeps its deposit for hours"), deposit.bid)
+        self.result.failed_by_operator = len(self.cancelled)
 
     def _operator(self, reason: str) -> Operator:
         settings = self.stack.settings
