@@ -139,7 +139,7 @@ def _sweep(context: WorkerContext, session: Session, clock: ServerClock) -> None
         sweep.count_redispatch(ticket.state)
         dispatch_job(context.app, ticket)
     for jid in recovered.exhausted:
-        with giving_up(context, jid=jid):
+        with giving_up(context, locks=False, jid=jid):
             _fail_exhausted(context, session, jid)
     give_turn(context, session, live, sweep.clock)
     unfinished = recovery.sweep_batches(session, live, sweep.clock, SWEEP, settings.max_redispatches)
@@ -147,7 +147,7 @@ def _sweep(context: WorkerContext, session: Session, clock: ServerClock) -> None
         log().warning("dispatched again", bid=ticket.id, state=ticket.state)
         dispatch_batch(context.app, ticket)
     for bid in unfinished.exhausted:
-        with giving_up(context, bid=bid):
+        with giving_up(context, locks=False, bid=bid):
             fail_exhausted_batch(context, session, bid)
     for owed in callbacks.due(session, sweep.clock, partial(sweep.page, "callbacks")):
         if callbacks.claim(session, owed):

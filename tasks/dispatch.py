@@ -5,7 +5,7 @@ from celery.canvas import Signature
 from kombu.exceptions import OperationalError
 
 from pipeline.records import Ticket
-from pipeline.states import BATCH, JOB, BatchState, JobState
+from pipeline.states import BATCH, JOB, BatchState, JobState, Queue
 from tasks.broker import OWN_TURN, step_of
 from tasks.logs import log
 
@@ -22,14 +22,19 @@ def _chain_from(app: Celery, ticket: Ticket) -> Signature:
     return chain(first, *(signature(JOB.task(state).name, app=app) for state in rest[1:]), app=app)
 
 
-def dispatch_in_turn(app: Celery, ticket: Ticket) -> bool:
+def dispatch_job_in_turn(app: Celery, ticket: Ticket) -> bool:
     """As `dispatch_job`, before all jobs of others: their submitters have more than their share."""
     return _send(_chain_from(app, ticket), ticket, OWN_TURN)
 
 
-def dispatch_batch(app: Celery, ticket: Ticket) -> bool:
-    task = signature(BATCH.task(BatchState(ticket.state)).name, args=(ticket.model_dump(),), app=app)
-    return _send(task, ticket)
+def dispatch_batch(app: Celery, ticket: Ticket, *, in_turn: bool = False) -> bool:
+    """`in_turn`: before all splits of others.
+
+    A split is as urgent as the most urgent job, so that neither occupies all processes alone.
+    """
+    task = BATCH.task(BatchState(ticket.state))
+    message = signature(task.name, args=(ticket.model_dump(),), app=app)
+    return _send(message, ticket, step_of(0) if task.queue is Queue.SPLIT and not in_turn else OWN_TURN)
 
 
 def dispatch_failure_callback(app: Celery, jid: str, epoch: int) -> bool:

@@ -257,8 +257,11 @@ def delay_before_retry(failure: StepFailed, tries: int, settings: Settings) -> f
 
 
 @contextmanager
-def giving_up(context: WorkerContext, **facts: object) -> Iterator[None]:
-    """Log the exception that ends this block, with `facts`; drop the session if the session is in doubt."""
+def giving_up(context: WorkerContext, *, locks: bool = True, **facts: object) -> Iterator[None]:
+    """Log the exception that ends this block, with `facts`; drop the session if the session is in doubt.
+
+    `locks`: False if the block takes none, and others use the session after it.
+    """
     try:
         yield
     except Exception as error:  # noqa: BLE001 - every kind is logged, as MEANINGS says
@@ -283,4 +286,5 @@ def giving_up(context: WorkerContext, **facts: object) -> Iterator[None]:
                 log().info("stopped", reason=str(error), **facts)
             case _:
                 log().exception("failed unexpectedly", **facts)
-                context.drop_session()
+                if locks:
+                    context.drop_session()

@@ -92,7 +92,7 @@ class Load:
 def open_batches(session: Session) -> dict[Party, list[str]]:
     """The parties that have an open batch, each with its batches, the oldest first."""
     parties: dict[Party, list[str]] = {}
-    for bid, party in _parties(session, sorted(session.children(paths.OPEN_BATCHES))).items():
+    for bid, party in of_batches(session, sorted(session.children(paths.OPEN_BATCHES))).items():
         parties.setdefault(party, []).append(bid)
     return parties
 
@@ -128,7 +128,7 @@ def of_jobs(session: Session, jids: Sequence[str]) -> dict[str, Party]:
     """JID -> its party, in the order given; a job that was removed meanwhile is left out."""
     nodes = session.get_many([paths.job_bid(jid) for jid in jids])
     bids = {jid: node[0].decode() for jid, node in zip(jids, nodes, strict=True) if node is not None}
-    known = _parties(session, sorted(set(bids.values())))
+    known = of_batches(session, sorted(set(bids.values())))
     return {jid: known[bid] for jid, bid in bids.items() if bid in known}
 
 
@@ -170,7 +170,7 @@ def turns(waiting: Mapping[str, Party], load: Load, limits: Limits) -> Iterator[
         yield queues[party].popleft()[1]
 
 
-def _parties(session: Session, bids: Sequence[str]) -> dict[str, Party]:
+def of_batches(session: Session, bids: Sequence[str]) -> dict[str, Party]:
     """BID -> its party; batches that cannot be read are left out, and reported by the audit."""
     known = _remembered.setdefault(session, {})
     if len(known) > REMEMBERED:

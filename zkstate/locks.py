@@ -19,6 +19,9 @@ from zkstate.fleet_time import FleetMark, age_ms
 from zkstate.record import token
 from zkstate.session import BROKEN, Session
 
+GIVES_WAY = 2
+"""Writes to a lock after which its attempt ends, and hands its job back."""
+
 LOCK_WAIT = 20.0
 """Seconds that a worker waits for another holder of the same object; then the job is handed back."""
 
@@ -35,6 +38,7 @@ class AttemptGuard:
         self._stopping = stopping
         self._lock_deleted = threading.Event()
         self._yields = threading.Event()
+        self._gives_way = threading.Event()
 
     def carried(self, stopping: Callable[[], bool]) -> "AttemptGuard":
         """The guard of the attempt at the next state, under the same lock, which is watched already."""
@@ -45,8 +49,8 @@ class AttemptGuard:
     def watch_lock(self, path: str) -> None:
         """Fail the checks once the lock at `path` is deleted, as by an operator who fails the job.
 
-        Whoever writes to the lock asks the attempt to yield. The watch is set without waiting for the answer;
-        if the lock is missing already, the checks fail too.
+        Whoever writes to the lock asks the attempt to yield; after a second write the checks fail. The watch
+        is set without waiting for the answer; if the lock is missing already, the checks fail too.
         """
 
         def on_event(event: WatchedEvent) -> None:
@@ -63,8 +67,12 @@ class AttemptGuard:
         return self._yields.is_set()
 
     def _on_answer(self, answer: Any) -> None:
-        if answer.successful() and answer.value is None:
+        if not answer.successful():
+            return
+        if answer.value is None:
             self._lock_deleted.set()
+        elif answer.value.version >= GIVES_WAY:
+            self._gives_way.set()
 
     def check(self) -> None:
         """Raise AttemptOver once the lock may be lost, or the worker is stopping."""
@@ -75,6 +83,11 @@ class AttemptGuard:
             raise AttemptOver("the lock was removed: an operator or another worker has taken over")
         if self._stopping():
             raise Stopping("the worker is stopping: another worker takes over")
+        if self._gives_way.is_set():
+            raise Stopping(
+                "the job gives its process to a job of another submitter or collection "
+                "(ARKLINE_SHARE_OF_PROCESSES); what its source cannot continue starts anew"
+            )
 
     def report(self, progress: Progress) -> None:
         """Progress is not part of the record; see tasks.progress."""
