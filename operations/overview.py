@@ -62,7 +62,7 @@ def overview(session: Session, settings: Settings) -> Overview:
 def space_now(session: Session, settings: Settings, counts: dict[JobState, int]) -> Space:
     disk = usage(settings) if settings.working.is_dir() else None
     return Space(
-        reserved=space.promised(session).bytes,
+        reserved=space.reserved(session),
         total=disk.total if disk else None,
         used=disk.used if disk else None,
         threshold=settings.working_threshold,

@@ -217,7 +217,11 @@ def _entries(tree: Tree, bid: str, status: BatchStatus) -> Iterator[Finding]:
 
 def _space(session: Session, tree: Tree) -> Iterator[Finding]:
     held = space.reservations(session)
-    total = space.promised(session).bytes
+    try:
+        total = space.promised(session).bytes
+    except Corrupt as damage:
+        yield Finding(path=paths.SPACE, problem=str(damage))
+        return
     if total != sum(held.values()):
         problem = (
             f"says {total} bytes are reserved, but the reservations of jobs sum up to {sum(held.values())}"

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from pipeline.records import Record
 from zkstate import codec, paths
+from zkstate.errors import Corrupt
 from zkstate.session import Session
 
 
@@ -26,8 +27,12 @@ class FixityStatus(Record):
 
 
 def status(session: Session) -> FixityStatus:
+    """If the node cannot be read, that is the problem, until the next run writes the state."""
     node = session.get_many([paths.FIXITY])[0]
-    return codec.decode(FixityStatus, node[0] or b"{}", paths.FIXITY) if node else FixityStatus()
+    try:
+        return codec.decode(FixityStatus, node[0] or b"{}", paths.FIXITY) if node else FixityStatus()
+    except Corrupt as damage:
+        return FixityStatus(problem=str(damage))
 
 
 def publish(session: Session, new: FixityStatus) -> None:

@@ -6,7 +6,7 @@
 from urllib.parse import unquote
 
 from zkstate import codec, journal, paths
-from zkstate.errors import Contended
+from zkstate.errors import Contended, Corrupt
 from zkstate.journal import Action, JournalEntry, Stamp
 from zkstate.session import Session
 from zkstate.transaction import Create, Delete, Operation, Role
@@ -56,7 +56,10 @@ def collection_hold(session: Session, profile_name: str) -> Hold | None:
 def _read(session: Session, collection: str | None) -> Hold | None:
     path = paths.hold(collection)
     node = session.find(path)
-    return codec.decode(Hold, node[0] or b"{}", path) if node else None
+    try:
+        return codec.decode(Hold, node[0] or b"{}", path) if node else None
+    except Corrupt as damage:
+        return Hold(reason=str(damage))  # it holds until somebody ends it
 
 
 def held_collections(session: Session) -> dict[str, Hold]:

@@ -16,8 +16,10 @@ from kazoo.exceptions import BadVersionError, NoNodeError, NotEmptyError
 from pipeline.http.retry import LONGEST_RETRY_AFTER
 from pipeline.records import Record
 from zkstate import codec, locks, paths
+from zkstate.errors import Corrupt
 from zkstate.locks import ServerClock
 from zkstate.outage import LONGEST_PAUSE, pause_before
+from zkstate.reading import log_damage
 from zkstate.session import Session
 
 SKEW = 5.0
@@ -106,10 +108,19 @@ def read(session: Session, host: str, clock: ServerClock, changed: threading.Eve
         data, stat = session.ask(session.zk.get_async, path, watch=watch)
     except NoNodeError:
         return Pause()
-    back_off = codec.decode(BackOff, data, path) if data else BackOff()
+    back_off = _decoded(data, path)
     ahead = float(stat.mtime - clock.now_ms()) / 1000
     left = max(0.0, ahead + back_off.seconds) if ahead <= SKEW else 0.0
     return Pause(left, back_off.unanswered, stat.version)
+
+
+def _decoded(data: bytes, path: str) -> BackOff:
+    """No pause if the node cannot be read: if the host asks again, the node is replaced."""
+    try:
+        return codec.decode(BackOff, data, path) if data else BackOff()
+    except Corrupt as damage:
+        log_damage(damage)
+        return BackOff()
 
 
 def remove_unused(session: Session, clock: ServerClock) -> int:

@@ -1,5 +1,6 @@
 """Actions of operators on the fleet and on collections: bounded journals, written with their effects."""
 
+import logging
 from datetime import datetime
 from enum import StrEnum
 
@@ -8,13 +9,19 @@ from pydantic import Field
 from pipeline.principal import Interface
 from pipeline.records import RewrittenRecord, now
 from zkstate import codec
-from zkstate.errors import Stale
+from zkstate.errors import Corrupt, Stale
+from zkstate.reading import log_damage
 from zkstate.record import token
 from zkstate.session import Session
 from zkstate.transaction import Operation, Put, fenced
 
+_log = logging.getLogger("arkline.record")
+
 ENTRIES = 100
 """Entries of a journal; the oldest are dropped, so that the znode stays below 256 KB."""
+
+KEPT_OF_DAMAGE = 10_000
+"""Bytes of an unreadable journal that are logged."""
 
 REASON_LIMIT = 500
 """Characters of a reason in a journal."""
@@ -73,7 +80,7 @@ def commit(
     while True:
         session.ensure_node(path, codec.encode(Journal()))
         data, stat = session.get_synced(path)
-        before = codec.decode(Journal, data, path)
+        before = _before(data, path)
         journal = before.model_copy(update={"entries": (*before.entries, entry)[-ENTRIES:]})
         written = Put(path, codec.encode(journal), stat.version)
         try:
@@ -81,3 +88,13 @@ def commit(
         except Stale:
             continue
         return
+
+
+def _before(data: bytes, path: str) -> Journal:
+    """A journal that cannot be read begins anew, so that nobody is kept from acting; the log keeps it."""
+    try:
+        return codec.decode(Journal, data, path)
+    except Corrupt as damage:
+        log_damage(damage)
+        _log.error("replaced the journal %s: %r", path, data[:KEPT_OF_DAMAGE])
+        return Journal()

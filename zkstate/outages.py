@@ -10,16 +10,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import BadVersionError, NoNodeError
 from kazoo.protocol.states import ZnodeStat
 
 from pipeline.outcome import ServiceDown
 from pipeline.records import now
 from zkstate import codec, journal, paths
-from zkstate.errors import Contended, Stale
+from zkstate.errors import Contended, Corrupt, Stale
 from zkstate.journal import Action, Stamp
 from zkstate.locks import ServerClock
 from zkstate.outage import Outage, name_of
+from zkstate.reading import log_damage
 from zkstate.session import Session
 from zkstate.transaction import Create, Delete, Put, Role, commit
 
@@ -86,9 +87,20 @@ def _read_watched(session: Session, listing: _Listing) -> dict[str, Known]:
             data, stat = session.ask(session.zk.get_async, path, watch=on_change)
         except NoNodeError:
             continue
-        outage = codec.decode(Outage, data, path)
-        read[outage.name] = Known(outage, stat)
+        if current := _decoded(session, data, stat, path):
+            read[current.outage.name] = current
     return read
+
+
+def _decoded(session: Session, data: bytes, stat: ZnodeStat, path: str) -> Known | None:
+    """None for an unreadable outage, which is removed: whoever meets the fault again enters it again."""
+    try:
+        return Known(codec.decode(Outage, data, path), stat)
+    except Corrupt as damage:
+        log_damage(damage)
+        with suppress(NoNodeError, BadVersionError):
+            session.ask(session.zk.delete_async, path, version=stat.version)
+        return None
 
 
 def blocking(session: Session, needed: Collection[str], host: str) -> list[Known]:
@@ -238,7 +250,7 @@ def _ends(session: Session, name: str, changes: Callable[[Outage], dict[str, obj
 def _find(session: Session, name: str) -> Known | None:
     path = paths.outage(name)
     node = session.find(path)
-    return Known(codec.decode(Outage, node[0], path), node[1]) if node else None
+    return _decoded(session, node[0], node[1], path) if node else None
 
 
 def _put(session: Session, current: Known, outage: Outage) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pipeline.outcome import Promised, Reservation
 from zkstate import codec, paths
 from zkstate.errors import Contended, Corrupt
-from zkstate.reading import read_each
+from zkstate.reading import log_damage, read_each
 from zkstate.session import Session
 from zkstate.transaction import Create, Delete, Operation, Put, Role, commit
 
@@ -36,6 +36,15 @@ def promised(session: Session) -> Promised:
     return Promised(codec.decode_int(data, paths.SPACE), stat.version)
 
 
+def reserved(session: Session) -> int:
+    """The sum of all reservations, to be shown; counted anew if the node of the sum is damaged."""
+    try:
+        return promised(session).bytes
+    except Corrupt as damage:
+        log_damage(damage)
+        return sum(reservations(session).values())
+
+
 def sum_fault(session: Session) -> tuple[int | None, int] | None:
     """The sum (None if it is damaged) and what the reservations are in all; None if both are equal, or if
     reservations changed meanwhile."""
@@ -44,19 +53,19 @@ def sum_fault(session: Session) -> tuple[int | None, int] | None:
         counted = codec.decode_int(data, paths.SPACE)
     except Corrupt:
         counted = None
-    reserved = sum(reservations(session).values())
-    if counted == reserved or session.get(paths.SPACE)[1].version != stat.version:
+    in_all = sum(reservations(session).values())
+    if counted == in_all or session.get(paths.SPACE)[1].version != stat.version:
         return None
-    return counted, reserved
+    return counted, in_all
 
 
 def correct_sum(session: Session) -> None:
     """Write the sum of the reservations, whatever the node has."""
     while True:
         _, stat = session.get(paths.SPACE)
-        reserved = codec.encode_int(sum(reservations(session).values()))
+        in_all = codec.encode_int(sum(reservations(session).values()))
         with suppress(Contended):
-            commit(session, (Put(paths.SPACE, reserved, stat.version, Role.SHARED),))
+            commit(session, (Put(paths.SPACE, in_all, stat.version, Role.SHARED),))
             return
 
 

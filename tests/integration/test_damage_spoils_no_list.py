@@ -1,0 +1,217 @@
+"""One unreadable znode, whichever it is, spoils no list, no count and no scheduled work."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+
+from operations.audit import audit
+from operations.board.board import Board
+from operations.board.values import EVERYTHING, BatchSearch, JobSearch
+from operations.callbacks import owed_page
+from operations.holds import history
+from operations.hosts import known_hosts, waiting_hosts
+from operations.job_list import JobFilter, list_jobs
+from operations.job_view import timeline
+from operations.measures import measure
+from operations.overview import overview
+from operations.why import why
+from operations.working_storage import space_view
+from pipeline.outcome import ServiceDown
+from pipeline.records import Job
+from pipeline.services import Service
+from pipeline.settings import Settings
+from pipeline.states import JobState
+from tasks.app import make_context
+from tasks.beat import WORK
+from tests.integration.test_sweep import later
+from tests.support import planting
+from tests.support.operators import ANN, downloading_job
+from zkstate import fixity, holds, host_back_off, journal, outages, paths, process_shares
+from zkstate.holds import Hold
+from zkstate.journal import Action, Stamp
+from zkstate.session import Session
+
+DAMAGE = b"\xff{"
+
+OF_JOB = (
+    paths.job_bid,
+    paths.configuration,
+    paths.identifiers,
+    paths.job_status,
+    paths.priority,
+    paths.space_needed,
+    paths.history,
+)
+OF_BATCH = (paths.submission, paths.profile_snapshot, paths.batch_status, paths.batch_history)
+OF_FLEET = (paths.FIXITY, paths.SWEEP, paths.SPACE, paths.host("x.example.org"), paths.actions(None))
+HOST = "x.example.org"
+
+Damage = Callable[[str], None]
+Readers = Mapping[str, Callable[[], object]]
+
+
+@pytest.fixture
+def damage(session: Session) -> Iterator[Damage]:
+    """Damages nodes, which are as before at the end, for the audit."""
+    before: dict[str, bytes | None] = {}
+
+    def overwrite(path: str) -> None:
+        node = session.find(path)
+        before[path] = node[0] if node else None
+        session.ensure_node(path)
+        session.zk.set(path, DAMAGE)
+
+    yield overwrite
+    for path, data in before.items():
+        if data is not None:
+            session.ensure_node(path)
+            session.zk.set(path, data)
+        elif session.exists(path):
+            session.zk.delete(path)
+
+
+@pytest.fixture
+def whole(session: Session, settings: Settings) -> Job:
+    """A job that is whole beside damaged ones."""
+    return downloading_job(session, settings)
+
+
+@pytest.fixture
+def readers(session: Session, settings: Settings, whole: Job) -> Iterator[Readers]:
+    context = make_context(settings)
+    own = context.session()
+    board = Board.open(session, settings)
+    clock = later(session)
+
+    def shown_by_board() -> object:
+        assert board.wait_filled(30)
+        rows = board.jobs(EVERYTHING, JobSearch(), 100).rows
+        assert whole.jid in {row.jid for row in rows}
+        return (
+            *board.counts(EVERYTHING).values(),
+            board.batches(EVERYTHING, BatchSearch(), 100).rows,
+            board.failures(EVERYTHING),
+            board.collections(EVERYTHING),
+            board.stops(EVERYTHING),
+        )
+
+    def listed() -> object:
+        for state in (None, JobState.DOWNLOADING):
+            page = list_jobs(session, JobFilter(state=state), 100)
+            assert whole.jid in {row.jid for row in page.jobs}
+        return list_jobs(session, JobFilter(state=JobState.FAILED), 100)
+
+    def measured() -> object:
+        measures = measure(session, settings)
+        assert measures.record is not None
+        return measures
+
+    def scheduled() -> object:
+        return [work(context, own, clock) for work in WORK.values()]
+
+    yield {
+        "status": lambda: overview(session, settings),
+        "jobs": listed,
+        "board": shown_by_board,
+        "metrics": measured,
+        "audit": lambda: audit(session, settings),
+        "hosts": lambda: (known_hosts(session), waiting_hosts(session)),
+        "callbacks": lambda: owed_page(session, ANN, 10),
+        "space": lambda: space_view(session, settings),
+        "history of a collection": lambda: history(session, ANN, "demo"),
+        "why": lambda: (why(session, settings, whole.jid), why(session, settings, whole.bid)),
+        "timeline": lambda: timeline(session, whole.jid),
+        "turns": lambda: process_shares.next_turn(session, frozenset({(whole.jid, 1)}), clock, 75),
+        "scheduled work": scheduled,
+    }
+    board.close()
+    context.drop_session()
+
+
+def faults(readers: Readers) -> dict[str, str]:
+    """Reader -> what it raised."""
+    raised = {}
+    for name, read in readers.items():
+        try:
+            read()
+        except Exception as error:  # noqa: BLE001 - all of them are compared
+            raised[name] = f"{type(error).__name__}: {error}"
+    return raised
+
+
+def test_damaged_jobs_and_batches_spoil_no_list(
+    session: Session, settings: Settings, readers: Readers, damage: Damage
+) -> None:
+    """A node of each kind, each of another job or batch."""
+    for state in (JobState.DOWNLOADING, JobState.FAILED):
+        for node in OF_JOB:
+            damage(node(planting.job_in(session, state).jid))
+    for node in OF_BATCH:
+        damage(node(planting.one_job(session).bid))
+    damage(paths.reservation(downloading_job(session, settings).jid))
+
+    assert faults(readers) == {}
+
+
+def test_damaged_nodes_of_the_fleet_spoil_no_list(readers: Readers, damage: Damage) -> None:
+    for path in OF_FLEET:
+        damage(path)
+
+    assert faults(readers) == {}
+
+
+def test_an_unreadable_hold_holds_until_somebody_ends_it(session: Session, damage: Damage) -> None:
+    for collection in (None, "demo"):
+        assert holds.place(session, Hold(by="ann"), collection)
+        damage(paths.hold(collection))
+
+    pause = holds.paused(session)
+    assert pause is not None
+    assert paths.hold(None) in pause.reason
+    assert set(holds.held_collections(session)) == {"demo"}
+    assert holds.end(session, Stamp(by="ann"))
+    assert holds.end(session, Stamp(by="ann"), "demo")
+    assert holds.paused(session) is None
+
+
+def test_an_unreadable_outage_is_over_and_another_may_begin(session: Session, damage: Damage) -> None:
+    fault = ServiceDown(Service.STORAGE, "the disk is gone")
+    outages.report(session, fault, "here")
+    (name,) = outages.known(session)
+    damage(paths.outage(name))
+    session.remembered.clear()
+
+    assert outages.known(session) == {}
+    assert outages.report(session, fault, "here")
+    session.remembered.clear()
+    assert outages.known(session)[name].outage.message == "the disk is gone"
+
+
+def test_an_unreadable_journal_keeps_no_operator_from_acting(session: Session, damage: Damage) -> None:
+    damage(paths.actions(None))
+
+    assert holds.place(session, Hold(by="ann", reason="a test"))
+
+    (entry,) = journal.read(session, paths.actions(None))
+    assert (entry.action, entry.by) == (Action.PAUSE, "ann")
+    assert holds.end(session, Stamp(by="ann"))
+
+
+def test_an_unreadable_pause_of_a_host_is_over_and_replaced(session: Session, damage: Damage) -> None:
+    host_back_off.begin(session, HOST, 60)
+    damage(paths.host(HOST))
+
+    assert host_back_off.seconds_left(session, HOST, later(session, 0)) == 0
+    host_back_off.begin(session, HOST, 60)
+    assert host_back_off.seconds_left(session, HOST, later(session, 0)) > 30
+    session.zk.delete(paths.host(HOST))
+
+
+def test_an_unreadable_state_of_the_fixity_schedule_is_a_problem_until_the_next_run(
+    session: Session, damage: Damage
+) -> None:
+    damage(paths.FIXITY)
+
+    assert paths.FIXITY in fixity.status(session).problem
+    fixity.publish(session, fixity.FixityStatus(objects=3))
+    assert fixity.status(session).objects == 3
