@@ -4,6 +4,7 @@ import hashlib
 import uuid
 from pathlib import Path
 
+from benchmarks._options import option
 from benchmarks._source import SMALL, small_body
 from pipeline.attempt import UNATTENDED
 from pipeline.fixity import Digest
@@ -18,7 +19,7 @@ from tests.support.fleet import batch_ended, is_completed
 from zkstate import batches
 from zkstate.session import Session
 
-SECONDS = 900.0
+SECONDS = option("SECONDS", 900)
 """Longest wait for the end of a batch."""
 
 

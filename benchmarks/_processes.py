@@ -53,3 +53,18 @@ def peak_megabytes(pid: int) -> float:
     """The most memory that the process had at a time (VmHWM)."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def megabytes(pid: int) -> float:
+    """The memory that the process has now (VmRSS); 0 if it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS")), 0.0)
+
+
+def tree(name: str, pid: int) -> dict[str, list[int]]:
+    """The process by its name, and as NAME_children the processes that it has started."""
+    started = children(pid)
+    return {name: [pid]} | ({f"{name}_children": started} if started else {})

@@ -6,15 +6,12 @@ jobs, then `feed` and `sweep` with nothing to do.
 """
 
 import os
-import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 
-from benchmarks import moves
+from benchmarks import _commands, moves
 from benchmarks._costs import spread
 from benchmarks._machine import machine, use_two_cores
 from benchmarks._options import option
@@ -27,10 +24,8 @@ from pipeline.states import JOB
 from tasks import stores
 from tasks.app import make_context
 from tests.support import planting
-from tests.support.fleet import environment
 from zkstate import batches
 
-ARKLINE = Path(sys.executable).parent / "arkline"
 FEW = option("FEW", 1_000)
 JOBS = option("JOBS", 10_000)
 ROUNDS = option("ROUNDS", 9)
@@ -112,24 +107,10 @@ def commands(record: Record) -> dict[str, float]:
         "status_of_batch": ("status", record.bid),
     }
     return {
-        f"{name}_s": median(_seconds(record, arguments) for _ in range(min(ROUNDS, 3)))
+        f"{name}_s": median(_commands.seconds(record.own.settings, *arguments) for _ in range(min(ROUNDS, 3)))
         for name, arguments in asked.items()
         if name in COMMANDS
     }
-
-
-def _seconds(record: Record, arguments: tuple[str, ...]) -> float:
-    start = time.perf_counter()
-    done = subprocess.run(
-        [str(ARKLINE), *arguments],
-        env={**os.environ, **environment(record.own.settings)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    took = time.perf_counter() - start
-    assert done.returncode in (0, 1), done.stderr  # 1: no worker runs
-    return round(took, 2)
 
 
 def figures(record: Record) -> dict[str, object]:

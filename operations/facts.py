@@ -40,6 +40,7 @@ class Reason(Documented):
     EXCEEDS_SPACE = "exceeds-space", "It is larger than working storage may ever hold."
     BETWEEN_TRIES = "between-tries", "A step met a transient fault and is tried again."
     WAITING_FOR_OBJECT = "waiting-for-object", "Another job of the same object works on it."
+    RECORD_FULL = "record-full", "ZooKeeper has no room for its jobs until other batches leave."
     SERVICE_DOWN = "service-down", "A shared service that it needs is out of order."
     RECORD_DAMAGED = "record-damaged", "A znode that it needs cannot be read."
     WORKERS_BUSY = "workers-busy", "Every worker of its queue is busy."
@@ -76,6 +77,7 @@ REASON_OF_WAIT: dict[str, Reason] = {
     WaitKind.OBJECT: Reason.WAITING_FOR_OBJECT,
     WaitKind.SPACE: Reason.WAITING_FOR_SPACE,
     WaitKind.RETRY: Reason.BETWEEN_TRIES,
+    WaitKind.RECORD: Reason.RECORD_FULL,
     WaitKind.REPAIR: Reason.RECORD_DAMAGED,
 }
 

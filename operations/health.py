@@ -7,6 +7,7 @@ from datetime import datetime
 from operations.facts import REASON_OF_WAIT, Obstacle, Reason
 from operations.fleet import Fleet, broker_address
 from operations.record_fault import RecordFault, record_fault
+from operations.record_memory import RecordMemory
 from pipeline.errors import Action, Documented, Remedy
 from pipeline.machine import Queue
 from pipeline.records import Record
@@ -91,7 +92,12 @@ class FleetHealth(Record):
 
 
 def fleet_health(
-    session: Session, fleet: Fleet, counts: dict[JobState, int], pause: Hold | None, stored: FixityStatus
+    session: Session,
+    fleet: Fleet,
+    counts: dict[JobState, int],
+    pause: Hold | None,
+    stored: FixityStatus,
+    memory: RecordMemory,
 ) -> FleetHealth:
     """Reads a bounded number of jobs; waits a second for the answers of the workers."""
     active = (*activity.active_jobs(session, counts), *activity.active_batches(session))
@@ -103,6 +109,7 @@ def fleet_health(
         *((Problem(reason=wrong.reason, waits_for=Service.RECORD, stops_all=True),) if wrong else ()),
         *_of_fleet(fleet, waiting),
         *((Problem(reason=Reason.QUEUE_PAUSED),) if pause else ()),
+        *_of_record(memory),
         *(
             Problem(reason=Reason.SERVICE_DOWN, waits_for=outage.name)
             for outage in down
@@ -119,6 +126,7 @@ def fleet_health(
             *(wrong.remedies if wrong else ()),
             *fleet.remedies(fleet.obstacles(*Queue)),
             *((Remedy(Action.UNPAUSE),) if pause else ()),
+            *((Remedy(Action.CLEAN_UP),) if memory.full else ()),
             *((Remedy(Action.FIXITY_REPORT),) if stored.damaged else ()),
             *((Remedy(Action.CHECK_FIXITY), Remedy(Action.RAISE_FIXITY_RATE)) if stored.overdue else ()),
         ),
@@ -157,6 +165,11 @@ def _of_fleet(fleet: Fleet, waiting: dict[Reason, int]) -> Iterable[Problem]:
             Reason.NO_BEAT: idle,
         }[obstacle.reason]
         yield Problem(reason=obstacle.reason, waits_for=obstacle.waits_for, stops_all=stops_all)
+
+
+def _of_record(memory: RecordMemory) -> Iterable[Problem]:
+    if memory.full:
+        yield Problem(reason=Reason.RECORD_FULL, waits_for=f"{memory.accepted_jobs:,}")
 
 
 def _of_fixity(stored: FixityStatus) -> Iterable[Problem]:

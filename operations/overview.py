@@ -2,6 +2,7 @@
 
 from operations.fleet import Fleet
 from operations.health import FleetHealth, fleet_health
+from operations.record_memory import RecordMemory, record_memory
 from pipeline.records import Record
 from pipeline.settings import Settings
 from pipeline.states import JobState
@@ -36,6 +37,7 @@ class Overview(Record):
     open_batches: int
     paused: Hold | None = None
     held_collections: dict[str, Hold]
+    record: RecordMemory
     space: Space
     fixity: FixityStatus
 
@@ -46,14 +48,16 @@ def overview(session: Session, settings: Settings) -> Overview:
     counts = queue.counts(session)
     pause = holds.paused(session)
     stored = fixity.status(session)
+    memory = record_memory(session, settings)
     return Overview(
-        health=fleet_health(session, Fleet(session, settings), counts, pause, stored),
+        health=fleet_health(session, Fleet(session, settings), counts, pause, stored, memory),
         jobs=counts,
         batches=tuple(views.readable(views.batch_rows(session, bids[: -LATEST - 1 : -1]))),
         batches_in_all=len(bids),
         open_batches=listings.open_batches(session),
         paused=pause,
         held_collections=holds.held_collections(session),
+        record=memory,
         space=space_now(session, settings, counts),
         fixity=stored,
     )

@@ -9,11 +9,12 @@ from pipeline.outcome import ServiceDown
 from pipeline.principal import Principal, Role
 from pipeline.profiles.effective import with_site_limits
 from pipeline.profiles.profile import Profile, Profiles
+from pipeline.record_budget import accepted_jobs, limit_of
 from pipeline.records import Record, Submission, SubmissionType
 from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import BATCH
-from zkstate import batches, listings, outages
+from zkstate import batches, listings, outages, server_memory
 from zkstate.session import Session
 
 
@@ -80,11 +81,13 @@ def _check_recipients(settings: Settings, profile: Profile, submission: Submissi
 
 def _require_room(session: Session, settings: Settings) -> None:
     """All jobs are in ZooKeeper's memory, and what exceeds the memory ends ZooKeeper for everybody."""
-    if 0 < settings.record_jobs <= (recorded := listings.recorded(session)):
+    heap = server_memory.heap_bytes(session) if settings.record_jobs else None
+    if 0 < (accepted := accepted_jobs(settings, heap)) <= (recorded := listings.recorded(session)):
+        limit = limit_of(settings, heap)
         raise RecordFull(
-            f"nothing was submitted, because the record has {recorded:,} jobs, and ARKLINE_RECORD_JOBS is "
-            f"{settings.record_jobs:,}: submit again when batches that have ended have left, or an operator "
-            "raises the setting and ZooKeeper's heap"
+            f"nothing was submitted, because the record has {recorded:,} jobs, and {limit} is {accepted:,}: "
+            "submit again when batches that have ended have left, or an operator raises ARKLINE_RECORD_JOBS "
+            "and ZooKeeper's heap"
         ).with_remedies(Remedy(Action.CLEAN_UP))
 
 

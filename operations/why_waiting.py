@@ -195,6 +195,8 @@ def later(
             return _service_down(session, cause)
         case Reason.RECORD_DAMAGED:
             return cause.model_copy(update={"moves_itself": False, "remedies": (Remedy(Action.AUDIT),)})
+        case Reason.RECORD_FULL:
+            return cause.model_copy(update={"remedies": (Remedy(Action.CLEAN_UP),)})
         case Reason.BETWEEN_TRIES:
             return cause.model_copy(update={"limit": fleet.settings.max_tries, "taken": status.tries})
         case _:

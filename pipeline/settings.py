@@ -72,7 +72,8 @@ class Settings(ServerSettings, InterfaceSettings):
     record_jobs: Annotated[int, Field(ge=0)] = Field(
         120_000,
         description="Jobs in ZooKeeper, ended ones included, from which on nothing is submitted or split; a "
-        "job needs some 12 kB of ZooKeeper's heap, of which 2 GB are assumed; 0: no limit.",
+        "job needs some 12 kB of ZooKeeper's heap, and a smaller heap than 2 GB lowers the number; 0: no "
+        "limit.",
     )
     live_jobs: Positive = Field(
         100_000, description="Maximum jobs of a collection that have not ended; or as in the profile."
@@ -154,7 +155,7 @@ class Settings(ServerSettings, InterfaceSettings):
         "jobs; it continues later.",
     )
     fetch_tries: Annotated[int, Field(ge=1)] = Field(4, description="Tries of one file without any new byte.")
-    manifest_limit: Bytes = Field(5_000_000, description="Maximum bytes of a batch manifest.")
+    manifest_limit: Bytes = Field(50_000_000, description="Maximum bytes of a batch manifest.")
     object_manifest_limit: Bytes = Field(50_000_000, description="Maximum bytes of an object manifest.")
     object_files: Annotated[int, Field(ge=1)] = Field(
         100_000, description="Maximum files in an object manifest."

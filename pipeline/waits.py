@@ -20,6 +20,8 @@ class WaitKind(StrEnum):
     """Room in working storage, for an attempt that found it full."""
     RETRY = "retry"
     """The next try after a transient fault of its own."""
+    RECORD = "record"
+    """Room for the jobs of a batch in ZooKeeper's memory."""
     REPAIR = "repair"
     """The repair of a znode that cannot be read."""
 

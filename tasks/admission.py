@@ -4,32 +4,45 @@ Checked before the first job of a batch is created, and not between its jobs, so
 part. Batches that are split at the same moment may exceed a limit together.
 """
 
-from pipeline.outcome import content, transient
+from pipeline.outcome import Later, content, transient
 from pipeline.profiles.profile import Profile
+from pipeline.record_budget import accepted_jobs, limit_of
 from pipeline.records import Batch
 from pipeline.settings import Settings
-from zkstate import fairness, listings
+from pipeline.waits import WaitKind
+from zkstate import fairness, listings, server_memory
 from zkstate.session import Session
+
+RECORD_WAIT = 60.0
+"""Seconds between two looks whether other batches have left."""
 
 
 def check_room(session: Session, settings: Settings, profile: Profile, batch: Batch, jobs: int) -> None:
-    """Transient if jobs have to end or leave first; a content failure if the batch never fits."""
+    """Later or transient if jobs have to end or leave first; a content failure if the batch never fits."""
     if batch.status.created:
         return
-    if 0 < settings.record_jobs < jobs:
-        raise content(
-            f"the batch has {jobs:,} objects, and the record accepts {settings.record_jobs:,} jobs in all "
-            "(ARKLINE_RECORD_JOBS): divide it"
-        )
-    recorded = listings.recorded(session)
-    if 0 < settings.record_jobs < recorded + jobs:
-        raise transient(
-            f"the record has {recorded:,} jobs, and {jobs:,} more would exceed ARKLINE_RECORD_JOBS "
-            f"({settings.record_jobs:,}): batches that have ended have to leave first, or an operator raises "
-            "the setting and ZooKeeper's heap"
-        )
+    _check_record(session, settings, jobs)
     _check_collection(session, profile, jobs)
     _check_submitter(session, settings, batch.submission.owner, jobs)
+
+
+def _check_record(session: Session, settings: Settings, jobs: int) -> None:
+    if not settings.record_jobs:
+        return
+    heap = server_memory.heap_bytes(session)
+    accepted, limit = accepted_jobs(settings, heap), limit_of(settings, heap)
+    if jobs > accepted:
+        raise content(f"the batch has {jobs:,} objects, and {limit} is {accepted:,}: divide it")
+    recorded = listings.recorded(session)
+    if recorded + jobs > accepted:
+        raise Later(
+            WaitKind.RECORD,
+            "",
+            f"the record has {recorded:,} jobs, and {jobs:,} more would exceed {limit} ({accepted:,}): "
+            "batches that have ended have to leave first, or an operator raises ARKLINE_RECORD_JOBS and "
+            "ZooKeeper's heap",
+            RECORD_WAIT,
+        )
 
 
 def _check_collection(session: Session, profile: Profile, jobs: int) -> None:

@@ -1,6 +1,6 @@
 """The report of a batch in the record, composed for the mail and for the archive alike."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from pipeline.inventory.archive import find_job
 from pipeline.inventory.sql import SqlInventory
@@ -11,7 +11,7 @@ from zkstate import batches
 from zkstate.session import Session
 
 
-def compose(session: Session, batch: Batch, members: Sequence[Job], inventory: SqlInventory) -> BatchReport:
+def compose(session: Session, batch: Batch, members: Iterable[Job], inventory: SqlInventory) -> BatchReport:
     """The report of the jobs that exist, and of those that were deleted, with their tombstones."""
     gone = batches.jobs_in(session, batch.bid, Bucket.DELETED)
     return compose_report(batch, members, {jid: find_job(inventory, jid) for jid in gone})

@@ -57,8 +57,12 @@ def retention_of(profile_name: str, profiles: Profiles, default: float) -> float
 
 def archive(session: Session, batch: Batch, clients: Clients, *, by: str, reason: str) -> None:
     """Store the batch, its report and every job's timeline in SQL."""
-    members = listings.load_batch(session, batch.bid)
-    report = compose(session, batch, members, clients.inventory)
+    report = compose(session, batch, listings.load_batch(session, batch.bid), clients.inventory)
     archive_batch(
-        clients.inventory, batch, members, by=by, reason=reason, report=report.model_dump(mode="json")
+        clients.inventory,
+        batch,
+        listings.load_batch(session, batch.bid),
+        by=by,
+        reason=reason,
+        report=report.model_dump(mode="json"),
     )

@@ -5,9 +5,12 @@ shared service failed. A record that is not confirmed is not touched; a store th
 used, and its jobs wait.
 """
 
+from __future__ import annotations
+
 import socket
 import time
 from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
 from pipeline.attempt import UNATTENDED
 from pipeline.deployment import (
@@ -19,15 +22,16 @@ from pipeline.deployment import (
     confirm,
     outdated,
 )
-from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.outcome import ServiceDown
 from pipeline.services import Service
 from pipeline.settings import Settings
-from pipeline.storage.factory import open_storage
 from tasks.logs import log
 from zkstate import deployment, locks, outages
 from zkstate.deployment import RecordDeployment
 from zkstate.session import Session
+
+if TYPE_CHECKING:
+    from pipeline.inventory.sql import SqlInventory
 
 RECHECK = 5.0
 """Seconds between two comparisons while a store is not confirmed."""
@@ -35,6 +39,9 @@ RECHECK = 5.0
 
 def stores_of(session: Session, settings: Settings) -> Stores:
     """The three stores that the settings name; nothing is opened or created yet."""
+    from pipeline.inventory.sql import open_inventory
+    from pipeline.storage.factory import open_storage
+
     return Stores(
         RecordDeployment(session),
         open_storage(settings).deployment_store(),

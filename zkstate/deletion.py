@@ -5,10 +5,10 @@ The caller writes the tombstone first: whatever is deleted here must be in the a
 
 from collections.abc import Callable, Sequence
 
-from pipeline.records import Batch, HistoryEntry, Job
+from pipeline.records import Batch, HistoryEntry, Job, JobStatus
 from pipeline.states import JOB, BatchState, Bucket, Event
-from zkstate import batches, histories, jobs, paths, record, space
-from zkstate.errors import Ambiguous, Contended, Missing, Refused, Stale
+from zkstate import batches, codec, histories, jobs, paths, record, space
+from zkstate.errors import Ambiguous, Contended, Refused, Stale
 from zkstate.record import Lock
 from zkstate.session import Session
 from zkstate.transaction import Check, Delete, Operation, commit
@@ -25,6 +25,9 @@ _NODES = (
     paths.space_needed,
     paths.history,
 )
+
+_LEAVES = frozenset(path("").rpartition("/")[2] for path in _NODES if path is not paths.history)
+"""The names of nodes that have no children."""
 
 
 def delete_job(session: Session, job: Job, by: str) -> Job:
@@ -75,49 +78,57 @@ def remove_batch(
             if not on_removed(chunk):
                 return False
     key = batches.key_path(batch.submission)
-    nodes = [*_tree(session, paths.batch(batch.bid)), paths.open_batch(batch.bid), key]
+    nodes = [*_trees(session, [paths.batch(batch.bid)]), paths.open_batch(batch.bid), key]
     commit(session, [Delete(node) for node in nodes if node and session.exists(node) is not None])
     return True
 
 
 def _remove_jobs(session: Session, bid: str, bucket: Bucket, jids: list[str]) -> None:
-    while True:
-        operations: list[Operation] = []
-        for jid in jids:
-            operations += _remains_of(session, jid)
-            operations.append(Delete(paths.batch_entry(bid, bucket, jid)))
+    while jids:
+        remains = _remains_of(session, jids)
+        entries = [Delete(paths.batch_entry(bid, bucket, jid)) for jid in jids]
         try:
-            commit(session, operations)
+            commit(session, [*remains, *entries])
         except Refused:
             jids = [j for j in jids if session.exists(paths.batch_entry(bid, bucket, j)) is not None]
         else:
             return
 
 
-def _remains_of(session: Session, jid: str) -> list[Operation]:
-    try:
-        job = jobs.load(session, jid)
-    except Missing:
-        return [Delete(path) for path in _tree(session, paths.job(jid))]
-    entry = paths.queue_entry(job.status.status, job.status.priority, jid)
-    queued = [Delete(entry)] if session.exists(entry) is not None else []
-    promise = [] if space.reservation_of(session, jid) is None else _return_promise(session, jid)
-    return [*queued, *promise, *(Delete(path) for path in _tree(session, paths.job(jid)))]
+def _remains_of(session: Session, jids: Sequence[str]) -> list[Operation]:
+    """The znodes of these jobs, and their queue entries; reservations of space are returned at once."""
+    states = session.get_many([paths.job_status(jid) for jid in jids])
+    entries = []
+    for jid, node in zip(jids, states, strict=True):
+        if node is not None:
+            status = codec.decode(JobStatus, node[0], paths.job_status(jid))
+            entries.append(paths.queue_entry(status.status, status.priority, jid))
+    reserved = session.exists_many([paths.reservation(jid) for jid in jids])
+    for jid, stat in zip(jids, reserved, strict=True):
+        if stat is not None:
+            _return_promise(session, jid)
+    queued = session.exists_many(entries)
+    present = [entry for entry, stat in zip(entries, queued, strict=True) if stat is not None]
+    return [Delete(path) for path in (*present, *_trees(session, [paths.job(jid) for jid in jids]))]
 
 
-def _return_promise(session: Session, jid: str) -> list[Operation]:
+def _return_promise(session: Session, jid: str) -> None:
     """Release the reservation in its own transaction: one transaction can write the sum only once."""
     while operations := space.replace(session, jid, None):
         try:
             commit(session, operations)
         except Contended:
             continue
-    return []
 
 
-def _tree(session: Session, path: str) -> list[str]:
-    """A node's descendants and itself, children before parents; nothing if it does not exist."""
-    if session.exists(path) is None:
-        return []
-    below = [node for name in session.children(path) for node in _tree(session, f"{path}/{name}")]
-    return [*below, path]
+def _trees(session: Session, nodes: Sequence[str]) -> list[str]:
+    """The descendants of these nodes and they themselves, children before parents; without missing ones."""
+    stats = session.exists_many(nodes)
+    level = [node for node, stat in zip(nodes, stats, strict=True) if stat is not None]
+    levels: list[str] = []
+    while level:
+        levels = [*level, *levels]
+        parents = [node for node in level if node.rpartition("/")[2] not in _LEAVES]
+        names = session.children_of_many(parents)
+        level = [f"{node}/{name}" for node, below in zip(parents, names, strict=True) for name in below]
+    return levels

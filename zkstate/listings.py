@@ -6,6 +6,7 @@ by state costs one listing for each folder. A listing of 100,000 names is some 2
 """
 
 from collections import Counter
+from collections.abc import Iterator
 
 from pipeline.records import Job
 from pipeline.states import JOB, Bucket, JobState
@@ -70,9 +71,12 @@ def of_batch(session: Session, bid: str, state: JobState | None = None) -> list[
     return [jid for jid in jids if jid in in_state]
 
 
-def load_batch(session: Session, bid: str) -> list[Job]:
-    """The jobs of a batch that are not deleted; Missing or Corrupt if one cannot be read."""
-    return [jobs.load(session, jid) for jid in of_batch(session, bid)]
+def load_batch(session: Session, bid: str) -> Iterator[Job]:
+    """The jobs of a batch that are not deleted, a page at a time; Missing or Corrupt if one cannot be read.
+
+    A batch may have more jobs than the memory of a worker is meant for.
+    """
+    return jobs.load_many(session, of_batch(session, bid))
 
 
 def states_of_batch(session: Session, bid: str, counts: dict[Bucket, int]) -> dict[JobState, int]:

@@ -21,7 +21,6 @@ from pipeline.deployment import check_marker
 from pipeline.errors import UsageRefused
 from pipeline.services import Service
 from pipeline.settings import Settings
-from tasks import stores
 from zkstate.deployment_reader import read_if_reachable
 from zkstate.errors import Unreachable
 from zkstate.session import Session, connect
@@ -71,6 +70,7 @@ def _inventory_file(settings: Settings) -> Path:
 def inventory(settings: Settings, session: Session | None = None) -> SqlInventory:
     """`session`: the record to whose deployment the inventory must belong; ServiceDown otherwise."""
     from pipeline.inventory.sql import open_inventory
+    from tasks import stores
 
     expected = stores.expected_of(session) if session is not None else None
     return open_inventory(settings.inventory, expected and partial(expected, Service.INVENTORY))

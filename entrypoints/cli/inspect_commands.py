@@ -11,6 +11,7 @@ from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli import operator_context as common
 from entrypoints.cli.options import Json, SharedOptions, command, read_id, read_jid
+from entrypoints.cli.render import audit as drawn_audit
 from entrypoints.cli.render import overview as drawn_overview
 from entrypoints.cli.render import views as drawn
 from entrypoints.cli.render import why as drawn_why
@@ -145,7 +146,7 @@ def audit(
             if record
             else auditing.audit(session, settings, content=content, on_progress=count, stopped=interrupted)
         )
-    screen.emit(view) if json else drawn.audit(view)
+    screen.emit(view) if json else drawn_audit.audit(view)
     raise typer.Exit(exit_codes.of_audit(view))
 
 
@@ -155,5 +156,5 @@ def _audit_over_api(remote: Client, *, options_given: bool, as_json: bool) -> No
     if options_given:
         reach.refuse_over_api("`arkline audit` with --record or --content")
     view = RemoteSite(remote).audit()
-    screen.emit(view) if as_json else drawn.audit(view)
+    screen.emit(view) if as_json else drawn_audit.audit(view)
     raise typer.Exit(exit_codes.of_audit(view))

@@ -1,11 +1,14 @@
 """What the operators' commands share: principal, session, selection, confirmation and result."""
 
+from __future__ import annotations
+
 import getpass
 import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
@@ -15,12 +18,14 @@ from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli import exit_codes
 from entrypoints.cli.options import SharedOptions
-from operations.bulk import Outcome
 from operations.job_list import JobFilter
-from operations.operator import Operator, Run
 from pipeline.errors import UsageRefused
 from pipeline.principal import Interface, Principal, Role
 from pipeline.states import JobState
+
+if TYPE_CHECKING:
+    from operations.bulk import Outcome
+    from operations.operator import Operator
 
 QUEUED_LATER = (
     "Redis does not answer, so no worker was notified; nothing is lost: ZooKeeper has the change, and "
@@ -37,6 +42,8 @@ def principal(by: str = "") -> Principal:
 @contextmanager
 def operator(options: SharedOptions) -> Iterator[Operator]:
     """The person at this command line, with a session."""
+    from operations.operator import Operator
+
     opened.quiet_logs()
     with opened.session() as (session, settings):
         yield Operator(
@@ -51,6 +58,8 @@ def operator(options: SharedOptions) -> Iterator[Operator]:
 @contextmanager
 def long_run(operator: Operator) -> Iterator[Operator]:
     """The operator, with a progress bar on a terminal; Ctrl-C stops before the next job."""
+    from operations.operator import Run
+
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bars = Progress(*columns, console=screen.err(), transient=True, disable=not sys.stderr.isatty())
     with screen.interruptible() as interrupted, bars:

@@ -1,4 +1,7 @@
-"""The site that a command works on: the stack beside it, or one that it reaches over the API."""
+"""The site that a command works on: the stack beside it, or one that it reaches over the API.
+
+Every method imports what it calls: some operations load SQLAlchemy and Celery, which takes most of a second.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,6 @@ from typing import TYPE_CHECKING, Protocol
 from entrypoints.cli import context as opened
 from entrypoints.cli import operator_context as common
 from entrypoints.cli.reach import TOKEN, URL
-from operations import batch_view, holds, job_list, job_view, live, reports, working_storage
-from operations import overview as fleet_overview
-from operations import why as explanation
 from pipeline.errors import UsageRefused
 
 if TYPE_CHECKING:
@@ -56,40 +56,64 @@ class StackBeside:
     settings: Settings
 
     def overview(self) -> Overview:
+        from operations import overview as fleet_overview
+
         return fleet_overview.overview(self.session, self.settings)
 
     def batch(self, bid: str) -> BatchView:
+        from operations import batch_view
+
         return batch_view.batch_view(self.session, bid, opened.archive(self.settings, self.session))
 
     def job(self, jid: str) -> JobView:
+        from operations import job_view
+
         return job_view.job_view(self.session, jid, opened.archive(self.settings, self.session))
 
     def progress(self, job: JobView) -> Progress | None:
+        from operations import live
+
         return live.progress_of(self.settings, job.jid, job.state)
 
     def jobs(self, conditions: JobFilter, limit: int, after: str | None) -> JobList:
+        from operations import job_list
+
         return job_list.list_jobs(self.session, conditions, limit, after)
 
     def timeline(self, jid: str) -> Timeline:
+        from operations import job_view
+
         return job_view.timeline(self.session, jid, opened.archive(self.settings, self.session))
 
     def why(self, name: str) -> Explanation:
+        from operations import why as explanation
+
         archive = opened.archive(self.settings, self.session)
         return explanation.why(self.session, self.settings, name, archive)
 
     def report(self, bid: str) -> BatchReport:
+        from operations import reports
+
         return reports.report(self.session, bid, opened.archive(self.settings, self.session))
 
     def sent_texts(self, bid: str) -> tuple[str, ...]:
+        from operations import reports
+
         return reports.sent_texts(self.session, bid, opened.archive(self.settings, self.session))
 
     def actions(self, collection: str | None) -> ActionHistory:
+        from operations import holds
+
         return holds.history(self.session, common.principal(), collection)
 
     def batch_history(self, bid: str) -> BatchHistory:
+        from operations import holds
+
         return holds.batch_history(self.session, common.principal(), bid)
 
     def space(self) -> SpaceView:
+        from operations import working_storage
+
         return working_storage.space_view(self.session, self.settings)
 
 

@@ -12,8 +12,12 @@ from pipeline.errors import ServiceUnreachable
 TERMINATED = 143
 """The exit code of Java after SIGTERM: 128 + 15, an orderly end."""
 
-HEAP_MB = 2048
-"""Megabytes that Java may use: the default of ARKLINE_RECORD_JOBS needs 1.4 GB of them (decision 48)."""
+MOST_HEAP_MB = 2048
+"""Megabytes of heap: the default of ARKLINE_RECORD_JOBS needs 1.4 GB of them (decision 48)."""
+
+LEAST_HEAP_MB = 256
+PART_OF_MEMORY = 4
+"""One part of so many of the machine's memory is for ZooKeeper."""
 
 LOGBACK = """<configuration>
   <appender name="OUT" class="ch.qos.logback.core.ConsoleAppender">
@@ -29,6 +33,12 @@ class ServerMissing(ServiceUnreachable):
     """A server program is not installed; the message says how to install it."""
 
 
+def heap_mb() -> int:
+    """What ZooKeeper may take of this machine; a record with a smaller heap accepts fewer jobs."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    return max(LEAST_HEAP_MB, min(MOST_HEAP_MB, memory // PART_OF_MEMORY))
+
+
 def prepare(
     folder: Path,
     port: int,
@@ -36,10 +46,12 @@ def prepare(
     log_folder: Path | None = None,
     environment: Mapping[str, str] = os.environ,
     tick: int = 1000,
+    heap: int | None = None,
 ) -> Command:
     """Write the server's files and return the command that starts the server.
 
-    `tick`: ZooKeeper's tickTime in milliseconds; a session lasts 2 to 20 ticks.
+    `tick`: ZooKeeper's tickTime in milliseconds; a session lasts 2 to 20 ticks. `heap`: megabytes, if not
+    those of `heap_mb`.
     """
     program = java.find(environment)
     if program is None:
@@ -67,7 +79,7 @@ def prepare(
         name="zookeeper",
         argv=(
             program.program,
-            f"-Xmx{HEAP_MB}m",
+            f"-Xmx{heap or heap_mb()}m",
             "-XX:+ExitOnOutOfMemoryError",  # else the process stays, and serves nobody
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",

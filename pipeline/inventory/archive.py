@@ -2,10 +2,12 @@
 
 Rule: a later entry replaces an earlier one, because the record was read later. Only the actor, date and
 reason of a deletion keep their first values, so that repeating a deletion after a crash changes nothing.
+A batch is written after its jobs: a batch in the archive is there whole.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Self
 
 from pydantic import Field
@@ -18,7 +20,7 @@ from pipeline.records import Batch, HistoryEntry, Identifiers, Job, JobConfigura
 from pipeline.states import BatchState, FailureKind, JobState
 from pipeline.url_secrets import hide_secrets
 
-JOBS_PER_STATEMENT = 500
+JOBS_PER_TRANSACTION = 500
 """Rows of one statement; a job's row is a few kilobytes."""
 
 
@@ -61,18 +63,18 @@ class ArchivedBatch(_Archived):
 def archive_batch(
     inventory: SqlInventory,
     batch: Batch,
-    jobs: Sequence[Job],
+    jobs: Iterable[Job],
     *,
     by: str,
     reason: str = "",
     report: Mapping[str, Any] | None = None,
 ) -> None:
-    """Archive a batch that has ended, with its jobs that are still in the record; in one transaction."""
+    """Archive a batch that has ended, with its jobs that are still in the record."""
     disposition = Disposition(who=by, why=reason)
     _write(
         inventory,
         [_batch_row(batch, batch.status.status, disposition, report)],
-        [_job_row(job, job.status.status, disposition) for job in jobs],
+        (_job_row(job, job.status.status, disposition) for job in jobs),
     )
 
 
@@ -82,14 +84,14 @@ def tombstone(
     *,
     by: str,
     reason: str,
-    jobs: Sequence[Job] = (),
+    jobs: Iterable[Job] = (),
     report: Mapping[str, Any] | None = None,
 ) -> None:
     """Archive a job, or a batch with its remaining `jobs`, as deleted; called before the znodes go."""
     disposition = Disposition(who=by, why=reason)
-    rows = [_job_row(job, JobState.DELETED, disposition) for job in jobs]
+    rows = (_job_row(job, JobState.DELETED, disposition) for job in jobs)
     if isinstance(deleted, Job):
-        _write(inventory, (), [*rows, _job_row(deleted, JobState.DELETED, disposition)])
+        _write(inventory, (), [_job_row(deleted, JobState.DELETED, disposition)])
     else:
         _write(inventory, [_batch_row(deleted, BatchState.DELETED, disposition, report)], rows)
 
@@ -115,15 +117,13 @@ def _read(inventory: SqlInventory, query: Select[Any]) -> Sequence[RowMapping]:
 
 
 def _write(
-    inventory: SqlInventory, batches: Sequence[dict[str, Any]], jobs: Sequence[dict[str, Any]]
+    inventory: SqlInventory, batches: Sequence[dict[str, Any]], jobs: Iterable[dict[str, Any]]
 ) -> None:
-    def write(connection: Connection) -> None:
-        for row in batches:
-            _put(connection, batches_archived, [row])
-        for portion in portions(jobs, JOBS_PER_STATEMENT):
-            _put(connection, jobs_archived, portion)
-
-    inventory.database.write(write)
+    """The jobs in transactions that delay no other writer for long, then their batch."""
+    for portion in portions(jobs, JOBS_PER_TRANSACTION):
+        inventory.database.write(partial(_put, table=jobs_archived, rows=portion))
+    for row in batches:
+        inventory.database.write(partial(_put, table=batches_archived, rows=[row]))
 
 
 def _put(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:

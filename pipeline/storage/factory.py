@@ -1,4 +1,4 @@
-"""Opens the storage service that the settings name."""
+"""Opens the storage service that the settings name, and imports no other one."""
 
 from typing import TYPE_CHECKING
 
@@ -6,9 +6,7 @@ from pipeline.deployment import Expected
 from pipeline.outcome import system
 from pipeline.settings import Settings
 from pipeline.storage.base import Storage
-from pipeline.storage.merritt.storage import MerrittStorage
 from pipeline.storage.ocfl.storage import OcflStorage
-from pipeline.storage.s3.storage import S3Storage
 
 if TYPE_CHECKING:
     from pipeline.storage.s3.bucket import S3Bucket
@@ -17,8 +15,12 @@ if TYPE_CHECKING:
 def open_storage(settings: Settings, expected: Expected | None = None) -> Storage:
     """`expected`: the deployment that an existing root must belong to; None: a missing root is created."""
     if settings.storage_service_url:
+        from pipeline.storage.merritt.storage import MerrittStorage
+
         return MerrittStorage(settings)
     if settings.s3_root:
+        from pipeline.storage.s3.storage import S3Storage
+
         return S3Storage(lambda: _open_bucket(settings), expected)
     return OcflStorage(settings.storage, expected=expected)
 

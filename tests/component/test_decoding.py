@@ -9,6 +9,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
 from pipeline.working_storage.workspace import DownloadedFile
+from tests.support.manifests import CONTAINERS, manifest
 from tests.support.packing import FILES, on_disk, tar_with_header, zipped
 
 LIMITS = Limits(entries=100_000, bytes=1 << 40, ratio=200)
@@ -283,6 +285,19 @@ def test_a_large_manifest_is_read_by_the_process_as_by_the_reader(decoder: Decod
         data, "m", ManifestProfile.OBJECT
     )
     assert "more than 5 rows" in refusal(lambda: parse(data, "m", ManifestProfile.OBJECT, True, 5))
+
+
+def test_a_batch_manifest_of_100_000_rows_is_read_within_the_limits_of_the_process() -> None:
+    rows = [f"http://x.edu/collection/box-{n:06}/object.zip | | | | | {n:06}.zip" for n in range(100_000)]
+    data = manifest(*rows, profile=CONTAINERS)
+    settings = Settings()
+    assert 6_000_000 < len(data) < settings.manifest_limit
+
+    with closing(Decoder(settings)) as decoder:
+        parse = calls.manifest_parser(decoder, UNATTENDED)
+        read = parse(data, "batch.checkm", ManifestProfile.CONTAINER_BATCH, True, settings.batch_jobs)
+
+    assert (len(read), read[-1].name) == (100_000, "099999.zip")
 
 
 def test_a_mistake_in_a_decoder_arrives_with_its_traceback(decoder: Decoder, tmp_path: Path) -> None:

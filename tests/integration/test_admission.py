@@ -1,31 +1,38 @@
 """Limits at the door and at the split: how many jobs, objects, bytes and recipients are accepted."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from entrypoints.cli.render.why import text
+from operations.facts import Reason
+from operations.overview import overview
+from operations.record_memory import record_memory
 from operations.submission import RecordFull, submit
+from operations.why import why
 from pipeline.attempt import UNATTENDED
-from pipeline.errors import ErrorKind, UsageRefused
+from pipeline.errors import Action, ErrorKind, Remedy, UsageRefused
 from pipeline.outcome import StepFailed
 from pipeline.profiles.effective import with_site_limits
 from pipeline.profiles.limits import ProfileLimits
 from pipeline.profiles.profile import Profiles
-from pipeline.records import SubmissionType
+from pipeline.records import BatchStatus, SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind
+from pipeline.waits import WaitKind
 from tasks import batch as batch_work
 from tasks.admission import check_room
 from tasks.app import make_context
 from tasks.run import run
 from tasks.worker_context import WorkerContext
+from tests.servers import zookeeper
 from tests.servers.http_source import HttpSource
 from tests.support import planting
 from tests.support.manifests import CONTAINERS, manifest
 from tests.support.operators import ANN
-from zkstate import batches, fairness, jobs, listings, record
-from zkstate.session import Session
+from zkstate import batches, deletion, fairness, jobs, listings, record
+from zkstate.session import Session, connect
 
 
 def limited(settings: Settings, **changes: int) -> Settings:
@@ -78,7 +85,6 @@ def test_a_profile_may_accept_more_recipients_than_the_site(
     ("changes", "jobs_of_batch", "kind", "said"),
     [
         ({"record_jobs": 4}, 5, FailureKind.CONTENT, r"5 objects.*ARKLINE_RECORD_JOBS"),
-        ({"record_jobs": 4}, 3, FailureKind.TRANSIENT, "has 2 jobs, and 3 more would exceed"),
         ({"live_jobs": 4}, 5, FailureKind.CONTENT, r"may have 4 jobs that have not ended.*limits\.live_jobs"),
         ({"live_jobs": 4}, 3, FailureKind.TRANSIENT, r"demo has 2 jobs .*limits\.live_jobs"),
     ],
@@ -173,3 +179,59 @@ def test_a_batch_above_the_limit_of_the_site_fails_with_the_limit_and_its_name(
     assert "more than 2 rows" in after.status.message
     assert "limits.batch_jobs" in after.status.message
     assert batches.all_jobs(session, bid) == []
+
+
+def split(session: Session, settings: Settings, bid: str) -> BatchStatus:
+    opened = make_context(settings)
+    try:
+        run(opened, record.ticket(batches.load(session, bid)), batch_work.SPLIT)
+    finally:
+        opened.drop_session()
+    return batches.load(session, bid).status
+
+
+def fail_and_remove(session: Session, bid: str, jids: Sequence[str]) -> None:
+    for jid in jids:
+        planting.apply_event(session, jobs.load(session, jid), Event.FAIL)
+    reporting = batches.finish_if_ended(session, bid, "test")
+    assert reporting is not None
+    failed = planting.apply_batch_event(session, reporting, Event.FAIL)
+    deletion.remove_batch(session, planting.apply_batch_event(session, failed, Event.DELETE))
+
+
+def test_a_full_record_pauses_the_split_until_batches_leave_and_says_so(
+    session: Session, settings: Settings
+) -> None:
+    older, jids = planting.split_batch(session, 2)
+    full = limited(settings, record_jobs=2)
+    bid = batches.submit(session, planting.submission())
+
+    waits = split(session, full, bid)
+
+    assert waits.waits_for is not None
+    assert (waits.created, waits.tries, waits.waits_for.kind) == (0, 0, WaitKind.RECORD)
+    facts, health = why(session, full, bid), overview(session, full).health
+    assert Remedy(Action.CLEAN_UP) in facts.remedies
+    assert "has 2 jobs, and 1 more would exceed ARKLINE_RECORD_JOBS (2)" in text(facts)
+    assert (Reason.RECORD_FULL, "2") in [(problem.reason, problem.waits_for) for problem in health.problems]
+
+    fail_and_remove(session, older, jids)
+
+    assert split(session, full, bid).created == 1
+
+
+def test_a_zookeeper_with_a_small_heap_is_full_with_fewer_jobs_than_the_setting(
+    settings: Settings, tmp_path: Path
+) -> None:
+    with zookeeper.running(tmp_path, heap_mb=32) as server:
+        here = settings.model_copy(update={"zk_hosts": server.hosts})
+        with connect(here) as session:
+            memory = record_memory(session, here)
+            assert 0 < memory.accepted_jobs < 2_000
+            planting.split_batch(session, memory.accepted_jobs)
+
+            with pytest.raises(RecordFull, match=r"the maximum for ZooKeeper's heap of \d+ MB is 1,\d+"):
+                submitted(session, here)
+
+            assert record_memory(session, here).full
+            assert (memory.znodes or 0) < (record_memory(session, here).znodes or 0)

@@ -5,6 +5,7 @@ import pty
 import re
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -311,3 +312,47 @@ def test_sixty_columns_are_enough_and_colour_is_for_terminals(session: Session, 
     assert any(job.jid in line and "failed" in line for line in lines)
     assert "\x1b[31m" not in plain
     assert "\x1b" not in arkline.run(settings, "jobs").out
+
+
+_LOADED = """
+import sys
+from entrypoints.cli.main import main
+try: main()
+except SystemExit as end: code = end.code
+print("loaded:", *(name for name in {slow!r} if type(sys.modules.get(name)) is type(sys)))
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize("arguments", [("jobs",), ("status", "bid0000000001")], ids=" ".join)
+def test_a_list_and_a_batch_are_shown_without_the_packages_of_workers_and_stores(
+    session: Session, settings: Settings, arguments: tuple[str, ...]
+) -> None:
+    planting.split_batch(session, 2)
+    slow = ("celery", "fastapi", "kombu", "redis", "requests", "sqlalchemy", "structlog")
+
+    done = subprocess.run(
+        [sys.executable, "-c", _LOADED.format(slow=slow), *arguments],
+        env=arkline.variables(settings),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "bid0000000001" in done.stdout
+    assert done.stdout.splitlines()[-1] == "loaded:"
+
+
+def test_a_submission_loads_no_store_and_no_web(session: Session, settings: Settings) -> None:
+    slow = ("fastapi", "requests", "sqlalchemy")
+
+    done = subprocess.run(
+        [sys.executable, "-c", _LOADED.format(slow=slow), "submit", "--profile", "demo", URL],
+        env=arkline.variables(settings),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stdout.splitlines() == ["bid0000000001", "loaded:"]

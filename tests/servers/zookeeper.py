@@ -20,13 +20,13 @@ _NETTY = ("netty-codec", "netty-resolver", "netty-transport-native-unix-common")
 
 
 def prepare(
-    folder: Path, servers: int = 3, *, tick: int, log_folder: Path | None = None
+    folder: Path, servers: int = 3, *, tick: int, log_folder: Path | None = None, heap_mb: int | None = None
 ) -> dict[int, Command]:
     """Client port -> the command of the server; several servers are one ensemble."""
     numbers = free_ports(3 * servers)
     ports, peers, elections = numbers[:servers], numbers[servers:-servers], numbers[-servers:]
     if servers == 1:
-        return {ports[0]: zookeeper.prepare(folder, ports[0], tick=tick, log_folder=log_folder)}
+        return {ports[0]: zookeeper.prepare(folder, ports[0], tick=tick, log_folder=log_folder, heap=heap_mb)}
     ensemble = ["initLimit=20", "syncLimit=10", "standaloneEnabled=false"]
     for member, (peer, election) in enumerate(zip(peers, elections, strict=True), start=1):
         ensemble.append(f"server.{member}={HOST}:{peer}:{election}")
@@ -99,9 +99,14 @@ class Server:
 
 
 @contextmanager
-def running(folder: Path, *, servers: int = 1, tick: int = 1000) -> Iterator[Server]:
-    """ZooKeeper servers with their files below `folder`, until the block ends."""
-    server = Server(prepare(folder, servers, tick=tick))
+def running(
+    folder: Path, *, servers: int = 1, tick: int = 1000, heap_mb: int | None = None
+) -> Iterator[Server]:
+    """ZooKeeper servers with their files below `folder`, until the block ends.
+
+    `heap_mb`: of one server, if not that of the stack.
+    """
+    server = Server(prepare(folder, servers, tick=tick, heap_mb=heap_mb))
     try:
         server.start()
         yield server

@@ -8,10 +8,11 @@ from pipeline.errors import Action
 from pipeline.records import SubmissionType
 from pipeline.services import Service
 from pipeline.states import BatchState
+from tests.support import planting
 from tests.support.fleet import batch_ended
 from tests.support.operators import ann
 from tests.support.remedy_world import Case, World, adding_to
-from tests.support.waits import OBJECT
+from tests.support.waits import OBJECT, RECORD
 from zkstate import batches, jobs, record
 from zkstate.hosts import FleetHostLimiter
 
@@ -212,6 +213,18 @@ def _same_object(world: World) -> None:
         record.hand_back(world.session, locked, "test", delay=2, waits_for=OBJECT)
         world.moves_itself(job.jid, Reason.WAITING_FOR_OBJECT)
     world.completed(job.bid)
+
+
+@case(Reason.RECORD_FULL)
+def _record_full(world: World) -> None:
+    with world.without_beat(leader=True):
+        bid = batches.submit(world.session, planting.submission(payload_url=world.put()))
+        locked = batches.acquire(world.session, record.ticket(batches.load(world.session, bid)), "test")
+        record.hand_back(world.session, locked, "test", delay=2, waits_for=RECORD)
+        found = world.expect(bid, Reason.RECORD_FULL)
+        assert found.moves_itself
+        assert [remedy.action for remedy in found.remedies] == [Action.CLEAN_UP]
+    world.completed(bid)
 
 
 @case(Reason.BETWEEN_TRIES)

@@ -5,3 +5,4 @@ from pipeline.waits import WaitKind, WaitsFor
 RETRY = WaitsFor(kind=WaitKind.RETRY)
 HOST = WaitsFor(kind=WaitKind.HOST)
 OBJECT = WaitsFor(kind=WaitKind.OBJECT)
+RECORD = WaitsFor(kind=WaitKind.RECORD)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from operations.record_memory import RecordMemory
     from zkstate.fixity import FixityStatus
     from zkstate.holds import Hold
 
@@ -33,6 +34,7 @@ _PROBLEMS: dict[Reason, str] = {
     Reason.FIXITY_OVERDUE: "objects that were not read again within their period: {}",
     Reason.RECORD_OUTDATED: "the {} is older than it was: nothing is processed",
     Reason.RECORD_FOREIGN: "the {} is not that of the storage root and the inventory: nothing is processed",
+    Reason.RECORD_FULL: "ZooKeeper has room for {} jobs and has them: nothing is submitted or split",
     Reason.SERVICE_DOWN: "{} is out of order: jobs that need it wait",
     Reason.BETWEEN_TRIES: "{} does not work: jobs wait for a retry",
 }
@@ -82,6 +84,7 @@ def _facts(view: Overview) -> Iterator[tuple[str, str | Text | None]]:
         yield "retry", f"{counted(fault.jobs, 'job')} {in_time(fault.next_try)}: {fault.message}"
     yield "next try", in_time(health.next_try) if health.next_try else ""
     yield "batches", f"{view.open_batches} unfinished, {view.batches_in_all} in all"
+    yield "record", _memory(view.record)
     yield "space", _space(view.space)
     yield "fixity", _fixity(view.fixity)
     if view.paused:
@@ -121,6 +124,18 @@ def _outage(outage: OutageView) -> str:
 
 def problem_text(problem: Problem) -> str:
     return _PROBLEMS[problem.reason].format(problem.waits_for)
+
+
+def _memory(memory: RecordMemory) -> str:
+    """`100,012 of 120,000 jobs, 1,001,685 znodes, 134 MB of data, heap 2.0 GB`, as far as it is known."""
+    limit = f" of {memory.accepted_jobs:,}" if memory.accepted_jobs else ""
+    known = (
+        f"{memory.jobs:,}{limit} jobs",
+        "" if memory.znodes is None else f"{memory.znodes:,} znodes",
+        "" if memory.data_bytes is None else f"{in_units(memory.data_bytes)} of data",
+        "" if memory.heap_bytes is None else f"heap {in_units(memory.heap_bytes)}",
+    )
+    return ", ".join(filter(None, known))
 
 
 def _space(space: Space) -> str:

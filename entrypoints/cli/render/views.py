@@ -1,6 +1,9 @@
 """Shows batches, jobs, lists, timelines and findings on a terminal."""
 
+from __future__ import annotations
+
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -8,15 +11,16 @@ from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
 from entrypoints.cli.render.humanize import age, ago, brief, counted, duration, listed, progress
 from entrypoints.cli.render.remedies import command
-from operations.archive import Gone
-from operations.audit import AuditView, StoreFinding, StoreProblem
-from operations.batch_view import BatchView
-from operations.job_list import JobList
-from operations.job_view import JobView, Step, Timeline
-from pipeline.attempt import Progress
 from pipeline.errors import Action, Remedy
 from pipeline.states import Event, FailureKind
 from pipeline.working_storage.capacity import in_units
+
+if TYPE_CHECKING:
+    from operations.archive import Gone
+    from operations.batch_view import BatchView
+    from operations.job_list import JobList
+    from operations.job_view import JobView, Step, Timeline
+    from pipeline.attempt import Progress
 
 
 def local(moment: datetime) -> str:
@@ -175,45 +179,3 @@ def timeline(history: Timeline) -> None:
 
 def _lasted(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 100 else duration(seconds)
-
-
-_STORE_PROBLEMS = {
-    StoreProblem.NOT_ENTERED: "the inventory lacks the version",
-    StoreProblem.OTHER_OBJECT: "the inventory has the job under another object, or from another job",
-    StoreProblem.NOT_STORED: "storage lacks the version",
-    StoreProblem.DIFFERENT: "storage has another version than the inventory",
-    StoreProblem.UNREADABLE: "storage cannot read the object",
-    StoreProblem.DAMAGED: "the bytes in storage are damaged",
-}
-
-
-def audit(view: AuditView) -> None:
-    if view.findings:
-        screen.table(
-            view.findings,
-            Column("where", lambda finding: finding.path, long=True),
-            Column("what", lambda finding: finding.problem, long=True),
-        )
-        number = counted(len(view.findings), "finding")
-        screen.note(f"{number}; checked twice, so a move in progress is not listed")
-    if view.stores:
-        screen.table(
-            view.stores,
-            Column("job", lambda finding: finding.jid),
-            Column("version", lambda finding: _version(finding), long=True),
-            Column("what", lambda finding: _STORE_PROBLEMS[finding.problem], long=True),
-            Column("detail", lambda finding: finding.detail, long=True),
-        )
-        screen.note("`arkline reconcile` compares all versions, and says what to do", "")
-    jobs = counted(view.compared, "completed job")
-    if view.unreachable:
-        screen.note(f"storage and inventory were not compared: {view.unreachable}", "yellow")
-    elif not view.complete:
-        screen.note(f"interrupted: {jobs} compared with storage and inventory", "yellow")
-    elif not (view.findings or view.stores):
-        compared = f" {jobs} compared with storage and inventory." if view.compared else ""
-        screen.say(f"Everything agrees.{compared}", "green")
-
-
-def _version(finding: StoreFinding) -> str:
-    return f"{finding.ark or 'no ARK'}{f' version {finding.version}' if finding.version else ''}"

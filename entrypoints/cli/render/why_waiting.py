@@ -156,6 +156,10 @@ WAITING: dict[Reason, Callable[[Explanation], str]] = {
         f"Another job of the same object works on it: {fault(facts)}. It tries again {in_time(facts.when)}, "
         "and the wait counts as no try."
     ),
+    Reason.RECORD_FULL: lambda facts: (
+        f"Its jobs do not fit into ZooKeeper now: {fault(facts)}. It tries again {in_time(facts.when)}, and "
+        "the wait counts as no try."
+    ),
     Reason.SERVICE_DOWN: _service_down,
     Reason.RECORD_DAMAGED: lambda facts: (
         f"{fault(facts)}. Restore this znode from a backup, or have it replaced, which ends the job as "

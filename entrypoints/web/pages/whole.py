@@ -15,6 +15,7 @@ from operations.fleet import Fleet, ask_fleet
 from operations.health import FleetHealth, fleet_health
 from operations.hosts import HostView, waiting_hosts
 from operations.overview import Space, space_now
+from operations.record_memory import record_memory
 from pipeline.errors import ServiceUnreachable
 from pipeline.records import age
 from zkstate import fixity, holds, queue
@@ -76,7 +77,9 @@ class WholeFleet:
             raise ServiceUnreachable("no worker was asked yet: repeat this in some seconds")
         fleet = Fleet(session, settings, answers)
         counts = queue.counts(session)
-        health = fleet_health(session, fleet, counts, holds.paused(session), fixity.status(session))
+        memory = record_memory(session, settings)
+        pause, stored = holds.paused(session), fixity.status(session)
+        health = fleet_health(session, fleet, counts, pause, stored, memory)
         space = space_now(session, settings, counts)
         return Whole(health, space, fleet, waiting_hosts(session), answers.at)
 

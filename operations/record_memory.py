@@ -1,0 +1,29 @@
+"""How full ZooKeeper is, which keeps the whole record in its memory."""
+
+from pipeline.record_budget import accepted_jobs
+from pipeline.settings import Settings
+from zkstate import listings, server_memory
+from zkstate.server_memory import ServerMemory
+from zkstate.session import Session
+
+
+class RecordMemory(ServerMemory):
+    """What is in ZooKeeper's memory, and how many jobs may be."""
+
+    jobs: int
+    """Ended ones included."""
+    accepted_jobs: int
+    """Jobs from which on nothing is submitted or split; 0: no limit."""
+
+    @property
+    def full(self) -> bool:
+        return 0 < self.accepted_jobs <= self.jobs
+
+
+def record_memory(session: Session, settings: Settings) -> RecordMemory:
+    memory = server_memory.read(session)
+    return RecordMemory(
+        **dict(memory),
+        jobs=listings.recorded(session),
+        accepted_jobs=accepted_jobs(settings, memory.heap_bytes),
+    )
