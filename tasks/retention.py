@@ -1,6 +1,6 @@
 """Completed batches are deleted from ZooKeeper after the retention time; the archive keeps their records."""
 
-from pipeline.inventory.archive import archive_batch
+from pipeline.inventory.archive import archive_batch, archive_jobs
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.records import Batch
 from pipeline.states import BatchState, Event
@@ -57,12 +57,7 @@ def retention_of(profile_name: str, profiles: Profiles, default: float) -> float
 
 def archive(session: Session, batch: Batch, clients: Clients, *, by: str, reason: str) -> None:
     """Store the batch, its report and every job's timeline in SQL."""
-    report = compose(session, batch, listings.load_batch(session, batch.bid), clients.inventory)
-    archive_batch(
-        clients.inventory,
-        batch,
-        listings.load_batch(session, batch.bid),
-        by=by,
-        reason=reason,
-        report=report.model_dump(mode="json"),
-    )
+    inventory = clients.inventory
+    members = archive_jobs(inventory, listings.load_batch(session, batch.bid), by=by, reason=reason)
+    report = compose(session, batch, members, inventory).model_dump(mode="json")
+    archive_batch(inventory, batch, by=by, reason=reason, report=report)

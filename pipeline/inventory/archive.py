@@ -5,7 +5,7 @@ reason of a deletion keep their first values, so that repeating a deletion after
 A batch is written after its jobs: a batch in the archive is there whole.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, Self
@@ -60,16 +60,24 @@ class ArchivedBatch(_Archived):
     """The last report, in the form of `pipeline.notify.report.text.as_json`."""
 
 
+def archive_jobs(inventory: SqlInventory, jobs: Iterable[Job], *, by: str, reason: str = "") -> Iterator[Job]:
+    """The jobs of a batch that has ended, each once it is archived: nothing happens unless they are read."""
+    disposition = Disposition(who=by, why=reason)
+    for portion in portions(jobs, JOBS_PER_TRANSACTION):
+        _write(inventory, (), (_job_row(job, job.status.status, disposition) for job in portion))
+        yield from portion
+
+
 def archive_batch(
     inventory: SqlInventory,
     batch: Batch,
-    jobs: Iterable[Job],
+    jobs: Iterable[Job] = (),
     *,
     by: str,
     reason: str = "",
     report: Mapping[str, Any] | None = None,
 ) -> None:
-    """Archive a batch that has ended, with its jobs that are still in the record."""
+    """Archive a batch that has ended, with those of its jobs that `archive_jobs` has not archived."""
     disposition = Disposition(who=by, why=reason)
     _write(
         inventory,

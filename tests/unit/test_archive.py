@@ -5,6 +5,7 @@ import pytest
 
 from pipeline.inventory.archive import (
     archive_batch,
+    archive_jobs,
     find_batch,
     find_job,
     jobs_of,
@@ -82,6 +83,15 @@ def test_an_archived_batch_is_found_with_its_jobs_and_its_report(inventory: SqlI
 def test_a_batch_of_more_jobs_than_one_statement_takes_is_archived_whole(inventory: SqlInventory) -> None:
     archive_batch(inventory, a_batch(), [a_job(n) for n in range(501)], by="retention")
 
+    assert len(jobs_of(inventory, BID)) == 501
+
+
+def test_jobs_are_archived_as_they_are_read_and_before_their_batch(inventory: SqlInventory) -> None:
+    reading = archive_jobs(inventory, (a_job(n) for n in range(501)), by="retention")
+
+    assert next(reading).jid == jid(0)
+    assert (len(jobs_of(inventory, BID)), find_batch(inventory, BID)) == (500, None)
+    assert [job.jid for job in reading][-1] == jid(500)
     assert len(jobs_of(inventory, BID)) == 501
 
 
