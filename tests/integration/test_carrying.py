@@ -1,6 +1,10 @@
 """A process carries its job onward: one lock, one transaction for each state, and no message."""
 
+import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -10,20 +14,25 @@ from pipeline.records import Job, Ticket
 from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import JOB, Event, JobState, Queue
+from pipeline.steps.context import StepContext
 from tasks import job as job_work
 from tasks.app import make_context
 from tasks.dispatch import dispatch_job
 from tasks.outages import begin_outage
 from tasks.worker_context import Stop, WorkerContext
+from tests.integration.test_sweep import sweep
 from tests.servers.http_source import HttpSource
 from tests.support import planting
-from zkstate import batches, jobs, paths, queue, record
+from zkstate import batches, jobs, paths, queue, record, recovery
 from zkstate.errors import Stale
 from zkstate.jobs import JobMove
 from zkstate.record import Lock
 from zkstate.session import Session
 
 STATES = len(JOB.working())
+
+SOON = 8.0
+"""Seconds: 5, and some for a busy machine."""
 
 
 @pytest.fixture
@@ -179,3 +188,74 @@ def test_a_batch_ends_with_its_last_job_carried(
 
     bid = jobs.load(session, ticket.id).bid
     assert batches.load(session, bid).status.status.value == "reporting"
+
+
+@pytest.mark.parametrize("state", [JobState.PROCESSING, JobState.NOTIFY])
+def test_fail_ends_a_carried_attempt_whatever_it_waits_for(
+    session: Session,
+    context: WorkerContext,
+    source: HttpSource,
+    monkeypatch: pytest.MonkeyPatch,
+    state: JobState,
+) -> None:
+    ticket = planted(session, source)
+    begun = threading.Event()
+    failed_at: list[float] = []
+
+    def fail() -> None:
+        assert begun.wait(60)
+        jobs.move(session, jobs.load(session, ticket.id), JobMove(Event.FAIL, "ann", lock=Lock.BREAK))
+        failed_at.append(time.monotonic())
+
+    silent, other_end = socket.socketpair()
+    with silent, other_end, ThreadPoolExecutor(1) as operator:
+
+        def waits_for_an_answer(_job: Job, _context: StepContext) -> Done:
+            begun.set()
+            silent.recv(1)
+            return Done()
+
+        monkeypatch.setitem(job_work.STEPS, state, waits_for_an_answer)
+        verb = operator.submit(fail)
+        assert job_work.run_onward(context, ticket)[0] is None
+        ended = time.monotonic()
+        verb.result()
+
+    assert ended - failed_at[0] < SOON
+    stops_before(JobState.FAILED, session, ticket)
+
+
+def test_a_mistake_in_a_carried_attempt_counts_as_a_try(
+    session: Session, context: WorkerContext, source: HttpSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mistaken_step(_job: Job, _context: StepContext) -> Done:
+        raise ValueError("a mistake in the code")
+
+    monkeypatch.setitem(job_work.STEPS, JobState.RECORDING, mistaken_step)
+    ticket = planted(session, source)
+
+    assert job_work.run_onward(context, ticket)[0] is None
+
+    status = jobs.load(session, ticket.id).status
+    assert (status.status, status.tries, status.redispatches) == (JobState.RECORDING, 1, 0)
+    assert status.message == "unexpected ValueError: a mistake in the code"
+    assert status.delay > 0
+    stops_before(JobState.RECORDING, session, ticket)
+
+
+def test_a_carried_job_that_loses_its_process_again_and_again_is_dispatched_less_often(
+    session: Session, settings: Settings
+) -> None:
+    carried = jobs.move(
+        session,
+        planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING)),
+        JobMove(Event.SUCCEED, "w", done=Done(), lock=Lock.CARRY),
+    )
+    for lost in range(3):
+        session.zk.delete(paths.job_lock(carried.jid))  # as at the end of the session of a process that died
+        waits = recovery.GRACE * 2**lost
+        assert sweep(session, seconds=waits - 1) == []
+        (ticket,) = sweep(session, seconds=waits + 2)
+        assert jobs.load(session, carried.jid).status.redispatches == lost + 1
+        jobs.acquire(session, ticket, "w")
+    session.zk.delete(paths.job_lock(carried.jid))
