@@ -4,6 +4,7 @@ The caller writes the tombstone first: whatever is deleted here must be in the a
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from pipeline.records import Batch, HistoryEntry, Job, JobStatus
 from pipeline.states import JOB, BatchState, Bucket, Event
@@ -77,10 +78,17 @@ def remove_batch(
             _remove_jobs(session, batch.bid, bucket, chunk)
             if not on_removed(chunk):
                 return False
+    while nodes := _own_nodes(session, batch):
+        with suppress(Refused):  # an operator and scheduled work may remove the same batch
+            commit(session, [Delete(node) for node in nodes])
+    return True
+
+
+def _own_nodes(session: Session, batch: Batch) -> list[str]:
+    """What is there of the nodes of a batch itself."""
     key = batches.key_path(batch.submission)
     nodes = [*_trees(session, [paths.batch(batch.bid)]), paths.open_batch(batch.bid), key]
-    commit(session, [Delete(node) for node in nodes if node and session.exists(node) is not None])
-    return True
+    return [node for node in nodes if node and session.exists(node) is not None]
 
 
 def _remove_jobs(session: Session, bid: str, bucket: Bucket, jids: list[str]) -> None:

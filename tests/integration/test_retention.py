@@ -1,8 +1,11 @@
 """A completed batch is deleted from ZooKeeper after the retention time, and the archive has its record."""
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from pipeline.inventory.archive import find_batch, find_job
+from pipeline.records import Batch
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, JobState
 from pipeline.steps.clients import open_clients
@@ -14,7 +17,7 @@ from zkstate import batches, deletion, jobs, paths
 from zkstate.batches import BatchMove
 from zkstate.locks import ServerClock, single_flight
 from zkstate.record import Lock
-from zkstate.session import Session
+from zkstate.session import Session, connect
 
 
 def later(session: Session, seconds: float) -> ServerClock:
@@ -114,3 +117,20 @@ def test_only_folders_of_jobs_that_ended_in_this_record_are_orphans(
         (settings.working / "bid0000000001" / jid).mkdir(parents=True)
 
     assert [folder.name for folder in orphans(session, settings.working)] == [ended]
+
+
+def test_an_operator_and_scheduled_work_may_remove_one_batch_at_the_same_moment(
+    session: Session, settings: Settings
+) -> None:
+    with connect(settings) as other, ThreadPoolExecutor(2) as removers:
+        for _ in range(12):
+            bid, _ = completed_batch(session, 1)
+            deleted = planting.apply_batch_event(session, batches.load(session, bid), Event.DELETE)
+            together = threading.Barrier(2)
+
+            def remove(by: Session, batch: Batch = deleted, start: threading.Barrier = together) -> bool:
+                start.wait(30)
+                return deletion.remove_batch(by, batch)
+
+            assert list(removers.map(remove, (session, other))) == [True, True]
+            assert session.exists(paths.batch(bid)) is None

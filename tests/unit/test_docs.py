@@ -149,6 +149,14 @@ def test_every_field_of_a_profile_is_in_its_page_as_the_field_describes_it() -> 
     assert template.table() in page, "paste what `python -m tests.unit.test_docs` writes"
 
 
+def test_every_test_that_the_threat_model_names_exists() -> None:
+    page = (DOCS / "security.md").read_text()
+    sources = "".join(path.read_text() for path in (PROJECT / "tests").rglob("test_*.py"))
+
+    assert [name for name in re.findall(r"`(test_\w+)`", page) if f"def {name}(" not in sources] == []
+    assert [path for path in re.findall(r"`(tests/\S+\.py)`", page) if not (PROJECT / path).exists()] == []
+
+
 @pytest.mark.parametrize("function", path_functions(), ids=lambda function: function.__name__)
 def test_every_path_is_in_the_page_about_znodes(function: Callable[..., str]) -> None:
     assert f"`{example(function)}`" in (DOCS / "znodes.md").read_text()
