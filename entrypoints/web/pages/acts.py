@@ -11,6 +11,7 @@ from typing import Any
 
 from entrypoints.cli.render.humanize import counted
 from entrypoints.cli.render.remedies import command
+from entrypoints.web.pages import spelling
 from operations import holds, profile_renewal, workers
 from operations.bulk import Outcome, act_on_one, cancel, repair_many, resume_batch
 from operations.operator import Operator
@@ -55,10 +56,7 @@ class Button:
     @property
     def curl(self) -> str:
         """The same act as a request to the API."""
-        return (
-            'curl -X POST -H "Authorization: Bearer $ARKLINE_TOKEN" -H "Content-Type: application/json" '
-            f'-d \'{{"reason": "WHY"}}\' "$ARKLINE_URL/v1/{self.act.api.format(self.target)}"'
-        )
+        return spelling.post(self.act.api.format(self.target), {"reason": "WHY"})
 
 
 @dataclass(frozen=True)

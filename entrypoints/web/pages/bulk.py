@@ -10,6 +10,7 @@ from fastapi.responses import HTMLResponse
 from entrypoints.web.authentication import OperatorCaller
 from entrypoints.web.context import context_of
 from entrypoints.web.pages.login import page_router
+from entrypoints.web.pages.spelling import WITH_REASON
 from entrypoints.web.pages.templating import page
 from operations.board.values import JobSearch, scope_of
 from operations.bulk_plans import carry_out, make_plan, read_plan
@@ -22,7 +23,6 @@ router = page_router()
 MOST = 1000
 """Jobs of one preview; a larger group is resumed in parts."""
 
-WITH_REASON = {Event.DELETE, Event.FAIL}
 VERBS = {Event.RESUME, Event.DELETE, Event.FAIL, Event.RELEASE}
 
 
@@ -36,6 +36,7 @@ def show_preview(request: Request, caller: OperatorCaller, cause: str, verb: str
         "bulk.html",
         caller=caller,
         verb=verb,
+        cause=cause,
         needs_reason=_event(verb) in WITH_REASON,
         token=plan.token,
         done=plan.expected,

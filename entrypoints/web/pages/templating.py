@@ -16,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 
 from entrypoints.cli.render.humanize import age, brief, by_whom, counted, duration
+from entrypoints.web.pages import spelling
 from entrypoints.web.pages.notices import forget, notice_of
 from operations.board.values import Stop
 from pipeline.principal import Principal, Role
@@ -81,9 +82,13 @@ _ENVIRONMENT = Environment(
 )
 _ENVIRONMENT.filters.update(
     brief_age=_brief_age,
+    bulk=spelling.bulk,
+    bulk_preview=spelling.bulk_preview,
     by_whom=_by_whom,
     counted=counted,
+    deposit=spelling.deposit,
     duration=duration,
+    proof=spelling.proof,
     short_digest=_short_digest,
     spent=_spent,
     units=in_units,

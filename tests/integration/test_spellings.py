@@ -1,0 +1,91 @@
+"""What a page spells beside a button does what the button does, once its words in capitals are replaced."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from operations.board.values import EVERYTHING
+from pipeline.principal import Role
+from pipeline.settings import Settings
+from pipeline.states import JobState
+from tests.support import planting
+from tests.support.boards import until
+from tests.support.requirements import unavailable
+from tests.support.web import Caller, Web, serving
+from zkstate import batches, jobs
+from zkstate.session import Session
+
+OWN = {"Sec-Fetch-Site": "same-origin"}
+
+
+@pytest.fixture(scope="module")
+def web(module_settings: Settings) -> Iterator[Web]:
+    with serving(module_settings) as running:
+        assert running.context.board.wait_filled(30)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def session(web: Web) -> Session:
+    return web.context.session
+
+
+def spelled(caller: Caller, path: str) -> list[str]:
+    """The commands and requests that the page shows."""
+    browser = requests.Session()
+    browser.post(f"{caller.url}/login", data={"token": caller.token, "next": "/"}, headers=OWN, timeout=30)
+    answer = browser.get(f"{caller.url}{path}", timeout=30)
+    assert answer.status_code == 200, answer.text
+    return [unescape(line) for line in re.findall(r"<pre>(.*?)</pre>", answer.text)]
+
+
+def run(caller: Caller, line: str, folder: Path) -> Any:
+    if shutil.which("curl") is None:
+        unavailable("curl is not installed: apt-get install curl")
+    site = {"ARKLINE_URL": caller.url, "ARKLINE_TOKEN": caller.token}
+    words = ["bash", "-c", line]
+    environment = {**os.environ, **site}
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, check=True, timeout=60)
+    return json.loads(done.stdout)
+
+
+def test_the_form_of_a_deposit_spells_an_upload_and_a_deposit(
+    web: Web, session: Session, tmp_path: Path
+) -> None:
+    dora = web.caller(Role.DEPOSITOR, ["demo"], name="dora")
+    (tmp_path / "photo.txt").write_bytes(b"bytes")
+    command, upload, deposit = (line.replace("FILE", "photo.txt") for line in spelled(dora, "/deposits/new"))
+    assert command == "arkline submit photo.txt --profile demo --title TITLE"
+
+    identifier = run(dora, upload, tmp_path)["id"]
+    bid = run(dora, deposit.replace("ID", identifier), tmp_path)["bid"]
+
+    assert batches.load(session, bid).submission.payload_filename == "photo.txt"
+
+
+def test_a_preview_for_one_cause_spells_the_dry_run_and_the_verb(
+    web: Web, session: Session, tmp_path: Path
+) -> None:
+    jid = planting.job_in(session, JobState.FAILED).jid
+    board = web.context.board
+    until(board, lambda: len(board.failures(EVERYTHING)) == 1)
+    cause = board.failures(EVERYTHING)[0].id
+    olga = web.caller(Role.OPERATOR, name="olga")
+    command, dry_run, verb = spelled(olga, f"/bulk?cause={cause}&verb=resume")[:3]
+    assert command == f"arkline resume --cause {cause}"
+    assert spelled(olga, f"/failures/{cause}")[:2] == [f"{command} --dry-run", dry_run]
+
+    token = run(olga, dry_run, tmp_path)["token"]
+    receipt = run(olga, verb.replace('"TOKEN"', f'"{token}"'), tmp_path)
+
+    assert [one["id"] for one in receipt["done"]] == [jid]
+    assert jobs.load(session, jid).history[-1].message.endswith("WHY")
