@@ -73,8 +73,11 @@ def pause(seconds: float, attempt: Attempt) -> None:
 
 
 def throttled(attempt: Attempt) -> Attempt:
-    """The attempt, checked at most once in CHECK_INTERVAL: a check may ask a server."""
-    last = 0.0
+    """The attempt, checked at most once in CHECK_INTERVAL: a check may ask a server.
+
+    The caller has checked it a moment ago, so that the first check comes after an interval too.
+    """
+    last = time.monotonic()
 
     def check() -> None:
         nonlocal last

@@ -3,16 +3,12 @@
 import ctypes
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 SYNC_ONE_BY_ONE = 100
 """Maximum files that are synced one by one. More are synced by one syncfs: with 5,000 files of 10 KB that was
 5 times faster, but a syncfs also waits for the writes of others."""
-
-SYNCS_AT_ONCE = 8
-"""Files that are synced at a time. 19 files and folders took 8.5 ms, and 21 ms one after the other."""
 
 _FROM_THE_START = ctypes.c_int64(0)
 _TO_THE_END = ctypes.c_int64(0)
@@ -46,12 +42,16 @@ def sync_tree(folder: Path) -> None:
 
 
 def sync_all(paths: Sequence[Path]) -> None:
-    """Make these files and folders durable, several at a time: the file system writes them together."""
-    if len(paths) == 1:
-        sync(paths[0])
-    elif paths:
-        with ThreadPoolExecutor(min(SYNCS_AT_ONCE, len(paths))) as threads:
-            list(threads.map(sync, paths))
+    """Make these files and folders durable: the system begins to write all of them before the first sync.
+
+    13 small files and folders so take a third of the CPU, and half of the time, of syncs in 8 threads.
+    """
+    if len(paths) > 1:
+        for path in paths:
+            with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as descriptor:
+                start_writing(descriptor)
+    for path in paths:
+        sync(path)
 
 
 def start_writing(descriptor: int) -> None:

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeVar
 
 from pipeline.attempt import POLL_INTERVAL, Attempt, CheckedAttempt
@@ -23,7 +23,8 @@ def in_parallel(
 
     `work` gets the thing and an attempt whose check also raises once the caller has left the loop, so
     that the rest stops at its next piece. Leaving the loop waits for them: no thread outlives its step.
-    Few more things are handed out than there are threads, however many there are.
+    Few more things are handed out than there are threads, however many there are. A single thing costs no
+    thread: its work is done by the caller's.
     """
     left = threading.Event()
 
@@ -32,10 +33,16 @@ def in_parallel(
             raise AttemptOver("the step has ended")
         attempt.check()
 
+    waiting = iter(things)
+    first = list(islice(waiting, 2))
+    if len(first) < 2:
+        for thing in first:
+            yield thing, _done_here(work, thing, attempt)
+        return
+    waiting = chain(first, waiting)
     inside = CheckedAttempt(check, attempt.report, attempt.yields)
 
     with ThreadPoolExecutor(threads) as pool:
-        waiting = iter(things)
         running: dict[Future[R], T] = {}
         try:
             while True:
@@ -51,3 +58,12 @@ def in_parallel(
             left.set()
             for future in running:
                 future.cancel()
+
+
+def _done_here(work: Callable[[T, Attempt], R], thing: T, attempt: Attempt) -> Future[R]:
+    done: Future[R] = Future()
+    try:
+        done.set_result(work(thing, attempt))
+    except Exception as error:  # noqa: BLE001 - the caller raises the exception, as for a thread's
+        done.set_exception(error)
+    return done

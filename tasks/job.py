@@ -11,7 +11,6 @@ from celery import current_task
 from pipeline.outcome import Done, Mistake, StepFailed, Wait, system
 from pipeline.profiles.effective import with_site_limits
 from pipeline.profiles.profile import Profile
-from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.records import Job, Ticket
 from pipeline.states import JOB, Event, JobState
 from pipeline.steps import download, estimate, notify, pending, process, provision, record
@@ -22,11 +21,11 @@ from tasks import needs
 from tasks import run as runner
 from tasks.carrying import Carry, carries, never
 from tasks.mistakes import mistakes_as
-from tasks.profiles import host_limit, restored
+from tasks.profiles import host_limit, public_profile_of, with_current_secrets
 from tasks.progress import ReportingAttempt
 from tasks.run import Locked, StateWork
 from tasks.worker_context import WorkerContext
-from zkstate import batches, jobs
+from zkstate import jobs
 from zkstate.errors import Outdated
 from zkstate.hosts import FleetHostLimiter
 from zkstate.job_record import ZooKeeperJobRecord
@@ -35,8 +34,8 @@ from zkstate.record import Lock
 
 Step = Callable[[Job, StepContext], Done | Wait]
 
-Snapshots = dict[str, ProfileSnapshot | None]
-"""BID -> the profile that the batch started with."""
+PublicProfiles = dict[str, Profile | None]
+"""BID -> the profile that the batch started with, without secrets; read once for one ticket."""
 
 STEPS: dict[JobState, Step] = {
     JobState.PENDING: pending.work,
@@ -57,34 +56,33 @@ def run(context: WorkerContext, ticket: Ticket) -> Ticket | None:
 
 def run_onward(context: WorkerContext, ticket: Ticket) -> tuple[Ticket | None, int]:
     """`run`, and the states after it as long as this process may begin them; their number is second."""
-    snapshots: Snapshots = {}
-    following = runner.run(context, ticket, _work_of(ticket.state, carries, snapshots))
+    known: PublicProfiles = {}
+    following = runner.run(context, ticket, _work_of(ticket.state, carries, known))
     states = 0
     while isinstance(following, Locked):
         states += 1
-        work = _work_of(following.record.status.status, carries, snapshots)
+        work = _work_of(following.record.status.status, carries, known)
         following = runner.run_carried(following, work)
     return following, states
 
 
-def _work_of(state: str, carry: Carry, snapshots: Snapshots) -> StateWork[Job]:
-    """`snapshots`: what the process has read for the states before; read once for one ticket."""
+def _work_of(state: str, carry: Carry, known: PublicProfiles) -> StateWork[Job]:
     fetches = any(JOB.facts[working].fetches for working in JOB.working() if working == state)
-    return StateWork(jobs.load, partial(_work, carry, snapshots), _fail, needs.of_job, fetches)
+    return StateWork(jobs.load, partial(_work, carry, known), _fail, needs.of_job, fetches)
 
 
-def _profile(locked: Locked[Job], snapshots: Snapshots) -> Profile:
+def _profile(locked: Locked[Job], known: PublicProfiles) -> Profile:
     """With the secrets that the profile's file has now: they are not part of the record."""
     job, context = locked.record, locked.context
-    if job.bid not in snapshots:
-        snapshots[job.bid] = batches.profile_snapshot(locked.session, job.bid)
+    if job.bid not in known:
+        known[job.bid] = public_profile_of(locked.session, job.bid)
     name, profiles = job.configuration.profile_name, context.clients().profiles
-    return with_site_limits(restored(snapshots[job.bid], profiles, name), context.settings)
+    return with_site_limits(with_current_secrets(known[job.bid], profiles, name), context.settings)
 
 
-def _work(carry: Carry, snapshots: Snapshots, locked: Locked[Job]) -> Job | None:
+def _work(carry: Carry, known: PublicProfiles, locked: Locked[Job]) -> Job | None:
     job, session, context = locked.record, locked.session, locked.context
-    clients, profile = context.clients(), cache(partial(_profile, locked, snapshots))
+    clients, profile = context.clients(), cache(partial(_profile, locked, known))
     limiter = FleetHostLimiter(session, partial(host_limit, context.settings.host_limit, profile), job.jid)
     attempt = ReportingAttempt(locked.guard, context.progress(), job.jid)
     own = ZooKeeperJobRecord(session, locked.guard)

@@ -3,19 +3,25 @@
 from collections.abc import Callable
 
 from pipeline.profiles.profile import Profile, ProfileError, Profiles
-from pipeline.profiles.snapshot import ProfileSnapshot, restore_profile
+from pipeline.profiles.snapshot import public_profile, with_secrets
 from zkstate import batches
 from zkstate.session import Session
 
 
 def profile_of(session: Session, profiles: Profiles, bid: str, name: str) -> Profile:
     """ProfileError if the batch has no snapshot, because it has not started, and the file is invalid."""
-    return restored(batches.profile_snapshot(session, bid), profiles, name)
+    return with_current_secrets(public_profile_of(session, bid), profiles, name)
 
 
-def restored(snapshot: ProfileSnapshot | None, profiles: Profiles, name: str) -> Profile:
-    """As `profile_of`, for a snapshot that was read before."""
-    return profiles.get(name) if snapshot is None else restore_profile(snapshot, profiles)
+def public_profile_of(session: Session, bid: str) -> Profile | None:
+    """Without secrets; None if the batch has not started."""
+    snapshot = batches.profile_snapshot(session, bid)
+    return None if snapshot is None else public_profile(snapshot)
+
+
+def with_current_secrets(public: Profile | None, profiles: Profiles, name: str) -> Profile:
+    """The profile for an attempt that begins now: a secret is replaced while a job is in progress."""
+    return profiles.get(name) if public is None else with_secrets(public, profiles)
 
 
 def host_limit(default: int, profile: Callable[[], Profile]) -> int:

@@ -21,7 +21,6 @@ from pipeline.settings import Settings
 from pipeline.states import JOB, JobState
 from pipeline.waits import WaitKind, WaitsFor
 from tasks.after_move import after_move
-from tasks.interruption import interrupted_when_over
 from tasks.logs import log
 from tasks.outages import begin_outage, check_start, end_outage, is_own_fault
 from tasks.worker_context import WorkerContext
@@ -170,7 +169,7 @@ def _attempt(locked: Locked[R], work: StateWork[R], probed: Collection[str]) -> 
     """The moved record; `probed`: the outages that are over if the work succeeds."""
     with _dropping_session(locked.context):
         try:
-            with interrupted_when_over(locked.guard):
+            with locked.context.interruption().when_over(locked.guard):
                 moved = work.do(locked)
         except BaseException as error:  # noqa: BLE001 - raised again unless the record is handed back
             return _settle(locked, work, error)

@@ -20,6 +20,7 @@ from pipeline.settings import Settings
 from pipeline.states import Queue
 from pipeline.steps.clients import open_clients
 from pipeline.steps.context import Clients
+from tasks.interruption import Interruption
 from tasks.progress import ProgressReports
 from tasks.stores import ConfirmedStores
 from zkstate.session import Session, connect
@@ -103,6 +104,9 @@ class WorkerContext:
 
     def progress(self) -> ProgressReports:
         return self._opened(ProgressReports)
+
+    def interruption(self) -> Interruption:
+        return self._opened(Interruption)
 
     def _opened(self, opening: Callable[[Settings], T]) -> T:
         """What `opening` returns, called once in each process; what a parent opened is left alone."""

@@ -7,6 +7,7 @@ moment and the present are both taken from the server's clock.
 
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -69,7 +70,7 @@ def begin(session: Session, host: str, seconds: float) -> None:
 def no_answer(session: Session, host: str, clock: ServerClock) -> None:
     """The host did not answer: no request is sent to it until the next probe, unless that is so already."""
     session.ensure_node(paths.host(host))
-    pause = read(session, host, clock)
+    pause = read(session, host, lambda: clock)
     if pause.left <= 0:
         take_probe(session, host, pause)
 
@@ -82,7 +83,7 @@ def take_probe(session: Session, host: str, pause: Pause) -> bool:
 
 def answered(session: Session, host: str, clock: ServerClock) -> None:
     """A probe got an answer: requests may be sent again."""
-    pause = read(session, host, clock)
+    pause = read(session, host, lambda: clock)
     if pause.unanswered:
         _put(session, host, pause, BackOff())
 
@@ -96,8 +97,10 @@ def _put(session: Session, host: str, pause: Pause, back_off: BackOff) -> bool:
     return True
 
 
-def read(session: Session, host: str, clock: ServerClock, changed: threading.Event | None = None) -> Pause:
-    """The pause of the host; `changed` is set when the node is written.
+def read(
+    session: Session, host: str, clock: Callable[[], ServerClock], changed: threading.Event | None = None
+) -> Pause:
+    """The pause of the host; `changed` is set when the node is written. `clock` is asked during a back-off.
 
     A back-off from the future was noted before the server's clock was set back. It is over: the host asks
     again if it needs more.
@@ -109,7 +112,9 @@ def read(session: Session, host: str, clock: ServerClock, changed: threading.Eve
     except NoNodeError:
         return Pause()
     back_off = _decoded(data, path)
-    ahead = float(stat.mtime - clock.now_ms()) / 1000
+    if not back_off.seconds:
+        return Pause(0, back_off.unanswered, stat.version)
+    ahead = float(stat.mtime - clock().now_ms()) / 1000
     left = max(0.0, ahead + back_off.seconds) if ahead <= SKEW else 0.0
     return Pause(left, back_off.unanswered, stat.version)
 
@@ -147,9 +152,9 @@ def known(session: Session) -> list[str]:
 
 
 def seconds_left(session: Session, host: str, clock: ServerClock) -> float:
-    return read(session, host, clock).left
+    return read(session, host, lambda: clock).left
 
 
 def pause_by_own_clock(session: Session, host: str) -> Pause:
     """The pause by this machine's clock, which is good enough to be shown to a person."""
-    return read(session, host, ServerClock(int(time.time() * 1000), time.monotonic()))
+    return read(session, host, lambda: ServerClock(int(time.time() * 1000), time.monotonic()))

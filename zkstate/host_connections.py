@@ -6,7 +6,9 @@ same number, so however many workers wait, there are never more connections than
 
 import random
 import threading
+import time
 from dataclasses import dataclass
+from functools import cached_property
 
 from kazoo.exceptions import NoNodeError
 
@@ -20,11 +22,18 @@ UNLIMITED = 1 << 20
 
 @dataclass(frozen=True)
 class Connection:
-    """The right to one connection until it is released; `clock` was read when it was opened."""
+    """The right to one connection until it is released."""
 
+    session: Session
     path: str
     token: str
-    clock: ServerClock
+    opened: float
+    """When its node was created, by `time.monotonic`."""
+
+    @cached_property
+    def clock(self) -> ServerClock:
+        """The server's clock, as the node shows it: read if it is needed, while the node is there."""
+        return locks.server_clock(self.session, self.path, self.opened)
 
 
 def acquire(
@@ -37,12 +46,12 @@ def acquire(
         free = next(number for number in numbers if str(number) not in taken)
         path, token = paths.connection(host, free), f"{record.token()} {owner}"
         if locks.take(session, path, token):
-            return Connection(path, token, locks.server_clock(session, path))
+            return Connection(session, path, token, time.monotonic())
     return None
 
 
-def release(session: Session, connection: Connection) -> None:
-    locks.drop(session, connection.path, connection.token)
+def release(connection: Connection) -> None:
+    locks.drop(connection.session, connection.path, connection.token)
 
 
 def holders(session: Session, host: str) -> tuple[str, ...]:

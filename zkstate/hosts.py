@@ -12,7 +12,6 @@ from pipeline.outcome import HostDown, RateLimited
 from zkstate import host_back_off, host_connections
 from zkstate.host_back_off import Pause
 from zkstate.host_connections import Connection
-from zkstate.locks import ServerClock
 from zkstate.session import Session
 
 HOST_WAIT = 2.0
@@ -43,8 +42,8 @@ class FleetHostLimiter:
         self._idle: defaultdict[str, list[Connection]] = defaultdict(list)
         self._clear: dict[str, threading.Event] = {}
         """Hosts without back-off when they were last read; the event is set once their node is written."""
-        self._clocks: dict[str, ServerClock] = {}
-        """The server's clock, as the last connection that was opened to each host showed it."""
+        self._opened: dict[str, Connection] = {}
+        """The connection that was opened last to each host; it shows the server's clock."""
         self._probing: set[str] = set()
         """Hosts that did not answer, and that this attempt probes."""
         self._mutex = threading.Lock()
@@ -58,34 +57,34 @@ class FleetHostLimiter:
         """
         connection = self._reuse(host) or self._open(host, attempt)
         try:
-            self._wait_out_back_off(host, connection.clock, attempt)
+            self._wait_out_back_off(host, connection, attempt)
             yield
         finally:
             self._return(host, connection)
 
     def redirected(self, start: str, host: str, attempt: Attempt) -> None:
         """Wait for the pause of a host to which a request is redirected; read again only after a change."""
-        self._clocks.setdefault(host, self._clocks[start])
-        self._wait_out_back_off(host, self._clocks[start], attempt)
+        self._opened.setdefault(host, self._opened[start])
+        self._wait_out_back_off(host, self._opened[start], attempt)
 
     def back_off(self, host: str, seconds: float) -> None:
         host_back_off.begin(self._session, host, seconds)
 
     def no_answer(self, host: str) -> None:
         self._probing.discard(host)
-        host_back_off.no_answer(self._session, host, self._clocks[host])
+        host_back_off.no_answer(self._session, host, self._opened[host].clock)
 
     def answered(self, host: str) -> None:
         if host in self._probing:
             self._probing.discard(host)
-            host_back_off.answered(self._session, host, self._clocks[host])
+            host_back_off.answered(self._session, host, self._opened[host].clock)
 
     def close(self) -> None:
         with self._mutex:
             idle = [connection for connections in self._idle.values() for connection in connections]
             self._idle.clear()
         for connection in idle:
-            host_connections.release(self._session, connection)
+            host_connections.release(connection)
 
     @cached_property
     def _limit(self) -> int:
@@ -104,7 +103,7 @@ class FleetHostLimiter:
             changed = threading.Event()
             connection = host_connections.acquire(self._session, host, self._limit, self._owner, changed)
             if connection is not None:
-                self._clocks[host] = connection.clock
+                self._opened[host] = connection
                 return connection
             if time.monotonic() > deadline:
                 raise RateLimited(
@@ -116,20 +115,21 @@ class FleetHostLimiter:
             changed.wait(0.5)
 
     def _return(self, host: str, connection: Connection) -> None:
-        if time.monotonic() - connection.clock.at > LEASE:
-            host_connections.release(self._session, connection)
+        if time.monotonic() - connection.opened > LEASE:
+            _ = connection.clock  # read while its node is there: a back-off may have to be noted yet
+            host_connections.release(connection)
             return
         with self._mutex:
             self._idle[host].append(connection)
 
-    def _wait_out_back_off(self, host: str, clock: ServerClock, attempt: Attempt) -> None:
+    def _wait_out_back_off(self, host: str, own: Connection, attempt: Attempt) -> None:
         written = self._clear.get(host)
         if written is not None and not written.is_set():
             return
         deadline = time.monotonic() + self._max_wait
         while True:
             changed = threading.Event()
-            pause = self._read_pause(host, clock, changed)
+            pause = self._read_pause(host, own, changed)
             if pause.left <= 0 or host in self._probing:
                 self._clear[host] = changed
                 return
@@ -147,12 +147,12 @@ class FleetHostLimiter:
             attempt.check()
             changed.wait(min(pause.left, 0.2))
 
-    def _read_pause(self, host: str, clock: ServerClock, changed: threading.Event) -> Pause:
+    def _read_pause(self, host: str, own: Connection, changed: threading.Event) -> Pause:
         """The pause of the host; once it is over, an attempt probes a host that did not answer."""
         with self._probe_mutex:
-            pause = host_back_off.read(self._session, host, clock, changed)
+            pause = host_back_off.read(self._session, host, lambda: own.clock, changed)
             if pause.left <= 0 and pause.unanswered and host not in self._probing:
                 if not host_back_off.take_probe(self._session, host, pause):
-                    return host_back_off.read(self._session, host, clock, changed)
+                    return host_back_off.read(self._session, host, lambda: own.clock, changed)
                 self._probing.add(host)
             return pause

@@ -235,9 +235,10 @@ def clean_up(session: Session, job: Job) -> None:
     """Release a completed job's reservation and queue entry; the record stays. Repeating it is harmless."""
     JOB.next(job.status.status, Event.CLEAN_UP)
     entry = paths.queue_entry(job.status.status, job.status.priority, job.jid)
-    while session.exists(entry) is not None:
+    while True:
         try:
             commit(session, (Delete(entry, role=Role.SHARED), *space.replace(session, job.jid, None)))
         except Contended:
-            continue
+            if session.exists(entry) is not None:
+                continue  # the sum of the reservations has changed
         return

@@ -112,12 +112,15 @@ class ServerClock:
         return self.read_ms - age_ms(self.marks, stat.mzxid, stat.mtime) if self.marks else stat.mtime
 
 
-def server_clock(session: Session, path: str) -> ServerClock:
-    """The clock as the creation of the ephemeral node at `path`, a moment ago, shows it."""
+def server_clock(session: Session, path: str, created: float | None = None) -> ServerClock:
+    """The clock as the creation of the ephemeral node at `path` shows it.
+
+    `created`: when that was, by `time.monotonic`; without it, a moment ago.
+    """
     stat = session.exists(path)
     if stat is None:
         raise Unreachable("the ZooKeeper session was lost")
-    return ServerClock(stat.ctime, time.monotonic(), stat.czxid)
+    return ServerClock(stat.ctime, time.monotonic() if created is None else created, stat.czxid)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pipeline.outcome import Promised, Reservation
 from zkstate import codec, paths
-from zkstate.errors import Contended, Corrupt
+from zkstate.errors import Contended, Corrupt, Missing
 from zkstate.reading import log_damage, read_each
 from zkstate.session import Session
 from zkstate.transaction import Create, Delete, Operation, Put, Role, commit
@@ -114,13 +114,16 @@ def enlarge(session: Session, jid: str, needed: int, counted: Promised) -> tuple
 
 def replace(session: Session, jid: str, needed: int | None) -> tuple[Operation, ...]:
     """The operations after which exactly `needed` bytes (None: nothing) are reserved for the job."""
-    total = promised(session)
-    reserved = reservation_of(session, jid)
+    node = paths.reservation(jid)
+    whole, own = session.get_many([paths.SPACE, node])
+    if whole is None:
+        raise Missing(f"znode {paths.SPACE} is missing")
+    total = Promised(codec.decode_int(whole[0], paths.SPACE), whole[1].version)
+    reserved = None if own is None else codec.decode_int(own[0], node)
     if reserved == needed:
         return ()
     data = codec.encode_int(max(0, total.bytes - (reserved or 0)) + (needed or 0))
     put_total = Put(paths.SPACE, data, total.version, Role.SHARED)
-    node = paths.reservation(jid)
     if needed is None:
         return put_total, Delete(node, role=Role.SHARED)
     data = codec.encode_int(needed)

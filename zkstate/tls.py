@@ -5,17 +5,17 @@ import ssl
 from collections.abc import Sequence
 from typing import Any
 
-from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.hosts import collect_hosts
 
 from pipeline.errors import UsageRefused
 from pipeline.settings import Settings
+from zkstate.polling import PollHandler
 
 _ANSWER = 2.0
 """Seconds that a server may take for each part of the answer to the question why it cannot be used."""
 
 
-class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+class TlsHandler(PollHandler):
     """Kazoo's own trusts every authority of the system too, leaves a socket open at every refusal, and waits
     for bytes that it has."""
 
@@ -28,16 +28,22 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return self._context.wrap_socket(connection, server_hostname=hostname)  # closes it if it fails
 
-    def select(self, reading: Sequence[Any], *others: Any) -> tuple[Any, Any, Any]:
+    def select(
+        self,
+        reading: Sequence[Any],
+        writing: Sequence[Any],
+        exceptional: object,
+        timeout: float | None = None,
+    ) -> tuple[list[Any], list[Any], list[Any]]:
         """Two answers may come in one piece: the socket then has nothing to read, but TLS has."""
         decrypted = [one for one in reading if isinstance(one, ssl.SSLSocket) and one.pending()]
-        return (decrypted, [], []) if decrypted else super().select(reading, *others)
+        return (decrypted, [], []) if decrypted else super().select(reading, writing, exceptional, timeout)
 
 
-def handler(settings: Settings) -> SequentialThreadingHandler:
+def handler(settings: Settings) -> PollHandler:
     """For kazoo's client; UsageRefused names a file that cannot be used."""
     if settings.zk_tls_ca is None:
-        return SequentialThreadingHandler()
+        return PollHandler()
     return TlsHandler(_context(settings))
 
 

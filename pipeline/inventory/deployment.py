@@ -18,11 +18,12 @@ from pipeline.job_identity import number_of
 
 _ROW = 1
 
+_OF_ROW = select(deployments.c.id, deployments.c.created, deployments.c.mark)
+"""Composed once, like all statements of every job: to compose one costs as much as to run it."""
+
 
 def read(connection: Connection) -> Deployment | None:
-    row = connection.execute(
-        select(deployments.c.id, deployments.c.created, deployments.c.mark)
-    ).one_or_none()
+    row = connection.execute(_OF_ROW).one_or_none()
     return None if row is None else Deployment(id=row.id, created=row.created, mark=row.mark)
 
 

@@ -1,9 +1,10 @@
 """Enters a version: object, version, files, ingest, local ids and kernel metadata, in one transaction."""
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Table, select, update
+from sqlalchemy import Connection, Select, Table, bindparam, select, update
 
 from pipeline.inventory import localids
 from pipeline.inventory.base import Provenance, Recording
@@ -34,6 +35,24 @@ _SOURCES = ("producer", "system")
 
 REBUILT = "metadata modification"
 """The type of the event of an entry that was made from storage, in PREMIS's vocabulary of events."""
+
+
+_ENTRY = select(ingests.c.job_id, versions.c.ark, versions.c.number).join(
+    versions, versions.c.id == ingests.c.inv_version_id
+)
+
+_ENTRIES = (
+    _ENTRY.where(ingests.c.job_id == bindparam("jid")),
+    _ENTRY.where(versions.c.inv_object_id == bindparam("object"), versions.c.number == bindparam("number")),
+)
+"""Of a job, and of a number: an OR over two tables would scan both."""
+
+_LOCKED_OBJECT = select(objects).where(objects.c.ark == bindparam("ark")).with_for_update()
+
+
+@cache
+def _ids(table: Table) -> Select[Any]:
+    return select(table.c.id).where(table.c.ark == bindparam("ark"))
 
 
 def enter(connection: Connection, recording: Recording, rebuilt_by: str = "") -> None:
@@ -75,7 +94,7 @@ def _rebuilt(recording: Recording, object_id: int, by: str) -> dict[str, Any]:
 
 def _id_of(connection: Connection, table: Table, ark: str) -> int:
     for _ in range(2):
-        row_id = connection.scalar(select(table.c.id).where(table.c.ark == ark))
+        row_id = connection.scalar(_ids(table), {"ark": ark})
         if row_id is not None:
             return int(row_id)
         insert_new(connection, table, [{"ark": ark}])
@@ -96,7 +115,7 @@ def _object(connection: Connection, recording: Recording) -> int:
     }
     new = {"ark": version.ark, "inv_owner_id": owner_id, "created": version.created, **described}
     insert_new(connection, objects, [new])
-    row = connection.execute(select(objects).where(objects.c.ark == version.ark).with_for_update()).one()
+    row = connection.execute(_LOCKED_OBJECT, {"ark": version.ark}).one()
     if row.inv_owner_id != owner_id:
         raise content(f"{version.ark} does not belong to the owner {recording.owner}, but to another")
     # versions may be recorded out of order: an older version must not replace the current description
@@ -114,13 +133,8 @@ def _object(connection: Connection, recording: Recording) -> int:
 def _entered(connection: Connection, recording: Recording, object_id: int) -> bool:
     """True if the job's version is entered; StepFailed if the job or the number has another entry."""
     version = recording.version
-    entries = select(ingests.c.job_id, versions.c.ark, versions.c.number).join(
-        versions, versions.c.id == ingests.c.inv_version_id
-    )
-    # two queries: an OR over two tables would scan both
-    of_job = entries.where(ingests.c.job_id == recording.jid)
-    of_number = entries.where(versions.c.inv_object_id == object_id, versions.c.number == version.number)
-    entered = {tuple(row) for query in (of_job, of_number) for row in connection.execute(query)}
+    values = {"jid": recording.jid, "object": object_id, "number": version.number}
+    entered = {tuple(row) for query in _ENTRIES for row in connection.execute(query, values)}
     for jid, ark, number in sorted(entered - {(recording.jid, version.ark, version.number)}):
         raise system(
             f"the inventory has version {number} of {ark} from job {jid}, but storage says that "

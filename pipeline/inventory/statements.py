@@ -1,6 +1,7 @@
 """Statements in the dialects of both databases."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -17,15 +18,22 @@ NAMES_AT_A_TIME = 500
 
 def insert(connection: Connection, table: Table) -> Insert:
     """An INSERT that supports ON CONFLICT."""
-    if connection.dialect.name == "sqlite":
-        return sqlite.insert(table)
-    return postgresql.insert(table)
+    return _insert(connection.dialect.name, table)
+
+
+def _insert(dialect: str, table: Table) -> Insert:
+    return sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
+
+
+@cache
+def _insert_new(dialect: str, table: Table) -> Insert:
+    return _insert(dialect, table).on_conflict_do_nothing()
 
 
 def insert_new(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
     """Insert the rows that violate no unique constraint."""
     if rows:
-        connection.execute(insert(connection, table).on_conflict_do_nothing(), list(rows))
+        connection.execute(_insert_new(connection.dialect.name, table), list(rows))
 
 
 def portions(things: Iterable[T], size: int) -> Iterator[list[T]]:

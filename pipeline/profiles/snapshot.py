@@ -51,8 +51,17 @@ def take_snapshot(
 
 
 def restore_profile(snapshot: ProfileSnapshot, profiles: Profiles) -> Profile:
-    """The profile of the snapshot with the current secrets; fields of a newer release are ignored."""
-    profile = Profile.model_validate(snapshot.profile, extra="ignore")
+    """The profile of the snapshot with the current secrets."""
+    return with_secrets(public_profile(snapshot), profiles)
+
+
+def public_profile(snapshot: ProfileSnapshot) -> Profile:
+    """The profile of the snapshot, which has no secrets; fields of a newer release are ignored."""
+    return Profile.model_validate(snapshot.profile, extra="ignore")
+
+
+def with_secrets(profile: Profile, profiles: Profiles) -> Profile:
+    """A profile without secrets, with those that its file has now."""
     if profile.callback_url is None:
         return profile
     try:

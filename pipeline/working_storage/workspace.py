@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha512
 from pathlib import Path
+from typing import BinaryIO
 
 from pydantic import TypeAdapter
 
@@ -93,19 +94,28 @@ class Workspace:
         self.place(self.draft(path.name, (data,)), path)
 
     def draft(self, name: str, pieces: Iterable[bytes]) -> Draft:
-        self.make_folder(self.attempt)
         path = self.attempt / f"{name}.draft"
         digest, size = sha512(), 0
-        with path.open("wb") as file:
+        with self._new_file(path) as file:
             for piece in pieces:
                 digest.update(piece)
                 size += file.write(piece)
         return Draft(path, size, digest.hexdigest())
 
+    def _new_file(self, path: Path) -> BinaryIO:
+        try:
+            return path.open("wb")
+        except FileNotFoundError:
+            self.make_folder(path.parent)
+            return path.open("wb")
+
     def place(self, draft: Draft, path: Path) -> None:
         """Give the draft its name, in place of an earlier file of this name."""
-        self.make_folder(path.parent)
-        draft.path.replace(path)
+        try:
+            draft.path.replace(path)
+        except FileNotFoundError:
+            self.make_folder(path.parent)
+            draft.path.replace(path)
 
     def distinguishes_case(self) -> bool:
         """False if two names that differ only in upper and lower case are one file in this folder."""

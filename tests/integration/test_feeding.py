@@ -43,6 +43,18 @@ def test_no_feed_is_requested_while_enough_jobs_wait_for_a_worker(
     assert waiting_messages(settings, ["control"]) == 0
 
 
+def test_a_feed_reads_no_job_while_enough_jobs_wait_for_a_worker(
+    session: Session, settings: Settings, context: WorkerContext
+) -> None:
+    planting.split_batch(session, settings.in_flight // ENOUGH)
+    feed(context)
+    _, later = planting.split_batch(session, 1)
+
+    feed(context)
+
+    assert jobs.load(session, later[0]).status.dispatched_at is None
+
+
 def test_a_feed_is_requested_however_few_places_there_are(settings: Settings, context: WorkerContext) -> None:
     assert request_feed(context.app, settings.model_copy(update={"in_flight": 1}))
 

@@ -17,4 +17,4 @@ def test_hosts_that_asked_to_wait_come_first_with_the_moment_of_the_next_request
     assert slow.waits_until is not None
     assert 50 < (slow.waits_until - datetime.now(UTC)).total_seconds() <= 61
     assert (busy.host, busy.waits_until, busy.connections) == ("busy.example", None, 1)
-    host_connections.release(session, connection)
+    host_connections.release(connection)

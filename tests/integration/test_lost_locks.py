@@ -41,7 +41,7 @@ def test_a_connection_whose_place_vanished_is_in_doubt(session: Session) -> None
     session.ask(session.zk.delete_async, connection.path)
 
     with pytest.raises(LockLost):
-        host_connections.release(session, connection)
+        host_connections.release(connection)
 
 
 def test_scheduled_work_whose_lock_vanished_drops_its_session_so_that_no_lock_stays(

@@ -20,6 +20,9 @@ from pipeline.storage.rules import check_request, check_source, describe_mismatc
 READERS = 4
 """Threads that read copies back: the disk has several requests at a time."""
 
+ONE_READER = 1_000_000
+"""Bytes that are read back before threads would have begun."""
+
 
 class OcflStorage(OcflReader):
     def __init__(self, folder: Path, lock_wait: float = 60, expected: Expected | None = None) -> None:
@@ -185,7 +188,8 @@ def _read_back(files: Sequence[ContentFile], content: Path, attempt: Attempt) ->
             compare(file, attempt)
             attempt.check()
 
-    some = [files[start::READERS] for start in range(min(READERS, len(files)))]
+    readers = READERS if sum(file.size for file in files) > ONE_READER else 1
+    some = [files[start::readers] for start in range(min(readers, len(files)))]
     with closing(in_parallel(compare_some, some, READERS, attempt)) as outcomes:
         for _, outcome in outcomes:
             outcome.result()
