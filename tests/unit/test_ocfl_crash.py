@@ -90,14 +90,14 @@ def stopped(child: int) -> bool:
 
 def each_moment(folder: Path, prepare: Callable[[OcflFixture], None]) -> Iterator[tuple[OcflFixture, int]]:
     """A depot for every effect of storing jid2 in it, in the order of the effects."""
-    rehearsal = OcflFixture(folder / "rehearsal")
-    prepare(rehearsal)
+    first = OcflFixture(folder / "first")
+    prepare(first)
     reader, pipe = os.pipe()
 
     def count(number: int) -> None:
         os.write(pipe, b".")
 
-    assert outcome(writer(rehearsal, "jid2", "two", count)) == SURVIVED
+    assert outcome(writer(first, "jid2", "two", count)) == SURVIVED
     os.close(pipe)
     with os.fdopen(reader, "rb") as stream:
         effects = len(stream.read())
