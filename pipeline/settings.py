@@ -101,7 +101,7 @@ class Settings(ServerSettings, InterfaceSettings):
         "it does not consume.",
     )
     stop_grace: Seconds = Field(
-        30,
+        1,
         description="Seconds that a stopping worker waits for running steps; then it hands their jobs back.",
     )
     retention: Seconds = Field(30 * 86400, description="Seconds that a completed batch stays in ZooKeeper.")

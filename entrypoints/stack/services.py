@@ -17,7 +17,7 @@ from pipeline.machine import Queue
 
 FLOWER_USER = "arkline"
 WORKER_STOP_SECONDS = 75
-"""After SIGTERM a worker finishes its steps; after ARKLINE_STOP_GRACE (30 s) it hands its jobs back, and
+"""After SIGTERM a worker finishes its steps; after ARKLINE_STOP_GRACE (1 s) it hands its jobs back, and
 Celery's pool may need another half minute to notice that the steps ended. Celery's own soft shutdown
 (REMAP_SIGTERM=SIGQUIT) would sleep for its whole time-out even if the steps end at once."""
 

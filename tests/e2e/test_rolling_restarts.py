@@ -39,7 +39,7 @@ def await_bytes(workspace: Workspace, size: int, seconds: float = 60) -> None:
 def test_ten_rolling_restarts_during_a_long_download_count_no_try_and_it_completes(
     session: Session, settings: Settings, fleet: Fleet, source: HttpSource
 ) -> None:
-    fleet.settings = settings.model_copy(update={"stop_grace": 30.0, "max_redispatches": 3})
+    fleet.settings = settings.model_copy(update={"stop_grace": Settings().stop_grace, "max_redispatches": 3})
     fleet.beat(wait=False)
     worker = fleet.worker("worker-0")
     gate = threading.Event()

@@ -1,5 +1,8 @@
 """A service that takes requests and answers nothing: an operator's verb and a stop end what waits for it."""
 
+import os
+import signal
+
 import pytest
 
 from operations.verbs import act
@@ -41,10 +44,32 @@ def test_fail_ends_a_request_to_a_service_that_answers_nothing(
 
             silent.await_left(1, SOON)
             assert batch_ended(session, bid).status.status is BatchState.FAILED
-            wait_for(
-                session,
-                paths.job_lock(jid),
-                lambda: session.exists(paths.job_lock(jid)) is None,
-                SOON,
-                lambda: "the job is still locked",
-            )
+            unlocked(session, jid)
+
+
+def test_a_stop_ends_a_request_to_a_service_that_answers_nothing(
+    session: Session, settings: Settings, source: HttpSource
+) -> None:
+    with HostileSource("no-answer", pause=60.0) as silent:
+        url = silent.url.rpartition("/")[0]
+        own = {"storage_service_url": url, "stop_grace": Settings().stop_grace}
+        changed = settings.model_copy(update=own)
+        with running_fleet(changed) as fleet:
+            worker = fleet.worker(concurrency=1)
+            fleet.beat()
+            bid = submit(session, changed, source.put("/a.txt", body_of("a")), SubmissionType.FILE)
+            silent.await_request(timeout=60)
+
+            os.kill(worker.pid, signal.SIGTERM)
+
+            silent.await_left(1, SOON)
+            (jid,) = batches.all_jobs(session, bid)
+            unlocked(session, jid)
+            handed_back = jobs.load(session, jid).status
+            assert (handed_back.status, handed_back.tries) == (JobState.PROCESSING, 0)
+
+
+def unlocked(session: Session, jid: str) -> None:
+    """Return once nobody works on the job."""
+    lock = paths.job_lock(jid)
+    wait_for(session, lock, lambda: session.exists(lock) is None, SOON, lambda: "the job is still locked")
