@@ -75,7 +75,12 @@ ENTRIES = (
     ),
     Entry("hold", "verb_commands", _ACT, "Hold pending jobs or a whole collection."),
     Entry("release", "verb_commands", _ACT, "Release held jobs, batches or a collection."),
-    Entry("resume", "verb_commands", _ACT, "Resume failed jobs at the step that failed."),
+    Entry(
+        "resume",
+        "verb_commands",
+        _ACT,
+        "Resume failed jobs at the step that failed; of a batch, all of them.",
+    ),
     Entry("fail", "verb_commands", _ACT, "Stop jobs that have not ended."),
     Entry("delete", "verb_commands", _ACT, "Delete failed or held jobs and batches."),
     Entry("cancel", "verb_commands", _ACT, "Stop a batch."),

@@ -128,7 +128,6 @@ def test_an_interrupted_verb_stops_before_the_next_job_and_says_how_many_are_lef
     ("arguments", "message"),
     [
         (("fail", "bid0000000001"), "try: arkline cancel bid0000000001"),
-        (("resume", "bid0000000001"), "try: arkline resume --batch bid0000000001 --state failed"),
         (("hold", "jid0000000001", "--collection", "demo"), "leave out ids"),
         (("release", "jid0000000001", "--keep-held"), "--keep-held is for --collection"),
         (("hold",), "specify ids of jobs or batches, or select jobs"),

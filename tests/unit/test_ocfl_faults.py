@@ -14,6 +14,7 @@ from types import FrameType
 import pytest
 from ocfl import StorageRoot
 
+from pipeline import attempt
 from pipeline.outcome import StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
@@ -33,7 +34,10 @@ def test_what_was_stored_verifies(depot: OcflFixture) -> None:
     depot.storage.verify(depot.store("jid2", {"producer/b.txt": "b"}, SubmissionMode.UPDATE))
 
 
-def test_a_copy_that_reads_back_with_other_bytes_is_not_published(depot: OcflFixture) -> None:
+def test_a_copy_that_reads_back_with_other_bytes_is_not_published(
+    depot: OcflFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempt, "CHECK_INTERVAL", 0.0)  # the fence is asked between copying and reading back
     request = depot.request("jid1", {"producer/a.txt": "abc"})
 
     def damage_the_copy() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline import attempt
 from pipeline.attempt import UNATTENDED, CheckedAttempt
 from pipeline.errors import UsageRefused
 from pipeline.files import ReadBackFile
@@ -199,7 +200,10 @@ def test_a_version_that_is_stored_already_is_not_refused(depot: OcflFixture) -> 
     depot.storage.check(request)
 
 
-def test_an_attempt_that_is_over_learns_it_when_it_asks(depot: OcflFixture) -> None:
+def test_an_attempt_that_is_over_learns_it_when_it_asks(
+    depot: OcflFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempt, "CHECK_INTERVAL", 0.0)
     depot.store("jid1", {"producer/a": "alpha"})
     depot.store("jid2", {"producer/b": "b"})
     stop_between_its_renames(depot)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline import attempt
 from pipeline.deployment import Deployment
 from pipeline.outcome import ServiceDown
 from pipeline.services import Service
@@ -65,7 +66,10 @@ def test_a_root_of_another_deployment_is_not_used(depot: OcflFixture) -> None:
             use()
 
 
-def test_a_root_that_disappears_while_a_version_is_staged_gets_no_version(depot: OcflFixture) -> None:
+def test_a_root_that_disappears_while_a_version_is_staged_gets_no_version(
+    depot: OcflFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempt, "CHECK_INTERVAL", 0.0)  # the fence is asked while the version is staged
     depot.storage.write_deployment(Deployment(id="a" * 32))
     storage = expecting(depot, "a" * 32)
     away = depot.folder.with_name("away")
