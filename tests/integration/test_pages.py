@@ -277,7 +277,7 @@ def test_a_deposit_by_the_form_is_the_depositors_own(web: Web, session: Session)
     answer = dana.send("/deposits", collection="demo", url="http://example.org/photo.tif", title="A photo")
 
     assert "The repository has your deposit" in answer.text
-    (bid,) = re.findall(r"/batches/(bid\d+)\?", answer.url)
+    (bid,) = re.findall(r"/batches/(bid\d+)$", answer.url)
     assert "photo.tif" in dana.open(f"/batches/{bid}")
 
 
@@ -286,7 +286,7 @@ def test_a_file_that_is_deposited_by_the_form_is_kept_as_an_upload_of_the_deposi
 
     answer = dana.send_file("/deposits", "photo.tif", b"light" * 1000, collection="demo", title="A photo")
 
-    (bid,) = re.findall(r"/batches/(bid\d+)\?", answer.url)
+    (bid,) = re.findall(r"/batches/(bid\d+)$", answer.url)
     submitted = batches.load(web.context.session, bid).submission
     assert re.fullmatch(r"upload:[0-9a-f]+/photo\.tif", submitted.payload_url)
     assert (submitted.owner, submitted.erc_what) == ("token:danc", "A photo")
@@ -335,7 +335,7 @@ def test_only_what_failed_is_deposited_again_with_the_corrected_file_after_a_pre
     done = dora.send(f"/batches/{job.bid}/again/deposit", **fields)
     twice = dora.send(f"/batches/{job.bid}/again/deposit", **fields)
 
-    (bid,) = re.findall(r"/batches/(bid\d+)\?", done.url)
+    (bid,) = re.findall(r"/batches/(bid\d+)$", done.url)
     assert f"This was deposited before: {bid}" in twice.text
     given = batches.load(session, bid).submission
     assert (given.owner, given.profile_name, job.bid in given.note) == ("token:dorc", "demo", True)
@@ -422,9 +422,8 @@ def test_failures_of_one_cause_are_resumed_together_after_a_preview(
     receipt = operator.send("/bulk", verb="resume", token=token[1], reason="over").text
 
     assert "2 done, 0 refused, 1 moved meanwhile" in receipt
-    again = operator.send("/bulk", verb="resume", token=token[1])
-    assert again.status_code in (404, 409, 410, 422)
-    assert "make the dry run again" in again.text
+    again = operator.send("/bulk", verb="resume", token=token[1]).text
+    assert f"0 done, 0 refused, {len(jids)} moved meanwhile" in again
 
 
 def plant_slow(session: Session) -> str:
