@@ -22,11 +22,16 @@ class TlsHandler(PollHandler):
     def __init__(self, context: ssl.SSLContext) -> None:
         super().__init__()
         self._context = context
+        self._hostname = ""
+        """Of the server of the session."""
 
-    def create_connection(self, address: Any, hostname: str, timeout: float, **_: Any) -> ssl.SSLSocket:
+    def create_connection(self, address: Any, hostname: str | int, timeout: float, **_: Any) -> ssl.SSLSocket:
+        """`hostname`: for a command (`mntr`) kazoo gives the port of the session's server in its place."""
+        if isinstance(hostname, str):
+            self._hostname = hostname
         connection = socket.create_connection(address, timeout)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return self._context.wrap_socket(connection, server_hostname=hostname)  # closes it if it fails
+        return self._context.wrap_socket(connection, server_hostname=self._hostname)  # closes it if it fails
 
     def select(
         self,

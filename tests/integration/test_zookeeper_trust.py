@@ -16,7 +16,7 @@ from pipeline.settings import Settings
 from tests.servers.zookeeper import running_tls
 from tests.support import cli
 from tests.support.certificates import Authority, Certificate, authority
-from zkstate import tls
+from zkstate import server_memory, tls
 from zkstate.client import make_client
 from zkstate.errors import Unreachable
 from zkstate.session import connect
@@ -55,6 +55,14 @@ def refusal(settings: Settings, **changes: Any) -> str:
     with pytest.raises(Unreachable) as refused, connect(settings.model_copy(update=changes), timeout=2):
         pass
     return str(refused.value)
+
+
+def test_the_memory_of_a_server_is_known_over_tls_too(secure: Settings) -> None:
+    with connect(secure) as session:
+        memory = server_memory.read(session)
+
+    assert memory.heap_bytes
+    assert memory.znodes
 
 
 def test_the_record_is_used_over_tls_with_a_certificate(secure: Settings) -> None:
