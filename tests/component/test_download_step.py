@@ -152,9 +152,10 @@ def test_a_failure_of_content_counts_more_than_one_that_may_pass(
     listed = rows(source, {"a": b"x", "b": b"x"})
     source.change("/a", status=404)
     source.change("/b", status=503)
+    in_order = settings.model_copy(update={"download_threads": 1})
 
     with pytest.raises(StepFailed) as failure:
-        downloaded(job_of(settings, listed), settings)
+        downloaded(job_of(in_order, listed), in_order)
 
     assert failure.value.kind is FailureKind.CONTENT
 

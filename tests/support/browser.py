@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,14 @@ PICTURES = "PAGE_PICTURES"
 """The folder that gets pictures of the pages; without it none are kept."""
 
 Scheme = Literal["light", "dark"]
+
+
+OPENINGS = 3
+
+BEGINNING = 10.0
+"""Seconds in which the stream of a page begins."""
+
+STREAM = "[hx-sse\\:connect]"
 
 
 @contextmanager
@@ -41,8 +50,24 @@ class Visitor:
     """Messages of the browser's console: scripts that fail, and what the security policy refuses."""
 
     def open(self, path: str) -> Page:
-        self.page.goto(f"{self.url}{path}")
+        """The page, whose stream is open if it has one.
+
+        On a busy machine Chromium now and then shows a new page whose timers and requests never begin: the
+        server is asked for no stream, and ages stand still. Such a page is opened again.
+        """
+        for _ in range(OPENINGS):
+            self.page.goto(f"{self.url}{path}")
+            if not self.page.locator(STREAM).count() or self._streams():
+                break
         return self.page
+
+    def _streams(self) -> bool:
+        deadline = time.monotonic() + BEGINNING
+        while time.monotonic() < deadline:
+            if self.page.evaluate("document.documentElement.dataset.stream") == "open":
+                return True
+            self.page.wait_for_timeout(100)
+        return False
 
     def log_in(self, token: str) -> None:
         self.open("/login")

@@ -59,15 +59,17 @@
     }
   });
 
-  function mark(stale) {
+  function markLost() {
+    root.dataset.stream = "lost";
     for (const element of document.querySelectorAll(".freshness")) {
-      element.classList.toggle("stale", stale);
-      if (stale) element.textContent = "The connection to the server is lost: this page is not current.";
+      element.classList.add("stale");
+      element.textContent = "The connection to the server is lost: this page is not current.";
     }
   }
-  document.addEventListener("htmx:sse:error", () => mark(true));
+  document.addEventListener("htmx:sse:after:connection", () => { root.dataset.stream = "open"; });
+  document.addEventListener("htmx:sse:error", markLost);
   document.addEventListener("htmx:sse:close", (event) => {
-    if (event.detail?.reason === "ended") mark(true);
+    if (event.detail?.reason === "ended") markLost();
   });
   document.addEventListener("htmx:sse:after:message", () => { renewAges(); showCopies(); });
   // what a person opened, and what this file shows, stays while the page follows the record
