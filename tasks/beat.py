@@ -13,7 +13,7 @@ from tasks import fixity, job, reclaim, retention, uploads
 from tasks.after_move import after_move, clean_up_completed, feed, remove_folder
 from tasks.broker import read_queues
 from tasks.dispatch import dispatch_batch, dispatch_failure_callback, dispatch_job
-from tasks.feeding import enough_wait, request_feed, take_requests
+from tasks.feeding import request_feed, take_requests
 from tasks.logs import log
 from tasks.orphan_folders import ended_jobs, orphans
 from tasks.outages import begin_outage, end_outage, notify_operator, this_host
@@ -43,8 +43,6 @@ PACE = 8
 
 def _feed(context: WorkerContext, session: Session, _: ServerClock) -> None:
     take_requests(context.settings)
-    if enough_wait(context.settings):
-        return
     for _number in range(FEEDS):
         feed(context.app, session, context.settings)
         # a request meanwhile met this run, and did not begin one of its own

@@ -20,20 +20,11 @@ LIFETIME = 10
 """Seconds after which a request whose message was lost no longer keeps others from being sent."""
 
 
-def enough_wait(settings: Settings) -> bool:
-    """True while so many jobs have been fed that no worker has taken that a feed can wait too."""
-    enough = max(1, settings.in_flight // ENOUGH)
-    try:
-        return waiting_messages(settings, [JOB.task(JobState.PENDING).queue]) >= enough
-    except redis.RedisError as error:
-        log().debug("waiting messages not counted: Redis does not answer", error=str(error))
-        return False
-
-
 def request_feed(app: Celery, settings: Settings) -> bool:
     """Have pending jobs fed soon, unless many have been fed that no worker has taken; False without Redis."""
     try:
-        if enough_wait(settings):
+        enough = max(1, settings.in_flight // ENOUGH)
+        if waiting_messages(settings, [JOB.task(JobState.PENDING).queue]) >= enough:
             return True
         if client(settings).set(_key(settings), b"", nx=True, ex=LIFETIME):
             app.send_task("beat.feed", expires=LIFETIME)

@@ -43,7 +43,7 @@ def test_no_feed_is_requested_while_enough_jobs_wait_for_a_worker(
     assert waiting_messages(settings, ["control"]) == 0
 
 
-def test_a_feed_reads_no_job_while_enough_jobs_wait_for_a_worker(
+def test_scheduled_feeds_also_run_while_enough_jobs_wait_for_a_worker(
     session: Session, settings: Settings, context: WorkerContext
 ) -> None:
     planting.split_batch(session, settings.in_flight // ENOUGH)
@@ -52,7 +52,8 @@ def test_a_feed_reads_no_job_while_enough_jobs_wait_for_a_worker(
 
     feed(context)
 
-    assert jobs.load(session, later[0]).status.dispatched_at is None
+    # one of them may be more urgent than all that wait
+    assert jobs.load(session, later[0]).status.dispatched_at is not None
 
 
 def test_a_feed_is_requested_however_few_places_there_are(settings: Settings, context: WorkerContext) -> None:
