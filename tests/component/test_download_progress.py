@@ -51,9 +51,11 @@ def test_progress_adds_up_the_files_of_a_job(
 ) -> None:
     monkeypatch.setattr(download_progress, "REPORT_INTERVAL", 0.0)
     attempt = Recorder()
-    job = job_of(settings, rows(source, {"a": LARGE, "b": LARGE}))
+    in_order = settings.model_copy(update={"download_threads": 1})
+    job = job_of(in_order, rows(source, {"a": LARGE, "b": LARGE}))
+    source.change("/b", piece=500_000, pause=0.1)  # the first file is noted long before the second one is there
 
-    downloaded(job, settings, attempt)
+    downloaded(job, in_order, attempt)
 
     last = attempt.reports[-1]
     assert (last.file, last.host) == ("b", "127.0.0.1")
