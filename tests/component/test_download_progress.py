@@ -53,7 +53,8 @@ def test_progress_adds_up_the_files_of_a_job(
     attempt = Recorder()
     in_order = settings.model_copy(update={"download_threads": 1})
     job = job_of(in_order, rows(source, {"a": LARGE, "b": LARGE}))
-    source.change("/b", piece=500_000, pause=0.1)  # the first file is noted long before the second one is there
+    # the first file is noted long before the second one is there
+    source.change("/b", piece=500_000, pause=0.1)
 
     downloaded(job, in_order, attempt)
 
