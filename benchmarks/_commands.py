@@ -28,7 +28,7 @@ def seconds(settings: Settings, *arguments: str) -> float:
 
 
 def seconds_and_peak(settings: Settings, *arguments: str) -> tuple[float, float]:
-    """As `seconds`, and the most megabytes that the command had at a time."""
+    """As `seconds`, with the peak memory of the command in megabytes."""
     start = time.perf_counter()
     command = subprocess.Popen([str(_ARKLINE), *arguments], env={**os.environ, **environment(settings)})
     _, status, usage = os.wait4(command.pid, 0)

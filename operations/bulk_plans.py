@@ -60,7 +60,7 @@ class Receipt(Record):
 
 
 class _Sealed(Record):
-    """What a token says: the same in every process, so that any web process carries it out."""
+    """The content of a token. Every web process can read it, so any of them can carry out the plan."""
 
     verb: Event
     owner: str

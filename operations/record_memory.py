@@ -1,4 +1,4 @@
-"""How full ZooKeeper is, which keeps the whole record in its memory."""
+"""The memory of ZooKeeper, which holds the whole record, and how many more jobs fit."""
 
 from pipeline.record_budget import accepted_jobs
 from pipeline.settings import Settings

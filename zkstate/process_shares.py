@@ -34,7 +34,7 @@ IN_TURN = 8
 
 @dataclass(frozen=True)
 class Turn:
-    """The jobs and unsplit batches whose turn it is, and the one that gives up its process, if one can."""
+    """The jobs and unsplit batches that go first now, and the attempt that gives up its process, if any."""
 
     names: tuple[str, ...]
     yielding: str | None

@@ -6,6 +6,8 @@ Rule: a reservation changes only together with the sum, under the sum's version.
 from contextlib import suppress
 from dataclasses import dataclass
 
+from kazoo.protocol.states import ZnodeStat
+
 from pipeline.outcome import Promised, Reservation
 from zkstate import codec, paths
 from zkstate.errors import Contended, Corrupt, Missing
@@ -32,7 +34,11 @@ class WorkingStorage:
 
 def promised(session: Session) -> Promised:
     """The sum of all reservations, and the version of the node that holds the sum."""
-    data, stat = session.get(paths.SPACE)
+    return _promised(session.get(paths.SPACE))
+
+
+def _promised(node: tuple[bytes, ZnodeStat]) -> Promised:
+    data, stat = node
     return Promised(codec.decode_int(data, paths.SPACE), stat.version)
 
 
@@ -118,7 +124,7 @@ def replace(session: Session, jid: str, needed: int | None) -> tuple[Operation, 
     whole, own = session.get_many([paths.SPACE, node])
     if whole is None:
         raise Missing(f"znode {paths.SPACE} is missing")
-    total = Promised(codec.decode_int(whole[0], paths.SPACE), whole[1].version)
+    total = _promised(whole)
     reserved = None if own is None else codec.decode_int(own[0], node)
     if reserved == needed:
         return ()

@@ -17,7 +17,7 @@ MOST_HEAP_MB = 2048
 
 LEAST_HEAP_MB = 256
 PART_OF_MEMORY = 4
-"""One part of so many of the machine's memory is for ZooKeeper."""
+"""The machine's memory divided by this is ZooKeeper's heap."""
 
 LOGBACK = """<configuration>
   <appender name="OUT" class="ch.qos.logback.core.ConsoleAppender">

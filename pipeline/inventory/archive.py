@@ -2,7 +2,7 @@
 
 Rule: a later entry replaces an earlier one, because the record was read later. Only the actor, date and
 reason of a deletion keep their first values, so that repeating a deletion after a crash changes nothing.
-A batch is written after its jobs: a batch in the archive is there whole.
+A batch is written after its jobs, so that a batch in the archive is complete.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

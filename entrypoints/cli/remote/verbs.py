@@ -35,15 +35,13 @@ def act_on_one(
     version: int | None = None,
     to: JobState | None = None,
 ) -> Outcome:
-    is_batch = name.startswith("bid")
-    if not (is_batch and event is Event.RESUME):
-        check_kind(name, event)
     body: dict[str, object] = {"reason": reason}
     if to is not None:
         body["to"] = to
     headers = _seen(version)
-    if is_batch and event is Event.RESUME:
+    if name.startswith("bid") and event is Event.RESUME:
         return client.post(f"/v1/batches/{name}/resume", Outcome, body, **headers)
+    check_kind(name, event)
     done = client.post(f"{path_of(name)}/{event}", VerbResult, body, **headers)
     return Outcome(verb=event, done=(done,))
 
