@@ -42,7 +42,7 @@ def _act(options: SharedOptions, event: Event, question: str = "", to: JobState 
             else bulk.select(operator.session, common.filter_of(options), event)
         )
         single = named and len(names) == 1
-        whole_batch = single and event is Event.RESUME and names[0].startswith("bid")
+        whole_batch = _resumes_a_batch(event, names)
         if options.version is not None and not single:
             raise UsageRefused("--if-version is for one job or batch: name it")
 
@@ -90,8 +90,12 @@ def _act_over_api(
                     question.format(_count_or_name([result.id for result in planned.expected])), options.yes
                 )
             outcome = remote_verbs.carry_out(remote, planned, options.reason)
-    whole_batch = single and event is Event.RESUME and names[0].startswith("bid")
-    common.show(outcome, as_json=options.json, single=single and not whole_batch)
+    common.show(outcome, as_json=options.json, single=single and not _resumes_a_batch(event, names))
+
+
+def _resumes_a_batch(event: Event, names: list[str]) -> bool:
+    """Whether one batch is named, whose failed jobs are resumed: the result is a list of jobs."""
+    return event is Event.RESUME and len(names) == 1 and names[0].startswith("bid")
 
 
 def _count_or_name(names: list[str]) -> str:

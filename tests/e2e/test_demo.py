@@ -12,7 +12,7 @@ DEV = (sys.executable, "-m", "tools.dev")
 
 
 def dev(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*DEV, *arguments], capture_output=True, text=True, check=False, timeout=115)
+    return subprocess.run([*DEV, *arguments], capture_output=True, text=True, check=False, timeout=280)
 
 
 def alive(pid: int) -> bool:

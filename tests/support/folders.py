@@ -3,8 +3,11 @@
 from collections.abc import Collection
 from pathlib import Path
 
-MARKERS = {"integration": ("integration",), "e2e": ("e2e", "integration")}
-"""Folder below tests/ -> the markers of its tests."""
+MARKERS = {"integration": ("integration",), "e2e": ("e2e", "integration", "no_cover")}
+"""Folder below tests/ -> the markers of its tests.
+
+What a test of e2e shows is done by processes in which no coverage is measured.
+"""
 
 SERVERS = frozenset({"zookeeper", "redis_server"})
 """The fixtures that start ZooKeeper and Redis."""

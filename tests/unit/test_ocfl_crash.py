@@ -56,7 +56,7 @@ def writer(
         sys.addaudithook(watch)
         depot.storage.store(request, lambda: None)
         code = SURVIVED
-    except (StepFailed, AttemptOver):
+    except (StepFailed, AttemptOver, Later):  # Later: its lock file was replaced while it was stopped
         code = REFUSED
     finally:
         os._exit(code)
