@@ -146,7 +146,7 @@ class NotedPauses(NoLimit):
         self.hosts: list[str] = []
 
     def back_off(self, host: str, seconds: float) -> None:
-        assert seconds == 7
+        assert seconds == 1
         self.hosts.append(host)
 
 
