@@ -16,15 +16,16 @@ from pipeline.inventory.sql import SqlInventory
 from pipeline.job_identity import same_key
 from pipeline.outcome import ServiceDown, StepFailed
 from pipeline.preservation.proof import Reading, prove
-from pipeline.records import Job, Record
+from pipeline.records import Job, Record, now
 from pipeline.settings import Settings
 from pipeline.states import JobState
 from pipeline.steps.clients import open_clients
 from pipeline.storage.base import Storage
 from tasks.stores import expected_of
 from zkstate import audit as consistency
-from zkstate import jobs, listings
+from zkstate import audit_mark, jobs, listings
 from zkstate.audit import Finding
+from zkstate.audit_mark import LastAudit
 from zkstate.errors import Corrupt, Missing
 from zkstate.session import Session
 
@@ -80,7 +81,10 @@ def audit(
     on_progress: Callable[[int], None] = lambda _: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> AuditView:
-    """`content`: read every byte of the versions. Stores that cannot be used are said, and no finding."""
+    """`content`: read every byte of the versions. Stores that cannot be used are said, and no finding.
+
+    An audit that compared everything leaves its time and the number of its findings to the metrics.
+    """
     findings = consistency.audit(session)
     store_findings: list[StoreFinding] = []
     compared, unreachable = 0, ""
@@ -96,13 +100,16 @@ def audit(
                 on_progress(compared)
         except (StepFailed, UsageRefused) as fault:
             unreachable = str(fault)
-    return AuditView(
+    view = AuditView(
         findings=findings,
         stores=tuple(store_findings),
         compared=compared,
         unreachable=unreachable,
         complete=not stopped(),
     )
+    if view.complete and not view.unreachable:
+        audit_mark.publish(session, LastAudit(at=now(), findings=len(view.findings) + len(view.stores)))
+    return view
 
 
 def _jobs(

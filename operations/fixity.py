@@ -99,8 +99,7 @@ def check_fixity(
             for outcome in outcomes:
                 on_check(outcome)
                 checked.append(outcome) if isinstance(outcome, FixityCheck) else unreadable.append(outcome)
-            problem = unreadable[-1].problem if unreadable else ""
-            run.conclude(operator.session, schedule, clients, now(), problem)
+            run.conclude(operator.session, schedule, clients, now(), (*checked, *unreadable))
     except AttemptOver:
         return FixityRun((), (), complete=False)
     return FixityRun(tuple(checked), tuple(unreadable), complete=not stopped())

@@ -7,6 +7,7 @@ import shutil
 from collections import Counter
 from datetime import datetime
 
+import redis
 from pydantic import Field
 
 from operations.fleet import Fleet
@@ -16,7 +17,9 @@ from pipeline.errors import ArklineError
 from pipeline.machine import Queue
 from pipeline.records import Record
 from pipeline.settings import Settings
-from zkstate import callbacks, fixity, leadership, outages, queue, sweep_record
+from tasks import callback_counts
+from zkstate import audit_mark, callbacks, fixity, leadership, outages, queue, sweep_record
+from zkstate.audit_mark import LastAudit
 from zkstate.fixity import FixityStatus
 from zkstate.session import Session
 
@@ -41,6 +44,8 @@ class RecordMeasures(Record):
     """Outages by service."""
     oldest_outage: datetime | None = None
     fixity: FixityStatus
+    last_audit: LastAudit | None = None
+    """None before the first audit."""
 
 
 class BrokerMeasures(Record):
@@ -53,6 +58,8 @@ class BrokerMeasures(Record):
     """Workers that consume a queue."""
     processes: dict[str, int]
     busy: dict[str, int]
+    callbacks: dict[str, int] = Field(default_factory=dict)
+    """Deliveries of callbacks by outcome, since Redis lost its content last."""
 
 
 class Measures(Record):
@@ -71,7 +78,7 @@ def measure(session: Session, settings: Settings) -> Measures:
     except ArklineError:
         record = None
     fleet = Fleet(session, settings)
-    return Measures(record=record, broker=_broker(fleet), storage_root_free=_free(settings))
+    return Measures(record=record, broker=_broker(fleet, settings), storage_root_free=_free(settings))
 
 
 def _record(session: Session, settings: Settings) -> RecordMeasures:
@@ -90,11 +97,16 @@ def _record(session: Session, settings: Settings) -> RecordMeasures:
         outages=Counter(outage.service for outage in current),
         oldest_outage=min((outage.since for outage in current), default=None),
         fixity=fixity.status(session),
+        last_audit=audit_mark.last(session),
     )
 
 
-def _broker(fleet: Fleet) -> BrokerMeasures | None:
+def _broker(fleet: Fleet, settings: Settings) -> BrokerMeasures | None:
     if fleet.queued is None:
+        return None
+    try:
+        delivered = callback_counts.read(settings)
+    except redis.RedisError:
         return None
     return BrokerMeasures(
         foreign_messages=fleet.foreign_messages,
@@ -102,6 +114,7 @@ def _broker(fleet: Fleet) -> BrokerMeasures | None:
         workers={name: len(fleet.consumers(name)) for name in Queue},
         processes={name: sum(worker.processes for worker in fleet.consumers(name)) for name in Queue},
         busy={name: sum(worker.busy for worker in fleet.consumers(name)) for name in Queue},
+        callbacks={str(outcome): number for outcome, number in delivered.items()},
     )
 
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pipeline.errors import ArklineError, ErrorKind
-from pipeline.object_description import ObjectDescription
+from pipeline.object_description import Deposited, ObjectDescription
 from pipeline.services import Service
 from pipeline.states import Event, FailureKind
 from pipeline.waits import WaitKind
@@ -45,6 +45,8 @@ class Done:
     """What the depositor should check, although nothing failed."""
     description: ObjectDescription | None = None
     """The description of the object as stored."""
+    deposited: Deposited | None = None
+    """What the version added to storage."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstrain
 from pipeline.bounded import Count, Seconds
 from pipeline.damaged_node import DamagedNode
 from pipeline.fixity import Digest
-from pipeline.object_description import ObjectDescription
+from pipeline.object_description import Deposited, ObjectDescription
 from pipeline.principal import Interface
 from pipeline.states import BatchState, Event, FailureKind, JobState, Room, S
 from pipeline.waits import WaitsFor, read_earlier_release
@@ -132,7 +132,7 @@ class FencedStatus(RewrittenRecord):
 
     `op`: a fresh token in every write, by which a writer whose answer was lost recognises its own write.
     `epoch` grows with every move and dispatch, and voids older tickets. `delay`: seconds by the server's
-    clock until the next dispatch. Absent before 0.3.0: `handed_back`, `waits_for`, `probe`, `service_faults`.
+    clock until the next dispatch. Absent before 0.3.0: the fields from `handed_back` on.
     """
 
     message: str = ""
@@ -148,6 +148,7 @@ class FencedStatus(RewrittenRecord):
     waits_for: WaitsFor | None = None
     service_faults: Count = 0
     probe: str = ""
+    deposited: Deposited | None = None
 
     _of_earlier_releases = model_validator(mode="before")(read_earlier_release)
 
@@ -234,8 +235,7 @@ class Entry(RewrittenRecord, Generic[S]):
     message: str = ""
     kind: FailureKind | None = None
     """The kind of the failure, or of the fault that a try met: it says who has to act."""
-    table: int = 1
-    """The version of the state table that allowed the move."""
+    table: int = 1  # the version of the state table that allowed the move
     via: Interface | None = None  # of a person; None for workers and scheduled work
     damaged: tuple[DamagedNode, ...] | None = None  # znodes that a repair replaced
 

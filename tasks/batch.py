@@ -1,7 +1,8 @@
 """A batch's path: split its payload into jobs; when the last job has ended, report to the depositor."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from dataclasses import dataclass, field
 from email.message import EmailMessage
 from functools import partial
 from typing import Any
@@ -11,13 +12,14 @@ from pipeline.inventory.sent_reports import SentReport, keep_report, kept_report
 from pipeline.manifests.split import plan
 from pipeline.notify.report.compose import BatchReport, known_after, status_report_of
 from pipeline.notify.report.mails import confirmation_mail, next_report, report_mail, report_text
+from pipeline.object_description import Deposited
 from pipeline.outcome import ServiceDown, StepFailed, transient
 from pipeline.profiles.effective import with_site_limits
 from pipeline.profiles.profile import Profile, ProfileError
 from pipeline.profiles.snapshot import ProfileSnapshot, take_snapshot
-from pipeline.records import Batch, StatusReport, Ticket
+from pipeline.records import Batch, Job, StatusReport, Ticket
 from pipeline.services import Service
-from pipeline.states import BatchState, Event
+from pipeline.states import BatchState, Event, JobState
 from tasks import needs
 from tasks.admission import check_room
 from tasks.logs import log
@@ -114,12 +116,12 @@ def _report(locked: Locked[Batch]) -> Batch:
     """Mail how every job ended; on an update, only what changed since the last report."""
     context, batch, profile = locked.context, locked.record, _profile(locked)
     inventory = context.clients().inventory
-    report = _compose(locked)
+    report, deposited = _compose(locked)
     updates = batch.status.status is BatchState.UPDATE_REPORTING
     mailed = batch.report is not None and batch.report.mailed
     since = report_parts.whole(locked.session, batch) if updates and mailed else None
     if (due := next_report(report, batch, since)) is None:
-        return _end(locked, report, report.message, status_report_of(report))
+        return _end(locked, report, report.message, status_report_of(report), deposited)
     if earlier := kept_report(inventory, batch.bid, due.number, due.reported_at):
         due = BatchReport.model_validate(earlier.report)
     mail = report_mail(due, profile, batch.submission, context.settings.mail_from)
@@ -128,7 +130,7 @@ def _report(locked: Locked[Batch]) -> Batch:
     locked.guard.check()
     if profile.sends_report:
         context.clients().mailer.send(mail)
-    return _end(locked, due, due.message, known_after(due, since))
+    return _end(locked, due, due.message, known_after(due, since), deposited)
 
 
 def _as_sent(report: BatchReport, mail: EmailMessage) -> SentReport:
@@ -144,7 +146,7 @@ def _fail_report(locked: Locked[Batch], failure: StepFailed) -> Batch:
     """The batch ends without a mail; update-report sends a whole report later."""
     log().error("report not sent", message=failure.message)
     try:
-        report = _compose(locked)
+        report, deposited = _compose(locked)
     except Exception as error:
         if not is_mistake(error):
             raise
@@ -154,19 +156,36 @@ def _fail_report(locked: Locked[Batch], failure: StepFailed) -> Batch:
             locked.session, locked.record, BatchMove(Event.FAIL, locked.context.name, message)
         )
     unsent = status_report_of(report).model_copy(update={"mailed": False})
-    return _end(locked, report, f"the report could not be sent: {failure.message}", unsent)
+    return _end(locked, report, f"the report could not be sent: {failure.message}", unsent, deposited)
 
 
-def _compose(locked: Locked[Batch]) -> BatchReport:
+@dataclass
+class _Deposits:
+    """What the completed jobs that were read so far have added to storage."""
+
+    total: Deposited = field(default_factory=Deposited)
+
+    def adding(self, jobs: Iterable[Job]) -> Iterator[Job]:
+        for job in jobs:
+            if job.status.status is JobState.COMPLETED and job.status.deposited is not None:
+                self.total += job.status.deposited
+            yield job
+
+
+def _compose(locked: Locked[Batch]) -> tuple[BatchReport, Deposited]:
     session, batch = locked.session, locked.record
-    members = listings.load_batch(session, batch.bid)
-    return compose(session, batch, members, locked.context.clients().inventory)
+    deposits = _Deposits()
+    members = deposits.adding(listings.load_batch(session, batch.bid))
+    report = compose(session, batch, members, locked.context.clients().inventory)
+    return report, deposits.total
 
 
-def _end(locked: Locked[Batch], report: BatchReport, message: str, known: StatusReport) -> Batch:
+def _end(
+    locked: Locked[Batch], report: BatchReport, message: str, known: StatusReport, deposited: Deposited
+) -> Batch:
     """`known`: the state of the jobs that the depositor knows now."""
     event = Event.SUCCEED if report.status is BatchState.COMPLETED else Event.FAIL
-    request = BatchMove(event, locked.context.name, message=message, report=known)
+    request = BatchMove(event, locked.context.name, message=message, report=known, deposited=deposited)
     return batches.move(locked.session, locked.record, request)
 
 

@@ -5,7 +5,7 @@ of its queue: so the schedule takes little from the jobs, and is never starved b
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -59,12 +59,11 @@ def run(context: WorkerContext, session: Session, clock: ServerClock) -> None:
 
 def _check_due(context: WorkerContext, session: Session, clock: ServerClock, schedule: Schedule) -> None:
     turn = _Turn(context.settings, AttemptGuard(session, context.stopping))
-    problem = ""
+    outcomes = []
     for outcome in schedule.run(Pace(context.settings.fixity_rate, turn.over), lambda: _time(clock)):
         log_outcome(outcome)
-        if isinstance(outcome, Unreadable):
-            problem = outcome.problem
-    conclude(session, schedule, context.clients(), _time(clock), problem)
+        outcomes.append(outcome)
+    conclude(session, schedule, context.clients(), _time(clock), outcomes)
 
 
 def schedule_of(clients: Clients, agent: str) -> Schedule:
@@ -81,9 +80,20 @@ def log_outcome(outcome: FixityCheck | Unreadable) -> None:
         log().info("object proved", ark=outcome.ark, files=outcome.files, bytes=outcome.bytes)
 
 
-def conclude(session: Session, schedule: Schedule, clients: Clients, at: datetime, problem: str) -> None:
-    """Publish the sums, then send the notices that are due."""
+def conclude(
+    session: Session,
+    schedule: Schedule,
+    clients: Clients,
+    at: datetime,
+    outcomes: Sequence[FixityCheck | Unreadable],
+) -> None:
+    """Publish the sums, then send the notices that are due. The caller has the lock of the schedule."""
     counts = schedule.counts(at)
+    before = fixity.status(session)
+    checks = [outcome for outcome in outcomes if isinstance(outcome, FixityCheck)]
+    problems = [outcome.problem for outcome in outcomes if isinstance(outcome, Unreadable)]
+    damaged = sum(len(check.damaged) for check in checks)
+    read = sum(check.files for check in checks)
     fixity.publish(
         session,
         FixityStatus(
@@ -91,7 +101,9 @@ def conclude(session: Session, schedule: Schedule, clients: Clients, at: datetim
             damaged=counts.damaged,
             overdue=counts.overdue,
             oldest=counts.oldest,
-            problem=problem[:MESSAGE_LIMIT],
+            files_intact=before.files_intact + max(0, read - damaged),
+            files_damaged=before.files_damaged + damaged,
+            problem=problems[-1][:MESSAGE_LIMIT] if problems else "",
         ),
     )
     send_notices(clients)

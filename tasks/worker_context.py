@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from pipeline.settings import Settings
 from pipeline.states import Queue
 from pipeline.steps.clients import open_clients
 from pipeline.steps.context import Clients
+from tasks.callback_counts import CountedCallback
 from tasks.interruption import Interruption
 from tasks.progress import ProgressReports
 from tasks.stores import ConfirmedStores
@@ -100,7 +102,8 @@ class WorkerContext:
         return self._opened(self._open_clients)
 
     def _open_clients(self, settings: Settings) -> Clients:
-        return open_clients(settings, lambda service: self.stores().expected(service))
+        clients = open_clients(settings, lambda service: self.stores().expected(service))
+        return replace(clients, callback=CountedCallback(settings))
 
     def progress(self) -> ProgressReports:
         return self._opened(ProgressReports)

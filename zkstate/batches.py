@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from kazoo.exceptions import NoNodeError
 
 from pipeline.errors import Action, Remedy, UsageRefused
+from pipeline.object_description import Deposited
 from pipeline.principal import LOCAL
 from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.records import Batch, BatchHistoryEntry, BatchStatus, StatusReport, Submission, Ticket, now
@@ -18,10 +19,14 @@ from zkstate.transaction import Check, Create, Delete, Operation, Put, Role, com
 
 @dataclass(frozen=True)
 class BatchMove(Move):
-    """A move of a batch; `profile` is for all its jobs, `report` is what the depositor received."""
+    """A move of a batch; `profile` is for all its jobs, `report` is what the depositor received.
+
+    `deposited`: what all completed jobs of the batch have added to storage.
+    """
 
     profile: ProfileSnapshot | None = None
     report: StatusReport | None = None
+    deposited: Deposited | None = None
 
 
 SUBMISSION_LIMIT = 128 * 1024
@@ -202,6 +207,7 @@ def move(session: Session, batch: Batch, request: BatchMove) -> Batch:
             # also of a report that was stopped, because its mail may have been sent under this number
             "reports": batch.status.reports + BATCH.facts[batch.status.status].reports,
             "dispatched_at": moment,
+            "deposited": request.deposited or batch.status.deposited,
         },
     )
     report = request.report and report_parts.write(session, batch, request.report)

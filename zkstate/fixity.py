@@ -5,6 +5,7 @@ The inventory decides what is due and what is damaged; this node only repeats it
 
 from datetime import datetime
 
+from pipeline.bounded import Count
 from pipeline.records import Record
 from zkstate import codec, paths
 from zkstate.errors import Corrupt
@@ -22,6 +23,10 @@ class FixityStatus(Record):
     """Objects that were not read within their period."""
     oldest: datetime | None = None
     """The start of the oldest period that runs."""
+    files_intact: Count = 0
+    """Files that checks have read and that agreed, since the record was created."""
+    files_damaged: Count = 0
+    """Files that disagreed or were missing, once for every check."""
     problem: str = ""
     """Why the last run could not read an object; empty if it could."""
 

@@ -164,6 +164,7 @@ def _status_after(job: Job, request: JobMove) -> JobStatus:
             "kind": request.kind if request.event is Event.FAIL else None,
             "priority": was.priority if request.done.priority is None else request.done.priority,
             "remark": was.remark if request.done.remark is None else request.done.remark[:MESSAGE_LIMIT],
+            "deposited": was.deposited if request.done.deposited is None else request.done.deposited,
             "dispatched_at": None if target is JobState.PENDING else moment,
             "attempt": was.attempt + (request.lock is Lock.CARRY),
         },

@@ -50,6 +50,7 @@ HOSTS = "/locks/hosts"
 LEADER = "/locks/leader"
 SWEEP = "/sweep"
 FIXITY = "/fixity"
+AUDIT = "/audit"
 
 TOP = (
     BATCHES,
@@ -61,6 +62,7 @@ TOP = (
     "/space",
     "/actions",
     FIXITY,
+    AUDIT,
     "/ids",
     "/submission-keys",
     DEPLOYMENT,

@@ -140,6 +140,12 @@ def _of_moves(tallied: Tallied) -> Iterator[Metric]:
     )
     yield _counters("job_retries", "Waits for another try after a transient fault.", tallied.retries, "state")
     yield _counters("reports", "Batches that were reported, by their outcome.", tallied.reports, "outcome")
+    deposited = tallied.deposited
+    for name, text, numbers in (
+        ("deposited_files", "Files", {of: added.files for of, added in deposited.items()}),
+        ("deposited_bytes", "Bytes", {of: added.bytes for of, added in deposited.items()}),
+    ):
+        yield _counters(name, f"{text} that reported batches have added to storage.", numbers, "collection")
 
 
 def _event(source: JobState, target: JobState) -> str:
@@ -182,6 +188,11 @@ def _of_record(record: RecordMeasures) -> Iterator[Metric]:
     yield _value("fixity_objects", "Objects in the fixity schedule.", record.fixity.objects)
     yield _value("fixity_damaged_objects", "Objects with damage in storage.", record.fixity.damaged)
     yield _value("fixity_overdue_objects", "Objects not read within their period.", record.fixity.overdue)
+    read = {"intact": record.fixity.files_intact, "damaged": record.fixity.files_damaged}
+    yield _counters("custody_files", "Files that fixity checks have read again.", read, "outcome")
+    if (audit := record.last_audit) is not None:
+        yield _value("audit_findings", "Findings of the last complete audit.", audit.findings)
+        yield _value("audit_last_run_timestamp_seconds", "When it ended.", audit.at.timestamp())
 
 
 def _of_broker(broker: BrokerMeasures) -> Iterator[Metric]:
@@ -193,6 +204,7 @@ def _of_broker(broker: BrokerMeasures) -> Iterator[Metric]:
         ("worker_processes_busy", "Processes that work on a task.", broker.busy),
     ):
         yield _gauge(name, text, [((queue,), n) for queue, n in numbers.items()], "queue")
+    yield _counters("callbacks", "Tries of workers to deliver a callback.", broker.callbacks, "outcome")
 
 
 def _gauge(name: str, text: str, values: Iterable[tuple[tuple[str, ...], float]], *labels: str) -> Metric:

@@ -54,6 +54,7 @@ async def receive(  # noqa: PLR0913 - a request has these parts
         opening = uploads.write_file(
             context.session, context.settings, caller, upload, declared, resumable=resumable
         )
+        stack.enter_context(context.requests.receiving())
         part = await run_in_threadpool(stack.enter_context, opening)
         if offset is not None and offset != part.offset:
             raise OffsetDiffers(f"the upload has {part.offset:,} bytes: continue from there")

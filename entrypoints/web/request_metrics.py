@@ -1,6 +1,7 @@
 """Metrics of the requests that this process answers, and of its streams."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import Scope
@@ -32,6 +33,9 @@ class RequestMetrics:
         )
         streams = Gauge("arkline_event_clients", "Open streams of events.", registry=self._registry)
         streams.set_function(open_streams)
+        self._uploads = Gauge(
+            "arkline_uploads_active", "Uploads whose bytes arrive now.", registry=self._registry
+        )
 
     def count(self, scope: Scope, code: int, seconds: float) -> None:
         """A request; `scope` as the routes left it."""
@@ -39,6 +43,10 @@ class RequestMetrics:
         method = scope["method"] if route != UNKNOWN else UNKNOWN
         self._requests.labels(route, method, str(code)).inc()
         self._seconds.labels(route).observe(seconds)
+
+    def receiving(self) -> AbstractContextManager[None]:
+        """For the time in which the bytes of an upload arrive."""
+        return self._uploads.track_inprogress()
 
     def exposition(self) -> bytes:
         """In Prometheus's text format."""

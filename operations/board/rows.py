@@ -86,6 +86,7 @@ def job_change(row: sqlite3.Row) -> Change:
 def of_batch(batch: BatchRead) -> dict[str, object]:
     submission, status = batch.submission, batch.status
     submitted = submission.submitted_at if submission else None
+    deposited = status.deposited if status else None
     since = status.last_modified if status else submitted
     return {
         "bid": batch.bid,
@@ -98,6 +99,8 @@ def of_batch(batch: BatchRead) -> dict[str, object]:
         "submitted": seconds(submitted or since),
         "total": status.total if status else None,
         "message": status.message if status else "",
+        "files": deposited.files if deposited else 0,
+        "bytes": deposited.bytes if deposited else 0,
         **_failure(status.kind if status else None, status.message if status else ""),
     }
 

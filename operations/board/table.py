@@ -26,7 +26,7 @@ CREATE TABLE job (
 CREATE TABLE batch (
     bid TEXT PRIMARY KEY, collection TEXT, owner TEXT NOT NULL, name TEXT NOT NULL, submitter TEXT NOT NULL,
     status TEXT, since REAL NOT NULL, submitted REAL NOT NULL, total INTEGER, kind TEXT, cause TEXT,
-    template TEXT, host TEXT, message TEXT NOT NULL
+    template TEXT, host TEXT, message TEXT NOT NULL, files INTEGER NOT NULL, bytes INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE hold (collection TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID;
 """
@@ -71,6 +71,8 @@ class BatchFacts:
     since: float
     total: int | None
     message: str
+    files: int
+    bytes: int
 
 
 class Table:
@@ -192,7 +194,7 @@ class Table:
         values = [rows.of_batch(batch) for batch in batches]
         self._sql.executemany(
             "INSERT OR REPLACE INTO batch VALUES (:bid, :collection, :owner, :name, :submitter, :status, "
-            ":since, :submitted, :total, :kind, :cause, :template, :host, :message)",
+            ":since, :submitted, :total, :kind, :cause, :template, :host, :message, :files, :bytes)",
             values,
         )
         self._sql.executemany(
@@ -209,7 +211,7 @@ class Table:
             for part in _parts(sorted(bids))
             for row in self.read(
                 "SELECT bid, COALESCE(collection, '') AS collection, owner, COALESCE(status, '') AS status, "
-                f"since, total, message FROM batch WHERE bid IN ({_marks(part)})",
+                f"since, total, message, files, bytes FROM batch WHERE bid IN ({_marks(part)})",
                 part,
             )
         }

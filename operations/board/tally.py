@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from operations.board.usual import RecentStays
+from pipeline.object_description import Deposited
 from pipeline.states import BatchState, FailureKind, JobState
 
 BOUNDS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
@@ -41,6 +42,8 @@ class Tallied:
     """Jobs that began to wait for their next try after a transient fault."""
     reports: Mapping[BatchState, int]
     """Ended batches whose report was sent, by their state."""
+    deposited: Mapping[str, Deposited]
+    """Collection -> what reported batches have added to storage."""
     events: int
     lag: float
     """Seconds from the first change of the last flush to that flush."""
@@ -57,6 +60,7 @@ class Tally:
         self._completions = Durations()
         self._retries: Counter[JobState] = Counter()
         self._reports: Counter[BatchState] = Counter()
+        self._deposited: dict[str, Deposited] = {}
         self._stays = RecentStays()
         self._events = 0
         self._lag = 0.0
@@ -94,6 +98,10 @@ class Tally:
         with self._lock:
             self._reports[state] += 1
 
+    def count_deposited(self, collection: str, added: Deposited) -> None:
+        with self._lock:
+            self._deposited[collection] = self._deposited.get(collection, Deposited()) + added
+
     def read(self) -> Tallied:
         with self._lock:
             durations = {key: (tuple(of.counts), of.total) for key, of in self._durations.items()}
@@ -104,6 +112,7 @@ class Tally:
                 completions=(tuple(self._completions.counts), self._completions.total),
                 retries=dict(self._retries),
                 reports=dict(self._reports),
+                deposited=dict(self._deposited),
                 events=self._events,
                 lag=self._lag,
             )

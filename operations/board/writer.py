@@ -13,6 +13,7 @@ from operations.board.table import BatchFacts, Table
 from operations.board.tally import Tally
 from operations.board.tree import Between, Listings
 from operations.board.values import Change
+from pipeline.object_description import Deposited
 from pipeline.states import BATCH, BatchState, JobState
 from pipeline.waits import WaitKind
 from zkstate import holds
@@ -227,6 +228,10 @@ class Writer:
         reported = current is not None and current.status in (BatchState.COMPLETED, BatchState.FAILED)
         if before is not None and current is not None and reported and before.status != current.status:
             self._tally.count_report(BatchState(current.status))
+            added = Deposited(
+                files=max(0, current.files - before.files), bytes=max(0, current.bytes - before.bytes)
+            )
+            self._tally.count_deposited(current.collection, added)
 
     def _compare_batches(self, bids: set[str], known: dict[str, str], *, all_batches: bool) -> list[Change]:
         if all_batches or not self._filled:

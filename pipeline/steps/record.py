@@ -12,6 +12,7 @@ from pipeline.files import StoredVersion
 from pipeline.http.urls import redact_url
 from pipeline.inventory.base import Provenance, Recording
 from pipeline.names import PRODUCER
+from pipeline.object_description import Deposited
 from pipeline.outcome import Done, system
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, now
@@ -28,10 +29,17 @@ def work(job: Job, context: StepContext) -> Done:
     recording = _recording(job, version, profile, context)
     context.attempt.check()
     context.inventory.record(recording)
-    new_bytes = sum(file.size for file in version.files if file.added)
+    added = [file.size for file in version.files if file.added]
     lost = "" if recording.downloaded else "; the list of downloaded files was lost with working storage"
-    entered = f"{version.ark} version {version.number}: {len(version.files):,} files, {new_bytes:,} new bytes"
-    return Done(message=entered + lost, description=as_stored(recording.erc), remark=_remark(job, version))
+    entered = (
+        f"{version.ark} version {version.number}: {len(version.files):,} files, {sum(added):,} new bytes"
+    )
+    return Done(
+        message=entered + lost,
+        description=as_stored(recording.erc),
+        remark=_remark(job, version),
+        deposited=Deposited(files=len(added), bytes=sum(added)),
+    )
 
 
 def _remark(job: Job, version: StoredVersion) -> str | None:

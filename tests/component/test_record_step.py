@@ -12,7 +12,7 @@ from pipeline.description import anvl
 from pipeline.inventory.base import InventoryObject
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.notify.callback import HttpCallback
-from pipeline.object_description import ObjectDescription
+from pipeline.object_description import Deposited, ObjectDescription
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import Job, PayloadType, SubmissionMode
 from pipeline.states import FailureKind, JobState
@@ -90,6 +90,7 @@ def test_a_stored_version_is_recorded_with_what_the_profile_and_the_job_say(site
 
     found = site.described()
     assert done.message == f"{ARK} version 1: 2 files, 10 new bytes"
+    assert done.deposited == Deposited(files=2, bytes=10)
     assert (found.owner, found.collections) == (
         "ark:/99999/fk4owner",
         ("ark:/99999/fk4first", "ark:/99999/fk4second"),

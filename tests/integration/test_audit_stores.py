@@ -15,7 +15,7 @@ from pipeline.states import JobState
 from tests.support import cli, planting
 from tests.support.repository import Repository
 from tests.support.stores import Store, flip, with_record
-from zkstate import jobs, paths
+from zkstate import audit_mark, jobs, paths
 from zkstate.session import Session, connect
 
 
@@ -52,6 +52,9 @@ def test_a_completed_job_that_storage_and_inventory_have_is_no_finding(
 
     assert (view.findings, view.stores, view.compared) == ((), (), 1)
     assert view.complete
+    ended = audit_mark.last(session)
+    assert ended is not None
+    assert ended.findings == 0
 
 
 def test_a_completed_job_without_an_entry_or_without_a_version_is_found(

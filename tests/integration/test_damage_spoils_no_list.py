@@ -43,7 +43,14 @@ OF_JOB = (
     paths.history,
 )
 OF_BATCH = (paths.submission, paths.profile_snapshot, paths.batch_status, paths.batch_history)
-OF_FLEET = (paths.FIXITY, paths.SWEEP, paths.SPACE, paths.host("x.example.org"), paths.actions(None))
+OF_FLEET = (
+    paths.FIXITY,
+    paths.AUDIT,
+    paths.SWEEP,
+    paths.SPACE,
+    paths.host("x.example.org"),
+    paths.actions(None),
+)
 HOST = "x.example.org"
 
 Damage = Callable[[str], None]

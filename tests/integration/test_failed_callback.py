@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from operations.why import why
-from pipeline.notify.callback import HttpCallback
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
 from pipeline.steps.clients import open_clients
 from pipeline.steps.context import Clients
+from tasks import callback_counts
 from tasks.callback import deliver
+from tasks.callback_counts import CountedCallback
 from tests.servers.receiver import Receiver
 from tests.support import planting
 from tests.support.step_context import collection
@@ -35,7 +36,7 @@ UNAVAILABLE: list[tuple[int, dict[str, str]]] = [(503, {})] * 3
 def clients(settings: Settings, tmp_path: Path, receiver: Receiver) -> Iterator[Clients]:
     given = settings.model_copy(update={"profiles": tmp_path / "profiles", "max_tries": 2, "backoff": 30})
     collection(given, callback_url=receiver.url())
-    clients = replace(open_clients(given), callback=HttpCallback(given, pause=0.01))
+    clients = replace(open_clients(given), callback=CountedCallback(given, pause=0.01))
     yield clients
     clients.inventory.database.close()
 
@@ -98,6 +99,19 @@ def test_a_callback_waits_for_a_receiver_that_is_down_and_counts_no_try(
     assert owed(session, job) is None
     assert all(known.outage.ended for known in outages.known(session).values())
     assert "delivered" in jobs.load(session, job.jid).history[-1].message
+
+
+def test_tries_to_deliver_are_counted_by_their_outcome(
+    session: Session, clients: Clients, receiver: Receiver
+) -> None:
+    before = callback_counts.read(clients.settings)
+    receiver.answers += [(404, {})]
+
+    for _ in range(2):
+        try_once(session, clients, failed(session))
+
+    after = callback_counts.read(clients.settings)
+    assert {outcome: after[outcome] - before[outcome] for outcome in after} == {"failed": 1, "delivered": 1}
 
 
 def test_a_callback_that_its_receiver_refuses_is_given_up_and_the_history_says_so(

@@ -108,6 +108,7 @@ def test_beat_proves_what_is_due_and_the_status_and_the_object_say_so(
 
     view = overview(session, store.repository.settings)
     assert (view.fixity.objects, view.fixity.damaged, view.fixity.overdue) == (1, 0, 0)
+    assert (view.fixity.files_intact, view.fixity.files_damaged) == (9, 0)
     shown = answer("object", ark, "--no-verify")
     assert (shown["fixity"]["damaged"], shown["fixity"]["versions"]) == (0, 1)
     assert shown["fixity"]["proved"] is not None

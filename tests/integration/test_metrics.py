@@ -5,6 +5,7 @@ import re
 import signal
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,15 +16,21 @@ from prometheus_client.parser import text_string_to_metric_families
 from entrypoints.web.metrics import ArklineCollector, collector, exposition
 from entrypoints.web.request_metrics import RequestMetrics
 from operations.board.board import Board
-from operations.board.values import EVERYTHING
+from operations.board.values import EVERYTHING, BatchSearch
+from pipeline.object_description import Deposited
+from pipeline.records import Batch, StatusReport, now
 from pipeline.settings import Settings
-from pipeline.states import Event, FailureKind, JobState
+from pipeline.states import BatchState, Event, FailureKind, JobState
 from pipeline.waits import WaitKind, WaitsFor
 from tests.support import cli, planting
 from tests.support.boards import until
-from zkstate import holds, jobs, record
+from zkstate import audit_mark, batches, fixity, holds, jobs, record
+from zkstate.audit_mark import LastAudit
+from zkstate.batches import BatchMove
+from zkstate.fixity import FixityStatus
 from zkstate.holds import Hold
 from zkstate.locks import single_flight
+from zkstate.record import Lock
 from zkstate.session import Session
 from zkstate.sweep_record import Sweep
 
@@ -126,6 +133,62 @@ def test_jobs_that_a_sweep_dispatches_again_are_counted_for_the_whole_fleet(
     assert values["arkline_job_redispatches_total", "downloading"] == 2
 
 
+def test_the_deposits_of_a_batch_are_counted_with_its_report_and_what_an_update_adds(
+    session: Session, alone: Settings, board: Board
+) -> None:
+    batch = planting.batch_in(session, BatchState.REPORTING)
+    until(board, lambda: status_of(board, batch) is BatchState.REPORTING)
+    batch = report(session, batch, Event.FAIL, Deposited(files=2, bytes=10))
+    until(board, lambda: bool(board.tally().deposited))
+    batch = batches.move(session, batch, BatchMove(Event.UPDATE_REPORT, "ann", lock=Lock.FREE))
+    until(board, lambda: status_of(board, batch) is BatchState.UPDATE_REPORTING)
+
+    report(session, batch, Event.FAIL, Deposited(files=3, bytes=25))
+    until(board, lambda: board.tally().deposited["demo"].files == 3)
+
+    values = samples(collector(board, session, alone))
+    assert values["arkline_deposited_files_total", "demo"] == 3
+    assert values["arkline_deposited_bytes_total", "demo"] == 25
+
+
+def status_of(board: Board, batch: Batch) -> BatchState | None:
+    rows = board.batches(EVERYTHING, BatchSearch(), 10).rows
+    return next((row.status for row in rows if row.bid == batch.bid), None)
+
+
+def report(session: Session, batch: Batch, event: Event, deposited: Deposited) -> Batch:
+    acquired = batches.acquire(session, record.ticket(batch), "test")
+    request = BatchMove(event, "test", report=StatusReport(), lock=Lock.MINE, deposited=deposited)
+    return batches.move(session, acquired, request)
+
+
+def test_the_last_audit_and_the_files_read_again_are_numbers_of_the_whole_fleet(
+    session: Session, settings: Settings, board: Board
+) -> None:
+    assert ("arkline_audit_findings",) not in samples(collector(board, session, settings))
+    ended = now()
+    audit_mark.publish(session, LastAudit(at=ended - timedelta(days=1), findings=7))
+    audit_mark.publish(session, LastAudit(at=ended, findings=2))
+    fixity.publish(session, FixityStatus(files_intact=40, files_damaged=1))
+
+    values = samples(collector(board, session, settings))
+
+    assert values["arkline_audit_findings",] == 2
+    assert values["arkline_audit_last_run_timestamp_seconds",] == ended.timestamp()
+    assert values["arkline_custody_files_total", "intact"] == 40
+    assert values["arkline_custody_files_total", "damaged"] == 1
+    assert {key[1] for key in values if key[0] == "arkline_callbacks_total"} == {"delivered", "failed"}
+
+
+def test_uploads_are_active_while_their_bytes_arrive() -> None:
+    requests_of_process = RequestMetrics(lambda: 0)
+
+    with requests_of_process.receiving():
+        assert b"arkline_uploads_active 1.0" in requests_of_process.exposition()
+
+    assert b"arkline_uploads_active 0.0" in requests_of_process.exposition()
+
+
 def test_no_label_names_a_job_a_host_or_a_person(session: Session, alone: Settings, board: Board) -> None:
     planting.job_in(session, JobState.FAILED)
 
@@ -172,6 +235,7 @@ def test_every_query_of_rules_and_dashboard_names_an_existing_metric(
 ) -> None:
     settings.working.mkdir(parents=True)
     settings.storage.mkdir(parents=True)
+    audit_mark.publish(session, LastAudit(at=now(), findings=0))
     of_requests = RequestMetrics(lambda: 0).exposition()
     text = (exposition(collector(board, session, settings)) + of_requests).decode()
     existing = set(re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE))

@@ -14,7 +14,6 @@ from operations import resubmission
 from operations.board.usual import ENOUGH
 from operations.board.values import EVERYTHING, JobSearch
 from operations.holds import hold_collection, release_collection
-from pipeline.attempt import UNATTENDED
 from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestProfile
 from pipeline.principal import Role
@@ -207,20 +206,11 @@ def test_a_depositor_sees_only_what_it_deposited(web: Web, session: Session) -> 
     assert "No job." in dora.open("/jobs")
 
 
-def owned_job(session: Session, owner: str, **changes: object) -> Job:
-    """A pending job of a deposit by this person."""
-    batch = planting.acquired_batch(session, owner=owner)
-    plan = planting.plan(1, **changes)
-    batch = planting.create_jobs(session, batch, plan, planting.WORKING, "test", UNATTENDED)
-    batches.finish_split(session, batch)
-    return jobs.load(session, batches.all_jobs(session, batch.bid)[0])
-
-
 def test_a_depositor_learns_why_a_deposit_waits_and_nothing_of_others_jobs(
     web: Web, session: Session
 ) -> None:
     dora = browser(web, Role.DEPOSITOR, "dore", ["demo"])
-    job = owned_job(session, "token:dore")
+    job = planting.owned_job(session, "token:dore")
     while job.status.status is not JobState.DOWNLOADING:
         job = planting.apply_event(session, job, next(iter(_ahead(job))))
     record.hand_back(session, planting.acquire(session, job), "test", delay=600, waits_for=HOST)
@@ -240,8 +230,8 @@ def test_a_depositor_learns_that_a_collection_is_on_hold_and_gets_no_button(
 ) -> None:
     acting = ann(session, web.context.settings)
     dora = browser(web, Role.DEPOSITOR, "dorh", ["demo"])
-    job = owned_job(session, "token:dorh")
-    other = owned_job(session, "token:somebody")
+    job = planting.owned_job(session, "token:dorh")
+    other = planting.owned_job(session, "token:somebody")
     hold_collection(acting, Profiles(acting.settings.profiles), "demo")
     try:
         page = dora.open(f"/jobs/{job.jid}")
@@ -312,7 +302,7 @@ def test_a_deposit_that_cannot_be_accepted_says_what_to_change(web: Web) -> None
 
 def failed_deposit(session: Session, owner: str, **changes: object) -> Job:
     """The only job of this person's deposit, whose content was refused."""
-    job = owned_job(session, owner, **changes)
+    job = planting.owned_job(session, owner, **changes)
     return planting.apply_event(session, job, Event.FAIL, FailureKind.CONTENT)
 
 

@@ -110,7 +110,8 @@ def test_a_report_whose_worker_was_killed_before_or_after_the_mail_is_sent_and_k
 
     assert mailed(settings) == [kept.text]
     assert sent_reports(context.clients().inventory, batch.bid) == (kept,)
-    assert batches.load(session, batch.bid).status.reports == 1
+    status = batches.load(session, batch.bid).status
+    assert (status.reports, status.deposited) == (1, planting.DEPOSITED)
 
 
 def test_a_job_that_changes_after_its_report_was_sent_changes_no_report_and_is_in_the_update(

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -15,8 +16,9 @@ import requests
 
 from operations.board.values import EVERYTHING
 from pipeline.principal import Role
+from pipeline.records import SubmissionType
 from pipeline.settings import Settings
-from pipeline.states import JobState
+from pipeline.states import Event, FailureKind, JobState
 from tests.support import planting
 from tests.support.boards import until
 from tests.support.requirements import unavailable
@@ -39,11 +41,16 @@ def session(web: Web) -> Session:
     return web.context.session
 
 
-def spelled(caller: Caller, path: str) -> list[str]:
-    """The commands and requests that the page shows."""
+def spelled(caller: Caller, path: str, **fields: str) -> list[str]:
+    """The commands and requests that the page shows, or the one that follows its form."""
     browser = requests.Session()
     browser.post(f"{caller.url}/login", data={"token": caller.token, "next": "/"}, headers=OWN, timeout=30)
-    answer = browser.get(f"{caller.url}{path}", timeout=30)
+    address = f"{caller.url}{path}"
+    answer = (
+        browser.post(address, data=fields, headers=OWN, timeout=30)
+        if fields
+        else browser.get(address, timeout=30)
+    )
     assert answer.status_code == 200, answer.text
     return [unescape(line) for line in re.findall(r"<pre>(.*?)</pre>", answer.text)]
 
@@ -70,6 +77,23 @@ def test_the_form_of_a_deposit_spells_an_upload_and_a_deposit(
     bid = run(dora, deposit.replace("ID", identifier), tmp_path)["bid"]
 
     assert batches.load(session, bid).submission.payload_filename == "photo.txt"
+
+
+def test_a_deposit_that_is_corrected_spells_a_deposit_and_then_the_deposit_of_what_the_preview_shows(
+    web: Web, session: Session, tmp_path: Path
+) -> None:
+    dora = web.caller(Role.DEPOSITOR, ["demo"], name="dore")
+    job = planting.owned_job(session, "token:dore")
+    planting.apply_event(session, job, Event.FAIL, FailureKind.CONTENT)
+    page = f"/batches/{job.bid}/again"
+    assert spelled(dora, page)[0] == "arkline submit FILE --profile demo --title TITLE"
+
+    command, deposit = spelled(dora, page, **{f"changed-{job.jid}": "1"})
+    by_command = f"{Path(sys.executable).parent}/{command} --json"
+
+    for bid in [run(dora, line, tmp_path)["bid"] for line in (deposit, by_command)]:
+        given = batches.load(session, bid).submission
+        assert (given.owner, given.type) == ("token:dore", SubmissionType.SINGLE_FILE_BATCH_MANIFEST)
 
 
 def test_a_preview_for_one_cause_spells_the_dry_run_and_the_verb(

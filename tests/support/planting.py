@@ -7,6 +7,7 @@ from typing import Any
 
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.manifests.split import Plan, PlannedJob
+from pipeline.object_description import Deposited
 from pipeline.outcome import Done
 from pipeline.records import Batch, Job, PayloadType, StatusReport, Submission, SubmissionType, Ticket
 from pipeline.states import BATCH, JOB, BatchState, Bucket, Event, FailureKind, JobState, Raiser, Transition
@@ -17,6 +18,9 @@ from zkstate.record import Lock
 from zkstate.session import Session
 
 WORKING = Path("/nowhere/working")
+DEPOSITED = Deposited(files=2, bytes=10)
+"""What every recorded job has added to storage."""
+
 _numbers = itertools.count()
 
 
@@ -73,6 +77,14 @@ def one_job(session: Session, **changes: Any) -> Job:
     return jobs.load(session, split_batch(session, 1, **changes)[1][0])
 
 
+def owned_job(session: Session, owner: str, **changes: object) -> Job:
+    """A pending job of a deposit by this person."""
+    batch = acquired_batch(session, owner=owner)
+    batch = create_jobs(session, batch, plan(1, **changes), WORKING, "test", UNATTENDED)
+    batches.finish_split(session, batch)
+    return jobs.load(session, batches.all_jobs(session, batch.bid)[0])
+
+
 def acquire(session: Session, job: Job) -> Job:
     return jobs.acquire(session, record.ticket(job), f"test {next(_numbers)}")
 
@@ -89,11 +101,16 @@ def apply_event(session: Session, job: Job, event: Event, kind: FailureKind = Fa
     if Raiser.WORKER in JOB.rows(job.status.status, event)[0].by:
         held = acquire(session, job)
         return jobs.move(
-            session, held, JobMove(event, "worker", done=Done(), message="said so", kind=failure)
+            session, held, JobMove(event, "worker", done=_done(job, event), message="said so", kind=failure)
         )
     return jobs.move(
         session, job, JobMove(event, "operator", message="said so", kind=failure, lock=Lock.FREE)
     )
+
+
+def _done(job: Job, event: Event) -> Done:
+    recorded = (job.status.status, event) == (JobState.RECORDING, Event.SUCCEED)
+    return Done(deposited=DEPOSITED if recorded else None)
 
 
 def complete(session: Session, job: Job) -> Job:

@@ -31,6 +31,24 @@ def test_a_template_never_switches_escaping_off(template: Path) -> None:
     assert not re.search(r"\|\s*safe|autoescape|Markup", template.read_text())
 
 
+ACTING = re.compile(
+    r"<form[^>]*(?:method=\"post\"|action=\"/bulk\").*?</form>(.*?)(?=<form|{% endmacro|\Z)", re.DOTALL
+)
+SESSION = re.compile(r"<form[^>]*action=\"/(?:login|logout)\"")
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
+def test_every_button_that_acts_shows_its_command_and_its_request(template: Path) -> None:
+    for form in ACTING.finditer(template.read_text()):
+        if not SESSION.match(form[0]):
+            assert "spellings(" in form[1], form[0][:200]
+
+
+def test_the_forms_that_act_are_recognised() -> None:
+    forms = [form for path in TEMPLATES for form in ACTING.finditer(path.read_text())]
+    assert len(forms) >= 8
+
+
 def test_a_page_loads_nothing_from_another_host() -> None:
     for path in (*TEMPLATES, WEB / "static" / "board.css", WEB / "static" / "board.js"):
         assert not re.search(r"(?:src|href|url\()\s*=?\s*[\"']?https?://", path.read_text()), path.name

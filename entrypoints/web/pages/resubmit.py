@@ -81,6 +81,7 @@ def _form(request: Request, web: WebContext, caller: Principal, bid: str, proble
         "again.html",
         caller=caller,
         bid=bid,
+        collection=load_batch(web.session, bid, web.archive).submission.profile_name,
         failed=failed[:EDITED],
         others=failed[EDITED:],
         problem=problem,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from pydantic_core import to_json
 
+from operations.resubmission import Preview
 from pipeline.states import Event
 
 Spelling = tuple[str, tuple[str, ...]]
@@ -29,6 +30,16 @@ def deposit(collection: str) -> Spelling:
     upload = f'curl -T FILE -X POST {_LOGIN} "$ARKLINE_URL/v1/uploads?name=FILE"'
     submit = post("batches", {"profile": collection, "payload_url": "upload:ID/FILE"})
     return f"arkline submit FILE --profile {shlex.quote(collection)} --title TITLE", (upload, submit)
+
+
+def deposit_again(preview: Preview) -> Spelling:
+    """Of the manifest of the objects that the preview shows, which is an upload already."""
+    kind = preview.type
+    body = {"profile": preview.collection, "payload_url": preview.url, "type": kind}
+    collection = shlex.quote(preview.collection)
+    return f"arkline submit {preview.url} --profile {collection} --type {kind.label}", (
+        post("batches", body),
+    )
 
 
 def bulk_preview(cause: str, verb: str) -> Spelling:

@@ -87,6 +87,7 @@ _ENVIRONMENT.filters.update(
     by_whom=_by_whom,
     counted=counted,
     deposit=spelling.deposit,
+    deposit_again=spelling.deposit_again,
     duration=duration,
     proof=spelling.proof,
     short_digest=_short_digest,

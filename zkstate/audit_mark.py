@@ -1,0 +1,36 @@
+"""When the last complete audit ended, and the number of its findings: for metrics, which run no audit."""
+
+from datetime import datetime
+
+from pipeline.bounded import Count
+from pipeline.records import Record
+from zkstate import codec, paths
+from zkstate.errors import Corrupt
+from zkstate.reading import log_damage
+from zkstate.session import Session
+
+
+class LastAudit(Record):
+    """`/audit`."""
+
+    at: datetime
+    findings: Count
+
+
+def last(session: Session) -> LastAudit | None:
+    """None before the first audit, and if the node cannot be read; the next audit writes it again."""
+    node = session.get_many([paths.AUDIT])[0]
+    if node is None:
+        return None
+    try:
+        return codec.decode(LastAudit, node[0], paths.AUDIT)
+    except Corrupt as damage:
+        log_damage(damage)
+        return None
+
+
+def publish(session: Session, ended: LastAudit) -> None:
+    """Of two audits the one that ended last counts."""
+    data = codec.encode(ended)
+    session.ensure_node(paths.AUDIT, data)
+    session.ask(session.zk.set_async, paths.AUDIT, data)
