@@ -1,6 +1,7 @@
 """Proofs of custody in the background: threads read the bytes of a version, and callers ask how far they are.
 
-One `CustodyProofs` belongs to a process. An interface starts a proof and asks for it until it has ended:
+One `CustodyProofs` belongs to a process, and answers for the proofs of other processes that share theirs
+through Redis. An interface starts a proof and asks for it until it has ended:
 
     proof = proofs.start(known, version, principal.identity)  # answers at once; TooManyProofs
     proof = proofs.get(proof.id, known)  # state, bytes_read of bytes_total, and at last custody
@@ -14,23 +15,25 @@ version of any size can be proved: there is no limit of bytes, as nobody waits f
 
 import secrets
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 
-from pydantic import Field
-
+from operations.custody_proof import CustodyProof, ProofState
 from operations.objects import versions_to_prove
+from operations.shared_proofs import SharedProofs
 from pipeline.errors import ArklineError, ErrorKind
 from pipeline.inventory.base import InventoryObject
-from pipeline.preservation.custody import Custody
 from pipeline.preservation.proof import Reading, prove, size_of
-from pipeline.records import Record, now
+from pipeline.records import now
 from pipeline.storage.base import Storage
 from tasks.logs import log
 from zkstate.errors import Missing
+
+SHARED_EVERY = 1.0
+"""Seconds between two reports of the proofs that have not ended to the other processes."""
 
 
 @dataclass(frozen=True)
@@ -57,30 +60,6 @@ class TooManyProofs(ArklineError):
     error_kind = ErrorKind.UNREACHABLE
 
 
-class ProofState(StrEnum):
-    WAITING = "waiting"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-
-
-class CustodyProof(Record):
-    """The proof of a version of an object, which was asked for, is being read, or has ended."""
-
-    id: str
-    ark: str
-    version: int
-    state: ProofState = ProofState.WAITING
-    asked: datetime
-    began: datetime | None = None
-    ended: datetime | None = None
-    bytes_read: int = 0
-    bytes_total: int = Field(description="Bytes that are to be read.")
-    ahead: int = Field(0, description="Proofs that wait before this one.")
-    message: str = Field("", description="Why the proof failed: storage could not be read.")
-    custody: Custody | None = Field(None, description="The result: `agrees` if nothing differs.")
-
-
 class _Entry:
     """A proof, which its thread changes under the guard of `CustodyProofs`."""
 
@@ -92,11 +71,19 @@ class _Entry:
 class CustodyProofs:
     """The proofs of one process. Thread-safe.
 
-    `open_storage` opens the storage of the inventory, in the thread of a proof.
+    `open_storage` opens the storage of the inventory, in the thread of a proof. Without `shared` no other
+    process knows of these proofs.
     """
 
-    def __init__(self, open_storage: Callable[[], Storage], limits: ProofLimits | None = None) -> None:
+    def __init__(
+        self,
+        open_storage: Callable[[], Storage],
+        limits: ProofLimits | None = None,
+        shared: SharedProofs | None = None,
+    ) -> None:
         self._open_storage = open_storage
+        self._shared = shared
+        self._shared_at = 0.0
         self._limits = limits or ProofLimits()
         self._guard = threading.Condition()
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
@@ -111,6 +98,14 @@ class CustodyProofs:
         """
         (number,) = versions_to_prove(known, version, every=False)
         size = size_of(known, (number,))
+        elsewhere = self._of_others(known, number)
+        if elsewhere is not None and elsewhere.ended is None:
+            return elsewhere
+        proof = self._start(known, number, size, asked_by)
+        self._share(proof)
+        return proof
+
+    def _start(self, known: InventoryObject, number: int, size: int, asked_by: str) -> CustodyProof:
         with self._guard:
             unfinished = self._unfinished()
             for entry in unfinished:
@@ -126,26 +121,47 @@ class CustodyProofs:
             return self._seen(entry)
 
     def get(self, proof_id: str, known: InventoryObject) -> CustodyProof:
-        """Missing if this process has no such proof of this object, any more or at all."""
+        """Missing if there is no such proof of this object, any more or at all."""
         with self._guard:
             self._forget()
             entry = self._entries.get(proof_id)
-            if entry is None or entry.proof.ark != known.ark:
-                raise Missing(
-                    f"there is no proof {proof_id} of {known.ark}: a server keeps a proof for an hour; start "
-                    "a new one"
-                )
-            return self._seen(entry)
+            proof = self._seen(entry) if entry else None
+        if proof is None and self._shared is not None:
+            proof = self._shared.find(proof_id)
+        if proof is None or proof.ark != known.ark:
+            raise Missing(
+                f"there is no proof {proof_id} of {known.ark}: a proof is kept for an hour, and ends with "
+                "the server that reads the bytes; start a new one"
+            )
+        return proof
 
     def latest(self, known: InventoryObject, version: int | None = None) -> CustodyProof | None:
-        """The latest proof of the version (None: the current one) that this process has."""
+        """The latest proof of the version (None: the current one)."""
         (number,) = versions_to_prove(known, version, every=False)
+        own = self._latest_own(known, number)
+        if own is not None and own.ended is None:
+            return own
+        proofs = [proof for proof in (own, self._of_others(known, number)) if proof is not None]
+        return max(proofs, key=lambda proof: proof.asked, default=None)
+
+    def _latest_own(self, known: InventoryObject, number: int) -> CustodyProof | None:
         with self._guard:
             self._forget()
             for entry in reversed(self._entries.values()):
                 if (entry.proof.ark, entry.proof.version) == (known.ark, number):
                     return self._seen(entry)
         return None
+
+    def _of_others(self, known: InventoryObject, number: int) -> CustodyProof | None:
+        """The latest shared proof of the version; None if it is one of this process."""
+        proof = self._shared.latest(known.ark, number) if self._shared else None
+        return None if proof is None or proof.id in self._entries else proof
+
+    def _share(self, *proofs: CustodyProof) -> None:
+        """Outside of the guard: Redis may be slow."""
+        if self._shared is not None:
+            for proof in proofs:
+                self._shared.publish(proof)
 
     def wait_ended(self, proof_id: str, known: InventoryObject, seconds: float) -> CustodyProof:
         """As `get`, once the proof has ended or the seconds are over."""
@@ -199,12 +215,13 @@ class CustodyProofs:
             message = "an unexpected error, which is in the server's log"
             changes = {"state": ProofState.FAILED, "message": message}
         with self._guard:
-            entry.proof = entry.proof.model_copy(update={**changes, "ended": now()})
+            ended = entry.proof = entry.proof.model_copy(update={**changes, "ended": now()})
             self._entries.move_to_end(entry.proof.id)  # in the order in which they end
             self._running -= 1
             self._forget()
             self._fill()
             self._guard.notify_all()
+        self._share(ended)
 
     def _proved(self, entry: _Entry, known: InventoryObject) -> dict[str, object]:
         numbers = (entry.proof.version,)
@@ -218,6 +235,11 @@ class CustodyProofs:
         with self._guard:
             read = entry.proof.bytes_read + size
             entry.proof = entry.proof.model_copy(update={"bytes_read": read})
+            if time.monotonic() - self._shared_at < SHARED_EVERY:
+                return
+            self._shared_at = time.monotonic()
+            unfinished = [self._seen(other) for other in self._unfinished()]
+        self._share(*unfinished)
 
     def _forget(self) -> None:
         """Remove the oldest results, beyond the limits."""

@@ -19,6 +19,7 @@ from operations.archive import Archive
 from operations.board.board import Board
 from operations.custody_proofs import CustodyProofs
 from operations.operator import Operator
+from operations.shared_proofs import SharedProofs
 from operations.tokens import Authenticator
 from pipeline.errors import UsageRefused
 from pipeline.inventory.sql import SqlInventory, open_inventory
@@ -87,7 +88,7 @@ class WebContext:
 
     @cached_property
     def custody_proofs(self) -> CustodyProofs:
-        return CustodyProofs(self.storage)
+        return CustodyProofs(self.storage, shared=SharedProofs(self.settings))
 
     def storage(self) -> Storage:
         """The storage of the inventory; ServiceDown if it is another deployment's."""

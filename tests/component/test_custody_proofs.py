@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from operations.custody_proofs import CustodyProof, CustodyProofs, ProofLimits, ProofState, TooManyProofs
+from operations.custody_proof import CustodyProof, ProofState
+from operations.custody_proofs import CustodyProofs, ProofLimits, TooManyProofs
 from pipeline.errors import UsageRefused
 from pipeline.inventory.base import InventoryObject
 from pipeline.storage.base import Storage

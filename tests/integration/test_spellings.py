@@ -79,23 +79,6 @@ def test_the_form_of_a_deposit_spells_an_upload_and_a_deposit(
     assert batches.load(session, bid).submission.payload_filename == "photo.txt"
 
 
-def test_a_deposit_that_is_corrected_spells_a_deposit_and_then_the_deposit_of_what_the_preview_shows(
-    web: Web, session: Session, tmp_path: Path
-) -> None:
-    dora = web.caller(Role.DEPOSITOR, ["demo"], name="dore")
-    job = planting.owned_job(session, "token:dore")
-    planting.apply_event(session, job, Event.FAIL, FailureKind.CONTENT)
-    page = f"/batches/{job.bid}/again"
-    assert spelled(dora, page)[0] == "arkline submit FILE --profile demo --title TITLE"
-
-    command, deposit = spelled(dora, page, **{f"changed-{job.jid}": "1"})
-    by_command = f"{Path(sys.executable).parent}/{command} --json"
-
-    for bid in [run(dora, line, tmp_path)["bid"] for line in (deposit, by_command)]:
-        given = batches.load(session, bid).submission
-        assert (given.owner, given.type) == ("token:dore", SubmissionType.SINGLE_FILE_BATCH_MANIFEST)
-
-
 def test_a_preview_for_one_cause_spells_the_dry_run_and_the_verb(
     web: Web, session: Session, tmp_path: Path
 ) -> None:
@@ -113,3 +96,20 @@ def test_a_preview_for_one_cause_spells_the_dry_run_and_the_verb(
 
     assert [one["id"] for one in receipt["done"]] == [jid]
     assert jobs.load(session, jid).history[-1].message.endswith("WHY")
+
+
+def test_a_deposit_that_is_corrected_spells_a_deposit_and_then_the_deposit_of_what_the_preview_shows(
+    web: Web, session: Session, tmp_path: Path
+) -> None:
+    dora = web.caller(Role.DEPOSITOR, ["demo"], name="dore")
+    job = planting.owned_job(session, "token:dore")
+    planting.apply_event(session, job, Event.FAIL, FailureKind.CONTENT)
+    page = f"/batches/{job.bid}/again"
+    assert spelled(dora, page)[0] == "arkline submit FILE --profile demo --title TITLE"
+
+    command, deposit = spelled(dora, page, **{f"changed-{job.jid}": "1"})
+    by_command = f"{Path(sys.executable).parent}/{command} --json"
+
+    for bid in [run(dora, line, tmp_path)["bid"] for line in (deposit, by_command)]:
+        given = batches.load(session, bid).submission
+        assert (given.owner, given.type) == ("token:dore", SubmissionType.SINGLE_FILE_BATCH_MANIFEST)

@@ -18,7 +18,7 @@ from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.streaming import View, streaming
 from entrypoints.web.pages.templating import page, render
 from operations import objects
-from operations.custody_proofs import CustodyProof, ProofState
+from operations.custody_proof import CustodyProof, ProofState
 from operations.visibility import object_as_seen_by, sees_fleet, visible_object
 from pipeline.inventory.base import InventoryObject
 from pipeline.inventory.sql import SqlInventory
@@ -114,6 +114,8 @@ def _unproved(proof: CustodyProof) -> Verdict:
         return Verdict(f"The proof could not be made: {proof.message}.", "bad")
     if proof.state is ProofState.WAITING:
         return Verdict(f"The proof begins when {proof.ahead} others that wait have begun.", "")
+    if proof.state is ProofState.DONE:
+        return Verdict(f"The proof was made, but it is not shown here: {proof.message}.", "")
     return Verdict(f"{in_units(proof.bytes_read)} of {in_units(proof.bytes_total)} are read.", "")
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from entrypoints.web.authentication import Caller
 from entrypoints.web.context import context_of
 from operations import objects
-from operations.custody_proofs import CustodyProof
+from operations.custody_proof import CustodyProof
 from operations.visibility import object_as_seen_by, visible_object
 from pipeline.inventory.base import InventoryObject
 from pipeline.inventory.sql import SqlInventory
@@ -51,8 +51,8 @@ def start_proof(
 ) -> CustodyProof:
     """The proof is done in the background, at the address in `Location`.
 
-    While a proof of the same version has not ended, the answer is that proof. The proof is known to this web
-    process only, for an hour after its end.
+    While a proof of the same version has not ended, the answer is that proof. Every web process of the site
+    answers for it, until an hour after its end.
     """
     _, known = _visible(request, caller, ark)
     proof = context_of(request).custody_proofs.start(known, body.version, caller.identity)
