@@ -1,16 +1,20 @@
 """A batch's report, composed of what is true now."""
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from __future__ import annotations
 
-from operations.archive import Archive, archived_jobs, load_batch, no_archive
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from operations.archive import Archive, load_batch, no_archive
 from operations.batch_view import LISTED, BatchView
 from pipeline.errors import Action, Remedy, UsageRefused
-from pipeline.notify.report.compose import BatchReport, compose_report
+from pipeline.notify.report.compose import BatchReport, compose_reported, reported_job
 from pipeline.records import Batch, Job
 from zkstate import batches, jobs, listings
-from zkstate.errors import Missing
 from zkstate.session import Session
+
+if TYPE_CHECKING:
+    from pipeline.inventory.archive import ArchivedJob
 
 
 def report(session: Session, bid: str, archive: Archive = no_archive) -> BatchReport:
@@ -47,20 +51,26 @@ def sent_texts(session: Session, bid: str, archive: Archive) -> tuple[str, ...]:
     return tuple(sent.text for sent in sent_reports(inventory, bid))
 
 
-def load_jobs(session: Session, bid: str, on_read: Callable[[int, int], None] = lambda *_: None) -> list[Job]:
-    """The jobs that a batch in ZooKeeper still has; `on_read` gets the number of jobs read, and of all."""
-    members = []
-    jids = listings.of_batch(session, bid)
-    for number, jid in enumerate(jids, 1):
-        with suppress(Missing):  # deleted a moment ago, or by a deletion of the batch that was interrupted
-            members.append(jobs.load(session, jid))
-        on_read(number, len(jids))
-    return members
+def load_jobs(session: Session, bid: str) -> Iterator[Job]:
+    """The jobs that a batch in ZooKeeper still has, read as far as the caller iterates."""
+    return jobs.load_present(session, listings.of_batch(session, bid))
 
 
-def compose(session: Session, batch: Batch, members: Sequence[Job], archive: Archive) -> BatchReport:
-    """The report of a batch in ZooKeeper with these jobs; of deleted jobs, the tombstones say why."""
-    present = {job.jid for job in members}
+def compose(session: Session, batch: Batch, members: Iterable[Job], archive: Archive) -> BatchReport:
+    """The report of a batch in ZooKeeper with these jobs; of deleted jobs, the tombstones say why.
+
+    Of each job a line is kept: a batch may have more jobs than fit into memory.
+    """
+    lines = [reported_job(job) for job in members]
+    present = {line.jid for line in lines}
     gone = [jid for jid in batches.all_jobs(session, batch.bid) if jid not in present]
-    tombstones = {job.jid: job for job in archived_jobs(archive, batch.bid)} if gone else {}
-    return compose_report(batch, members, {jid: tombstones.get(jid) for jid in gone})
+    return compose_reported(batch, lines, _tombstones(archive, gone))
+
+
+def _tombstones(archive: Archive, gone: Sequence[str]) -> dict[str, ArchivedJob | None]:
+    tombstones: dict[str, ArchivedJob | None] = dict.fromkeys(gone)
+    if gone and (inventory := archive()) is not None:
+        from pipeline.inventory.archive import find_jobs  # loads SQLAlchemy
+
+        tombstones |= {job.jid: job for job in find_jobs(inventory, gone)}
+    return tombstones

@@ -1,6 +1,7 @@
 """What an operator does to a job or a batch: every verb is an event of its table, committed as one move."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from operations.allowed_verbs import check_seen, target_of
@@ -12,7 +13,7 @@ from operations.operator import (
     remove_folder,
     retry_stale,
 )
-from operations.reports import compose, load_jobs
+from operations.reports import compose
 from pipeline.errors import Action, ArklineError, ErrorKind, Remedy, UsageRefused
 from pipeline.records import Batch, Job
 from pipeline.states import (
@@ -24,7 +25,10 @@ from pipeline.states import (
     JobState,
     Raiser,
 )
-from zkstate import batches, deletion, jobs
+from pipeline.working_storage import mount
+from pipeline.working_storage.workspace import folder_at
+from tasks import after_move
+from zkstate import batches, deletion, jobs, listings
 from zkstate.batches import BatchMove
 from zkstate.errors import Busy, Stale
 from zkstate.jobs import JobMove
@@ -35,7 +39,7 @@ _FOR_A_BATCH = {Event.FAIL: (Action.CANCEL,), Event.RESUME: (Action.RESUME_BATCH
 
 
 class Stopped(ArklineError):
-    """The caller asked to stop before anything was changed."""
+    """The caller asked to stop before anything was removed."""
 
     error_kind = ErrorKind.INTERRUPTED
 
@@ -170,38 +174,51 @@ def _delete_job(operator: Operator, job: Job) -> VerbResult:
 def _delete_batch(operator: Operator, batch: Batch) -> VerbResult:
     """Tombstones first, folders last: after a crash or a stop a repeated delete does the rest.
 
-    Half of the progress is the reading of the jobs, half their removal.
+    Half of the progress is the writing of the tombstones, half the removal of the jobs.
     """
-    from pipeline.inventory.archive import tombstone  # loads SQLAlchemy
-
     session, run, was = operator.session, operator.run, batch.status.status
-
-    def on_read(number: int, total: int) -> None:
-        if run.should_stop():
-            raise Stopped(f"the deletion of {batch.bid} was stopped before anything was changed")
-        run.on_progress(number, 2 * total)
-
-    members = load_jobs(session, batch.bid, on_read)
+    jids = listings.of_batch(session, batch.bid)
+    left = _folder_elsewhere(operator, jids)
     if was is not BatchState.DELETED:
-        tombstone(
-            operator.inventory(),
-            batch,
-            by=operator.by,
-            reason=operator.reason,
-            jobs=members,
-            report=compose(session, batch, members, operator.inventory).model_dump(mode="json"),
-        )
+        _write_tombstones(operator, batch, jids)
         batch = batches.move(session, batch, BatchMove(**_request(operator, Event.DELETE)))
-    total = 2 * max(1, len(members))
-    with_folder = {job.jid: job for job in members}
-    left = ""
+    to_remove, number = set(jids), max(1, len(jids))
 
-    def on_removed(jids: Sequence[str]) -> bool:
-        nonlocal left
-        for job in filter(None, (with_folder.pop(jid, None) for jid in jids)):
-            left = remove_folder(operator, job) or left
-        run.on_progress(total - len(with_folder), total)
+    def on_removed(removed: Sequence[str]) -> bool:
+        for jid in to_remove.intersection(removed):
+            to_remove.remove(jid)
+            if not left:
+                after_move.remove_folder(folder_at(operator.settings.working, batch.bid, jid))
+        run.on_progress(2 * number - len(to_remove), 2 * number)
         return not run.should_stop()
 
     complete = deletion.remove_batch(session, batch, on_removed)
     return VerbResult(id=batch.bid, was=was, now=BatchState.DELETED, folder_left=left, complete=complete)
+
+
+def _write_tombstones(operator: Operator, batch: Batch, jids: Sequence[str]) -> None:
+    """Of the jobs, then of their batch, with its report; a page of jobs at a time is in memory."""
+    from pipeline.inventory.archive import archive_jobs, tombstone  # loads SQLAlchemy
+
+    inventory, by, reason = operator.inventory(), operator.by, operator.reason
+    members = _unless_stopped(operator, batch, jids)
+    buried = archive_jobs(inventory, members, by=by, reason=reason, deleted=True)
+    report = compose(operator.session, batch, buried, lambda: inventory).model_dump(mode="json")
+    tombstone(inventory, batch, by=by, reason=reason, report=report)
+
+
+def _unless_stopped(operator: Operator, batch: Batch, jids: Sequence[str]) -> Iterator[Job]:
+    """The jobs of a batch that is to be deleted, until the caller asks to stop."""
+    for number, job in enumerate(jobs.load_present(operator.session, jids), 1):
+        if operator.run.should_stop():
+            raise Stopped(f"the deletion of {batch.bid} was stopped before anything was removed")
+        operator.run.on_progress(number, 2 * len(jids))
+        yield job
+
+
+def _folder_elsewhere(operator: Operator, jids: Sequence[str]) -> str:
+    """The folder of the batch of these jobs, if working storage is not on this machine; it stays there."""
+    if mount.is_marked(operator.settings.working):
+        return ""
+    first = next(jobs.load_present(operator.session, jids), None)
+    return str(PurePath(first.configuration.working_dir).parent) if first else ""

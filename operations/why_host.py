@@ -13,7 +13,6 @@ from pipeline.profiles.profile import Profiles
 from pipeline.records import Batch, Job, now
 from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB
-from pipeline.steps.expected_files import expected_files
 from pipeline.working_storage.workspace import Workspace
 from tasks.profiles import host_limit, profile_of
 from zkstate import host_back_off, host_connections
@@ -62,5 +61,7 @@ def _hosts(record: Job | Batch, working: Path) -> list[str]:
     urls = [record.configuration.payload_url]
     with suppress(OSError, StepFailed):
         if Workspace.of(record, working).manifest.stat().st_size <= MANIFEST_LIMIT:
+            from pipeline.steps.expected_files import expected_files  # loads SQLAlchemy and requests
+
             urls += [file.url for file in expected_files(record, working)]
     return list(dict.fromkeys(host_of(url) for url in urls))[:HOSTS]

@@ -8,7 +8,6 @@ from operations.fleet import Fleet
 from pipeline.errors import Action, Remedy
 from pipeline.machine import Queue
 from pipeline.records import BatchStatus, Job, JobStatus, now
-from pipeline.states import JobState
 from pipeline.waits import WaitKind, WaitsFor
 from pipeline.working_storage import capacity
 from zkstate import fairness, holds, outages, queue, recovery, room, space
@@ -111,8 +110,7 @@ def _at_limit(session: Session, fleet: Fleet, job: Job) -> Cause | None:
 
 
 def _turn(session: Session, fleet: Fleet, job: Job) -> Cause:
-    line = queue.queued(session, JobState.PENDING)
-    ahead = line.index(job.jid) if job.jid in line else 0
+    ahead = queue.ahead_of(session, job)
     taken = queue.places_taken(session, fleet.settings.waiting_limit)
     limit = fleet.settings.in_flight
     return Cause(

@@ -6,6 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+LONGEST_RETRY_AFTER = 3600.0
+"""Seconds for which the request of a server to wait is obeyed; then the server is asked again."""
+
 
 class WaitKind(StrEnum):
     """Codes are stable: they stand in records and reports."""

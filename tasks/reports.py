@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from pipeline.inventory.archive import find_job
+from pipeline.inventory.archive import find_jobs
 from pipeline.inventory.sql import SqlInventory
 from pipeline.notify.report.compose import BatchReport, compose_report
 from pipeline.records import Batch, Job
@@ -14,4 +14,5 @@ from zkstate.session import Session
 def compose(session: Session, batch: Batch, members: Iterable[Job], inventory: SqlInventory) -> BatchReport:
     """The report of the jobs that exist, and of those that were deleted, with their tombstones."""
     gone = batches.jobs_in(session, batch.bid, Bucket.DELETED)
-    return compose_report(batch, members, {jid: find_job(inventory, jid) for jid in gone})
+    tombstones = {job.jid: job for job in find_jobs(inventory, gone)}
+    return compose_report(batch, members, {jid: tombstones.get(jid) for jid in gone})

@@ -92,32 +92,41 @@ def _own_nodes(session: Session, batch: Batch) -> list[str]:
 
 
 def _remove_jobs(session: Session, bid: str, bucket: Bucket, jids: list[str]) -> None:
+    """First as if the jobs had the nodes of every job and no others, which takes a third of the reads."""
+    usual = True
     while jids:
-        remains = _remains_of(session, jids)
+        remains = _remains_of(session, jids, usual=usual)
         entries = [Delete(paths.batch_entry(bid, bucket, jid)) for jid in jids]
         try:
             commit(session, [*remains, *entries])
         except Refused:
+            usual = False
             jids = [j for j in jids if session.exists(paths.batch_entry(bid, bucket, j)) is not None]
         else:
             return
 
 
-def _remains_of(session: Session, jids: Sequence[str]) -> list[Operation]:
-    """The znodes of these jobs, and their queue entries; reservations of space are returned at once."""
+def _remains_of(session: Session, jids: Sequence[str], *, usual: bool) -> list[Operation]:
+    """The znodes of these jobs, and their queue entries; reservations of space are returned at once.
+
+    `usual`: of a job that has a status, the nodes that every job has, without a look at what is there.
+    """
     states = session.get_many([paths.job_status(jid) for jid in jids])
-    entries = []
+    entries, known = [], []
     for jid, node in zip(jids, states, strict=True):
         if node is not None:
             status = codec.decode(JobStatus, node[0], paths.job_status(jid))
             entries.append(paths.queue_entry(status.status, status.priority, jid))
-    reserved = session.exists_many([paths.reservation(jid) for jid in jids])
-    for jid, stat in zip(jids, reserved, strict=True):
-        if stat is not None:
-            _return_promise(session, jid)
+            known.append(jid)
+    for jid in set(jids).intersection(session.children(paths.SPACE)):
+        _return_promise(session, jid)
     queued = session.exists_many(entries)
     present = [entry for entry, stat in zip(entries, queued, strict=True) if stat is not None]
-    return [Delete(path) for path in (*present, *_trees(session, [paths.job(jid) for jid in jids]))]
+    if usual:
+        nodes = [path(jid) for jid in known for path in (*_NODES, paths.job)]
+    else:
+        nodes = _trees(session, [paths.job(jid) for jid in jids])
+    return [Delete(path) for path in (*present, *nodes)]
 
 
 def _return_promise(session: Session, jid: str) -> None:

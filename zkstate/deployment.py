@@ -1,5 +1,7 @@
 """The deployment id of the record, and the mark by which a record that went backwards is recognised."""
 
+from datetime import UTC, datetime
+
 from pipeline.deployment import Deployment
 from pipeline.services import Service
 from pipeline.states import Bucket, JobState
@@ -51,9 +53,18 @@ class RecordDeployment:
 
 def read(session: Session) -> Deployment | None:
     """The deployment as ZooKeeper's leader has it; None if the record has no id."""
+    dated = read_dated(session)
+    return dated[0] if dated else None
+
+
+def read_dated(session: Session) -> tuple[Deployment, datetime] | None:
+    """As `read`, and when it was written: scheduled work counts up its mark."""
     session.ask(session.zk.sync_async, paths.DEPLOYMENT)
     node = session.find(paths.DEPLOYMENT)
-    return codec.decode(Deployment, node[0], paths.DEPLOYMENT) if node else None
+    if node is None:
+        return None
+    data, stat = node
+    return codec.decode(Deployment, data, paths.DEPLOYMENT), datetime.fromtimestamp(stat.mtime / 1000, UTC)
 
 
 def raise_mark(session: Session, mark: int) -> Deployment:

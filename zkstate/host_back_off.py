@@ -14,8 +14,8 @@ from urllib.parse import unquote
 
 from kazoo.exceptions import BadVersionError, NoNodeError, NotEmptyError
 
-from pipeline.http.retry import LONGEST_RETRY_AFTER
 from pipeline.records import Record
+from pipeline.waits import LONGEST_RETRY_AFTER
 from zkstate import codec, locks, paths
 from zkstate.errors import Corrupt
 from zkstate.locks import ServerClock

@@ -57,12 +57,29 @@ def load(session: Session, jid: str) -> Job:
 
 def load_many(session: Session, jids: Sequence[str]) -> Iterator[Job]:
     """The jobs in this order, LOAD_PAGE of them in one round of reads; Missing or Corrupt names the path."""
+    for jid, answers in _read(session, jids):
+        yield _decoded(session, jid, answers)
+
+
+def load_present(session: Session, jids: Sequence[str]) -> Iterator[Job]:
+    """As `load_many`, without the jobs of which a znode is missing: they were deleted a moment ago."""
+    for jid, answers in _read(session, jids):
+        try:
+            job = _decoded(session, jid, answers)
+        except Missing:
+            continue
+        yield job
+
+
+def _read(
+    session: Session, jids: Sequence[str]
+) -> Iterator[tuple[str, Sequence[tuple[bytes, ZnodeStat] | None]]]:
     for start in range(0, len(jids), LOAD_PAGE):
         page = jids[start : start + LOAD_PAGE]
         answers = session.get_many([path(jid) for jid in page for path in _PARTS])
         for number, jid in enumerate(page):
             first = number * len(_PARTS)
-            yield _decoded(session, jid, answers[first : first + len(_PARTS)])
+            yield jid, answers[first : first + len(_PARTS)]
 
 
 def _decoded(session: Session, jid: str, answers: Sequence[tuple[bytes, ZnodeStat] | None]) -> Job:

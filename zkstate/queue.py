@@ -93,6 +93,12 @@ def queued(session: Session, state: JobState) -> list[str]:
     return [paths.read_queue_entry(name)[1] for name in entries(session, state)]
 
 
+def ahead_of(session: Session, job: Job) -> int:
+    """How many jobs come before this one in the queue of its state; they are counted, not sorted."""
+    own = paths.queue_entry(job.status.status, job.status.priority, job.jid).rpartition("/")[2]
+    return sum(name < own for name in session.children(paths.queue(job.status.status)))
+
+
 def feed(
     session: Session, in_flight: int, limits: Limits = NO_LIMITS, waiting_limit: int = 1000
 ) -> list[PendingTicket]:

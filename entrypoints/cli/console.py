@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TextIO, TypeVar
 
 from pydantic_core import to_jsonable_python
 from rich.console import Console
@@ -52,9 +52,12 @@ def err() -> Console:
 
 
 def _console(stderr: bool) -> Console:
-    stream = sys.stderr if stderr else sys.stdout
-    piped = not stream.isatty() and not os.environ.get("COLUMNS")
+    piped = _is_piped(sys.stderr if stderr else sys.stdout)
     return Console(stderr=stderr, highlight=False, width=PIPED_WIDTH if piped else None)
+
+
+def _is_piped(stream: TextIO) -> bool:
+    return not stream.isatty() and not os.environ.get("COLUMNS")
 
 
 def emit(value: Any) -> None:
@@ -64,7 +67,10 @@ def emit(value: Any) -> None:
 
 
 def say(text: str | Text, style: str = "") -> None:
-    """One line or paragraph of an answer."""
+    """One line or paragraph of an answer; a script gets a plain one without loading rich."""
+    if isinstance(text, str) and not style and _is_piped(sys.stdout):
+        sys.stdout.write(printable(text) + "\n")
+        return
     out().print(Text(printable(text), style) if isinstance(text, str) else text)
 
 

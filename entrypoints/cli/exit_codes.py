@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipeline.errors import ArklineError, ErrorKind
-from pipeline.outcome import StepFailed
 from pipeline.states import BatchState, FailureKind, JobState
 
 if TYPE_CHECKING:
@@ -34,6 +33,8 @@ _OF_KIND = {
 
 
 def of_error(error: ArklineError) -> int:
+    from pipeline.outcome import StepFailed  # loads pydantic, which `arkline --help` has no use for
+
     if isinstance(error, StepFailed) and error.kind is FailureKind.TRANSIENT:
         return UNREACHABLE
     return _OF_KIND[error.error_kind]

@@ -15,6 +15,7 @@ import urllib3.exceptions
 from pipeline.attempt import UNATTENDED, Attempt, pause
 from pipeline.outcome import OutcomeUnknown, ServiceDown, StepFailed, transient
 from pipeline.states import FailureKind
+from pipeline.waits import LONGEST_RETRY_AFTER
 
 TRIES = 3
 FIRST_PAUSE = 1.0
@@ -22,9 +23,6 @@ FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 10.0
 """Seconds to wait at most while the job keeps its worker; a service that asks for more gets the job's next
 try."""
-
-LONGEST_RETRY_AFTER = 3600.0
-"""Seconds for which a request to wait is obeyed; then the server is asked again."""
 
 _DIGITS = 300
 """Digits of a number of seconds that are read: a float has no more."""

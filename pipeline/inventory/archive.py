@@ -14,7 +14,7 @@ from pydantic import Field
 from sqlalchemy import Connection, RowMapping, Select, Table, and_, not_, select
 
 from pipeline.inventory.sql import SqlInventory
-from pipeline.inventory.statements import insert, portions
+from pipeline.inventory.statements import NAMES_AT_A_TIME, insert, portions
 from pipeline.inventory.tables import batches_archived, jobs_archived
 from pipeline.records import Batch, HistoryEntry, Identifiers, Job, JobConfiguration, Record, Submission, now
 from pipeline.states import BatchState, FailureKind, JobState
@@ -60,11 +60,18 @@ class ArchivedBatch(_Archived):
     """The last report, in the form of `pipeline.notify.report.text.as_json`."""
 
 
-def archive_jobs(inventory: SqlInventory, jobs: Iterable[Job], *, by: str, reason: str = "") -> Iterator[Job]:
-    """The jobs of a batch that has ended, each once it is archived: nothing happens unless they are read."""
+def archive_jobs(
+    inventory: SqlInventory, jobs: Iterable[Job], *, by: str, reason: str = "", deleted: bool = False
+) -> Iterator[Job]:
+    """The jobs of a batch that has ended, each once it is archived: nothing happens unless they are read.
+
+    `deleted`: they are to be deleted before their time; each gets a tombstone.
+    """
     disposition = Disposition(who=by, why=reason)
     for portion in portions(jobs, JOBS_PER_TRANSACTION):
-        _write(inventory, (), (_job_row(job, job.status.status, disposition) for job in portion))
+        states = (JobState.DELETED if deleted else job.status.status for job in portion)
+        rows = [_job_row(job, state, disposition) for job, state in zip(portion, states, strict=True)]
+        inventory.database.write(partial(_put, table=jobs_archived, rows=rows))
         yield from portion
 
 
@@ -107,6 +114,13 @@ def tombstone(
 def find_job(inventory: SqlInventory, jid: str) -> ArchivedJob | None:
     rows = _read(inventory, select(jobs_archived).where(jobs_archived.c.jid == jid))
     return ArchivedJob.of_row(rows[0]) if rows else None
+
+
+def find_jobs(inventory: SqlInventory, jids: Iterable[str]) -> Iterator[ArchivedJob]:
+    """Those of these jobs that are archived."""
+    for portion in portions(jids, NAMES_AT_A_TIME):
+        for row in _read(inventory, select(jobs_archived).where(jobs_archived.c.jid.in_(portion))):
+            yield ArchivedJob.of_row(row)
 
 
 def find_batch(inventory: SqlInventory, bid: str) -> ArchivedBatch | None:

@@ -60,7 +60,11 @@ class Draft:
 def folder_of(job: Job, working: Path) -> Path:
     """The job's working directory, whatever the record has as `working_dir`: a path that is read could name
     a folder of somebody else, which would be removed with the job."""
-    return working / job.bid / job.jid
+    return folder_at(working, job.bid, job.jid)
+
+
+def folder_at(working: Path, bid: str, jid: str) -> Path:
+    return working / bid / jid
 
 
 class Workspace:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.attempt import UNATTENDED
 from pipeline.errors import ArklineError
-from pipeline.http.retry import LONGEST_PAUSE, LONGEST_RETRY_AFTER
+from pipeline.http.retry import LONGEST_PAUSE
 from pipeline.identifiers.ezid import MARK, EzidMinter
 from pipeline.identifiers.minter import Assignment
 from pipeline.merritt_inventory import MerrittInventory
@@ -24,6 +24,7 @@ from pipeline.sources.response import LARGEST_FILE
 from pipeline.sources.transfer import Download
 from pipeline.storage.merritt.http import MerrittHttp
 from pipeline.storage.merritt.storage import MerrittStorage
+from pipeline.waits import LONGEST_RETRY_AFTER
 from tests.servers.raw_answer import RawAnswer
 from tests.support.fuzzing import BYTES, NUMBERS, WORDS, result_or_refusal
 from tests.support.records import a_job

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from operations.deployment import initialize
 from pipeline.inventory.sql import open_inventory
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, JobState
@@ -340,6 +341,29 @@ def test_a_list_and_a_batch_are_shown_without_the_packages_of_workers_and_stores
     )
 
     assert (done.returncode, done.stderr) == (0, "")
+    assert "bid0000000001" in done.stdout
+    assert done.stdout.splitlines()[-1] == "loaded:"
+
+
+@pytest.mark.parametrize("arguments", [("status",), ("why", "bid0000000001")], ids=" ".join)
+def test_beside_scheduled_work_the_health_is_shown_without_the_package_of_the_inventory(
+    session: Session, settings: Settings, arguments: tuple[str, ...]
+) -> None:
+    initialize(session, settings)
+    planting.split_batch(session, 1)
+    leading = f"{paths.LEADER}/{'0' * 32}__lock__0000000000"
+    session.zk.create(leading, b"beat of the test", ephemeral=True, makepath=True)
+    slow = ("alembic", "fastapi", "requests", "sqlalchemy")
+
+    done = subprocess.run(
+        [sys.executable, "-c", _LOADED.format(slow=slow), *arguments],
+        env=arkline.variables(settings),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stderr == ""
     assert "bid0000000001" in done.stdout
     assert done.stdout.splitlines()[-1] == "loaded:"
 

@@ -1,6 +1,7 @@
 """What operators do to batches, and to many jobs at once."""
 
 import dataclasses
+import gc
 
 import pytest
 
@@ -10,8 +11,10 @@ from operations.job_list import JobFilter
 from operations.operator import Operator, Run
 from operations.verbs import Stopped, act
 from pipeline.attempt import UNATTENDED
+from pipeline.inventory import archive
 from pipeline.inventory.archive import find_batch, find_job, jobs_of
 from pipeline.principal import Forbidden, Role
+from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind, IllegalTransition, JobState, Raiser
 from tasks.broker import live_tickets
@@ -163,7 +166,7 @@ def test_the_deletion_of_a_batch_reports_its_progress_and_can_be_stopped_and_rep
         )
         return dataclasses.replace(operator, run=run)
 
-    with pytest.raises(Stopped, match="before anything was changed"):
+    with pytest.raises(Stopped, match="before anything was removed"):
         act(stop_at(3), bid, Event.DELETE)
     assert batches.load(session, bid).status.status is BatchState.FAILED
     progress.clear()
@@ -173,6 +176,38 @@ def test_the_deletion_of_a_batch_reports_its_progress_and_can_be_stopped_and_rep
     assert (first.complete, batches.all_jobs(session, bid)) == (False, jids[-1:])
     assert act(operator, bid, Event.DELETE).complete
     assert session.children(paths.BATCHES) == []
+
+
+def test_the_deletion_of_a_batch_has_a_page_of_its_jobs_in_memory_and_leaves_a_tombstone_of_all(
+    session: Session, operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = 5
+    monkeypatch.setattr(archive, "JOBS_PER_TRANSACTION", page)
+    monkeypatch.setattr(jobs, "LOAD_PAGE", page)
+    bid, jids = planting.split_batch(session, 6 * page)
+    for jid in jids:
+        planting.apply_event(session, jobs.load(session, jid), Event.FAIL)
+    batch = batches.finish_if_ended(session, bid, "test")
+    assert batch is not None
+    planting.apply_batch_event(session, batch, Event.FAIL)
+    act(operator, jids[0], Event.DELETE)
+    most = 0
+
+    def count(_done: float, _total: int) -> None:
+        nonlocal most
+        most = max(most, sum(isinstance(thing, Job) for thing in gc.get_objects()))
+
+    gc.collect()
+    act(dataclasses.replace(operator, run=Run(on_progress=count)), bid, Event.DELETE)
+
+    assert 0 < most <= 2 * page + 2
+    kept = find_batch(operator.inventory(), bid)
+    assert kept is not None
+    assert kept.report is not None
+    assert [job["jid"] for job in kept.report["failed"]] == jids[1:]
+    assert [(job["jid"], job["message"]) for job in kept.report["deleted"]] == [(jids[0], "because")]
+    assert [job.jid for job in jobs_of(operator.inventory(), bid)] == jids
+    assert {job.state for job in jobs_of(operator.inventory(), bid)} == {JobState.DELETED}
 
 
 def test_among_many_a_begun_batch_counts_as_a_part() -> None:

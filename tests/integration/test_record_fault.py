@@ -125,6 +125,8 @@ def test_the_record_of_another_deployment_is_named_and_nothing_is_written_to_it(
     with connect(elsewhere) as their_session:
         initialize(their_session, elsewhere)
         theirs = planting.one_job(their_session)
+        leading = f"{paths.LEADER}/{'0' * 32}__lock__0000000000"
+        their_session.zk.create(leading, b"their beat", ephemeral=True, makepath=True)
         before = planting.tree(their_session)
         wrong = with_changes(settings, zk_root=elsewhere.zk_root)
 

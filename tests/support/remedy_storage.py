@@ -68,7 +68,7 @@ def _damaged(world: World) -> None:
 @case(Reason.RECORD_OUTDATED)
 def _restored(world: World) -> None:
     inventory = open_inventory(world.settings.inventory)
-    with world.without_beat(leader=True):
+    with world.without_beat(leader=False):
         before, _ = world.session.get(paths.DEPLOYMENT)
         for _ in range(2):
             count_up(world.session, inventory)

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from urllib3.response import HTTPResponse
 
 from pipeline.attempt import UNATTENDED
-from pipeline.http.retry import LONGEST_RETRY_AFTER, http_date, retry_after
+from pipeline.http.retry import http_date, retry_after
 from pipeline.http.urls import url_problem
 from pipeline.outcome import StepFailed
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.part import VALIDATOR_LENGTH, origin_of
 from pipeline.sources.response import LARGEST_FILE, content_length
 from pipeline.states import FailureKind
+from pipeline.waits import LONGEST_RETRY_AFTER
 from tests.servers.http_source import HttpSource
 from tests.support.fetching import BODY, DownloadFactory
 

@@ -126,7 +126,18 @@ def compose_report(
 
     `deleted`: the ids of jobs that were deleted from the batch, with their tombstones.
     """
-    reported = sorted((_reported(job) for job in jobs), key=lambda job: job.jid)
+    return compose_reported(batch, map(reported_job, jobs), deleted, at=at)
+
+
+def compose_reported(
+    batch: Batch,
+    lines: Iterable[ReportedJob],
+    deleted: Mapping[str, "ArchivedJob | None"] = NONE_DELETED,
+    *,
+    at: datetime | None = None,
+) -> BatchReport:
+    """As `compose_report`, of the report's lines: a caller need not have all jobs in memory."""
+    reported = sorted(lines, key=lambda job: job.jid)
     completed = tuple(job for job in reported if job.state is JobState.COMPLETED)
     failed = tuple(job for job in reported if job.state is JobState.FAILED)
     removed = {job.jid: job for job in reported if job.state is JobState.DELETED}
@@ -213,7 +224,7 @@ def compose_update(report: BatchReport, since: StatusReport) -> BatchReport | No
     return report.model_copy(update={**changed, "since": since.last_modified})
 
 
-def _reported(job: Job) -> ReportedJob:
+def reported_job(job: Job) -> ReportedJob:
     status = job.status
     failed = status.status is JobState.FAILED
     stopped = _by_staff(job.history, "our staff stopped this object")
