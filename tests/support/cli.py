@@ -13,10 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.settings import Settings
+from tests.support.command_forks import forks
 from tests.support.fleet import PROJECT, environment
 
 _BYTECODE = tempfile.TemporaryDirectory(prefix="arkline-bytecode-")
-"""Commands are started often: compiled once in a test run, they take a third of the time."""
+"""Commands are started often: compiled once in a test run, they take a third of the time.
+
+Used where the interpreter may not keep bytecode beside the sources.
+"""
+
+COMMAND_SECONDS = 120.0
 
 COMMAND = (sys.executable, "-c", "from entrypoints.cli.main import main; main()")
 
@@ -32,7 +38,8 @@ class Finished:
 
 
 def variables(settings: Settings, **more: str) -> dict[str, str]:
-    bytecode = {"PYTHONPYCACHEPREFIX": _BYTECODE.name, "PYTHONDONTWRITEBYTECODE": ""}
+    kept = {"PYTHONPYCACHEPREFIX": _BYTECODE.name, "PYTHONDONTWRITEBYTECODE": ""}
+    bytecode = kept if sys.dont_write_bytecode else {}
     return {**os.environ, **bytecode, **environment(settings), "PYTHONPATH": str(PROJECT), **more}
 
 
@@ -57,9 +64,16 @@ def start(settings: Settings, *arguments: str, **more: str) -> Iterator[subproce
 
 
 def run(settings: Settings, *arguments: str, **more: str) -> Finished:
-    """Run `arkline ARGUMENTS` with these settings; `more`: further environment variables."""
+    """Run `arkline ARGUMENTS` with these settings; `more`: further environment variables.
+
+    The command is a process of its own, with the libraries loaded already. A variable that the interpreter or
+    a library may read at its start needs a new interpreter.
+    """
+    if all(name.startswith("ARKLINE_") for name in more):
+        environment = variables(settings, **more)
+        return Finished(*forks().run(arguments, environment, _folder(settings), COMMAND_SECONDS))
     with start(settings, *arguments, **more) as process:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=COMMAND_SECONDS)
     return Finished(process.returncode, out, err)
 
 
