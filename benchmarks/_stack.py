@@ -41,7 +41,7 @@ def stack(**settings: object) -> Iterator[Stack]:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process compiles what it imports
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
-        zk = opened.enter_context(zookeeper.running(folder / "zookeeper"))
+        zk = opened.enter_context(zookeeper.running(folder / "zookeeper", quick_start=False))
         broker = opened.enter_context(redis.running(folder / "redis"))
         own = Settings.model_validate(
             {

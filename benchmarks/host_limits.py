@@ -62,7 +62,7 @@ def main() -> None:
     rounds = []
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
-        server = opened.enter_context(zookeeper.running(folder / "zk"))
+        server = opened.enter_context(zookeeper.running(folder / "zk", quick_start=False))
         settings = Settings(zk_hosts=server.hosts, zk_root="/host-limits", allow_networks="127.0.0.0/8")
         session = opened.enter_context(connect(settings))
         fetcher = opened.enter_context(HttpFetcher(settings))

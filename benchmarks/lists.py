@@ -74,7 +74,10 @@ def measure(session: Session, settings: Settings, bid: str) -> dict[str, float]:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder, zookeeper.running(Path(folder)) as server:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        zookeeper.running(Path(folder), quick_start=False) as server,
+    ):
         settings = Settings(zk_hosts=server.hosts, zk_root="/benchmark")
         with connect(settings) as session:
             bid = build(session, JOBS)

@@ -64,7 +64,10 @@ def measure(session: Session, life: Callable[[Session, Job], None], count: int =
 
 def main() -> None:
     rounds = []
-    with tempfile.TemporaryDirectory() as folder, zookeeper.running(Path(folder)) as server:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        zookeeper.running(Path(folder), quick_start=False) as server,
+    ):
         settings = Settings(zk_hosts=server.hosts, zk_root="/benchmark")
         with connect(settings) as session:
             for _ in range(ROUNDS):

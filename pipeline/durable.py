@@ -3,7 +3,7 @@
 import ctypes
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 SYNC_ONE_BY_ONE = 100
@@ -42,16 +42,19 @@ def sync_tree(folder: Path) -> None:
 
 
 def sync_all(paths: Sequence[Path]) -> None:
-    """Make these files and folders durable: the system begins to write all of them before the first sync.
+    """Make these files and folders durable: the system begins to write many of them before the first sync.
 
     13 small files and folders so take a third of the CPU, and half of the time, of syncs in 8 threads.
     """
-    if len(paths) > 1:
-        for path in paths:
-            with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as descriptor:
-                start_writing(descriptor)
-    for path in paths:
-        sync(path)
+    for start in range(0, len(paths), SYNC_ONE_BY_ONE):
+        with ExitStack() as stack:
+            some = paths[start : start + SYNC_ONE_BY_ONE]
+            descriptors = [stack.enter_context(_to_sync(path)) for path in some]
+            if len(paths) > 1:
+                for descriptor in descriptors:
+                    start_writing(descriptor)
+            for descriptor in descriptors:
+                os.fsync(descriptor)
 
 
 def start_writing(descriptor: int) -> None:
@@ -62,5 +65,9 @@ def start_writing(descriptor: int) -> None:
 
 def sync(path: Path) -> None:
     """Make the bytes of a file durable, or the entries of a folder: a file needs both."""
-    with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as descriptor:
+    with _to_sync(path) as descriptor:
         os.fsync(descriptor)
+
+
+def _to_sync(path: Path) -> AbstractContextManager[int]:
+    return opened(path, os.O_RDONLY | os.O_NOFOLLOW)

@@ -20,9 +20,12 @@ class ContentFile:
 
     path: str
     source: Path
+    """Its place in working storage."""
     size: int
     sha512: str
     mime_type: str = ""
+    data: bytes | None = field(default=None, repr=False)
+    """The bytes of a small file that we compose ourselves: then nothing is at `source` yet."""
 
 
 @dataclass(frozen=True)

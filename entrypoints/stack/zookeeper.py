@@ -82,7 +82,7 @@ def prepare(
             f"-Xmx{heap or heap_mb()}m",
             "-XX:+ExitOnOutOfMemoryError",  # else the process stays, and serves nobody
             "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
+            "-Dzookeeper.nio.numWorkerThreads=0",  # the selector answers, without another thread
             "-Dfile.encoding=UTF-8",
             "-Djava.awt.headless=true",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",

@@ -6,17 +6,13 @@ job alone, and for an update on the previous version, which is locked meanwhile.
 job.
 """
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import takewhile
-from pathlib import Path
 
 from pipeline import names
 from pipeline.decoding.calls import Statements, read_statements
 from pipeline.description import anvl, metadata, premis, storage_manifest
 from pipeline.files import ContentFile, StoredVersion
-from pipeline.fixity import READ_CHUNK
 from pipeline.identifiers.minter import Assignment
 from pipeline.manifests import deletion_list
 from pipeline.names import PRODUCER
@@ -26,16 +22,14 @@ from pipeline.records import Job, PayloadType, SubmissionMode, now
 from pipeline.states import Event
 from pipeline.steps.context import StepContext
 from pipeline.steps.identity import Identity, identify
+from pipeline.steps.system_files import ERC_PATH, compose_all
 from pipeline.storage.base import StoreRequest
-from pipeline.url_secrets import hide_secrets
 from pipeline.working_storage import mount
 from pipeline.working_storage.capacity import full_waits
-from pipeline.working_storage.workspace import ContentGone, DownloadedFile, Draft, Workspace, write_stored
+from pipeline.working_storage.workspace import ContentGone, DownloadedFile, Workspace, write_stored
 
 DOWNLOADS_AGAIN = 3
 """Times that content that is gone from working storage is downloaded again, without an operator."""
-
-SUBMITTED_MANIFEST = "mrt-submission-manifest.txt"
 
 
 @dataclass(frozen=True)
@@ -43,6 +37,8 @@ class _Content:
     """The submitted content, read and checked."""
 
     workspace: Workspace
+    listed: tuple[DownloadedFile, ...]
+    """As working storage has them."""
     downloaded: tuple[DownloadedFile, ...]
     """With the digests that the content itself declares."""
     files: tuple[ContentFile, ...]
@@ -59,8 +55,8 @@ def work(job: Job, context: StepContext) -> Done:
         return _download_again(job, gone)
     identity = identify(job, context.profile, context, submitted.local_id)
     job = job.model_copy(update={"identifiers": identity.identifiers})
-    stored = _store_once(job, context, submitted, identity)
-    _verify(job, context, submitted, stored)
+    stored, erc = _store_once(job, context, submitted, identity)
+    _verify(job, context, submitted, stored, erc)
     new = sum(file.added for file in stored.files)
     return Done(message=f"stored as version {stored.number} of {stored.ark}, {new:,} new files")
 
@@ -81,7 +77,7 @@ def _read_content(job: Job, context: StepContext) -> _Content:
         raise content(f"{job.configuration.payload_name or 'the payload'} has no file to store")
     known = context.job_record.identifiers(job).local_id
     local_id = metadata.all_local_ids(known, statements.elements)
-    return _Content(workspace, statements.with_digests(downloaded), files, statements, local_id)
+    return _Content(workspace, downloaded, statements.with_digests(downloaded), files, statements, local_id)
 
 
 def _download_again(job: Job, gone: ContentGone) -> Done:
@@ -96,8 +92,10 @@ def _download_again(job: Job, gone: ContentGone) -> Done:
     return Done(event=Event.DOWNLOAD_AGAIN, message=f"the content is downloaded again: {gone}")
 
 
-def _store_once(job: Job, context: StepContext, submitted: _Content, identity: Identity) -> StoredVersion:
-    """The job's version; it is stored now unless an earlier attempt stored it.
+def _store_once(
+    job: Job, context: StepContext, submitted: _Content, identity: Identity
+) -> tuple[StoredVersion, bytes]:
+    """The job's version and its ERC; it is stored now unless an earlier attempt stored it: then b"".
 
     Order: storage accepts the request, then the ARK is announced, then the version is stored. So no object
     is stored under an unknown ARK, and no ARK is announced for a request that storage refuses. A job that is
@@ -109,17 +107,18 @@ def _store_once(job: Job, context: StepContext, submitted: _Content, identity: I
         key = job.configuration.key
         existing = context.storage.version_of(identity.ark, job.jid, profile.storage_node, key)
         if existing is not None:
-            return existing
+            return existing, b""
         request, erc = _compose_version(job, profile, context, submitted, identity)
         context.storage.check(request, context.attempt)
         context.minter.announce(identity.ark, profile, erc, _assignment(job, profile, context, identity))
-        return context.storage.store(request, lambda: _fence(job, context))
+        stored = context.storage.store(request, lambda: _fence(job, context))
+        return stored, next(file.data or b"" for file in request.files if file.path == ERC_PATH)
 
 
 def _compose_version(
     job: Job, profile: Profile, context: StepContext, submitted: _Content, identity: Identity
 ) -> tuple[StoreRequest, anvl.Pairs]:
-    """Write the files that describe the object; the request to store the version, and its ERC."""
+    """Compose the files that describe the object; the request to store the version, and its ERC."""
     previous = _previous(job, profile, context, identity.ark)
     described = metadata.describe(job, profile, identity.ark, submitted.statements.elements, previous)
     declared = {
@@ -138,7 +137,7 @@ def _compose_version(
             _names_read(submitted.downloaded),
         )
         texts = {**{name: (text,) for name, text in described.files.items()}, premis.NAME: events}
-        system_files = _system_files(job, context, submitted.workspace, texts, submitted.files)
+        system_files = compose_all(job, submitted.workspace, texts, submitted.files, context.attempt)
     given = job.configuration
     request = StoreRequest(
         ark=identity.ark,
@@ -176,7 +175,7 @@ def _assignment(job: Job, profile: Profile, context: StepContext, identity: Iden
     return Assignment(job, is_first)
 
 
-def _verify(job: Job, context: StepContext, submitted: _Content, stored: StoredVersion) -> None:
+def _verify(job: Job, context: StepContext, submitted: _Content, stored: StoredVersion, erc: bytes) -> None:
     """Read the version back unless it was when it was stored, and record that in working storage."""
     _check_ours(job, submitted.files, stored)
     if stored.verified is None:
@@ -184,8 +183,9 @@ def _verify(job: Job, context: StepContext, submitted: _Content, stored: StoredV
         stored = replace(stored, verified=now())
     context.attempt.check()
     with full_waits("recording what was stored"):
-        submitted.workspace.write_downloaded(submitted.downloaded)
-        write_stored(submitted.workspace, stored)
+        if submitted.downloaded != submitted.listed:
+            submitted.workspace.write_downloaded(submitted.downloaded)
+        write_stored(submitted.workspace, stored, erc)
 
 
 def _previous(job: Job, profile: Profile, context: StepContext, ark: str) -> metadata.Previous:
@@ -218,56 +218,6 @@ def _producer_files(
 
 def _is_deletion_list(job: Job, path: str) -> bool:
     return job.configuration.submission_mode is SubmissionMode.UPDATE and path == deletion_list.NAME
-
-
-def _system_files(
-    job: Job,
-    context: StepContext,
-    workspace: Workspace,
-    texts: Mapping[str, Iterable[bytes]],
-    producer_files: tuple[ContentFile, ...],
-) -> tuple[ContentFile, ...]:
-    """Write our own files to `system/`; the manifest of all other files comes last."""
-    drafts = {name: workspace.draft(name, pieces) for name, pieces in texts.items()}
-    drafts |= _submitted_manifest(workspace)
-    if job.configuration.submission_mode is SubmissionMode.UPDATE:
-        drafts |= _copied(workspace, deletion_list.NAME, workspace.producer / deletion_list.NAME)
-    files = tuple(_system_file(workspace, name, draft) for name, draft in drafts.items())
-    manifest = workspace.draft(storage_manifest.NAME, (storage_manifest.write((*producer_files, *files)),))
-    context.attempt.check()
-    drafts[storage_manifest.NAME] = manifest
-    for name, draft in drafts.items():
-        workspace.place(draft, workspace.system / name)
-    return (*files, _system_file(workspace, storage_manifest.NAME, manifest))
-
-
-def _submitted_manifest(workspace: Workspace) -> dict[str, Draft]:
-    """The manifest without the secrets of its URLs, which would open their sources to every later reader."""
-    try:
-        # every byte is one character, and back
-        with workspace.manifest.open(encoding="latin-1", newline="") as lines:
-            hidden = (hide_secrets(line).encode("latin-1") for line in lines)
-            return {SUBMITTED_MANIFEST: workspace.draft(SUBMITTED_MANIFEST, hidden)}
-    except FileNotFoundError:
-        return {}
-
-
-def _copied(workspace: Workspace, name: str, source: Path) -> dict[str, Draft]:
-    try:
-        with source.open("rb") as file:
-            return {name: workspace.draft(name, iter(partial(file.read, READ_CHUNK), b""))}
-    except FileNotFoundError:
-        return {}
-
-
-def _system_file(workspace: Workspace, name: str, draft: Draft) -> ContentFile:
-    return ContentFile(
-        path=f"system/{name}",
-        source=workspace.system / name,
-        size=draft.size,
-        sha512=draft.sha512,
-        mime_type=storage_manifest.mime_type(name),
-    )
 
 
 def _fence(job: Job, context: StepContext) -> None:

@@ -6,7 +6,6 @@ from hashlib import sha512
 
 from pipeline.description import anvl
 from pipeline.description.final import as_stored
-from pipeline.description.metadata import ERC
 from pipeline.description.storage_manifest import mime_type
 from pipeline.files import StoredVersion
 from pipeline.http.urls import redact_url
@@ -18,9 +17,13 @@ from pipeline.profiles.profile import Profile
 from pipeline.records import Job, now
 from pipeline.states import Event, JobState
 from pipeline.steps.context import StepContext
-from pipeline.working_storage.workspace import DownloadedFile, Workspace, read_stored
-
-_ERC = f"system/{ERC}"
+from pipeline.steps.system_files import ERC_PATH
+from pipeline.working_storage.workspace import (
+    DownloadedFile,
+    Workspace,
+    read_stored,
+    read_stored_erc,
+)
 
 
 def work(job: Job, context: StepContext) -> Done:
@@ -112,21 +115,18 @@ def _described(job: Job, version: StoredVersion, profile: Profile, context: Step
     """The kernel metadata as stored with the object; as submitted if the object has none."""
     data = _stored_erc(job, version, profile, context)
     if data is not None:
-        return anvl.kernel(anvl.parse(data, _ERC))
+        return anvl.kernel(anvl.parse(data, ERC_PATH))
     given = job.configuration
     places = (("where", place) for place in (version.ark, *job.identifiers.local_id))
     return anvl.kernel((("who", given.erc_who), ("what", given.erc_what), ("when", given.erc_when), *places))
 
 
 def _stored_erc(job: Job, version: StoredVersion, profile: Profile, context: StepContext) -> bytes | None:
-    """The stored file; read from working storage, unless a later attempt has changed it there."""
-    digest = next((file.sha512 for file in version.files if file.path == _ERC), None)
+    """The stored file; as it was noted in working storage when it was stored, if it was."""
+    digest = next((file.sha512 for file in version.files if file.path == ERC_PATH), None)
     if digest is None:
         return None
-    try:
-        data = (Workspace.of(job, context.settings.working).system / ERC).read_bytes()
-    except FileNotFoundError:
-        data = b""
-    if sha512(data).hexdigest() == digest:
-        return data
-    return context.storage.read(version.ark, _ERC, version.number, profile.storage_node)
+    noted = read_stored_erc(Workspace.of(job, context.settings.working))
+    if sha512(noted).hexdigest() == digest:
+        return noted
+    return context.storage.read(version.ark, ERC_PATH, version.number, profile.storage_node)

@@ -2,9 +2,11 @@
 
 Layout of a working directory: `producer/` the depositor's files, complete ones only; `system/` our files;
 `attempts/TOKEN/` one attempt's unfinished files; `manifest.checkm` the object manifest;
-`landing.json` the downloaded files with size and digest, written last; `stored.json` the stored version.
+`landing.json` the downloaded files with size and digest, written last; `stored.json` the stored version and
+its ERC. What has NAME.TOKEN.draft as its name was never completed.
 """
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha512
@@ -46,6 +48,12 @@ class DownloadedFile(Record):
 
 _FILES = TypeAdapter(tuple[DownloadedFile, ...])
 _STORED = TypeAdapter(StoredVersion)
+
+
+class _StoredErc(Record):
+    """What is beside the fields of the stored version; earlier releases wrote nothing."""
+
+    erc: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,7 +103,10 @@ class Workspace:
 
     def publish(self, path: Path, data: bytes) -> None:
         """Write a file below the working directory; it is complete or absent at any moment."""
-        self.place(self.draft(path.name, (data,)), path)
+        draft = path.with_name(f"{path.name}.{self.attempt.name}.draft")
+        with self._new_file(draft) as file:
+            file.write(data)
+        draft.replace(path)
 
     def draft(self, name: str, pieces: Iterable[bytes]) -> Draft:
         path = self.attempt / f"{name}.draft"
@@ -159,8 +170,10 @@ class Workspace:
         return files
 
 
-def write_stored(workspace: Workspace, version: StoredVersion) -> None:
-    workspace.publish(workspace.stored, _STORED.dump_json(version, indent=1))
+def write_stored(workspace: Workspace, version: StoredVersion, erc: bytes = b"") -> None:
+    """Note the version, and the ERC that was stored with it; b"" if that is not at hand."""
+    noted = {**_STORED.dump_python(version, mode="json"), "erc": erc.decode()}
+    workspace.publish(workspace.stored, json.dumps(noted, indent=1).encode())
 
 
 def read_stored(workspace: Workspace) -> StoredVersion | None:
@@ -169,3 +182,11 @@ def read_stored(workspace: Workspace) -> StoredVersion | None:
         return _STORED.validate_json(workspace.stored.read_bytes())
     except (FileNotFoundError, ValueError):
         return None
+
+
+def read_stored_erc(workspace: Workspace) -> bytes:
+    """The ERC that was noted with the stored version; b"" if none was: then storage has the answer."""
+    try:
+        return _StoredErc.model_validate_json(workspace.stored.read_bytes()).erc.encode()
+    except (FileNotFoundError, ValueError):
+        return b""

@@ -8,7 +8,7 @@ from pipeline.files import StoredVersion
 from pipeline.outcome import AttemptOver, ServiceDown, StepFailed
 from pipeline.records import HistoryEntry, Identifiers, Job, PayloadType, SubmissionMode
 from pipeline.states import Event, FailureKind, JobState
-from pipeline.steps import process
+from pipeline.steps import process, system_files
 from pipeline.working_storage import mount
 from pipeline.working_storage.workspace import Workspace
 from tests.support import arks
@@ -62,6 +62,35 @@ def test_the_storage_manifest_lists_every_other_file(repository: Repository) -> 
     rows = repository.text(stored, "system/mrt-manifest.txt").splitlines()[5:-1]
 
     assert {row.split(" | ")[5] for row in rows} == paths(stored) - {"system/mrt-manifest.txt"}
+
+
+def test_small_files_of_our_own_are_not_written_to_working_storage_first(repository: Repository) -> None:
+    job = repository.job(1)
+
+    repository.work(job)
+
+    folder = Workspace.of(job, repository.settings.working).folder
+    assert sorted(path.name for path in folder.rglob("*") if path.is_file()) == [
+        "a.txt",
+        "landing.json",
+        "stored.json",
+    ]
+
+
+def test_a_large_file_of_our_own_is_stored_from_working_storage_and_is_the_same(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_memory = repository.work(repository.job(1, {"a.txt": "a"}, erc_what="Husky"))
+    monkeypatch.setattr(system_files, "IN_MEMORY", 10)
+    job = repository.job(2, {"a.txt": "a"}, erc_what="Husky")
+
+    stored = repository.work(job)
+
+    assert (Workspace.of(job, repository.settings.working).system / "mrt-erc.txt").is_file()
+    assert paths(stored) == paths(in_memory)
+    assert repository.text(stored, "system/mrt-erc.txt") == repository.text(
+        in_memory, "system/mrt-erc.txt"
+    ).replace(in_memory.ark, stored.ark)
 
 
 def test_the_manifest_that_was_submitted_is_kept(repository: Repository) -> None:

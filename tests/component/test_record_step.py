@@ -109,10 +109,10 @@ def test_a_stored_version_is_recorded_with_what_the_profile_and_the_job_say(site
 @pytest.mark.parametrize("working", [ERC, None, b"erc:\nwhat: of an attempt that came too late\n"])
 def test_the_description_that_was_stored_is_the_one_recorded(site: Site, working: bytes | None) -> None:
     job = site.job(erc_what="as submitted")
-    site.depot.store(job.jid, {"producer/a.jpg": "pixels", "system/mrt-erc.txt": ERC.decode()})
+    version = site.depot.store(job.jid, {"producer/a.jpg": "pixels", "system/mrt-erc.txt": ERC.decode()})
     workspace = Workspace.of(job, site.services.settings.working)
     if working is not None:
-        workspace.publish(workspace.system / "mrt-erc.txt", working)
+        write_stored(workspace, version, working)
     done = record.work(job, site.services)
 
     assert done.description == ObjectDescription(who="Seneca, Tracy", what="50% off", where=f"{ARK}; loc-1")

@@ -1,6 +1,7 @@
 """What an object keeps of its description and its local ids when a later job changes it."""
 
 import dataclasses
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -198,8 +199,9 @@ def test_an_attempt_after_a_later_version_records_the_description_of_its_own(rep
     Workspace.of(job, repository.settings.working).stored.unlink()
 
     repository.work(job)
-    erc = Workspace.of(job, repository.settings.working).system / "mrt-erc.txt"
-    erc.write_text("erc:\nwhat: of an attempt that was over\n")
+    stored = Workspace.of(job, repository.settings.working).stored
+    noted = json.loads(stored.read_bytes())
+    stored.write_text(json.dumps({**noted, "erc": "erc:\nwhat: of an attempt that was over\n"}))
     record.work(job, repository.services())
 
     texts = {version.number: version for version in repository.described(ark).versions}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from entrypoints.stack import java, zookeeper
 from entrypoints.stack.child import Command, Process
@@ -20,20 +21,27 @@ _NETTY = ("netty-codec", "netty-resolver", "netty-transport-native-unix-common")
 
 
 def prepare(
-    folder: Path, servers: int = 3, *, tick: int, log_folder: Path | None = None, heap_mb: int | None = None
+    folder: Path,
+    servers: int = 3,
+    *,
+    tick: int,
+    log_folder: Path | None = None,
+    heap_mb: int | None = None,
+    quick_start: bool = True,
 ) -> dict[int, Command]:
     """Client port -> the command of the server; several servers are one ensemble."""
+    own_server = _quick if quick_start else zookeeper.prepare
     numbers = free_ports(3 * servers)
     ports, peers, elections = numbers[:servers], numbers[servers:-servers], numbers[-servers:]
     if servers == 1:
-        return {ports[0]: zookeeper.prepare(folder, ports[0], tick=tick, log_folder=log_folder, heap=heap_mb)}
+        return {ports[0]: own_server(folder, ports[0], tick=tick, log_folder=log_folder, heap=heap_mb)}
     ensemble = ["initLimit=20", "syncLimit=10", "standaloneEnabled=false"]
     for member, (peer, election) in enumerate(zip(peers, elections, strict=True), start=1):
         ensemble.append(f"server.{member}={HOST}:{peer}:{election}")
     commands = {}
     for member, port in enumerate(ports, start=1):
         own = folder / str(member)
-        command = zookeeper.prepare(own, port, tick=tick)
+        command = own_server(own, port, tick=tick)
         with (own / "zoo.cfg").open("a") as configuration:
             configuration.write("\n".join([*ensemble, ""]))
         (own / "data" / "myid").write_text(f"{member}\n")
@@ -41,6 +49,13 @@ def prepare(
         log = (log_folder or folder) / f"{name}.log"
         commands[port] = replace(command, name=name, log=log)
     return commands
+
+
+def _quick(*given: Any, **options: Any) -> Command:
+    """A server whose Java compiles once and quickly, as it runs for seconds."""
+    command = zookeeper.prepare(*given, **options)
+    java_program, *rest = command.argv
+    return replace(command, argv=(java_program, "-XX:TieredStopAtLevel=1", *rest))
 
 
 def version(port: int) -> tuple[int, ...]:
@@ -100,13 +115,18 @@ class Server:
 
 @contextmanager
 def running(
-    folder: Path, *, servers: int = 1, tick: int = 1000, heap_mb: int | None = None
+    folder: Path,
+    *,
+    servers: int = 1,
+    tick: int = 1000,
+    heap_mb: int | None = None,
+    quick_start: bool = True,
 ) -> Iterator[Server]:
     """ZooKeeper servers with their files below `folder`, until the block ends.
 
-    `heap_mb`: of one server, if not that of the stack.
+    `heap_mb`: of one server, if not that of the stack. `quick_start`: not as shipped, but for some seconds.
     """
-    server = Server(prepare(folder, servers, tick=tick, heap_mb=heap_mb))
+    server = Server(prepare(folder, servers, tick=tick, heap_mb=heap_mb, quick_start=quick_start))
     try:
         server.start()
         yield server
@@ -129,9 +149,7 @@ def running_tls(
             unavailable("ZooKeeper's TLS needs Netty: apt-get install libnetty-java")
         classpath = os.pathsep.join((classpath, *map(str, jars)))
     port, secure = free_ports(2)
-    command = zookeeper.prepare(
-        folder, port, tick=500, environment={**os.environ, "ZOOKEEPER_CLASSPATH": classpath}
-    )
+    command = _quick(folder, port, tick=500, environment={**os.environ, "ZOOKEEPER_CLASSPATH": classpath})
     settings = {
         "secureClientPort": secure,
         "secureClientPortAddress": HOST,

@@ -32,6 +32,16 @@ def check_request(request: StoreRequest, stored: ManifestObject | None) -> None:
         )
 
 
+def write_own_files(request: StoreRequest) -> None:
+    """Write our own files to their places in working storage, where the service fetches them."""
+    for file in request.files:
+        if file.data is not None:
+            file.source.parent.mkdir(exist_ok=True)
+            draft = file.source.with_name(f"{file.source.name}.draft")
+            draft.write_bytes(file.data)
+            draft.replace(file.source)
+
+
 def write_manifest(request: StoreRequest, manifest: bytes) -> Path:
     """Write the manifest beside the files, where the service can read it."""
     first: ContentFile = request.files[0]

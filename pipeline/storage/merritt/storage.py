@@ -25,7 +25,7 @@ from pipeline.settings import Settings
 from pipeline.storage.base import NOTHING_READ, OutgoingFile, StoreRequest, VersionEntry
 from pipeline.storage.merritt.http import Absent, MerrittHttp
 from pipeline.storage.merritt.manifest import InvalidManifest, ManifestObject, ManifestVersion, listed, parse
-from pipeline.storage.merritt.request import check_request, write_manifest
+from pipeline.storage.merritt.request import check_request, write_manifest, write_own_files
 from pipeline.storage.rules import describe_mismatch, stored_elsewhere
 
 POSTED_BYTES = 1_000_000
@@ -220,6 +220,7 @@ class MerrittStorage:
     ) -> ManifestVersion:
         """The new version as the service lists it; StepFailed(system) if it differs from the request."""
         name, ark = self._http.name, request.ark
+        write_own_files(request)
         form = self._form(request, stored)
         action = "update" if request.mode is SubmissionMode.UPDATE and stored else "add"
         fence()

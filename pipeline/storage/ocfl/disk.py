@@ -13,6 +13,7 @@ from pathlib import Path
 from pipeline.attempt import Attempt
 from pipeline.durable import opened, start_writing
 from pipeline.file_faults import fault_message, is_fault_of, is_full
+from pipeline.files import ContentFile
 from pipeline.fixity import READ_CHUNK, OnRead
 from pipeline.outcome import ServiceDown, StepFailed, damaged, of_object, system
 from pipeline.services import Service
@@ -66,6 +67,16 @@ def copy(source: Path, target: Path, attempt: Attempt) -> None:
             attempt.check()
 
 
+def put(file: ContentFile, target: Path, attempt: Attempt) -> None:
+    """Write a new file with the content of `file`; whoever relies on it syncs it and reads it back."""
+    if file.data is None:
+        copy(file.source, target, attempt)
+        return
+    created = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with opened(target, created, READ_ONLY) as descriptor:
+        _write(descriptor, file.data)
+
+
 def read_back(path: Path, on_read: OnRead) -> tuple[int, str]:
     """Size and sha512 of a file that was synced, as they are on the disk and not in the page cache."""
     with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as descriptor:
@@ -83,10 +94,14 @@ def _copy_chunk(reader: int, writer: int) -> int:
             if error.errno not in _NO_KERNEL_COPY:
                 raise
     chunk = os.read(reader, COPY_CHUNK)
-    rest = memoryview(chunk)
-    while rest:
-        rest = rest[os.write(writer, rest) :]
+    _write(writer, chunk)
     return len(chunk)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
 
 
 def _sha512(descriptor: int, size: int, on_read: OnRead) -> str:

@@ -37,8 +37,11 @@ class OcflStorage(OcflReader):
         self.confirm()
         with self.failures():
             self.root.open()
-            with writer.staged(self.root, request.jid) as stage:
-                head = self._repaired_head(request.ark, stage, throttled(attempt))
+            stored = self.object(request.ark)
+            head = stored.head()
+            if head and writer.needs_repair(stored, head):
+                with writer.staged(self.root, request.jid) as stage:
+                    head = self._repaired_head(request.ark, stage, throttled(attempt))
         if not (head and head.number_of(request.jid, request.key)):
             objects.next_inventory(head, request)
 
@@ -160,7 +163,7 @@ class OcflStorage(OcflReader):
                 if target.parent not in folders:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     folders.add(target.parent)
-                disk.copy(file.source, target, attempt)
+                disk.put(file, target, attempt)
                 copied.append(file)
             attempt.check()
         if copied:
@@ -177,7 +180,8 @@ def _read_back(files: Sequence[ContentFile], content: Path, attempt: Attempt) ->
     def compare(file: ContentFile, attempt: Attempt) -> None:
         actual = disk.read_back(content / file.path, lambda _: attempt.check())
         if actual != (file.size, file.sha512):
-            check_source(file, disk.read_back(file.source, lambda _: attempt.check()))
+            if file.data is None:
+                check_source(file, disk.read_back(file.source, lambda _: attempt.check()))
             raise transient(
                 f"the copy of {file.source} in {content} was read back from the disk with other bytes: "
                 f"{describe_mismatch(file, actual)}; if that happens again, check the disk of storage"

@@ -190,19 +190,18 @@ def publish(
 
 def _publish_object(root: Root, path: Path, data: bytes, stage: Path, fence: Callable[[], None]) -> None:
     """Publish a new object together with its missing parent folders: the root never has an empty folder."""
-    tree = stage / "tree"
-    folder = tree / path
+    folder = stage / path
     folder.mkdir(parents=True)
     (stage / "version").rename(folder / "v1")
     name, text = objects.OBJECT_DECLARATION
     disk.write(folder / name, text)
     files = [folder / "v1" / objects.INVENTORY, folder / "v1" / objects.SIDECAR, folder / name]
-    folders = [folder / "v1", *(tree / part for part in (path, *path.parents[:-1]))]
+    folders = [folder / "v1", *(stage / part for part in (path, *path.parents[:-1]))]
     sync_all([*files, *_write_pair(folder, data), *folders])
     fence()
     for part in (*reversed(path.parents[:-1]), path):
         try:
-            (tree / part).rename(root.folder / part)
+            (stage / part).rename(root.folder / part)
         except OSError:
             # Other objects are in this folder: move ours into it.
             if part == path or not (root.folder / part).exists():
