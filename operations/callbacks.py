@@ -13,7 +13,7 @@ from operations.operator import Operator, retry_stale
 from operations.visibility import in_sight, sees_fleet
 from pipeline.errors import UsageRefused
 from pipeline.notify.callback import HttpCallback
-from pipeline.notify.signature import callback_secret_of
+from pipeline.notify.signature import callback_secrets_of
 from pipeline.outcome import StepFailed
 from pipeline.principal import Interface, Principal, Role
 from pipeline.profiles.profile import Profile, Profiles
@@ -143,7 +143,7 @@ def _asked(operator: Operator, profile: Profile, jid: str, send: Callable[[], in
     began = time.monotonic()
     delivered, signed = True, False
     try:
-        signed = callback_secret_of(operator.settings, profile.name) is not None
+        signed = bool(callback_secrets_of(operator.settings, profile.name))
         _check_signed(operator, profile, signed=signed)
         message = f"the receiver answered {send()}"
     except StepFailed as failure:

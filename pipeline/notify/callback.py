@@ -12,7 +12,7 @@ from pipeline.http.address import AddressRefused, ContentSession, leave
 from pipeline.http.retry import FIRST_PAUSE, raise_if_transient, retry_request, translated
 from pipeline.http.urls import redact_url
 from pipeline.notify.callback_payload import Payload, callback_facts, render, response_format, test_facts
-from pipeline.notify.signature import callback_secret_of, signed_headers
+from pipeline.notify.signature import callback_secrets_of, signed_headers
 from pipeline.outcome import fault_of, system, transient
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, ResponseType
@@ -27,7 +27,7 @@ class _Request:
     url: str
     payload: Payload
     delivery: str
-    secret: bytes | None
+    secrets: tuple[bytes, ...]
 
 
 class HttpCallback:
@@ -60,13 +60,13 @@ class HttpCallback:
         return self._signed(f"{job.jid}-{job.status.retry_count}", profile, payload)
 
     def _signed(self, delivery: str, profile: Profile, payload: Payload) -> _Request:
-        secret = callback_secret_of(self._settings, profile.name)
-        return _Request(str(profile.callback_url), payload, delivery, secret)
+        secrets_of_collection = callback_secrets_of(self._settings, profile.name)
+        return _Request(str(profile.callback_url), payload, delivery, secrets_of_collection)
 
     def _send(self, request: _Request, attempt: Attempt) -> int:
         """Signed at its own time: a receiver refuses what is old."""
         payload = request.payload
-        signed = signed_headers(request.delivery, int(time.time()), payload.body, request.secret)
+        signed = signed_headers(request.delivery, int(time.time()), payload.body, request.secrets)
         return self._post(request.url, payload.body, {"Content-Type": payload.media_type, **signed}, attempt)
 
     def _post(self, url: str, body: bytes, headers: dict[str, str], attempt: Attempt) -> int:

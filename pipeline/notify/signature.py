@@ -10,6 +10,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+from collections.abc import Sequence
 
 from pipeline.outcome import system
 from pipeline.settings import Settings
@@ -21,7 +22,7 @@ TIME = "webhook-timestamp"
 """Header with the time of this request in seconds since 1970."""
 
 SIGNATURE = "webhook-signature"
-"""Header: `v1,` and the HMAC-SHA256 of `ID.TIME.BODY` in base64."""
+"""Header: `v1,` and the HMAC-SHA256 of `ID.TIME.BODY` in base64; one for each secret, with blanks between."""
 
 BASE64_SECRET = b"whsec_"
 """Prefix of a secret that is written in base64, as the libraries of Standard Webhooks expect it."""
@@ -37,36 +38,45 @@ MIN_SECRET_BYTES = 16
 """Minimum length of a secret in bytes; a shorter one can be guessed."""
 
 
-def callback_secret_of(settings: Settings, profile_name: str) -> bytes | None:
-    """The collection's secret, else the default secret; None if callbacks are not signed."""
+def callback_secrets_of(settings: Settings, profile_name: str) -> tuple[bytes, ...]:
+    """The collection's secrets, else the default one; empty if callbacks are not signed.
+
+    While a secret is replaced, the collection's file has the new and the old one on a line of their own.
+    """
     path = settings.profiles / f"{profile_name}{SUFFIX}"
     try:
-        secret, source = path.read_bytes().strip(), str(path)
+        secrets, source = _lines(path.read_bytes().strip()), str(path)
     except FileNotFoundError:
-        secret = settings.callback_secret.get_secret_value().encode()
+        secrets = (settings.callback_secret.get_secret_value().encode(),)
         source = "the setting ARKLINE_CALLBACK_SECRET"
-        if not secret:
-            return None
+        if secrets == (b"",):
+            return ()
     except OSError as error:
         raise system(f"the callback's secret {path} cannot be read: {error.strerror}") from error
-    if len(_key(secret)) < MIN_SECRET_BYTES:
+    if min((len(_key(secret)) for secret in secrets), default=0) < MIN_SECRET_BYTES:
         raise system(
             f"the callback's secret in {source} is shorter than {MIN_SECRET_BYTES} bytes: write a longer one"
         )
-    return secret
+    return secrets
 
 
-def signed_headers(delivery: str, sent: int, body: bytes, secret: bytes | None) -> dict[str, str]:
-    """The headers of one request; without a secret it carries no signature. `sent`: seconds since 1970."""
+def _lines(content: bytes) -> tuple[bytes, ...]:
+    """The secrets of a file; random bytes, in which a line feed is a byte as others, are one secret."""
+    text = content.isascii() and content.replace(b"\r", b"").replace(b"\n", b"").decode().isprintable()
+    return tuple(line for line in map(bytes.strip, content.splitlines()) if line) if text else (content,)
+
+
+def signed_headers(delivery: str, sent: int, body: bytes, secrets: Sequence[bytes]) -> dict[str, str]:
+    """The headers of one request, with a signature of every secret. `sent`: seconds since 1970."""
     headers = {DELIVERY_ID: delivery, TIME: str(sent), OLD_DELIVERY_ID: delivery}
-    if secret is None:
+    if not secrets:
         return headers
     message = b".".join((delivery.encode(), str(sent).encode(), body))
-    digest = hmac.digest(_key(secret), message, hashlib.sha256)
+    digests = (hmac.digest(_key(secret), message, hashlib.sha256) for secret in secrets)
     return {
         **headers,
-        SIGNATURE: f"v1,{base64.b64encode(digest).decode()}",
-        OLD_SIGNATURE: f"sha256={hmac.new(secret, body, hashlib.sha256).hexdigest()}",
+        SIGNATURE: " ".join(f"v1,{base64.b64encode(digest).decode()}" for digest in digests),
+        OLD_SIGNATURE: f"sha256={hmac.new(secrets[0], body, hashlib.sha256).hexdigest()}",
     }
 
 

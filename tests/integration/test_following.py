@@ -3,13 +3,9 @@
 from operations.progress import follow
 from pipeline.states import BatchState, Bucket, Event
 from tests.support import planting
+from tests.support.boards import requests_of
 from zkstate import jobs
 from zkstate.session import Session
-
-
-def requests_of(session: Session) -> int:
-    """Requests that the session has sent, without the pings."""
-    return int(session.zk._connection._xid)
 
 
 def test_a_batch_that_does_not_change_is_not_read_again(session: Session) -> None:

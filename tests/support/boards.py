@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 
 from operations.board.board import Board
+from zkstate.session import Session
 
 
 def until(board: Board, condition: Callable[[], bool]) -> None:
@@ -14,3 +15,8 @@ def until(board: Board, condition: Callable[[], bool]) -> None:
         assert time.monotonic() < deadline, "the board does not show it within 20 s"
         board.wait_change(last, 0.2)
         last = board.changes_since(None).last
+
+
+def requests_of(session: Session) -> int:
+    """Requests that the session has sent, without the pings."""
+    return int(session.zk._connection._xid)

@@ -63,7 +63,7 @@ def new_token(settings: Settings, name: str, role: Role, collections: Sequence[s
 
 
 @contextmanager
-def serving(settings: Settings) -> Iterator[Web]:
+def serving(settings: Settings, flower: str = "") -> Iterator[Web]:
     """The application, served on a free port of this machine until the block ends."""
     ready = threading.Event()
     ports: list[int] = []
@@ -73,7 +73,7 @@ def serving(settings: Settings) -> Iterator[Web]:
         ready.set()
 
     with open_context(settings) as context:
-        served = server(create_app(context), "127.0.0.1", 0, on_ready)
+        served = server(create_app(context, flower), "127.0.0.1", 0, on_ready)
         thread = threading.Thread(target=served.run)
         thread.start()
         try:

@@ -98,6 +98,32 @@ def test_the_check_in_the_documentation_accepts_a_callback(
     example()(request.headers, request.raw, SECRET.encode())
 
 
+def test_while_a_secret_is_replaced_receivers_with_the_new_or_the_old_one_accept_a_callback(
+    settings: Settings, receiver: Receiver
+) -> None:
+    (settings.profiles / "demo.secret").write_text(f"{OTHER}\n{SECRET}\n")
+
+    tell(settings, receiver)
+
+    (request,) = receiver.received
+    for secret in (OTHER, SECRET):
+        example()(request.headers, request.raw, secret.encode())
+    with pytest.raises(ValueError, match="signature is wrong"):
+        example()(request.headers, request.raw, b"a third secret of many letters")
+
+
+def test_random_bytes_are_one_secret_although_one_of_them_is_a_line_feed(
+    settings: Settings, receiver: Receiver
+) -> None:
+    secret = b"\xf1\x02 first half\nsecond half \x03\xf4"
+    (settings.profiles / "demo.secret").write_bytes(secret)
+
+    tell(settings, receiver)
+
+    (request,) = receiver.received
+    example()(request.headers, request.raw, secret)
+
+
 @pytest.mark.parametrize(
     ("change", "seconds"),
     [
