@@ -27,6 +27,7 @@ from zkstate import batches, jobs
 from zkstate.session import Session
 
 OWN = {"Sec-Fetch-Site": "same-origin"}
+PROJECT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -113,3 +114,19 @@ def test_a_deposit_that_is_corrected_spells_a_deposit_and_then_the_deposit_of_wh
     for bid in [run(dora, line, tmp_path)["bid"] for line in (deposit, by_command)]:
         given = batches.load(session, bid).submission
         assert (given.owner, given.type) == ("token:dore", SubmissionType.SINGLE_FILE_BATCH_MANIFEST)
+
+
+def test_the_two_requests_of_the_readme_deposit_a_file_with_nothing_but_a_token(
+    web: Web, session: Session, tmp_path: Path
+) -> None:
+    scripts = re.findall(r"```sh\n(.*?)```", (PROJECT / "README.md").read_text(), re.DOTALL)
+    (both,) = [script for script in scripts if "/v1/uploads" in script]
+    upload, deposit = both.split("\ncurl ", 1)
+    (tmp_path / "photo.tif").write_bytes(b"bytes")
+    dora = web.caller(Role.DEPOSITOR, ["demo"], name="dorb")
+
+    identifier = run(dora, upload, tmp_path)["id"]
+    bid = run(dora, "curl " + deposit.replace("upload:ID", f"upload:{identifier}"), tmp_path)["bid"]
+
+    given = batches.load(session, bid).submission
+    assert (given.owner, given.payload_filename) == ("token:dorb", "photo.tif")
