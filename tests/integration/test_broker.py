@@ -42,7 +42,7 @@ def test_a_ticket_that_a_worker_consumed_is_not_live(settings: Settings, app: Ce
     send(app, "io", 3, "jid0000000001")
 
     with app.connection_for_read() as connection, connection.SimpleQueue("io") as queue:
-        queue.get(timeout=5).ack()
+        queue.get(timeout=30).ack()
 
     assert live_tickets(settings) == frozenset()
 

@@ -14,8 +14,8 @@ from tasks.publisher import configured
 WAIT = 20.0
 
 
-QUICK = 1.0
-"""Seconds within which an answer is quick, on a busy machine too."""
+QUICK = 4.0
+"""Seconds within which an answer is quick on a busy machine; nobody's answer is waited for longer than 5."""
 
 
 @contextmanager

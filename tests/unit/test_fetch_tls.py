@@ -115,4 +115,4 @@ def test_an_attempt_that_is_over_leaves_a_silent_source_over_tls(
         threading.Timer(0.5, over.set).start()
         with pytest.raises(AttemptOver):
             fetcher.download(a_download(source.url), over_after(over))
-        source.await_left(timeout=2)
+        source.await_left(timeout=20)
