@@ -7,11 +7,10 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from pipeline.principal import Role
-from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
 from tests.support import planting
 from tests.support.browser import Scheme, Visitor, chromium, visitor
-from tests.support.web import Web, new_token, serving
+from tests.support.web import Web, new_token
 from zkstate import jobs
 from zkstate.session import Session
 
@@ -27,13 +26,6 @@ PAGES = (
     "/deposits",
     "/deposits/new",
 )
-
-
-@pytest.fixture(scope="module")
-def web(module_settings: Settings) -> Iterator[Web]:
-    with serving(module_settings) as running:
-        assert running.context.board.wait_filled(10)
-        yield running
 
 
 @pytest.fixture(scope="module")

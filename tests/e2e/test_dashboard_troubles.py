@@ -23,7 +23,7 @@ from tests.support.browser import Visitor, chromium, visitor
 from tests.support.fleet import fleet
 from tests.support.operators import ann
 from tests.support.remedy_world import World, quick_settings
-from tests.support.web import Web, new_token, serving
+from tests.support.web import Web, new_token, serving_board
 from zkstate import jobs, record
 from zkstate.session import connect
 
@@ -59,8 +59,7 @@ def world(running: World) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def web(running: World) -> Iterator[Web]:
-    with serving(running.settings) as served:
-        assert served.context.board.wait_filled(10)
+    with serving_board(running.settings) as served:
         yield served
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -11,21 +11,13 @@ from entrypoints.web.pages.recent import Recent
 from entrypoints.web.pages.streaming import UNSENT, LivePages, View
 from entrypoints.web.pages.whole import WholeFleet
 from operations.workers import ANSWER_WAIT
-from pipeline.settings import Settings
 from tasks import broker
-from tests.support.web import Web, serving
+from tests.support.web import Web
 
 LIMIT = 30.0
 """Seconds; a test that holds needs a fraction of one."""
 
 QUICK = 0.05
-
-
-@pytest.fixture(scope="module")
-def web(module_settings: Settings) -> Iterator[Web]:
-    with serving(module_settings) as running:
-        assert running.context.board.wait_filled(LIMIT)
-        yield running
 
 
 async def _open(pages: LivePages, view: View) -> AsyncIterator[bytes]:

@@ -19,26 +19,15 @@ from pipeline.manifests.checkm import ManifestProfile
 from pipeline.principal import Role
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Job
-from pipeline.settings import Settings
 from pipeline.states import JOB, Event, FailureKind, JobState
 from pipeline.uploads import layout
 from tests.support import planting
 from tests.support.boards import until
 from tests.support.operators import ann
 from tests.support.waits import HOST
-from tests.support.web import Web, serving
+from tests.support.web import OWN_FORM, Web
 from zkstate import batches, holds, host_connections, jobs, record
 from zkstate.session import Session
-
-OWN = {"Sec-Fetch-Site": "same-origin"}
-"""What a browser sends with a form of the site's own."""
-
-
-@pytest.fixture(scope="module")
-def web(module_settings: Settings) -> Iterator[Web]:
-    with serving(module_settings) as running:
-        assert running.context.board.wait_filled(10)
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -60,16 +49,16 @@ class Browser:
         assert answer.status_code == status, f"{answer.status_code}: {answer.text[:2000]}"
         return unescape(re.sub(r"\s+", " ", answer.text))
 
-    def send(self, path: str, headers: Mapping[str, str] = OWN, **fields: str) -> requests.Response:
+    def send(self, path: str, headers: Mapping[str, str] = OWN_FORM, **fields: str) -> requests.Response:
         return self._http.post(f"{self._url}{path}", data=fields, headers=headers, timeout=30)
 
     def send_file(self, path: str, name: str, body: bytes, **fields: str) -> requests.Response:
         files = {"file": (name, body)}
-        return self._http.post(f"{self._url}{path}", data=fields, files=files, headers=OWN, timeout=30)
+        return self._http.post(f"{self._url}{path}", data=fields, files=files, headers=OWN_FORM, timeout=30)
 
     def act(self, act: str, target: str = "", **fields: str) -> str:
         """The page that follows the act."""
-        answer = self.send("/act", OWN, act=act, target=target, **fields)
+        answer = self.send("/act", OWN_FORM, act=act, target=target, **fields)
         assert answer.status_code == 200, answer.text
         return unescape(answer.text)
 
@@ -316,7 +305,7 @@ def test_only_what_failed_is_deposited_again_with_the_corrected_file_after_a_pre
 
     body = b"corrected"
     files = {f"file-{job.jid}": ("harbour.tif", body)}
-    answer = dora._http.post(f"{web.url}/batches/{job.bid}/again", files=files, headers=OWN, timeout=30)
+    answer = dora._http.post(f"{web.url}/batches/{job.bid}/again", files=files, headers=OWN_FORM, timeout=30)
     preview = unescape(answer.text)
     assert answer.status_code == 200
     assert ("1 object of" in preview, "the corrected file" in preview) == (True, True)
@@ -343,7 +332,7 @@ def test_an_object_is_deposited_again_from_its_address_and_a_foreign_deposit_by_
     dora = browser(web, Role.DEPOSITOR, "dord", ["demo"])
     job = failed_deposit(session, "token:dord")
 
-    preview = dora.send(f"/batches/{job.bid}/again", OWN, **{f"changed-{job.jid}": "1"})
+    preview = dora.send(f"/batches/{job.bid}/again", OWN_FORM, **{f"changed-{job.jid}": "1"})
 
     assert job.configuration.payload_url in unescape(preview.text)
     other = browser(web, Role.DEPOSITOR, "dorf", ["demo"])

@@ -15,7 +15,7 @@ from pipeline.states import BatchState, Event, FailureKind, JobState
 from tests.support import cli, planting
 from tests.support.boards import until
 from tests.support.operators import ann
-from tests.support.web import Web, serving
+from tests.support.web import Web, serving_board
 from tools.json_documents import DOCUMENTS
 from tools.json_page import field_names
 from zkstate.session import Session
@@ -27,8 +27,7 @@ OWN = {"text", "reported_at", "freshness", "oldest", "next_try", "used"}
 @pytest.fixture
 def web(settings: Settings) -> Iterator[Web]:
     settings.working.mkdir(parents=True)
-    with serving(settings) as running:
-        assert running.context.board.wait_filled(30)
+    with serving_board(settings) as running:
         yield running
 
 

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -17,24 +16,15 @@ import requests
 from operations.board.values import EVERYTHING
 from pipeline.principal import Role
 from pipeline.records import SubmissionType
-from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
 from tests.support import planting
 from tests.support.boards import until
 from tests.support.requirements import unavailable
-from tests.support.web import Caller, Web, serving
+from tests.support.web import OWN_FORM, Caller, Web
 from zkstate import batches, jobs
 from zkstate.session import Session
 
-OWN = {"Sec-Fetch-Site": "same-origin"}
 PROJECT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def web(module_settings: Settings) -> Iterator[Web]:
-    with serving(module_settings) as running:
-        assert running.context.board.wait_filled(30)
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +35,12 @@ def session(web: Web) -> Session:
 def spelled(caller: Caller, path: str, **fields: str) -> list[str]:
     """The commands and requests that the page shows, or the one that follows its form."""
     browser = requests.Session()
-    browser.post(f"{caller.url}/login", data={"token": caller.token, "next": "/"}, headers=OWN, timeout=30)
+    browser.post(
+        f"{caller.url}/login", data={"token": caller.token, "next": "/"}, headers=OWN_FORM, timeout=30
+    )
     address = f"{caller.url}{path}"
     answer = (
-        browser.post(address, data=fields, headers=OWN, timeout=30)
+        browser.post(address, data=fields, headers=OWN_FORM, timeout=30)
         if fields
         else browser.get(address, timeout=30)
     )

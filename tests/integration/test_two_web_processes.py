@@ -20,25 +20,21 @@ from pipeline.storage.base import Storage
 from tests.support import planting
 from tests.support.operators import ann
 from tests.support.repository import Repository
-from tests.support.web import Caller, Web, serving
+from tests.support.web import OWN_FORM, Caller, Web, serving_board
 from zkstate import jobs
 from zkstate.errors import Missing
 from zkstate.session import Session
 
-OWN = {"Sec-Fetch-Site": "same-origin"}
-
 
 @pytest.fixture(scope="module")
 def first(module_settings: Settings) -> Iterator[Web]:
-    with serving(module_settings) as running:
-        assert running.context.board.wait_filled(30)
+    with serving_board(module_settings) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def second(module_settings: Settings) -> Iterator[Web]:
-    with serving(module_settings) as running:
-        assert running.context.board.wait_filled(30)
+    with serving_board(module_settings) as running:
         yield running
 
 
@@ -117,9 +113,9 @@ def test_the_page_of_the_other_process_shows_the_notice_once(
     jid = planting.one_job(session).jid
     browser = requests.Session()
     token = first.caller(Role.OPERATOR, name="orla").token
-    browser.post(f"{first.url}/login", data={"token": token, "next": "/"}, headers=OWN, timeout=30)
+    browser.post(f"{first.url}/login", data={"token": token, "next": "/"}, headers=OWN_FORM, timeout=30)
     form = {"act": "hold", "target": jid, "reason": "ü" * 3000, "back": f"/jobs/{jid}"}
-    sent = browser.post(f"{first.url}/act", data=form, headers=OWN, timeout=30, allow_redirects=False)
+    sent = browser.post(f"{first.url}/act", data=form, headers=OWN_FORM, timeout=30, allow_redirects=False)
     assert sent.headers["Location"] == f"/jobs/{jid}"
 
     once, again = (browser.get(f"{second.url}/jobs/{jid}", timeout=30).text for _ in range(2))

@@ -3,7 +3,7 @@
 The same verb has the same effect and leaves the same record, whichever way it came.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -17,7 +17,7 @@ from pipeline.principal import Interface, Role
 from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB, BatchState, Event, FailureKind, JobState, Raiser
 from tests.support import cli, planting
-from tests.support.web import Caller, Web, serving
+from tests.support.web import Caller, Web
 from zkstate import batches, jobs
 from zkstate.errors import Missing
 from zkstate.session import Session
@@ -52,13 +52,6 @@ VERBS = (
 
 Raise = Callable[[Sequence[tuple[Verb, str]]], None]
 """Raises all verbs, each on its job or batch."""
-
-
-@pytest.fixture(scope="module")
-def web(module_settings: Settings) -> Iterator[Web]:
-    with serving(module_settings) as running:
-        assert running.context.board.wait_filled(30)
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -12,14 +12,13 @@ from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, JobState
 from tests.servers.proxy import Proxy
 from tests.support import cli, planting
-from tests.support.web import Caller, Web, serving
+from tests.support.web import Caller, Web, serving_board
 from zkstate.session import Session
 
 
 @pytest.fixture
 def web(settings: Settings) -> Iterator[Web]:
-    with serving(settings) as running:
-        assert running.context.board.wait_filled(30)
+    with serving_board(settings) as running:
         yield running
 
 

@@ -16,7 +16,7 @@ from pipeline.settings import Settings
 from pipeline.states import Event, JobState
 from pipeline.working_storage import mount
 from tests.support import planting
-from tests.support.web import Caller, Web, serving
+from tests.support.web import Caller, Web, serving_board
 from zkstate import batches, jobs, paths
 from zkstate.session import Session
 
@@ -26,8 +26,7 @@ OWN, OTHERS = "token:scans", "token:maps"
 
 @pytest.fixture(scope="module")
 def web(module_settings: Settings, record: Session) -> Iterator[Web]:
-    with serving(module_settings) as running:
-        assert running.context.board.wait_filled(30)
+    with serving_board(module_settings) as running:
         yield running
 
 

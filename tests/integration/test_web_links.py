@@ -18,7 +18,7 @@ from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind
 from tests.support import planting
 from tests.support.repository import Repository, empty_inventory
-from tests.support.web import Caller, serving
+from tests.support.web import Caller, serving_board
 from zkstate import jobs
 from zkstate.session import Session
 
@@ -88,8 +88,7 @@ def admin(
     repository.recorded(repository.job(int(stored[3:]), {"a.txt": "a"}, batch_id=bid))
     repository.close()
     planting.apply_event(record, jobs.load(record, failed), Event.FAIL, FailureKind.SYSTEM)
-    with serving(module_settings) as web:
-        assert web.context.board.wait_filled(30)
+    with serving_board(module_settings) as web:
         yield web.caller(Role.ADMIN)
 
 

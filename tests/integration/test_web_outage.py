@@ -6,13 +6,12 @@ import pytest
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from tests.servers.proxy import Proxy
-from tests.support.web import Web, serving
+from tests.support.web import Web, serving_board
 
 
 @pytest.fixture
 def shaky_web(settings: Settings, zookeeper_proxy: Proxy) -> Iterator[Web]:
-    with serving(settings.model_copy(update={"zk_hosts": zookeeper_proxy.hosts})) as running:
-        assert running.context.board.wait_filled(30)
+    with serving_board(settings.model_copy(update={"zk_hosts": zookeeper_proxy.hosts})) as running:
         yield running
         zookeeper_proxy.accept()
         assert running.context.session.wait_connected(time.monotonic() + 30)

@@ -14,7 +14,7 @@ from pipeline.attempt import UNATTENDED
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from tests.support import planting
-from tests.support.web import Caller, Web, serving
+from tests.support.web import Caller, Web, serving_board
 from tests.unit.test_web_routes import ROUTES, rule
 from zkstate import batches
 from zkstate.session import Session
@@ -49,8 +49,7 @@ AT_ONCE = 8
 
 @pytest.fixture(scope="module")
 def web(module_settings: Settings, record: Session) -> Iterator[Web]:
-    with serving(module_settings) as running:
-        assert running.context.board.wait_filled(30)
+    with serving_board(module_settings) as running:
         # before the first upload their folder is taken for one that is not mounted
         assert running.caller(Role.DEPOSITOR, name="first").request("POST", "/v1/uploads").status_code == 201
         yield running

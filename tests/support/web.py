@@ -19,6 +19,12 @@ from tests.support.operators import ANN
 
 START_SECONDS = 30.0
 
+FILL_SECONDS = 60.0
+"""Seconds in which a board is filled from the record, on a busy machine."""
+
+OWN_FORM = {"Sec-Fetch-Site": "same-origin"}
+"""What a browser sends with a form of the site's own."""
+
 
 @dataclass(frozen=True)
 class Caller:
@@ -82,3 +88,11 @@ def serving(settings: Settings, flower: str = "") -> Iterator[Web]:
         finally:
             served.should_exit = True
             thread.join()
+
+
+@contextmanager
+def serving_board(settings: Settings) -> Iterator[Web]:
+    """Like `serving`, with a board that has read the whole record."""
+    with serving(settings) as running:
+        assert running.context.board.wait_filled(FILL_SECONDS)
+        yield running
