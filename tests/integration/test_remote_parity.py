@@ -20,8 +20,8 @@ from tools.json_documents import DOCUMENTS
 from tools.json_page import field_names
 from zkstate.session import Session
 
-OWN = {"text", "reported_at", "freshness", "oldest", "next_try", "used"}
-"""Fields with a time that passes between two commands, and the space that others use on the disk."""
+OWN = {"text", "reported_at", "freshness", "oldest", "next_try", "used", "znodes", "data_bytes"}
+"""Fields with a time that passes between two commands, and what others use of the disk and of ZooKeeper."""
 
 
 @pytest.fixture
