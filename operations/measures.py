@@ -107,7 +107,7 @@ def _broker(fleet: Fleet, settings: Settings) -> BrokerMeasures | None:
     try:
         delivered = callback_counts.read(settings)
     except redis.RedisError:
-        return None
+        delivered = {}
     return BrokerMeasures(
         foreign_messages=fleet.foreign_messages,
         messages=fleet.messages(Queue),

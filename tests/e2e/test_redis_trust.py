@@ -11,8 +11,13 @@ import redis
 from kombu.exceptions import OperationalError
 from pydantic import SecretStr
 
+from operations.custody_proof import CustodyProof
+from operations.shared_proofs import SharedProofs
+from pipeline.records import now
 from pipeline.settings import Settings
+from tasks import callback_counts
 from tasks.broker import read_queues
+from tasks.callback_counts import Delivery
 from tests.e2e.collection import put_collection, submit
 from tests.servers.http_source import HttpSource
 from tests.servers.redis import running_with_users
@@ -75,6 +80,18 @@ def test_a_fleet_works_over_tls_with_the_rights_of_the_documentation(
 
     assert (workers.code, len(workers.json()), jobs.code) == (0, 1, 0)
     assert [(entry["object"], entry["reason"]) for entry in site.admin.acl_log()] == []
+
+
+def test_counts_of_callbacks_and_shared_proofs_need_no_further_right(site: Site) -> None:
+    settings = site.having(site.url())
+    callback_counts.count(settings, Delivery.DELIVERED)
+    callback_counts.count(settings, Delivery.DELIVERED)
+    proof = CustodyProof(id="0" * 16, ark="ark:/99999/fk4abc", version=1, asked=now(), bytes_total=1)
+    SharedProofs(settings).publish(proof)
+
+    assert callback_counts.read(settings) == {Delivery.DELIVERED: 2, Delivery.FAILED: 0}
+    assert SharedProofs(settings).latest(proof.ark, 1) == proof
+    assert site.admin.acl_log() == []
 
 
 def test_the_user_may_do_nothing_else(site: Site) -> None:

@@ -191,6 +191,17 @@ def test_a_viewer_sends_nothing(session: Session, operator: Operator, receiver: 
     assert receiver.received == []
 
 
+def test_what_a_worker_does_at_this_moment_is_answered_423_with_when_to_ask_again(
+    session: Session, settings: Settings
+) -> None:
+    job = failed(session)
+    with serving(settings) as web, single_flight(session, f"callback-{job.jid}"):
+        answer = web.caller(Role.OPERATOR, name="olga").post(f"/v1/callbacks/{job.jid}/deliver", {})
+
+    assert (answer.status_code, answer.json()["code"]) == (423, "busy")
+    assert int(answer.headers["Retry-After"]) > 0
+
+
 def test_the_api_lists_delivers_and_tests_callbacks(
     session: Session, settings: Settings, receiver: Receiver
 ) -> None:
