@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, bindparam, select, union_all
 
-from pipeline.inventory.statements import NAMES_AT_A_TIME, insert_new, portions
+from pipeline.inventory.statements import NAMES_AT_A_TIME, insert_if_new, portions
 from pipeline.inventory.tables import ingests, local_ids, minted_arks, objects
 from pipeline.job_identity import reused, same_job
 from pipeline.records import Job, now
 
-_KNOWN = tuple(
-    select(name).where(name.in_(bindparam("arks", expanding=True)))
-    for name in (objects.c.ark, minted_arks.c.ark, local_ids.c.inv_object_ark)
+_KNOWN = union_all(
+    *(
+        select(name).where(name.in_(bindparam("arks", expanding=True)))
+        for name in (objects.c.ark, minted_arks.c.ark, local_ids.c.inv_object_ark)
+    )
 )
 
 _CLAIMED = select(minted_arks.c.job_id, minted_arks.c.job_key).where(minted_arks.c.ark == bindparam("ark"))
@@ -33,20 +35,17 @@ def known(connection: Connection, arks: Sequence[str]) -> frozenset[str]:
     """Those of the ARKs that name an object, were minted, or have a local id."""
     return frozenset(
         ark
-        for portion in portions(dict.fromkeys(arks), NAMES_AT_A_TIME)
-        for statement in _KNOWN
-        for ark in connection.scalars(statement, {"arks": portion})
+        for portion in portions(dict.fromkeys(arks), NAMES_AT_A_TIME // len(_KNOWN.selects))
+        for ark in connection.scalars(_KNOWN, {"arks": portion})
     )
 
 
 def claim(connection: Connection, job: Job, ark: str) -> bool:
     """Enter the ARK as minted for the job; False if the ARK was minted for another job."""
     key = job.configuration.key
-    insert_new(
-        connection,
-        minted_arks,
-        [{"ark": ark, "job_id": job.jid, "job_key": key, "created": now()}],
-    )
+    minted = {"ark": ark, "job_id": job.jid, "job_key": key, "created": now()}
+    if insert_if_new(connection, minted_arks.c.ark, minted) is not None:
+        return True
     row = connection.execute(_CLAIMED, {"ark": ark}).one()
     return (row.job_id, row.job_key) == (job.jid, key)
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, Table, bindparam, select, update
+from sqlalchemy import Connection, Select, Table, bindparam, select, union, update
 
 from pipeline.inventory import localids
 from pipeline.inventory.base import Provenance, Recording
-from pipeline.inventory.statements import insert, insert_new, portions
+from pipeline.inventory.statements import insert, insert_if_new, insert_new, portions
 from pipeline.inventory.tables import (
     collections,
     dublin_kernels,
@@ -41,7 +41,7 @@ _ENTRY = select(ingests.c.job_id, versions.c.ark, versions.c.number).join(
     versions, versions.c.id == ingests.c.inv_version_id
 )
 
-_ENTRIES = (
+_ENTRIES = union(
     _ENTRY.where(ingests.c.job_id == bindparam("jid")),
     _ENTRY.where(versions.c.inv_object_id == bindparam("object"), versions.c.number == bindparam("number")),
 )
@@ -114,7 +114,9 @@ def _object(connection: Connection, recording: Recording) -> int:
         **_erc_columns(recording),
     }
     new = {"ark": version.ark, "inv_owner_id": owner_id, "created": version.created, **described}
-    insert_new(connection, objects, [new])
+    inserted = insert_if_new(connection, objects.c.id, new)
+    if inserted is not None:
+        return int(inserted)
     row = connection.execute(_LOCKED_OBJECT, {"ark": version.ark}).one()
     if row.inv_owner_id != owner_id:
         raise content(f"{version.ark} does not belong to the owner {recording.owner}, but to another")
@@ -134,7 +136,7 @@ def _entered(connection: Connection, recording: Recording, object_id: int) -> bo
     """True if the job's version is entered; StepFailed if the job or the number has another entry."""
     version = recording.version
     values = {"jid": recording.jid, "object": object_id, "number": version.number}
-    entered = {tuple(row) for query in _ENTRIES for row in connection.execute(query, values)}
+    entered = {tuple(row) for row in connection.execute(_ENTRIES, values)}
     for jid, ark, number in sorted(entered - {(recording.jid, version.ark, version.number)}):
         raise system(
             f"the inventory has version {number} of {ark} from job {jid}, but storage says that "

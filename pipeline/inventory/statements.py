@@ -5,8 +5,9 @@ from functools import cache
 from itertools import islice
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Table
+from sqlalchemy import Column, Connection, Table
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.dml import ReturningInsert
 
 T = TypeVar("T")
 Row = Mapping[str, Any]
@@ -34,6 +35,16 @@ def insert_new(connection: Connection, table: Table, rows: Sequence[Row]) -> Non
     """Insert the rows that violate no unique constraint."""
     if rows:
         connection.execute(_insert_new(connection.dialect.name, table), list(rows))
+
+
+@cache
+def _insert_if_new(dialect: str, column: Column[T]) -> ReturningInsert[tuple[T]]:
+    return _insert_new(dialect, column.table).returning(column)
+
+
+def insert_if_new(connection: Connection, column: Column[T], row: Row) -> T | None:
+    """The row's value of the column, if the row was inserted; None if it violates a unique constraint."""
+    return connection.execute(_insert_if_new(connection.dialect.name, column), row).scalar_one_or_none()
 
 
 def portions(things: Iterable[T], size: int) -> Iterator[list[T]]:
