@@ -65,3 +65,15 @@ def test_a_fleet_is_measured_near_zookeeper_and_at_a_distance() -> None:
     assert trips["distant_ms"] > trips["near_ms"]
     assert figures["speed_up"] == {"2": 1.0}
     assert figures["distant_jobs_per_second"] > 0
+
+
+def test_a_large_batch_is_measured_from_its_submission_to_its_removal() -> None:
+    """Steps that wait bound the jobs a second, so that some samples lie within each fifth of the jobs."""
+    figures = run("backlog", jobs=30, step_ms=30, others=1, commands=0, kill=0)["figures"]
+
+    assert (figures["jobs"], figures["carried_jobs"]) == (30, 30)
+    assert figures["split_s"] <= figures["submit_to_report_s"]
+    assert figures["jobs_per_second_last_fifth"] > 0
+    assert figures["removal_s"] > 0
+    assert figures["others_jobs_per_second_beside_removal"] > 0
+    assert {"worker", "beat", "zookeeper", "redis"} <= set(figures["peak_mb"])
