@@ -48,6 +48,7 @@ def create_jobs(
             f"the manifest {redact_url(batch.submission.payload_url)} changed while it was being split, "
             f"after {batch.status.created} jobs were created from it: submit the rest as a new batch"
         )
+    session.ensure_node(_COUNTER, codec.encode_int(0))
     while batch.status.created < len(plan.jobs):
         attempt.check()
         batch = _create_chunk(session, batch, plan, working, by)
@@ -55,7 +56,6 @@ def create_jobs(
 
 
 def _create_chunk(session: Session, batch: Batch, plan: Plan, working: Path, by: str) -> Batch:
-    session.ensure_node(_COUNTER, codec.encode_int(0))
     while True:
         data, stat = session.get(_COUNTER)
         last = codec.decode_int(data, _COUNTER)
