@@ -23,6 +23,7 @@ LONGEST_FIRST = (
     "test_storm_short",
     "test_outside_services",
     "test_recovery",
+    "test_demo",
     "test_host_limits",
     "test_browser",
 )
