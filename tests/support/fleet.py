@@ -20,6 +20,9 @@ from zkstate.session import Session
 
 PROJECT = Path(__file__).parents[2]
 
+LIMIT = 120.0
+"""Seconds that a busy machine may take to reach an expected state."""
+
 
 def environment(settings: Settings) -> dict[str, str]:
     """The variables that give another process these settings."""
@@ -127,12 +130,12 @@ def wait_for_split(session: Session, bid: str) -> None:
         session,
         paths.batch_status(bid),
         lambda: batches.load(session, bid).status.total is not None,
-        60,
+        LIMIT,
         lambda: str(batches.load(session, bid).status),
     )
 
 
-def batch_ended(session: Session, bid: str, timeout: float = 60) -> Batch:
+def batch_ended(session: Session, bid: str, timeout: float = LIMIT) -> Batch:
     """The batch once it is completed, failed or held."""
 
     def ended() -> bool:
@@ -146,7 +149,7 @@ def batch_ended(session: Session, bid: str, timeout: float = 60) -> Batch:
     return batches.load(session, bid)
 
 
-def job_reaches(session: Session, jid: str, *states: JobState, timeout: float = 60) -> Job:
+def job_reaches(session: Session, jid: str, *states: JobState, timeout: float = LIMIT) -> Job:
     def there() -> bool:
         return jobs.load(session, jid).status.status in states
 
@@ -154,7 +157,7 @@ def job_reaches(session: Session, jid: str, *states: JobState, timeout: float = 
     return jobs.load(session, jid)
 
 
-def quiet(session: Session, timeout: float = 30) -> None:
+def quiet(session: Session, timeout: float = LIMIT) -> None:
     """Wait until completed jobs are cleaned up, which follows their batch's report or runs beside it."""
     path = paths.queue(JobState.COMPLETED)
 

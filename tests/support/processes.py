@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from entrypoints.stack.child import Process
 
-READY_SECONDS = 60.0
+READY_SECONDS = 120.0
 """Seconds that a process may take to be ready on a busy machine."""
 
 

@@ -27,16 +27,13 @@ from tests.servers.redis import Server as RedisServer
 from tests.servers.zookeeper import Server as ZooKeeperServer
 from tests.support import cli as arkline
 from tests.support import planting
-from tests.support.fleet import Fleet, batch_ended, job_reaches
+from tests.support.fleet import LIMIT, Fleet, batch_ended, job_reaches
 from tests.support.operators import ANN
 from zkstate import batches, jobs, paths
 from zkstate.session import Session
 
 PROFILE = "owner: ark:/99999/fk4o\ncollections: ark:/99999/fk4c\nnaan: '99999'\nshoulder: fk4\n"
 DEMO = Path(__file__).parents[2] / "examples" / "profiles" / "demo.yaml"
-
-WAIT = 60.0
-"""Seconds that a busy machine may take to reach an expected state."""
 
 _numbers = itertools.count()
 
@@ -165,9 +162,9 @@ class World:
 
     def until(self, reached: Callable[[], Value | None], what: str | Callable[[], str]) -> Value:
         """What `reached` returns once it is true; `why` offers no event to wait for."""
-        deadline = time.monotonic() + WAIT
+        deadline = time.monotonic() + LIMIT
         while not (found := reached()):
-            assert time.monotonic() < deadline, f"not within {WAIT} s: {what() if callable(what) else what}"
+            assert time.monotonic() < deadline, f"not within {LIMIT} s: {what() if callable(what) else what}"
             time.sleep(0.1)
         return found
 
@@ -203,16 +200,16 @@ class World:
         return done.out
 
     def completed(self, bid: str) -> None:
-        assert batch_ended(self.session, bid, WAIT).status.status is BatchState.COMPLETED
+        assert batch_ended(self.session, bid, LIMIT).status.status is BatchState.COMPLETED
 
     def job_completes(self, jid: str) -> None:
-        job_reaches(self.session, jid, JobState.COMPLETED, timeout=WAIT)
+        job_reaches(self.session, jid, JobState.COMPLETED, timeout=LIMIT)
 
     def failed_by_operator(self) -> Held:
         """A batch whose only job was stopped by an operator; its report says so."""
         held = self.held()
         self.arkline("fail", held.jid)
-        assert batch_ended(self.session, held.bid, WAIT).status.status is BatchState.FAILED
+        assert batch_ended(self.session, held.bid, LIMIT).status.status is BatchState.FAILED
         return held
 
     @contextmanager
