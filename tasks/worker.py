@@ -1,5 +1,6 @@
 """A worker process besides its tasks: logs, readiness, watchdog, and the end of its session."""
 
+import gc
 import os
 import threading
 from functools import partial
@@ -22,6 +23,9 @@ from tasks.worker_context import Stop, WorkerContext
 
 FETCH_GRACE = 3.0
 """Seconds that a stopping worker waits for a download, which the next attempt continues where it stopped."""
+
+OBJECTS_BEFORE_COLLECTION = 10_000
+"""New objects that Python's collector of cycles waits for; its own default is 700."""
 
 
 def connect_signals(context: WorkerContext) -> None:
@@ -69,11 +73,21 @@ def connect_signals(context: WorkerContext) -> None:
     # after that time the process has lost its session, and its attempt is over
     end_if_hung = partial(hang_guard.start, settings.zk_session_timeout)
     worker_process_init.connect(lambda **_: end_if_hung(), weak=False)
+    worker_process_init.connect(_collect_less_garbage, weak=False)
     worker_process_shutdown.connect(close_session, weak=False)
     worker_shutting_down.connect(partial(_limit_warm_stop, context), weak=False)
     worker_ready.connect(note_queues, weak=False)
     worker_ready.connect(touch_ready_file, weak=False)
     worker_ready.connect(start_watchdog, weak=False)
+
+
+def _collect_less_garbage(**_: Any) -> None:
+    """What the libraries made while they were loaded stays, and need not be looked at again and again.
+
+    That took 4 percent of a small job's CPU in Python.
+    """
+    gc.freeze()
+    gc.set_threshold(OBJECTS_BEFORE_COLLECTION, 20, 20)
 
 
 def _limit_warm_stop(context: WorkerContext, how: str = "", **_: Any) -> None:
