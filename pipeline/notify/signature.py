@@ -1,6 +1,8 @@
 """HMAC signatures of callbacks: a receiver that knows the secret can verify the sender and the time.
 
-The headers `webhook-*` are those of Standard Webhooks, for which receivers have libraries.
+The headers `webhook-*` are those of Standard Webhooks, whose own library computes the signature. Secrets are
+read here: that library takes every text for base64 and ignores characters that are none, so that a mistyped
+secret would sign with another key.
 
 A collection's secret is in the file NAME.secret beside its profile; the setting is the default. A secret is
 never in a profile, because profiles are shown to people.
@@ -11,6 +13,9 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from standardwebhooks import Webhook
 
 from pipeline.outcome import system
 from pipeline.settings import Settings
@@ -67,15 +72,17 @@ def _lines(content: bytes) -> tuple[bytes, ...]:
 
 
 def signed_headers(delivery: str, sent: int, body: bytes, secrets: Sequence[bytes]) -> dict[str, str]:
-    """The headers of one request, with a signature of every secret. `sent`: seconds since 1970."""
+    """The headers of one request, with a signature of every secret.
+
+    `sent`: seconds since 1970; `body`: UTF-8, as every form of a callback is.
+    """
     headers = {DELIVERY_ID: delivery, TIME: str(sent), OLD_DELIVERY_ID: delivery}
     if not secrets:
         return headers
-    message = b".".join((delivery.encode(), str(sent).encode(), body))
-    digests = (hmac.digest(_key(secret), message, hashlib.sha256) for secret in secrets)
+    time, text = datetime.fromtimestamp(sent, UTC), body.decode()
     return {
         **headers,
-        SIGNATURE: " ".join(f"v1,{base64.b64encode(digest).decode()}" for digest in digests),
+        SIGNATURE: " ".join(Webhook(_key(secret)).sign(delivery, time, text) for secret in secrets),
         OLD_SIGNATURE: f"sha256={hmac.new(secrets[0], body, hashlib.sha256).hexdigest()}",
     }
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 from xml.etree.ElementTree import fromstring
 
 import pytest
+from standardwebhooks import Webhook, WebhookVerificationError
 
 from pipeline.notify.callback import HttpCallback
 from pipeline.notify.callback_payload import NAMESPACE, callback_facts, render
@@ -110,6 +111,22 @@ def test_while_a_secret_is_replaced_receivers_with_the_new_or_the_old_one_accept
         example()(request.headers, request.raw, secret.encode())
     with pytest.raises(ValueError, match="signature is wrong"):
         example()(request.headers, request.raw, b"a third secret of many letters")
+
+
+@pytest.mark.parametrize("form", ResponseType)
+def test_a_receiver_with_the_library_of_standard_webhooks_accepts_a_callback_while_the_secret_is_replaced(
+    settings: Settings, receiver: Receiver, form: ResponseType
+) -> None:
+    new, old = ("whsec_" + base64.b64encode(text.encode()).decode() for text in (OTHER, SECRET))
+    (settings.profiles / "demo.secret").write_text(f"{new}\n{old}\n")
+
+    tell(settings, receiver, response_type=form, erc_what="Größe 🗻")
+
+    (request,) = receiver.received
+    for secret in (new, old):
+        Webhook(secret).verify(request.raw, dict(request.headers), json_parse=False)
+    with pytest.raises(WebhookVerificationError, match="No matching signature"):
+        Webhook(b"a third secret of many letters").verify(request.raw, dict(request.headers))
 
 
 def test_random_bytes_are_one_secret_although_one_of_them_is_a_line_feed(
