@@ -169,19 +169,19 @@ def _check_signed(operator: Operator, profile: Profile, *, signed: bool) -> None
 
 
 def _settle(operator: Operator, job: Job, owed: Owed | None, profile: Profile) -> None:
-    session, via = operator.session, operator.principal.interface
+    session = operator.session
     host = profile.callback_url.host if profile.callback_url else None
     outage = outage_name(Service.CALLBACK, host or "")
     if outage in outages.known(session):
         end_outage(session, outage)
     if owed is not None:
         outcome = f"failure callback delivered to {host}{operator.because}"
-        callbacks.settle(session, job, owed, operator.by, outcome, via)
+        callbacks.settle(session, job, owed, operator.stamp, outcome)
     else:
         outcome = f"callback repeated to {host}{operator.because}"
 
         def note() -> None:
-            callbacks.note_repeated(session, jobs.load(session, job.jid), operator.by, outcome, via)
+            callbacks.note_repeated(session, jobs.load(session, job.jid), operator.stamp, outcome)
 
         retry_stale(job.jid, note)
 

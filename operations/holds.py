@@ -102,7 +102,7 @@ def batch_history(session: Session, principal: Principal, bid: str) -> BatchHist
     snapshot = batches.profile_snapshot(session, bid)
     given = () if snapshot is None else (*snapshot.earlier, snapshot)
     renewals = tuple(
-        Renewal(since=one.since, by=one.by, reason=one.reason, via=one.via) for one in given if one.by
+        Renewal.model_validate(one.model_dump(include=set(Renewal.model_fields))) for one in given if one.by
     )
     return BatchHistory(bid=bid, moves=batch.history, renewals=renewals)
 

@@ -64,7 +64,8 @@ class Operator:
 
     @property
     def stamp(self) -> Stamp:
-        return Stamp(by=self.by, reason=self.reason, via=self.principal.interface)
+        principal = self.principal
+        return Stamp(by=self.by, reason=self.reason, via=principal.interface, request_id=principal.request_id)
 
     def require(self, action: str, collection: str | None = None) -> None:
         """Forbidden unless the principal is an operator of the collection or, without one, of all."""

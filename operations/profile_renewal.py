@@ -36,7 +36,10 @@ def _renew(operator: Operator, bid: str, version: int | None, dry_run: bool) -> 
     profile = Profiles(operator.settings.profiles).get(profile_name)
     changed = profile_changes(batches.profile_snapshot(operator.session, bid), profile)
     if changed and not dry_run:
-        snapshot = take_snapshot(profile, operator.by, operator.reason, operator.principal.interface)
+        principal = operator.principal
+        snapshot = take_snapshot(
+            profile, operator.by, operator.reason, principal.interface, principal.request_id
+        )
         batches.renew_profile(operator.session, batch, snapshot)
     return ProfileRenewal(bid=bid, profile=profile.name, changes=changed, dry_run=dry_run)
 

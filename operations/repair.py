@@ -22,7 +22,8 @@ def repair(operator: Operator, name: str, *, feeding: bool = True) -> VerbResult
     all collections may do this.
     """
     operator.require(f"repair {name}")
-    repairer = Repairer(operator.by, operator.because, operator.principal.interface)
+    principal = operator.principal
+    repairer = Repairer(operator.by, operator.because, principal.interface, principal.request_id)
     session = operator.session
     moved: Job | Batch
     if name.startswith("bid"):

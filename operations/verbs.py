@@ -104,8 +104,9 @@ def _load(operator: Operator, name: str) -> Job | Batch:
 
 def _request(operator: Operator, event: Event) -> dict[str, Any]:
     message = f"{event} by {operator.by}{operator.because}"
-    via = operator.principal.interface
-    return {"event": event, "by": operator.by, "message": message, "lock": Lock.FREE, "via": via}
+    principal = operator.principal
+    who = {"by": operator.by, "via": principal.interface, "request_id": principal.request_id}
+    return {**who, "event": event, "message": message, "lock": Lock.FREE}
 
 
 def _move(operator: Operator, thing: Job | Batch, event: Event, **changes: Any) -> Job | Batch:

@@ -53,6 +53,8 @@ class Principal(BaseModel):
     role: Role
     collections: frozenset[str] | None = None
     interface: Interface
+    request_id: str | None = None
+    """The request of the API or of a page by which the principal acts."""
 
     @property
     def identity(self) -> str:

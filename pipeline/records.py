@@ -237,6 +237,7 @@ class Entry(RewrittenRecord, Generic[S]):
     """The kind of the failure, or of the fault that a try met: it says who has to act."""
     table: int = 1  # the version of the state table that allowed the move
     via: Interface | None = None  # of a person; None for workers and scheduled work
+    request_id: str | None = None  # of a person's request to the API or a page
     damaged: tuple[DamagedNode, ...] | None = None  # znodes that a repair replaced
 
 
@@ -260,8 +261,7 @@ class Job(Record):
     priority: int
     space_needed: int
     history: tuple[HistoryEntry, ...] = ()
-    history_parts: tuple[int, ...] = ()
-    """The number of entries in each part of a long history, oldest first."""
+    history_parts: tuple[int, ...] = ()  # entries in each part of a long history, oldest first
 
     @property
     def id(self) -> str:

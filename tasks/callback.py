@@ -14,6 +14,7 @@ from tasks.worker_context import WorkerContext
 from zkstate import callbacks, jobs, outages
 from zkstate.callbacks import Owed
 from zkstate.errors import Missing
+from zkstate.journal import Stamp
 from zkstate.locks import AttemptGuard, ServerClock, single_flight
 from zkstate.outage import FIRST_PROBE, outage_name
 from zkstate.session import Session
@@ -80,7 +81,7 @@ def deliver(
             return
         outcome = f"{NOT_DELIVERED}: {failure.message}"
         log().error("failure callback not delivered", jid=job.jid, message=failure.message)
-    callbacks.settle(session, job, owed, by, outcome)
+    callbacks.settle(session, job, owed, Stamp(by=by), outcome)
 
 
 def register(context: WorkerContext) -> None:

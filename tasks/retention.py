@@ -23,9 +23,11 @@ def remove_old_batches(
 
     `stamp`: the operator who asked for it; None for scheduled work.
     """
-    by, via = (stamp.by, stamp.via) if stamp else ("retention", None)
-    reason = (stamp and stamp.reason) or "retention time is over"
-    delete = BatchMove(Event.DELETE, by, message=reason, lock=Lock.FREE, via=via)
+    who = stamp or Stamp(by="retention")
+    by, reason = who.by, who.reason or "retention time is over"
+    delete = BatchMove(
+        Event.DELETE, by, message=reason, lock=Lock.FREE, via=who.via, request_id=who.request_id
+    )
     for bid in listings.all_batches(session):
         try:
             batch = batches.load(session, bid)

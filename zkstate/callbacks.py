@@ -12,10 +12,10 @@ from functools import partial
 
 from kazoo.protocol.states import ZnodeStat
 
-from pipeline.principal import Interface
 from pipeline.records import Job, RewrittenRecord
 from zkstate import codec, histories, paths, record
 from zkstate.errors import Refused, Stale
+from zkstate.journal import Stamp
 from zkstate.locks import ServerClock
 from zkstate.reading import read_each
 from zkstate.record import MESSAGE_LIMIT, token
@@ -126,24 +126,23 @@ def drop(session: Session, callback: Owed) -> None:
         return  # another worker deleted it
 
 
-def settle(
-    session: Session, job: Job, callback: Owed, by: str, message: str, via: Interface | None = None
-) -> None:
+def settle(session: Session, job: Job, callback: Owed, stamp: Stamp, message: str) -> None:
     """Record the outcome in the job's history; if the job has moved on, only delete the callback."""
     try:
-        _note(session, job, by, message, via, Delete(callback.path))
+        _note(session, job, stamp, message, Delete(callback.path))
     except (Stale, Refused):
         drop(session, callback)
 
 
-def note_repeated(session: Session, job: Job, by: str, message: str, via: Interface) -> None:
+def note_repeated(session: Session, job: Job, stamp: Stamp, message: str) -> None:
     """Record a callback that was not owed in the job's history; Stale if the job has changed."""
-    _note(session, job, by, message, via)
+    _note(session, job, stamp, message)
 
 
-def _note(session: Session, job: Job, by: str, message: str, via: Interface | None, *more: Operation) -> None:
+def _note(session: Session, job: Job, stamp: Stamp, message: str, *more: Operation) -> None:
     status = job.status.model_copy(update={"op": token()})
-    facts = {"by": by, "message": message[:MESSAGE_LIMIT], "via": via}
+    who = stamp.model_dump(include={"by", "via", "request_id"})
+    facts = {**who, "message": message[:MESSAGE_LIMIT]}
     extended = histories.extend(job, status.status, facts)
     record.write(session, job, status, (*extended.operations, *more))
 

@@ -14,11 +14,12 @@ from zkstate.transaction import Create, Operation, Put
 
 @dataclass(frozen=True)
 class Repairer:
-    """Who repairs, why, and by which interface."""
+    """Who repairs, why, by which interface and by which request."""
 
     by: str
     because: str = ""
     via: Interface | None = None
+    request_id: str | None = None
 
 
 @dataclass
@@ -87,4 +88,5 @@ def entry_facts(damaged: Sequence[DamagedNode], repairer: Repairer) -> dict[str,
     """The details of the history entry that keeps the damaged bytes."""
     named = ", ".join(node.path for node in damaged) or "the reservation of working storage"
     message = f"repaired {named}, which could not be read{repairer.because}"
-    return {"by": repairer.by, "via": repairer.via, "message": message, "damaged": tuple(damaged)}
+    who = {"by": repairer.by, "via": repairer.via, "request_id": repairer.request_id}
+    return {**who, "message": message, "damaged": tuple(damaged)}

@@ -42,12 +42,14 @@ class Action(StrEnum):
 
 
 class Stamp(RewrittenRecord):
-    """One action: principal, interface, time and reason."""
+    """One action: principal, interface, time, reason and request."""
 
     by: str = ""
     reason: str = ""
     at: datetime = Field(default_factory=now)
     via: Interface | None = None
+    request_id: str | None = None
+    """The request of the API or of a page; absent for other interfaces, and before 0.3.0."""
 
 
 class JournalEntry(Stamp):

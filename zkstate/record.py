@@ -57,11 +57,13 @@ class Move:
     lock: Lock = Lock.MINE
     via: Interface | None = None
     """The interface through which a person requests the move."""
+    request_id: str | None = None
 
     @property
     def facts(self) -> dict[str, object]:
         """The details of the move in the history, besides the state."""
-        return {name: getattr(self, name) for name in ("event", "by", "message", "kind", "via")}
+        names = ("event", "by", "message", "kind", "via", "request_id")
+        return {name: getattr(self, name) for name in names}
 
 
 def token() -> str:

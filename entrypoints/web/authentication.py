@@ -102,6 +102,10 @@ def principal_of(request: Request, token: str, interface: Interface) -> Principa
 
 def authenticate(request: Request) -> Principal:
     """The principal of the request; NotAuthenticated, CrossSiteRequest, or as `principal_of` says."""
+    return _authenticated(request).model_copy(update={"request_id": request.state.request_id})
+
+
+def _authenticated(request: Request) -> Principal:
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     if scheme:
         if scheme.lower() != "bearer":

@@ -197,6 +197,12 @@ def http_problem(
     )
 
 
+def _is_json(request: Request) -> bool:
+    """The framework leaves a body of another media type as bytes, which no model accepts."""
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return given.startswith("application/") and (given == "application/json" or given.endswith("+json"))
+
+
 def install(app: FastAPI) -> None:
     """Have every error answered as a problem."""
 
@@ -213,6 +219,9 @@ def install(app: FastAPI) -> None:
 
     def on_invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
+        if isinstance(error.body, bytes) and not _is_json(request):
+            refusal = "the body is not of the type application/json: send it with that Content-Type"
+            return answer(http_problem(request, 415, refusal))
         errors = tuple({"at": list(problem["loc"]), "message": problem["msg"]} for problem in error.errors())
         described = "; ".join(f"{'.'.join(map(str, row['at']))}: {row['message']}" for row in errors)
         return answer(http_problem(request, 422, described, errors))

@@ -27,6 +27,8 @@ class Renewal(RewrittenRecord):
     by: str = ""
     reason: str = ""
     via: Interface | None = None
+    request_id: str | None = None
+    """The request of the API or of a page; absent for other interfaces, and before 0.3.0."""
 
 
 class ProfileSnapshot(Renewal):
@@ -45,9 +47,13 @@ class ProfileSnapshot(Renewal):
 
 
 def take_snapshot(
-    profile: Profile, by: str = "", reason: str = "", via: Interface | None = None
+    profile: Profile,
+    by: str = "",
+    reason: str = "",
+    via: Interface | None = None,
+    request_id: str | None = None,
 ) -> ProfileSnapshot:
-    return ProfileSnapshot(profile=profile.public(), by=by, reason=reason, via=via)
+    return ProfileSnapshot(profile=profile.public(), by=by, reason=reason, via=via, request_id=request_id)
 
 
 def restore_profile(snapshot: ProfileSnapshot, profiles: Profiles) -> Profile:

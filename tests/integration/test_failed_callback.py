@@ -23,6 +23,7 @@ from zkstate import callbacks, deletion, jobs, outages, paths
 from zkstate.audit import audit
 from zkstate.callbacks import Owed
 from zkstate.jobs import JobMove
+from zkstate.journal import Stamp
 from zkstate.locks import ServerClock
 from zkstate.outage import FIRST_PROBE
 from zkstate.record import Lock
@@ -180,7 +181,7 @@ def test_a_job_that_moves_during_its_callback_keeps_its_own_history(
     assert found is not None
     resumed = jobs.move(session, job, JobMove(Event.RESUME, "ann", lock=Lock.FREE))
 
-    callbacks.settle(session, job, found, "worker", "delivered")
+    callbacks.settle(session, job, found, Stamp(by="worker"), "delivered")
 
     assert owed(session, job) is None
     assert jobs.load(session, job.jid) == resumed

@@ -172,6 +172,7 @@ def test_a_verb_is_recorded_with_who_through_what_and_why(operator: Caller, reco
     assert (answer.status_code, answer.json()["now"]) == (200, "held")
     last = jobs.load(record, jid).history[-1]
     assert (last.by, last.via, last.event) == ("olga", "api", Event.HOLD)
+    assert last.request_id == answer.headers["X-Request-ID"]
     assert "wait for Ben" in last.message
 
 
@@ -233,6 +234,18 @@ def test_the_queue_is_paused_and_the_action_is_listed(operator: Caller) -> None:
         ("pause", "api"),
         ("unpause", "api"),
     ]
+    requested = [answer.headers["X-Request-ID"] for answer in (paused, started)]
+    assert [entry["request_id"] for entry in actions[-2:]] == requested
+
+
+@pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", "application/xml"])
+@pytest.mark.parametrize("path", ["/v1/batches", "/v1/queue/pause", "/v1/bulk/hold/dry-run"])
+def test_a_body_of_another_media_type_is_answered_415(operator: Caller, media_type: str, path: str) -> None:
+    answer = operator.request("POST", path, data=b'{"reason": "x"}', headers={"Content-Type": media_type})
+
+    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported-media-type")
+    assert "application/json" in answer.json()["detail"]
+    assert operator.get("/v1/stops").json().get("pause") is None
 
 
 def test_a_bulk_verb_does_exactly_what_its_dry_run_showed(operator: Caller, record: Session) -> None:
@@ -264,6 +277,27 @@ def test_a_list_is_read_page_by_page(web: Web, operator: Caller, record: Session
     assert len(first.json()["rows"]) == 2
     assert first.json()["rows"][-1]["jid"] > second.json()["rows"][0]["jid"]
     assert operator.get("/v1/jobs", params={"cursor": "§"}).status_code == 422
+
+
+def test_one_collection_is_as_in_the_list_and_that_of_others_is_not_there(
+    web: Web, operator: Caller, record: Session
+) -> None:
+    planted_job(record)
+
+    def as_listed() -> bool:
+        rows = operator.get("/v1/collections").json()
+        one = operator.get("/v1/collections/demo").json()
+        return bool(one["jobs"]) and [row for row in rows if row["collection"] == "demo"] == [one]
+
+    while not as_listed():
+        web.context.board.wait_change(web.context.board.changes_since(None).last, 0.1)
+    others = web.caller(Role.OPERATOR, ["maps"], name="omar").get("/v1/collections/demo")
+    unknown = operator.get("/v1/collections/nothing")
+
+    assert others.status_code == unknown.status_code == 404
+    assert others.json()["detail"] == "there is no collection demo"
+    unused = web.caller(Role.DEPOSITOR, ["demo"], name="new").get("/v1/collections/demo")
+    assert unused.json() == {"collection": "demo", "jobs": {}, "batches": {}, "held": False}
 
 
 def test_a_depositors_lists_have_its_own_only(web: Web, scans: Caller, record: Session) -> None:

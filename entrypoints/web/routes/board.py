@@ -8,7 +8,8 @@ from fastapi import APIRouter, Depends, Request, Response
 from entrypoints.web.authentication import Caller
 from entrypoints.web.context import context_of
 from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_cursor, linked
-from entrypoints.web.parameters import batch_search, job_search
+from entrypoints.web.parameters import Collection, batch_search, job_search
+from operations.board.collection import collection_counts
 from operations.board.values import (
     BatchPage,
     BatchSearch,
@@ -83,6 +84,13 @@ def failures(request: Request, caller: Caller) -> tuple[FailureGroup, ...]:
 @router.get("/collections", summary="Collections with their jobs and batches")
 def collections(request: Request, caller: Caller) -> tuple[CollectionCounts, ...]:
     return context_of(request).board.collections(scope_of(caller))
+
+
+@router.get("/collections/{name}", summary="One collection with its jobs and batches")
+def collection(request: Request, caller: Caller, name: Collection) -> CollectionCounts:
+    """As in the list; without jobs and batches the counts are empty. 404 for a collection of others."""
+    context = context_of(request)
+    return collection_counts(context.board, context.profiles, caller, name)
 
 
 @router.get("/stops", summary="The pause of the queue and the holds of collections")
