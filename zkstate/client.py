@@ -11,6 +11,9 @@ from pipeline.errors import UsageRefused
 from pipeline.settings import Settings
 from zkstate import tls
 
+MAX_RECONNECT_DELAY = 2.0
+"""Seconds between two tries to connect, at most."""
+
 
 def make_client(settings: Settings) -> KazooClient:
     """A client that is not started; UsageRefused if the settings would leave the record open to others."""
@@ -19,7 +22,7 @@ def make_client(settings: Settings) -> KazooClient:
         hosts=settings.zk_hosts,
         handler=tls.handler(settings),
         timeout=settings.zk_session_timeout,
-        connection_retry={"max_tries": -1, "delay": 0.2, "backoff": 1.5, "max_delay": 2.0},
+        connection_retry={"max_tries": -1, "delay": 0.2, "backoff": 1.5, "max_delay": MAX_RECONNECT_DELAY},
         command_retry={"max_tries": 5, "delay": 0.1, "max_delay": 1.0},
         **_credentials(settings),
     )

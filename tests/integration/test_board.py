@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from operations.board.board import Board
+from operations.board.follower import FLUSH_INTERVAL, IDLE_INTERVAL, RETRY_INTERVAL
 from operations.board.values import EVERYTHING, BatchSearch, JobSearch, Scope, scope_of
 from pipeline.errors import UsageRefused
 from pipeline.principal import Interface, Principal, Role
@@ -15,6 +16,7 @@ from tests.servers.proxy import Proxy
 from tests.support import planting
 from tests.support.boards import until
 from zkstate import batches, holds, jobs, listings, paths
+from zkstate.client import MAX_RECONNECT_DELAY
 from zkstate.feed.watch import Feed
 from zkstate.holds import Hold
 from zkstate.session import Session
@@ -268,6 +270,10 @@ def test_a_lost_connection_shows_as_stale_and_the_board_catches_up(
     fresh = board.freshness()
     assert since.stale_since is not None
     assert (fresh.resyncs, fresh.corrections, fresh.following) == (1, 0, True)
+
+
+def test_a_board_tries_again_soon_enough_to_be_compared_within_five_seconds() -> None:
+    assert MAX_RECONNECT_DELAY + max(RETRY_INTERVAL, IDLE_INTERVAL) + FLUSH_INTERVAL < 5
 
 
 def test_the_board_equals_the_record_after_moves_under_connection_cuts(

@@ -8,6 +8,9 @@ from pipeline.settings import Settings
 from tests.servers.proxy import Proxy
 from tests.support.web import Web, serving_board
 
+MOST_SECONDS = 3.0
+"""Seconds after which a request that needs ZooKeeper is refused."""
+
 
 @pytest.fixture
 def shaky_web(settings: Settings, zookeeper_proxy: Proxy) -> Iterator[Web]:
@@ -23,13 +26,12 @@ def test_while_zookeeper_is_away_lists_are_read_and_the_rest_is_503_within_secon
     viewer = shaky_web.caller(Role.VIEWER)
     zookeeper_proxy.refuse()
     zookeeper_proxy.cut()
-    began = time.monotonic()
 
     answer = viewer.get("/v1/jobs/jid0000000001")
 
-    assert time.monotonic() - began < 10
+    assert shaky_web.context.session.answer_timeout <= MOST_SECONDS
     assert (answer.status_code, answer.json()["code"]) == (503, "service-unreachable")
-    assert answer.headers["Retry-After"]
+    assert int(answer.headers["Retry-After"]) > 0
     assert viewer.get("/v1/board").json()["freshness"]["stale"]
     assert viewer.get("/health/ready").status_code == 503
     assert viewer.get("/health/live").status_code == 200
