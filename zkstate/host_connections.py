@@ -39,25 +39,15 @@ class Connection:
 def acquire(
     session: Session, host: str, limit: int, owner: str, changed: threading.Event
 ) -> Connection | None:
-    """One of `limit` connections; None if all are in use, and `changed` is set once that has changed.
-
-    Some number is tried first: while few are taken, that is one request, and no change of others is watched.
-    """
-    taken: set[str] = set()
-    while len(taken) < limit:
+    """One of `limit` connections; None if all are in use, and `changed` is set once that has changed."""
+    while len(taken := _numbers(session, host, changed)) < limit:
         # one number more than are taken, so that at least one of these is free
         numbers = random.sample(range(limit), len(taken) + 1)
         free = next(number for number in numbers if str(number) not in taken)
-        if connection := _take(session, host, free, owner):
-            return connection
-        taken = _numbers(session, host, changed)
+        path, token = paths.connection(host, free), f"{record.token()} {owner}"
+        if locks.take(session, path, token):
+            return Connection(session, path, token, time.monotonic())
     return None
-
-
-def _take(session: Session, host: str, number: int, owner: str) -> Connection | None:
-    path, token = paths.connection(host, number), f"{record.token()} {owner}"
-    taken = locks.take(session, path, token)
-    return Connection(session, path, token, time.monotonic()) if taken else None
 
 
 def release(connection: Connection) -> None:

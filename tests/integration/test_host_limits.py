@@ -189,6 +189,16 @@ def test_a_collection_may_have_a_limit_of_its_own(settings: Settings, tmp_path: 
     assert host_limit(7, lambda: profiles.get("unknown")) == 7
 
 
+def test_a_collection_with_a_lower_limit_counts_the_connections_of_all(session: Session) -> None:
+    taken = [host_connections.acquire(session, HOST, 100, "", threading.Event()) for _ in range(3)]
+    changed = threading.Event()
+
+    assert host_connections.acquire(session, HOST, 3, "", changed) is None
+    for connection in filter(None, taken):
+        host_connections.release(connection)
+    assert changed.wait(10)
+
+
 def test_why_says_for_which_turn_a_job_waits(session: Session, settings: Settings) -> None:
     job = planting.job_in(session, JobState.DOWNLOADING)
     held = planting.acquire(session, job)

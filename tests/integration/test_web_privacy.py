@@ -1,5 +1,6 @@
 """What two depositors learn of one another by guessing: nothing."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -67,5 +68,8 @@ def test_a_guessed_etag_tells_nothing_of_anothers_job(web: Web, dora: Caller, em
 def test_a_request_is_logged_with_its_id(dora: Caller, capfd: pytest.CaptureFixture[str]) -> None:
     assert dora.get("/v1/batches", headers={"X-Request-ID": "sought.17"}).status_code == 200
 
-    written = "".join(capfd.readouterr())
-    assert any("sought.17" in line and "/v1/batches" in line for line in written.splitlines())
+    written, deadline = "", time.monotonic() + 30
+    while not any("sought.17" in line and "/v1/batches" in line for line in written.splitlines()):
+        assert time.monotonic() < deadline, written
+        time.sleep(0.05)  # the line is written after the answer
+        written += "".join(capfd.readouterr())
