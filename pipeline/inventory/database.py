@@ -165,7 +165,7 @@ class Database:
         if self._url.get_backend_name() != "sqlite":
             return None
         try:
-            stat = Path(self._url.database or "").stat()
+            stat = os.stat(self._url.database or "")  # noqa: PTH116 - asked three times for each transaction
         except (FileNotFoundError, NotADirectoryError):
             return None
         return stat.st_dev, stat.st_ino

@@ -129,10 +129,12 @@ class OcflStorage(OcflReader):
         self._stage(request, head, stage, attempt)
         attempt.check()
         with self._lock(request.ark, attempt):
-            head = writer.repair(self.root, request.ark, stage)
+            staged_for, head = head, writer.repair(self.root, request.ark, stage)
             if head and head.number_of(request.jid, request.key):
                 return head, False
             inventory = objects.next_inventory(head, request)
+            if head != staged_for:
+                writer.prune(stage / objects.CONTENT, inventory)
             writer.publish(self.root, request.ark, inventory, stage, fence)
             return inventory, True
 

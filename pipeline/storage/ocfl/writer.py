@@ -173,7 +173,6 @@ def publish(
     version = stage / "version"
     version.mkdir()
     content = stage / objects.CONTENT
-    _prune(content, inventory)
     if content.exists():
         content.rename(version / objects.CONTENT)
     pair = _write_pair(version, data)
@@ -211,7 +210,7 @@ def _publish_object(root: Root, path: Path, data: bytes, stage: Path, fence: Cal
             return
 
 
-def _prune(content: Path, inventory: objects.Inventory) -> None:
+def prune(content: Path, inventory: objects.Inventory) -> None:
     """Remove staged files whose bytes another job has added to the object meanwhile."""
     start = f"{inventory.head}/{objects.CONTENT}/"
     changed: set[Path] = set()
