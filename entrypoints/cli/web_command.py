@@ -40,9 +40,7 @@ def web(
 
     Runs until it is stopped. For https, put a reverse proxy before it.
     """
-    from entrypoints.web.app import create_app
-    from entrypoints.web.context import open_context
-    from entrypoints.web.server import server
+    from entrypoints.web.following import following
     from tasks.logs import configure
 
     def announce(listening: int) -> None:
@@ -52,8 +50,13 @@ def web(
 
     settings = opened.settings()
     configure(settings.log_level)
-    with open_context(settings) as context:
-        served = server(create_app(context, flower), host, port, announce, proxies)
-        served.run()
+    with following(settings) as (session, board):
+        from entrypoints.web.app import create_app
+        from entrypoints.web.context import open_context
+        from entrypoints.web.server import server
+
+        with open_context(settings, session, board) as context:
+            served = server(create_app(context, flower), host, port, announce, proxies)
+            served.run()
         if not served.started:
             raise ServiceUnreachable(f"nothing is served: {host} port {port} cannot be listened on")

@@ -27,13 +27,10 @@ from pipeline.principal import Principal
 from pipeline.profiles.profile import Profiles
 from pipeline.settings import Settings
 from pipeline.storage.base import Storage
-from zkstate.session import Session, connect
+from zkstate.session import Session
 
 if TYPE_CHECKING:
     from operations.oidc.login import OidcLogin
-
-ANSWER_TIMEOUT = 3.0
-"""Seconds to wait for ZooKeeper: a person waits, and a program is better answered 503 with Retry-After."""
 
 
 @dataclass(frozen=True)
@@ -119,16 +116,13 @@ class WebContext:
 
 
 @contextmanager
-def open_context(settings: Settings) -> Iterator[WebContext]:
-    """The context of one process, until the block ends; Unreachable if ZooKeeper does not answer."""
-    with connect(settings, answer_timeout=ANSWER_TIMEOUT) as session:
-        board = Board.open(session, settings)
-        context = WebContext(settings, session, board)
-        try:
-            yield context
-        finally:
-            context.custody_proofs.close()
-            board.close()
+def open_context(settings: Settings, session: Session, board: Board) -> Iterator[WebContext]:
+    """The context of one process, until the block ends."""
+    context = WebContext(settings, session, board)
+    try:
+        yield context
+    finally:
+        context.custody_proofs.close()
 
 
 def context_of(request: HTTPConnection) -> WebContext:

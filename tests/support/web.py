@@ -10,6 +10,7 @@ import requests
 
 from entrypoints.web.app import create_app
 from entrypoints.web.context import WebContext, open_context
+from entrypoints.web.following import following
 from entrypoints.web.server import server
 from operations.tokens import create_token
 from pipeline.inventory.sql import open_inventory
@@ -78,7 +79,7 @@ def serving(settings: Settings, flower: str = "") -> Iterator[Web]:
         ports.append(port)
         ready.set()
 
-    with open_context(settings) as context:
+    with following(settings) as (session, board), open_context(settings, session, board) as context:
         served = server(create_app(context, flower), "127.0.0.1", 0, on_ready)
         thread = threading.Thread(target=served.run)
         thread.start()
