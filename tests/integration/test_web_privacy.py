@@ -4,6 +4,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from structlog.contextvars import merge_contextvars
+from structlog.testing import capture_logs
 
 from pipeline.principal import Role
 from pipeline.settings import Settings
@@ -65,11 +67,13 @@ def test_a_guessed_etag_tells_nothing_of_anothers_job(web: Web, dora: Caller, em
         )
 
 
-def test_a_request_is_logged_with_its_id(dora: Caller, capfd: pytest.CaptureFixture[str]) -> None:
-    assert dora.get("/v1/batches", headers={"X-Request-ID": "sought.17"}).status_code == 200
+def test_a_request_is_logged_with_its_id(dora: Caller) -> None:
+    with capture_logs([merge_contextvars]) as lines:
+        assert dora.get("/v1/batches", headers={"X-Request-ID": "sought.17"}).status_code == 200
 
-    written, deadline = "", time.monotonic() + 30
-    while not any("sought.17" in line and "/v1/batches" in line for line in written.splitlines()):
-        assert time.monotonic() < deadline, written
-        time.sleep(0.05)  # the line is written after the answer
-        written += "".join(capfd.readouterr())
+        deadline = time.monotonic() + 30
+        while not any(line.get("request_id") == "sought.17" for line in lines):
+            assert time.monotonic() < deadline, lines
+            time.sleep(0.05)  # the line is written after the answer
+
+    assert [line["path"] for line in lines if line.get("request_id") == "sought.17"] == ["/v1/batches"]
