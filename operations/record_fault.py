@@ -25,7 +25,7 @@ _REMEDIES = {Reason.RECORD_OUTDATED: Action.RECONCILE, Reason.RECORD_FOREIGN: Ac
 
 
 CONFIRMATION = 30.0
-"""Seconds for which the comparison of scheduled work, one every 10 s, stands for that of this machine."""
+"""Seconds for which a comparison by the beat, which makes one every 10 s, replaces one by this machine."""
 
 
 class RecordFault(Record):

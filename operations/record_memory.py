@@ -1,4 +1,4 @@
-"""The memory of ZooKeeper, which holds the whole record, and how many more jobs fit."""
+"""The memory of ZooKeeper, which holds the whole record, and the number of jobs that still fit."""
 
 from pipeline.record_budget import accepted_jobs
 from pipeline.settings import Settings

@@ -218,7 +218,7 @@ def _unless_stopped(operator: Operator, batch: Batch, jids: Sequence[str]) -> It
 
 
 def _folder_elsewhere(operator: Operator, jids: Sequence[str]) -> str:
-    """The folder of the batch of these jobs, if working storage is not on this machine; it stays there."""
+    """The folder of these jobs' batch if working storage is not mounted here: the folder is not removed."""
     if mount.is_marked(operator.settings.working):
         return ""
     first = next(jobs.load_present(operator.session, jids), None)

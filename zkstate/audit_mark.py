@@ -1,4 +1,4 @@
-"""When the last complete audit ended, and the number of its findings: for metrics, which run no audit."""
+"""The end of the last complete audit and the number of its findings, which the metrics show."""
 
 from datetime import datetime
 
@@ -18,7 +18,7 @@ class LastAudit(Record):
 
 
 def last(session: Session) -> LastAudit | None:
-    """None before the first audit, and if the node cannot be read; the next audit writes it again."""
+    """None before the first audit, and if the node is damaged; the next audit replaces a damaged node."""
     node = session.get_many([paths.AUDIT])[0]
     if node is None:
         return None

@@ -1,4 +1,4 @@
-"""One collection of the board, as its caller may see it."""
+"""One collection of the board, limited to what the caller may see."""
 
 from operations.board.board import Board
 from operations.board.values import CollectionCounts, Scope, scope_of

@@ -66,7 +66,7 @@ def callback_secrets_of(settings: Settings, profile_name: str) -> tuple[bytes, .
 
 
 def _lines(content: bytes) -> tuple[bytes, ...]:
-    """The secrets of a file; random bytes, in which a line feed is a byte as others, are one secret."""
+    """The secrets of a file, one on each line; a file of random bytes is one secret, line feeds included."""
     text = content.isascii() and content.replace(b"\r", b"").replace(b"\n", b"").decode().isprintable()
     return tuple(line for line in map(bytes.strip, content.splitlines()) if line) if text else (content,)
 

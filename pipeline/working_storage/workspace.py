@@ -185,7 +185,7 @@ def read_stored(workspace: Workspace) -> StoredVersion | None:
 
 
 def read_stored_erc(workspace: Workspace) -> bytes:
-    """The ERC that was noted with the stored version; b"" if none was: then storage has the answer."""
+    """The ERC that was noted with the stored version; b"" if no ERC was noted, and storage has to be read."""
     try:
         return _StoredErc.model_validate_json(workspace.stored.read_bytes()).erc.encode()
     except (FileNotFoundError, ValueError):

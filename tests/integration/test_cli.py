@@ -325,6 +325,17 @@ sys.exit(code)
 """
 
 
+def _loading(settings: Settings, slow: tuple[str, ...], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, whose last line names those of the slow modules that it loaded."""
+    return subprocess.run(
+        [sys.executable, "-c", _LOADED.format(slow=slow), *arguments],
+        env=arkline.variables(settings),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 @pytest.mark.parametrize("arguments", [("jobs",), ("status", "bid0000000001")], ids=" ".join)
 def test_a_list_and_a_batch_are_shown_without_the_packages_of_workers_and_stores(
     session: Session, settings: Settings, arguments: tuple[str, ...]
@@ -332,13 +343,7 @@ def test_a_list_and_a_batch_are_shown_without_the_packages_of_workers_and_stores
     planting.split_batch(session, 2)
     slow = ("celery", "fastapi", "kombu", "redis", "requests", "sqlalchemy", "structlog")
 
-    done = subprocess.run(
-        [sys.executable, "-c", _LOADED.format(slow=slow), *arguments],
-        env=arkline.variables(settings),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = _loading(settings, slow, *arguments)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "bid0000000001" in done.stdout
@@ -355,13 +360,7 @@ def test_beside_scheduled_work_the_health_is_shown_without_the_package_of_the_in
     session.zk.create(leading, b"beat of the test", ephemeral=True, makepath=True)
     slow = ("alembic", "fastapi", "requests", "sqlalchemy")
 
-    done = subprocess.run(
-        [sys.executable, "-c", _LOADED.format(slow=slow), *arguments],
-        env=arkline.variables(settings),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = _loading(settings, slow, *arguments)
 
     assert done.stderr == ""
     assert "bid0000000001" in done.stdout
@@ -371,12 +370,6 @@ def test_beside_scheduled_work_the_health_is_shown_without_the_package_of_the_in
 def test_a_submission_loads_no_store_and_no_web(session: Session, settings: Settings) -> None:
     slow = ("fastapi", "requests", "sqlalchemy")
 
-    done = subprocess.run(
-        [sys.executable, "-c", _LOADED.format(slow=slow), "submit", "--profile", "demo", URL],
-        env=arkline.variables(settings),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = _loading(settings, slow, "submit", "--profile", "demo", URL)
 
     assert done.stdout.splitlines() == ["bid0000000001", "loaded:"]

@@ -4,8 +4,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
+import structlog
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
+from structlog.typing import EventDict
 
 from pipeline.principal import Role
 from pipeline.settings import Settings
@@ -67,13 +69,22 @@ def test_a_guessed_etag_tells_nothing_of_anothers_job(web: Web, dora: Caller, em
         )
 
 
-def test_a_request_is_logged_with_its_id(dora: Caller) -> None:
+@pytest.fixture
+def request_log() -> Iterator[list[EventDict]]:
+    """The entries of the log, also after a command of another test hid them in this process."""
+    configured = structlog.get_config()
+    structlog.reset_defaults()
     with capture_logs([merge_contextvars]) as lines:
-        assert dora.get("/v1/batches", headers={"X-Request-ID": "sought.17"}).status_code == 200
+        yield lines
+    structlog.configure(**configured)
 
-        deadline = time.monotonic() + 30
-        while not any(line.get("request_id") == "sought.17" for line in lines):
-            assert time.monotonic() < deadline, lines
-            time.sleep(0.05)  # the line is written after the answer
 
-    assert [line["path"] for line in lines if line.get("request_id") == "sought.17"] == ["/v1/batches"]
+def test_a_request_is_logged_with_its_id(dora: Caller, request_log: list[EventDict]) -> None:
+    assert dora.get("/v1/batches", headers={"X-Request-ID": "sought.17"}).status_code == 200
+
+    deadline = time.monotonic() + 30
+    while not any(line.get("request_id") == "sought.17" for line in request_log):
+        assert time.monotonic() < deadline, request_log
+        time.sleep(0.05)  # the line is written after the answer
+
+    assert [line["path"] for line in request_log if line.get("request_id") == "sought.17"] == ["/v1/batches"]

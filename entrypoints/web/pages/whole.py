@@ -74,7 +74,7 @@ class WholeFleet:
         session, settings = self._web.session, self._web.settings
         answers = self._answers.get()
         if answers is None:
-            raise ServiceUnreachable("the workers have not been asked yet: try again in a few seconds")
+            raise ServiceUnreachable("the workers have not answered yet: try again in a few seconds")
         fleet = Fleet(session, settings, answers)
         counts = queue.counts(session)
         memory = record_memory(session, settings)

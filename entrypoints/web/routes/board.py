@@ -88,7 +88,7 @@ def collections(request: Request, caller: Caller) -> tuple[CollectionCounts, ...
 
 @router.get("/collections/{name}", summary="One collection with its jobs and batches")
 def collection(request: Request, caller: Caller, name: Collection) -> CollectionCounts:
-    """As in the list; without jobs and batches the counts are empty. 404 for a collection of others."""
+    """The collection's entry of the list; no job, no batch: empty counts. 404 if you have no right to it."""
     context = context_of(request)
     return collection_counts(context.board, context.profiles, caller, name)
 

@@ -37,17 +37,18 @@ def write_own_files(request: StoreRequest) -> None:
     for file in request.files:
         if file.data is not None:
             file.source.parent.mkdir(exist_ok=True)
-            draft = file.source.with_name(f"{file.source.name}.draft")
-            draft.write_bytes(file.data)
-            draft.replace(file.source)
+            _replace(file.source, file.data)
 
 
 def write_manifest(request: StoreRequest, manifest: bytes) -> Path:
     """Write the manifest beside the files, where the service can read it."""
     first: ContentFile = request.files[0]
-    folder = first.source.parents[first.path.count("/")]
-    path = folder / _MANIFEST
-    draft = folder / f"{_MANIFEST}.draft"
-    draft.write_bytes(manifest)
-    draft.replace(path)
+    path = first.source.parents[first.path.count("/")] / _MANIFEST
+    _replace(path, manifest)
     return path
+
+
+def _replace(path: Path, data: bytes) -> None:
+    draft = path.with_name(f"{path.name}.draft")
+    draft.write_bytes(data)
+    draft.replace(path)
