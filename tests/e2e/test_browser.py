@@ -25,6 +25,7 @@ PAGES = (
     "/objects",
     "/deposits",
     "/deposits/new",
+    "/help/deposit",
 )
 
 

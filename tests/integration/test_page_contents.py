@@ -47,6 +47,31 @@ def page(web: Web, olga: requests.Session, path: str) -> str:
     return re.sub(r"\s+", " ", answer.text)
 
 
+def test_the_guide_for_depositors_is_read_without_a_login_and_linked_from_where_a_deposit_begins(
+    web: Web, olga: requests.Session
+) -> None:
+    stranger = requests.Session()
+
+    guide = stranger.get(f"{web.url}/help/deposit", timeout=30, allow_redirects=False)
+
+    assert guide.status_code == 200
+    assert '<h1 id="for-depositors">For depositors</h1>' in guide.text
+    assert "Log out" not in guide.text
+    picture = stranger.get(f"{web.url}/static/deposit.svg", timeout=30)
+    assert picture.headers["Content-Type"] == "image/svg+xml"
+    assert '<a href="/help/deposit">' in page(web, stranger, "/login")
+    for path in ("/deposits", "/deposits/new"):
+        assert '<a href="/help/deposit">' in page(web, olga, path)
+    assert "Log out olga" in page(web, olga, "/help/deposit")
+
+
+def test_a_login_that_ended_still_reads_the_guide(web: Web) -> None:
+    answer = requests.get(
+        f"{web.url}/help/deposit", cookies={"arkline": "ark_revoked"}, timeout=30, allow_redirects=False
+    )
+    assert (answer.status_code, "Log out" in answer.text) == (200, False)
+
+
 def test_the_cookie_of_a_login_is_for_this_site_and_for_no_script(web: Web) -> None:
     token = web.caller(Role.VIEWER, name="viola").token
 

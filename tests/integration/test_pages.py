@@ -118,10 +118,22 @@ def test_the_login_leads_to_no_other_site(web: Web) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/batches", "/jobs", "/failures", "/stops", "/space", "/fleet", "/objects", "/deposits"]
+    "path",
+    [
+        "/",
+        "/batches",
+        "/jobs",
+        "/failures",
+        "/stops",
+        "/space",
+        "/fleet",
+        "/objects",
+        "/deposits",
+        "/help/deposit",
+    ],
 )
 def test_every_page_opens_and_allows_no_foreign_script(operator: Browser, web: Web, path: str) -> None:
-    assert "<h1>" in operator.open(path)
+    assert "<h1" in operator.open(path)
 
 
 def test_a_failed_job_shows_its_cause_and_the_button_that_continues_it(
