@@ -52,11 +52,10 @@ def _scoped(scope: Scope) -> _Where:
     return where
 
 
-def count(table: Table, rows: str, scope: Scope, condition: str) -> int:
-    """How many rows of `job` or `batch` in the scope meet the condition."""
+def sums(table: Table, sums: str, rows: str, scope: Scope, condition: str) -> dict[str, int]:
+    """Sums over the rows of `job` or `batch` in the scope that meet the condition, by their names."""
     where = _scoped(scope)
-    number: int = table.read(f"SELECT count(*) FROM {rows} WHERE {where} AND {condition}", where.values)[0][0]
-    return number
+    return dict(table.read(f"SELECT {sums} FROM {rows} WHERE {where} AND {condition}", where.values)[0])
 
 
 def counts(table: Table, scope: Scope) -> dict[JobState, int]:

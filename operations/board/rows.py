@@ -66,6 +66,7 @@ def of_detail(detail: JobDetail) -> dict[str, object]:
         "since": detail.since.timestamp(),
         "message": detail.message,
         "waiting": detail.waits_for,
+        "bytes": detail.bytes,
         **_failure(detail.kind if detail.state is JobState.FAILED else None, detail.message),
     }
 

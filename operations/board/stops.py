@@ -1,11 +1,12 @@
 """What operators stopped, and what each stop keeps back."""
 
-from operations.board.queries import count
+from operations.board.queries import sums
 from operations.board.table import Table
 from operations.board.values import Scope, Stop, Stops
 from zkstate.holds import Hold
 
 _JOBS = "state IN ('pending', 'held')"
+_AMOUNT = "count(*) AS jobs, count(bytes) AS sized, COALESCE(sum(bytes), 0) AS bytes"
 _BATCHES = "status IN ('pending', 'held')"
 
 
@@ -26,12 +27,14 @@ def stops(table: Table, scope: Scope) -> Stops:
 def _stop(table: Table, scope: Scope, hold: Hold, collection: str | None) -> Stop:
     names = scope.collections if collection is None else frozenset({collection})
     kept_back = Scope(collections=names, owner=scope.owner)
+    jobs = "state = 'pending'" if collection is None else _JOBS
+    batches = "false" if collection is None else _BATCHES
     return Stop(
         collection=collection,
         by=hold.by,
         reason=hold.reason,
         at=hold.at,
         via=hold.via,
-        jobs=count(table, "job", kept_back, "state = 'pending'" if collection is None else _JOBS),
-        batches=0 if collection is None else count(table, "batch", kept_back, _BATCHES),
+        **sums(table, _AMOUNT, "job", kept_back, jobs),
+        **sums(table, "count(*) AS batches", "batch", kept_back, batches),
     )

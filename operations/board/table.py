@@ -21,7 +21,7 @@ CREATE TABLE job (
     queue TEXT, bucket TEXT, state TEXT, previous TEXT, priority INTEGER NOT NULL, since REAL NOT NULL,
     name TEXT NOT NULL DEFAULT '', ark TEXT NOT NULL DEFAULT '', kind TEXT, cause TEXT, template TEXT,
     host TEXT, message TEXT NOT NULL DEFAULT '', waiting TEXT NOT NULL DEFAULT '',
-    details INTEGER NOT NULL DEFAULT 0
+    bytes INTEGER, details INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE TABLE batch (
     bid TEXT PRIMARY KEY, collection TEXT, owner TEXT NOT NULL, name TEXT NOT NULL, submitter TEXT NOT NULL,
@@ -33,7 +33,7 @@ CREATE TABLE hold (collection TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT R
 """`state`: of the queue, or of the bucket of a job that has left the queue. The pause is the hold of ''."""
 
 _INDEXES = (
-    "job_counts ON job (collection, owner, state)",
+    "job_counts ON job (collection, owner, state, bytes)",
     "job_state ON job (state, priority, jid)",
     "job_batch ON job (bid, state)",
     "job_cause ON job (cause) WHERE cause IS NOT NULL",
@@ -184,7 +184,8 @@ class Table:
         self._sql.executemany("UPDATE job SET details = 1 WHERE jid = ?", [(jid,) for jid in requested])
         self._sql.executemany(
             "UPDATE job SET name = :name, ark = :ark, since = :since, kind = :kind, cause = :cause, "
-            "template = :template, host = :host, message = :message, waiting = :waiting "
+            "template = :template, host = :host, message = :message, waiting = :waiting, "
+            "bytes = :bytes "
             "WHERE jid = :jid AND state = :state",
             [rows.of_detail(detail) for detail in details],
         )

@@ -172,6 +172,10 @@ class Stop(Record):
     via: Interface | None = None
     jobs: int = 0
     """Jobs that have not started and that it keeps back."""
+    sized: int = 0
+    """The held ones of these whose size was declared: a size is estimated after a job has started."""
+    bytes: int = 0
+    """The declared sizes of the `sized` jobs."""
     batches: int = 0
     """Batches that are held, or not split yet, because of it."""
 

@@ -387,11 +387,16 @@ def test_a_pause_stands_on_the_front_page_with_its_reason_and_the_button_that_en
 def test_a_hold_shows_how_many_jobs_it_keeps_back(operator: Browser, session: Session, web: Web) -> None:
     acting = ann(session, web.context.settings)
     board = web.context.board
-    seen = board.changes_since(None).last
+    declared = planting.one_job(session, size=2048)
     hold_collection(acting, Profiles(acting.settings.profiles), "demo")
-    assert board.wait_change(seen, 10)
+    for job in (declared, planting.one_job(session)):
+        planting.apply_event(session, job, Event.HOLD)
+        await_board(web, job.jid, JobState.HELD)
+    until(board, lambda: any(stop.sized for stop in board.stops(EVERYTHING).collections))
     try:
-        assert "Release the collection" in operator.open("/stops")
+        shown = operator.open("/stops")
+        assert "Release the collection" in shown
+        assert re.search(r"keeps back \d+ jobs: 1 with 2\.0 kB, \d+ of unknown size and ", shown)
     finally:
         release_collection(acting, "demo")
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline.records import Identifiers, JobConfiguration, JobStatus
+from pipeline.records import Identifiers, JobConfiguration, JobStatus, PayloadType
 from pipeline.states import FailureKind, JobState
 from zkstate import codec, paths
 from zkstate.errors import Corrupt
@@ -24,6 +24,8 @@ class JobDetail:
     kind: FailureKind | None
     message: str
     waits_for: str
+    bytes: int | None
+    """The declared size of the payload; None if none is declared, or the payload is a manifest."""
 
 
 def read_details(session: Session, jids: Sequence[str]) -> Iterator[JobDetail]:
@@ -55,4 +57,5 @@ def _detail(jid: str, status_data: bytes, configuration_data: bytes, identifiers
         kind=status.kind,
         message=status.message,
         waits_for=status.waits_for.kind if status.waits_for else "",
+        bytes=None if configuration.payload_type is PayloadType.OBJECT_MANIFEST else configuration.size,
     )

@@ -10,7 +10,18 @@ from pipeline.attempt import Progress
 from pipeline.records import age
 from pipeline.working_storage.capacity import in_units
 
-__all__ = ["age", "ago", "brief", "by_whom", "counted", "duration", "in_time", "listed", "progress"]
+__all__ = [
+    "age",
+    "ago",
+    "brief",
+    "by_whom",
+    "counted",
+    "duration",
+    "in_time",
+    "kept_back",
+    "listed",
+    "progress",
+]
 
 SPANS = ((86400, "day", "d"), (3600, "hour", "h"), (60, "minute", "m"), (1, "second", "s"))
 
@@ -36,6 +47,23 @@ def counted(number: int, one: str, many: str = "") -> str:
     ('1 job', '1,200 jobs', '0 batches')
     """
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def kept_back(jobs: int, sized: int, size: int) -> str:
+    """What a stop keeps back: `size` bytes are those of `sized` of the jobs.
+
+    >>> kept_back(1, 0, 0), kept_back(2, 2, 2048)
+    ('1 job of unknown size', '2 jobs with 2.0 kB')
+    >>> kept_back(3, 1, 2048)
+    '3 jobs: 1 with 2.0 kB, 2 of unknown size'
+    """
+    if not jobs:
+        return counted(0, "job")
+    if not sized:
+        return f"{counted(jobs, 'job')} of unknown size"
+    if sized >= jobs:
+        return f"{counted(jobs, 'job')} with {in_units(size)}"
+    return f"{counted(jobs, 'job')}: {sized:,} with {in_units(size)}, {jobs - sized:,} of unknown size"
 
 
 def by_whom(by: str, reason: str, at: datetime) -> str:

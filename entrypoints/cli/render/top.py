@@ -9,7 +9,7 @@ from rich.text import Text
 
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
-from entrypoints.cli.render.humanize import age, brief, by_whom, counted
+from entrypoints.cli.render.humanize import age, brief, by_whom, kept_back
 from operations.top import BoardSummary, LiveView
 
 if TYPE_CHECKING:
@@ -82,5 +82,5 @@ def _facts(live: LiveView) -> Iterator[tuple[str, str | Text | None]]:
 
 
 def _stopped(stop: Stop) -> str:
-    keeps = f"; keeps back {counted(stop.jobs, 'job')}" if stop.jobs else ""
+    keeps = f"; keeps back {kept_back(stop.jobs, stop.sized, stop.bytes)}" if stop.jobs else ""
     return f"{by_whom(stop.by, stop.reason, stop.at).strip()}{keeps}"

@@ -15,7 +15,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from entrypoints.cli.render.humanize import age, brief, by_whom, counted, duration
+from entrypoints.cli.render.humanize import age, brief, by_whom, counted, duration, kept_back
 from entrypoints.web.pages import spelling
 from entrypoints.web.pages.notices import forget, notice_of
 from operations.board.values import Stop
@@ -51,6 +51,10 @@ DEPOSITOR_NAVIGATION = (
 
 def _by_whom(stamp: Stop) -> str:
     return by_whom(stamp.by, stamp.reason, stamp.at)
+
+
+def _kept_back(stop: Stop) -> str:
+    return kept_back(stop.jobs, stop.sized, stop.bytes)
 
 
 def _brief_age(moment: datetime) -> str:
@@ -89,6 +93,7 @@ _ENVIRONMENT.filters.update(
     deposit=spelling.deposit,
     deposit_again=spelling.deposit_again,
     duration=duration,
+    kept_back=_kept_back,
     proof=spelling.proof,
     short_digest=_short_digest,
     spent=_spent,
