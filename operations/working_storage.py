@@ -1,6 +1,8 @@
 """Working storage: which jobs reserve how much of it, and removing what no job needs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from enum import StrEnum
 
 from operations.operator import Operator
 from operations.overview import Space, space_now
@@ -8,7 +10,7 @@ from pipeline.errors import UsageRefused
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Record, age
 from pipeline.settings import Settings
-from pipeline.states import BatchState, FailureKind, JobState
+from pipeline.states import JOB, BatchState, FailureKind, JobState
 from pipeline.steps.clients import open_clients
 from pipeline.working_storage.capacity import holders, occupancy
 from tasks.after_move import clean_up_completed, remove_folder
@@ -19,6 +21,19 @@ from tasks.uploads import remove_unneeded
 from zkstate import holds, listings, locks, queue, space, views
 from zkstate.journal import Action
 from zkstate.session import Session
+
+
+class GivesBack(StrEnum):
+    """When a job's part of working storage is free again. The codes are stable."""
+
+    AT_ITS_END = "at-its-end"
+    """The job is on its way; once it has ended, a clean-up follows at once."""
+    WHEN_NEEDED = "when-needed"
+    """A failed job keeps its part until other jobs need the room, or until it is deleted."""
+    CLEAN_UP = "clean-up"
+    """The job needs nothing more: beat or an operator cleans up."""
+    NEVER = "never"
+    """There is a reservation, but no job: the audit reports it."""
 
 
 class Reservation(Record):
@@ -34,6 +49,11 @@ class Reservation(Record):
     """Bytes of its working directory; None on a machine without working storage."""
     kind: FailureKind | None = None
     """Of its failure. A failed job gives up its reservation and its content when others need the room."""
+    since: datetime | None = None
+    """Since when the job is in this state."""
+    gives_back: GivesBack
+    usual: float | None = None
+    """Seconds in which 95 % of the jobs left this state lately, if a web process says so."""
 
 
 class SpaceView(Space):
@@ -55,15 +75,20 @@ class CleanUp(Record):
     """True if beat was removing batches at this moment, so that none was removed here."""
 
 
-def space_view(session: Session, settings: Settings) -> SpaceView:
+def space_view(
+    session: Session, settings: Settings, usual: Mapping[JobState, float] | None = None
+) -> SpaceView:
+    """`usual`: the usual stays in working states, as a board knows them."""
     return SpaceView(
         **dict(space_now(session, settings, queue.counts(session))),
         folder=str(settings.working),
-        reservations=tuple(_reservations(session, settings)),
+        reservations=tuple(_reservations(session, settings, usual or {})),
     )
 
 
-def _reservations(session: Session, settings: Settings) -> Iterator[Reservation]:
+def _reservations(
+    session: Session, settings: Settings, usual: Mapping[JobState, float]
+) -> Iterator[Reservation]:
     """The jobs that reserve or use working storage, those that hold most first."""
     reserved = space.reservations(session)
     here = settings.working.is_dir()
@@ -73,7 +98,8 @@ def _reservations(session: Session, settings: Settings) -> Iterator[Reservation]
         row, size = rows.get(jid), reserved.get(jid, 0)
         on_disk = occupancy(settings).on_disk.get(jid, 0) if here else None
         if row is None:
-            yield Reservation(jid=jid, bytes=size, on_disk=on_disk)
+            gives_back = GivesBack.NEVER if size else GivesBack.CLEAN_UP
+            yield Reservation(jid=jid, bytes=size, on_disk=on_disk, gives_back=gives_back)
         else:
             yield Reservation(
                 jid=jid,
@@ -83,7 +109,16 @@ def _reservations(session: Session, settings: Settings) -> Iterator[Reservation]
                 kind=row.kind if row.state is JobState.FAILED else None,
                 bytes=size,
                 on_disk=on_disk,
+                since=row.since,
+                gives_back=_gives_back(row.state),
+                usual=usual.get(row.state),
             )
+
+
+def _gives_back(state: JobState) -> GivesBack:
+    if state is JobState.FAILED:
+        return GivesBack.WHEN_NEEDED
+    return GivesBack.CLEAN_UP if JOB.facts[state].ended else GivesBack.AT_ITS_END
 
 
 def clean_up(operator: Operator, *, older_than: float | None = None, dry_run: bool = False) -> CleanUp:

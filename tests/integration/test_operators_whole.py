@@ -6,19 +6,21 @@ from pathlib import Path
 
 import pytest
 
+from entrypoints.cli.render.fleet import given_back
 from operations import holds as stopping
 from operations import workers
 from operations.batch_view import batch_view
 from operations.operator import Operator
 from operations.reports import report
 from operations.verbs import act
-from operations.working_storage import clean_up, space_view
+from operations.working_storage import GivesBack, clean_up, space_view
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.inventory.archive import find_batch
 from pipeline.principal import Forbidden
 from pipeline.profiles.profile import Profiles, UnknownProfile
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, JobState
+from pipeline.working_storage import capacity
 from tasks.broker import live_tickets
 from tests.support import planting
 from tests.support.fleet import fleet
@@ -169,6 +171,46 @@ def test_space_is_shown_with_the_jobs_that_reserve_it(session: Session, settings
     assert (view.total, view.used, view.reserved) == (1000, 1, 700)
     (reservation,) = view.reservations
     assert (reservation.jid, reservation.state, reservation.bytes) == (job.jid, JobState.DOWNLOADING, 700)
+
+
+def test_space_says_who_gives_it_back_when(session: Session, settings: Settings) -> None:
+    working = downloading_job(session, settings)
+    completed = planting.complete(session, planting.one_job(session, working=settings.working))
+    failed = planting.apply_event(session, downloading_job(session, settings), Event.FAIL)
+    for job in (completed, failed):
+        Path(job.configuration.working_dir).mkdir(parents=True, exist_ok=True)
+        Path(job.configuration.working_dir, "content").write_text("x")
+    capacity.measure_again()
+
+    parts = space_view(session, settings, {JobState.DOWNLOADING: 90.0}).reservations
+
+    given = {part.jid: (part.gives_back, part.usual, given_back(part)) for part in parts}
+    assert given == {
+        working.jid: (
+            GivesBack.AT_ITS_END,
+            90.0,
+            "when it ends; 95 % of jobs are downloading for less than 1 minute",
+        ),
+        failed.jid: (GivesBack.WHEN_NEEDED, None, "when other jobs need it, or when it is deleted"),
+        completed.jid: (GivesBack.CLEAN_UP, None, "at the next clean-up"),
+    }
+    assert {part.since for part in parts} == {
+        jobs.load(session, jid).status.since for jid in (working.jid, failed.jid, completed.jid)
+    }
+
+
+def test_a_reservation_without_a_job_is_not_given_back_by_itself(
+    session: Session, settings: Settings
+) -> None:
+    session.zk.create(paths.reservation("jid0000000777"), b"5")
+
+    try:
+        (part,) = space_view(session, settings).reservations
+    finally:
+        session.zk.delete(paths.reservation("jid0000000777"))
+
+    assert (part.state, part.gives_back) == (None, GivesBack.NEVER)
+    assert "`arkline audit`" in given_back(part)
 
 
 def test_a_clean_up_removes_the_folders_that_no_job_needs(

@@ -12,6 +12,7 @@ from pipeline.settings import Settings
 from pipeline.states import Event
 from tests.support import planting
 from tests.support.boards import requests_of, until
+from tests.support.operators import downloading_job
 from tests.support.web import Web, serving
 from zkstate import jobs
 from zkstate.session import Session
@@ -117,6 +118,19 @@ def test_the_page_of_working_storage_draws_what_is_used_reserved_and_left(
     assert re.fullmatch(r".* used, .* reserved, of .* that may be used of .*", label[1])
     assert re.search(r"used, .* reserved, .* left of the .* that may be used", of_space)
     assert "0 jobs wait for space" in re.sub(r"<[^>]+>", "", of_space)
+
+
+def test_the_page_of_working_storage_says_who_gives_it_back_when(
+    web: Web, session: Session, olga: requests.Session
+) -> None:
+    job = downloading_job(session, web.context.settings)
+
+    row = page(web, olga, "/space").partition(f'data-href="/jobs/{job.jid}"')[2].partition("</tr>")[0]
+
+    assert re.search(r"downloading</span> for <time", row), row
+    assert "when it ends" in row
+    of_api = web.caller(Role.VIEWER, name="victor").get("/v1/space").json()["reservations"]
+    assert next(part["gives_back"] for part in of_api if part["jid"] == job.jid) == "at-its-end"
 
 
 def test_flower_is_linked_from_the_board(web: Web, olga: requests.Session) -> None:

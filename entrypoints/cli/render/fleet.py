@@ -4,9 +4,16 @@ from collections.abc import Mapping
 
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
-from entrypoints.cli.render.humanize import counted
-from operations.working_storage import CleanUp, SpaceView
+from entrypoints.cli.render.humanize import age, brief, counted, duration
+from operations.working_storage import CleanUp, GivesBack, Reservation, SpaceView
 from pipeline.working_storage.capacity import in_units
+
+_GIVEN_BACK = {
+    GivesBack.AT_ITS_END: "when it ends",
+    GivesBack.WHEN_NEEDED: "when other jobs need it, or when it is deleted",
+    GivesBack.CLEAN_UP: "at the next clean-up",
+    GivesBack.NEVER: "not by itself: `arkline audit` reports it",
+}
 
 
 def workers(queues_by_worker: Mapping[str, tuple[str, ...]]) -> None:
@@ -38,10 +45,24 @@ def space(view: SpaceView) -> None:
             Column("reserved", lambda reservation: in_units(reservation.bytes), right=True),
             Column("on disk", lambda reservation: _on_disk(reservation.on_disk), right=True),
             Column("state", lambda reservation: screen.state(reservation.state or "no such job")),
+            Column("for", _since, right=True),
             Column("failure", lambda reservation: screen.state(reservation.kind) if reservation.kind else ""),
+            Column("gives it back", given_back, long=True),
             Column("batch", lambda reservation: reservation.bid, wide=True),
             Column("collection", lambda reservation: reservation.profile, wide=True),
         )
+
+
+def given_back(part: Reservation) -> str:
+    """When a job's part is free again, as far as that can be said."""
+    text = _GIVEN_BACK[part.gives_back]
+    if part.usual is None:
+        return text
+    return f"{text}; 95 % of jobs are {part.state} for less than {duration(part.usual)}"
+
+
+def _since(part: Reservation) -> str:
+    return "" if part.since is None else brief(age(part.since))
 
 
 def _on_disk(count: int | None) -> str:

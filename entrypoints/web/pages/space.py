@@ -61,5 +61,5 @@ def picture(space: Space) -> Markup:
 @router.get("/space")
 def space(request: Request, caller: OperationsCaller) -> HTMLResponse:
     web = context_of(request)
-    view = space_view(web.session, web.settings)
+    view = space_view(web.session, web.settings, web.board.usual())
     return page(request, "space.html", caller=caller, space=view, picture=picture(view))

@@ -15,6 +15,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from entrypoints.cli.render.fleet import given_back
 from entrypoints.cli.render.humanize import age, brief, by_whom, counted, duration, kept_back
 from entrypoints.web.pages import spelling
 from entrypoints.web.pages.notices import forget, notice_of
@@ -93,6 +94,7 @@ _ENVIRONMENT.filters.update(
     deposit=spelling.deposit,
     deposit_again=spelling.deposit_again,
     duration=duration,
+    given_back=given_back,
     kept_back=_kept_back,
     proof=spelling.proof,
     short_digest=_short_digest,

@@ -47,7 +47,7 @@ def workers(request: Request, caller: Caller) -> Workers:
 def space(request: Request, caller: Caller) -> SpaceView:
     require_fleet(caller, "see working storage")
     context = context_of(request)
-    return working_storage.space_view(context.session, context.settings)
+    return working_storage.space_view(context.session, context.settings, context.board.usual())
 
 
 @router.get("/hosts", summary="The sources of content: which are left alone until when, and open connections")
