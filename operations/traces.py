@@ -5,9 +5,9 @@ nothing has to be carried from worker to worker.
 """
 
 from datetime import datetime
-from hashlib import sha256
 from itertools import pairwise
 
+from pipeline.job_identity import derived, trace_id
 from pipeline.records import HistoryEntry, Job, Record
 from pipeline.states import JOB, JobState
 
@@ -27,11 +27,6 @@ class Span(Record):
     attributes: dict[str, str | int]
     failure: str = ""
     """The message of a failure or of a fault; empty if the span ended well."""
-
-
-def trace_id(job: Job) -> int:
-    """The same for the job's whole life; another job of this number, in a new record, has another one."""
-    return int.from_bytes(_digest(job.jid, job.configuration.key)[:16])
 
 
 def spans_of(job: Job) -> tuple[Span, ...]:
@@ -106,8 +101,4 @@ def _kind(entry: HistoryEntry) -> dict[str, str]:
 
 
 def _span_id(job: Job, number: int, name: str) -> int:
-    return int.from_bytes(_digest(job.jid, job.configuration.key, str(number), name)[:8])
-
-
-def _digest(*parts: str) -> bytes:
-    return sha256("\0".join(parts).encode()).digest()
+    return int.from_bytes(derived(job, str(number), name)[:8])

@@ -4,6 +4,8 @@ again, so the number alone says nothing.
 The key of a job is random, made with the job, and entered with its version.
 """
 
+from hashlib import sha256
+
 from pipeline.outcome import StepFailed, system
 from pipeline.records import Job
 
@@ -32,6 +34,16 @@ def same_job(job: Job, key: str, bid: str, payload_name: str) -> bool:
     if own and key:
         return own == key
     return (bid, payload_name) == (job.bid, job.configuration.payload_name)
+
+
+def derived(job: Job, *parts: str) -> bytes:
+    """32 bytes that follow from the job and `parts`: every process computes the same."""
+    return sha256("\0".join((job.jid, job.configuration.key, *parts)).encode()).digest()
+
+
+def trace_id(job: Job) -> int:
+    """The same for the job's whole life; another job of this number, in a new record, has another one."""
+    return int.from_bytes(derived(job)[:16])
 
 
 def reused(jid: str, evidence: str) -> StepFailed:

@@ -14,6 +14,7 @@ import structlog
 from kombu.exceptions import OperationalError
 
 from pipeline.errors import UsageRefused
+from pipeline.job_identity import trace_id
 from pipeline.outcome import AttemptOver, Later, ServiceDown, StepFailed, Stopping, content, system, transient
 from pipeline.records import Batch, Job, Ticket
 from pipeline.services import Service
@@ -139,7 +140,7 @@ def _stopping(context: WorkerContext, work: StateWork[R]) -> Callable[[], bool]:
 
 def _work_on(locked: Locked[R], work: StateWork[R], probed: Collection[str]) -> Next[R]:
     context = locked.context
-    with structlog.contextvars.bound_contextvars(**_facts(locked.record)):
+    with structlog.contextvars.bound_contextvars(**_facts(locked)):
         moved = _attempt(locked, work, probed)
         if moved is None:
             return None
@@ -159,10 +160,16 @@ def _continues_chain(before: Job | Batch, moved: Job) -> bool:
     return state in order and order.index(state) == order.index(JobState(before.status.status)) + 1
 
 
-def _facts(acquired: R) -> dict[str, object]:
+def _facts(locked: Locked[R]) -> dict[str, object]:
+    """What every line of the log has; a trace id only where traces are sent."""
+    acquired = locked.record
     status = acquired.status
-    ids = {"bid": acquired.bid, "jid": acquired.jid} if isinstance(acquired, Job) else {"bid": acquired.id}
-    return {**ids, "state": str(status.status), "attempt": status.attempt}
+    state = {"state": str(status.status), "attempt": status.attempt}
+    if not isinstance(acquired, Job):
+        return {"bid": acquired.id, **state}
+    traced = locked.context.settings.otlp_endpoint
+    trace = {"trace_id": f"{trace_id(acquired):032x}"} if traced else {}
+    return {"bid": acquired.bid, "jid": acquired.jid, **state, **trace}
 
 
 def _attempt(locked: Locked[R], work: StateWork[R], probed: Collection[str]) -> R | None:

@@ -3,7 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
+import structlog
+from structlog.contextvars import merge_contextvars
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
 
+from pipeline.job_identity import trace_id
 from pipeline.outcome import (
     OBJECT_WAIT,
     AttemptOver,
@@ -15,18 +20,19 @@ from pipeline.outcome import (
     of_object,
     transient,
 )
-from pipeline.records import Batch, Ticket
+from pipeline.records import Batch, Job, Ticket
 from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind
 from pipeline.waits import WaitKind
 from pipeline.working_storage.capacity import SPACE_WAIT, no_room
 from tasks.app import make_context
+from tasks.logs import log
 from tasks.run import MEANINGS, Locked, Meaning, StateWork, meaning_of, run
 from tasks.worker_context import WorkerContext
 from tests.support import planting
 from tests.support.fleet import wait_for
-from zkstate import batches, paths, record
+from zkstate import batches, jobs, paths, record
 from zkstate.batches import BatchMove
 from zkstate.errors import Busy, Corrupt, Missing, Stale, TooBig, Unreachable
 from zkstate.locks import AttemptGuard
@@ -62,6 +68,16 @@ def context(settings: Settings) -> Iterator[WorkerContext]:
     opened = make_context(quick)
     yield opened
     opened.drop_session()
+
+
+@pytest.fixture
+def worker_log() -> Iterator[list[EventDict]]:
+    """The entries of the log, also after another test configured it in this process."""
+    configured = structlog.get_config()
+    structlog.reset_defaults()
+    with capture_logs([merge_contextvars]) as lines:
+        yield lines
+    structlog.configure(**configured)
 
 
 @pytest.fixture
@@ -206,3 +222,23 @@ def test_a_batch_that_is_split_hands_back_the_version_after_its_last_jobs(
     batch = batches.load(session, bid)
     assert (batch.status.status, batch.status.message) == (BatchState.PROCESSING, "the worker is stopping")
     assert not locked_by(session, bid)
+
+
+@pytest.mark.parametrize("endpoint", ["", "http://127.0.0.1:4318/v1/traces"])
+def test_the_log_lines_of_a_job_have_the_id_of_its_trace_where_traces_are_sent(
+    session: Session, settings: Settings, worker_log: list[EventDict], endpoint: str
+) -> None:
+    context = make_context(settings.model_copy(update={"otlp_endpoint": endpoint}))
+    job = planting.one_job(session)
+
+    def do(locked: Locked[Job]) -> Job | None:
+        log().info("a step")
+        locked.hand_back("the worker is stopping")
+        return None
+
+    run(context, record.ticket(job), StateWork(jobs.load, do, lambda locked, _: locked.record))
+
+    context.drop_session()
+    [line] = [line for line in worker_log if line["event"] == "a step"]
+    assert (line["jid"], line["state"]) == (job.jid, "pending")
+    assert line.get("trace_id") == (f"{trace_id(job):032x}" if endpoint else None)

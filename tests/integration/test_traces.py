@@ -10,7 +10,8 @@ import requests
 from operations import otlp
 from operations.board.board import Board
 from operations.trace_export import TraceExport
-from operations.traces import spans_of, trace_id
+from operations.traces import spans_of
+from pipeline.job_identity import trace_id
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from entrypoints.cli.standalone_command import show
 from entrypoints.stack.home import StackInfo, environment_path, write_info
 from entrypoints.stack.login import kept_token
 from entrypoints.stack.services import Servers, StackConfig, child_environment, web
@@ -61,3 +62,30 @@ def test_a_shell_gets_the_address_and_the_token_and_the_stacks_processes_do_not(
     passed = child_environment(config, Servers("127.0.0.1:1", "redis://127.0.0.1:2/0", ()))
     assert not {"ARKLINE_TOKEN", "ARKLINE_URL"} & set(passed)
     assert "ark_secret" not in " ".join(web(config, 1, passed).command.argv)
+
+
+def test_the_start_prints_the_boards_address_and_a_login_that_the_board_accepts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`./dev up` and `arkline standalone start` print what this shows."""
+    (tmp_path / "run").mkdir()
+    settings = Settings(home=tmp_path)
+    info = StackInfo(
+        pid=os.getpid(),
+        zk_hosts="127.0.0.1:2181",
+        broker_url="redis://:secret@127.0.0.1:6379/0",
+        web_url="http://127.0.0.1:8000/",
+        token=kept_token(tmp_path, settings),
+        environment={},
+        services={},
+    )
+
+    show(info, tmp_path)
+
+    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    at = printed.index(["board", "http://127.0.0.1:8000/"])
+    label, token = printed[at + 1]
+    inventory = open_inventory(settings.inventory)
+    principal = Authenticator(lambda: inventory).authenticate(token, Interface.WEB)
+    assert (label, principal.role) == ("login", Role.OPERATOR)
+    assert "secret@" not in str(printed)
