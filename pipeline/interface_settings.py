@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
-from pydantic_settings import BaseSettings
+
+from pipeline.environment_settings import EnvironmentSettings
 
 _ISSUER = re.compile(r"https://.+|http://(127\.0\.0\.1|localhost)([:/].*)?")
 
 
-class InterfaceSettings(BaseSettings):
+class InterfaceSettings(EnvironmentSettings):
     """A part of `pipeline.settings.Settings`."""
 
     otlp_endpoint: str = Field(

@@ -1,20 +1,17 @@
 """Settings of ZooKeeper and Redis: where the servers are, and how a process and a server trust each other."""
 
-import os
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SecretsSettingsSource
 
-SECRETS = "ARKLINE_SECRETS"
-"""Variable with a folder of settings that are secret: the file arkline_zk_password has that setting."""
+from pipeline.environment_settings import EnvironmentSettings
 
 MIN_KEY = 16
 """Characters of a key; a shorter one can be guessed."""
 
 
-class ServerSettings(BaseSettings):
+class ServerSettings(EnvironmentSettings):
     """A part of `pipeline.settings.Settings`."""
 
     zk_hosts: str = Field("127.0.0.1:2181", description="ZooKeeper servers, host:port, comma separated.")
@@ -52,15 +49,6 @@ class ServerSettings(BaseSettings):
     message_unsigned: bool = Field(
         False, description="Accept messages without a signature too, while message_key is introduced."
     )
-
-    @classmethod
-    def settings_customise_sources(
-        cls, settings_cls: type[BaseSettings], *sources: Any, **named: Any
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment, else the folder in ARKLINE_SECRETS, with a file for each setting."""
-        folder = os.environ.get(SECRETS)
-        files = (SecretsSettingsSource(settings_cls, folder),) if folder else ()
-        return (named["init_settings"], named["env_settings"], *files)
 
     @property
     def message_keys(self) -> tuple[str, ...]:

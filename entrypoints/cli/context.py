@@ -7,7 +7,6 @@ needs them.
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -118,10 +117,6 @@ def storage(settings: Settings, inventory: SqlInventory) -> Storage:
 
 def quiet_logs() -> None:
     """Hide the log lines of the task layer unless --debug is given: the command reports the result."""
-    import structlog
+    from tasks import logs
 
-    debug = logging.getLogger().isEnabledFor(logging.DEBUG)
-    structlog.configure(
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if debug else logging.CRITICAL),
-    )
+    logs.show_from(logging.DEBUG if logging.getLogger().isEnabledFor(logging.DEBUG) else logging.CRITICAL)

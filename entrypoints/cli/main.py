@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 the batch failed or there are findings, 2 wrong usage, 3 a
 4 an object's custody is broken.
 """
 
+import gc
 import logging
 import os
 import sys
@@ -96,6 +97,12 @@ def _options(
     del show_version, debug
 
 
+GARBAGE = 50_000
+"""Objects after which Python looks for garbage: the modules that a command loads are none."""
+
+
 def main() -> None:
     keep_private()
+    gc.set_threshold(GARBAGE)
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else all installed packages are asked
     app(prog_name="arkline")

@@ -358,7 +358,7 @@ def test_beside_scheduled_work_the_health_is_shown_without_the_package_of_the_in
     planting.split_batch(session, 1)
     leading = f"{paths.LEADER}/{'0' * 32}__lock__0000000000"
     session.zk.create(leading, b"beat of the test", ephemeral=True, makepath=True)
-    slow = ("alembic", "fastapi", "requests", "sqlalchemy")
+    slow = ("alembic", "fastapi", "requests", "sqlalchemy", "structlog")
 
     done = _loading(settings, slow, *arguments)
 
@@ -368,7 +368,7 @@ def test_beside_scheduled_work_the_health_is_shown_without_the_package_of_the_in
 
 
 def test_a_submission_loads_no_store_and_no_web(session: Session, settings: Settings) -> None:
-    slow = ("fastapi", "requests", "sqlalchemy")
+    slow = ("fastapi", "requests", "sqlalchemy", "structlog")
 
     done = _loading(settings, slow, "submit", "--profile", "demo", URL)
 

@@ -172,6 +172,13 @@ def test_the_message_names_an_invalid_setting() -> None:
     assert result.stderr.startswith("error: ARKLINE_WORKING_THRESHOLD: ")
 
 
+def test_the_message_names_an_invalid_setting_that_has_an_earlier_name_too() -> None:
+    result = runner.invoke(app, ["status"], env={"ARKLINE_DEAF_AFTER": "long"})
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: ARKLINE_STALLED_AFTER: ")
+
+
 SLOW = (
     "celery",
     "kazoo",

@@ -24,6 +24,68 @@ def test_a_setting_is_read_under_its_earlier_name_too(
     assert getattr(Settings(), new.lower()) == 8
 
 
+def test_what_the_caller_gives_goes_before_a_variable_under_any_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARKLINE_STALLED_AFTER", "7")
+    monkeypatch.setenv("ARKLINE_DEAF_AFTER", "8")
+
+    assert Settings(stalled_after=9).stalled_after == 9
+    assert Settings.model_validate({"ARKLINE_DEAF_AFTER": 10}).stalled_after == 10
+
+
+def test_the_name_of_a_variable_may_be_in_small_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("arkline_home", "/data")
+
+    assert Settings().home == Path("/data")
+
+
+def test_a_file_of_secrets_has_a_value_that_no_variable_has(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "arkline_zk_user").write_text("archive\n")
+    (tmp_path / "arkline_zk_password").write_text("of the file\n")
+    monkeypatch.setenv("ARKLINE_SECRETS", str(tmp_path))
+    assert Settings().zk_password.get_secret_value() == "of the file"
+
+    monkeypatch.setenv("ARKLINE_ZK_PASSWORD", "of the variable")
+    assert Settings().zk_password.get_secret_value() == "of the variable"
+
+
+def test_a_mounted_secret_is_read_through_links_inside_its_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "..data").mkdir()
+    (tmp_path / "..data" / "arkline_log_level").write_text("DEBUG")
+    (tmp_path / "arkline_log_level").symlink_to(Path("..data") / "arkline_log_level")
+    monkeypatch.setenv("ARKLINE_SECRETS", str(tmp_path))
+
+    assert Settings().log_level == "DEBUG"
+
+
+def test_a_link_out_of_the_folder_of_secrets_is_not_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "secrets"
+    folder.mkdir()
+    (tmp_path / "elsewhere").write_text("DEBUG")
+    (folder / "arkline_log_level").symlink_to(tmp_path / "elsewhere")
+    monkeypatch.setenv("ARKLINE_SECRETS", str(folder))
+
+    with pytest.warns(UserWarning, match="arkline_log_level is no file of this folder"):
+        assert Settings().log_level == "INFO"
+
+
+def test_a_missing_folder_of_secrets_is_a_warning_and_a_file_in_its_place_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ARKLINE_SECRETS", str(tmp_path / "absent"))
+    with pytest.warns(UserWarning, match="there is no folder"):
+        Settings()
+
+    (tmp_path / "absent").write_text("")
+    with pytest.raises(UsageRefused, match="which is no folder"):
+        Settings()
+
+
 def test_only_variables_with_the_prefix_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STALLED_AFTER", "7")
 
