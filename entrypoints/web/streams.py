@@ -8,12 +8,15 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from operations.board.board import Board
 from operations.board.values import Change, scope_of
+from operations.board.values import Scope as BoardScope
 from pipeline.errors import ArklineError, ErrorKind
 from pipeline.principal import Principal
 
@@ -86,6 +89,31 @@ class Streams:
             raise TooManyStreams(f"the token {token} has {own} streams open, as many as a token may have")
 
 
+@dataclass(frozen=True)
+class Opening:
+    """What a stream sends, and `wake`, which makes it look whether the streams are closed."""
+
+    wake: Callable[[], None]
+    events: AsyncIterator[bytes]
+
+
+class EventStream(StreamingResponse):
+    """Counted before its first byte: of many that are opened at the same moment, those beyond the limit are
+    refused, and not accepted and ended."""
+
+    def __init__(self, streams: Streams, token: str, begin: Callable[[], Opening]) -> None:
+        super().__init__(iter(()), media_type="text/event-stream", headers=HEADERS)
+        self._streams = streams
+        self._token = token
+        self._begin = begin
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        opening = self._begin()
+        with self._streams.entered(opening.wake, self._token):
+            self.body_iterator = opening.events
+            await super().__call__(scope, receive, send)
+
+
 def stream(
     streams: Streams,
     board: Board,
@@ -95,41 +123,50 @@ def stream(
 ) -> StreamingResponse:
     """The changes that the caller may see and `admits` lets through, as they happen; TooManyStreams."""
     streams.check_room(caller.name)
-    events = _events(streams, board, caller, last_event_id, admits)
-    return StreamingResponse(events, media_type="text/event-stream", headers=HEADERS)
+
+    def begin() -> Opening:
+        loop, changed = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(changed.set)
+
+        following = _Following(streams, board, scope_of(caller), wake, changed)
+        return Opening(wake, _events(following, last_event_id, admits))
+
+    return EventStream(streams, caller.name, begin)
+
+
+@dataclass(frozen=True)
+class _Following:
+    """What a stream follows; `wake` sets `changed` from any thread."""
+
+    streams: Streams
+    board: Board
+    scope: BoardScope
+    wake: Callable[[], None]
+    changed: asyncio.Event
 
 
 async def _events(
-    streams: Streams,
-    board: Board,
-    caller: Principal,
-    last: str | None,
-    admits: Callable[[Change], bool],
+    following: _Following, last: str | None, admits: Callable[[Change], bool]
 ) -> AsyncIterator[bytes]:
-    loop, changed, scope = asyncio.get_running_loop(), asyncio.Event(), scope_of(caller)
-
-    def wake() -> None:
-        loop.call_soon_threadsafe(changed.set)
-
-    unsubscribe = board.subscribe(wake)
+    board, changed, scope = following.board, following.changed, following.scope
+    unsubscribe = board.subscribe(following.wake)
     try:
-        with streams.entered(wake, caller.name):
-            news = board.changes_since(last, scope)
-            yield f"retry: {RETRY_MS}\nid: {news.last}\nevent: {'reset' if news.reset else 'open'}\n".encode()
-            yield b"data: {}\n\n"
-            while not streams.closed:
-                for change in news.changes:
-                    if admits(change):
-                        yield rendered(change)
-                await asyncio.sleep(FLUSH)
-                if not await _woken(changed, HEARTBEAT):
-                    yield b": still here\n\n"
-                changed.clear()
-                news = board.changes_since(news.last, scope)
-                if news.reset:
-                    yield f"id: {news.last}\nevent: reset\ndata: {{}}\n\n".encode()
-    except TooManyStreams:
-        return  # many were opened at the same moment
+        news = board.changes_since(last, scope)
+        yield f"retry: {RETRY_MS}\nid: {news.last}\nevent: {'reset' if news.reset else 'open'}\n".encode()
+        yield b"data: {}\n\n"
+        while not following.streams.closed:
+            for change in news.changes:
+                if admits(change):
+                    yield rendered(change)
+            await asyncio.sleep(FLUSH)
+            if not await _woken(changed, HEARTBEAT):
+                yield b": still here\n\n"
+            changed.clear()
+            news = board.changes_since(news.last, scope)
+            if news.reset:
+                yield f"id: {news.last}\nevent: reset\ndata: {{}}\n\n".encode()
     finally:
         unsubscribe()
 

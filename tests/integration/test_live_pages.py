@@ -21,7 +21,7 @@ QUICK = 0.05
 
 
 async def _open(pages: LivePages, view: View) -> AsyncIterator[bytes]:
-    stream = pages.stream(view, "ann")
+    stream = pages.opening(view).events
     assert (await anext(stream)).startswith(b"retry:")
     return stream
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from fastapi import Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages.whole import WholeFleet
-from entrypoints.web.streams import HEADERS, HEARTBEAT, TooManyStreams
+from entrypoints.web.streams import HEARTBEAT, EventStream, Opening
 from operations.board.values import Change
 from pipeline.errors import ArklineError
 from pipeline.principal import Principal
@@ -112,7 +112,7 @@ class LivePages:
         audience = self._audiences.get(view.key)
         return len(audience.clients) if audience else 0
 
-    async def stream(self, view: View, token: str) -> AsyncIterator[bytes]:
+    def opening(self, view: View) -> Opening:
         """The parts of the view as server-sent events, from now on."""
         client: Client = asyncio.Queue(UNSENT)
         loop = asyncio.get_running_loop()
@@ -120,14 +120,14 @@ class LivePages:
         def wake() -> None:
             loop.call_soon_threadsafe(_end, client)
 
+        return Opening(wake, self._parts(view, client))
+
+    async def _parts(self, view: View, client: Client) -> AsyncIterator[bytes]:
         audience = self._join(view, client)
         try:
-            with self._web.streams.entered(wake, token):
-                yield b"retry: 2000\n\n"
-                while (part := await _next(client)) is not None:
-                    yield part
-        except TooManyStreams:
-            return  # many were opened at the same moment
+            yield b"retry: 2000\n\n"
+            while (part := await _next(client)) is not None:
+                yield part
         finally:
             self._leave(audience, client)
 
@@ -225,5 +225,6 @@ def _event(view: View) -> bytes:
 
 def streaming(request: Request, caller: Principal, view: View) -> Response:
     pages: LivePages = request.app.state.live
-    context_of(request).streams.check_room(caller.name)
-    return StreamingResponse(pages.stream(view, caller.name), media_type="text/event-stream", headers=HEADERS)
+    streams = context_of(request).streams
+    streams.check_room(caller.name)
+    return EventStream(streams, caller.name, partial(pages.opening, view))
