@@ -6,11 +6,9 @@ docs/decisions/ and docs/operators/ give the reason for each value.
 from kombu import Queue as KombuQueue
 
 from pipeline.states import BATCH, JOB, Queue
+from tasks.queue_lists import PRIORITY_STEPS
 
 QUEUES = tuple(queue.value for queue in Queue)
-
-PRIORITY_STEPS = range(10)
-"""Redis keeps one list per queue and step; 0 is the most urgent."""
 
 broker_connection_retry_on_startup = True
 broker_connection_max_retries = None  # the default gives up after some 46 minutes of outage

@@ -1,6 +1,5 @@
 """Submitting: refuse what can be refused at once, record the submission, hand it to a worker."""
 
-from operations.operator import follow
 from operations.uploads import use_upload
 from pipeline import names
 from pipeline.errors import Action, ArklineError, ErrorKind, Remedy, UsageRefused
@@ -10,11 +9,12 @@ from pipeline.principal import Principal, Role
 from pipeline.profiles.effective import with_site_limits
 from pipeline.profiles.profile import Profile, Profiles
 from pipeline.record_budget import accepted_jobs, limit_of
-from pipeline.records import Record, Submission, SubmissionType
+from pipeline.records import Batch, Record, Submission, SubmissionType
 from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import BATCH
-from zkstate import batches, listings, outages, server_memory
+from tasks.first_message import send_split
+from zkstate import batches, listings, outages, record, server_memory
 from zkstate.session import Session
 
 
@@ -110,5 +110,14 @@ def submit(
         use_upload(session, settings, principal, submission)
     bid = batches.submit(session, submission)
     batch = batches.load(session, bid)
-    sent = batch.status.status is not BATCH.initial or follow(session, settings, batch)
+    sent = batch.status.status is not BATCH.initial or _hand_over(session, settings, batch)
     return Submitted(bid=bid, again=bid == known, sent=sent)
+
+
+def _hand_over(session: Session, settings: Settings, batch: Batch) -> bool:
+    """Send the batch to be split; False if Redis did not take the message."""
+    if send_split(settings, record.ticket(batch)):
+        return True
+    from operations.operator import follow  # loads Celery
+
+    return follow(session, settings, batch)

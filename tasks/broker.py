@@ -4,7 +4,7 @@ The backlog stays in ZooKeeper and the queues in Redis are short, so the queues 
 shows exactly which jobs still have a message, instead of a guess from how long they wait.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,13 +14,8 @@ from kombu.exceptions import OperationalError
 import celeryconfig
 from pipeline.settings import Settings
 from tasks.message import MAX_MESSAGE, Foreign, arguments, read_envelope
+from tasks.queue_lists import lists_of, step_of
 from tasks.signing import Keys, keys_of
-
-OWN_TURN = 0
-"""The priority step of a job whose submitter and collection have less than their share of the processes."""
-
-_SEPARATOR = "\x06\x16"
-"""Between a queue's name and its priority step: kombu's Redis transport, `priority_steps`."""
 
 
 @lru_cache(maxsize=8)
@@ -58,7 +53,7 @@ class Queued:
 
 def read_queues(settings: Settings) -> Queued:
     """All messages of all queues; OperationalError if Redis does not answer."""
-    keys = tuple(_lists(settings, celeryconfig.QUEUES))
+    keys = tuple(lists_of(settings.broker_prefix, celeryconfig.QUEUES))
     try:
         foreign, items = client(settings).eval(_READ, len(keys), *keys, str(MAX_MESSAGE))
     except redis.RedisError as error:
@@ -80,17 +75,12 @@ def live_tickets(settings: Settings) -> frozenset[tuple[str, int]]:
 
 def waiting_messages(settings: Settings, queues: Iterable[str]) -> int:
     """The number of messages in these queues; redis.RedisError if Redis does not answer."""
-    return _length(settings, _lists(settings, queues))
+    return _length(settings, lists_of(settings.broker_prefix, queues))
 
 
 def more_urgent(settings: Settings, queues: Iterable[str], priority: int) -> bool:
     """True if a message of a job more urgent than `priority` waits; redis.RedisError as above."""
-    return _length(settings, _lists(settings, queues, range(step_of(priority)))) > 0
-
-
-def step_of(priority: int) -> int:
-    """The priority step of the messages of a job; before them are those whose turn it is."""
-    return min(OWN_TURN + 1 + priority // 10, celeryconfig.PRIORITY_STEPS[-1])
+    return _length(settings, lists_of(settings.broker_prefix, queues, range(step_of(priority)))) > 0
 
 
 _COUNT = """
@@ -107,16 +97,6 @@ return items
 def _length(settings: Settings, names: Iterable[str]) -> int:
     keys = tuple(names)
     return int(client(settings).eval(_COUNT, len(keys), *keys))
-
-
-def _lists(
-    settings: Settings, queues: Iterable[str], steps: Iterable[int] = celeryconfig.PRIORITY_STEPS
-) -> Iterator[str]:
-    """The names of the lists in Redis: one for each queue and priority step."""
-    for queue in queues:
-        for step in steps:
-            suffix = f"{_SEPARATOR}{step}" if step else ""
-            yield f"{settings.broker_prefix}{queue}{suffix}"
 
 
 def _ticket(item: bytes, keys: Keys) -> tuple[tuple[str, int], ...]:

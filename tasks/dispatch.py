@@ -6,8 +6,8 @@ from kombu.exceptions import OperationalError
 
 from pipeline.records import Ticket
 from pipeline.states import BATCH, JOB, BatchState, JobState, Queue
-from tasks.broker import OWN_TURN, step_of
 from tasks.logs import log
+from tasks.queue_lists import OWN_TURN, step_of
 
 
 def dispatch_job(app: Celery, ticket: Ticket, priority: int = 0) -> bool:

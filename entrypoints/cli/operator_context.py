@@ -1,4 +1,7 @@
-"""What the operators' commands share: principal, session, selection, confirmation and result."""
+"""What the operators' commands share: principal, session, selection, confirmation and result.
+
+A submission uses this too: what only verbs need is imported where they need it.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-from rich.text import Text
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli import exit_codes
 from entrypoints.cli.options import SharedOptions
-from operations.job_list import JobFilter
 from pipeline.errors import UsageRefused
 from pipeline.principal import Interface, Principal, Role
-from pipeline.states import JobState
 
 if TYPE_CHECKING:
     from operations.bulk import Outcome
+    from operations.job_list import JobFilter
     from operations.operator import Operator
 
 QUEUED_LATER = (
@@ -58,6 +58,8 @@ def operator(options: SharedOptions) -> Iterator[Operator]:
 @contextmanager
 def long_run(operator: Operator) -> Iterator[Operator]:
     """The operator, with a progress bar on a terminal; Ctrl-C stops before the next job."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
     from operations.operator import Run
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -82,6 +84,9 @@ def confirm(question: str, yes: bool) -> None:
 
 
 def filter_of(options: SharedOptions) -> JobFilter:
+    from operations.job_list import JobFilter
+    from pipeline.states import JobState
+
     of_cause = JobState.FAILED if options.cause else None
     return JobFilter(
         bid=options.batch,
@@ -94,6 +99,8 @@ def filter_of(options: SharedOptions) -> JobFilter:
 
 def are_named(options: SharedOptions) -> bool:
     """True if ids are given, False if a filter is; UsageRefused if neither is, or both are."""
+    from operations.job_list import JobFilter
+
     filtered = filter_of(options) != JobFilter()
     if bool(options.ids) == filtered:
         raise UsageRefused(
@@ -105,6 +112,8 @@ def are_named(options: SharedOptions) -> bool:
 
 def show(outcome: Outcome, *, as_json: bool, single: bool) -> None:
     """Print the results and exit: 1 if anything was refused or not tried, 3 if a service did not answer."""
+    from rich.text import Text
+
     complete = not (outcome.refused or outcome.untried) and all(result.complete for result in outcome.done)
     code = exit_codes.UNREACHABLE if outcome.stopped else int(not complete)
     if as_json:
