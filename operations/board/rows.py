@@ -18,8 +18,7 @@ class JobWrite(NamedTuple):
 
     jid: str
     place: Place
-    since: float | None
-    """None: not known; that of its batch is taken."""
+    since: float
     previous: JobState | None
     moved: bool
     """The state changed: what was read of the former state is void."""
@@ -30,10 +29,9 @@ class OfBatch(NamedTuple):
 
     collection: str | None
     owner: str | None
-    since: float
 
 
-UNKNOWN = OfBatch(None, None, 0.0)
+UNKNOWN = OfBatch(None, None)
 
 _TEXT: dict[object, str | None] = {value: value.value for kind in (JobState, Bucket) for value in kind}
 _TEXT[None] = None
@@ -53,7 +51,7 @@ def of_place(job: JobWrite, batch: OfBatch) -> tuple[object, ...]:
         _TEXT[place.state],
         place.priority,
         _TEXT[job.previous],
-        batch.since if job.since is None else job.since,
+        job.since,
     )
 
 

@@ -97,6 +97,10 @@ class Table:
         with self._lock:
             return self._sql.execute(statement, values).fetchall()
 
+    def execute(self, statement: str, values: Mapping[str, object] | Sequence[object] = ()) -> None:
+        """A statement of the writer, within `writing`."""
+        self._sql.execute(statement, values)
+
     @contextmanager
     def writing(self) -> Iterator[None]:
         """One transaction of the writer; readers wait until its end."""
@@ -126,10 +130,10 @@ class Table:
 
     def _of_batches(self, bids: Iterable[str]) -> dict[str, rows.OfBatch]:
         return {
-            row["bid"]: rows.OfBatch(row["collection"], row["owner"], row["since"])
+            row["bid"]: rows.OfBatch(row["collection"], row["owner"])
             for part in _parts(sorted(bids))
             for row in self.read(
-                f"SELECT bid, collection, owner, since FROM batch WHERE bid IN ({_marks(part)})", part
+                f"SELECT bid, collection, owner FROM batch WHERE bid IN ({_marks(part)})", part
             )
         }
 

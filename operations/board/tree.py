@@ -12,6 +12,9 @@ from zkstate.session import Session
 
 _NOWHERE = Place()
 
+Marks = dict[tuple[str, Bucket], BucketMark]
+"""How each bucket was at its last listing."""
+
 Between = Callable[[], None]
 """Called between two listings, so that changes are applied while a large record is listed."""
 
@@ -20,13 +23,18 @@ Between = Callable[[], None]
 class Listings:
     """Remembers how each bucket was at its last listing, to skip those that have not changed."""
 
-    marks: dict[tuple[str, Bucket], BucketMark] = field(default_factory=dict)
+    marks: Marks = field(default_factory=dict)
+
+    def mark(self, session: Session, bids: Iterable[str]) -> Marks:
+        """Remember how each bucket of these batches is now."""
+        self.marks = {(bid, bucket): mark for bid, bucket, mark in tree.bucket_marks(session, sorted(bids))}
+        return self.marks
 
     def places(
         self, session: Session, bids: Iterable[str], known: dict[str, Place], between: Between
     ) -> dict[str, Place]:
         """JID -> place, of every job in the record; `known`: the places on the board."""
-        changed, gone = self._changed(session, sorted(bids), known)
+        changed, gone = self._changed(session, bids, known)
         between()
         places = {
             jid: place._replace(queue=None)
@@ -43,7 +51,7 @@ class Listings:
         return places
 
     def _changed(
-        self, session: Session, bids: list[str], known: dict[str, Place]
+        self, session: Session, bids: Iterable[str], known: dict[str, Place]
     ) -> tuple[list[tuple[str, Bucket]], set[tuple[str, Bucket]]]:
         """The buckets to list, and those of the board whose jobs do not count any more."""
         on_board: dict[tuple[str, Bucket], int] = {}
@@ -51,13 +59,10 @@ class Listings:
             if place.bucket is not None:
                 key = place.bid, place.bucket
                 on_board[key] = on_board.get(key, 0) + 1
-        marks = {(bid, bucket): mark for bid, bucket, mark in tree.bucket_marks(session, bids)}
+        before, marks = self.marks, self.mark(session, bids)
         changed = [
-            key
-            for key, mark in marks.items()
-            if self.marks.get(key) != mark or on_board.get(key, 0) != mark.jobs
+            key for key, mark in marks.items() if before.get(key) != mark or on_board.get(key, 0) != mark.jobs
         ]
-        self.marks = marks
         return [key for key in changed if marks[key].jobs], {*changed, *(on_board.keys() - marks.keys())}
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from operations.board.filling import fill
 from operations.board.place import Place, after
 from operations.board.ring import Ring
 from operations.board.rows import JobWrite
@@ -64,7 +65,6 @@ class Writer:
         self._tally = tally
         self._listings = Listings()
         self._filled = False
-        self._compared_all = False
 
     def flush(self, changes: Sequence[FeedChange], lag: float = 0.0) -> None:
         """Apply what was pushed since the last flush, read what has to be read, and publish the changes."""
@@ -97,8 +97,21 @@ class Writer:
 
         `unsettled`, read at the end, are jobs that moved meanwhile: their changes are applied in their order.
         """
+        if not self._filled:
+            self._fill()
+            return 0
         with _garbage_left_alone():
             return self._compare(between, unsettled, all_batches=all_batches)
+
+    def _fill(self) -> None:
+        """Nobody follows the board yet: nothing is published."""
+        bids = set(tree.batch_ids(self._session))
+        self._compare_batches(bids, self._table.batch_statuses(), all_batches=True)
+        fill(self._session, self._table, self._listings.mark(self._session, bids))
+        self._table.add_indexes()
+        self._read_jobs()
+        self._read_stops()
+        self._filled = True
 
     def _compare(self, between: Between, unsettled: Iterable[str], *, all_batches: bool) -> int:
         known_statuses = self._table.batch_statuses()
@@ -112,12 +125,7 @@ class Writer:
         differing = [jid for jid in settled if places.get(jid) != known.get(jid)]
         with self._table.writing():
             jobs = self._place({jid: (places.get(jid, Place()), known.get(jid)) for jid in differing})
-        changes = [*batches, *jobs, *self._read_jobs(), *self._read_stops()]
-        if self._filled:
-            self._publish(changes)
-        if not self._filled:
-            self._table.add_indexes()
-        self._filled = True
+        self._publish([*batches, *jobs, *self._read_jobs(), *self._read_stops()])
         return len(differing) + sum(change.subject not in skipped for change in batches)
 
     def publish_freshness(self) -> None:
@@ -172,7 +180,7 @@ class Writer:
             JobWrite(
                 jid=jid,
                 place=place,
-                since=moment if self._filled else None,
+                since=moment,
                 previous=old.state if old else None,
                 moved=old is None or old.state is not place.state,
             )
@@ -181,10 +189,10 @@ class Writer:
         ]
         self._table.write_jobs(writes)
         self._table.remove_jobs(gone)
-        return [*removed, *self._changes_of([write.jid for write in writes if write.moved])]
+        return [*removed, *self._table.jobs_as_changes([write.jid for write in writes if write.moved])]
 
     def _changes_of(self, jids: list[str]) -> list[Change]:
-        """Nobody follows the board before it is filled."""
+        """Nobody follows the board before it is filled, and what happened before is not counted."""
         return self._table.jobs_as_changes(jids) if self._filled else []
 
     def _read_jobs(self) -> list[Change]:
@@ -234,7 +242,7 @@ class Writer:
             self._tally.count_deposited(current.collection, added)
 
     def _compare_batches(self, bids: set[str], known: dict[str, str], *, all_batches: bool) -> list[Change]:
-        if all_batches or not self._filled:
+        if all_batches:
             checked = bids | known.keys()
         else:
             ended = {state.value for state in BATCH.where(lambda facts: facts.ended)}

@@ -40,16 +40,25 @@ class BatchRead:
     status: BatchStatus | None
 
 
-def queue_entries(session: Session, state: JobState) -> list[QueueChange]:
-    """Every entry of the queue of `state`, as if it were created now."""
-    entries = []
+def queued_jids(session: Session, state: JobState) -> dict[int, list[str]]:
+    """Priority -> the jobs in the queue of `state`."""
+    jids: dict[int, list[str]] = {}
     for name in session.children(paths.queue(state)):
         try:
             priority, jid = paths.read_queue_entry(name)
         except ValueError:
             continue  # not an entry of arkline: the audit reports it
-        entries.append(QueueChange(jid, state, priority, True))
-    return entries
+        jids.setdefault(priority, []).append(jid)
+    return jids
+
+
+def queue_entries(session: Session, state: JobState) -> list[QueueChange]:
+    """Every entry of the queue of `state`, as if it were created now."""
+    return [
+        QueueChange(jid, state, priority, True)
+        for priority, jids in queued_jids(session, state).items()
+        for jid in jids
+    ]
 
 
 def queues() -> tuple[JobState, ...]:
@@ -103,12 +112,20 @@ def bucket_marks(session: Session, bids: Sequence[str]) -> Iterator[tuple[str, B
                 yield bid, bucket, BucketMark(stat.numChildren, stat.pzxid)
 
 
-def bucket_entries(
+def bucket_jids(
     session: Session, buckets: Sequence[tuple[str, Bucket]]
-) -> Iterator[tuple[str, Bucket, list[BucketChange]]]:
-    """The jobs of each bucket, as if their entries were created now."""
+) -> Iterator[tuple[str, Bucket, list[str]]]:
+    """The jobs of each bucket."""
     for start in range(0, len(buckets), PAGE):
         page = buckets[start : start + PAGE]
         listings = session.children_of_many([paths.bucket(bid, bucket) for bid, bucket in page])
         for (bid, bucket), jids in zip(page, listings, strict=True):
-            yield bid, bucket, [BucketChange(jid, bid, bucket, True) for jid in jids]
+            yield bid, bucket, jids
+
+
+def bucket_entries(
+    session: Session, buckets: Sequence[tuple[str, Bucket]]
+) -> Iterator[tuple[str, Bucket, list[BucketChange]]]:
+    """The jobs of each bucket, as if their entries were created now."""
+    for bid, bucket, jids in bucket_jids(session, buckets):
+        yield bid, bucket, [BucketChange(jid, bid, bucket, True) for jid in jids]
