@@ -1,15 +1,17 @@
 """Requests made from the document of the API: no answer is a server error, or is not in the document."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import hypothesis
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase
 from hypothesis.errors import Unsatisfiable
+from hypothesis.stateful import run_state_machine_as_test
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 
@@ -32,6 +34,14 @@ LEFT_OUT = "/events$|^/v1/workers/"
 
 DOCUMENT = create_app(None).openapi()
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT).exclude(path_regex=LEFT_OUT)
+
+WALKED = SCHEMA.exclude(path_regex="^/v1/(queue|workers|audit)$")
+"""Without what asks the workers, and what reads the whole record."""
+
+SEEDS = (1, 2, 3)
+STEPS = 15
+"""Few examples for each seed: what a step may follow depends on the answers, and Hypothesis refuses a test
+whose examples begin alike and continue differently."""
 
 
 def _valid(result: Any) -> Any:
@@ -98,3 +108,32 @@ def test_an_answer_is_in_the_document_and_no_server_error(operation: Any, admin:
     ask(GenerationMode.POSITIVE, EXAMPLES[GenerationMode.POSITIVE])
     with suppress(Unsatisfiable):  # every text is valid for some parameters
         ask(GenerationMode.NEGATIVE, EXAMPLES[GenerationMode.NEGATIVE])
+
+
+class Walk(WALKED.as_state_machine()):  # type: ignore[misc]
+    """Operations one after another; those that an answer links to get what it says of them."""
+
+    caller: ClassVar[Caller]
+    answers: ClassVar[Counter[tuple[str, int]]] = Counter()
+
+    def get_call_kwargs(self, case: Any) -> dict[str, Any]:
+        return options(self.caller)
+
+    def before_call(self, case: Any) -> None:
+        without_dry_run(case)
+
+    def validate_response(self, response: Any, case: Any, *_: Any, **__: Any) -> None:
+        self.answers[case.operation.label, response.status_code] += 1
+        check(case, response)
+
+
+def test_every_answer_of_a_walk_along_the_links_is_in_the_document(admin: Caller) -> None:
+    Walk.caller = admin
+    for seed in SEEDS:
+        run_state_machine_as_test(
+            hypothesis.seed(seed)(Walk),
+            settings=hypothesis.settings(bounded(3), stateful_step_count=STEPS, derandomize=False),
+        )
+
+    followed = {label for label, status in Walk.answers if "{" in label and status == 200}
+    assert len(followed) >= 3, Walk.answers
