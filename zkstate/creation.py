@@ -76,8 +76,13 @@ def _next_jobs(
     start = batch.status.created
     number = size = 0
     operations: list[Operation] = []
+    submission, folder = batch.submission, str(working / batch.bid)
+    common = dict(submission) | {"submission_type": submission.type, "batch_id": batch.bid}
     for number, planned in enumerate(plan.jobs[start : start + CHUNK], 1):
-        job = _job(f"jid{last + number:010d}", batch, planned, working, by)
+        jid = f"jid{last + number:010d}"
+        own = {"key": token()} | dict(planned) | {"working_dir": f"{folder}/{jid}"}
+        configuration = JobConfiguration.model_validate(common | own)
+        job = _job(jid, configuration, planned, by)
         size += _size(session, planned, job)
         operations += job
         if size > CHUNK_BYTES:
@@ -96,19 +101,15 @@ def _size(session: Session, planned: PlannedJob, job: Sequence[Operation]) -> in
     return size
 
 
-def _job(jid: str, batch: Batch, planned: PlannedJob, working: Path, by: str) -> Sequence[Operation]:
-    submission = batch.submission
+def _job(jid: str, configuration: JobConfiguration, planned: PlannedJob, by: str) -> Sequence[Operation]:
+    bid = configuration.batch_id
     priority = DEFAULT_PRIORITY if planned.priority is None else planned.priority
-    own = dict(planned) | {"batch_id": batch.bid, "working_dir": str(working / batch.bid / jid)}
-    configuration = JobConfiguration.model_validate(
-        dict(submission) | {"submission_type": submission.type, "key": token()} | own
-    )
     identifiers = Identifiers(primary_id=planned.primary_id, local_id=planned.local_id)
     status = JobStatus(status=JOB.initial, priority=priority, op=token())
     history = (HistoryEntry(state=JOB.initial, by=by),)
     return (
         Create(paths.job(jid)),
-        Create(paths.job_bid(jid), batch.bid.encode()),
+        Create(paths.job_bid(jid), bid.encode()),
         Create(paths.configuration(jid), codec.encode(configuration)),
         Create(paths.identifiers(jid), codec.encode(identifiers)),
         Create(paths.job_status(jid), codec.encode(status)),
@@ -116,5 +117,5 @@ def _job(jid: str, batch: Batch, planned: PlannedJob, working: Path, by: str) ->
         Create(paths.space_needed(jid), codec.encode_int(0)),
         Create(paths.history(jid), codec.encode_history(history)),
         Create(paths.queue_entry(JOB.initial, priority, jid)),
-        Create(paths.batch_entry(batch.bid, Bucket.PROCESSING, jid)),
+        Create(paths.batch_entry(bid, Bucket.PROCESSING, jid)),
     )

@@ -16,6 +16,8 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
     ZookeeperError,
 )
+from kazoo.protocol.serialization import Create as CreateRequest
+from kazoo.security import OPEN_ACL_UNSAFE
 
 from pipeline.errors import ArklineError
 from zkstate.errors import Ambiguous, Busy, Contended, Missing, Outdated, Refused, Stale, Taken, TooBig
@@ -90,8 +92,11 @@ def commit(session: Session, operations: Sequence[Operation]) -> list[Any]:
     """
     _check_size(session, operations)
     transaction = session.zk.transaction()
+    prefix, access = _prefix(session.zk.chroot), session.zk.default_acl or OPEN_ACL_UNSAFE
     for operation in operations:
         match operation:
+            case Create(path, data, ephemeral) if _is_plain(path):
+                transaction.operations.append(CreateRequest(prefix + path, data, access, int(ephemeral)))
             case Create(path, data, ephemeral):
                 transaction.create(path, data, ephemeral=ephemeral)
             case Put(path, data, version):
@@ -111,13 +116,23 @@ def commit(session: Session, operations: Sequence[Operation]) -> list[Any]:
     return results
 
 
+def _prefix(chroot: str) -> str:
+    """What kazoo puts before a path."""
+    return "".join(f"/{name}" for name in chroot.split("/") if name)
+
+
+def _is_plain(path: str) -> bool:
+    """Whether kazoo would leave the path as it is; it takes six times as long to find that out."""
+    return path[:1] == "/" and "//" not in path and "/." not in path and path[-1:] != "/"
+
+
 def size_of(session: Session, operations: Sequence[Operation]) -> int:
     """The bytes of a transaction of these operations, or a few more."""
     return sum(_bytes(session, operation) for operation in operations)
 
 
 def _bytes(session: Session, operation: Operation) -> int:
-    data = operation.data if isinstance(operation, Create | Put) else b""
+    data = getattr(operation, "data", b"")
     return OPERATION_BYTES + len(session.zk.chroot) + len(operation.path.encode()) + len(data)
 
 
