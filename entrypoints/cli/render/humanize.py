@@ -55,7 +55,7 @@ def kept_back(jobs: int, sized: int, size: int) -> str:
     >>> kept_back(1, 0, 0), kept_back(2, 2, 2048)
     ('1 job of unknown size', '2 jobs with 2.0 kB')
     >>> kept_back(3, 1, 2048)
-    '3 jobs: 1 with 2.0 kB, 2 of unknown size'
+    '3 jobs (1 with 2.0 kB, 2 of unknown size)'
     """
     if not jobs:
         return counted(0, "job")
@@ -63,7 +63,7 @@ def kept_back(jobs: int, sized: int, size: int) -> str:
         return f"{counted(jobs, 'job')} of unknown size"
     if sized >= jobs:
         return f"{counted(jobs, 'job')} with {in_units(size)}"
-    return f"{counted(jobs, 'job')}: {sized:,} with {in_units(size)}, {jobs - sized:,} of unknown size"
+    return f"{counted(jobs, 'job')} ({sized:,} with {in_units(size)}, {jobs - sized:,} of unknown size)"
 
 
 def by_whom(by: str, reason: str, at: datetime) -> str:
