@@ -2,9 +2,15 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from pipeline.inventory.tables import collections, memberships, objects, owners
+
+_OWNER = (
+    select(owners.c.ark)
+    .join(objects, objects.c.inv_owner_id == owners.c.id)
+    .where(objects.c.ark == bindparam("ark"))
+)
 
 
 @dataclass(frozen=True)
@@ -15,9 +21,7 @@ class Placement:
 
 def owner_of(connection: Connection, ark: str) -> str | None:
     """The ARK of the object's owner; None if the inventory has no such object."""
-    return connection.scalar(
-        select(owners.c.ark).join(objects, objects.c.inv_owner_id == owners.c.id).where(objects.c.ark == ark)
-    )
+    return connection.scalar(_OWNER, {"ark": ark})
 
 
 def of(connection: Connection, ark: str) -> Placement | None:

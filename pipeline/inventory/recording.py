@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Select, Table, bindparam, select, union, upda
 
 from pipeline.inventory import localids
 from pipeline.inventory.base import Provenance, Recording
-from pipeline.inventory.statements import insert, insert_if_new, insert_new, portions
+from pipeline.inventory.statements import insert_if_new, insert_new, portions
 from pipeline.inventory.tables import (
     collections,
     dublin_kernels,
@@ -47,6 +47,9 @@ _ENTRIES = union(
 )
 """Of a job, and of a number: an OR over two tables would scan both."""
 
+_VERSION = versions.insert().returning(versions.c.id)
+_FILES, _KERNELS, _INGESTS = files.insert(), dublin_kernels.insert(), ingests.insert()
+
 _LOCKED_OBJECT = select(objects).where(objects.c.ark == bindparam("ark")).with_for_update()
 
 
@@ -68,10 +71,10 @@ def enter(connection: Connection, recording: Recording, rebuilt_by: str = "") ->
     version_id = _version(connection, recording, object_id)
     own = {"inv_object_id": object_id, "inv_version_id": version_id}
     for portion in portions(_files(recording, own), FILES_PER_STATEMENT):
-        connection.execute(files.insert(), portion)
+        connection.execute(_FILES, portion)
     if kernel := list(_kernel(recording, own)):
-        connection.execute(dublin_kernels.insert(), kernel)
-    connection.execute(ingests.insert(), {**own, **_ingest(recording)})
+        connection.execute(_KERNELS, kernel)
+    connection.execute(_INGESTS, {**own, **_ingest(recording)})
     if rebuilt_by:
         connection.execute(events.insert(), _rebuilt(recording, object_id, rebuilt_by))
 
@@ -160,8 +163,7 @@ def _version(connection: Connection, recording: Recording, object_id: int) -> in
         "note": recording.note,
         "created": version.created,
     }
-    inserted = connection.execute(insert(connection, versions).returning(versions.c.id), row)
-    return int(inserted.scalar_one())
+    return int(connection.execute(_VERSION, row).scalar_one())
 
 
 def _files(recording: Recording, own: dict[str, int]) -> Iterator[dict[str, Any]]:

@@ -179,8 +179,8 @@ def read_if_present(path: Path) -> bytes | None:
 
 def write(path: Path, data: bytes) -> None:
     """Write a new file; it is durable once the file and its folder are synced."""
-    with path.open("xb", buffering=0) as stream:
-        stream.write(data)
+    with opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+        _write(descriptor, data)
 
 
 @contextmanager
