@@ -1,17 +1,18 @@
 """The Celery workers of the fleet: who consumes which queue, how busy they are, and draining one of them."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import redis
 from celery.app.control import Inspect
 from kombu.exceptions import OperationalError
 
 from operations.fleet import Worker, broker_address
-from operations.operator import Operator
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.machine import Queue
 from pipeline.records import Record
@@ -19,6 +20,9 @@ from pipeline.settings import Settings
 from tasks.publisher import publisher
 from zkstate import holds
 from zkstate.journal import Action
+
+if TYPE_CHECKING:
+    from operations.operator import Operator
 
 ANSWER_WAIT = 5.0
 """Seconds to wait for each worker's answer; nobody is waited for once all that were asked have answered."""
