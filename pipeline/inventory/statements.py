@@ -1,17 +1,22 @@
-"""Statements in the dialects of both databases."""
+"""Statements in the dialects of both databases; only the dialect of the own database is loaded."""
+
+from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Column, Connection, Table
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import ReturningInsert
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql, sqlite
+
+    Insert = sqlite.Insert | postgresql.Insert
 
 T = TypeVar("T")
 Row = Mapping[str, Any]
-Insert = sqlite.Insert | postgresql.Insert
 
 NAMES_AT_A_TIME = 500
 """Values of one IN list; all SQLite builds allow 999 parameters."""
@@ -23,7 +28,13 @@ def insert(connection: Connection, table: Table) -> Insert:
 
 
 def _insert(dialect: str, table: Table) -> Insert:
-    return sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
+    if dialect == "sqlite":
+        from sqlalchemy.dialects import sqlite
+
+        return sqlite.insert(table)
+    from sqlalchemy.dialects import postgresql
+
+    return postgresql.insert(table)
 
 
 @cache
