@@ -15,9 +15,9 @@ from pydantic import ValidationError
 
 from operations.custody_proof import CustodyProof
 from pipeline.settings import Settings
-from tasks.broker import client
 from tasks.logs import log
 from tasks.message import Foreign
+from tasks.redis_client import client
 from tasks.signing import keys_of
 
 LIFETIME = 3600

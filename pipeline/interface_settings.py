@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
-
-from pipeline.environment_settings import EnvironmentSettings
+from pydantic_settings import BaseSettings
 
 _ISSUER = re.compile(r"https://.+|http://(127\.0\.0\.1|localhost)([:/].*)?")
 
 
-class InterfaceSettings(EnvironmentSettings):
+class InterfaceSettings(BaseSettings):
     """A part of `pipeline.settings.Settings`."""
 
     otlp_endpoint: str = Field(

@@ -1,17 +1,22 @@
 """Settings of ZooKeeper and Redis: where the servers are, and how a process and a server trust each other."""
 
+import os
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SecretsSettingsSource
 
-from pipeline.environment_settings import EnvironmentSettings
+from pipeline.errors import UsageRefused
+
+SECRETS = "ARKLINE_SECRETS"
+"""Variable with a folder of settings that are secret: the file arkline_zk_password has that setting."""
 
 MIN_KEY = 16
 """Characters of a key; a shorter one can be guessed."""
 
 
-class ServerSettings(EnvironmentSettings):
+class ServerSettings(BaseSettings):
     """A part of `pipeline.settings.Settings`."""
 
     zk_hosts: str = Field("127.0.0.1:2181", description="ZooKeeper servers, host:port, comma separated.")
@@ -49,6 +54,19 @@ class ServerSettings(EnvironmentSettings):
     message_unsigned: bool = Field(
         False, description="Accept messages without a signature too, while message_key is introduced."
     )
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], *sources: Any, **named: Any
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment, else the folder in ARKLINE_SECRETS, with a file for each setting."""
+        folder = os.environ.get(SECRETS)
+        if folder and Path(folder).expanduser().is_file():
+            raise UsageRefused(
+                f"{SECRETS} is '{folder}', which is no folder: name the folder of the secrets' files"
+            )
+        files = (SecretsSettingsSource(settings_cls, folder),) if folder else ()
+        return (named["init_settings"], named["env_settings"], *files)
 
     @property
     def message_keys(self) -> tuple[str, ...]:

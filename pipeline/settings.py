@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import AliasChoices, Field, SecretStr, field_validator, model_validator
+from pydantic_settings import NoDecode, SettingsConfigDict
 
 from pipeline.allowed_networks import AllowedNetwork, read_networks
 from pipeline.interface_settings import InterfaceSettings
@@ -18,6 +19,15 @@ Positive = Annotated[int, Field(ge=1)]
 
 
 class Settings(ServerSettings, InterfaceSettings):
+    model_config = SettingsConfigDict(
+        env_prefix="ARKLINE_",
+        frozen=True,
+        extra="ignore",
+        validate_by_name=True,
+        validate_by_alias=True,
+        hide_input_in_errors=True,  # it may be a secret
+    )
+
     home: Path = Field(Path("var"), description="Parent folder of all data folders that have no setting.")
     working_storage: Path | None = Field(
         None, description="Working directories of jobs, shared by all workers; default HOME/working."
@@ -110,7 +120,7 @@ class Settings(ServerSettings, InterfaceSettings):
         description="Mail address for notices to the operator, such as damage in storage and outages.",
     )
 
-    allow_networks: tuple[AllowedNetwork, ...] = Field(
+    allow_networks: Annotated[tuple[AllowedNetwork, ...], NoDecode] = Field(
         (),
         description="Private networks that content may come from, comma separated, with ports if not "
         "all of them are meant: 127.0.0.0/8,10.1.0.0/16:8080,9000-9010,[fd00::/8]:443.",

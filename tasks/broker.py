@@ -6,7 +6,6 @@ shows exactly which jobs still have a message, instead of a guess from how long 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import redis
 from kombu.exceptions import OperationalError
@@ -15,14 +14,8 @@ import celeryconfig
 from pipeline.settings import Settings
 from tasks.message import MAX_MESSAGE, Foreign, arguments, read_envelope
 from tasks.queue_lists import lists_of, step_of
+from tasks.redis_client import client
 from tasks.signing import Keys, keys_of
-
-
-@lru_cache(maxsize=8)
-def client(settings: Settings, timeout: float = 5.0) -> redis.Redis:
-    """One for all commands of a process; `timeout`: seconds to wait for a connection or an answer."""
-    return redis.Redis.from_url(settings.broker_url, socket_timeout=timeout, socket_connect_timeout=timeout)
-
 
 _READ = """
 local items, foreign = {}, 0

@@ -7,7 +7,7 @@ sets it again, and the other one does not consume until it has a prefix of its o
 import redis
 
 from pipeline.settings import Settings
-from tasks.broker import client
+from tasks.redis_client import client
 
 
 def claim_key(settings: Settings) -> str:

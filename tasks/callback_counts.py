@@ -13,7 +13,7 @@ from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job
 from pipeline.settings import Settings
-from tasks.broker import client
+from tasks.redis_client import client
 
 TIMEOUT = 1.0
 """Seconds to wait for Redis: a delivery must not wait for it."""

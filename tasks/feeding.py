@@ -10,8 +10,9 @@ from kombu.exceptions import OperationalError
 
 from pipeline.settings import Settings
 from pipeline.states import JOB, JobState
-from tasks.broker import client, waiting_messages
+from tasks.broker import waiting_messages
 from tasks.logs import log
+from tasks.redis_client import client
 
 ENOUGH = 4
 """So many parts of the places, one of them filled with jobs that wait for a worker, need no further job."""

@@ -5,22 +5,22 @@ import os
 import socket
 from uuid import uuid4
 
+import redis
+
 from pipeline.records import Ticket
 from pipeline.settings import Settings
 from pipeline.states import BATCH, BatchState
 from tasks.message import compose
 from tasks.queue_lists import list_of, step_of
-from tasks.redis_wire import accepts, address_of
+from tasks.redis_client import client
 from tasks.signing import keys_of
 
 
 def send_split(settings: Settings, ticket: Ticket) -> bool:
-    """Send the ticket of a new batch; False if that needs Celery, or Redis did not accept the message.
+    """Send the ticket of a new batch; False if Redis did not accept the message.
 
     A message whose answer was lost may be sent again: it moves the batch once.
     """
-    if (address := address_of(settings.broker_url)) is None:
-        return False
     task = BATCH.task(BatchState(ticket.state))
     step = step_of(0)
     message = compose(
@@ -33,6 +33,7 @@ def send_split(settings: Settings, ticket: Ticket) -> bool:
     )
     signed = json.dumps(keys_of(settings).sign(message))
     try:
-        return accepts(address, [("LPUSH", list_of(settings.broker_prefix, task.queue.value, step), signed)])
-    except OSError:
+        client(settings).lpush(list_of(settings.broker_prefix, task.queue.value, step), signed)
+    except redis.RedisError:
         return False
+    return True

@@ -11,8 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipeline.attempt import Attempt, Progress
 from pipeline.settings import Settings
-from tasks.broker import client
 from tasks.logs import log
+from tasks.redis_client import client
 
 LIFETIME = 15
 """Seconds that a report is shown; an attempt that is downloading replaces it every second."""

@@ -39,7 +39,12 @@ def settings() -> Settings:
         return Settings()
     except ValidationError as error:
         problems = [
-            ": ".join((*(f"ARKLINE_{str(name).upper()}" for name in problem["loc"][:1]), problem["msg"]))
+            ": ".join(
+                (
+                    *(f"ARKLINE_{str(name).upper().removeprefix('ARKLINE_')}" for name in problem["loc"][:1]),
+                    problem["msg"],
+                )
+            )
             for problem in error.errors(include_url=False, include_input=False)
         ]
         raise UsageRefused("; ".join(problems)) from error

@@ -160,7 +160,7 @@ def require_redis(settings: Settings) -> None:
     import redis
     from kombu.utils import url as kombu_url
 
-    from tasks.broker import client
+    from tasks.redis_client import client
 
     try:
         with client(settings) as connection:

@@ -368,7 +368,7 @@ def test_beside_scheduled_work_the_health_is_shown_without_the_package_of_the_in
 
 
 def test_a_submission_loads_no_store_and_no_web(session: Session, settings: Settings) -> None:
-    slow = ("celery", "fastapi", "kombu", "redis", "requests", "sqlalchemy", "structlog")
+    slow = ("celery", "fastapi", "kombu", "requests", "sqlalchemy", "structlog")
 
     done = _loading(settings, slow, "submit", "--profile", "demo", URL)
 

@@ -4,19 +4,18 @@ import base64
 import json
 from typing import Any
 
-import pytest
 from pydantic import SecretStr
 
 from entrypoints.stack.ports import free_ports
 from pipeline.records import Ticket
 from pipeline.settings import Settings
 from pipeline.states import BatchState
-from tasks.broker import client, read_queues
+from tasks.broker import read_queues
 from tasks.dispatch import dispatch_batch
 from tasks.first_message import send_split
 from tasks.publisher import publisher
 from tasks.queue_lists import list_of, step_of
-from tasks.redis_wire import address_of
+from tasks.redis_client import client
 
 TICKET = Ticket(id="bid0000000007", state=BatchState.PENDING, epoch=3)
 DIFFERENT = {"id", "root_id", "origin", "correlation_id", "reply_to", "delivery_tag"}
@@ -93,16 +92,3 @@ def test_a_user_logs_in_with_the_password_of_the_address(settings: Settings) -> 
         assert not send_split(stranger, TICKET)
     finally:
         client(settings).acl_deluser("desk")
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "rediss://127.0.0.1:6379/0",
-        "unix:///run/redis.sock",
-        "redis://127.0.0.1:6379/0?socket_timeout=3",
-        "redis://127.0.0.1:6379/name",
-    ],
-)
-def test_an_address_of_another_form_is_left_to_celery(url: str) -> None:
-    assert address_of(url) is None

@@ -11,7 +11,7 @@ from entrypoints.web.pages.recent import Recent
 from entrypoints.web.pages.streaming import UNSENT, LivePages, View
 from entrypoints.web.pages.whole import WholeFleet
 from operations.workers import ANSWER_WAIT
-from tasks import broker
+from tasks.redis_client import client
 from tests.support.web import Web
 
 LIMIT = 30.0
@@ -144,7 +144,7 @@ def test_a_worker_that_does_not_answer_delays_no_page(web: Web) -> None:
     before = whole.get()
     assert before is not None
     whole.subscribe(renewed.set)
-    redis = broker.client(web.context.settings)
+    redis = client(web.context.settings)
     with redis.pubsub() as silent:  # type: ignore[no-untyped-call]
         silent.psubscribe("*pidbox*")
         assert silent.get_message(timeout=LIMIT)

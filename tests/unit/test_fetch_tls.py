@@ -69,7 +69,7 @@ def site(context: ssl.SSLContext, tmp_path: Path) -> Iterator[str]:
 
 
 def trusting(certificate: Path, **overrides: float) -> HttpFetcher:
-    settings = Settings(allow_networks="127.0.0.0/8", fetch_tries=1, **overrides)
+    settings = Settings(allow_networks="127.0.0.0/8", fetch_tries=1, **overrides)  # type: ignore[arg-type]
     session = ContentSession(settings.allow_networks, certificates=str(certificate))
     return HttpFetcher(settings, first_pause=0.01, sessions={EVERYWHERE: session})
 

@@ -70,7 +70,7 @@ def test_a_link_out_of_the_folder_of_secrets_is_not_read(
     (folder / "arkline_log_level").symlink_to(tmp_path / "elsewhere")
     monkeypatch.setenv("ARKLINE_SECRETS", str(folder))
 
-    with pytest.warns(UserWarning, match="arkline_log_level is no file of this folder"):
+    with pytest.warns(UserWarning, match="resolves outside"):
         assert Settings().log_level == "INFO"
 
 
@@ -78,7 +78,7 @@ def test_a_missing_folder_of_secrets_is_a_warning_and_a_file_in_its_place_is_ref
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("ARKLINE_SECRETS", str(tmp_path / "absent"))
-    with pytest.warns(UserWarning, match="there is no folder"):
+    with pytest.warns(UserWarning, match='absent" does not exist'):
         Settings()
 
     (tmp_path / "absent").write_text("")
