@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from pipeline.states import JOB
+
 PROJECT = Path(__file__).parent.parent.parent
 
 
@@ -47,6 +49,13 @@ def test_deposits_on_an_idle_stack_are_timed_beside_the_work_by_hand() -> None:
 
     assert 0 < figures["by_hand_ms_p50"] < figures["submit_to_completed_ms_p50"]
     assert figures["submit_to_completed_ms_p50"] <= figures["submit_to_completed_ms_p95"]
+
+
+def test_the_recovery_of_a_job_is_timed_in_every_working_state() -> None:
+    figures = run("recovery", session_timeout=4)["figures"]
+
+    assert set(figures["by_state_s"]) == set(JOB.working())
+    assert 0 < figures["median_s"] <= figures["slowest_s"]
 
 
 def test_moves_lists_and_periodic_work_are_measured_among_many_jobs() -> None:
