@@ -5,7 +5,7 @@ A finding on a running system may be a move in progress, since many nodes are no
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -83,10 +83,16 @@ def read(session: Session) -> Tree:
             broken.append(Finding(path=paths.job(jid), problem=str(error)))
         if session.exists(paths.job_lock(jid)) is not None:
             locks.add(jid)
-    queues: dict[JobState, dict[str, int]] = {
-        state: {jid: pp for pp, jid in map(paths.read_queue_entry, session.children(paths.queue(state)))}
-        for state in JOB.where(lambda facts: facts.queued)
-    }
+    queues: dict[JobState, dict[str, int]] = {}
+    for state in JOB.where(lambda facts: facts.queued):
+        names = session.children(paths.queue(state))
+        entries = tuple(paths.read_queue_entries(names))
+        queues[state] = {jid: pp for pp, jid in entries}
+        own = {paths.queue_entry(state, pp, jid) for pp, jid in entries}
+        broken += _strays(sorted({f"{paths.queue(state)}/{name}" for name in names} - own))
+    callbacks = session.children(paths.CALLBACKS)
+    foreign = sorted({*callbacks} - {*owned(paths.CALLBACKS, callbacks)})
+    broken += _strays(f"{paths.CALLBACKS}/{name}" for name in foreign)
     all_batches: dict[str, Batch] = {}
     buckets = {}
     for bid in owned(paths.BATCHES, session.children(paths.BATCHES)):
@@ -95,7 +101,7 @@ def read(session: Session) -> Tree:
         except (Corrupt, Missing) as error:
             broken.append(Finding(path=paths.batch(bid), problem=str(error)))
         if session.exists(paths.buckets(bid)) is not None:
-            buckets[bid] = {b: frozenset(batches.jobs_in(session, bid, b)) for b in Bucket}
+            buckets[bid] = {b: frozenset(session.children(paths.bucket(bid, b))) for b in Bucket}
     return Tree(
         all_jobs,
         queues,
@@ -105,6 +111,11 @@ def read(session: Session) -> Tree:
         frozenset(locks),
         tuple(broken),
     )
+
+
+def _strays(nodes: Iterable[str]) -> Iterator[Finding]:
+    for path in nodes:
+        yield Finding(path=path, problem="is not a node of arkline, which leaves it alone: delete it")
 
 
 def _jobs(tree: Tree) -> Iterator[Finding]:

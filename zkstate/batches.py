@@ -272,7 +272,7 @@ def counts(session: Session, bid: str) -> dict[Bucket, int]:
 
 
 def jobs_in(session: Session, bid: str, name: Bucket) -> list[str]:
-    return sorted(session.children(paths.bucket(bid, name)))
+    return sorted(filter(paths.is_jid, session.children(paths.bucket(bid, name))))
 
 
 def all_jobs(session: Session, bid: str) -> list[str]:

@@ -17,6 +17,7 @@ from pipeline.records import Submission
 from pipeline.settings import Settings
 from pipeline.states import JOB, Bucket
 from zkstate import batches, codec, paths
+from zkstate.ownership import owned
 from zkstate.reading import ignore_damage, read_each
 from zkstate.session import Session
 
@@ -92,7 +93,8 @@ class Load:
 def open_batches(session: Session) -> dict[Party, list[str]]:
     """The parties that have an open batch, each with its batches, the oldest first."""
     parties: dict[Party, list[str]] = {}
-    for bid, party in of_batches(session, sorted(session.children(paths.OPEN_BATCHES))).items():
+    bids = owned(paths.OPEN_BATCHES, session.children(paths.OPEN_BATCHES))
+    for bid, party in of_batches(session, bids).items():
         parties.setdefault(party, []).append(bid)
     return parties
 
@@ -120,7 +122,7 @@ def at_work(session: Session) -> Load:
     states = JOB.where(lambda facts: facts.occupies_place)
     names = [name for state in states for name in session.children(paths.queue(state))]
     waiting = set(session.children(paths.WAITING))
-    jids = [jid for _, jid in map(paths.read_queue_entry, names) if jid not in waiting]
+    jids = [jid for _, jid in paths.read_queue_entries(names) if jid not in waiting]
     return Load(of_jobs(session, jids).values())
 
 

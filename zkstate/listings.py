@@ -38,11 +38,12 @@ def open_batches(session: Session) -> int:
 
 def in_queue(session: Session, state: JobState) -> list[str]:
     """The queue entries `PP-JID` of the jobs in `state`, most urgent first."""
-    return sorted(session.children(paths.queue(state)))
+    entries = paths.read_queue_entries(session.children(paths.queue(state)))
+    return sorted(f"{priority:02d}-{jid}" for priority, jid in entries)
 
 
 def _ids_in_queue(session: Session, state: JobState) -> set[str]:
-    return {paths.read_queue_entry(name)[1] for name in session.children(paths.queue(state))}
+    return {jid for _, jid in paths.read_queue_entries(session.children(paths.queue(state)))}
 
 
 def completed_jobs(session: Session) -> list[str]:

@@ -16,6 +16,7 @@ _NAMES = {
     paths.BATCHES: r"bid\d{10,}",
     paths.OPEN_BATCHES: r"bid\d{10,}",
     paths.JOBS: r"jid\d{10,}|states",
+    paths.WAITING: r"jid\d{10,}",
     paths.CALLBACKS: r"jid\d{10,}-\d+",
     "/locks": "queue|collections|hosts|leader|single-flight|localid|storage",
     "/locks/queue": "ingest",

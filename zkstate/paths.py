@@ -28,10 +28,14 @@ All of it lies below one root, which the session adds.
 """
 
 import hashlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import quote
 
 from pipeline.states import JOB, Bucket, JobState
+
+_JID = "jid[0-9]{10,}"
+_QUEUE_ENTRY = re.compile(f"([0-9]{{2}})-({_JID})")
 
 BATCHES = "/batches"
 JOBS = "/jobs"
@@ -126,6 +130,14 @@ def batch_entry(bid: str, name: Bucket, jid: str) -> str:
     return f"{BATCHES}/{bid}/states/{name}/{jid}"
 
 
+_is_jid = re.compile(_JID).fullmatch
+
+
+def is_jid(name: str) -> bool:
+    """Whether the name is one that arkline gives a job."""
+    return _is_jid(name) is not None
+
+
 def is_job(name: str) -> bool:
     """Whether this child of /jobs is a job; the queue is its only other child."""
     return f"{JOBS}/{name}" != QUEUES
@@ -139,10 +151,11 @@ def queue_entry(state: JobState, pp: int, jid: str) -> str:
     return f"{QUEUES}/{state}/{pp:02d}-{jid}"
 
 
-def read_queue_entry(name: str) -> tuple[int, str]:
-    """`05-jid0000000001` -> (5, 'jid0000000001')."""
-    pp, _, jid = name.partition("-")
-    return int(pp), jid
+def read_queue_entries(names: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """`05-jid0000000001` -> (5, 'jid0000000001'); names that are not of the record are left out."""
+    for name in names:
+        if entry := _QUEUE_ENTRY.fullmatch(name):
+            yield int(entry[1]), entry[2]
 
 
 def owed_callback(jid: str, epoch: int) -> str:

@@ -158,7 +158,7 @@ def _busy(session: Session, clock: ServerClock) -> Iterator[_Busy]:
     queued = {
         jid: state
         for state in states
-        for _, jid in map(paths.read_queue_entry, session.children(paths.queue(state)))
+        for _, jid in paths.read_queue_entries(session.children(paths.queue(state)))
     }
     bids = [bid for own in fairness.open_batches(session).values() for bid in own]
     split = {

@@ -12,6 +12,7 @@ from pipeline.states import JOB, JobState
 from zkstate import codec, fairness, holds, jobs, paths, record
 from zkstate.errors import Ambiguous, Busy, Contended, Corrupt, Missing, Stale
 from zkstate.fairness import NO_LIMITS, Limits, Load, Party
+from zkstate.ownership import owned
 from zkstate.reading import log_damage, read_each
 from zkstate.session import Session
 from zkstate.transaction import Check, Delete, Operation, Put, Role, commit
@@ -55,7 +56,7 @@ def places_taken(session: Session, waiting_limit: int) -> int:
 
 def tidy_waiting(session: Session) -> list[str]:
     """Delete the entries of jobs that do not wait, which a release without this list left; their JIDs."""
-    jids = session.children(paths.WAITING)
+    jids = owned(paths.WAITING, session.children(paths.WAITING))
     nodes = session.get_many([paths.job_status(jid) for jid in jids])
     removed = []
     for jid, node in zip(jids, nodes, strict=True):
@@ -90,7 +91,7 @@ def entries(session: Session, state: JobState) -> list[str]:
 
 def queued(session: Session, state: JobState) -> list[str]:
     """JIDs in `state`, in the order of the queue."""
-    return [paths.read_queue_entry(name)[1] for name in entries(session, state)]
+    return [jid for _, jid in paths.read_queue_entries(entries(session, state))]
 
 
 def ahead_of(session: Session, job: Job) -> int:
@@ -160,7 +161,7 @@ def _dispatch_pending(
 
 def _pending_by_priority(session: Session) -> Iterator[list[str]]:
     """The JIDs of each priority, most urgent first."""
-    entries = map(paths.read_queue_entry, sorted(session.children(paths.queue(JobState.PENDING))))
+    entries = paths.read_queue_entries(sorted(session.children(paths.queue(JobState.PENDING))))
     for _, group in groupby(entries, key=itemgetter(0)):
         yield [jid for _, jid in group]
 

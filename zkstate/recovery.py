@@ -15,6 +15,7 @@ from pipeline.waits import WaitKind, WaitsFor
 from zkstate import batches, codec, jobs, outages, paths, queue, record
 from zkstate.errors import Busy, Corrupt, Missing, Stale
 from zkstate.locks import ServerClock
+from zkstate.ownership import owned
 from zkstate.reading import BATCHES, JOBS, Kind, read_each
 from zkstate.record import R, St
 from zkstate.session import Session
@@ -120,7 +121,7 @@ def sweep_jobs(
         if state is JobState.PROVISIONING:
             continue
         entries = page(str(state), queue.entries(session, state))
-        jids = [paths.read_queue_entry(entry)[1] for entry in entries]
+        jids = [jid for _, jid in paths.read_queue_entries(entries)]
         for jid, status in _abandoned(session, jids, JOBS, live, clock, services, partial(_is_sent, state)):
             if status.redispatches >= max_redispatches:
                 exhausted.append(jid)
@@ -142,7 +143,7 @@ def sweep_batches(
     session: Session, live: Live, clock: ServerClock, by: str, max_redispatches: int
 ) -> Recovered:
     """New tickets for abandoned batches, and for batches whose last job ended unnoticed."""
-    names = sorted(session.children(paths.OPEN_BATCHES))
+    names = owned(paths.OPEN_BATCHES, session.children(paths.OPEN_BATCHES))
     tickets: list[Ticket | None] = []
     waiting: list[str] = []
     exhausted: list[str] = []

@@ -83,10 +83,10 @@ def _bids() -> Iterator[str]:
 
 def _jids() -> Iterator[str]:
     from pipeline.settings import Settings
-    from zkstate import listings
+    from zkstate import queue
     from zkstate.session import connect
 
     states = [state for state in JOB.where(lambda facts: facts.queued) if state not in _MANY]
     with connect(Settings(), TIMEOUT, create=False, answer_timeout=TIMEOUT) as session:
-        queued = (jid for state in states for jid in listings.in_queue(session, state))
+        queued = (jid for state in states for jid in queue.queued(session, state))
         yield from sorted(queued, reverse=True)

@@ -9,6 +9,7 @@ import pytest
 from entrypoints.cli import completion
 from entrypoints.stack.ports import HOST, free_ports
 from pipeline.settings import Settings
+from pipeline.states import JobState
 from tests.conftest import PROFILES
 from tests.support import planting
 from tests.support.fleet import PROJECT, environment
@@ -46,11 +47,12 @@ def test_the_shell_completes_states_profiles_types_and_queues() -> None:
 def test_the_shell_completes_ids_of_the_record(
     session: Session, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = planting.one_job(session)
+    job = planting.job_in(session, JobState.FAILED)
     for name, value in environment(settings).items():
         monkeypatch.setenv(name, value)
 
     assert completion.ids("bid") == [job.bid]
+    assert completion.ids("jid") == [job.jid]
     assert completion.bids("bid9") == []
     assert completion.ids("nonsense") == []
     assert complete("arkline why bid", **environment(settings)) == [job.bid]

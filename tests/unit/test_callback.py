@@ -214,7 +214,7 @@ def test_a_receiver_whose_answer_never_ends_is_given_up_after_the_timeout(varian
     with HostileSource(variant, pause=0.05) as receiver:
         with pytest.raises(StepFailed, match="did not answer in time") as failure:
             a_callback(callback_timeout=0.4).deliver(a_job(), a_profile(receiver.url), 1)
-        receiver.await_left(3)
+        receiver.await_left(receiver.arrived)  # a try on a busy machine may be over before it arrives
     assert failure.value.kind is FailureKind.TRANSIENT
 
 

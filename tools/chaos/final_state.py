@@ -121,8 +121,8 @@ def read_record(session: Session, final: FinalState) -> None:
         if jid != "states":
             final.jobs[jid] = jobs.load(session, jid)
     for state in set(JobState) - {JobState.DELETED}:
-        for name in session.children(paths.queue(state)):
-            final.queued[paths.read_queue_entry(name)[1]].append(state)
+        for _, jid in paths.read_queue_entries(session.children(paths.queue(state))):
+            final.queued[jid].append(state)
     _shared(session, final)
 
 

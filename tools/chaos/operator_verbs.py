@@ -36,7 +36,7 @@ def one_of(names: Iterable[str], target: int) -> list[str]:
 
 def _queued(session: Session, *states: JobState) -> list[str]:
     return [
-        paths.read_queue_entry(name)[1] for state in states for name in session.children(paths.queue(state))
+        jid for state in states for _, jid in paths.read_queue_entries(session.children(paths.queue(state)))
     ]
 
 

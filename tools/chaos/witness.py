@@ -128,7 +128,7 @@ class Witness:
 def _holders(session: Session) -> tuple[Holder, ...]:
     holders: list[Holder] = []
     for state in JOB.working():
-        jids = [paths.read_queue_entry(name)[1] for name in session.children(paths.queue(state))]
+        jids = [jid for _, jid in paths.read_queue_entries(session.children(paths.queue(state)))]
         locks = session.get_many([paths.job_lock(jid) for jid in jids])
         for jid, lock in zip(jids, locks, strict=True):
             if lock is not None and lock[0]:

@@ -76,8 +76,6 @@ def read_change(path: str, *, present: bool, created_or_deleted: bool) -> FeedCh
 
 
 def _queue_change(state: JobState, entry: str, present: bool) -> QueueChange | None:
-    try:
-        priority, jid = paths.read_queue_entry(entry)
-    except ValueError:
-        return None  # not an entry of arkline: the audit reports it
-    return QueueChange(jid, state, priority, present)
+    for priority, jid in paths.read_queue_entries([entry]):
+        return QueueChange(jid, state, priority, present)
+    return None

@@ -15,6 +15,7 @@ from pipeline.states import JOB, Bucket, JobState
 from zkstate import codec, paths
 from zkstate.errors import Corrupt
 from zkstate.feed.changes import BucketChange, QueueChange
+from zkstate.ownership import owned
 from zkstate.session import Session
 
 R = TypeVar("R", bound=Record)
@@ -43,11 +44,7 @@ class BatchRead:
 def queued_jids(session: Session, state: JobState) -> dict[int, list[str]]:
     """Priority -> the jobs in the queue of `state`."""
     jids: dict[int, list[str]] = {}
-    for name in session.children(paths.queue(state)):
-        try:
-            priority, jid = paths.read_queue_entry(name)
-        except ValueError:
-            continue  # not an entry of arkline: the audit reports it
+    for priority, jid in paths.read_queue_entries(session.children(paths.queue(state))):
         jids.setdefault(priority, []).append(jid)
     return jids
 
@@ -72,7 +69,7 @@ def batch_ids(session: Session) -> list[str]:
 
 def open_batch_ids(session: Session) -> list[str]:
     """The batches with work left, whose status may change at any moment."""
-    return sorted(session.children(paths.OPEN_BATCHES))
+    return owned(paths.OPEN_BATCHES, session.children(paths.OPEN_BATCHES))
 
 
 def read_batches(session: Session, bids: Sequence[str]) -> Iterator[BatchRead]:

@@ -1,0 +1,72 @@
+"""Nodes that are not arkline's in the folders of the record: the work goes on, and the audit names them."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from operations.job_list import JobFilter, list_jobs
+from pipeline.settings import Settings
+from pipeline.states import Bucket, JobState
+from tests.integration.test_damage_spoils_no_list import Readers, faults, readers, whole
+from tests.support import planting
+from zkstate import audit, callbacks, listings, paths, queue
+from zkstate.session import Session
+
+__all__ = ["readers", "whole"]
+
+STRAYS = ("notes", "05-notes", "xx-jid0000000001", "5-jid0000000001")
+
+
+@pytest.fixture
+def strays(session: Session) -> Iterator[list[str]]:
+    """Paths of nodes that no release of arkline has written."""
+    bid = planting.one_job(session).bid
+    folders = [
+        paths.BATCHES,
+        paths.JOBS,
+        paths.OPEN_BATCHES,
+        paths.WAITING,
+        paths.CALLBACKS,
+        paths.bucket(bid, Bucket.PROCESSING),
+    ]
+    in_queues = [
+        f"{paths.queue(state)}/{name}" for state in (JobState.PENDING, JobState.FAILED) for name in STRAYS
+    ]
+    planted = [*in_queues, *(f"{folder}/notes" for folder in folders)]
+    for path in planted:
+        session.ensure_node(path)
+    yield planted
+    for path in planted:
+        session.zk.delete(path)
+
+
+def test_stray_nodes_spoil_no_list_and_no_scheduled_work(readers: Readers, strays: list[str]) -> None:
+    assert strays
+    assert faults(readers) == {}
+
+
+def test_a_pending_job_is_fed_beside_stray_nodes(
+    session: Session, settings: Settings, strays: list[str]
+) -> None:
+    job = planting.one_job(session)
+
+    tickets = queue.feed(session, 100)
+
+    assert job.jid in {ticket.id for ticket in tickets}
+    assert {ticket.id for ticket in tickets} <= set(listings.all_jobs(session))
+
+
+def test_a_list_by_priority_has_jobs_only(session: Session, strays: list[str]) -> None:
+    job = planting.one_job(session)
+
+    listed = list_jobs(session, JobFilter(state=JobState.PENDING), 100)
+
+    assert job.jid in {row.jid for row in listed.jobs}
+    assert not listed.unreadable
+
+
+def test_the_audit_names_every_stray_node(session: Session, strays: list[str]) -> None:
+    beside = {f"{folder}/notes" for folder in (paths.BATCHES, paths.JOBS)}  # of another application
+
+    assert set(strays) - beside <= {finding.path for finding in audit.audit(session)}
+    assert callbacks.names(session) == []
