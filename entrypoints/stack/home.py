@@ -53,6 +53,10 @@ def environment_path(home: Path) -> Path:
     return home / "run" / "environment"
 
 
+NUMBER_WAIT = 10.0
+"""Seconds to wait for the number, or the end, of the process that has locked the folder."""
+
+
 def _lock_path(home: Path) -> Path:
     return home / "run" / "lock"
 
@@ -89,22 +93,22 @@ def _try_lock(lock: IO[str]) -> bool:
 
 
 def running_pid(home: Path) -> int | None:
-    """The process that runs a stack in this folder, or None."""
-    try:
-        with _lock_path(home).open("r+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _written_pid(home)
-    except FileNotFoundError:
-        return None
-    return None
+    """The process that runs a stack in this folder, or None.
 
-
-def _written_pid(home: Path) -> int:
-    """The process number in the lock file; its owner writes it right after locking."""
-    for _ in range(100):
-        if text := _lock_path(home).read_text().strip():
-            return int(text)
+    Its number is in the file from shortly after locking to shortly before the lock ends.
+    """
+    deadline = time.monotonic() + NUMBER_WAIT
+    while time.monotonic() < deadline:
+        try:
+            with _lock_path(home).open("r+") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if text := _lock_path(home).read_text().strip():
+                return int(text)
+        except FileNotFoundError:
+            return None
+        else:
+            return None
         time.sleep(0.01)
     raise UsageRefused(f"{_lock_path(home)} is locked by a process that did not write its number")
 

@@ -1,3 +1,4 @@
+import fcntl
 import os
 import signal
 import subprocess
@@ -228,6 +229,16 @@ def test_a_folder_is_free_after_its_stack(tmp_path: Path) -> None:
         assert running_pid(tmp_path) == os.getpid()
 
     assert running_pid(tmp_path) is None
+
+
+def test_a_stack_that_is_just_ending_is_not_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number is removed a moment before the lock ends."""
+    (tmp_path / "run").mkdir()
+    with (tmp_path / "run" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        monkeypatch.setattr(time, "sleep", lambda _: lock.close())
+
+        assert running_pid(tmp_path) is None
 
 
 def test_the_file_of_a_stack_is_private_and_removed_with_the_stack(tmp_path: Path) -> None:
