@@ -6,8 +6,8 @@ from pipeline.states import BATCH, BatchState, JobState
 from tests.e2e.collection import body_of, submit
 from tests.servers.hostile_source import HostileSource
 from tests.servers.http_source import HttpSource
-from tests.support.fleet import Fleet, batch_ended, job_reaches, wait_for_split
-from zkstate import batches, jobs
+from tests.support.fleet import LIMIT, Fleet, batch_ended, wait_for, wait_for_split
+from zkstate import batches, jobs, paths
 from zkstate.session import Session
 
 SIZE = 60_000_000
@@ -20,14 +20,20 @@ def test_a_deposit_completes_while_long_downloads_of_another_submitter_have_ever
     fleet.worker(concurrency=2)
     fleet.worker("control", 1, queues="control,split")
     fleet.beat()
-    body, long = body_of("long", SIZE), []
+    body, long = body_of("long", SIZE), list[str]()
+
+    def downloading() -> list[str]:
+        states = {jid: jobs.load(session, jid).status.status for jid in long}
+        return [jid for jid, state in states.items() if state is JobState.DOWNLOADING]
+
     for number in range(4):
         url = source.put(f"/long{number}", body, piece=10_000, pause=0.1)
         bid = submit(session, settings, url, SubmissionType.FILE, owner="token:many")
         wait_for_split(session, bid)
         long += batches.all_jobs(session, bid)
-    for jid in long[:2]:
-        job_reaches(session, jid, JobState.DOWNLOADING)
+    # not always the first two: the control worker splits beside the other one
+    nodes = [paths.job_status(jid) for jid in long]
+    wait_for(session, nodes, lambda: len(downloading()) == 2, LIMIT, lambda: str(downloading()))
 
     url = source.put("/a.txt", body_of("a"))
     other = submit(session, settings, url, SubmissionType.FILE, owner="token:one")
