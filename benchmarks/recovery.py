@@ -29,7 +29,7 @@ GOAL = 5.0
 """Seconds after the timeout of the session."""
 
 Held = tuple[str, str, Process]
-"""The batch, the job and the process that has it."""
+"""A batch, its job, and the process that holds the job."""
 
 
 def held(own: Stack, state: JobState, number: int) -> Held:

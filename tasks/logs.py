@@ -22,7 +22,7 @@ _OF_COMMANDS = logging.getLogger("arkline.commands")
 
 
 class _Lines:
-    """Writes lines without a lock: a child process would wait for one that a thread held during the fork."""
+    """Writes lines without a lock. A child process would wait for ever for a lock held during the fork."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

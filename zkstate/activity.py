@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pipeline.records import BatchStatus, JobStatus, Record
 from pipeline.states import BATCH, JOB, JobState
 from pipeline.waits import WaitsFor
-from zkstate import paths, queue
-from zkstate.ownership import owned
+from zkstate import ownership, paths, queue
 from zkstate.reading import BATCHES, JOBS, ignore_damage, read_statuses
 from zkstate.session import Session
 
@@ -47,7 +46,7 @@ def active_jobs(session: Session, counts: dict[JobState, int]) -> Iterator[Activ
 
 def active_batches(session: Session) -> Iterator[Active]:
     """At most SAMPLE of the batches that a worker splits or reports, or should."""
-    bids = owned(paths.OPEN_BATCHES, session.children(paths.OPEN_BATCHES))[:SAMPLE]
+    bids = ownership.children(session, paths.OPEN_BATCHES)[:SAMPLE]
     for bid, status, locked, mtime in read_statuses(session, bids, BATCHES, ignore_damage):
         if status.status in BATCH.working() and status.total is None:
             yield _active(bid, status, locked, mtime)

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from pipeline.records import Batch, BatchStatus, Entry, Job, Record
 from pipeline.states import BATCH, JOB, BatchState, Bucket, Event, JobState, Machine, S, bucket
-from zkstate import batches, jobs, paths, space
+from zkstate import batches, jobs, ownership, paths, space
 from zkstate.errors import Corrupt, Missing
 from zkstate.ownership import owned
 from zkstate.session import Session
@@ -74,7 +74,7 @@ def read(session: Session) -> Tree:
     broken: list[Finding] = []
     all_jobs: dict[str, Job] = {}
     locks = set()
-    for jid in owned(paths.JOBS, session.children(paths.JOBS)):
+    for jid in ownership.children(session, paths.JOBS):
         if jid == "states":
             continue
         try:
@@ -95,7 +95,7 @@ def read(session: Session) -> Tree:
     broken += _strays(f"{paths.CALLBACKS}/{name}" for name in foreign)
     all_batches: dict[str, Batch] = {}
     buckets = {}
-    for bid in owned(paths.BATCHES, session.children(paths.BATCHES)):
+    for bid in ownership.children(session, paths.BATCHES):
         try:
             all_batches[bid] = batches.load(session, bid)
         except (Corrupt, Missing) as error:

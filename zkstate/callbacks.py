@@ -13,11 +13,10 @@ from functools import partial
 from kazoo.protocol.states import ZnodeStat
 
 from pipeline.records import Job, RewrittenRecord
-from zkstate import codec, histories, paths, record
+from zkstate import codec, histories, ownership, paths, record
 from zkstate.errors import Refused, Stale
 from zkstate.journal import Stamp
 from zkstate.locks import ServerClock
-from zkstate.ownership import owned
 from zkstate.reading import read_each
 from zkstate.record import MESSAGE_LIMIT, token
 from zkstate.session import Session
@@ -81,7 +80,7 @@ def count(session: Session) -> int:
 
 def names(session: Session) -> list[str]:
     """The names of all callbacks that are owed, sorted by job number."""
-    return owned(paths.CALLBACKS, session.children(paths.CALLBACKS))
+    return ownership.children(session, paths.CALLBACKS)
 
 
 def read(session: Session, some: Sequence[str]) -> list[Owed]:

@@ -4,9 +4,8 @@ from contextlib import suppress
 from urllib.parse import unquote
 
 from pipeline.job_identity import number_of
-from zkstate import codec, paths
+from zkstate import codec, ownership, paths
 from zkstate.errors import Contended, Corrupt
-from zkstate.ownership import owned
 from zkstate.session import Session
 from zkstate.transaction import Put, Role, commit
 
@@ -33,7 +32,7 @@ def readable(session: Session, name: str) -> int | None:
 
 def highest_job(session: Session) -> int:
     """The highest number of the jobs in the record; 0 if there is none."""
-    return max(map(number_of, owned(paths.JOBS, session.children(paths.JOBS))), default=0)
+    return max(map(number_of, ownership.children(session, paths.JOBS)), default=0)
 
 
 def last_batch(session: Session) -> int:

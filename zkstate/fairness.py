@@ -16,8 +16,7 @@ from pipeline.profiles.quota import quota_in
 from pipeline.records import Submission
 from pipeline.settings import Settings
 from pipeline.states import JOB, Bucket
-from zkstate import batches, codec, paths
-from zkstate.ownership import owned
+from zkstate import batches, codec, ownership, paths
 from zkstate.reading import ignore_damage, read_each
 from zkstate.session import Session
 
@@ -93,7 +92,7 @@ class Load:
 def open_batches(session: Session) -> dict[Party, list[str]]:
     """The parties that have an open batch, each with its batches, the oldest first."""
     parties: dict[Party, list[str]] = {}
-    bids = owned(paths.OPEN_BATCHES, session.children(paths.OPEN_BATCHES))
+    bids = ownership.children(session, paths.OPEN_BATCHES)
     for bid, party in of_batches(session, bids).items():
         parties.setdefault(party, []).append(bid)
     return parties

@@ -34,10 +34,15 @@ def owned(folder: str, names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if pattern.fullmatch(name))
 
 
+def children(session: Session, folder: str) -> list[str]:
+    """The record's own nodes in a folder, sorted."""
+    return owned(folder, session.children(folder))
+
+
 def delete_record(session: Session) -> None:
     """Delete every node of the record; the deployment id first, so that no process works on the rest."""
     for path in (paths.DEPLOYMENT, *paths.TOP):
-        for name in owned(path, session.children(path)):
+        for name in children(session, path):
             with suppress(NoNodeError):
                 session.zk.delete(f"{path}/{name}", recursive=True)
         # a folder with nodes of others stays

@@ -9,10 +9,9 @@ from pydantic import Field
 
 from pipeline.records import Job, JobStatus, Priority, Ticket
 from pipeline.states import JOB, JobState
-from zkstate import codec, fairness, holds, jobs, paths, record
+from zkstate import codec, fairness, holds, jobs, ownership, paths, record
 from zkstate.errors import Ambiguous, Busy, Contended, Corrupt, Missing, Stale
 from zkstate.fairness import NO_LIMITS, Limits, Load, Party
-from zkstate.ownership import owned
 from zkstate.reading import log_damage, read_each
 from zkstate.session import Session
 from zkstate.transaction import Check, Delete, Operation, Put, Role, commit
@@ -56,7 +55,7 @@ def places_taken(session: Session, waiting_limit: int) -> int:
 
 def tidy_waiting(session: Session) -> list[str]:
     """Delete the entries of jobs that do not wait, which a release without this list left; their JIDs."""
-    jids = owned(paths.WAITING, session.children(paths.WAITING))
+    jids = ownership.children(session, paths.WAITING)
     nodes = session.get_many([paths.job_status(jid) for jid in jids])
     removed = []
     for jid, node in zip(jids, nodes, strict=True):

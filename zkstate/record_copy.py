@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pipeline.backup_files import NodeCopy, RecordEntry
 from pipeline.records import BatchStatus
 from pipeline.states import BatchState, Bucket
-from zkstate import batches, codec, paths
+from zkstate import batches, codec, ownership, paths
 from zkstate.errors import Busy, Missing
 from zkstate.ownership import owned
 from zkstate.session import Session
@@ -29,7 +29,7 @@ _WITH_CHILDREN = ("history", "report-parts")
 def read_record(session: Session) -> Iterator[RecordEntry]:
     """Every batch with its jobs, and the single nodes; Busy if a batch changes with every reading."""
     yield from _singles(session, "/submission-keys")
-    for bid in owned(paths.BATCHES, session.children(paths.BATCHES)):
+    for bid in ownership.children(session, paths.BATCHES):
         yield from _batch(session, bid)
     for folder in (paths.HOLDS, "/locks/queue", paths.CALLBACKS, "/actions/collections"):
         yield from _singles(session, folder)

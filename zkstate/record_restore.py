@@ -11,8 +11,8 @@ from pipeline.backup_files import RecordEntry
 from pipeline.deployment import Deployment
 from pipeline.records import BatchStatus, HistoryEntry, JobStatus
 from pipeline.states import BATCH, JOB, Bucket, Event, JobState, Room, bucket
-from zkstate import codec, counters, paths
-from zkstate.ownership import delete_record, owned
+from zkstate import codec, counters, ownership, paths
+from zkstate.ownership import delete_record
 from zkstate.session import Session
 from zkstate.transaction import TRANSACTION_LIMIT, Create, Operation, Put, commit, size_of
 
@@ -48,8 +48,8 @@ class _Writer:
 def is_empty(session: Session) -> bool:
     """True if the record has no batch, no job, no number and no deployment id."""
     numbers = [stat for stat in session.exists_many([paths.DEPLOYMENT, paths.counter("job")]) if stat]
-    jobs = [name for name in owned(paths.JOBS, session.children(paths.JOBS)) if paths.is_job(name)]
-    return not (numbers or jobs or owned(paths.BATCHES, session.children(paths.BATCHES)))
+    jobs = [name for name in ownership.children(session, paths.JOBS) if paths.is_job(name)]
+    return not (numbers or jobs or ownership.children(session, paths.BATCHES))
 
 
 def clear(session: Session) -> None:

@@ -12,10 +12,9 @@ from functools import partial
 from pipeline.records import FencedStatus, JobStatus, Ticket
 from pipeline.states import BATCH, JOB, BatchState, Bucket, JobState
 from pipeline.waits import WaitKind, WaitsFor
-from zkstate import batches, codec, jobs, outages, paths, queue, record
+from zkstate import batches, codec, jobs, outages, ownership, paths, queue, record
 from zkstate.errors import Busy, Corrupt, Missing, Stale
 from zkstate.locks import ServerClock
-from zkstate.ownership import owned
 from zkstate.reading import BATCHES, JOBS, Kind, read_each
 from zkstate.record import R, St
 from zkstate.session import Session
@@ -143,7 +142,7 @@ def sweep_batches(
     session: Session, live: Live, clock: ServerClock, by: str, max_redispatches: int
 ) -> Recovered:
     """New tickets for abandoned batches, and for batches whose last job ended unnoticed."""
-    names = owned(paths.OPEN_BATCHES, session.children(paths.OPEN_BATCHES))
+    names = ownership.children(session, paths.OPEN_BATCHES)
     tickets: list[Ticket | None] = []
     waiting: list[str] = []
     exhausted: list[str] = []

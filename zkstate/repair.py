@@ -10,10 +10,9 @@ from pathlib import Path
 from pipeline.errors import UsageRefused
 from pipeline.records import HistoryEntry, Identifiers, Job, JobConfiguration, JobStatus, Submission
 from pipeline.states import JOB, Bucket, JobState, bucket
-from zkstate import codec, paths, rebuild, record, salvage, space
+from zkstate import codec, ownership, paths, rebuild, record, salvage, space
 from zkstate.damage import Nodes, Repairer, entry_facts, read_nodes
 from zkstate.errors import Contended, Corrupt, Missing
-from zkstate.ownership import owned
 from zkstate.rebuild import JobSurroundings
 from zkstate.session import Session
 from zkstate.transaction import Create, Delete, Operation
@@ -155,7 +154,7 @@ def _leave_waiting(session: Session, jid: str) -> list[Operation]:
 def _batch_of(session: Session, jid: str, nodes: Nodes) -> str:
     """The batch that lists the job: the named one, else whichever does."""
     named = (nodes.data[paths.job_bid(jid)] or b"").decode("ascii", "replace")
-    every = owned(paths.BATCHES, session.children(paths.BATCHES))
+    every = ownership.children(session, paths.BATCHES)
     for bid in ([named] if named in every else []) + every:
         entries = [paths.batch_entry(bid, name, jid) for name in Bucket]
         if any(stat is not None for stat in session.exists_many(entries)):

@@ -38,16 +38,14 @@ def settings() -> Settings:
     try:
         return Settings()
     except ValidationError as error:
-        problems = [
-            ": ".join(
-                (
-                    *(f"ARKLINE_{str(name).upper().removeprefix('ARKLINE_')}" for name in problem["loc"][:1]),
-                    problem["msg"],
-                )
-            )
-            for problem in error.errors(include_url=False, include_input=False)
-        ]
-        raise UsageRefused("; ".join(problems)) from error
+        problems = error.errors(include_url=False, include_input=False)
+        messages = [": ".join((*map(_variable, problem["loc"][:1]), problem["msg"])) for problem in problems]
+        raise UsageRefused("; ".join(messages)) from error
+
+
+def _variable(name: int | str) -> str:
+    """The variable of a setting; a setting that also has an earlier name is named by its variable."""
+    return f"ARKLINE_{str(name).upper().removeprefix('ARKLINE_')}"
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pipeline.settings import Settings
 from zkstate.session import Session, connect
 
 ANSWER_TIMEOUT = 3.0
-"""Seconds to wait for ZooKeeper: a person waits, and a program is better answered 503 with Retry-After."""
+"""Seconds to wait for an answer of ZooKeeper; after that the API answers 503 with Retry-After."""
 
 
 @contextmanager

@@ -10,23 +10,11 @@ from pipeline.principal import Role
 from pipeline.states import Event, FailureKind, JobState
 from tests.support import planting
 from tests.support.browser import Scheme, Visitor, chromium, visitor
-from tests.support.web import Web, new_token
+from tests.support.web import MAIN_PAGES, Web, new_token
 from zkstate import jobs
 from zkstate.session import Session
 
-PAGES = (
-    "/",
-    "/batches",
-    "/jobs",
-    "/failures",
-    "/stops",
-    "/space",
-    "/fleet",
-    "/objects",
-    "/deposits",
-    "/deposits/new",
-    "/help/deposit",
-)
+PAGES = (*MAIN_PAGES, "/deposits/new")
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from tests.support import planting
 from tests.support.boards import until
 from tests.support.operators import ann
 from tests.support.waits import HOST
-from tests.support.web import OWN_FORM, Web
+from tests.support.web import MAIN_PAGES, OWN_FORM, Web
 from zkstate import batches, holds, host_connections, jobs, record
 from zkstate.session import Session
 
@@ -117,21 +117,7 @@ def test_the_login_leads_to_no_other_site(web: Web) -> None:
     assert answer.headers["Location"] == "/"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/",
-        "/batches",
-        "/jobs",
-        "/failures",
-        "/stops",
-        "/space",
-        "/fleet",
-        "/objects",
-        "/deposits",
-        "/help/deposit",
-    ],
-)
+@pytest.mark.parametrize("path", MAIN_PAGES)
 def test_every_page_opens_and_allows_no_foreign_script(operator: Browser, web: Web, path: str) -> None:
     assert "<h1" in operator.open(path)
 

@@ -3,9 +3,6 @@
 from collections.abc import Iterator
 
 import pytest
-import structlog
-from structlog.contextvars import merge_contextvars
-from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from pipeline.job_identity import trace_id
@@ -32,6 +29,7 @@ from tasks.run import MEANINGS, Locked, Meaning, StateWork, meaning_of, run
 from tasks.worker_context import WorkerContext
 from tests.support import planting
 from tests.support.fleet import wait_for
+from tests.support.log_entries import log_entries
 from zkstate import batches, jobs, paths, record
 from zkstate.batches import BatchMove
 from zkstate.errors import Busy, Corrupt, Missing, Stale, TooBig, Unreachable
@@ -72,12 +70,8 @@ def context(settings: Settings) -> Iterator[WorkerContext]:
 
 @pytest.fixture
 def worker_log() -> Iterator[list[EventDict]]:
-    """The entries of the log, also after another test configured it in this process."""
-    configured = structlog.get_config()
-    structlog.reset_defaults()
-    with capture_logs([merge_contextvars]) as lines:
-        yield lines
-    structlog.configure(**configured)
+    with log_entries() as entries:
+        yield entries
 
 
 @pytest.fixture

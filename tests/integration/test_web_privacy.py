@@ -4,14 +4,12 @@ import time
 from collections.abc import Iterator
 
 import pytest
-import structlog
-from structlog.contextvars import merge_contextvars
-from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from tests.support import planting
+from tests.support.log_entries import log_entries
 from tests.support.web import Caller, Web, serving
 from zkstate import batches
 
@@ -71,12 +69,8 @@ def test_a_guessed_etag_tells_nothing_of_anothers_job(web: Web, dora: Caller, em
 
 @pytest.fixture
 def request_log() -> Iterator[list[EventDict]]:
-    """The entries of the log, also after a command of another test hid them in this process."""
-    configured = structlog.get_config()
-    structlog.reset_defaults()
-    with capture_logs([merge_contextvars]) as lines:
-        yield lines
-    structlog.configure(**configured)
+    with log_entries() as entries:
+        yield entries
 
 
 def test_a_request_is_logged_with_its_id(dora: Caller, request_log: list[EventDict]) -> None:

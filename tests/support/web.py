@@ -47,6 +47,20 @@ class Caller:
         return self.request("POST", path, json=json, **options)
 
 
+MAIN_PAGES = (
+    "/",
+    "/batches",
+    "/jobs",
+    "/failures",
+    "/stops",
+    "/space",
+    "/fleet",
+    "/objects",
+    "/deposits",
+    "/help/deposit",
+)
+
+
 @dataclass(frozen=True)
 class Web:
     """A running web process."""

@@ -12,10 +12,9 @@ from kazoo.protocol.states import ZnodeStat
 
 from pipeline.records import BatchStatus, Record, Submission
 from pipeline.states import JOB, Bucket, JobState
-from zkstate import codec, paths
+from zkstate import codec, ownership, paths
 from zkstate.errors import Corrupt
 from zkstate.feed.changes import BucketChange, QueueChange
-from zkstate.ownership import owned
 from zkstate.session import Session
 
 R = TypeVar("R", bound=Record)
@@ -69,7 +68,7 @@ def batch_ids(session: Session) -> list[str]:
 
 def open_batch_ids(session: Session) -> list[str]:
     """The batches with work left, whose status may change at any moment."""
-    return owned(paths.OPEN_BATCHES, session.children(paths.OPEN_BATCHES))
+    return ownership.children(session, paths.OPEN_BATCHES)
 
 
 def read_batches(session: Session, bids: Sequence[str]) -> Iterator[BatchRead]:

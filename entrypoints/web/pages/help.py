@@ -1,4 +1,4 @@
-"""The guide for depositors as a page of the site; the login leads to this page too, so it needs no token."""
+"""The guide for depositors as a page of the site. It needs no token, because the login page links to it."""
 
 from __future__ import annotations
 
