@@ -18,6 +18,7 @@ from pipeline import attempt
 from pipeline.outcome import StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
+from pipeline.storage.ocfl import copies
 from tests.support.ocfl_fixture import OcflFixture, assert_valid, fork, memory
 from tests.support.requirements import unavailable
 
@@ -51,6 +52,51 @@ def test_a_copy_that_reads_back_with_other_bytes_is_not_published(
     assert failed.value.kind is FailureKind.TRANSIENT
     assert not depot.object().exists()
     depot.storage.verify(depot.store("jid1", {"producer/a.txt": "abc"}))
+
+
+def test_a_large_file_is_read_back_chunk_by_chunk(
+    depot: OcflFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "COPY_CHUNK", 10_000)
+    monkeypatch.setattr(copies, "READ_CHUNK", 3_000)
+    texts = {f"producer/{size}.txt": "x" * size for size in (10_000, 10_001, 20_000, 47_000)}
+
+    stored = depot.store("jid1", texts)
+
+    depot.storage.verify(stored)
+    assert {path: (depot.object() / "v1/content" / path).read_text() for path in texts} == texts
+
+
+def test_a_large_copy_that_reads_back_with_other_bytes_is_not_published(
+    depot: OcflFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "COPY_CHUNK", 4)
+    monkeypatch.setattr(attempt, "CHECK_INTERVAL", 0.0)  # the fence is asked after each chunk
+    request = depot.request("jid1", {"producer/a.txt": "abcdefgh"})
+
+    def damage_the_copy() -> None:
+        for copy in depot.folder.glob("extensions/arkline/staging/*/content/producer/a.txt"):
+            copy.chmod(0o600)
+            with copy.open("r+b") as file:
+                file.seek(copy.stat().st_size - 1)
+                file.write(b"X")
+
+    with pytest.raises(StepFailed, match=r"a\.txt.* read back from the disk with other bytes") as failed:
+        depot.storage.store(request, damage_the_copy)
+
+    assert failed.value.kind is FailureKind.TRANSIENT
+    assert not depot.object().exists()
+
+
+def test_a_large_source_that_changed_is_named(depot: OcflFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "COPY_CHUNK", 4)
+    request = depot.request("jid1", {"producer/a.txt": "abcdefgh"})
+    request.files[0].source.write_text("abcdefgX")
+
+    with pytest.raises(StepFailed, match=r"a\.txt changed after it was downloaded"):
+        depot.storage.store(request, lambda: None)
+
+    assert not depot.object().exists()
 
 
 def test_a_version_is_read_back_by_the_attempt_that_publishes_it(depot: OcflFixture) -> None:

@@ -1,8 +1,6 @@
-"""File operations of the OCFL store: copies with digests, syncs, and one lock per object."""
+"""Files of the OCFL store: an object's folder, faults of the root, and one lock per object."""
 
-import errno
 import fcntl
-import hashlib
 import os
 import time
 from collections.abc import Iterator
@@ -11,24 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.attempt import Attempt
-from pipeline.durable import opened, start_writing
+from pipeline.durable import opened
 from pipeline.file_faults import fault_message, is_fault_of, is_full
-from pipeline.files import ContentFile
 from pipeline.fixity import READ_CHUNK, OnRead
 from pipeline.outcome import ServiceDown, StepFailed, damaged, of_object, system
 from pipeline.services import Service
+from pipeline.storage.ocfl.copies import read_back, write_all
 from pipeline.storage.ocfl.objects import INVENTORY, Inventory, extends, parse
 from pipeline.storage.ocfl.stored_object import StoredObject
 
-COPY_CHUNK = 32 << 20
-"""Bytes copied between two checks of the attempt: well under a second on any disk."""
-
 LOCK_POLL = 0.05
 """Seconds between two tries for the lock of an object."""
-
-READ_ONLY = 0o444
-
-_NO_KERNEL_COPY = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM)
 
 
 @contextmanager
@@ -48,70 +39,6 @@ def failures(root: Path) -> Iterator[None]:
             message = fault_message("the storage root", root, error)
             raise ServiceDown(Service.STORAGE, message, of_host=True) from error
         raise system(f"{error.filename or root}: {error.strerror or error}") from error
-
-
-def copy(source: Path, target: Path, attempt: Attempt) -> None:
-    """Copy a file; whoever relies on the copy syncs it and reads it back.
-
-    The kernel copies, which is free where the file system can share blocks. Never a hard link: later changes
-    in the working directory must not change stored content.
-    """
-    created = os.O_RDWR | os.O_CREAT | os.O_EXCL
-    with (
-        opened(source, os.O_RDONLY | os.O_NOFOLLOW) as reader,
-        opened(target, created, READ_ONLY) as writer,
-    ):
-        while copied := _copy_chunk(reader, writer):
-            if copied == COPY_CHUNK:
-                start_writing(writer)
-            attempt.check()
-
-
-def put(file: ContentFile, target: Path, attempt: Attempt) -> None:
-    """Write a new file with the content of `file`; whoever relies on it syncs it and reads it back."""
-    if file.data is None:
-        copy(file.source, target, attempt)
-        return
-    created = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    with opened(target, created, READ_ONLY) as descriptor:
-        _write(descriptor, file.data)
-
-
-def read_back(path: Path, on_read: OnRead) -> tuple[int, str]:
-    """Size and sha512 of a file that was synced, as they are on the disk and not in the page cache."""
-    with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as descriptor:
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        size = os.fstat(descriptor).st_size
-        return size, _sha512(descriptor, size, on_read)
-
-
-def _copy_chunk(reader: int, writer: int) -> int:
-    if hasattr(os, "copy_file_range"):
-        try:
-            return os.copy_file_range(reader, writer, COPY_CHUNK)
-        except OSError as error:
-            if error.errno not in _NO_KERNEL_COPY:
-                raise
-    chunk = os.read(reader, COPY_CHUNK)
-    _write(writer, chunk)
-    return len(chunk)
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-
-
-def _sha512(descriptor: int, size: int, on_read: OnRead) -> str:
-    sha512 = hashlib.sha512()
-    chunk = bytearray(min(READ_CHUNK, size + 1))  # memory that is not used costs time, too
-    view = memoryview(chunk)
-    while length := os.readv(descriptor, [chunk]):
-        sha512.update(view[:length])
-        on_read(length)
-    return sha512.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -180,7 +107,7 @@ def read_if_present(path: Path) -> bytes | None:
 def write(path: Path, data: bytes) -> None:
     """Write a new file; it is durable once the file and its folder are synced."""
     with opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
-        _write(descriptor, data)
+        write_all(descriptor, data)
 
 
 @contextmanager

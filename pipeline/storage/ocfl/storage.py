@@ -13,7 +13,7 @@ from pipeline.outcome import ServiceDown, StepFailed, transient
 from pipeline.parallel import in_parallel
 from pipeline.records import now
 from pipeline.storage.base import StoreRequest
-from pipeline.storage.ocfl import disk, layout, objects, writer
+from pipeline.storage.ocfl import copies, disk, layout, objects, writer
 from pipeline.storage.ocfl.reading import OcflReader
 from pipeline.storage.rules import check_request, check_source, describe_mismatch, stored_elsewhere
 
@@ -155,7 +155,7 @@ class OcflStorage(OcflReader):
         stored, content = self.object(request.ark), stage / objects.CONTENT
         manifest = head.manifest if head else {}
         first_paths = objects.first_paths(request.digests)
-        copied: list[ContentFile] = []
+        to_read: list[ContentFile] = []
         folders: set[Path] = set()
         for file in request.files:
             if file.sha512 in manifest:
@@ -165,12 +165,16 @@ class OcflStorage(OcflReader):
                 if target.parent not in folders:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     folders.add(target.parent)
-                disk.put(file, target, attempt)
-                copied.append(file)
+                if file.data is None and file.size > copies.COPY_CHUNK:
+                    actual = copies.copy_and_read_back(file.source, target, attempt)
+                    _compare(file, actual, content, attempt)
+                else:
+                    copies.put(file, target, attempt)
+                    to_read.append(file)
             attempt.check()
-        if copied:
+        if folders:
             sync_tree(content)
-            _read_back(copied, content, attempt)
+            _read_back(to_read, content, attempt)
 
     def _lock(self, ark: str, attempt: Attempt) -> AbstractContextManager[None]:
         return disk.locked(self.root.lock(ark), ark, self.lock_wait, attempt)
@@ -179,19 +183,10 @@ class OcflStorage(OcflReader):
 def _read_back(files: Sequence[ContentFile], content: Path, attempt: Attempt) -> None:
     """StepFailed unless the copies of the files have their bytes on the disk."""
 
-    def compare(file: ContentFile, attempt: Attempt) -> None:
-        actual = disk.read_back(content / file.path, lambda _: attempt.check())
-        if actual != (file.size, file.sha512):
-            if file.data is None:
-                check_source(file, disk.read_back(file.source, lambda _: attempt.check()))
-            raise transient(
-                f"the copy of {file.source} in {content} was read back from the disk with other bytes: "
-                f"{describe_mismatch(file, actual)}; if that happens again, check the disk of storage"
-            )
-
     def compare_some(files: Sequence[ContentFile], attempt: Attempt) -> None:
         for file in files:
-            compare(file, attempt)
+            actual = copies.read_back(content / file.path, lambda _: attempt.check())
+            _compare(file, actual, content, attempt)
             attempt.check()
 
     readers = READERS if sum(file.size for file in files) > ONE_READER else 1
@@ -199,3 +194,15 @@ def _read_back(files: Sequence[ContentFile], content: Path, attempt: Attempt) ->
     with closing(in_parallel(compare_some, some, READERS, attempt)) as outcomes:
         for _, outcome in outcomes:
             outcome.result()
+
+
+def _compare(file: ContentFile, actual: tuple[int, str], content: Path, attempt: Attempt) -> None:
+    """StepFailed unless the copy in `content` has the file's size and sha512."""
+    if actual == (file.size, file.sha512):
+        return
+    if file.data is None:
+        check_source(file, copies.read_back(file.source, lambda _: attempt.check()))
+    raise transient(
+        f"the copy of {file.source} in {content} was read back from the disk with other bytes: "
+        f"{describe_mismatch(file, actual)}; if that happens again, check the disk of storage"
+    )
