@@ -38,25 +38,21 @@ def large_round(deposits: Deposits, job: Job, folder: Path) -> tuple[float, floa
     """(seconds of the copy, seconds of the step)."""
     deposits.download(job)
     (source,) = deposits.folder_of(job).iterdir()
-    beside = seconds(lambda: copy_and_sha512(source, folder / "copy"))
-    (folder / "copy").unlink()
+    beside = seconds(lambda: copy_and_sha512(source, folder / f"{job.jid}-copy"))
     os.sync()
     own = deposits.process(job)
-    deposits.remove()
     return beside, own
 
 
 def small_round(deposits: Deposits, job: Job, folder: Path) -> tuple[float, float]:
     """(seconds of bagit, seconds of the step)."""
     deposits.download(job)
-    bag = folder / "bag"
+    bag = folder / f"{job.jid}-bag"
     shutil.copytree(deposits.folder_of(job), bag)
     os.sync()
     beside = seconds(lambda: bagit.make_bag(str(bag), checksums=["sha512"], processes=1))
-    shutil.rmtree(bag)
     os.sync()
     own = deposits.process(job)
-    deposits.remove()
     return beside, own
 
 
