@@ -1,5 +1,7 @@
 """Downloading the many small files of one object, against `curl --parallel`, which computes no digest.
 
+A third side is the floor of a step in Python: urllib3 alone, with the same threads, digests and sync.
+
 `ARKLINE_BENCH_FILES` (2,000): files of 10,000 bytes. The step runs in this process, with a source in another
 one. It checks a declared sha256 and computes sha512 of each file, and ends with all of them on the disk.
 
@@ -14,6 +16,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks._deposits import Deposits, seconds
+from benchmarks._floors import fetch_with_urllib3
 from benchmarks._output import report
 from benchmarks._source import SMALL, serving
 
@@ -40,9 +43,10 @@ def main() -> None:
             deposits.download(deposits.small_files(url, 20))
             for number in range(ROUNDS):
                 beside = seconds(lambda: curl(url, folder / f"curl-{number}"))  # noqa: B023
+                floor = seconds(lambda: fetch_with_urllib3(url, folder / f"urllib3-{number}", FILES))  # noqa: B023
                 os.sync()
-                rounds.append((beside, deposits.download(deposits.small_files(url, FILES))))
-    ratios = [beside / own for beside, own in rounds]
+                rounds.append((beside, floor, deposits.download(deposits.small_files(url, FILES))))
+    ratios = [beside / own for beside, _, own in rounds]
     report(
         "small_files",
         ratios,
@@ -50,8 +54,10 @@ def main() -> None:
         median(ratios) >= GOAL,
         {
             "files": FILES,
-            "downloaded_a_second": round(FILES / median(own for _, own in rounds)),
-            "curl_parallel_a_second": round(FILES / median(beside for beside, _ in rounds)),
+            "downloaded_a_second": round(FILES / median(own for *_, own in rounds)),
+            "curl_parallel_a_second": round(FILES / median(beside for beside, *_ in rounds)),
+            "urllib3_alone_a_second": round(FILES / median(floor for _, floor, _ in rounds)),
+            "ratio_of_urllib3_alone": round(median(beside / floor for beside, floor, _ in rounds), 3),
         },
     )
 
