@@ -13,11 +13,11 @@ from zkstate import paths
 from zkstate.session import Session
 
 _NAMES = {
-    paths.BATCHES: r"bid\d{10,}",
-    paths.OPEN_BATCHES: r"bid\d{10,}",
-    paths.JOBS: r"jid\d{10,}|states",
-    paths.WAITING: r"jid\d{10,}",
-    paths.CALLBACKS: r"jid\d{10,}-\d+",
+    paths.BATCHES: "bid[0-9]{10,}",
+    paths.OPEN_BATCHES: "bid[0-9]{10,}",
+    paths.JOBS: f"{paths.JID}|states",
+    paths.WAITING: paths.JID,
+    paths.CALLBACKS: f"{paths.JID}-[0-9]+",
     "/locks": "queue|collections|hosts|leader|single-flight|localid|storage",
     "/locks/queue": "ingest",
     "/space": "working|marked",

@@ -34,8 +34,10 @@ from urllib.parse import quote
 
 from pipeline.states import JOB, Bucket, JobState
 
-_JID = "jid[0-9]{10,}"
-_QUEUE_ENTRY = re.compile(f"([0-9]{{2}})-({_JID})")
+JID = "jid[0-9]{10,}"
+"""The pattern of the names that arkline gives jobs."""
+
+_QUEUE_ENTRY = re.compile(f"([0-9]{{2}})-({JID})")
 
 BATCHES = "/batches"
 JOBS = "/jobs"
@@ -130,7 +132,7 @@ def batch_entry(bid: str, name: Bucket, jid: str) -> str:
     return f"{BATCHES}/{bid}/states/{name}/{jid}"
 
 
-_is_jid = re.compile(_JID).fullmatch
+_is_jid = re.compile(JID).fullmatch
 
 
 def is_jid(name: str) -> bool:

@@ -188,6 +188,8 @@ def holders(reservations: Mapping[str, int], on_disk: Mapping[str, int]) -> dict
 
 def in_units(count: int) -> str:
     """Bytes for people: `1.5 GB`; units are powers of 1000."""
+    if count == 1:
+        return "1 byte"
     size = float(count)
     for unit in _UNITS:
         if size < 999.5 or unit == _UNITS[-1]:

@@ -10,6 +10,7 @@ from pipeline.states import Bucket, JobState
 from tests.integration.test_damage_spoils_no_list import Readers, faults, readers, whole
 from tests.support import planting
 from zkstate import audit, callbacks, listings, paths, queue
+from zkstate.feed import tree
 from zkstate.session import Session
 
 __all__ = ["readers", "whole"]
@@ -63,6 +64,17 @@ def test_a_list_by_priority_has_jobs_only(session: Session, strays: list[str]) -
 
     assert job.jid in {row.jid for row in listed.jobs}
     assert not listed.unreadable
+
+
+def test_the_board_gets_jobs_only(session: Session, strays: list[str]) -> None:
+    bid = planting.one_job(session).bid
+    folder = paths.bucket(bid, Bucket.PROCESSING)
+    session.ensure_node(f"{folder}/notes")
+    jids = {jid for _, _, jids in tree.bucket_jids(session, [(bid, Bucket.PROCESSING)]) for jid in jids}
+    session.zk.delete(f"{folder}/notes")
+
+    assert jids
+    assert jids <= set(listings.all_jobs(session))
 
 
 def test_the_audit_names_every_stray_node(session: Session, strays: list[str]) -> None:

@@ -94,6 +94,7 @@ def test_a_folder_that_is_gone_holds_nothing(tmp_path: Path) -> None:
     ("count", "text"),
     [
         (0, "0 bytes"),
+        (1, "1 byte"),
         (999, "999 bytes"),
         (1000, "1.0 kB"),
         (999_999, "1.0 MB"),

@@ -116,7 +116,7 @@ def bucket_jids(
         page = buckets[start : start + PAGE]
         listings = session.children_of_many([paths.bucket(bid, bucket) for bid, bucket in page])
         for (bid, bucket), jids in zip(page, listings, strict=True):
-            yield bid, bucket, jids
+            yield bid, bucket, list(filter(paths.is_jid, jids))
 
 
 def bucket_entries(
