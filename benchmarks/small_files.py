@@ -6,7 +6,7 @@ A third side is the floor of a step in Python: urllib3 alone, with the same thre
 one. It checks a declared sha256 and computes sha512 of each file, and ends with all of them on the disk.
 
 No file is removed before the end: ext4 does not reuse the inode of a file that was removed a moment ago, and
-its search for another took up to 0.6 ms for each new file, 30 times the usual time.
+its search for another costs up to 0.6 ms for each new file, 30 times the usual time.
 """
 
 import os
