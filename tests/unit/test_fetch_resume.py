@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipeline.attempt import UNATTENDED, CheckedAttempt
+from pipeline.attempt import UNATTENDED, CheckedAttempt, Progress
 from pipeline.outcome import AttemptOver, StepFailed, Stopping
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.host_limits import NO_LIMIT
@@ -238,8 +238,14 @@ def test_an_attempt_that_is_over_does_not_wait_for_a_source(
 def test_an_attempt_that_is_over_puts_nothing_in_place(
     fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
 ) -> None:
+    over = threading.Event()
+
+    def report(progress: Progress) -> None:
+        if progress.bytes == len(BODY):
+            over.set()
+
     with pytest.raises(AttemptOver):
-        fetcher.download(a_download(source.put("/a", BODY)), over_after(PartSize(a_download.part, len(BODY))))
+        fetcher.download(a_download(source.put("/a", BODY)), CheckedAttempt(over_after(over).check, report))
 
     assert not a_download.target.exists()
 
