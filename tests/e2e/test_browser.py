@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, expect
 
 from pipeline.principal import Role
 from pipeline.states import Event, FailureKind, JobState
+from tests.integration.test_verb_parity import REASON, VERBS, Verb, page_act, planted, recorded
 from tests.support import planting
 from tests.support.browser import Scheme, Visitor, chromium, visitor
 from tests.support.web import MAIN_PAGES, Web, new_token
@@ -107,6 +108,25 @@ def test_from_the_front_page_two_clicks_lead_to_the_cause_and_resume_what_it_sto
 
     expect(page.get_by_text("done, 0 refused")).to_be_visible()
     assert jobs.load(session, failed).status.status is JobState.PENDING
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: f"{verb.kind}-{verb.event}")
+def test_a_verb_is_done_by_its_button_and_recorded_with_the_reason(
+    olga: Visitor, web: Web, session: Session, verb: Verb
+) -> None:
+    name = planted(session, verb)
+    page = olga.open(f"/{verb.kind}/{name}")
+    form = page.locator(f"form:has(input[name=act][value='{page_act(verb)}'])").first
+
+    form.get_by_label("Reason for").fill(REASON)
+    with page.expect_response("**/act") as answer:
+        form.get_by_role("button").click()
+
+    assert answer.value.status < 400
+    _, event, by, _, message = recorded(session, web.context.settings, name)
+    assert event in {"", verb.event}
+    assert by == "olga"
+    assert REASON in message
 
 
 def test_of_two_tabs_the_second_is_shown_who_was_first_and_what_is_possible_now(
