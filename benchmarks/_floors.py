@@ -1,4 +1,4 @@
-"""The same bytes handled by libraries and the system alone: what no step of ours can be faster than."""
+"""Lower bounds of the steps: libraries and the system alone handle the same bytes."""
 
 import hashlib
 import os
@@ -13,10 +13,11 @@ from pipeline.fixity import READ_CHUNK
 from pipeline.settings import Settings
 
 THREADS: int = Settings.model_fields["download_threads"].default
+"""Connections at a time, as shipped."""
 
 
 def fetch_with_urllib3(source: str, folder: Path, files: int) -> None:
-    """Fetch small files with both digests, each complete when it has its name; synced at the end."""
+    """Fetch small files, compute sha256 and sha512, rename each complete file, and sync all at the end."""
     pool = PoolManager(maxsize=THREADS)
     folder.mkdir()
 
@@ -39,7 +40,7 @@ def fetch_with_urllib3(source: str, folder: Path, files: int) -> None:
 
 
 def copy_and_read_back(source: Path, target: Path) -> None:
-    """Copy a folder of files, sync the copy, and compute sha512 of each copy as the disk has it."""
+    """Copy the files of a folder, sync the copies, and read each copy from the disk for its sha512."""
     subprocess.run(("cp", "-r", str(source), str(target)), check=True)
     _sync(target)
     for path in target.iterdir():

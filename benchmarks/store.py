@@ -2,8 +2,8 @@
 
 The large file (`ARKLINE_BENCH_MIB`, 256; the goal is for 1,024) stands against a copy that is synced and then
 read for its sha512. The small ones (`ARKLINE_BENCH_FILES`, 2,000 of 10,000 bytes) stand against bagit, which
-makes a bag of them with sha512: it renames files, and neither copies nor syncs one. So a third side, the
-floor, keeps the step's promise with the system alone: cp, one sync, and sha512 of the copies on the disk.
+makes a bag of them with sha512. bagit renames files, and neither copies nor syncs them. So a third side
+measures the lower bound of a step that does: cp, one sync, and sha512 of the copies, read from the disk.
 `ratio` and `goal` are those of the large file; `met` needs both.
 """
 
@@ -48,7 +48,7 @@ def large_round(deposits: Deposits, job: Job, folder: Path) -> tuple[float, floa
 
 
 def small_round(deposits: Deposits, job: Job, folder: Path) -> tuple[float, float, float]:
-    """(seconds of bagit, of the floor, of the step)."""
+    """(seconds of bagit, seconds of the lower bound, seconds of the step)."""
     deposits.download(job)
     bag = folder / f"{job.jid}-bag"
     shutil.copytree(deposits.folder_of(job), bag)
@@ -92,10 +92,8 @@ def main() -> None:
             "small_goal": SMALL_GOAL,
             "small_stored_a_second": round(FILES / median(own for *_, own in small)),
             "small_bagit_a_second": round(FILES / median(beside for beside, *_ in small)),
-            "small_copied_and_read_back_a_second": round(FILES / median(floor for _, floor, _ in small)),
-            "small_ratio_of_copy_and_read_back": round(
-                median(beside / floor for beside, floor, _ in small), 3
-            ),
+            "small_floor_a_second": round(FILES / median(floor for _, floor, _ in small)),
+            "small_floor_ratio": round(median(beside / floor for beside, floor, _ in small), 3),
         },
     )
 

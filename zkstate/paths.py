@@ -35,7 +35,7 @@ from urllib.parse import quote
 from pipeline.states import JOB, Bucket, JobState
 
 JID = "jid[0-9]{10,}"
-"""The pattern of the names that arkline gives jobs."""
+"""Pattern of a job's id."""
 
 _QUEUE_ENTRY = re.compile(f"([0-9]{{2}})-({JID})")
 

@@ -67,11 +67,9 @@ def test_a_list_by_priority_has_jobs_only(session: Session, strays: list[str]) -
 
 
 def test_the_board_gets_jobs_only(session: Session, strays: list[str]) -> None:
-    bid = planting.one_job(session).bid
-    folder = paths.bucket(bid, Bucket.PROCESSING)
-    session.ensure_node(f"{folder}/notes")
-    jids = {jid for _, _, jids in tree.bucket_jids(session, [(bid, Bucket.PROCESSING)]) for jid in jids}
-    session.zk.delete(f"{folder}/notes")
+    buckets = [(bid, Bucket.PROCESSING) for bid in listings.all_batches(session)]
+
+    jids = {jid for _, _, jids in tree.bucket_jids(session, buckets) for jid in jids}
 
     assert jids
     assert jids <= set(listings.all_jobs(session))

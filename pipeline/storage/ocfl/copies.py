@@ -1,6 +1,6 @@
-"""Copies of files, and their bytes as they are on the disk.
+"""Copies files, and reads copies back from the disk.
 
-A copy counts once its bytes were synced and then read back from the disk, not from memory.
+A copy is complete when its bytes have been synced and read back from the disk, not from the page cache.
 """
 
 import errno
@@ -14,10 +14,10 @@ from pathlib import Path
 from pipeline.attempt import Attempt
 from pipeline.durable import opened, start_writing
 from pipeline.files import ContentFile
-from pipeline.fixity import READ_CHUNK, OnRead
+from pipeline.fixity import READ_CHUNK, OnRead, ignore
 
 COPY_CHUNK = 32 << 20
-"""Bytes copied between two checks of the attempt: well under a second on any disk."""
+"""Bytes that are copied between two checks of the attempt; a disk needs less than a second for them."""
 
 READ_ONLY = 0o444
 
@@ -25,7 +25,7 @@ _NO_KERNEL_COPY = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, er
 
 
 def put(file: ContentFile, target: Path, attempt: Attempt) -> None:
-    """Write a new file with the content of `file`; whoever relies on it syncs it and reads it back."""
+    """Write a new file with the content of `file`. The caller syncs the new file and reads it back."""
     if file.data is None:
         with _copying(file.source, target) as (reader, writer):
             while copied := _copy_chunk(reader, writer):
@@ -38,10 +38,10 @@ def put(file: ContentFile, target: Path, attempt: Attempt) -> None:
 
 
 def copy_and_read_back(source: Path, target: Path, attempt: Attempt) -> tuple[int, str]:
-    """Copy a large file; size and sha512 of the copy as they are on the disk.
+    """Copy a large file; returns the size and the sha512 of the copy, read from the disk.
 
-    While a chunk is copied and synced, a thread reads the chunk before from the disk: the two times overlap.
-    Whoever relies on the copy syncs the file and its folder once more, for their metadata.
+    A thread reads the previous chunk from the disk while the next chunk is copied and synced. The caller
+    still syncs the copy and its folder, for their metadata.
     """
     size, sha512 = 0, hashlib.sha512()
     with _copying(source, target) as (reader, writer), ThreadPoolExecutor(1) as thread:
@@ -51,7 +51,7 @@ def copy_and_read_back(source: Path, target: Path, attempt: Attempt) -> tuple[in
             attempt.check()
             if reading:
                 reading.result()
-            reading = thread.submit(_read_chunk, writer, size, copied, sha512.update)
+            reading = thread.submit(_read, writer, size, copied, sha512.update, ignore)
             size += copied
         if reading:
             reading.result()
@@ -59,11 +59,12 @@ def copy_and_read_back(source: Path, target: Path, attempt: Attempt) -> tuple[in
 
 
 def read_back(path: Path, on_read: OnRead) -> tuple[int, str]:
-    """Size and sha512 of a file that was synced, as they are on the disk and not in the page cache."""
+    """Size and sha512 of a synced file, read from the disk and not from the page cache."""
+    sha512 = hashlib.sha512()
     with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as descriptor:
-        _drop_from_memory(descriptor, 0, 0)
         size = os.fstat(descriptor).st_size
-        return size, _sha512(descriptor, size, on_read)
+        _read(descriptor, 0, size + 1, sha512.update, on_read)  # a byte more: a longer file is noticed
+        return size, sha512.hexdigest()
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -88,7 +89,7 @@ def _copying(source: Path, target: Path) -> Iterator[tuple[int, int]]:
 
 
 def _copy_chunk(reader: int, writer: int) -> int:
-    """Copy COPY_CHUNK bytes, or the rest: the next chunk begins with a page of memory of its own."""
+    """Copy COPY_CHUNK bytes, or the rest of the file: only whole pages of memory can be dropped."""
     copied = 0
     while copied < COPY_CHUNK and (some := _copy_some(reader, writer, COPY_CHUNK - copied)):
         copied += some
@@ -114,26 +115,15 @@ def _sync_bytes(descriptor: int) -> None:
         os.fsync(descriptor)
 
 
-def _drop_from_memory(descriptor: int, start: int, length: int) -> None:
-    """Let the next read come from the disk; 0 is the length to the end of the file."""
+def _read(
+    descriptor: int, start: int, length: int, update: Callable[[memoryview], None], on_read: OnRead
+) -> None:
+    """Read at most `length` bytes from the disk, and not from the page cache."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, start, length, os.POSIX_FADV_DONTNEED)
-
-
-def _read_chunk(descriptor: int, start: int, length: int, update: Callable[[memoryview], None]) -> None:
-    _drop_from_memory(descriptor, start, length)
-    view = memoryview(bytearray(READ_CHUNK))
+    view = memoryview(bytearray(min(READ_CHUNK, length)))  # memory that is not used costs time, too
     end = start + length
-    while start < end and (read := os.preadv(descriptor, [view[: end - start]], start)):
-        update(view[:read])
-        start += read
-
-
-def _sha512(descriptor: int, size: int, on_read: OnRead) -> str:
-    sha512 = hashlib.sha512()
-    chunk = bytearray(min(READ_CHUNK, size + 1))  # memory that is not used costs time, too
-    view = memoryview(chunk)
-    while length := os.readv(descriptor, [chunk]):
-        sha512.update(view[:length])
-        on_read(length)
-    return sha512.hexdigest()
+    while start < end and (size := os.preadv(descriptor, [view[: end - start]], start)):
+        update(view[:size])
+        on_read(size)
+        start += size

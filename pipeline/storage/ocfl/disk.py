@@ -1,4 +1,4 @@
-"""Files of the OCFL store: an object's folder, faults of the root, and one lock per object."""
+"""Files of the OCFL store: reads the folder of an object, names faults of the root, locks an object."""
 
 import fcntl
 import os
