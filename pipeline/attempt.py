@@ -118,6 +118,10 @@ class WorkingStorageRecord(Protocol):
         """Bytes of working storage reserved, by job."""
 
 
+NameAfter = Callable[[int], tuple[int, str]]
+"""The last number that was taken -> the next number to take, and its name."""
+
+
 class JobRecord(Protocol):
     """The record of a job in progress, which zkstate keeps; every write is fenced by the job's attempt."""
 
@@ -127,11 +131,14 @@ class JobRecord(Protocol):
     def write_identifiers(self, job: Job, identifiers: Identifiers) -> None:
         """Replace the job's identifiers at once; AttemptOver if this attempt is no longer the owner."""
 
-    def mint(self, job: Job, counter: str, name_after: Callable[[int], tuple[int, str]]) -> str:
+    def mint(
+        self, job: Job, counter: str, name_after: NameAfter, identifiers: Identifiers | None = None
+    ) -> str:
         """Take a number of `counter` and write its identifier, atomically.
 
         `name_after(last)` gives the number to take after the last one, and the identifier of that number; it
         may be called several times. A job that has a primary id keeps it: minting twice is impossible.
+        `identifiers`: those without a primary id to be written with it; None: the current ones.
         """
 
     def exclusive(self, kind: str, name: str) -> AbstractContextManager[None]:

@@ -22,7 +22,7 @@ class Event(Documented):
     DELETE = "delete", "Remove it for good; a tombstone remains."
     UPDATE_REPORT = "update-report", "Report to the depositor what has changed since the last report."
     DOWNLOAD_AGAIN = "download-again", "Return to an earlier step: its content is gone from working storage."
-    CLEAN_UP = "clean-up", "Remove its working directory, space reservation and queue entry."
+    CLEAN_UP = "clean-up", "Remove its working directory, and what an earlier release kept beside it."
 
 
 class Raiser(Documented):

@@ -49,7 +49,7 @@ def follow(app: Celery, session: Session, settings: Settings, moved: Job | Batch
     if state is JobState.FAILED:
         sent = dispatch_failure_callback(app, moved.jid, moved.status.epoch) and sent
     if Event.CLEAN_UP in JOB.events(state):
-        _try_to_clean_up(session, moved, settings.working)
+        _remove_folder_of(moved, settings.working)
     return sent
 
 
@@ -74,19 +74,14 @@ def feed(app: Celery, session: Session, settings: Settings) -> bool:
     return all(dispatch_job(app, ticket, ticket.priority) for ticket in tickets)
 
 
-def _try_to_clean_up(session: Session, job: Job, working: Path) -> bool:
+def _remove_folder_of(job: Job, working: Path) -> bool:
+    """Remove the working directory of a completed job; what a crash or a fault leaves becomes an orphan."""
     try:
-        clean_up(session, job, working)
+        remove_folder(folder_of(job, working))
     except OSError as error:
-        log().error("job not cleaned up", jid=job.jid, error=str(error))
+        log().error("working directory not removed", jid=job.jid, error=str(error))
         return False
     return True
-
-
-def clean_up(session: Session, job: Job, working: Path) -> None:
-    """Remove the working directory first, then the reservation of its bytes and the queue entry."""
-    remove_folder(folder_of(job, working))
-    jobs.clean_up(session, job)
 
 
 def remove_folder(folder: Path) -> None:
@@ -104,11 +99,17 @@ def _ignore_missing(_function: object, path: str, reason: tuple[type, BaseExcept
 
 
 def clean_up_completed(session: Session, working: Path) -> int:
-    """Clean up the completed jobs that a crash left; the number of jobs cleaned up."""
+    """Clean up the completed jobs that a worker of an earlier release left; the number of jobs cleaned up.
+
+    The working directory goes first, then the reservation of its bytes and the queue entry.
+    """
     done = 0
     for jid in queue.queued(session, JobState.COMPLETED):
         try:
-            done += _try_to_clean_up(session, jobs.load(session, jid), working)
+            job = jobs.load(session, jid)
+            if _remove_folder_of(job, working):
+                jobs.clean_up(session, job)
+                done += 1
         except (Missing, Corrupt) as error:
             log().error("job not cleaned up", jid=jid, error=str(error))
     return done

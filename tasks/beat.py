@@ -181,15 +181,15 @@ def fail_exhausted_batch(context: WorkerContext, session: Session, bid: str) -> 
 
 def _clean_up_jobs(context: WorkerContext, session: Session, clock: ServerClock) -> None:
     clean_up_completed(session, context.settings.working)
+    for folder in orphans(session, context.settings.working):
+        remove_folder(folder)
+        log().warning("removed an orphan folder", folder=str(folder))
     host_back_off.remove_unused(session, clock)
 
 
 def _clean_up_batches(context: WorkerContext, session: Session, clock: ServerClock) -> None:
     clients = context.clients()
     retention.remove_old_batches(session, clock, clients)
-    for folder in orphans(session, context.settings.working):
-        remove_folder(folder)
-        log().warning("removed an orphan folder", folder=str(folder))
     for jid in queue.tidy_waiting(session):
         log().warning("removed an entry of a job that does not wait", jid=jid)
     for jid in clients.storage.tidy(ended_jobs(session)):

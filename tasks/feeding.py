@@ -24,8 +24,7 @@ LIFETIME = 10
 def request_feed(app: Celery, settings: Settings) -> bool:
     """Have pending jobs fed soon, unless many have been fed that no worker has taken; False without Redis."""
     try:
-        enough = max(1, settings.in_flight // ENOUGH)
-        if waiting_messages(settings, [JOB.task(JobState.PENDING).queue]) >= enough:
+        if _has_enough(settings):
             return True
         if client(settings).set(_key(settings), b"", nx=True, ex=LIFETIME):
             app.send_task("beat.feed", expires=LIFETIME)
@@ -35,10 +34,18 @@ def request_feed(app: Celery, settings: Settings) -> bool:
     return True
 
 
+def _has_enough(settings: Settings) -> bool:
+    enough = max(1, settings.in_flight // ENOUGH)
+    return waiting_messages(settings, [JOB.task(JobState.PENDING).queue]) >= enough
+
+
 def take_requests(settings: Settings) -> bool:
-    """True if a feed was requested since the last call; jobs that end from now on request another one."""
+    """True if a feed was requested since the last call, and is needed still.
+
+    Jobs that end from now on request another one.
+    """
     try:
-        return bool(client(settings).delete(_key(settings)))
+        return bool(client(settings).delete(_key(settings))) and not _has_enough(settings)
     except redis.RedisError as error:
         log().debug("requests of a feed not read: Redis does not answer", error=str(error))
         return False

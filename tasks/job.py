@@ -21,7 +21,7 @@ from tasks import needs
 from tasks import run as runner
 from tasks.carrying import Carry, carries, never
 from tasks.mistakes import mistakes_as
-from tasks.profiles import host_limit, public_profile_of, with_current_secrets
+from tasks.profiles import host_limit, profile_of
 from tasks.progress import ReportingAttempt
 from tasks.run import Locked, StateWork
 from tasks.worker_context import WorkerContext
@@ -33,9 +33,6 @@ from zkstate.jobs import JobMove
 from zkstate.record import Lock
 
 Step = Callable[[Job, StepContext], Done | Wait]
-
-PublicProfiles = dict[str, Profile | None]
-"""BID -> the profile that the batch started with, without secrets; read once for one ticket."""
 
 STEPS: dict[JobState, Step] = {
     JobState.PENDING: pending.work,
@@ -50,39 +47,36 @@ STEPS: dict[JobState, Step] = {
 
 def run(context: WorkerContext, ticket: Ticket) -> Ticket | None:
     """Do the work of the ticket's state; the next state's ticket, or None if there is nothing to chain."""
-    following = runner.run(context, ticket, _work_of(ticket.state, never, {}))
+    following = runner.run(context, ticket, _work_of(ticket.state, never))
     return following if isinstance(following, Ticket) else None
 
 
 def run_onward(context: WorkerContext, ticket: Ticket) -> tuple[Ticket | None, int]:
     """`run`, and the states after it as long as this process may begin them; their number is second."""
-    known: PublicProfiles = {}
-    following = runner.run(context, ticket, _work_of(ticket.state, carries, known))
+    following = runner.run(context, ticket, _work_of(ticket.state, carries))
     states = 0
     while isinstance(following, Locked):
         states += 1
-        work = _work_of(following.record.status.status, carries, known)
+        work = _work_of(following.record.status.status, carries)
         following = runner.run_carried(following, work)
     return following, states
 
 
-def _work_of(state: str, carry: Carry, known: PublicProfiles) -> StateWork[Job]:
+def _work_of(state: str, carry: Carry) -> StateWork[Job]:
     fetches = any(JOB.facts[working].fetches for working in JOB.working() if working == state)
-    return StateWork(jobs.load, partial(_work, carry, known), _fail, needs.of_job, fetches)
+    return StateWork(jobs.load, partial(_work, carry), _fail, needs.of_job, fetches)
 
 
-def _profile(locked: Locked[Job], known: PublicProfiles) -> Profile:
+def _profile(locked: Locked[Job]) -> Profile:
     """With the secrets that the profile's file has now: they are not part of the record."""
     job, context = locked.record, locked.context
-    if job.bid not in known:
-        known[job.bid] = public_profile_of(locked.session, job.bid)
-    name, profiles = job.configuration.profile_name, context.clients().profiles
-    return with_site_limits(with_current_secrets(known[job.bid], profiles, name), context.settings)
+    profiles, name = context.clients().profiles, job.configuration.profile_name
+    return with_site_limits(profile_of(locked.session, profiles, job.bid, name), context.settings)
 
 
-def _work(carry: Carry, known: PublicProfiles, locked: Locked[Job]) -> Job | None:
+def _work(carry: Carry, locked: Locked[Job]) -> Job | None:
     job, session, context = locked.record, locked.session, locked.context
-    clients, profile = context.clients(), cache(partial(_profile, locked, known))
+    clients, profile = context.clients(), cache(partial(_profile, locked))
     limiter = FleetHostLimiter(session, partial(host_limit, context.settings.host_limit, profile), job.jid)
     attempt = ReportingAttempt(locked.guard, context.progress(), job.jid)
     own = ZooKeeperJobRecord(session, locked.guard)

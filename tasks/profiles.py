@@ -15,8 +15,7 @@ def profile_of(session: Session, profiles: Profiles, bid: str, name: str) -> Pro
 
 def public_profile_of(session: Session, bid: str) -> Profile | None:
     """Without secrets; None if the batch has not started."""
-    snapshot = batches.profile_snapshot(session, bid)
-    return None if snapshot is None else public_profile(snapshot)
+    return batches.profile_of_jobs(session, bid, public_profile)
 
 
 def with_current_secrets(public: Profile | None, profiles: Profiles, name: str) -> Profile:

@@ -3,9 +3,10 @@
 `collection` is a collection's name; None is the queue, whose hold is the pause.
 """
 
+from functools import partial
 from urllib.parse import unquote
 
-from zkstate import codec, journal, paths
+from zkstate import codec, journal, paths, remembered
 from zkstate.errors import Contended, Corrupt
 from zkstate.journal import Action, JournalEntry, Stamp
 from zkstate.session import Session
@@ -42,6 +43,8 @@ def _commit(
         journal.commit(session, paths.actions(collection), action, stamp, effect)
     except Contended:
         return False
+    finally:
+        remembered.forget(session, effect.path)
     return True
 
 
@@ -53,11 +56,21 @@ def collection_hold(session: Session, profile_name: str) -> Hold | None:
     return _read(session, profile_name)
 
 
+def is_held(session: Session, profile_name: str) -> bool:
+    """Whether the collection is on hold. Every job asks, so the answer is remembered until it changes."""
+    path = paths.hold(profile_name)
+    return remembered.read(session, path, partial(_decoded, path)).value is not None
+
+
 def _read(session: Session, collection: str | None) -> Hold | None:
     path = paths.hold(collection)
     node = session.find(path)
+    return None if node is None else _decoded(path, node[0])
+
+
+def _decoded(path: str, data: bytes) -> Hold:
     try:
-        return codec.decode(Hold, node[0] or b"{}", path) if node else None
+        return codec.decode(Hold, data or b"{}", path)
     except Corrupt as damage:
         return Hold(reason=str(damage))  # it holds until somebody ends it
 

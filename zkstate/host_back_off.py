@@ -10,13 +10,15 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import unquote
 
 from kazoo.exceptions import BadVersionError, NoNodeError, NotEmptyError
+from kazoo.protocol.states import ZnodeStat
 
 from pipeline.records import Record
 from pipeline.waits import LONGEST_RETRY_AFTER
-from zkstate import codec, locks, paths
+from zkstate import codec, locks, paths, remembered
 from zkstate.errors import Corrupt
 from zkstate.locks import ServerClock
 from zkstate.outage import LONGEST_PAUSE, pause_before
@@ -65,6 +67,7 @@ def begin(session: Session, host: str, seconds: float) -> None:
                 session.ask(session.zk.set_async, path, data)
             except NoNodeError:
                 session.ensure_node(path, data)  # it was unused, and removed a moment ago
+            remembered.forget(session, path)
 
 
 def no_answer(session: Session, host: str, clock: ServerClock) -> None:
@@ -94,24 +97,33 @@ def _put(session: Session, host: str, pause: Pause, back_off: BackOff) -> bool:
         session.ask(session.zk.set_async, paths.host(host), codec.encode(back_off), version=pause.version)
     except (BadVersionError, NoNodeError):
         return False
+    finally:
+        remembered.forget(session, paths.host(host))
     return True
 
 
-def read(
-    session: Session, host: str, clock: Callable[[], ServerClock], changed: threading.Event | None = None
-) -> Pause:
-    """The pause of the host; `changed` is set when the node is written. `clock` is asked during a back-off.
+def read(session: Session, host: str, clock: Callable[[], ServerClock]) -> Pause:
+    """The pause of the host; `clock` is asked during a back-off."""
+    path = paths.host(host)
+    node = session.find(path)
+    return Pause() if node is None else _pause(_decoded(path, node[0]), node[1], clock)
 
-    A back-off from the future was noted before the server's clock was set back. It is over: the host asks
+
+def read_watched(
+    session: Session, host: str, clock: Callable[[], ServerClock]
+) -> tuple[Pause, threading.Event]:
+    """The same, remembered until the node is written, which sets the event."""
+    path = paths.host(host)
+    known = remembered.read(session, path, partial(_decoded, path))
+    if known.value is None or known.stat is None:
+        return Pause(), known.changed
+    return _pause(known.value, known.stat, clock), known.changed
+
+
+def _pause(back_off: BackOff, stat: ZnodeStat, clock: Callable[[], ServerClock]) -> Pause:
+    """A back-off from the future was noted before the server's clock was set back. It is over: the host asks
     again if it needs more.
     """
-    path = paths.host(host)
-    watch = changed and (lambda _: changed.set())
-    try:
-        data, stat = session.ask(session.zk.get_async, path, watch=watch)
-    except NoNodeError:
-        return Pause()
-    back_off = _decoded(data, path)
     if not back_off.seconds:
         return Pause(0, back_off.unanswered, stat.version)
     ahead = float(stat.mtime - clock().now_ms()) / 1000
@@ -119,7 +131,7 @@ def read(
     return Pause(left, back_off.unanswered, stat.version)
 
 
-def _decoded(data: bytes, path: str) -> BackOff:
+def _decoded(path: str, data: bytes) -> BackOff:
     """No pause if the node cannot be read: if the host asks again, the node is replaced."""
     try:
         return codec.decode(BackOff, data, path) if data else BackOff()

@@ -128,8 +128,7 @@ class FleetHostLimiter:
             return
         deadline = time.monotonic() + self._max_wait
         while True:
-            changed = threading.Event()
-            pause = self._read_pause(host, own, changed)
+            pause, changed = self._read_pause(host, own)
             if pause.left <= 0 or host in self._probing:
                 self._clear[host] = changed
                 return
@@ -147,12 +146,12 @@ class FleetHostLimiter:
             attempt.check()
             changed.wait(min(pause.left, 0.2))
 
-    def _read_pause(self, host: str, own: Connection, changed: threading.Event) -> Pause:
+    def _read_pause(self, host: str, own: Connection) -> tuple[Pause, threading.Event]:
         """The pause of the host; once it is over, an attempt probes a host that did not answer."""
         with self._probe_mutex:
-            pause = host_back_off.read(self._session, host, lambda: own.clock, changed)
+            pause, changed = host_back_off.read_watched(self._session, host, lambda: own.clock)
             if pause.left <= 0 and pause.unanswered and host not in self._probing:
                 if not host_back_off.take_probe(self._session, host, pause):
-                    return host_back_off.read(self._session, host, lambda: own.clock, changed)
+                    return host_back_off.read_watched(self._session, host, lambda: own.clock)
                 self._probing.add(host)
-            return pause
+            return pause, changed

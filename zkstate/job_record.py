@@ -1,9 +1,8 @@
 """What a step reads and writes of its job while it works: pipeline.attempt.JobRecord on ZooKeeper."""
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from pipeline.attempt import Attempt
+from pipeline.attempt import Attempt, NameAfter
 from pipeline.outcome import AttemptOver, Promised
 from pipeline.records import Identifiers, Job
 from zkstate import codec, holds, locks, paths, space
@@ -19,6 +18,8 @@ class ZooKeeperJobRecord:
         self._session = session
         self._attempt = attempt
         self._identifiers: Identifiers | None = None
+        self._in_doubt = False
+        """The answer to a write of the identifiers was lost."""
         self._space_needed: int | None = None
 
     def with_changes(self, job: Job) -> Job:
@@ -27,10 +28,11 @@ class ZooKeeperJobRecord:
         return job.model_copy(update={name: value for name, value in known.items() if value is not None})
 
     def identifiers(self, job: Job) -> Identifiers:
-        """Read once in an attempt: an earlier one may have written them after this one had read the job."""
-        if self._identifiers is None:
+        """As this attempt has written them, or as they were when it acquired the job (`record.acquire`)."""
+        if self._in_doubt:
             self._identifiers = self._read_identifiers(job)
-        return self._identifiers
+            self._in_doubt = False
+        return job.identifiers if self._identifiers is None else self._identifiers
 
     def _read_identifiers(self, job: Job) -> Identifiers:
         path = paths.identifiers(job.jid)
@@ -48,7 +50,9 @@ class ZooKeeperJobRecord:
             self._identifiers = identifiers
             return
 
-    def mint(self, job: Job, counter: str, name_after: Callable[[int], tuple[int, str]]) -> str:
+    def mint(
+        self, job: Job, counter: str, name_after: NameAfter, identifiers: Identifiers | None = None
+    ) -> str:
         """Take a number and write the identifier in one transaction: no number is lost or assigned twice."""
         path = paths.counter(f"ark-{counter}")
         while True:
@@ -62,7 +66,7 @@ class ZooKeeperJobRecord:
                 continue
             data, stat = node
             number, ark = name_after(codec.decode_int(data, path))
-            minted = known.model_copy(update={"primary_id": ark})
+            minted = (identifiers or known).model_copy(update={"primary_id": ark})
             try:
                 self._commit(
                     job,
@@ -72,7 +76,7 @@ class ZooKeeperJobRecord:
             except Contended:
                 continue  # another job took the number
             except Ambiguous:
-                self._identifiers = None  # the next round reads whether the identifier was written
+                self._in_doubt = True
                 continue
             self._identifiers = minted
             return ark
@@ -87,7 +91,7 @@ class ZooKeeperJobRecord:
         return locks.exclusive(self._session, kind, name, self._attempt)
 
     def collection_held(self, profile_name: str) -> bool:
-        return holds.collection_hold(self._session, profile_name) is not None
+        return holds.is_held(self._session, profile_name)
 
     def promised(self) -> Promised:
         return space.promised(self._session)

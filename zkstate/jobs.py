@@ -93,7 +93,7 @@ def _decoded(session: Session, jid: str, answers: Sequence[tuple[bytes, ZnodeSta
                 Remedy(Action.REPAIR, jid)
             )
         nodes.append(node)
-    (status, stat), (configuration, _), (identifiers, _), (needed, _), listed = nodes
+    (status, stat), (configuration, _), (identifiers, named), (needed, _), listed = nodes
     history, parts = histories.read(session, places[4], listed, HistoryEntry)
     decoded = codec.decode(JobStatus, status, places[0])
     configured = codec.decode(JobConfiguration, configuration, places[1])
@@ -106,6 +106,7 @@ def _decoded(session: Session, jid: str, answers: Sequence[tuple[bytes, ZnodeSta
         version=stat.version,
         priority=decoded.priority,
         space_needed=codec.decode_int(needed, places[3]),
+        identifiers_version=named.version,
         history=history,
         history_parts=parts,
     )
@@ -189,20 +190,27 @@ def _status_after(job: Job, request: JobMove) -> JobStatus:
 
 
 def _change_queue(job: Job, status: JobStatus) -> tuple[Operation, ...]:
-    """From one queue to another and, where the target has another bucket, within the batch."""
-    operations = (
-        Delete(paths.queue_entry(job.status.status, job.status.priority, job.jid)),
-        Create(paths.queue_entry(status.status, status.priority, job.jid)),
-    )
-    if bucket(job.status.status) is bucket(status.status):
-        return operations
-    return (*operations, *change_bucket(job, bucket(status.status)))
+    """From one queue to another and, where the target has another bucket, within the batch.
+
+    A completed job has no entry in a queue. The entries in the batch change first, so that whoever follows
+    the changes always finds the job in one place at least.
+    """
+    source, target = job.status.status, status.status
+    left = Delete(paths.queue_entry(source, job.status.priority, job.jid))
+    entered = Create(paths.queue_entry(target, status.priority, job.jid))
+    queues = (left,) if _is_done(target) else (left, entered)
+    return queues if bucket(source) is bucket(target) else (*change_bucket(job, bucket(target)), *queues)
+
+
+def _is_done(state: JobState) -> bool:
+    """Nothing is left of the job but its record: whoever moved it there removes its working directory."""
+    return Event.CLEAN_UP in JOB.events(state)
 
 
 def change_bucket(job: Job, target: Bucket) -> tuple[Operation, ...]:
     return (
-        Delete(paths.batch_entry(job.bid, bucket(job.status.status), job.jid)),
         Create(paths.batch_entry(job.bid, target, job.jid)),
+        Delete(paths.batch_entry(job.bid, bucket(job.status.status), job.jid)),
     )
 
 
@@ -239,7 +247,7 @@ def _reserve(
     """How the move changes the bytes of working storage that are reserved for the job."""
     if request.done.reservation is not None:
         return space.grant(job.jid, request.done.reservation)
-    if request.gives_up_room:
+    if request.gives_up_room or _is_done(target):
         return space.replace(session, job.jid, None)
     if request.event in (Event.RESUME, Event.DOWNLOAD_AGAIN):
         keeps = JOB.facts[target].holds_space and job.status.room is not Room.EMPTY
@@ -250,7 +258,10 @@ def _reserve(
 
 
 def clean_up(session: Session, job: Job) -> None:
-    """Release a completed job's reservation and queue entry; the record stays. Repeating it is harmless."""
+    """Release the reservation and the queue entry that a completed job of an earlier release has.
+
+    The record stays. Repeating it is harmless.
+    """
     JOB.next(job.status.status, Event.CLEAN_UP)
     entry = paths.queue_entry(job.status.status, job.status.priority, job.jid)
     while True:

@@ -119,7 +119,17 @@ def acquire(session: Session, record: R, ticket: Ticket, by: str) -> R:
     changes = {"op": token(), "attempt": status.attempt + 1, "handed_back": False, "waits_for": None}
     taken = status.model_copy(update=changes)
     lock = Create(lock_path(record), f"{taken.op} {by}".encode(), ephemeral=True, role=Role.LOCK)
-    return write(session, record, taken, (lock, *leave_waiting(session, record)))
+    return write(session, record, taken, (lock, *_require_as_read(record), *leave_waiting(session, record)))
+
+
+def _require_as_read(record: Job | Batch) -> tuple[Operation, ...]:
+    """Stale if an earlier attempt wrote the identifiers after this one had read the job.
+
+    From the acquisition on, only the attempt that has the lock writes them.
+    """
+    if not isinstance(record, Job) or record.identifiers_version is None:
+        return ()
+    return (Check(paths.identifiers(record.jid), record.identifiers_version),)
 
 
 def hand_back(  # noqa: PLR0913 - the facts of one hand-back

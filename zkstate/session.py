@@ -224,9 +224,21 @@ class Session(AbstractContextManager["Session"]):
             self.ask(self.zk.create_async, path, data, makepath=True)
 
     def get_synced(self, path: str) -> tuple[bytes, ZnodeStat]:
-        """The node as the leader has it, so that an own write whose answer was lost is seen."""
-        self.ask(self.zk.sync_async, path)
-        return self.get(path)
+        """The node as the leader has it, so that an own write whose answer was lost is seen.
+
+        Both requests are sent at once: a server answers the requests of a session in their order.
+        """
+
+        def read() -> tuple[bytes, ZnodeStat]:
+            flights = [self.zk.sync_async(path), self.zk.get_async(path)]
+            _, node = [flight.get(timeout=self.answer_timeout) for flight in flights]
+            return node  # type: ignore[no-any-return]  # kazoo has no types
+
+        try:
+            node: tuple[bytes, ZnodeStat] = self._until_answered(read)
+        except NoNodeError as error:
+            raise Missing(f"znode {path} is missing") from error
+        return node
 
     def close(self) -> None:
         self._closed.set()

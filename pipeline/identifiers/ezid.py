@@ -14,10 +14,19 @@ from pipeline.attempt import JobRecord
 from pipeline.description import anvl
 from pipeline.http.retry import FIRST_PAUSE, raise_if_transient, retry_request, translated
 from pipeline.http.urls import redact_url
-from pipeline.identifiers.minter import Assignment, Claim, Known, LocalMinter, no_claim, none_known
+from pipeline.identifiers.minter import (
+    Assignment,
+    Claim,
+    Known,
+    LastCheck,
+    LocalMinter,
+    no_check,
+    no_claim,
+    none_known,
+)
 from pipeline.outcome import ServiceDown, StepFailed, fault_of, system, transient
 from pipeline.profiles.profile import Profile
-from pipeline.records import Job
+from pipeline.records import Identifiers, Job
 from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
@@ -52,16 +61,22 @@ class EzidMinter:
         job_record: JobRecord,
         claim: Claim = no_claim,
         known: Known = none_known,
+        identifiers: Identifiers | None = None,
     ) -> str:
         """Record the name, then reserve it at EZID; it stays reserved until it is announced."""
-        ark = self._names.mint(job, profile, job_record, claim, known)
+        ark = self._names.mint(job, profile, job_record, claim, known, identifiers)
         reserved = self._reserve(ark, job, profile)
         if not reserved and (self._registered(ark) or {}).get(MARK) != _mark(job):
             raise _taken(ark)
         return ark
 
     def announce(
-        self, ark: str, profile: Profile, erc: anvl.Pairs, assigned: Assignment | None = None
+        self,
+        ark: str,
+        profile: Profile,
+        erc: anvl.Pairs,
+        assigned: Assignment | None = None,
+        last_check: LastCheck = no_check,
     ) -> None:
         """Publish a reserved name with its metadata; a name that a curator withdrew stays withdrawn.
 
@@ -69,6 +84,7 @@ class EzidMinter:
         """
         if not ark.startswith(f"ark:/{profile.naan}/{profile.shoulder}"):
             return
+        last_check()
         entry = self._registered(ark)
         if entry is None and assigned is None:
             return

@@ -9,7 +9,7 @@ from pipeline.attempt import JobRecord
 from pipeline.description import anvl
 from pipeline.identifiers import noid
 from pipeline.profiles.profile import Profile
-from pipeline.records import Job
+from pipeline.records import Identifiers, Job
 
 Claim = Callable[[str], None]
 
@@ -22,6 +22,14 @@ MOST_AT_A_TIME = 500
 
 def no_claim(ark: str) -> None:
     """The claim of an ARK that needs none."""
+
+
+LastCheck = Callable[[], None]
+"""Raises AttemptOver if the attempt is no longer the owner of its job."""
+
+
+def no_check() -> None:
+    """For a caller that belongs to no attempt."""
 
 
 def none_known(arks: Sequence[str]) -> Collection[str]:
@@ -46,20 +54,26 @@ class Minter(Protocol):
         job_record: JobRecord,
         claim: Claim = no_claim,
         known: Known = none_known,
+        identifiers: Identifiers | None = None,
     ) -> str:
         """An ARK for the job, written to the job's identifiers; repeated calls return the same ARK.
 
-        Names that are `known` are skipped. `claim(ark)` runs after the ARK is saved and before it is
-        registered.
+        `identifiers`: see `JobRecord.mint`. Names that are `known` are skipped. `claim(ark)` runs after the
+        ARK is saved and before it is registered.
         """
 
     def announce(
-        self, ark: str, profile: Profile, erc: anvl.Pairs, assigned: Assignment | None = None
+        self,
+        ark: str,
+        profile: Profile,
+        erc: anvl.Pairs,
+        assigned: Assignment | None = None,
+        last_check: LastCheck = no_check,
     ) -> None:
         """Publish the ARK with the metadata of its object; idempotent.
 
         `assigned`: required if arkline assigned the ARK; the ARK is then registered if it is not yet. An ARK
-        that the depositor gave is never registered.
+        that the depositor gave is never registered. `last_check` runs right before anything is published.
         """
 
 
@@ -73,15 +87,21 @@ class LocalMinter:
         job_record: JobRecord,
         claim: Claim = no_claim,
         known: Known = none_known,
+        identifiers: Identifiers | None = None,
     ) -> str:
         counter = f"{profile.naan}_{profile.shoulder}"
         spell = partial(noid.spell, profile.naan, profile.shoulder)
-        ark = job_record.mint(job, counter, partial(_name_after, spell, known))
+        ark = job_record.mint(job, counter, partial(_name_after, spell, known), identifiers)
         claim(ark)
         return ark
 
     def announce(
-        self, ark: str, profile: Profile, erc: anvl.Pairs, assigned: Assignment | None = None
+        self,
+        ark: str,
+        profile: Profile,
+        erc: anvl.Pairs,
+        assigned: Assignment | None = None,
+        last_check: LastCheck = no_check,
     ) -> None:
         """Nothing to do: only the inventory resolves these ARKs, and recording writes to it."""
 

@@ -3,10 +3,20 @@
 from pipeline.attempt import JobRecord
 from pipeline.description import anvl
 from pipeline.identifiers.ezid import EzidMinter
-from pipeline.identifiers.minter import Assignment, Claim, Known, LocalMinter, Minter, no_claim, none_known
+from pipeline.identifiers.minter import (
+    Assignment,
+    Claim,
+    Known,
+    LastCheck,
+    LocalMinter,
+    Minter,
+    no_check,
+    no_claim,
+    none_known,
+)
 from pipeline.outcome import system
 from pipeline.profiles.profile import MinterName, Profile
-from pipeline.records import Job
+from pipeline.records import Identifiers, Job
 from pipeline.settings import Settings
 
 
@@ -22,13 +32,19 @@ class MinterRouter:
         job_record: JobRecord,
         claim: Claim = no_claim,
         known: Known = none_known,
+        identifiers: Identifiers | None = None,
     ) -> str:
-        return self.minter_for(profile).mint(job, profile, job_record, claim, known)
+        return self.minter_for(profile).mint(job, profile, job_record, claim, known, identifiers)
 
     def announce(
-        self, ark: str, profile: Profile, erc: anvl.Pairs, assigned: Assignment | None = None
+        self,
+        ark: str,
+        profile: Profile,
+        erc: anvl.Pairs,
+        assigned: Assignment | None = None,
+        last_check: LastCheck = no_check,
     ) -> None:
-        self.minter_for(profile).announce(ark, profile, erc, assigned)
+        self.minter_for(profile).announce(ark, profile, erc, assigned, last_check)
 
     def minter_for(self, profile: Profile) -> Minter:
         if profile.minter is MinterName.LOCAL or (profile.minter is None and self._ezid is None):

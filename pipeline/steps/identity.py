@@ -116,14 +116,16 @@ def _mint_ark(
             "the object to reset is not identified: give its ARK or one of its local ids, or submit it with "
             "mode add"
         )
-    # Written before the ARK, so that after a crash the ARK is not mistaken for a depositor's.
+    # Written with the ARK, in one transaction, so that the ARK is never mistaken for a depositor's.
     assigned = known.model_copy(update={"local_id": local_id, "assigned": True})
-    _write(job, context, known, assigned)
+    if known.primary_id is not None:
+        _write(job, context, known, assigned)
     claim = partial(_claim, job, profile, context, local_id)
     while True:
         context.attempt.check()
         try:
-            ark = context.minter.mint(job, profile, context.job_record, claim, partial(_known_arks, context))
+            names = partial(_known_arks, context)
+            ark = context.minter.mint(job, profile, context.job_record, claim, names, assigned)
         except _NameTaken:
             taken = context.job_record.identifiers(job)
             _write(job, context, taken, taken.model_copy(update={"primary_id": None}))

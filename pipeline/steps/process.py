@@ -7,6 +7,7 @@ job.
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 
 from pipeline import names
@@ -103,15 +104,17 @@ def _store_once(
     """
     profile = context.profile
     with context.job_record.exclusive("storage", identity.ark):
-        _fence(job, context)
+        context.attempt.check()
         key = job.configuration.key
         existing = context.storage.version_of(identity.ark, job.jid, profile.storage_node, key)
         if existing is not None:
             return existing, b""
         request, erc = _compose_version(job, profile, context, submitted, identity)
         context.storage.check(request, context.attempt)
-        context.minter.announce(identity.ark, profile, erc, _assignment(job, profile, context, identity))
-        stored = context.storage.store(request, lambda: _fence(job, context))
+        fence = partial(_fence, job, context)
+        assignment = _assignment(job, profile, context, identity)
+        context.minter.announce(identity.ark, profile, erc, assignment, fence)
+        stored = context.storage.store(request, fence)
         return stored, next(file.data or b"" for file in request.files if file.path == ERC_PATH)
 
 

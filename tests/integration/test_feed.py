@@ -69,9 +69,24 @@ def test_a_failure_moves_the_job_to_another_bucket_of_its_batch(
 
     planting.apply_event(session, job, Event.FAIL)
 
-    assert received.of_jobs(4)[2:] == [
-        BucketChange(job.jid, job.bid, Bucket.PROCESSING, False),
+    assert received.of_jobs(4)[:2] == [
         BucketChange(job.jid, job.bid, Bucket.FAILED, True),
+        BucketChange(job.jid, job.bid, Bucket.PROCESSING, False),
+    ]
+
+
+def test_a_completed_job_is_in_its_batch_at_every_moment_and_in_no_queue_at_the_end(
+    session: Session, feed: Feed, received: Received
+) -> None:
+    job = planting.job_in(session, JobState.NOTIFY)
+    feed.arm()
+
+    planting.apply_event(session, job, Event.SUCCEED)
+
+    assert received.of_jobs(3) == [
+        BucketChange(job.jid, job.bid, Bucket.COMPLETED, True),
+        BucketChange(job.jid, job.bid, Bucket.PROCESSING, False),
+        QueueChange(job.jid, JobState.NOTIFY, job.status.priority, False),
     ]
 
 

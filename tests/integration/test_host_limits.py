@@ -282,13 +282,13 @@ def test_the_pause_behind_a_redirect_is_read_once_for_many_files(
     url = source.put("/here", redirect=there)
     limiter = FleetHostLimiter(session, lambda: 4)
     reads: list[str] = []
-    read = host_back_off.read
+    read = host_back_off.read_watched
 
-    def counted(session: Session, host: str, *given: Any) -> host_back_off.Pause:
+    def counted(session: Session, host: str, *given: Any) -> tuple[host_back_off.Pause, threading.Event]:
         reads.append(host)
         return read(session, host, *given)
 
-    monkeypatch.setattr(host_back_off, "read", counted)
+    monkeypatch.setattr(host_back_off, "read_watched", counted)
     with HttpFetcher(settings) as process:
         fetcher = process.limited_by(limiter)
         assert {fetcher.read(url, 100) for _ in range(5)} == {b"content"}

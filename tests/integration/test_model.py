@@ -147,6 +147,8 @@ class Pipeline(ModelMachine):
             jobs.move(session, self._release(model), JobMove(done.event, "worker", done=done))
         model.move(done.event)
         model.owner = owner
+        if model.state is JobState.COMPLETED:
+            model.promised = None
 
     def reserve_on_another_count(self, number: int, worker: int, size: int) -> None:
         waiting = self._in((JobState.PROVISIONING,), held=True)
@@ -289,7 +291,6 @@ class Pipeline(ModelMachine):
         completed = self._in((JobState.COMPLETED,))
         model = completed[number % len(completed)]
         jobs.clean_up(self.operator, jobs.load(self.operator, model.jid))
-        model.promised = None
 
 
 def test_any_order_of_workers_operators_and_periodic_work_keeps_the_record_consistent(

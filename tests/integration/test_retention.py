@@ -11,6 +11,7 @@ from pipeline.states import BatchState, Event, JobState
 from pipeline.steps.clients import open_clients
 from pipeline.storage.ocfl.storage import OcflStorage
 from tasks import retention
+from tasks.app import make_context
 from tasks.orphan_folders import ended_jobs, orphans
 from tests.support import planting
 from zkstate import batches, deletion, jobs, paths
@@ -117,6 +118,22 @@ def test_only_folders_of_jobs_that_ended_in_this_record_are_orphans(
         (settings.working / "bid0000000001" / jid).mkdir(parents=True)
 
     assert [folder.name for folder in orphans(session, settings.working)] == [ended]
+
+
+def test_scheduled_work_removes_the_folder_that_a_crash_left_of_a_completed_job(
+    session: Session, settings: Settings
+) -> None:
+    context = make_context(settings)
+    _, (ended,) = completed_batch(session, 1)
+    failed = planting.job_in(session, JobState.FAILED)
+    folders = [settings.working / "bid0000000001" / ended, settings.working / failed.bid / failed.jid]
+    for folder in folders:
+        folder.mkdir(parents=True)
+
+    context.app.tasks["beat.clean_up_jobs"]()
+
+    assert [folder.exists() for folder in folders] == [False, True]
+    context.drop_session()
 
 
 def test_an_operator_and_scheduled_work_may_remove_one_batch_at_the_same_moment(

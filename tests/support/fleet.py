@@ -15,7 +15,7 @@ from pipeline.records import Batch, Job
 from pipeline.settings import Settings
 from pipeline.states import BATCH, BatchState, JobState
 from tests.support.processes import await_ready
-from zkstate import batches, jobs, paths
+from zkstate import batches, jobs, listings, paths
 from zkstate.session import Session
 
 PROJECT = Path(__file__).parents[2]
@@ -158,19 +158,19 @@ def job_reaches(session: Session, jid: str, *states: JobState, timeout: float = 
 
 
 def quiet(session: Session, timeout: float = LIMIT) -> None:
-    """Wait until completed jobs are cleaned up, which follows their batch's report or runs beside it."""
-    path = paths.queue(JobState.COMPLETED)
-
-    def empty() -> bool:
-        stat = session.exists(path)
-        return stat is not None and stat.numChildren == 0
-
+    """Wait until the working directories of completed jobs are removed, which follows their last move."""
+    folders = [
+        Path(jobs.load(session, jid).configuration.working_dir) for jid in listings.completed_jobs(session)
+    ]
     deadline = time.monotonic() + timeout
-    while not empty():
-        changed = threading.Event()
-        session.ask(session.zk.get_children_async, path, watch=lambda _, seen=changed: seen.set())
-        if not empty() and not changed.wait(max(0.0, deadline - time.monotonic())):
-            raise AssertionError(f"not cleaned up within {timeout} s: {session.children(path)}")
+    while left := [folder for folder in folders if folder.exists() or _is_empty(folder.parent)]:
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not cleaned up within {timeout} s: {left}")
+        time.sleep(0.05)  # the removal of a folder is no event
+
+
+def _is_empty(folder: Path) -> bool:
+    return folder.exists() and not any(folder.iterdir())
 
 
 def is_completed(batch: Batch) -> bool:

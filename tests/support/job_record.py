@@ -2,9 +2,10 @@
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from pipeline.attempt import NameAfter
 from pipeline.outcome import AttemptOver, Promised, transient
 from pipeline.records import Identifiers, Job
 
@@ -42,14 +43,16 @@ class MemoryJobRecord:
             self.kept[job.jid] = identifiers
             self.writes.append((job.jid, identifiers))
 
-    def mint(self, job: Job, counter: str, name_after: Callable[[int], tuple[int, str]]) -> str:
+    def mint(
+        self, job: Job, counter: str, name_after: NameAfter, identifiers: Identifiers | None = None
+    ) -> str:
         with self._transaction:
             self._fence(job)
             current = self.identifiers(job)
             if current.primary_id is not None:
                 return current.primary_id
             self.counters[counter], ark = name_after(self.counters[counter])
-            self.write_identifiers(job, current.model_copy(update={"primary_id": ark}))
+            self.write_identifiers(job, (identifiers or current).model_copy(update={"primary_id": ark}))
             return ark
 
     def forget(self, job: Job) -> None:

@@ -79,8 +79,8 @@ class Quiet:
             self._beat.ask("clean_up_jobs")
             return False
         if folders := orphans(session, self._settings.working):
-            # a job may be deleted while working storage is not mounted
-            self.state = f"{len(folders)} folders of jobs that are gone are not removed"
+            # a worker may die, or working storage may not be mounted, when a job completes or is deleted
+            self.state = f"{len(folders)} folders of jobs that need none are not removed"
             self._beat.ask("clean_up_jobs")
             return False
         if owed := session.children(paths.CALLBACKS):
