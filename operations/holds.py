@@ -8,7 +8,7 @@ from pipeline.profiles.profile import Profiles
 from pipeline.profiles.snapshot import Renewal
 from pipeline.records import BatchHistoryEntry, Record
 from pipeline.states import BatchState, Event, JobState
-from zkstate import batches, holds, listings, views
+from zkstate import batch_profile, batches, holds, listings, views
 from zkstate.holds import Hold
 from zkstate.journal import JournalEntry
 from zkstate.session import Session
@@ -99,7 +99,7 @@ def batch_history(session: Session, principal: Principal, bid: str) -> BatchHist
     batch = batches.load(session, bid)
     collection = batch.submission.profile_name
     principal.require(Role.VIEWER, f"see the history of {bid}", collection)
-    snapshot = batches.profile_snapshot(session, bid)
+    snapshot = batch_profile.snapshot(session, bid)
     given = () if snapshot is None else (*snapshot.earlier, snapshot)
     renewals = tuple(
         Renewal.model_validate(one.model_dump(include=set(Renewal.model_fields))) for one in given if one.by

@@ -14,7 +14,7 @@ from pipeline.records import Job
 from pipeline.states import JOB, BatchState, Event, FailureKind, JobState, Room
 from pipeline.working_storage import mount
 from pipeline.working_storage.workspace import Workspace
-from zkstate import batches, holds, views
+from zkstate import batch_profile, batches, holds, views
 from zkstate.session import Session
 
 FAILURES = {
@@ -143,7 +143,7 @@ def _state_before_failure(job: Job) -> str:
 
 def _changed_fields(session: Session, fleet: Fleet, job: Job) -> tuple[str, ...]:
     """Fields of the collection's profile that were changed after the job's batch started."""
-    snapshot = batches.profile_snapshot(session, job.bid)
+    snapshot = batch_profile.snapshot(session, job.bid)
     if snapshot is None:
         return ()
     try:

@@ -196,8 +196,7 @@ class JobConfiguration(_Deposit):
 class Identifiers(RewrittenRecord):
     """`/jobs/JID/identifiers`: the ARK, given or minted, and the depositor's own names.
 
-    `assigned`: arkline gave the ARK that stands beside it, because the depositor gave none. Only an ARK that
-    was given can contradict a local id.
+    `assigned`: the depositor gave no ARK. Only one that was given can contradict a local id.
     """
 
     primary_id: str | None = None
@@ -260,8 +259,7 @@ class Job(Record):
     version: int
     priority: int
     space_needed: int
-    identifiers_version: int | None = None
-    """Of the node of the identifiers; None in a job that was not read from there."""
+    identifiers_version: int | None = None  # of their node; None in a job that was not read from there
     history: tuple[HistoryEntry, ...] = ()
     history_parts: tuple[int, ...] = ()  # entries in each part of a long history, oldest first
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from pipeline.profiles.profile import Profile, ProfileError, Profiles
 from pipeline.profiles.snapshot import public_profile, with_secrets
-from zkstate import batches
+from zkstate import batch_profile
 from zkstate.session import Session
 
 
@@ -15,7 +15,7 @@ def profile_of(session: Session, profiles: Profiles, bid: str, name: str) -> Pro
 
 def public_profile_of(session: Session, bid: str) -> Profile | None:
     """Without secrets; None if the batch has not started."""
-    return batches.profile_of_jobs(session, bid, public_profile)
+    return batch_profile.of_jobs(session, bid, public_profile)
 
 
 def with_current_secrets(public: Profile | None, profiles: Profiles, name: str) -> Profile:

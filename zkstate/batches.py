@@ -1,8 +1,6 @@
 """A batch's record: submit, load, acquire, request. A move is one transaction."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from kazoo.exceptions import NoNodeError
 
@@ -12,13 +10,11 @@ from pipeline.principal import LOCAL
 from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.records import Batch, BatchHistoryEntry, BatchStatus, StatusReport, Submission, Ticket, now
 from pipeline.states import BATCH, BatchState, Bucket, Event
-from zkstate import codec, histories, paths, record, remembered, report_parts
+from zkstate import codec, histories, paths, record, report_parts
 from zkstate.errors import Ambiguous, Busy, Missing, Stale, Taken, TooBig
 from zkstate.record import MESSAGE_LIMIT, Lock, Move, token
 from zkstate.session import Session
-from zkstate.transaction import Check, Create, Delete, Operation, Put, Role, commit
-
-T = TypeVar("T")
+from zkstate.transaction import Create, Delete, Operation, Put, Role, commit
 
 
 @dataclass(frozen=True)
@@ -166,38 +162,6 @@ def load(session: Session, bid: str) -> Batch:
 def acquire(session: Session, ticket: Ticket, by: str) -> Batch:
     """Take the lock of the ticket's batch; a pending batch stays pending until it moves."""
     return record.acquire(session, load(session, ticket.id), ticket, by)
-
-
-def profile_snapshot(session: Session, bid: str) -> ProfileSnapshot | None:
-    """The profile that the batch started with; None if it has not started, or 0.1.0 started it."""
-    path = paths.profile_snapshot(bid)
-    node = session.find(path)
-    return codec.decode(ProfileSnapshot, node[0], path) if node else None
-
-
-def profile_of_jobs(session: Session, bid: str, decode: Callable[[ProfileSnapshot], T]) -> T | None:
-    """What `decode` makes of the snapshot, remembered until the batch gets another profile."""
-    path = paths.profile_snapshot(bid)
-    known = remembered.read(session, path, lambda data: decode(codec.decode(ProfileSnapshot, data, path)))
-    return known.value
-
-
-def renew_profile(session: Session, batch: Batch, profile: ProfileSnapshot) -> None:
-    """Give the batch another profile to continue with, which keeps who renewed it before.
-
-    Stale if the batch moved meanwhile, or somebody else renewed its profile.
-    """
-    path = paths.profile_snapshot(batch.bid)
-    node = session.find(path)
-    if node is None:
-        put: Create | Put = Create(path, codec.encode(profile), role=Role.FENCE)
-    else:
-        data = codec.encode(profile.after(codec.decode(ProfileSnapshot, node[0], path)))
-        put = Put(path, data, node[1].version, role=Role.FENCE)
-    try:
-        commit(session, [Check(paths.batch_status(batch.bid), batch.version), put])
-    finally:
-        remembered.forget(session, path)
 
 
 def move(session: Session, batch: Batch, request: BatchMove) -> Batch:

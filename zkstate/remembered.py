@@ -1,4 +1,4 @@
-"""Nodes that a session reads once, and again only after ZooKeeper has told the session of a change.
+"""Nodes that a session reads once, and again only after a watch has fired.
 
 For nodes that many jobs read and hardly anybody writes. A watch fires as soon as the node changes; a
 connection that breaks ends all watches, and with them the memory.

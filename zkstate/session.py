@@ -28,9 +28,10 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import ZnodeStat
 
 from pipeline.settings import Settings
-from zkstate import paths, tls
+from zkstate import tls
 from zkstate.client import make_client
 from zkstate.errors import Missing, Unreachable, WentBack
+from zkstate.skeleton import create_skeleton
 
 BROKEN = (
     ConnectionLoss,
@@ -211,9 +212,9 @@ class Session(AbstractContextManager["Session"]):
         """The names below many nodes; none for a node that does not exist."""
         return [names or [] for names in self._ask_many(self.zk.get_children_async, nodes)]
 
-    def _ask_many(self, call: Callable[[str], Any], nodes: Sequence[str]) -> list[Any]:
+    def _ask_many(self, call: Callable[[Any], Any], given: Sequence[Any]) -> list[Any]:
         def read() -> list[Any]:
-            return [_or_none(flight, self.answer_timeout) for flight in [call(path) for path in nodes]]
+            return [_or_none(flight, self.answer_timeout) for flight in [call(one) for one in given]]
 
         answers: list[Any] = self._until_answered(read)
         return answers
@@ -228,17 +229,11 @@ class Session(AbstractContextManager["Session"]):
 
         Both requests are sent at once: a server answers the requests of a session in their order.
         """
-
-        def read() -> tuple[bytes, ZnodeStat]:
-            flights = [self.zk.sync_async(path), self.zk.get_async(path)]
-            _, node = [flight.get(timeout=self.answer_timeout) for flight in flights]
-            return node  # type: ignore[no-any-return]  # kazoo has no types
-
-        try:
-            node: tuple[bytes, ZnodeStat] = self._until_answered(read)
-        except NoNodeError as error:
-            raise Missing(f"znode {path} is missing") from error
-        return node
+        _, node = self._ask_many(lambda request: request(path), (self.zk.sync_async, self.zk.get_async))
+        if node is None:
+            raise Missing(f"znode {path} is missing")
+        data, stat = node
+        return data, stat
 
     def close(self) -> None:
         self._closed.set()
@@ -288,7 +283,7 @@ def connect(
     try:
         client.start(timeout=timeout)
         if create:
-            _create_skeleton(client, settings.zk_root)
+            create_skeleton(client, settings.zk_root, ANSWER_TIMEOUT)
         client.chroot = settings.zk_root.rstrip("/")
     except (*BROKEN, client.handler.timeout_exception) as error:
         session.close()
@@ -299,14 +294,3 @@ def connect(
         session.close()
         raise session.refuses_user() from error
     return session
-
-
-def _create_skeleton(client: KazooClient, root: str) -> None:
-    root = root.rstrip("/")
-    if root:
-        client.ensure_path_async(root).get(timeout=ANSWER_TIMEOUT)
-        client.chroot = root
-    there = [client.exists_async(path) for path in paths.SKELETON]
-    for path, flight in zip(paths.SKELETON, there, strict=True):
-        if flight.get(timeout=ANSWER_TIMEOUT) is None:
-            client.ensure_path_async(path).get(timeout=ANSWER_TIMEOUT)

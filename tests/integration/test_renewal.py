@@ -22,7 +22,7 @@ from pipeline.states import BatchState, Event, FailureKind, IllegalTransition
 from tests.support import cli as arkline
 from tests.support import planting
 from tests.support.operators import ANN, ann
-from zkstate import batches, jobs, paths, record
+from zkstate import batch_profile, batches, jobs, paths, record
 from zkstate.batches import BatchMove
 from zkstate.record import Lock
 from zkstate.session import Session
@@ -63,7 +63,7 @@ def test_a_renewed_batch_goes_on_by_the_file_and_says_who_changed_it(
     assert renew(operator, batch.bid).changes == {"priority": (7, 9)}
     assert renew(operator, batch.bid).changes == {}
 
-    snapshot = batches.profile_snapshot(session, batch.bid)
+    snapshot = batch_profile.snapshot(session, batch.bid)
     assert snapshot is not None
     assert (snapshot.profile["priority"], snapshot.by, snapshot.reason) == (9, "ann@desk", "because")
 
@@ -108,7 +108,7 @@ def test_a_batch_that_an_older_release_started_can_be_given_a_profile(
     batch = planting.acquired_batch(session)
 
     assert renew(operator, batch.bid).changes["owner"] == (None, "ark:/99999/fk4o")
-    assert batches.profile_snapshot(session, batch.bid) is not None
+    assert batch_profile.snapshot(session, batch.bid) is not None
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, IllegalTransition, JobState
 from tests.support import planting
 from tests.support.operators import ann, downloading_job
-from zkstate import batches, jobs, paths, queue, space
+from zkstate import batch_profile, batches, jobs, paths, queue, space
 from zkstate.errors import Corrupt, Missing
 from zkstate.jobs import JobMove
 from zkstate.session import Session
@@ -271,7 +271,7 @@ def test_a_damaged_batch_can_be_read_again_and_keeps_its_state(
     assert after.status.status is (BatchState.REPORTING if unsplit else state)
     assert after.submission.profile_name in ("demo", "(not readable)")
     assert any(entry.damaged for entry in after.history)
-    batches.profile_snapshot(session, batch.bid)
+    batch_profile.snapshot(session, batch.bid)
 
 
 def test_a_batch_that_may_lack_objects_is_reported_as_failed(session: Session, settings: Settings) -> None:

@@ -10,7 +10,7 @@ from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, JobState
 from pipeline.steps.clients import open_clients
 from pipeline.storage.ocfl.storage import OcflStorage
-from tasks import retention
+from tasks import beat, retention
 from tasks.app import make_context
 from tasks.orphan_folders import ended_jobs, orphans
 from tests.support import planting
@@ -130,7 +130,7 @@ def test_scheduled_work_removes_the_folder_that_a_crash_left_of_a_completed_job(
     for folder in folders:
         folder.mkdir(parents=True)
 
-    context.app.tasks["beat.clean_up_jobs"]()
+    beat.WORK["clean_up_jobs"](context, session, later(session, 0))
 
     assert [folder.exists() for folder in folders] == [False, True]
     context.drop_session()

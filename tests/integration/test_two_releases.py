@@ -22,7 +22,7 @@ from tests.support import planting
 from tests.support.operators import ann
 from tests.support.waits import HOST, RETRY
 from tests.upgrade import recording
-from zkstate import batches, callbacks, holds, jobs, paths, queue, record
+from zkstate import batch_profile, batches, callbacks, holds, jobs, paths, queue, record
 from zkstate.batches import BatchMove
 from zkstate.callbacks import Owed
 from zkstate.holds import Hold
@@ -108,7 +108,7 @@ def test_a_later_releases_fields_of_a_profile_snapshot_survive_a_renewal(
     batch = batches.move(session, batch, start)
     plant(session, paths.profile_snapshot(batch.bid))
 
-    batches.renew_profile(session, batch, take_snapshot(profile, by="ann"))
+    batch_profile.renew(session, batch, take_snapshot(profile, by="ann"))
 
     assert has_later(at(session, paths.profile_snapshot(batch.bid))["earlier"][0])
     batches.finish_split(session, batch)
