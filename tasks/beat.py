@@ -34,21 +34,16 @@ SWEEP = "sweep"
 """The name under which the sweep moves jobs and batches."""
 
 
-FEEDS = 3
-"""Feeds in a row, if jobs ended meanwhile; then sweeps and reports have their turn."""
-
 PACE = 8
 """At least one job for so many places may end its wait in one sweep, even if other jobs have every place."""
 
 
 def _feed(context: WorkerContext, session: Session, _: ServerClock) -> None:
     take_requests(context.settings)
-    for _number in range(FEEDS):
-        feed(context.app, session, context.settings)
-        # a request meanwhile met this run, and did not begin one of its own
-        if not take_requests(context.settings):
-            return
-    request_feed(context.app, context.settings)
+    feed(context.app, session, context.settings)
+    # a request meanwhile met this run, and did not begin one of its own
+    if take_requests(context.settings):
+        request_feed(context.app, context.settings)
 
 
 def _recheck_provisioning(context: WorkerContext, session: Session, clock: ServerClock) -> None:

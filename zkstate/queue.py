@@ -1,6 +1,7 @@
 """The job queue: counts without listing, and jobs in the order of their priority."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
@@ -21,6 +22,15 @@ class PendingTicket(Ticket):
     """The ticket of a pending job; the message that is sent has the ticket alone."""
 
     priority: Priority = Field(exclude=True)
+
+
+@dataclass(frozen=True)
+class Fed:
+    """The result of one feed."""
+
+    tickets: list[PendingTicket] = field(default_factory=list)
+    complete: bool = False
+    """Every pending job has a ticket, but for those that wait for their next try."""
 
 
 Undispatched = dict[str, tuple[JobStatus, int]]
@@ -99,28 +109,26 @@ def ahead_of(session: Session, job: Job) -> int:
     return sum(name < own for name in session.children(paths.queue(job.status.status)))
 
 
-def feed(
-    session: Session, in_flight: int, limits: Limits = NO_LIMITS, waiting_limit: int = 1000
-) -> list[PendingTicket]:
+def feed(session: Session, in_flight: int, limits: Limits = NO_LIMITS, waiting_limit: int = 1000) -> Fed:
     """Tickets for the pending jobs that may start now, so that at most `in_flight` jobs take a place.
 
     Most urgent first; among equals, collections take turns. Each job is marked as dispatched before
     its ticket is returned, so two feeders at once dispatch each job once.
     """
     if holds.paused(session) is not None:
-        return []
+        return Fed()
     (backlog,) = _children(session, [paths.queue(JobState.PENDING)])
     if not backlog:
-        return []
+        return Fed(complete=True)
     taken = places_taken(session, waiting_limit)
     if not _is_worth_listing(backlog, in_flight - taken, in_flight):
-        return []
+        return Fed()
     parties = fairness.open_batches(session)
     if not fairness.matters(parties, limits):
         # every place that is taken is of the only collection: its share needs no further read
         places = in_flight if limits.share is None else min(in_flight, limits.share)
         if not _is_worth_listing(backlog, places - taken, places):
-            return []
+            return Fed()
         return _dispatch_pending(session, places - taken, in_flight, NO_LIMITS, {})
     return _dispatch_pending(session, in_flight - taken, in_flight, limits, parties)
 
@@ -132,7 +140,7 @@ def _is_worth_listing(backlog: int, room: int, places: int) -> bool:
 
 def _dispatch_pending(
     session: Session, room: int, in_flight: int, limits: Limits, parties: Mapping[Party, list[str]]
-) -> list[PendingTicket]:
+) -> Fed:
     """Dispatch up to `room` jobs, most urgent first; inside a priority, collections take turns.
 
     Without `parties` the order of the queue alone decides, and no job's collection is read.
@@ -140,6 +148,7 @@ def _dispatch_pending(
     in_turn = bool(parties)
     load = fairness.at_work(session) if in_turn else Load()
     tickets: list[PendingTicket] = []
+    left = False
     for jids in _pending_by_priority(session):
         idle_windows = 0
         for window in _windows(session, jids, parties, in_flight):
@@ -150,12 +159,14 @@ def _dispatch_pending(
             turns = fairness.turns(waiting, load, limits)
             new = _dispatch_in_turn(session, turns, undispatched, max(0, room - len(tickets)))
             tickets += new
+            left = left or len(new) < len(undispatched)
             if len(tickets) >= room or (in_turn and fairness.all_full(parties, load, limits)):
-                return tickets
+                return Fed(tickets)
             idle_windows = 0 if new or dispatched else idle_windows + 1
             if in_turn and idle_windows == IDLE_WINDOWS:
+                left = True
                 break
-    return tickets
+    return Fed(tickets, complete=not left)
 
 
 def _pending_by_priority(session: Session) -> Iterator[list[str]]:

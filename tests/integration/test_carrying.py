@@ -48,7 +48,7 @@ def context(settings: Settings) -> Iterator[WorkerContext]:
 def planted(session: Session, source: HttpSource, priority: int = 5) -> Ticket:
     url = source.put("/a.txt", b"content")
     planting.one_job(session, payload_url=url, priority=priority)
-    (fed,) = queue.feed(session, 10)
+    (fed,) = queue.feed(session, 10).tickets
     return fed
 
 

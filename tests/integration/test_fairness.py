@@ -14,9 +14,14 @@ from pipeline.settings import Settings
 from pipeline.states import Event
 from tests.support import planting
 from zkstate import batches, fairness, jobs, queue
-from zkstate.fairness import Limits, Load, Party
+from zkstate.fairness import NO_LIMITS, Limits, Load, Party
 from zkstate.jobs import JobMove
+from zkstate.queue import PendingTicket
 from zkstate.session import Session
+
+
+def feed(session: Session, in_flight: int, limits: Limits = NO_LIMITS) -> list[PendingTicket]:
+    return queue.feed(session, in_flight, limits).tickets
 
 
 def deposit(session: Session, collection: str, count: int, priority: int = 5, owner: str = "") -> list[str]:
@@ -37,7 +42,7 @@ def test_a_small_deposit_does_not_wait_for_all_of_a_large_one(session: Session) 
     large = deposit(session, "large", 50)
     small = deposit(session, "small", 3)
 
-    tickets = queue.feed(session, in_flight=8)
+    tickets = feed(session, in_flight=8)
 
     assert fed(session, tickets) == {"large": 5, "small": 3}
     assert {ticket.id for ticket in tickets} == {*large[:5], *small}
@@ -45,23 +50,23 @@ def test_a_small_deposit_does_not_wait_for_all_of_a_large_one(session: Session) 
 
 def test_the_next_place_goes_to_the_collection_with_the_fewest_jobs_at_work(session: Session) -> None:
     large = deposit(session, "large", 10)
-    for ticket in queue.feed(session, in_flight=4):
+    for ticket in feed(session, in_flight=4):
         job = jobs.acquire(session, ticket, "test")
         jobs.move(session, job, JobMove(Event.ACQUIRE, "test"))
     small = deposit(session, "small", 10)
 
-    assert fed(session, queue.feed(session, in_flight=7)) == {"small": 3}
-    assert fed(session, queue.feed(session, in_flight=9)) == {"small": 1, "large": 1}
+    assert fed(session, feed(session, in_flight=7)) == {"small": 3}
+    assert fed(session, feed(session, in_flight=9)) == {"small": 1, "large": 1}
     assert jobs.load(session, large[4]).status.dispatched_at is not None
     assert jobs.load(session, small[3]).status.dispatched_at is not None
-    assert queue.feed(session, in_flight=9) == []
+    assert feed(session, in_flight=9) == []
 
 
 def test_a_more_urgent_job_goes_first_whatever_its_collection(session: Session) -> None:
     deposit(session, "small", 4, priority=5)
     urgent = deposit(session, "large", 4, priority=1)
 
-    assert [ticket.id for ticket in queue.feed(session, in_flight=4)] == urgent
+    assert [ticket.id for ticket in feed(session, in_flight=4)] == urgent
 
 
 def test_a_collection_gets_no_more_places_than_its_quota(session: Session) -> None:
@@ -71,21 +76,21 @@ def test_a_collection_gets_no_more_places_than_its_quota(session: Session) -> No
     def quota(name: str) -> int | None:
         return 2 if name == "large" else None
 
-    assert fed(session, queue.feed(session, in_flight=10, limits=Limits(quota))) == {"large": 2, "small": 3}
-    assert queue.feed(session, in_flight=10, limits=Limits(quota)) == []
+    assert fed(session, feed(session, in_flight=10, limits=Limits(quota))) == {"large": 2, "small": 3}
+    assert feed(session, in_flight=10, limits=Limits(quota)) == []
 
 
 def test_a_quota_applies_to_a_collection_that_is_alone(session: Session) -> None:
     deposit(session, "large", 20)
 
-    assert len(queue.feed(session, in_flight=10, limits=Limits(lambda _: 3))) == 3
+    assert len(feed(session, in_flight=10, limits=Limits(lambda _: 3))) == 3
 
 
 def test_jobs_of_less_urgency_pass_a_collection_at_its_quota(session: Session) -> None:
     deposit(session, "large", 40, priority=1)
     small = deposit(session, "small", 2, priority=9)
 
-    tickets = queue.feed(session, in_flight=4, limits=Limits(lambda name: 1 if name == "large" else None))
+    tickets = feed(session, in_flight=4, limits=Limits(lambda name: 1 if name == "large" else None))
 
     assert fed(session, tickets) == {"large": 1, "small": 2}
     assert {ticket.id for ticket in tickets} > set(small)
@@ -95,8 +100,8 @@ def test_two_feeders_mark_each_job_once(session: Session) -> None:
     deposit(session, "large", 5)
     deposit(session, "small", 5)
 
-    first = queue.feed(session, in_flight=6)
-    second = queue.feed(session, in_flight=8)
+    first = feed(session, in_flight=6)
+    second = feed(session, in_flight=8)
 
     assert len({ticket.id for ticket in first + second}) == 8
     assert len(first) == 6
@@ -111,7 +116,7 @@ def test_a_backlog_is_not_read_whole_to_find_the_next_collection(session: Sessio
         read.append(name)
         return None
 
-    assert fed(session, queue.feed(session, in_flight=4, limits=Limits(counted))) == {"large": 2, "small": 2}
+    assert fed(session, feed(session, in_flight=4, limits=Limits(counted))) == {"large": 2, "small": 2}
     assert len(read) < 10
     assert list(fairness.of_jobs(session, jids[:2]).values()) == [Party("large")] * 2
 
@@ -134,11 +139,11 @@ def begin(session: Session, tickets: Sequence[Ticket]) -> None:
 def test_a_collection_that_is_alone_leaves_a_share_of_the_places_to_a_second_one(session: Session) -> None:
     shares = Limits(share=6)
     deposit(session, "large", 20)
-    begin(session, queue.feed(session, in_flight=8, limits=shares))
-    assert queue.feed(session, in_flight=8, limits=shares) == []
+    begin(session, feed(session, in_flight=8, limits=shares))
+    assert feed(session, in_flight=8, limits=shares) == []
     small = deposit(session, "small", 3)
 
-    tickets = queue.feed(session, in_flight=8, limits=shares)
+    tickets = feed(session, in_flight=8, limits=shares)
 
     assert [ticket.id for ticket in tickets] == small[:2]
 
@@ -146,7 +151,7 @@ def test_a_collection_that_is_alone_leaves_a_share_of_the_places_to_a_second_one
 def test_a_profile_may_give_its_collection_more_than_a_share(session: Session) -> None:
     deposit(session, "large", 20)
 
-    assert len(queue.feed(session, in_flight=8, limits=Limits(lambda _: 7, share=4))) == 7
+    assert len(feed(session, in_flight=8, limits=Limits(lambda _: 7, share=4))) == 7
 
 
 def test_a_submitter_with_several_collections_has_one_share(session: Session) -> None:
@@ -154,20 +159,20 @@ def test_a_submitter_with_several_collections_has_one_share(session: Session) ->
     for name in ("one", "two"):
         deposit(session, name, 20, owner="ann")
 
-    assert len(queue.feed(session, in_flight=8, limits=shares)) == 6
-    assert queue.feed(session, in_flight=8, limits=shares) == []
+    assert len(feed(session, in_flight=8, limits=shares)) == 6
+    assert feed(session, in_flight=8, limits=shares) == []
     other = deposit(session, "one", 5, owner="bob")
-    assert [ticket.id for ticket in queue.feed(session, in_flight=8, limits=shares)] == other[:2]
+    assert [ticket.id for ticket in feed(session, in_flight=8, limits=shares)] == other[:2]
 
 
 def test_two_submitters_of_one_collection_have_a_share_each(session: Session) -> None:
     """The profile lets their collection have every place."""
     limits = Limits(lambda _: 8, share=6)
     deposit(session, "large", 20, owner="ann")
-    begin(session, queue.feed(session, in_flight=8, limits=limits))
+    begin(session, feed(session, in_flight=8, limits=limits))
     later = deposit(session, "large", 20, owner="bob")
 
-    assert [ticket.id for ticket in queue.feed(session, in_flight=8, limits=limits)] == later[:2]
+    assert [ticket.id for ticket in feed(session, in_flight=8, limits=limits)] == later[:2]
 
 
 def test_the_share_of_a_collection_that_is_alone_reads_no_job_to_find_its_collection(
@@ -177,9 +182,9 @@ def test_the_share_of_a_collection_that_is_alone_reads_no_job_to_find_its_collec
         deposit(session, "large", 20, owner=owner)
     monkeypatch.delattr(fairness, "of_jobs")
 
-    assert len(queue.feed(session, in_flight=8, limits=Limits(share=6))) == 6
+    assert len(feed(session, in_flight=8, limits=Limits(share=6))) == 6
     with pytest.raises(NameError):
-        queue.feed(session, in_flight=8, limits=Limits(lambda _: 8, share=6))
+        feed(session, in_flight=8, limits=Limits(lambda _: 8, share=6))
 
 
 def test_why_names_the_quota_that_a_job_waits_for(session: Session, settings: Settings) -> None:

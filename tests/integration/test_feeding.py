@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.settings import Settings
 from pipeline.states import JobState
+from tasks import after_move
 from tasks.app import make_context
 from tasks.broker import live_tickets, waiting_messages
 from tasks.feeding import ENOUGH, request_feed, take_requests
@@ -35,12 +36,37 @@ def test_many_requests_send_one_message(settings: Settings, context: WorkerConte
 def test_no_feed_is_requested_while_enough_jobs_wait_for_a_worker(
     session: Session, settings: Settings, context: WorkerContext
 ) -> None:
-    planting.split_batch(session, settings.in_flight // ENOUGH)
+    planting.split_batch(session, settings.in_flight)  # more than a collection's share of the places
     feed(context)
 
     assert request_feed(context.app, settings)
 
     assert waiting_messages(settings, ["control"]) == 0
+
+
+def test_no_feed_is_requested_right_after_one_that_left_no_pending_job_without_a_ticket(
+    session: Session, settings: Settings, context: WorkerContext
+) -> None:
+    planting.split_batch(session, 2)
+    feed(context)
+
+    assert request_feed(context.app, settings)
+
+    assert waiting_messages(settings, ["control"]) == 0
+
+
+def test_a_feed_is_requested_after_one_that_found_places_for_some_jobs_only(
+    session: Session, settings: Settings, context: WorkerContext
+) -> None:
+    planting.split_batch(session, 2)
+    feed(context)
+    planting.split_batch(session, settings.in_flight)
+    few = settings.model_copy(update={"in_flight": 5})  # places for two more
+
+    after_move.feed(context.app, session, few)
+    assert request_feed(context.app, settings)
+
+    assert waiting_messages(settings, ["control"]) == 1
 
 
 def test_scheduled_feeds_also_run_while_enough_jobs_wait_for_a_worker(

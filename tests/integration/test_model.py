@@ -198,7 +198,7 @@ class Pipeline(ModelMachine):
     # timed work
 
     def feed(self, number: int, worker: int, size: int) -> None:
-        fed = {ticket.id: ticket.epoch for ticket in queue.feed(self.operator, in_flight=1000)}
+        fed = {ticket.id: ticket.epoch for ticket in queue.feed(self.operator, in_flight=1000).tickets}
         wanted = [m for m in self._all() if m.state is JobState.PENDING and not m.fed and m.owner is None]
         for model in wanted:
             model.fed = True

@@ -378,15 +378,15 @@ def test_jobs_wait_in_the_order_of_their_priority(session: Session) -> None:
 def test_the_feeder_gives_each_pending_job_one_ticket_and_keeps_to_the_limit(session: Session) -> None:
     _, jids = planting.split_batch(session, 5)
 
-    first = queue.feed(session, in_flight=3)
-    again = queue.feed(session, in_flight=3)
+    first = queue.feed(session, in_flight=3).tickets
+    again = queue.feed(session, in_flight=3).tickets
 
     assert [ticket.id for ticket in first] == jids[:3]
     assert again == []
     job = jobs.acquire(session, first[0], "test")
     planting_failed = jobs.move(session, job, JobMove(Event.FAIL, "test", kind=FailureKind.SYSTEM))
     assert planting_failed.status.status is JobState.FAILED
-    assert [ticket.id for ticket in queue.feed(session, in_flight=3)] == [jids[3]]
+    assert [ticket.id for ticket in queue.feed(session, in_flight=3).tickets] == [jids[3]]
 
 
 def test_a_missing_and_a_damaged_znode_are_named(session: Session) -> None:

@@ -43,7 +43,7 @@ def work_on(session: Session, job: Job, state: JobState = JobState.DOWNLOADING) 
 
 def waiting(session: Session, *owned: Job) -> set[tuple[str, int]]:
     """The tickets of the jobs, as they are in Redis."""
-    fed = {ticket.id: (ticket.id, ticket.epoch) for ticket in queue.feed(session, 100)}
+    fed = {ticket.id: (ticket.id, ticket.epoch) for ticket in queue.feed(session, 100).tickets}
     return {fed[job.jid] for job in owned}
 
 

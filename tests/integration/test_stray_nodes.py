@@ -51,7 +51,7 @@ def test_a_pending_job_is_fed_beside_stray_nodes(
 ) -> None:
     job = planting.one_job(session)
 
-    tickets = queue.feed(session, 100)
+    tickets = queue.feed(session, 100).tickets
 
     assert job.jid in {ticket.id for ticket in tickets}
     assert {ticket.id for ticket in tickets} <= set(listings.all_jobs(session))

@@ -86,7 +86,7 @@ def test_jobs_that_wait_for_a_place_for_space_or_for_a_person_get_no_ticket(sess
 
 def test_a_pending_job_whose_ticket_was_lost_gets_another_one(session: Session) -> None:
     job = planting.one_job(session)
-    (first,) = queue.feed(session, in_flight=5)
+    (first,) = queue.feed(session, in_flight=5).tickets
 
     (second,) = sweep(session)
 
@@ -181,7 +181,7 @@ def test_a_held_job_that_is_released_is_fed_again(session: Session) -> None:
     held = planting.job_in(session, JobState.HELD)
     jobs.move(session, held, JobMove(Event.RELEASE, "operator", lock=Lock.FREE))
 
-    assert [ticket.id for ticket in queue.feed(session, in_flight=5)] == [held.jid]
+    assert [ticket.id for ticket in queue.feed(session, in_flight=5).tickets] == [held.jid]
     assert session.exists(paths.job_lock(held.jid)) is None
 
 
@@ -191,7 +191,7 @@ def test_a_damaged_job_stops_neither_feeding_nor_the_sweep(session: Session) -> 
     data, _ = session.get(paths.job_status(damaged.jid))
     session.zk.set(paths.job_status(damaged.jid), b"{broken")
 
-    assert [ticket.id for ticket in queue.feed(session, in_flight=5)] == [sound.jid]
+    assert [ticket.id for ticket in queue.feed(session, in_flight=5).tickets] == [sound.jid]
     assert {ticket.id for ticket in sweep(session)} == {sound.jid, lost.jid}
 
     session.zk.set(paths.job_status(damaged.jid), data)
