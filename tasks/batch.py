@@ -11,13 +11,14 @@ from pipeline.decoding.calls import manifest_parser
 from pipeline.inventory.sent_reports import SentReport, keep_report, kept_report
 from pipeline.manifests.split import plan
 from pipeline.notify.report.compose import BatchReport, known_after, status_report_of
+from pipeline.notify.report.job_outcome import JobOutcome
 from pipeline.notify.report.mails import confirmation_mail, next_report, report_mail, report_text
 from pipeline.object_description import Deposited
 from pipeline.outcome import ServiceDown, StepFailed, transient
 from pipeline.profiles.effective import with_site_limits
 from pipeline.profiles.profile import Profile, ProfileError
 from pipeline.profiles.snapshot import ProfileSnapshot, take_snapshot
-from pipeline.records import Batch, Job, StatusReport, Ticket
+from pipeline.records import Batch, StatusReport, Ticket
 from pipeline.services import Service
 from pipeline.states import BatchState, Event, JobState
 from tasks import needs
@@ -29,7 +30,7 @@ from tasks.profiles import host_limit, profile_of
 from tasks.reports import compose
 from tasks.run import Locked, StateWork, run
 from tasks.worker_context import WorkerContext
-from zkstate import batches, creation, holds, listings, outages, report_parts
+from zkstate import batches, creation, holds, job_outcomes, outages, report_parts
 from zkstate.batches import BatchMove
 from zkstate.hosts import FleetHostLimiter
 from zkstate.record import Lock
@@ -165,7 +166,7 @@ class _Deposits:
 
     total: Deposited = field(default_factory=Deposited)
 
-    def adding(self, jobs: Iterable[Job]) -> Iterator[Job]:
+    def adding(self, jobs: Iterable[JobOutcome]) -> Iterator[JobOutcome]:
         for job in jobs:
             if job.status.status is JobState.COMPLETED and job.status.deposited is not None:
                 self.total += job.status.deposited
@@ -175,7 +176,7 @@ class _Deposits:
 def _compose(locked: Locked[Batch]) -> tuple[BatchReport, Deposited]:
     session, batch = locked.session, locked.record
     deposits = _Deposits()
-    members = deposits.adding(listings.load_batch(session, batch.bid))
+    members = deposits.adding(job_outcomes.of_batch(session, batch.bid))
     report = compose(session, batch, members, locked.context.clients().inventory)
     return report, deposits.total
 

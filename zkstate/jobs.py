@@ -82,8 +82,10 @@ def _read(
             yield jid, answers[first : first + len(_PARTS)]
 
 
-def _decoded(session: Session, jid: str, answers: Sequence[tuple[bytes, ZnodeStat] | None]) -> Job:
-    places = [path(jid) for path in _PARTS]
+def require_complete(
+    jid: str, places: Sequence[str], answers: Sequence[tuple[bytes, ZnodeStat] | None]
+) -> Sequence[tuple[bytes, ZnodeStat]]:
+    """The nodes of a job; Missing if there is no such job, or if one of its nodes is missing."""
     if all(node is None for node in answers):
         raise Missing(f"there is no job {jid}")
     nodes = []
@@ -93,6 +95,12 @@ def _decoded(session: Session, jid: str, answers: Sequence[tuple[bytes, ZnodeSta
                 Remedy(Action.REPAIR, jid)
             )
         nodes.append(node)
+    return nodes
+
+
+def _decoded(session: Session, jid: str, answers: Sequence[tuple[bytes, ZnodeStat] | None]) -> Job:
+    places = [path(jid) for path in _PARTS]
+    nodes = require_complete(jid, places, answers)
     (status, stat), (configuration, _), (identifiers, named), (needed, _), listed = nodes
     history, parts = histories.read(session, places[4], listed, HistoryEntry)
     decoded = codec.decode(JobStatus, status, places[0])

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from pipeline.description.final import final_description
 from pipeline.names import name_in
+from pipeline.notify.report.job_outcome import JobOutcome
 from pipeline.records import Batch, Entry, Job, Record, StatusReport, SubmissionType, now
 from pipeline.states import BatchState, Event, FailureKind, JobState
 
@@ -117,7 +118,7 @@ NONE_DELETED: Mapping[str, "ArchivedJob | None"] = {}
 
 def compose_report(
     batch: Batch,
-    jobs: Iterable[Job],
+    jobs: Iterable[Job | JobOutcome],
     deleted: Mapping[str, "ArchivedJob | None"] = NONE_DELETED,
     *,
     at: datetime | None = None,
@@ -224,7 +225,7 @@ def compose_update(report: BatchReport, since: StatusReport) -> BatchReport | No
     return report.model_copy(update={**changed, "since": since.last_modified})
 
 
-def reported_job(job: Job) -> ReportedJob:
+def reported_job(job: Job | JobOutcome) -> ReportedJob:
     status = job.status
     failed = status.status is JobState.FAILED
     stopped = _by_staff(job.history, "our staff stopped this object")
@@ -254,7 +255,7 @@ def _deleted(jid: str, tombstone: "ArchivedJob | None") -> ReportedJob:
     return ReportedJob(**_names(tombstone), state=JobState.DELETED, message=tombstone.disposition.why)
 
 
-def _names(job: "Job | ArchivedJob") -> dict[str, Any]:
+def _names(job: "Job | JobOutcome | ArchivedJob") -> dict[str, Any]:
     """The names by which the depositor recognizes the object."""
     configuration, identifiers = job.configuration, job.identifiers
     return {
@@ -266,7 +267,7 @@ def _names(job: "Job | ArchivedJob") -> dict[str, Any]:
     }
 
 
-def _advice(job: Job) -> str:
+def _advice(job: Job | JobOutcome) -> str:
     kind = job.status.kind
     if kind is FailureKind.CONTENT and job.status.last_successful_status is None:
         return _CANNOT_RESUME
