@@ -20,7 +20,9 @@ from benchmarks._stack import stack
 AS_SHIPPED = Configuration.AS_SHIPPED
 JOBS = option("JOBS", 300)
 PROCESSES = 2
-WARM_UP = 2 * PROCESSES
+WARM_UP = 2
+"""Rounds before the first that counts, of both sides: ZooKeeper's Java compiles for some 500 jobs."""
+
 GOAL = 1.0
 PACKETS = 20
 """To ZooKeeper, at most, for each job."""
@@ -39,7 +41,7 @@ def main() -> None:
         live = partial(create_and_complete, own.session, own.settings)
         chained = partial(_chain.run, app)
         for warm_up in (live, chained):
-            warm_up(max(WARM_UP, JOBS // 5))  # compiles and imports, in the servers too
+            warm_up(max(2 * PROCESSES, WARM_UP * JOBS))  # compiles and imports, in the servers too
         for _ in range(ROUNDS):
             ours.append(measured(own.session, fleet, JOBS, partial(live, JOBS)))
             theirs.append(measured(own.session, chains, JOBS, partial(chained, JOBS)))

@@ -11,7 +11,7 @@ from celery import current_task
 from pipeline.outcome import Done, Mistake, StepFailed, Wait, system
 from pipeline.profiles.effective import with_site_limits
 from pipeline.profiles.profile import Profile
-from pipeline.records import Job, Ticket
+from pipeline.records import Job, PayloadType, Ticket
 from pipeline.states import JOB, Event, JobState
 from pipeline.steps import download, estimate, notify, pending, process, provision, record
 from pipeline.steps.context import StepContext
@@ -20,6 +20,7 @@ from pipeline.working_storage.capacity import working_storage_faults
 from tasks import needs
 from tasks import run as runner
 from tasks.carrying import Carry, carries, never
+from tasks.logs import log
 from tasks.mistakes import mistakes_as
 from tasks.profiles import host_limit, profile_of
 from tasks.progress import ReportingAttempt
@@ -64,7 +65,8 @@ def run_onward(context: WorkerContext, ticket: Ticket) -> tuple[Ticket | None, i
 
 def _work_of(state: str, carry: Carry) -> StateWork[Job]:
     fetches = any(JOB.facts[working].fetches for working in JOB.working() if working == state)
-    return StateWork(jobs.load, partial(_work, carry), _fail, needs.of_job, fetches)
+    begin = partial(_begin, carry)
+    return StateWork(jobs.load, partial(_work, carry), _fail, needs.of_job, begin, fetches)
 
 
 def _profile(locked: Locked[Job]) -> Profile:
@@ -74,13 +76,38 @@ def _profile(locked: Locked[Job]) -> Profile:
     return with_site_limits(profile_of(locked.session, profiles, job.bid, name), context.settings)
 
 
-def _work(carry: Carry, locked: Locked[Job]) -> Job | None:
+def _begin(carry: Carry, locked: Locked[Job]) -> Job | None:
+    """The work of a pending job is to look at the record, unless a manifest has to be fetched."""
+    job = locked.record
+    fetches = job.configuration.payload_type is PayloadType.OBJECT_MANIFEST
+    if fetches or job.status.status is not JobState.PENDING:
+        return None
+    step_context, _, _ = _step_context(locked)
+    try:
+        outcome = _step(job, step_context)
+    except StepFailed as failure:
+        log().debug("job not begun", reason=str(failure))  # the same happens again, under the lock
+        return None
+    if isinstance(outcome, Wait) or outcome.event is not Event.ACQUIRE:
+        return None
+    request = JobMove(outcome.event, locked.context.name, done=outcome, lock=Lock.TAKE)
+    if not carry(locked, jobs.target_of(job, request)):
+        return None
+    return jobs.move(locked.session, job, request)
+
+
+def _step_context(locked: Locked[Job]) -> tuple[StepContext, ZooKeeperJobRecord, FleetHostLimiter]:
     job, session, context = locked.record, locked.session, locked.context
     clients, profile = context.clients(), cache(partial(_profile, locked))
     limiter = FleetHostLimiter(session, partial(host_limit, context.settings.host_limit, profile), job.jid)
     attempt = ReportingAttempt(locked.guard, context.progress(), job.jid)
     own = ZooKeeperJobRecord(session, locked.guard)
-    step_context = clients.step_context(own, attempt, limiter, profile)
+    return clients.step_context(own, attempt, limiter, profile), own, limiter
+
+
+def _work(carry: Carry, locked: Locked[Job]) -> Job | None:
+    job, session, context = locked.record, locked.session, locked.context
+    step_context, own, limiter = _step_context(locked)
     while True:
         with closing(limiter):
             outcome = _step(job, step_context)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from pipeline.outcome import StepFailed
 from tasks.logs import log
-from tasks.run import Meaning, meaning_of
+from tasks.meanings import Meaning, meaning_of
 from zkstate.errors import Corrupt
 
 _MISTAKES = (Meaning.UNEXPECTED, Meaning.DAMAGED)

@@ -3,19 +3,16 @@
 A ticket that is stale, duplicated or late finds the record elsewhere, and does nothing.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from typing import Generic
 
 import structlog
-from kombu.exceptions import OperationalError
 
-from pipeline.errors import UsageRefused
 from pipeline.job_identity import trace_id
-from pipeline.outcome import AttemptOver, Later, ServiceDown, StepFailed, Stopping, content, system, transient
+from pipeline.outcome import Later, ServiceDown, StepFailed, Stopping, content, system, transient
 from pipeline.records import Batch, Job, Ticket
 from pipeline.services import Service
 from pipeline.settings import Settings
@@ -23,55 +20,15 @@ from pipeline.states import JOB, JobState
 from pipeline.waits import WaitKind, WaitsFor
 from tasks.after_move import after_move
 from tasks.logs import log
+from tasks.meanings import Meaning, meaning_of
 from tasks.outages import begin_outage, check_start, end_outage, is_own_fault
 from tasks.worker_context import WorkerContext
 from zkstate import record
-from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Stale, TooBig, Unreachable, Unwritable
+from zkstate.errors import TooBig
 from zkstate.locks import AttemptGuard
 from zkstate.outage import FIRST_PROBE, name_of
 from zkstate.record import R
 from zkstate.session import Session
-
-
-class Meaning(Enum):
-    """The meaning of an exception for the work that it ends."""
-
-    SUPERSEDED = "another attempt or an operator was first: the ticket is void"
-    DISCONNECTED = "ZooKeeper's answer is missing: drop the session; the sweep continues"
-    NO_BROKER = "Redis does not answer: nothing is sent; the sweep continues"
-    STOPPING = "the worker stops: hand the record back"
-    LATER = "something has to be waited for: hand the record back, and count no try"
-    SERVICE_DOWN = "a shared service is at fault: hand the record back, and count no try"
-    FAULT = "the work failed: try again later if the fault is transient, else fail"
-    DAMAGED = "a znode is unreadable: hand the record back, with the longest delay"
-    UNEXPECTED = "a mistake in the code: drop the session; the sweep tries again, less and less often"
-
-
-MEANINGS: Mapping[type[BaseException], Meaning] = {
-    Stale: Meaning.SUPERSEDED,
-    Busy: Meaning.SUPERSEDED,
-    Missing: Meaning.SUPERSEDED,
-    AttemptOver: Meaning.SUPERSEDED,
-    Unreachable: Meaning.DISCONNECTED,
-    Ambiguous: Meaning.DISCONNECTED,
-    OperationalError: Meaning.NO_BROKER,
-    Stopping: Meaning.STOPPING,
-    SystemExit: Meaning.STOPPING,
-    KeyboardInterrupt: Meaning.STOPPING,
-    Later: Meaning.LATER,
-    ServiceDown: Meaning.SERVICE_DOWN,
-    StepFailed: Meaning.FAULT,
-    UsageRefused: Meaning.FAULT,
-    TooBig: Meaning.FAULT,
-    Unwritable: Meaning.FAULT,
-    Corrupt: Meaning.DAMAGED,
-}
-
-
-def meaning_of(error: BaseException) -> Meaning:
-    """The meaning of the most specific class in MEANINGS."""
-    kinds = type(error).__mro__
-    return next((MEANINGS[kind] for kind in kinds if kind in MEANINGS), Meaning.UNEXPECTED)
 
 
 @dataclass
@@ -102,6 +59,9 @@ class StateWork(Generic[R]):
     """Move the record after a fault that is not tried again."""
     needs: Callable[[WorkerContext, R], Collection[str]] = lambda _context, _record: ()
     """The names of the outages during which the work is not started; asked only while there is one."""
+    begin: Callable[[Locked[R]], R | None] = lambda _locked: None
+    """Work without an effect, done before the lock is taken: one transaction takes it and moves the record.
+    The moved record; None if the record is to be acquired first, and the work done then."""
     fetches: bool = False
     """As in the facts of the state: a stopping worker waits less for it."""
 
@@ -120,10 +80,26 @@ def run(context: WorkerContext, ticket: Ticket, work: StateWork[R]) -> Next[R]:
         probed = check_start(context, session, ticket, loaded, work.needs)
         if probed is None:
             return None
-        locked = Locked(context, session, guard, record.acquire(session, loaded, ticket, context.name))
+        locked = Locked(context, session, guard, loaded)
+        begun = None if probed else _begin(locked, work, ticket)
+        if begun is not None:
+            return begun
+        locked.record = record.acquire(session, loaded, ticket, context.name)
         guard.watch_lock(record.lock_path(locked.record))
         return _work_on(locked, work, probed)
     return None
+
+
+def _begin(locked: Locked[R], work: StateWork[R], ticket: Ticket) -> Locked[R] | None:
+    """The record in its next state; None if the work of this state needs the lock."""
+    record.check_ticket(locked.record, ticket)
+    with structlog.contextvars.bound_contextvars(**_facts(locked)):
+        moved = work.begin(locked)
+        if moved is None:
+            return None
+        locked.guard.watch_lock(record.lock_path(moved))
+        log().info("moved", to=str(moved.status.status), message=moved.status.message)
+    return Locked(locked.context, locked.session, locked.guard, moved)
 
 
 def run_carried(locked: Locked[R], work: StateWork[R]) -> Next[R]:

@@ -30,6 +30,10 @@ LOAD_PAGE = 40
 _PARTS = (paths.job_status, paths.configuration, paths.identifiers, paths.space_needed, paths.history)
 
 
+_ATTEMPTS = {Lock.CARRY: 1, Lock.TAKE: 2}
+"""Attempts that a move counts: that at the next state, and that at this one if nothing has counted it."""
+
+
 @dataclass(frozen=True)
 class JobMove(Move):
     """A move of a job; `done` has the values that the state's work changes.
@@ -143,7 +147,7 @@ def move(session: Session, job: Job, request: JobMove) -> Job:
         *_owe_callback(job, status),
         *extended.operations,
         *record.leave_waiting(session, job),
-        *record.lock_operations(session, job, request.lock),
+        *_lock_operations(session, job, status, request),
     )
     while True:
         space_operations = _reserve(session, job, request, status.status, needed)
@@ -160,6 +164,14 @@ def move(session: Session, job: Job, request: JobMove) -> Job:
             )
         except Contended:
             continue  # other jobs changed the sum of reserved bytes
+
+
+def _lock_operations(
+    session: Session, job: Job, status: JobStatus, request: JobMove
+) -> tuple[Operation, ...]:
+    if request.lock is Lock.TAKE:
+        return record.take_lock(job, status, request.by)
+    return record.lock_operations(session, job, request.lock)
 
 
 def target_of(job: Job, request: JobMove) -> JobState:
@@ -192,7 +204,7 @@ def _status_after(job: Job, request: JobMove) -> JobStatus:
             "remark": was.remark if request.done.remark is None else request.done.remark[:MESSAGE_LIMIT],
             "deposited": was.deposited if request.done.deposited is None else request.done.deposited,
             "dispatched_at": None if target is JobState.PENDING else moment,
-            "attempt": was.attempt + (request.lock is Lock.CARRY),
+            "attempt": was.attempt + _ATTEMPTS.get(request.lock, 0),
         },
     )
 

@@ -129,7 +129,7 @@ def feed(session: Session, in_flight: int, limits: Limits = NO_LIMITS, waiting_l
         places = in_flight if limits.share is None else min(in_flight, limits.share)
         if not _is_worth_listing(backlog, places - taken, places):
             return Fed()
-        return _dispatch_pending(session, places - taken, in_flight, NO_LIMITS, {})
+        return _dispatch_pending(session, places - taken, places - taken, NO_LIMITS, {})
     return _dispatch_pending(session, in_flight - taken, in_flight, limits, parties)
 
 

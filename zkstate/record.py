@@ -40,6 +40,8 @@ class Lock(Enum):
     """This attempt holds the lock, and continues to work after the move."""
     CARRY = "carry"
     """This attempt holds the lock; with the move the same process begins the attempt at the next state."""
+    TAKE = "take"
+    """No attempt holds the lock (Busy otherwise); the move takes it, for the attempt at the next state."""
     FREE = "free"
     """No attempt holds the lock; Busy otherwise."""
     BREAK = "break"
@@ -117,19 +119,19 @@ def acquire(session: Session, record: R, ticket: Ticket, by: str) -> R:
     check_ticket(record, ticket)
     status = record.status
     changes = {"op": token(), "attempt": status.attempt + 1, "handed_back": False, "waits_for": None}
-    taken = status.model_copy(update=changes)
-    lock = Create(lock_path(record), f"{taken.op} {by}".encode(), ephemeral=True, role=Role.LOCK)
-    return write(session, record, taken, (lock, *_require_as_read(record), *leave_waiting(session, record)))
+    taken: FencedStatus = status.model_copy(update=changes)
+    return write(session, record, taken, (*take_lock(record, taken, by), *leave_waiting(session, record)))
 
 
-def _require_as_read(record: Job | Batch) -> tuple[Operation, ...]:
-    """Stale if an earlier attempt wrote the identifiers after this one had read the job.
+def take_lock(record: Job | Batch, taken: FencedStatus, by: str) -> tuple[Operation, ...]:
+    """Busy if an attempt holds the lock; Stale if one wrote the identifiers after the job had been read.
 
-    From the acquisition on, only the attempt that has the lock writes them.
+    From then on, only the attempt that has the lock writes the identifiers.
     """
+    lock = Create(lock_path(record), f"{taken.op} {by}".encode(), ephemeral=True, role=Role.LOCK)
     if not isinstance(record, Job) or record.identifiers_version is None:
-        return ()
-    return (Check(paths.identifiers(record.jid), record.identifiers_version),)
+        return (lock,)
+    return lock, Check(paths.identifiers(record.jid), record.identifiers_version)
 
 
 def hand_back(  # noqa: PLR0913 - the facts of one hand-back

@@ -23,8 +23,9 @@ from tasks.worker_context import Stop, WorkerContext
 from tests.integration.test_sweep import sweep
 from tests.servers.http_source import HttpSource
 from tests.support import planting
-from zkstate import batches, jobs, paths, queue, record, recovery
+from zkstate import batches, holds, jobs, paths, queue, record, recovery
 from zkstate.errors import Stale
+from zkstate.holds import Hold
 from zkstate.jobs import JobMove
 from zkstate.record import Lock
 from zkstate.session import Session
@@ -70,6 +71,42 @@ def test_one_ticket_takes_a_job_from_the_queue_to_its_end(
     assert [entry.state for entry in job.history] == [*JOB.working(), JobState.COMPLETED]
     assert job.status.attempt == STATES
     assert session.exists(paths.job_lock(job.jid)) is None
+
+
+def test_a_job_begins_with_one_transaction_that_takes_the_lock_and_leaves_the_first_state(
+    session: Session, context: WorkerContext, source: HttpSource
+) -> None:
+    ticket = planted(session, source)
+    before = jobs.load(session, ticket.id).version
+
+    job_work.run_onward(context, ticket)
+
+    assert jobs.load(session, ticket.id).version == before + STATES  # one for each state
+
+
+def test_a_job_that_another_process_works_on_does_not_begin(
+    session: Session, context: WorkerContext, source: HttpSource
+) -> None:
+    ticket = planted(session, source)
+    lock = paths.job_lock(ticket.id)
+    session.ask(session.zk.create_async, lock, b"", ephemeral=True)
+    before = jobs.load(session, ticket.id)
+
+    assert job_work.run_onward(context, ticket) == (None, 0)
+
+    assert jobs.load(session, ticket.id) == before
+    session.ask(session.zk.delete_async, lock)
+
+
+def test_a_job_whose_collection_is_on_hold_is_held_under_its_lock(
+    session: Session, context: WorkerContext, source: HttpSource
+) -> None:
+    ticket = planted(session, source)
+    holds.place(session, Hold(by="ann"), "demo")
+
+    assert job_work.run_onward(context, ticket) == (None, 0)
+
+    stops_before(JobState.HELD, session, ticket)
 
 
 def test_a_state_of_another_workers_queue_gets_a_ticket(

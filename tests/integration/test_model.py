@@ -55,6 +55,7 @@ class Pipeline(ModelMachine):
             (self.acquire, True, 3),
             (self.acquire_with_a_void_ticket, self._void(), 1),
             (self.work, self._free(), 6),
+            (self.take, self._in((JobState.PENDING,)), 2),
             (self.succeed, self.held, 3),
             (self.carry, self.held, 3),
             (self.fail, self._in(FALLIBLE, held=True), 1),
@@ -113,6 +114,21 @@ class Pipeline(ModelMachine):
             if model.state in JOB.working():
                 self._acquire(model, worker)
                 self._succeed(model, size)
+
+    def take(self, number: int, worker: int, size: int) -> None:
+        """The first state of a job is left, and the lock taken, in one transaction."""
+        pending = self._in((JobState.PENDING,))
+        model = pending[number % len(pending)]
+        seen = jobs.load(self.operator, model.jid)
+        request = JobMove(Event.ACQUIRE, "worker", lock=Lock.TAKE)
+        if model.owner is not None:
+            with pytest.raises(Busy):
+                jobs.move(self.workers[worker], seen, request)
+            return
+        self.old.append(Ticket(id=model.jid, state=model.state, epoch=model.epoch))
+        self.held[model.jid] = jobs.move(self.workers[worker], seen, request)
+        model.move(Event.ACQUIRE)
+        model.owner = worker
 
     def succeed(self, number: int, worker: int, size: int) -> None:
         self._succeed(self._one_held(number), size)

@@ -25,7 +25,8 @@ from pipeline.waits import WaitKind
 from pipeline.working_storage.capacity import SPACE_WAIT, no_room
 from tasks.app import make_context
 from tasks.logs import log
-from tasks.run import MEANINGS, Locked, Meaning, StateWork, meaning_of, run
+from tasks.meanings import MEANINGS, Meaning, meaning_of
+from tasks.run import Locked, StateWork, run
 from tasks.worker_context import WorkerContext
 from tests.support import planting
 from tests.support.fleet import wait_for
