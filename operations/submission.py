@@ -13,7 +13,7 @@ from pipeline.records import Batch, Record, Submission, SubmissionType
 from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import BATCH
-from tasks.first_message import send_split
+from tasks.direct_messages import send_split
 from zkstate import batches, listings, outages, record, server_memory
 from zkstate.session import Session
 

@@ -13,7 +13,7 @@ from pipeline.records import Batch, Job
 from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB, BatchState, Event, JobState
 from pipeline.working_storage.workspace import folder_of
-from tasks.dispatch import dispatch_batch, dispatch_failure_callback, dispatch_job
+from tasks.dispatch import dispatch_batch, dispatch_failure_callback, dispatch_job, dispatch_jobs
 from tasks.feeding import note_feed, request_feed
 from tasks.logs import log
 from zkstate import batches, jobs, queue, record
@@ -72,7 +72,7 @@ def feed(app: Celery, session: Session, settings: Settings) -> bool:
     """Dispatch as many pending jobs as there is room for; False if Redis did not take a message."""
     fed = queue.feed(session, settings.in_flight, site_limits(settings), settings.waiting_limit)
     note_feed(settings, complete=fed.complete)
-    return all(dispatch_job(app, ticket, ticket.priority) for ticket in fed.tickets)
+    return dispatch_jobs(app, settings, [(ticket, ticket.priority) for ticket in fed.tickets])
 
 
 def _remove_folder_of(job: Job, working: Path) -> bool:

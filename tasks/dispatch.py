@@ -1,11 +1,15 @@
 """Tickets to messages. A message that is not sent is no error: the sweep sends another one."""
 
+from collections.abc import Sequence
+
 from celery import Celery, chain, signature
 from celery.canvas import Signature
 from kombu.exceptions import OperationalError
 
 from pipeline.records import Ticket
+from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB, BatchState, JobState, Queue
+from tasks.direct_messages import send_jobs
 from tasks.logs import log
 from tasks.queue_lists import OWN_TURN, step_of
 
@@ -13,6 +17,13 @@ from tasks.queue_lists import OWN_TURN, step_of
 def dispatch_job(app: Celery, ticket: Ticket, priority: int = 0) -> bool:
     """Send the chain of tasks that begins with the ticket's state; False if Redis does not answer."""
     return _send(_chain_from(app, ticket), ticket, step_of(priority))
+
+
+def dispatch_jobs(app: Celery, settings: Settings, tickets: Sequence[tuple[Ticket, int]]) -> bool:
+    """As `dispatch_job` for each ticket with its priority; in one request, if Redis accepts all."""
+    if send_jobs(settings, tickets):
+        return True
+    return all([dispatch_job(app, ticket, priority) for ticket, priority in tickets])
 
 
 def _chain_from(app: Celery, ticket: Ticket) -> Signature:

@@ -3,6 +3,7 @@
 import base64
 import binascii
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -53,12 +54,22 @@ def arguments(body: str) -> list[Any]:
         raise Foreign("the body is not JSON in base64") from error
 
 
-def compose(
-    task: str, argument: dict[str, Any], *, queue: str, priority: int, identity: str, origin: str
+def compose(  # noqa: PLR0913 - the parts of one message
+    task: str,
+    argument: dict[str, Any],
+    *,
+    queue: str,
+    priority: int,
+    identity: str,
+    origin: str,
+    chain: Sequence[Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """The message by which Celery's second protocol calls the task with one argument."""
-    nothing = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
-    body = json.dumps([[argument], {}, nothing])
+    """The message by which Celery's second protocol calls the task with one argument.
+
+    `chain`: the signatures of the tasks that follow, the last one first.
+    """
+    embedded = {"callbacks": None, "errbacks": None, "chain": chain, "chord": None}
+    body = json.dumps([[argument], {}, embedded])
     return {
         "body": base64.b64encode(body.encode()).decode(),
         "content-encoding": "utf-8",
