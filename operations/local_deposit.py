@@ -17,7 +17,7 @@ from pipeline.manifests import checkm, from_csv
 from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row, Severity
 from pipeline.names import UnsafeName, duplicates, is_container, quote_name, safe_name
 from pipeline.records import SubmissionType
-from pipeline.upload_url import UploadAddress, is_upload, parse_upload_url
+from pipeline.upload_url import UploadAddress, is_local, is_upload, parse_upload_url
 from pipeline.uploads.layout import UploadedFile
 
 MANIFEST = "manifest.checkm"
@@ -81,11 +81,6 @@ class Payload:
     filename: str
     digest: Digest
     size: int
-
-
-def is_local(text: str) -> bool:
-    """Whether the text names a file or folder of this machine, and no URL."""
-    return "://" not in text and not is_upload(text)
 
 
 def plan_deposit(

@@ -39,6 +39,11 @@ def is_upload(url: str) -> bool:
     return url[: len(_PREFIX)].lower() == _PREFIX
 
 
+def is_local(text: str) -> bool:
+    """Whether the text names a file or folder of this machine, and no URL."""
+    return "://" not in text and not is_upload(text)
+
+
 def is_upload_id(text: str) -> bool:
     return bool(_ID.fullmatch(text))
 

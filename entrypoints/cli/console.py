@@ -1,7 +1,10 @@
 """Output: answers on standard output, everything else on standard error.
 
-Colour is used on a terminal only, and not if NO_COLOR is set; piped output is not cut to any width.
+Colour is used on a terminal only, and not if NO_COLOR is set; piped output is not cut to any width. To load
+rich takes as long as a submission takes at ZooKeeper and Redis: it is imported where something is drawn.
 """
+
+from __future__ import annotations
 
 import json
 import os
@@ -12,15 +15,17 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Generic, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TextIO, TypeVar
 
 from pydantic_core import to_jsonable_python
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from pipeline.names import printable
 from pipeline.states import BatchState, FailureKind, JobState
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
 T = TypeVar("T")
 
@@ -52,6 +57,8 @@ def err() -> Console:
 
 
 def _console(stderr: bool) -> Console:
+    from rich.console import Console
+
     piped = _is_piped(sys.stderr if stderr else sys.stdout)
     return Console(stderr=stderr, highlight=False, width=PIPED_WIDTH if piped else None)
 
@@ -71,18 +78,18 @@ def say(text: str | Text, style: str = "") -> None:
     if isinstance(text, str) and not style and _is_piped(sys.stdout):
         sys.stdout.write(printable(text) + "\n")
         return
-    out().print(Text(printable(text), style) if isinstance(text, str) else text)
+    out().print(_text(printable(text), style) if isinstance(text, str) else text)
 
 
 def note(text: str, style: str = "yellow") -> None:
     """A remark that is not part of the answer."""
-    err().print(Text(printable(text), style))
+    err().print(_text(printable(text), style))
 
 
 def progress(line: str) -> None:
     """A line on standard error while a command runs; a closed terminal must not disturb an orderly stop."""
     with suppress(OSError, SystemExit):  # rich answers a broken pipe with SystemExit
-        err().print(Text(printable(line)))
+        err().print(_text(printable(line)))
 
 
 def flush() -> None:
@@ -112,7 +119,13 @@ def style_of(name: str) -> str:
 
 def state(name: str) -> Text:
     """A state or a kind of failure in its colour."""
-    return Text(name, style_of(name))
+    return _text(name, style_of(name))
+
+
+def _text(text: str, style: str = "") -> Text:
+    from rich.text import Text
+
+    return Text(text, style)
 
 
 def show(grid: Table) -> None:
@@ -133,6 +146,8 @@ def facts(pairs: Iterable[tuple[str, str | Text | None]]) -> None:
 
 def facts_grid(pairs: Iterable[tuple[str, str | Text | None]]) -> Table:
     """Name and value, one pair a line; a pair without a value is left out."""
+    from rich.table import Table
+
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -159,6 +174,8 @@ def table(rows: Iterable[T], *columns: Column[T]) -> None:
 
 
 def table_grid(rows: Iterable[T], *columns: Column[T]) -> Table:
+    from rich.table import Table
+
     wide = out().width >= NARROW
     shown = [column for column in columns if wide or not column.wide]
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -176,4 +193,4 @@ def table_grid(rows: Iterable[T], *columns: Column[T]) -> Table:
 
 def _cell(value: str | Text) -> Text:
     """Never read as markup: names and messages come from outside, and their control characters stay here."""
-    return value if isinstance(value, Text) else Text(printable(value).replace("\n", " "))
+    return _text(printable(value).replace("\n", " ")) if isinstance(value, str) else value

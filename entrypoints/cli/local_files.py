@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
-
-from rich import progress as bars
 
 from entrypoints.cli import console as screen
 from entrypoints.cli.render import humanize
@@ -20,7 +19,10 @@ HIDDEN_NAMED = 3
 
 
 def upload(deposit: LocalDeposit, uploader: Uploader, key: str) -> Payload:
-    console = screen.err()
+    if not sys.stderr.isatty():
+        return deposits.upload_deposit(deposit, uploader, key)
+    from rich import progress as bars
+
     columns = (
         bars.TextColumn("{task.description}"),
         bars.BarColumn(),
@@ -28,7 +30,7 @@ def upload(deposit: LocalDeposit, uploader: Uploader, key: str) -> Payload:
         bars.TransferSpeedColumn(),
         bars.TimeRemainingColumn(),
     )
-    with bars.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as meter:
+    with bars.Progress(*columns, console=screen.err(), transient=True) as meter:
         task = meter.add_task("uploading", total=deposit.bytes)
         return deposits.upload_deposit(deposit, uploader, key, lambda size: meter.advance(task, size))
 

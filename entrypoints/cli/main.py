@@ -105,4 +105,7 @@ def main() -> None:
     keep_private()
     gc.set_threshold(GARBAGE)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else all installed packages are asked
-    app(prog_name="arkline")
+    try:
+        app(prog_name="arkline")
+    finally:
+        gc.freeze()  # Python would search all loaded modules for garbage, several times, before it ends

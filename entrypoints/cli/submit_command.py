@@ -30,7 +30,7 @@ from operations import known_objects as known
 from operations import local_deposit as deposits
 from operations import local_dry_run, uploads
 from operations import submission as submissions
-from pipeline import records
+from pipeline import records, upload_url
 from pipeline.description import local_ids
 from pipeline.profiles import profile as profiles
 
@@ -148,7 +148,7 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
     }
     chosen = read_type(payload_type)
     deposit = None
-    if deposits.is_local(source):
+    if upload_url.is_local(source):
         deposit = _local(Path(source), chosen, digest, object_per_file=object_per_file)
         chosen = deposit.type
         given["payload_url"] = f"{deposit.source}"
@@ -239,7 +239,8 @@ def _submit(submission: Submission, deposit: LocalDeposit | None, *, wait: bool,
     with opened.session() as (session, settings):
         local_id = (*submission.local_id, *(deposit.local_id if deposit else ()))
         archive = opened.archive(settings, session)
-        local_files.known(known.known_objects(profile, local_id, submission.primary_id, archive))
+        if objects := known.known_objects(profile, local_id, submission.primary_id, archive):
+            local_files.known(objects)
         if deposit is not None:
             submissions.owned(submission, common.principal())
             uploader = uploads.SiteUploader(session, settings, common.principal())

@@ -367,8 +367,11 @@ def test_beside_scheduled_work_the_health_is_shown_without_the_package_of_the_in
     assert done.stdout.splitlines()[-1] == "loaded:"
 
 
-def test_a_submission_loads_no_store_and_no_web(session: Session, settings: Settings) -> None:
-    slow = ("celery", "fastapi", "kombu", "requests", "sqlalchemy", "structlog")
+def test_a_submission_loads_no_store_no_web_and_no_reader_of_manifests(
+    session: Session, settings: Settings
+) -> None:
+    packages = ("celery", "fastapi", "kombu", "requests", "rich.console", "sqlalchemy", "structlog")
+    slow = (*packages, "pipeline.manifests.checkm")
 
     done = _loading(settings, slow, "submit", "--profile", "demo", URL)
 
