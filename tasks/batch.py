@@ -7,7 +7,7 @@ from email.message import EmailMessage
 from functools import partial
 from typing import Any
 
-from pipeline.decoding.calls import manifest_parser
+from pipeline.decoding.calls import manifest_reader
 from pipeline.inventory.sent_reports import SentReport, keep_report, kept_report
 from pipeline.manifests.split import plan
 from pipeline.notify.report.compose import BatchReport, known_after, status_report_of
@@ -78,7 +78,7 @@ def _create(locked: Locked[Batch]) -> None:
             context.settings.manifest_limit,
             profile_priority=profile.priority,
             most_jobs=profile.limits.batch_jobs,
-            parse=manifest_parser(context.clients().decoder, locked.guard),
+            parse=manifest_reader(context.clients().decoder, locked.guard),
         )
     check_room(session, context.settings, profile, batch, len(parts.jobs))
     working = context.settings.working

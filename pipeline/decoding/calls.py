@@ -1,7 +1,7 @@
 """What steps ask a decoder for."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from pipeline.description import embargo, metadata
 from pipeline.description.metadata import Elements
 from pipeline.fixity import Digest
 from pipeline.manifests import deletion_list
-from pipeline.manifests.checkm import ManifestProfile, ParseRows, Row, parse_rows
+from pipeline.manifests.checkm import ManifestProfile, ParseRows, ReadRows, Row, parse_rows
 from pipeline.names import quote_name
 from pipeline.working_storage.workspace import DownloadedFile
 
@@ -106,17 +106,32 @@ def _collected(decoder: Decoder, request: Request, attempt: Attempt) -> Statemen
 
 def manifest_parser(decoder: Decoder, attempt: Attempt) -> ParseRows:
     """As checkm.parse_rows."""
+    read = manifest_reader(decoder, attempt)
 
     def parse(
         data: bytes, source: str, profile: ManifestProfile, case_fold: bool, most: int | None
     ) -> tuple[Row, ...]:
+        return tuple(read(data, source, profile, case_fold, most))
+
+    return parse
+
+
+def manifest_reader(decoder: Decoder, attempt: Attempt) -> ReadRows:
+    """As `manifest_parser`, for a manifest with more rows than are wanted in memory: one row at a time.
+
+    The decoder is in use until the last row was read.
+    """
+
+    def read(
+        data: bytes, source: str, profile: ManifestProfile, case_fold: bool, most: int | None
+    ) -> Iterable[Row]:
         if len(data) <= SMALL_MANIFEST:
             return parse_rows(data, source, profile, case_fold, most)
         arguments = {"source": source, "profile": str(profile), "case_fold": case_fold, "most": most}
         request = Request("manifest", f"manifest {source}", arguments, data)
-        return tuple(_row(*values) for values in decoder.decode(request, attempt))
+        return (_row(*values) for values in decoder.decode(request, attempt))
 
-    return parse
+    return read
 
 
 def _row(values: dict[str, Any], digest: list[str] | None) -> Row:

@@ -23,6 +23,7 @@ __all__ = [
     "ManifestProfile",
     "ParseRows",
     "Problem",
+    "ReadRows",
     "Row",
     "Severity",
     "check",
@@ -56,6 +57,9 @@ class Manifest:
 
 ParseRows = Callable[[bytes, str, ManifestProfile, bool, int | None], tuple[Row, ...]]
 """As `parse_rows`, here or in another process."""
+
+ReadRows = Callable[[bytes, str, ManifestProfile, bool, int | None], Iterable[Row]]
+"""As `parse_rows`; the rows may come one by one, and a refusal with the first."""
 
 
 def parse(

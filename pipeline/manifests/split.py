@@ -4,14 +4,12 @@ Rule: the same payload always gives the same plan, so that an interrupted split 
 The digest of the plan shows whether the payload has changed meanwhile.
 """
 
-import hashlib
-import json
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
-from pipeline.fixity import Digest, Digester, DigestMismatch
-from pipeline.manifests.checkm import ManifestProfile, ParseRows, Row, parse_rows
+from pipeline.fixity import Digester, DigestMismatch
+from pipeline.manifests.checkm import ManifestProfile, ReadRows, Row, parse_rows
+from pipeline.manifests.planned_jobs import PackedJobs, Plan, PlannedJob, pack
 from pipeline.names import (
     CONTAINER_SUFFIXES,
     PRODUCER,
@@ -23,8 +21,10 @@ from pipeline.names import (
     safe_name,
 )
 from pipeline.outcome import content
-from pipeline.records import PayloadType, Priority, Record, Submission, SubmissionType, Text
+from pipeline.records import PayloadType, Submission, SubmissionType
 from pipeline.upload_url import foreign_upload
+
+__all__ = ["Plan", "PlannedJob", "plan", "priority_of"]
 
 _SINGLE = {
     SubmissionType.FILE: PayloadType.FILE,
@@ -39,36 +39,13 @@ _TYPE_OF_ROWS = {
 _BATCHES = {profile.submission_type: profile for profile in _TYPE_OF_ROWS}
 
 
-class PlannedJob(Record):
-    """One object to be made; values that are absent are those of the submission."""
-
-    payload_url: str
-    payload_type: PayloadType
-    payload_name: Text
-    digest: Digest | None = None
-    size: int | None = None
-    erc_who: Text = ""
-    erc_what: Text = ""
-    erc_when: Text = ""
-    local_id: tuple[Text, ...] = ()
-    primary_id: Text | None = None
-    priority: Priority | None = None
-
-
-@dataclass(frozen=True)
-class Plan:
-    jobs: tuple[PlannedJob, ...]
-    sha256: str
-    """Digest of the payload's content; without the priority, which an operator may change meanwhile."""
-
-
 def plan(
     submission: Submission,
     read: Callable[[str, int], bytes],
     limit: int,
     profile_priority: int | None = None,
     most_jobs: int | None = None,
-    parse: ParseRows = parse_rows,
+    parse: ReadRows = parse_rows,
 ) -> Plan:
     """The jobs of a submission. `read(url, limit)` fetches a batch manifest; nothing else is fetched.
 
@@ -76,27 +53,18 @@ def plan(
     """
     profile = _BATCHES.get(submission.type)
     if profile is None:
-        jobs: tuple[PlannedJob, ...] = (_single(submission),)
+        jobs = iter((_single(submission),))
     else:
         jobs = _from_rows(submission, profile, _manifest(submission, read, limit), most_jobs, parse)
+    blocks, count, sha256 = pack(jobs)
     given = submission.priority if submission.priority is not None else profile_priority
-    priority = priority_of(len(jobs)) if given is None else given
-    return Plan(tuple(job.model_copy(update={"priority": priority}) for job in jobs), _sha256(jobs))
+    priority = priority_of(count) if given is None else given
+    return Plan(PackedJobs(blocks, count, priority), sha256)
 
 
 def priority_of(jobs: int) -> int:
     """Small batches first: 5 for one job, 28 for ten, 51 for a hundred, 99 from 12,089 on; 0 is urgent."""
     return min(99, int(10 * math.log(max(jobs, 1)) + 5))
-
-
-def _sha256(jobs: tuple[PlannedJob, ...]) -> str:
-    """The same in every release: without default values, and with the payload's type as 0.1.0 spelled it."""
-    values = [
-        job.model_dump(mode="json", exclude_defaults=True) | {"payload_type": job.payload_type.label}
-        for job in jobs
-    ]
-    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _name(submission: Submission) -> str:
@@ -154,19 +122,21 @@ def _manifest(submission: Submission, read: Callable[[str, int], bytes], limit: 
 
 
 def _from_rows(
-    submission: Submission, profile: ManifestProfile, data: bytes, most: int | None, parse: ParseRows
-) -> tuple[PlannedJob, ...]:
+    submission: Submission, profile: ManifestProfile, data: bytes, most: int | None, parse: ReadRows
+) -> Iterator[PlannedJob]:
     if submission.primary_id:
         raise content(
             f"primary identifier {quote_name(submission.primary_id)} was given for a whole "
             f"batch, but each object "
             "has its own: give it in the manifest's column mrt:primaryIdentifier"
         )
-    rows = parse(data, quote_name(_name(submission)), profile, True, most)
-    for row in rows:
-        if problem := foreign_upload(row.url, submission.payload_url):
-            raise content(f"line {row.line}: {problem}")
-    return tuple(_from_row(submission, profile, row) for row in rows)
+    foreign = None
+    for row in parse(data, quote_name(_name(submission)), profile, True, most):
+        if foreign is None and (problem := foreign_upload(row.url, submission.payload_url)):
+            foreign = f"line {row.line}: {problem}"
+        yield _from_row(submission, profile, row)
+    if foreign:
+        raise content(foreign)
 
 
 def _from_row(submission: Submission, profile: ManifestProfile, row: Row) -> PlannedJob:

@@ -73,7 +73,7 @@ def test_a_single_payload_is_one_job_with_the_values_of_the_form(kind: str) -> N
         primary_id=ARK,
     )
 
-    assert plan(submission, not_read, LIMIT).jobs == (
+    assert list(plan(submission, not_read, LIMIT).jobs) == [
         PlannedJob(
             payload_url="https://x.edu/payload.zip",
             payload_type=PayloadType(kind),
@@ -87,7 +87,7 @@ def test_a_single_payload_is_one_job_with_the_values_of_the_form(kind: str) -> N
             primary_id=ARK,
             priority=5,
         ),
-    )
+    ]
 
 
 def test_the_name_of_the_form_goes_before_that_of_the_url() -> None:
