@@ -149,9 +149,9 @@ def _dispatch_pending(
     load = fairness.at_work(session) if in_turn else Load()
     tickets: list[PendingTicket] = []
     left = False
-    for jids in _pending_by_priority(session):
+    for entries in _pending_by_priority(session):
         idle_windows = 0
-        for window in _windows(session, jids, parties, in_flight):
+        for window in _windows(session, entries, parties, in_flight):
             undispatched, dispatched = _by_dispatch(session, list(window))
             load.add(window[jid] for jid in dispatched)
             room -= len(dispatched)
@@ -170,28 +170,32 @@ def _dispatch_pending(
 
 
 def _pending_by_priority(session: Session) -> Iterator[list[str]]:
-    """The JIDs of each priority, most urgent first."""
-    entries = paths.read_queue_entries(sorted(session.children(paths.queue(JobState.PENDING))))
-    for _, group in groupby(entries, key=itemgetter(0)):
-        yield [jid for _, jid in group]
+    """The queue entries of each priority, most urgent first.
+
+    They are not taken apart here: of 100,000 entries a feed uses a few hundred.
+    """
+    for _, group in groupby(entries(session, JobState.PENDING), key=itemgetter(slice(2))):
+        yield list(group)
 
 
 def _windows(
-    session: Session, jids: list[str], parties: Mapping[Party, list[str]], size: int
+    session: Session, entries: list[str], parties: Mapping[Party, list[str]], size: int
 ) -> Iterator[dict[str, Party]]:
     """JID -> party, for `size` jobs of the queue at a time; without `parties` nothing is read.
 
     The first window also has jobs from further behind, of parties with few jobs at the front.
     """
     seen: set[str] = set()
-    for start in range(0, len(jids), size):
-        front = [jid for jid in jids[start : start + size] if jid not in seen]
+    for start in range(0, len(entries), size):
+        named = paths.read_queue_entries(entries[start : start + size])
+        front = [jid for _, jid in named if jid not in seen]
         if not parties:
             yield dict.fromkeys(front, Party(""))
             continue
         window = fairness.of_jobs(session, front)
-        if start == 0 and len(jids) > size:
-            window |= fairness.elsewhere(session, set(jids), window, parties, size)
+        if start == 0 and len(entries) > size:
+            pending = {jid for _, jid in paths.read_queue_entries(entries)}
+            window |= fairness.elsewhere(session, pending, window, parties, size)
         seen.update(window)
         yield window
 
