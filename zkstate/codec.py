@@ -31,6 +31,11 @@ def encode(record: Record) -> bytes:
     return data
 
 
+def encode_validated(record: Record) -> bytes:
+    """As `encode`, for a record without numbers of infinite size that was validated, and not copied since."""
+    return record.model_dump_json(exclude_none=True).encode()
+
+
 def encode_history(entries: Sequence[HistoryEntry] | Sequence[BatchHistoryEntry]) -> bytes:
     """Only the last entry is read back: the others were, when they were the last."""
     encoded = [entry.model_dump_json(exclude_none=True).encode() for entry in entries]

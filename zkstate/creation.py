@@ -1,42 +1,59 @@
 """The jobs of a batch are created in chunks: a chunk and the batch's progress are one transaction.
 
 A crash between two chunks leaves `created` jobs; the next attempt continues from there, so that no job
-is lost and none is created twice.
+is lost and none is created twice. Most chunks are sent before the one before them is answered. Such a chunk
+requires that the other one was applied: the versions that it leaves, and a node that only it creates.
 """
 
+import time
+from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from pipeline.attempt import Attempt
+from pipeline.errors import ArklineError
 from pipeline.http.urls import redact_url
-from pipeline.manifests.split import Plan, PlannedJob
-from pipeline.names import quote_name
+from pipeline.manifests.split import Plan
 from pipeline.outcome import content
-from pipeline.records import (
-    DEFAULT_PRIORITY,
-    Batch,
-    HistoryEntry,
-    Identifiers,
-    JobConfiguration,
-    JobStatus,
-)
-from pipeline.states import JOB, Bucket
-from zkstate import codec, paths, record
-from zkstate.errors import Contended
+from pipeline.records import Batch, BatchStatus
+from pipeline.states import Bucket
+from zkstate import codec, new_jobs, paths, record
+from zkstate.errors import Contended, Missing, Stale
+from zkstate.new_jobs import CHUNK
 from zkstate.record import token
 from zkstate.session import Session
-from zkstate.transaction import TRANSACTION_LIMIT, Create, Operation, Put, Role, size_of
+from zkstate.transaction import Check, Operation, Put, Role, Sent, send, settle
 
-CHUNK = 40
-"""Jobs in one transaction, ten operations each; ZooKeeper serves no other client while it applies one."""
+__all__ = ["CHUNK", "create_jobs"]
 
-CHUNK_BYTES = TRANSACTION_LIMIT // 4
-"""Bytes after which a transaction gets no further job."""
+IN_FLIGHT = 2
+"""Chunks that are sent before the first of them is answered: ZooKeeper applies one while one is composed."""
 
-JOB_LIMIT = TRANSACTION_LIMIT // 2
-"""Bytes of one new job."""
+WINDOW = 16
+"""Chunks between two looks at the attempt and at what the record holds: 640 jobs, some 0.3 s."""
 
 _COUNTER = paths.counter("job")
+
+
+class _Counter(NamedTuple):
+    """The number of the job that was created last, and the version of its node."""
+
+    last: int
+    version: int
+
+
+class _Chunk(NamedTuple):
+    """One transaction, with what it leaves."""
+
+    batch: Batch
+    """Its version is right if the transaction is the next write of the batch's status."""
+    counter: _Counter
+    operations: tuple[Operation, ...]
+    entry: str
+    """A node that this transaction alone creates, whatever else writes the counter or the status."""
 
 
 def create_jobs(
@@ -51,71 +68,94 @@ def create_jobs(
     session.ensure_node(_COUNTER, codec.encode_int(0))
     while batch.status.created < len(plan.jobs):
         attempt.check()
+        # alone: a record that was lost or changed is met here, and so is a job that cannot be written
         batch = _create_chunk(session, batch, plan, working, by)
         yield batch
+        attempt.check()
+        for progressed in _create_in_flight(session, batch, plan, working, by):
+            batch = progressed
+            yield batch
 
 
 def _create_chunk(session: Session, batch: Batch, plan: Plan, working: Path, by: str) -> Batch:
     while True:
-        data, stat = session.get(_COUNTER)
-        last = codec.decode_int(data, _COUNTER)
-        number, operations = _next_jobs(session, batch, plan, last, working, by)
-        count = Put(_COUNTER, codec.encode_int(last + number), stat.version, Role.SHARED)
-        created = batch.status.created + number
-        changes = {"created": created, "plan_sha256": plan.sha256, "op": token()}
+        chunk = _next_chunk(session, batch, _read_counter(session), plan, working, by)
         try:
-            return record.write(session, batch, batch.status.model_copy(update=changes), (count, *operations))
+            return record.write(session, batch, chunk.batch.status, chunk.operations)
         except Contended:
             continue  # another batch created jobs in between
 
 
-def _next_jobs(
-    session: Session, batch: Batch, plan: Plan, last: int, working: Path, by: str
-) -> tuple[int, list[Operation]]:
-    """As many of the next jobs as fit into a transaction: their number, and their creation."""
-    start = batch.status.created
-    number = size = 0
-    operations: list[Operation] = []
-    submission, folder = batch.submission, str(working / batch.bid)
-    common = dict(submission) | {"submission_type": submission.type, "batch_id": batch.bid}
-    for number, planned in enumerate(plan.jobs[start : start + CHUNK], 1):
-        jid = f"jid{last + number:010d}"
-        own = {"key": token()} | dict(planned) | {"working_dir": f"{folder}/{jid}"}
-        configuration = JobConfiguration.model_validate(common | own)
-        job = _job(jid, configuration, planned, by)
-        size += _size(session, planned, job)
-        operations += job
-        if size > CHUNK_BYTES:
-            break
-    return number, operations
+def _create_in_flight(session: Session, batch: Batch, plan: Plan, working: Path, by: str) -> Iterator[Batch]:
+    """Create the next chunks; ends early after one that was not applied, or whose answer was lost."""
+    window = sent(session, batch, plan, working, by)
+    flights = deque(islice(window, IN_FLIGHT))
+    while flights:
+        chunk, answer = flights.popleft()
+        try:
+            settle(session, answer)
+        except ArklineError:
+            for _, later in flights:
+                with suppress(ArklineError):
+                    settle(session, later)
+            yield _as_written(session, [batch, chunk.batch, *(later.batch for later, _ in flights)])
+            return
+        batch = chunk.batch
+        yield batch
+        flights.extend(islice(window, 1))
 
 
-def _size(session: Session, planned: PlannedJob, job: Sequence[Operation]) -> int:
-    size = size_of(session, job)
-    if size > JOB_LIMIT:
-        raise content(
-            f"{quote_name(planned.payload_name)} has {size:,} bytes of descriptions and identifiers; the "
-            f"record keeps {JOB_LIMIT:,} bytes of an object: shorten them, or put the description into the "
-            "object's own metadata files"
-        )
-    return size
+def sent(session: Session, batch: Batch, plan: Plan, working: Path, by: str) -> Iterator[tuple[_Chunk, Sent]]:
+    """The next chunks: each is composed and sent when it is asked for, as if those before it were applied."""
+    connections, counter = session.connections, _read_counter(session)
+    fence: tuple[Operation, ...] = ()
+    for _ in range(WINDOW):
+        # another record may answer behind another connection
+        if batch.status.created == len(plan.jobs) or session.connections != connections:
+            return
+        try:
+            chunk = _next_chunk(session, batch, counter, plan, working, by)
+        except ArklineError:
+            return  # it is met again once the jobs before it exist
+        path, data = paths.batch_status(batch.bid), codec.encode(chunk.batch.status)
+        put = Put(path, data, batch.version, Role.FENCE)
+        yield chunk, send(session, (put, *fence, *chunk.operations))
+        batch, counter, fence = chunk.batch, chunk.counter, (Check(chunk.entry, 0, Role.SHARED),)
 
 
-def _job(jid: str, configuration: JobConfiguration, planned: PlannedJob, by: str) -> Sequence[Operation]:
-    bid = configuration.batch_id
-    priority = DEFAULT_PRIORITY if planned.priority is None else planned.priority
-    identifiers = Identifiers(primary_id=planned.primary_id, local_id=planned.local_id)
-    status = JobStatus(status=JOB.initial, priority=priority, op=token())
-    history = (HistoryEntry(state=JOB.initial, by=by),)
-    return (
-        Create(paths.job(jid)),
-        Create(paths.job_bid(jid), bid.encode()),
-        Create(paths.configuration(jid), codec.encode(configuration)),
-        Create(paths.identifiers(jid), codec.encode(identifiers)),
-        Create(paths.job_status(jid), codec.encode(status)),
-        Create(paths.priority(jid), codec.encode_int(priority)),
-        Create(paths.space_needed(jid), codec.encode_int(0)),
-        Create(paths.history(jid), codec.encode_history(history)),
-        Create(paths.queue_entry(JOB.initial, priority, jid)),
-        Create(paths.batch_entry(bid, Bucket.PROCESSING, jid)),
+def _as_written(session: Session, known: Sequence[Batch]) -> Batch:
+    """The one of these that the record holds; Stale if another attempt has changed the batch."""
+    path = paths.batch_status(known[0].bid)
+    if not session.wait_connected(time.monotonic() + session.answer_timeout):
+        raise session.unreachable()
+    try:
+        data, stat = session.get_synced(path)
+    except Missing as gone:
+        raise Stale(f"{path} has been deleted") from gone
+    written = codec.decode(BatchStatus, data, path).op
+    for batch in known:
+        if (batch.status.op, batch.version) == (written, stat.version):
+            return batch
+    raise Stale(f"{path} has changed since it was read")
+
+
+def _read_counter(session: Session) -> _Counter:
+    data, stat = session.get(_COUNTER)
+    return _Counter(codec.decode_int(data, _COUNTER), stat.version)
+
+
+def _next_chunk(
+    session: Session, batch: Batch, counter: _Counter, plan: Plan, working: Path, by: str
+) -> _Chunk:
+    jids, operations = new_jobs.compose(session, batch, plan, counter.last, working, by)
+    last = counter.last + len(jids)
+    count = Put(_COUNTER, codec.encode_int(last), counter.version, Role.SHARED)
+    created = batch.status.created + len(jids)
+    changes = {"created": created, "plan_sha256": plan.sha256, "op": token()}
+    status = batch.status.model_copy(update=changes)
+    return _Chunk(
+        batch.model_copy(update={"status": status, "version": batch.version + 1}),
+        _Counter(last, counter.version + 1),
+        (count, *operations),
+        paths.batch_entry(batch.bid, Bucket.PROCESSING, jids[-1]),
     )

@@ -16,10 +16,10 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
     ZookeeperError,
 )
-from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from pipeline.errors import ArklineError
+from zkstate.create_request import CreateRequest
 from zkstate.errors import Ambiguous, Busy, Contended, Missing, Outdated, Refused, Stale, Taken, TooBig
 from zkstate.session import BROKEN, Session
 
@@ -90,6 +90,19 @@ def commit(session: Session, operations: Sequence[Operation]) -> list[Any]:
 
     Raises what the role of the first refused operation says, Ambiguous if the answer was lost, or TooBig.
     """
+    return settle(session, send(session, operations))
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A transaction that was sent, in the order of its session, and whose answer is due."""
+
+    operations: Sequence[Operation]
+    answer: Any
+
+
+def send(session: Session, operations: Sequence[Operation]) -> Sent:
+    """The first half of `commit`, which does not wait; TooBig if nothing was sent."""
     _check_size(session, operations)
     transaction = session.zk.transaction()
     prefix, access = _prefix(session.zk.chroot), session.zk.default_acl or OPEN_ACL_UNSAFE
@@ -105,14 +118,19 @@ def commit(session: Session, operations: Sequence[Operation]) -> list[Any]:
                 transaction.delete(path)
             case Check(path, version):
                 transaction.check(path, version)
+    return Sent(operations, transaction.commit_async())
+
+
+def settle(session: Session, sent: Sent) -> list[Any]:
+    """Wait for the answer: the second half of `commit`."""
     try:
-        results: list[Any] = transaction.commit_async().get(timeout=session.answer_timeout)
+        results: list[Any] = sent.answer.get(timeout=session.answer_timeout)
     except BROKEN as error:
         raise Ambiguous(f"ZooKeeper at {session.hosts} did not confirm a change") from error
     refused = _first_refusal(results)
     if refused is not None:
         position, reason = refused
-        raise _refusal(operations[position], reason) from reason
+        raise _refusal(sent.operations[position], reason) from reason
     return results
 
 
@@ -128,21 +146,26 @@ def _is_plain(path: str) -> bool:
 
 def size_of(session: Session, operations: Sequence[Operation]) -> int:
     """The bytes of a transaction of these operations, or a few more."""
-    return sum(_bytes(session, operation) for operation in operations)
+    each = _bytes_beside(session)
+    return sum([each + len(operation.path.encode()) + _data(operation) for operation in operations])
 
 
-def _bytes(session: Session, operation: Operation) -> int:
-    data = getattr(operation, "data", b"")
-    return OPERATION_BYTES + len(session.zk.chroot) + len(operation.path.encode()) + len(data)
+def _bytes_beside(session: Session) -> int:
+    """Of an operation, beside its path and its data."""
+    return OPERATION_BYTES + len(session.zk.chroot)
+
+
+def _data(operation: Operation) -> int:
+    return len(operation.data) if isinstance(operation, Create | Put) else 0
 
 
 def _check_size(session: Session, operations: Sequence[Operation]) -> None:
     size = size_of(session, operations)
     if size > TRANSACTION_LIMIT:
-        largest = max(operations, key=lambda operation: _bytes(session, operation))
+        largest = max(operations, key=lambda operation: size_of(session, [operation]))
         raise TooBig(
             f"a transaction of {size:,} bytes, which would change {largest.path} "
-            f"({_bytes(session, largest):,} bytes), is above the limit of {TRANSACTION_LIMIT:,} bytes: "
+            f"({size_of(session, [largest]):,} bytes), is above the limit of {TRANSACTION_LIMIT:,} bytes: "
             "shorten what the object or the batch carries; no setting raises the limit"
         )
 

@@ -3,29 +3,33 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import pytest
 from kazoo.client import KazooClient
 
 from pipeline.attempt import UNATTENDED, CheckedAttempt
 from pipeline.outcome import AttemptOver
-from pipeline.records import Identifiers
+from pipeline.records import Batch, Identifiers
 from pipeline.settings import Settings
 from pipeline.states import Event, JobState
 from tests.servers.proxy import Proxy
 from tests.servers.zookeeper import Server
 from tests.support import planting
-from zkstate import batches, creation, holds, jobs, journal, paths, record
-from zkstate.errors import Stale
+from zkstate import batches, creation, holds, jobs, journal, listings, paths, record
+from zkstate.errors import Contended, Stale
 from zkstate.job_record import ZooKeeperJobRecord
 from zkstate.jobs import JobMove
 from zkstate.locks import AttemptGuard
 from zkstate.session import Session, connect
+from zkstate.transaction import settle
+
+T = TypeVar("T")
 
 
 def without_answer(
-    proxy: Proxy, said: bytes, act: Callable[[], object], meanwhile: Callable[[], object] = lambda: None
-) -> object:
+    proxy: Proxy, said: bytes, act: Callable[[], T], meanwhile: Callable[[], object] = lambda: None
+) -> T:
     """Run `act`; the answer to the request that says `said` is lost, and the connection with it."""
     proxy.swallow_after(said)
     with ThreadPoolExecutor(1) as pool:
@@ -66,19 +70,22 @@ def test_a_move_whose_answer_was_lost_happened_once(
     assert [entry.state for entry in kept.history].count(JobState.PROCESSING) == 1
 
 
+@pytest.mark.parametrize("chunk", range(5))
 def test_jobs_whose_creation_was_not_confirmed_are_created_once(
-    session: Session, shaky: Session, zookeeper_proxy: Proxy
+    session: Session, shaky: Session, zookeeper_proxy: Proxy, chunk: int
 ) -> None:
     batch = planting.acquired_batch(shaky)
+    plan = planting.plan(5 * creation.CHUNK)
 
     made = without_answer(
         zookeeper_proxy,
-        b"/configuration",
-        lambda: planting.create_jobs(shaky, batch, planting.plan(100), planting.WORKING, "test", UNATTENDED),
+        paths.configuration(f"jid{chunk * creation.CHUNK + 1:010d}").encode(),
+        lambda: planting.create_jobs(shaky, batch, plan, planting.WORKING, "test", UNATTENDED),
     )
 
-    assert len(batches.all_jobs(session, batch.bid)) == 100
-    batches.finish_split(shaky, made)  # type: ignore[arg-type]
+    assert made == batches.load(session, batch.bid)
+    assert batches.all_jobs(session, batch.bid) == [f"jid{n:010d}" for n in range(1, len(plan.jobs) + 1)]
+    batches.finish_split(shaky, made)
 
 
 def test_a_submission_whose_answer_was_lost_is_stored_once(
@@ -139,7 +146,7 @@ def test_an_ark_whose_minting_was_not_confirmed_is_the_only_one(
 
 def test_an_interrupted_split_continues_where_it_stopped(session: Session) -> None:
     batch = planting.acquired_batch(session)
-    plan = planting.plan(100)
+    plan = planting.plan(1000)
     steps = iter([None, None])
 
     def check() -> None:
@@ -149,11 +156,11 @@ def test_an_interrupted_split_continues_where_it_stopped(session: Session) -> No
     with pytest.raises(AttemptOver):
         planting.create_jobs(session, batch, plan, planting.WORKING, "test", CheckedAttempt(check))
     halfway = batches.load(session, batch.bid)
-    assert halfway.status.created == 2 * creation.CHUNK
+    assert halfway.status.created == (1 + creation.WINDOW) * creation.CHUNK
 
     whole = planting.create_jobs(session, halfway, plan, planting.WORKING, "test", UNATTENDED)
 
-    assert len(batches.all_jobs(session, batch.bid)) == 100
+    assert len(batches.all_jobs(session, batch.bid)) == 1000
     batches.finish_split(session, whole)
 
 
@@ -174,6 +181,52 @@ def test_two_splits_at_once_create_each_job_once(session: Session) -> None:
     assert won == 1
     assert len(batches.all_jobs(session, batch.bid)) == 200
     batches.finish_split(session, batches.load(session, batch.bid))
+
+
+def test_two_batches_that_are_split_at_once_have_each_job_once(session: Session) -> None:
+    split = [planting.acquired_batch(session) for _ in range(3)]
+    count = 10 * creation.CHUNK
+
+    def create(batch: Batch) -> Batch:
+        return planting.create_jobs(
+            session, batch, planting.plan(count), planting.WORKING, "test", UNATTENDED
+        )
+
+    with ThreadPoolExecutor(len(split)) as pool:
+        made = list(pool.map(create, split))
+
+    assert made == [batches.load(session, batch.bid) for batch in split]
+    members = [batches.all_jobs(session, batch.bid) for batch in split]
+    assert [len(jids) for jids in members] == [count] * len(split)
+    assert len({jid for jids in members for jid in jids}) == count * len(split)
+    assert listings.recorded(session) == count * len(split)
+    for batch in made:
+        batches.finish_split(session, batch)
+
+
+def test_a_chunk_in_flight_is_refused_after_one_that_was_refused_although_all_versions_fit(
+    session: Session,
+) -> None:
+    batch = planting.acquired_batch(session)
+    other = planting.acquired_batch(session)
+    plan = planting.plan(3 * creation.CHUNK)
+    batch = next(creation.create_jobs(session, batch, plan, planting.WORKING, "test", UNATTENDED))
+    # two other writers leave the versions that the first chunk would leave
+    owner = record.write(session, batch, batch.status.model_copy(update={"op": "other"}), ())
+    ahead = creation.sent(session, batch, plan, planting.WORKING, "test")
+    _, first = next(ahead)
+    one = planting.plan(1)
+    other = planting.create_jobs(session, other, one, planting.WORKING, "test", UNATTENDED)
+    before = planting.tree(session)
+    _, second = next(ahead)
+
+    with pytest.raises(Stale):
+        settle(session, first)
+    with pytest.raises(Contended):
+        settle(session, second)
+    assert planting.tree(session) == before
+    batches.finish_split(session, owner)
+    batches.finish_split(session, other)
 
 
 def expire(session: Session, hosts: str) -> None:
