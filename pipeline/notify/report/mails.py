@@ -4,13 +4,14 @@ import gzip
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.utils import format_datetime
-from typing import Any
+from io import BytesIO
 
-from pipeline.notify.report.compose import BatchReport, compose_update
+from pipeline.notify.report.compose import BatchReport, ReportedJob, compose_update
 from pipeline.notify.report.html import as_html, as_paragraphs, text_page
 from pipeline.notify.report.text import as_text, on_one_line
 from pipeline.outcome import system
@@ -72,8 +73,7 @@ def report_mail(report: BatchReport, profile: Profile, submission: Submission, s
     if report.number > 1:
         message["In-Reply-To"] = _identifier(report.bid, 1)
     for name, jobs in attached.items():
-        entries = [job.model_dump(mode="json", exclude_defaults=True) for job in jobs]
-        _attach(message, f"{name}.json", {f"{name}Jobs": entries})
+        _attach(message, f"{name}.json", _written(f"{name}Jobs", jobs))
     return _repeatable(message, body)
 
 
@@ -159,10 +159,27 @@ def _refused_line(to: Recipients) -> str:
     return f"\nThis mail was not sent to entries that are not mail addresses: {listed}\n"
 
 
-def _attach(message: EmailMessage, name: str, value: dict[str, Any]) -> None:
-    data = json.dumps(value, ensure_ascii=False, indent=1).encode()
-    if len(data) <= ATTACHED_PLAIN:
-        message.add_attachment(data, maintype="application", subtype="json", filename=name)
+def _written(title: str, jobs: Iterable[ReportedJob]) -> Iterator[bytes]:
+    """A JSON document of one list, a job at a time: a batch may have 100,000."""
+    before = f'{{\n "{title}": ['
+    for job in jobs:
+        values = job.model_dump(mode="json", exclude_defaults=True)
+        entry = json.dumps(values, ensure_ascii=False, indent=1).replace("\n", "\n  ")
+        yield f"{before}\n  {entry}".encode()
+        before = ","
+    yield b"\n ]\n}"
+
+
+def _attach(message: EmailMessage, name: str, document: Iterable[bytes]) -> None:
+    """Attach a document, compressed if it is large."""
+    plain, packed = bytearray(), BytesIO()
+    with gzip.GzipFile("", "wb", fileobj=packed, mtime=0) as compressor:
+        for part in document:
+            compressor.write(part)
+            if len(plain) <= ATTACHED_PLAIN:
+                plain += part
+    if len(plain) <= ATTACHED_PLAIN:
+        message.add_attachment(bytes(plain), maintype="application", subtype="json", filename=name)
     else:
-        packed = gzip.compress(data, mtime=0)
-        message.add_attachment(packed, maintype="application", subtype="gzip", filename=f"{name}.gz")
+        packed_data = packed.getvalue()
+        message.add_attachment(packed_data, maintype="application", subtype="gzip", filename=f"{name}.gz")
