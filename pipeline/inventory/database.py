@@ -103,7 +103,7 @@ class Database:
             return self._file() is not None and file.stat().st_size > 0
         engine = engines.create(self._url)
         try:
-            with engine.connect() as connection:
+            with engines.transaction(engine, writing=False) as connection:
                 return revision(connection) is not None
         except DBAPIError as error:
             raise self._failure(error) from error
@@ -156,7 +156,7 @@ class Database:
         return _Opened(engine, self._file())
 
     def _check_tables(self, engine: Engine) -> None:
-        with engine.connect() as connection:
+        with engines.transaction(engine, writing=False) as connection:
             if revision(connection) is None:
                 raise absent(Service.INVENTORY, self.name)
 
@@ -184,10 +184,7 @@ class Database:
 
     def _once(self, work: Callable[[Connection], T], *, writing: bool) -> T:
         opened = self._opened()
-        with (
-            opened.engine.connect().execution_options(**{engines.WRITING: writing}) as connection,
-            connection.begin(),
-        ):
+        with engines.transaction(opened.engine, writing=writing) as connection:
             self._check_deployment(connection, opened)
             result = work(connection)
             self._check_file(opened)

@@ -1,6 +1,8 @@
 """SQLAlchemy engines for the inventory, and the meaning of their errors."""
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +10,6 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from pipeline.errors import UsageRefused
-
-WRITING = "arkline_writing"
-"""Execution option of a connection for a transaction that writes."""
 
 LOCK_WAIT = 30
 """Seconds to wait for the lock of another writer."""
@@ -55,28 +54,34 @@ def _sqlite(url: URL) -> Engine:
         # A recorded version must survive a power cut: the job completes right after the commit.
         connection.execute("PRAGMA synchronous = FULL")
 
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        # A transaction that reads before it writes cannot wait for another writer, unless it is IMMEDIATE.
-        writing = connection.get_execution_options().get(WRITING)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
-
     return engine
 
 
 def _postgresql(url: URL) -> Engine:
     try:
-        engine = create_engine(
+        return create_engine(
             url, connect_args=_POSTGRESQL_OPTIONS, pool_size=4, max_overflow=60, pool_pre_ping=True
         )
     except ModuleNotFoundError as error:
         raise UsageRefused("PostgreSQL needs its driver: pip install 'arkline[postgresql]'") from error
 
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_WAIT}s'")
 
-    return engine
+@contextmanager
+def transaction(engine: Engine, *, writing: bool) -> Iterator[Connection]:
+    """One transaction, committed at the end of the block.
+
+    It is begun here and not by a listener: with one, SQLAlchemy looks for listeners at every statement.
+    """
+    with engine.connect() as connection, connection.begin():
+        connection.exec_driver_sql(_first_statement(engine.dialect.name, writing))
+        yield connection
+
+
+def _first_statement(dialect: str, writing: bool) -> str:
+    if dialect == "sqlite":
+        # a transaction that reads before it writes cannot wait for another writer, unless it is IMMEDIATE
+        return "BEGIN IMMEDIATE" if writing else "BEGIN"
+    return f"SET LOCAL lock_timeout = '{LOCK_WAIT}s'"
 
 
 def is_transient(error: Exception) -> bool:

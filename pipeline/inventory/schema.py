@@ -5,7 +5,7 @@ import time
 
 from sqlalchemy import Connection, Engine, inspect, text
 
-from pipeline.inventory.engines import LOCK_WAIT, WRITING
+from pipeline.inventory.engines import LOCK_WAIT, transaction
 from pipeline.outcome import system
 
 HEAD = "0007"
@@ -31,12 +31,12 @@ def bring_up_to_date(engine: Engine, name: str) -> None:
 
     The upgrade is one transaction on both databases, so a crash leaves the old schema.
     """
-    with engine.connect() as connection:
+    with transaction(engine, writing=False) as connection:
         if revision(connection) == HEAD:
             return
     if engine.dialect.name == "sqlite":
         _enable_write_ahead_log(engine)
-    with engine.connect().execution_options(**{WRITING: True}) as connection, connection.begin():
+    with transaction(engine, writing=True) as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK})
         if revision(connection) != HEAD:
