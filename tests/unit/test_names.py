@@ -142,6 +142,20 @@ def test_a_name_cannot_be_a_file_and_a_folder(names: list[str]) -> None:
     assert "is a file and also the folder of another" in clash.reason
 
 
+@given(
+    st.lists(st.text("aAéÉ\u0301/", min_size=1, max_size=6), max_size=8, unique=True),
+    st.booleans(),
+)
+def test_names_compared_all_at_once_clash_as_they_do_one_after_another(
+    names: list[str], case_fold: bool
+) -> None:
+    used = UsedNames(case_fold)
+
+    one_by_one = [clash for name in names if (clash := used.add(name)) is not None]
+
+    assert list(duplicates(names, case_fold)) == one_by_one
+
+
 def test_folders_count_too() -> None:
     taken = UsedNames()
     for name in ("a/b/c", "a/d", "e"):
