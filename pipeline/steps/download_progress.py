@@ -44,6 +44,8 @@ class DownloadProgress:
         now = time.monotonic()
         with self._mutex:
             self._bytes[file.line] = progress.bytes
+            if not self._samples and sum(self._bytes.values()) == self._expected:
+                return  # a download that is over with its first piece has no progress to show
             if self._samples and now - self._samples[-1][0] < REPORT_INTERVAL:
                 return
             whole = self._whole(file, progress, now)

@@ -85,6 +85,16 @@ def test_a_download_reports_at_most_once_a_second(settings: Settings, source: Ht
     assert len(attempt.reports) <= 3
 
 
+def test_a_download_that_is_over_with_its_first_piece_reports_nothing(
+    settings: Settings, source: HttpSource
+) -> None:
+    attempt = Recorder()
+
+    downloaded(job_of(settings, rows(source, {"a": b"small"})), settings, attempt)
+
+    assert attempt.reports == []
+
+
 def test_the_size_of_the_whole_is_unknown_if_a_size_is_not_declared(
     settings: Settings, source: HttpSource
 ) -> None:
