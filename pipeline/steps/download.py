@@ -150,7 +150,7 @@ class _Download:
                 match future.exception():
                     case None:
                         done = downloaded[file.line] = future.result()
-                        note(done)
+                        note(file, done)
                         self.progress.complete(file, done.size)
                         size += done.size
                         check_bytes(self.profile, size)
@@ -231,7 +231,7 @@ class _Download:
             archive.unlink(missing_ok=True)
             fetched = self._fetch(container, archive, attempt)
             with resume.journal_of(self.workspace) as note:
-                note(fetched)
+                note(container, fetched)
 
     def _unpack_limits(self) -> Limits:
         settings, profile = self.context.settings, self.profile

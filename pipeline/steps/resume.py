@@ -10,8 +10,10 @@ import shutil
 import stat
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
 from pydantic import ValidationError
 
@@ -22,20 +24,28 @@ from pipeline.steps.expected_files import FileSpec
 from pipeline.working_storage.workspace import DownloadedFile, Workspace
 
 JOURNAL = "landed.jsonl"
-"""In an attempt's folder: a line per file that it downloaded, written once the file is in place."""
+"""In an attempt's folder: a line per file without a declared digest, written once the file is in place."""
 
 Journal = dict[str, list[DownloadedFile]]
 """Path -> what was noted whenever a file was downloaded to it."""
 
 
 @contextmanager
-def journal_of(workspace: Workspace) -> Iterator[Callable[[DownloadedFile], None]]:
-    """A function that notes a downloaded file for the attempts after this one; it is kept open meanwhile."""
-    workspace.make_folder(workspace.attempt)
-    with (workspace.attempt / JOURNAL).open("ab", buffering=0) as journal:
+def journal_of(workspace: Workspace) -> Iterator[Callable[[FileSpec, DownloadedFile], None]]:
+    """A function that notes a downloaded file for the attempts after this one, if `reusable` needs the note.
 
-        def note(file: DownloadedFile) -> None:
-            journal.write(file.model_dump_json().encode() + b"\n")
+    A file with a declared digest needs none, so that a job of such files writes no journal.
+    """
+    with ExitStack() as opened:
+
+        @cache
+        def journal() -> BinaryIO:
+            workspace.make_folder(workspace.attempt)
+            return opened.enter_context((workspace.attempt / JOURNAL).open("ab", buffering=0))
+
+        def note(file: FileSpec, downloaded: DownloadedFile) -> None:
+            if file.digest is None:
+                journal().write(downloaded.model_dump_json().encode() + b"\n")
 
         yield note
 

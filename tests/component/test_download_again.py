@@ -1,4 +1,5 @@
 import itertools
+import json
 import os
 import threading
 from collections.abc import Callable
@@ -110,8 +111,28 @@ def test_files_downloaded_before_a_failure_are_reused(settings: Settings, source
     assert_downloaded(job, FILES)
 
 
+def test_only_files_without_a_declared_digest_are_noted_for_later_attempts(
+    settings: Settings, source: HttpSource
+) -> None:
+    listed = [*rows(source, {"a.txt": b"alpha"}), *rows(source, {"b.txt": b"beta"}, digests=False)]
+    source.change("/b.txt", status=404)
+    job = job_of(settings, listed)
+    with pytest.raises(StepFailed):
+        downloaded(job, settings)
+    journal = Workspace.of(job, settings.working).attempt / "landed.jsonl"
+    assert not journal.exists()
+    source.change("/b.txt", status=200)
+    listed += rows(source, {"c.txt": b"gamma"})
+    source.change("/c.txt", status=404)
+
+    with pytest.raises(StepFailed):
+        downloaded(job_of(settings, listed), settings)
+
+    assert [json.loads(line)["path"] for line in journal.read_bytes().splitlines()] == ["b.txt"]
+
+
 def test_a_note_cut_off_by_a_crash_is_passed_over(settings: Settings, source: HttpSource) -> None:
-    listed = rows(source)
+    listed = rows(source, digests=False)
     job = job_of(settings, listed)
     workspace = Workspace.of(job_of(settings, listed, attempt=2), settings.working)
     workspace.attempt.mkdir(parents=True, exist_ok=True)
