@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from pipeline.outcome import system
@@ -36,8 +37,9 @@ def files() -> dict[str, bytes]:
     }
 
 
+@lru_cache(maxsize=64)
 def object_path(identifier: str) -> Path:
-    """The object's folder, relative to the storage root."""
+    """The object's folder, relative to the storage root; to store a version asks for it nine times."""
     digest = hashlib.sha256(identifier.encode()).hexdigest()
     folder = re.sub(
         r"[^A-Za-z0-9_-]", lambda c: "".join(f"%{byte:02x}" for byte in c[0].encode()), identifier

@@ -78,8 +78,10 @@ def staged(root: Root, jid: str) -> Iterator[Path]:
 
 def _remove_staged(root: Root, jid: str) -> None:
     """Remove the folders in staging that unfinished attempts of the job left."""
-    for leftover in root.staging.glob(f"{jid}-*"):
-        _remove(leftover)
+    # a pattern with the job's id would be compiled for every job
+    for folder in root.staging.glob("*"):
+        if folder.name.startswith(f"{jid}-"):
+            _remove(folder)
 
 
 def remove_ended(root: Root, ended: Callable[[str], bool]) -> tuple[str, ...]:
