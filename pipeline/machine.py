@@ -7,6 +7,7 @@ it gets `since`; so a history is judged by the table of its time.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from functools import cached_property
 from typing import Generic, Literal, TypeVar
 
 from pipeline.errors import ArklineError, Documented, ErrorKind
@@ -183,8 +184,13 @@ class Machine(Generic[S]):
             if row.since <= version and (row.until is None or version <= row.until)
         )
 
+    @cached_property
+    def _rows(self) -> Mapping[tuple[S, Event], tuple[Transition[S], ...]]:
+        keys = {(row.source, row.event) for row in self.table}
+        return {key: tuple(row for row in self.table if (row.source, row.event) == key) for key in keys}
+
     def rows(self, source: S, event: Event) -> tuple[Transition[S], ...]:
-        return tuple(row for row in self.table if (row.source, row.event) == (source, event))
+        return self._rows.get((source, event), ())
 
     def next(
         self,
@@ -264,9 +270,13 @@ class Machine(Generic[S]):
         rows = self.of_version(version)
         return frozenset(row.target for row in rows if (row.source, row.event) == (source, event))
 
+    @cached_property
+    def _working(self) -> tuple[S, ...]:
+        return tuple(dict.fromkeys(row.source for row in self.table if row.event in _ONWARD))
+
     def working(self) -> tuple[S, ...]:
         """The states in which a worker acts, in the order of the table."""
-        return tuple(dict.fromkeys(row.source for row in self.table if row.event in _ONWARD))
+        return self._working
 
     def task(self, state: S) -> Task:
         """The task of a state in which a worker acts."""

@@ -224,7 +224,7 @@ def _change_queue(job: Job, status: JobStatus) -> tuple[Operation, ...]:
 
 def _is_done(state: JobState) -> bool:
     """Nothing is left of the job but its record: whoever moved it there removes its working directory."""
-    return Event.CLEAN_UP in JOB.events(state)
+    return bool(JOB.rows(state, Event.CLEAN_UP))
 
 
 def change_bucket(job: Job, target: Bucket) -> tuple[Operation, ...]:
