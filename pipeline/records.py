@@ -214,8 +214,7 @@ class JobStatus(FencedStatus):
     last_modification_date: datetime = Field(default_factory=now)
     retry_count: Count = 0
     priority: Priority = DEFAULT_PRIORITY
-    remark: str = ""
-    """What the depositor should check, although nothing failed. Absent before 0.3.0."""
+    remark: str = ""  # what the depositor should check, although nothing failed; absent before 0.3.0
     room: Room = Room.KEPT
     """What a failed job has of working storage. Absent before 0.3.0."""
 
@@ -262,6 +261,7 @@ class Job(Record):
     identifiers_version: int | None = None  # of their node; None in a job that was not read from there
     history: tuple[HistoryEntry, ...] = ()
     history_parts: tuple[int, ...] = ()  # entries in each part of a long history, oldest first
+    unended: int | None = None  # jobs of its batch that have not ended, if its last move counted them
 
     @property
     def id(self) -> str:

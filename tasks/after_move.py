@@ -43,7 +43,7 @@ def follow(app: Celery, session: Session, settings: Settings, moved: Job | Batch
     if state in JOB.working():
         return dispatch_job(app, record.ticket(moved), moved.status.priority)
     sent = True
-    if JOB.facts[state].ended:
+    if JOB.facts[state].ended and not moved.unended:
         finished = batches.finish_if_ended(session, moved.bid, _actor(moved))
         sent = finished is None or _follow_batch(app, session, finished)
     if state is JobState.FAILED:

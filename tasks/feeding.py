@@ -14,7 +14,7 @@ from tasks.logs import log
 from tasks.queue_lists import lists_of
 from tasks.redis_client import client
 
-ENOUGH = 4
+ENOUGH = 8
 """So many parts of the places, one of them filled with jobs that wait for a worker, need no further job."""
 
 LIFETIME = 10

@@ -66,7 +66,8 @@ def run_onward(context: WorkerContext, ticket: Ticket) -> tuple[Ticket | None, i
 def _work_of(state: str, carry: Carry) -> StateWork[Job]:
     fetches = any(JOB.facts[working].fetches for working in JOB.working() if working == state)
     begin = partial(_begin, carry)
-    return StateWork(jobs.load, partial(_work, carry), _fail, needs.of_job, begin, fetches)
+    load = jobs.load_to_begin if state == JobState.PENDING else jobs.load
+    return StateWork(load, partial(_work, carry), _fail, needs.of_job, begin, fetches)
 
 
 def _profile(locked: Locked[Job]) -> Profile:

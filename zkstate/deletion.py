@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from pipeline.records import Batch, HistoryEntry, Job, JobStatus
 from pipeline.states import JOB, BatchState, Bucket, Event
-from zkstate import batches, codec, histories, jobs, paths, record, space
+from zkstate import batches, codec, histories, job_places, paths, record, space
 from zkstate.errors import Ambiguous, Contended, Refused, Stale
 from zkstate.record import Lock
 from zkstate.session import Session
@@ -45,7 +45,7 @@ def delete_job(session: Session, job: Job, by: str) -> Job:
             Check(paths.job_status(job.jid), job.version),
             *record.lock_operations(session, job, Lock.FREE),
             Delete(paths.queue_entry(job.status.status, job.status.priority, job.jid)),
-            *jobs.change_bucket(job, Bucket.DELETED),
+            *job_places.change_bucket(job, Bucket.DELETED),
             *(Delete(path) for path in histories.part_paths(job)),
             *(Delete(path(job.jid)) for path in _NODES),
             Delete(paths.job(job.jid)),

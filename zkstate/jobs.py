@@ -1,6 +1,6 @@
 """A job's record: load, acquire, move, clean up. A move is one transaction, and only `move` moves a job."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kazoo.protocol.states import ZnodeStat
@@ -16,10 +16,11 @@ from pipeline.records import (
     Ticket,
     now,
 )
-from pipeline.states import JOB, Bucket, Event, FailureKind, JobState, Room, bucket
+from pipeline.states import JOB, Event, FailureKind, JobState, Room
 from zkstate import codec, histories, paths, record, space
 from zkstate.callbacks import OwedCallback
 from zkstate.errors import Contended, Missing
+from zkstate.job_places import change_queue, count_unended, is_done, unended
 from zkstate.record import MESSAGE_LIMIT, Lock, Move
 from zkstate.session import Session
 from zkstate.transaction import Create, Delete, Operation, Put, Role, commit
@@ -27,8 +28,8 @@ from zkstate.transaction import Create, Delete, Operation, Put, Role, commit
 LOAD_PAGE = 40
 """Jobs that are read at a time, five nodes each."""
 
-_PARTS = (paths.job_status, paths.configuration, paths.identifiers, paths.space_needed, paths.history)
-
+_PARTS = (paths.job_status, paths.configuration, paths.identifiers, paths.history)
+_WHOLE = (*_PARTS, paths.space_needed)
 
 _ATTEMPTS = {Lock.CARRY: 1, Lock.TAKE: 2}
 """Attempts that a move counts: that at the next state, and that at this one if nothing has counted it."""
@@ -59,6 +60,12 @@ def load(session: Session, jid: str) -> Job:
     return next(load_many(session, (jid,)))
 
 
+def load_to_begin(session: Session, jid: str) -> Job:
+    """As `load`, without the bytes that it needs: the next state of a pending job estimates them anew."""
+    ((_, answers),) = _read(session, (jid,), _PARTS)
+    return _decoded(session, jid, answers)
+
+
 def load_many(session: Session, jids: Sequence[str]) -> Iterator[Job]:
     """The jobs in this order, LOAD_PAGE of them in one round of reads; Missing or Corrupt names the path."""
     for jid, answers in _read(session, jids):
@@ -76,14 +83,14 @@ def load_present(session: Session, jids: Sequence[str]) -> Iterator[Job]:
 
 
 def _read(
-    session: Session, jids: Sequence[str]
+    session: Session, jids: Sequence[str], parts: Sequence[Callable[[str], str]] = _WHOLE
 ) -> Iterator[tuple[str, Sequence[tuple[bytes, ZnodeStat] | None]]]:
     for start in range(0, len(jids), LOAD_PAGE):
         page = jids[start : start + LOAD_PAGE]
-        answers = session.get_many([path(jid) for jid in page for path in _PARTS])
+        answers = session.get_many([path(jid) for jid in page for path in parts])
         for number, jid in enumerate(page):
-            first = number * len(_PARTS)
-            yield jid, answers[first : first + len(_PARTS)]
+            first = number * len(parts)
+            yield jid, answers[first : first + len(parts)]
 
 
 def require_complete(
@@ -103,10 +110,10 @@ def require_complete(
 
 
 def _decoded(session: Session, jid: str, answers: Sequence[tuple[bytes, ZnodeStat] | None]) -> Job:
-    places = [path(jid) for path in _PARTS]
+    places = [path(jid) for path in _WHOLE[: len(answers)]]
     nodes = require_complete(jid, places, answers)
-    (status, stat), (configuration, _), (identifiers, named), (needed, _), listed = nodes
-    history, parts = histories.read(session, places[4], listed, HistoryEntry)
+    (status, stat), (configuration, _), (identifiers, named), listed, *needed = nodes
+    history, parts = histories.read(session, places[3], listed, HistoryEntry)
     decoded = codec.decode(JobStatus, status, places[0])
     configured = codec.decode(JobConfiguration, configuration, places[1])
     return Job(
@@ -117,7 +124,7 @@ def _decoded(session: Session, jid: str, answers: Sequence[tuple[bytes, ZnodeSta
         status=decoded,
         version=stat.version,
         priority=decoded.priority,
-        space_needed=codec.decode_int(needed, places[3]),
+        space_needed=codec.decode_int(needed[0][0], places[4]) if needed else 0,
         identifiers_version=named.version,
         history=history,
         history_parts=parts,
@@ -141,7 +148,7 @@ def move(session: Session, job: Job, request: JobMove) -> Job:
     needed = job.space_needed if request.done.space_needed is None else request.done.space_needed
     identifiers = _identifiers_after(job, request.done)
     operations = (
-        *_change_queue(job, status),
+        *change_queue(job, status),
         *_put_values(job, request.done),
         *_put_identifiers(job, identifiers),
         *_owe_callback(job, status),
@@ -156,7 +163,8 @@ def move(session: Session, job: Job, request: JobMove) -> Job:
                 session,
                 job,
                 status,
-                (*operations, *space_operations),
+                (*operations, *space_operations, *count_unended(job, status)),
+                unended,
                 priority=status.priority,
                 space_needed=needed,
                 identifiers=identifiers,
@@ -209,31 +217,6 @@ def _status_after(job: Job, request: JobMove) -> JobStatus:
     )
 
 
-def _change_queue(job: Job, status: JobStatus) -> tuple[Operation, ...]:
-    """From one queue to another and, where the target has another bucket, within the batch.
-
-    A completed job has no entry in a queue. The entries in the batch change first, so that whoever follows
-    the changes always finds the job in one place at least.
-    """
-    source, target = job.status.status, status.status
-    left = Delete(paths.queue_entry(source, job.status.priority, job.jid))
-    entered = Create(paths.queue_entry(target, status.priority, job.jid))
-    queues = (left,) if _is_done(target) else (left, entered)
-    return queues if bucket(source) is bucket(target) else (*change_bucket(job, bucket(target)), *queues)
-
-
-def _is_done(state: JobState) -> bool:
-    """Nothing is left of the job but its record: whoever moved it there removes its working directory."""
-    return bool(JOB.rows(state, Event.CLEAN_UP))
-
-
-def change_bucket(job: Job, target: Bucket) -> tuple[Operation, ...]:
-    return (
-        Create(paths.batch_entry(job.bid, target, job.jid)),
-        Delete(paths.batch_entry(job.bid, bucket(job.status.status), job.jid)),
-    )
-
-
 def _put_values(job: Job, done: Done) -> tuple[Operation, ...]:
     values = (
         (paths.space_needed(job.jid), done.space_needed),
@@ -267,7 +250,7 @@ def _reserve(
     """How the move changes the bytes of working storage that are reserved for the job."""
     if request.done.reservation is not None:
         return space.grant(job.jid, request.done.reservation)
-    if request.gives_up_room or _is_done(target):
+    if request.gives_up_room or is_done(target):
         return space.replace(session, job.jid, None)
     if request.event in (Event.RESUME, Event.DOWNLOAD_AGAIN):
         keeps = JOB.facts[target].holds_space and job.status.room is not Room.EMPTY

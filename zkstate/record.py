@@ -5,11 +5,11 @@ changed; Ambiguous, that the answer was lost and ZooKeeper did not come back in 
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pipeline.principal import Interface
 from pipeline.records import Batch, FencedStatus, Job, Ticket, now
@@ -86,10 +86,16 @@ def ticket(record: Job | Batch) -> Ticket:
 
 
 def write(
-    session: Session, record: R, status: FencedStatus, operations: Sequence[Operation], **updates: object
+    session: Session,
+    record: R,
+    status: FencedStatus,
+    operations: Sequence[Operation],
+    facts_of: Callable[[Sequence[Any]], Mapping[str, object]] = lambda _: {},
+    **updates: object,
 ) -> R:
     """Commit `status` with `operations`; the record with its new status, its new version and `updates`.
 
+    `facts_of`: further updates, from the results of the operations; without any if the answer was lost.
     A record that carries the new status already is repaired: the status that was read may be unreadable.
     """
     path = status_path(record)
@@ -97,14 +103,14 @@ def write(
     def has_token(of: FencedStatus, data: bytes) -> bool:
         return codec.decode(type(status), data, path).op == of.op
 
-    version = fenced(
+    version, results = fenced(
         session,
         Put(path, codec.encode(status), record.version),
         operations,
         partial(has_token, status),
         (lambda _: True) if record.status is status else partial(has_token, record.status),
     )
-    return record.model_copy(update={"status": status, "version": version, **updates})
+    return record.model_copy(update={"status": status, "version": version, **updates, **facts_of(results)})
 
 
 def check_ticket(record: Job | Batch, ticket: Ticket) -> None:

@@ -146,8 +146,8 @@ def _is_plain(path: str) -> bool:
 
 def size_of(session: Session, operations: Sequence[Operation]) -> int:
     """The bytes of a transaction of these operations, or a few more."""
-    each = _bytes_beside(session)
-    return sum([each + len(operation.path.encode()) + _data(operation) for operation in operations])
+    beside = _bytes_beside(session)
+    return sum([beside + len(operation.path.encode()) + _data(operation) for operation in operations])
 
 
 def _bytes_beside(session: Session) -> int:
@@ -203,9 +203,10 @@ def fenced(
     others: Sequence[Operation],
     is_mine: Callable[[bytes], bool],
     is_as_read: Callable[[bytes], bool] = lambda _: True,
-) -> int:
-    """Commit a new status together with `others`, exactly once; the status node's new version.
+) -> tuple[int, Sequence[Any]]:
+    """Commit a new status together with `others`, exactly once.
 
+    The status node's new version, and kazoo's results of `others`; none of them if the answer was lost.
     `status.version` is the fence: Stale if another writer was first. `is_mine` recognises the written
     status by its token, which settles a commit whose answer was lost. `is_as_read` recognises the status that
     was read: behind a new connection another record may answer, whose status has the same version by chance.
@@ -218,7 +219,8 @@ def fenced(
         _refuse_another(status, *present, is_as_read)
     while True:
         try:
-            return int(commit(session, operations)[0].version)
+            written, *results = commit(session, operations)
+            return int(written.version), results
         except Ambiguous:
             if not session.wait_connected(deadline):
                 raise
@@ -227,7 +229,7 @@ def fenced(
         except Missing as gone:
             raise Stale(f"{status.path} has been deleted") from gone
         if is_mine(data):
-            return int(stat.version)
+            return int(stat.version), ()
         if stat.version != status.version:
             raise Stale(f"{status.path} has changed since it was read")
         _refuse_another(status, data, stat, is_as_read)

@@ -117,7 +117,7 @@ def manifest_parser(decoder: Decoder, attempt: Attempt) -> ParseRows:
 
 
 def manifest_reader(decoder: Decoder, attempt: Attempt) -> ReadRows:
-    """As `manifest_parser`, for a manifest with more rows than are wanted in memory: one row at a time.
+    """As `manifest_parser`, for a manifest with more rows than memory is meant for: one row at a time.
 
     The decoder is in use until the last row was read.
     """

@@ -119,14 +119,14 @@ class Pipeline(ModelMachine):
         """The first state of a job is left, and the lock taken, in one transaction."""
         pending = self._in((JobState.PENDING,))
         model = pending[number % len(pending)]
-        seen = jobs.load(self.operator, model.jid)
+        loaded = jobs.load(self.operator, model.jid)
         request = JobMove(Event.ACQUIRE, "worker", lock=Lock.TAKE)
         if model.owner is not None:
             with pytest.raises(Busy):
-                jobs.move(self.workers[worker], seen, request)
+                jobs.move(self.workers[worker], loaded, request)
             return
         self.old.append(Ticket(id=model.jid, state=model.state, epoch=model.epoch))
-        self.held[model.jid] = jobs.move(self.workers[worker], seen, request)
+        self.held[model.jid] = jobs.move(self.workers[worker], loaded, request)
         model.move(Event.ACQUIRE)
         model.owner = worker
 

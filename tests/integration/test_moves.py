@@ -318,16 +318,19 @@ def test_cleaning_up_releases_what_an_earlier_release_kept_of_a_completed_job(se
 
 
 def test_an_attempt_that_read_outdated_identifiers_does_not_begin(session: Session) -> None:
-    seen = planting.one_job(session)
-    path = paths.identifiers(seen.jid)
-    data = codec.encode(seen.identifiers.model_copy(update={"primary_id": "ark:/99999/fk41"}))
+    outdated = planting.one_job(session)
+    path = paths.identifiers(outdated.jid)
+    data = codec.encode(outdated.identifiers.model_copy(update={"primary_id": "ark:/99999/fk41"}))
     commit(session, [Put(path, data)])  # as an attempt does whose session ends a moment later
 
     with pytest.raises(Stale, match="identifiers"):
-        record.acquire(session, seen, record.ticket(seen), "late")
+        record.acquire(session, outdated, record.ticket(outdated), "late")
 
-    assert planting.acquire(session, jobs.load(session, seen.jid)).identifiers.primary_id == "ark:/99999/fk41"
-    record.hand_back(session, jobs.load(session, seen.jid), "test")
+    assert (
+        planting.acquire(session, jobs.load(session, outdated.jid)).identifiers.primary_id
+        == "ark:/99999/fk41"
+    )
+    record.hand_back(session, jobs.load(session, outdated.jid), "test")
 
 
 def test_the_batch_goes_to_reporting_once_when_its_last_job_ends(session: Session) -> None:
