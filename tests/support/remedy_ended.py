@@ -8,7 +8,7 @@ from pipeline.states import BatchState, Event, JobState
 from tests.support import planting
 from tests.support.fleet import batch_ended, job_reaches, quiet
 from tests.support.remedy_world import Case, World, adding_to
-from zkstate import batches, jobs, paths, record
+from zkstate import batches, deletion, jobs, paths, record
 from zkstate.batches import BatchMove
 from zkstate.errors import Missing
 
@@ -116,6 +116,9 @@ def _not_sent(world: World) -> None:
             BatchMove(Event.SUCCEED, "test", message=unsent, report=StatusReport(mailed=False)),
         )
         world.remedied(job.bid, Reason.REPORT_NOT_SENT)
+        # storage and inventory know nothing of this job: for other cases it would be one that was lost
+        ended = batches.load(world.session, job.bid)
+        deletion.remove_batch(world.session, planting.apply_batch_event(world.session, ended, Event.DELETE))
 
 
 @case(Reason.BEING_REMOVED)

@@ -8,12 +8,13 @@ from pipeline.errors import Action
 from pipeline.records import SubmissionType
 from pipeline.services import Service
 from pipeline.states import BatchState
+from tasks.broker import waiting_messages
 from tests.support import planting
 from tests.support.fleet import batch_ended
 from tests.support.operators import ann
 from tests.support.remedy_world import Case, World, adding_to
 from tests.support.waits import OBJECT, RECORD
-from zkstate import batches, jobs, record
+from zkstate import batches, jobs, paths, record
 from zkstate.hosts import FleetHostLimiter
 
 PROCESSES = 4
@@ -80,9 +81,15 @@ def _turn(world: World) -> None:
     world.completed(third)
 
 
+def _feeding(world: World) -> bool:
+    running = world.session.exists(paths.exclusive("single-flight", "feed"))
+    return running is not None or waiting_messages(world.settings, ["control"]) > 0
+
+
 @case(Reason.STARTING)
 def _starting(world: World) -> None:
     with world.without_beat(leader=True):
+        world.until(lambda: not _feeding(world), "no feed runs")
         job = world.planted()
         world.moves_itself(job.jid, Reason.STARTING)
     world.completed(job.bid)
