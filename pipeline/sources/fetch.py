@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from typing import Self, TypeVar
 
 from urllib3 import Timeout
-from urllib3.response import BaseHTTPResponse
 
 from pipeline.attempt import UNATTENDED, Attempt, Progress, pause
 from pipeline.fixity import OF_RECORD, DigestMismatch
 from pipeline.http.address import ContentSession
+from pipeline.http.response import Response
 from pipeline.http.urls import check_url, host_of, redact_url
 from pipeline.outcome import HostDown, NoAnswer, RateLimited, StepFailed, content, transient
 from pipeline.profiles.sources import EVERYWHERE, Sources
@@ -211,7 +211,7 @@ class HttpFetcher:
         attempt: Attempt,
         headers: Mapping[str, str] | None = None,
         within: float | None = None,
-    ) -> Iterator[BaseHTTPResponse]:
+    ) -> Iterator[Response]:
         """One request, on one of the connections that the fleet may have open to the host.
 
         `within`: seconds for the request and its whole answer; settings.transfer_limit if None.
@@ -226,7 +226,7 @@ class HttpFetcher:
                 send(session, method, url, timeout, headers) as response,
             ):
                 clock.answered()
-                for answered in {host, host_of(response.url or "")}:
+                for answered in {host, host_of(response.url)}:
                     self._limiter.answered(answered)
                 yield response
 
@@ -263,7 +263,7 @@ class HttpFetcher:
         return pause * random.uniform(0.5, 1)  # noqa: S311 - spreads requests, guards nothing
 
 
-def _begin(file: Download, part: Part, response: BaseHTTPResponse) -> None:
+def _begin(file: Download, part: Part, response: Response) -> None:
     """Prepare the part for the body of this answer: append to it, or start over."""
     offered = origin_of(file.url, response)
     if response.status == 206:

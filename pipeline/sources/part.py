@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pydantic import BaseModel, ConfigDict
-from urllib3.response import BaseHTTPResponse
 
 from pipeline.attempt import Attempt
 from pipeline.durable import start_writing
 from pipeline.errors import ArklineError
 from pipeline.file_faults import is_full
 from pipeline.fixity import READ_CHUNK, Digest
+from pipeline.http.response import Response
 from pipeline.http.retry import http_date
 from pipeline.sources.hashing import StreamDigester
 from pipeline.sources.response import content_length, stated_size
@@ -64,7 +64,7 @@ class Origin(BaseModel):
         return all(mine in (None, "", theirs) or theirs in (None, "") for mine, theirs in pairs)
 
 
-def origin_of(url: str, response: BaseHTTPResponse) -> Origin:
+def origin_of(url: str, response: Response) -> Origin:
     """What the headers of a 200 or 206 say about the whole file."""
     etag = response.headers.get("ETag", "").strip()
     modified = response.headers.get("Last-Modified", "").strip()

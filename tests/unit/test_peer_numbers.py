@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from urllib3.response import HTTPResponse
 
 from pipeline.attempt import UNATTENDED
+from pipeline.http.response import Headers, Response
 from pipeline.http.retry import http_date, retry_after
 from pipeline.http.urls import url_problem
 from pipeline.outcome import StepFailed
@@ -47,12 +47,10 @@ VALUES = st.one_of(
 )
 
 
-def an_answer(**headers: str) -> HTTPResponse:
-    return HTTPResponse(
-        headers={name.replace("_", "-"): value for name, value in headers.items()},
-        status=206 if "Content_Range" in headers else 200,
-        request_url="http://example.org/a",
-    )
+def an_answer(**headers: str) -> Response:
+    pairs = ((name.replace("_", "-"), value) for name, value in headers.items())
+    status = 206 if "Content_Range" in headers else 200
+    return Response(status, Headers(pairs), "http://example.org/a")
 
 
 @given(VALUES)
