@@ -8,6 +8,7 @@ all refused; and no host on a private network receives a request.
 import socket
 import ssl
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from http.client import HTTPException
 from ipaddress import ip_address
@@ -109,12 +110,8 @@ class Connections:
         self._tls: ssl.SSLContext | None = None
         self._kept: list[tuple[_Server, HTTPConnection]] = []
         """The last one was used last."""
-
-    def close(self) -> None:
-        with self._mutex:
-            kept, self._kept = self._kept, []
-        for _, connection in kept:
-            connection.close()
+        self.close = weakref.finalize(self, _close, self._kept)
+        """Close what is kept; a session that is forgotten does that too."""
 
     def send(
         self, method: str, target: Url, timeout: Timeout, headers: Mapping[str, str], body: bytes | None
@@ -180,6 +177,11 @@ class Connections:
                 context.sslsocket_class = self._tls_socket
                 self._tls = context
             return self._tls
+
+
+def _close(kept: list[tuple[_Server, HTTPConnection]]) -> None:
+    while kept:
+        kept.pop()[1].close()
 
 
 def _connected(connection: HTTPConnection, timeout: Timeout) -> socket.socket:
