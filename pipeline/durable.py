@@ -28,6 +28,15 @@ def opened(path: Path, flags: int, mode: int = 0o666) -> Iterator[int]:
         os.close(descriptor)
 
 
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of the bytes; one call of the system may write some of them only."""
+    written = os.write(descriptor, data)
+    if written < len(data):
+        rest = memoryview(data)[written:]
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+
+
 def sync_tree(folder: Path) -> None:
     """Make all files and folders below durable, and the folder with its entries."""
     below = [(Path(parent), files) for parent, _, files in os.walk(folder)]

@@ -149,7 +149,7 @@ class HttpFetcher:
         if is_upload(file.url):
             return self._uploads.copy(file, attempt)
         algorithms = {OF_RECORD, file.digest.algorithm if file.digest else OF_RECORD}
-        with open_part(file.part, algorithms) as part:
+        with open_part(file.part, algorithms, fresh=file.fresh) as part:
             self._pace.check_turn(attempt)
             part.continue_from(file.url, attempt, declared=file.digest is not None)
             try:
@@ -226,8 +226,9 @@ class HttpFetcher:
                 send(session, method, url, timeout, headers) as response,
             ):
                 clock.answered()
-                for answered in {host, host_of(response.url)}:
-                    self._limiter.answered(answered)
+                self._limiter.answered(host)
+                if (last := host_of(response.url)) != host:
+                    self._limiter.answered(last)
                 yield response
 
     def _retry(

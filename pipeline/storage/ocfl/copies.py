@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.attempt import Attempt
-from pipeline.durable import opened, start_writing
+from pipeline.durable import opened, start_writing, write_all
 from pipeline.files import ContentFile
 from pipeline.fixity import READ_CHUNK, OnRead, ignore
 
@@ -65,12 +65,6 @@ def read_back(path: Path, on_read: OnRead) -> tuple[int, str]:
         size = os.fstat(descriptor).st_size
         _read(descriptor, 0, size + 1, sha512.update, on_read)  # a byte more: a longer file is noticed
         return size, sha512.hexdigest()
-
-
-def write_all(descriptor: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
 
 
 @contextmanager
