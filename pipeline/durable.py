@@ -19,7 +19,7 @@ _C = ctypes.CDLL(None, use_errno=True)
 
 
 @contextmanager
-def opened(path: Path, flags: int, mode: int = 0o666) -> Iterator[int]:
+def opened(path: Path | str, flags: int, mode: int = 0o666) -> Iterator[int]:
     """A descriptor of the file or folder, closed at the end."""
     descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
     try:
