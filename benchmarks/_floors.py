@@ -21,7 +21,7 @@ def place_apart(folder: Path) -> None:
     """Let ext4 place each folder below `folder` in a part of the disk of its own.
 
     Otherwise a new file is looked for among inodes that other programs have just freed. Without a journal
-    that takes up to 1.2 ms for each file, and differs from folder to folder.
+    that costs 0.02 to 1.2 ms for each file, and differs from folder to folder.
     """
     with suppress(FileNotFoundError):
         subprocess.run(("chattr", "+T", str(folder)), check=False, stderr=subprocess.DEVNULL)

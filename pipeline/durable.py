@@ -39,15 +39,15 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 def sync_tree(folder: Path) -> None:
     """Make all files and folders below durable, and the folder with its entries."""
-    below = [(Path(parent), files) for parent, _, files in os.walk(folder)]
-    paths = [parent / name for parent, files in below for name in files]
-    if len(paths) > SYNC_ONE_BY_ONE and hasattr(_C, "syncfs"):
+    below = [(parent, names) for parent, _, names in os.walk(folder)]
+    if sum(len(names) for _, names in below) > SYNC_ONE_BY_ONE and hasattr(_C, "syncfs"):
         with opened(folder, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
             if _C.syncfs(descriptor) != 0:
                 code = ctypes.get_errno()
                 raise OSError(code, os.strerror(code), str(folder))
         return
-    sync_all([*paths, *(parent for parent, _ in below)])
+    files = (Path(parent, name) for parent, names in below for name in names)
+    sync_all([*files, *(Path(parent) for parent, _ in below)])
 
 
 def sync_all(paths: Sequence[Path]) -> None:

@@ -29,7 +29,7 @@ from pipeline.http.response import Response, receive
 from pipeline.outcome import content
 from pipeline.profiles.sources import EVERYWHERE, Sources
 
-KEPT = 64
+IDLE_CONNECTIONS = 64
 """Connections kept open for later requests; settings.download_threads is at most this."""
 
 DEFAULT_PORT = {"http": 80, "https": 443}
@@ -108,9 +108,9 @@ class Connections:
         self._certificates = certificates
         self._mutex = threading.Lock()
         self._tls: ssl.SSLContext | None = None
-        self._kept: list[tuple[_Server, HTTPConnection]] = []
+        self._idle: list[tuple[_Server, HTTPConnection]] = []
         """The last one was used last."""
-        self.close = weakref.finalize(self, _close, self._kept)
+        self.close = weakref.finalize(self, _close, self._idle)
         """Close what is kept; a session that is forgotten does that too."""
 
     def send(
@@ -141,7 +141,7 @@ class Connections:
 
     def _take(self, server: _Server) -> HTTPConnection:
         """A connection that was kept and is still open, or a new one, which is not open yet."""
-        while (connection := self._kept_for(server)) is not None:
+        while (connection := self._idle_for(server)) is not None:
             if connection.is_connected:
                 return connection
             connection.close()
@@ -151,11 +151,11 @@ class Connections:
             return self._plain(name, port)
         return self._secure(name, port, ssl_context=self._tls_context())
 
-    def _kept_for(self, server: _Server) -> HTTPConnection | None:
+    def _idle_for(self, server: _Server) -> HTTPConnection | None:
         with self._mutex:
-            for index in range(len(self._kept) - 1, -1, -1):
-                if self._kept[index][0] == server:
-                    return self._kept.pop(index)[1]
+            for index in range(len(self._idle) - 1, -1, -1):
+                if self._idle[index][0] == server:
+                    return self._idle.pop(index)[1]
         return None
 
     def _release(self, server: _Server, connection: HTTPConnection, usable: bool) -> None:
@@ -163,8 +163,8 @@ class Connections:
             connection.close()
             return
         with self._mutex:
-            self._kept.append((server, connection))
-            surplus = self._kept.pop(0)[1] if len(self._kept) > KEPT else None
+            self._idle.append((server, connection))
+            surplus = self._idle.pop(0)[1] if len(self._idle) > IDLE_CONNECTIONS else None
         if surplus is not None:
             surplus.close()
 
@@ -179,9 +179,9 @@ class Connections:
             return self._tls
 
 
-def _close(kept: list[tuple[_Server, HTTPConnection]]) -> None:
-    while kept:
-        kept.pop()[1].close()
+def _close(connections: list[tuple[_Server, HTTPConnection]]) -> None:
+    while connections:
+        connections.pop()[1].close()
 
 
 def _connected(connection: HTTPConnection, timeout: Timeout) -> socket.socket:
@@ -203,7 +203,8 @@ def _request(
 ) -> bytes:
     """The head of a request, and its body."""
     scheme, host, port = server
-    place = host if port == DEFAULT_PORT[scheme] else f"{host}:{port}"
+    name = host.rstrip(".")
+    place = name if port == DEFAULT_PORT[scheme] else f"{name}:{port}"
     lines = [f"{method} {target.request_uri} HTTP/1.1", f"Host: {place}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     if body is not None:

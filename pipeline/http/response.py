@@ -160,7 +160,7 @@ class Body:
         return self._left > 0
 
 
-def _not_kept(kept: bool) -> None:
+def _no_connection(usable: bool) -> None:
     """There is no connection."""
 
 
@@ -174,7 +174,7 @@ class Response:
         url: str,
         reason: str = "",
         body: Body | None = None,
-        release: Callable[[bool], None] = _not_kept,
+        release: Callable[[bool], None] = _no_connection,
     ) -> None:
         """`release` is called once, with whether the connection may have another request."""
         self.status = status
@@ -198,7 +198,7 @@ class Response:
     def close(self) -> None:
         """End the use of the response: its connection stays open if the body was read to its end."""
         body, self._body = self._body, None
-        release, self._release = self._release, _not_kept
+        release, self._release = self._release, _no_connection
         release(body is not None and body.is_complete)
 
 
