@@ -212,16 +212,17 @@ def receive(connection: socket, method: str, url: str, release: Callable[[bool],
         if status >= 200 or status == _SWITCHING:
             break  # else an interim response, which another one follows
     headers = Headers(_pairs(lines))
-    body = _body(received, method, status, headers)
+    if method == "HEAD" or status in _WITHOUT_BODY:
+        # a server that sends a body all the same would have it read as the next response
+        return Response(status, headers, url, reason, release=lambda _: release(False))
+    body = _body(received, headers)
     asked = headers.get("connection", "").lower()
     stays = "close" not in asked if version != "1.0" else "keep-alive" in asked
     return Response(status, headers, url, reason, body, lambda complete: release(complete and stays))
 
 
-def _body(received: Received, method: str, status: int, headers: Headers) -> Body:
+def _body(received: Received, headers: Headers) -> Body:
     """Where the body ends (RFC 9112, 6.3)."""
-    if method == "HEAD" or status in _WITHOUT_BODY:
-        return Body(received, 0)
     coding = headers.get("transfer-encoding", "").strip().lower()
     if coding == "chunked":
         return Body(received, None, chunked=True)

@@ -122,11 +122,13 @@ def test_a_response_that_is_left_unread_closes_its_connection() -> None:
         (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", "GET"),
     ],
 )
-def test_some_responses_have_no_body_whatever_their_headers_say(sent: bytes, method: str) -> None:
+def test_some_responses_have_no_body_whatever_their_headers_say_and_end_their_connection(
+    sent: bytes, method: str
+) -> None:
     answered = Answered(sent, method)
 
     assert answered.body() == b""
-    assert answered.kept == [True]
+    assert answered.kept == [False]
 
 
 @pytest.mark.parametrize(
