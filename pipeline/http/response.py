@@ -1,34 +1,25 @@
-"""The response to one request (RFC 9112): its head, and its body piece by piece.
-
-http.client parses a head by the parser of e-mail, which took half of the CPU of a small download.
+"""The response to one request: its head, and its body piece by piece, as httptools parses them (RFC 9112).
 
 Rule: a body ends where its head says, or the response is a fault. A connection is used again only after a
 body that was read to the end that its length or its last chunk states.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from http.client import BadStatusLine, HTTPException, IncompleteRead, LineTooLong, RemoteDisconnected
 from socket import socket
 
 import urllib3.exceptions as faults
+from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 HEAD_LIMIT = 1 << 16
-"""Bytes of a head, of the line of a chunk's size, and of a line of a trailer; nginx accepts 32 KiB."""
+"""Bytes of a head with the interim ones before it, and of what may arrive at most without a byte of the
+body: sizes of chunks, trailers. nginx accepts heads of 32 KiB.
+
+As much is read at once with a head: enough for a small file, which then takes one call.
+"""
 
 HEADER_LIMIT = 100
 """Headers of a response; as in http.client."""
-
-RECEIVED_AT_ONCE = 1 << 16
-"""Bytes that are read with a head at most: enough for a small file, which then takes one call."""
-
-_SIZE_DIGITS = 30
-"""Digits of a size that are read, leading zeros included."""
-
-_END_OF_HEAD = re.compile(rb"\n\r?\n")
-_STATUS_LINE = re.compile(r"HTTP/(\d+\.\d+)[ \t]+([1-9]\d\d)(?:[ \t]+(.*))?", re.ASCII)
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?", re.DOTALL)
 
 _SWITCHING = 101
 _WITHOUT_BODY = frozenset({_SWITCHING, 204, 304})
@@ -56,108 +47,99 @@ class Headers(Mapping[str, str]):
         return len(self._values)
 
 
-class Received:
-    """The bytes that arrive on a connection; faults of it as those of urllib3."""
+class _Message:
+    """One response, whose parts the parser passes to the methods `on_...`."""
 
-    def __init__(self, connection: socket) -> None:
-        self._connection = connection
-        self._ahead = b""
-        """Bytes that arrived with those that were asked for."""
+    def __init__(self) -> None:
+        self.status = 0
+        self.reason = b""
+        self.version = ""
+        self.pairs: list[tuple[str, str]] = []
+        self.has_head = False
+        self.pieces: list[bytes] = []
+        """Of the body, not read yet."""
+        self.is_complete = False
+        self.stays = False
+        """The connection may have another request."""
+        self.fault: Exception | None = None
+        """What follows cannot be understood."""
+        self._parser = HttpResponseParser(self)
+        # how lines end, and what a value has; nothing that moves the end of a body
+        self._parser.set_dangerous_leniencies(
+            lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+        )
 
-    @property
-    def is_empty(self) -> bool:
-        return not self._ahead
-
-    def some(self, most: int) -> bytes:
-        """At most `most` bytes, as soon as there are any; b"" at the end."""
-        if not self._ahead:
-            return self._receive(most)
-        some, self._ahead = self._ahead[:most], self._ahead[most:]
-        return some
-
-    def head(self) -> str:
-        """The lines until the empty line that ends a head."""
-        data, looked_at = self._ahead, 0
-        while (end := _END_OF_HEAD.search(data, max(0, looked_at - 2))) is None:
-            looked_at = len(data)
-            if looked_at > HEAD_LIMIT:
-                raise LineTooLong("header line")
-            more = self._receive(RECEIVED_AT_ONCE)
-            if not more:
-                if not data:
-                    raise RemoteDisconnected("Remote end closed connection without response")
-                raise IncompleteRead(b"")
-            data += more
-        if end.end() > HEAD_LIMIT:
-            raise LineTooLong("header line")
-        self._ahead = data[end.end() :]
-        return data[: end.start()].decode("latin-1")
-
-    def line(self) -> bytes:
-        """The next line, without its end."""
-        data, looked_at = self._ahead, 0
-        while (end := data.find(b"\n", looked_at)) < 0:
-            looked_at = len(data)
-            if looked_at > HEAD_LIMIT:
-                raise LineTooLong("line of a chunk")
-            more = self._receive(RECEIVED_AT_ONCE)
-            if not more:
-                raise IncompleteRead(b"")
-            data += more
-        self._ahead = data[end + 1 :]
-        return data[:end].removesuffix(b"\r")
-
-    def _receive(self, most: int) -> bytes:
+    def feed(self, data: bytes) -> None:
         try:
-            return self._connection.recv(most)
-        except TimeoutError as error:
-            raise faults.TimeoutError("timeout while waiting for bytes") from error
-        except OSError as error:
-            raise faults.ProtocolError("Connection broken", error) from error
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade) as error:
+            if isinstance(error, HttpParserCallbackError) and not self.is_complete:
+                raise error.__context__ or error from None  # a signal, which is no fault of the source
+            self.fault, self.stays = error, False
+
+    def end(self) -> None:
+        """Nothing more is fed. Until then message and parser refer to each other."""
+        del self._parser
+
+    def on_message_begin(self) -> None:
+        if self.is_complete:
+            raise ValueError("bytes that nobody asked for")
+
+    def on_status(self, reason: bytes) -> None:
+        self.reason += reason
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self.has_head:  # a trailer says nothing that is used
+            self.pairs.append((name.strip().decode("latin-1"), value.strip().decode("latin-1")))
+
+    def on_headers_complete(self) -> None:
+        self.status, self.version = self._parser.get_status_code(), self._parser.get_http_version()
+        if 100 <= self.status < 200 and self.status != _SWITCHING:
+            self.reason, self.pairs = b"", []  # an interim response, which another one follows
+        else:
+            self.has_head = True
+
+    def on_body(self, piece: bytes) -> None:
+        self.pieces.append(piece)
+
+    def on_message_complete(self) -> None:
+        if self.has_head:
+            self.is_complete, self.stays = True, self._parser.should_keep_alive()
 
 
 class Body:
     """The body of a response, read once."""
 
-    def __init__(self, received: Received, left: int | None, *, chunked: bool = False) -> None:
-        """`left`: bytes of the body; None: as many as arrive until the connection is closed."""
-        self._received = received
-        self._left = 0 if chunked else left
-        """Bytes of the body, or of the current chunk, that are not read yet."""
-        self._chunked = chunked
-        """More chunks may follow."""
-        self._begun = False
+    def __init__(self, connection: socket, message: _Message, *, until_closed: bool) -> None:
+        """`until_closed`: it ends when the connection is closed, as its head states no other end."""
+        self._connection = connection
+        self._message = message
+        self._until_closed = until_closed
 
     @property
     def is_complete(self) -> bool:
-        """Whether all was read, and nothing else arrived."""
-        return self._left == 0 and not self._chunked and self._received.is_empty
+        """Whether all was read, and the connection may have another request."""
+        return self._message.stays and not self._message.pieces
 
     def read1(self, most: int) -> bytes:
-        if self._left == 0 and not (self._chunked and self._begin_chunk()):
-            return b""
-        if self._left is None:
-            return self._received.some(most)
-        some = self._received.some(min(most, self._left))
-        if not some:
-            raise IncompleteRead(b"", self._left)
-        self._left -= len(some)
-        return some
-
-    def _begin_chunk(self) -> bool:
-        """Read the size of the next chunk; False after the last one and the trailer."""
-        if self._begun and self._received.line():
-            raise IncompleteRead(b"")
-        self._begun = True
-        size = _CHUNK_SIZE.fullmatch(self._received.line())
-        if size is None:
-            raise IncompleteRead(b"")
-        self._left = int(size[1], 16)
-        if self._left == 0:
-            while self._received.line():
-                pass  # a trailer says nothing that is used
-            self._chunked = False
-        return self._left > 0
+        message, without_body = self._message, 0
+        while not message.pieces:
+            if message.is_complete:
+                return b""
+            if message.fault is not None:
+                raise IncompleteRead(b"") from message.fault
+            if without_body > HEAD_LIMIT:
+                raise LineTooLong("line of a chunk")
+            data = _received(self._connection, most)
+            if not data and self._until_closed:
+                return b""
+            if not data:
+                raise IncompleteRead(b"")
+            message.feed(data)
+            without_body += len(data)
+        body = message.pieces[0] if len(message.pieces) == 1 else b"".join(message.pieces)
+        message.pieces = [body[most:]] if len(body) > most else []
+        return body[:most]
 
 
 def _no_connection(usable: bool) -> None:
@@ -193,7 +175,7 @@ class Response:
 
     def read(self) -> bytes:
         """The whole body."""
-        return b"".join(iter(lambda: self.read1(RECEIVED_AT_ONCE), b""))
+        return b"".join(iter(lambda: self.read1(HEAD_LIMIT), b""))
 
     def close(self) -> None:
         """End the use of the response: its connection stays open if the body was read to its end."""
@@ -206,61 +188,54 @@ def receive(connection: socket, method: str, url: str, release: Callable[[bool],
     """The response to a request that was sent; closed, it says to `release` whether the connection may have
     another request.
     """
-    received = Received(connection)
-    while True:
-        version, status, reason, lines = _status_line(received.head())
-        if status >= 200 or status == _SWITCHING:
-            break  # else an interim response, which another one follows
-    headers = Headers(_pairs(lines))
-    if method == "HEAD" or status in _WITHOUT_BODY:
+    message = _Message()
+    _receive_head(connection, message)
+    headers, reason = Headers(message.pairs), message.reason.strip().decode("latin-1")
+    if method == "HEAD" or message.status in _WITHOUT_BODY:
         # a server that sends a body all the same would have it read as the next response
-        return Response(status, headers, url, reason, release=lambda _: release(False))
-    body = _body(received, headers)
-    asked = headers.get("connection", "").lower()
-    stays = "close" not in asked if version != "1.0" else "keep-alive" in asked
-    return Response(status, headers, url, reason, body, lambda complete: release(complete and stays))
+        message.end()
+        return Response(message.status, headers, url, reason, release=lambda _: release(False))
+    stated = "content-length" in headers or "chunked" in headers.get("transfer-encoding", "").lower()
+    body = Body(connection, message, until_closed=not stated)
+
+    def ended(complete: bool) -> None:
+        message.end()
+        release(complete)
+
+    return Response(message.status, headers, url, reason, body, ended)
 
 
-def _body(received: Received, headers: Headers) -> Body:
-    """Where the body ends (RFC 9112, 6.3)."""
-    coding = headers.get("transfer-encoding", "").strip().lower()
-    if coding == "chunked":
-        return Body(received, None, chunked=True)
-    return Body(received, None if coding else _stated_length(headers))
-
-
-def _status_line(head: str) -> tuple[str, int, str, list[str]]:
-    """Version, status, reason, and the lines of the headers."""
-    first, *lines = head.split("\n")
-    match = _STATUS_LINE.fullmatch(first.rstrip("\r"))
-    if match is None or not match[1].startswith("1."):
-        raise BadStatusLine(first[:200])
-    return match[1], int(match[2]), (match[3] or "").strip(), lines
-
-
-def _pairs(lines: list[str]) -> Iterator[tuple[str, str]]:
-    """Names and values; a line that is no header is left out."""
-    if len(lines) > HEADER_LIMIT:
+def _receive_head(connection: socket, message: _Message) -> None:
+    """Feed the message until it has its head, and as much of its body as arrives with that."""
+    first, left = b"", HEAD_LIMIT
+    while not message.has_head:
+        if not left:
+            raise LineTooLong("header line")
+        data = _received(connection, left)
+        if not data and not first:
+            raise RemoteDisconnected("Remote end closed connection without response")
+        if not data:
+            raise IncompleteRead(b"")
+        first, left = first or data, left - len(data)
+        message.feed(data)
+        if message.fault is not None and not message.has_head:
+            if message.reason or message.pairs:
+                raise faults.InvalidHeader(str(message.fault))
+            raise _bad_status_line(first)
+    if message.status < 100 or not message.version.startswith("1."):
+        raise _bad_status_line(first)
+    if len(message.pairs) > HEADER_LIMIT:
         raise HTTPException(f"got more than {HEADER_LIMIT} headers")
-    name = value = ""
-    for line in lines:
-        if line[:1] in (" ", "\t"):  # the value continues (obs-fold)
-            value = f"{value} {line.strip()}"
-            continue
-        if name:
-            yield name, value
-        name, colon, value = line.partition(":")
-        value = value.strip(" \t\r")
-        name = name if colon and _NAME.fullmatch(name) else ""
-    if name:
-        yield name, value
 
 
-def _stated_length(headers: Headers) -> int | None:
-    """Bytes that Content-Length states; None if it states none that can be read."""
-    stated = {length.strip() for length in headers.get("content-length", "").split(",")}
-    if len(stated) > 1:
-        raise faults.InvalidHeader("Content-Length contained multiple unmatching values")
-    (length,) = stated
-    readable = length.isascii() and length.isdigit() and len(length) <= _SIZE_DIGITS
-    return int(length) if readable else None
+def _bad_status_line(first: bytes) -> BadStatusLine:
+    return BadStatusLine(first.lstrip().partition(b"\n")[0][:200].decode("latin-1").strip())
+
+
+def _received(connection: socket, most: int) -> bytes:
+    try:
+        return connection.recv(most)
+    except TimeoutError as error:
+        raise faults.TimeoutError("timeout while waiting for bytes") from error
+    except OSError as error:
+        raise faults.ProtocolError("Connection broken", error) from error

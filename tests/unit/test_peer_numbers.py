@@ -106,14 +106,21 @@ def test_a_length_that_no_file_has_is_the_depositors(stated: str) -> None:
     assert len(failure.value.message) < 200
 
 
-@pytest.mark.parametrize("length", ["9" * 5000, "9" * 20])
+@pytest.mark.parametrize(
+    ("length", "refusal"),
+    [
+        ("9" * 5000, "Content-Length overflow"),
+        ("9" * 20, "Content-Length overflow"),
+        (str(LARGEST_FILE + 1), "no file has"),
+    ],
+)
 def test_a_file_whose_length_is_senseless_is_refused_and_its_size_is_unknown(
-    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory, length: str
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory, length: str, refusal: str
 ) -> None:
     url = source.put("/a", BODY, framing="close", headers=(("Content-Length", length),))
 
     assert fetcher.size(url) is None
-    with pytest.raises(StepFailed, match="no file has"):
+    with pytest.raises(StepFailed, match=refusal):
         fetcher.download(a_download(url), UNATTENDED)
 
 
