@@ -4,6 +4,7 @@ import hashlib
 import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from urllib3 import PoolManager
@@ -14,6 +15,16 @@ from pipeline.settings import Settings
 
 THREADS: int = Settings.model_fields["download_threads"].default
 """Connections at a time, as shipped."""
+
+
+def place_apart(folder: Path) -> None:
+    """Let ext4 place each folder below `folder` in a part of the disk of its own.
+
+    Otherwise a new file is looked for among inodes that other programs have just freed. Without a journal
+    that costs 0.02 to 1.2 ms for each file, and differs from folder to folder.
+    """
+    with suppress(FileNotFoundError):
+        subprocess.run(("chattr", "+T", str(folder)), check=False, stderr=subprocess.DEVNULL)
 
 
 def fetch_with_urllib3(source: str, folder: Path, files: int) -> None:

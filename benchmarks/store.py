@@ -19,7 +19,7 @@ from statistics import median
 import bagit
 
 from benchmarks._deposits import Deposits, seconds
-from benchmarks._floors import copy_and_read_back
+from benchmarks._floors import copy_and_read_back, place_apart
 from benchmarks._output import report
 from benchmarks._source import serving
 from benchmarks.bytes import MIB, ROUNDS, random_file
@@ -66,6 +66,7 @@ def main() -> None:
     large, small = [], []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        place_apart(folder)
         source_folder = folder / "source"
         source_folder.mkdir()
         random_file(source_folder / "large", MIB)

@@ -21,13 +21,22 @@ _C = ctypes.CDLL(None, use_errno=True)
 
 
 @contextmanager
-def opened(path: Path, flags: int, mode: int = 0o666) -> Iterator[int]:
+def opened(path: Path | str, flags: int, mode: int = 0o666) -> Iterator[int]:
     """A descriptor of the file or folder, closed at the end."""
     descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of the bytes; one call of the system may write some of them only."""
+    written = os.write(descriptor, data)
+    if written < len(data):
+        rest = memoryview(data)[written:]
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
 
 
 def sync_tree(folder: Path) -> None:

@@ -54,7 +54,7 @@ class Digest(BaseModel):
     @model_validator(mode="after")
     def _is_hex(self) -> "Digest":
         length = HEX_LENGTH[self.algorithm]
-        if len(self.value) != length or set(self.value) - set("0123456789abcdef"):
+        if len(self.value) != length or self.value.strip("0123456789abcdef"):
             raise ValueError(f"'{self.value}' is not a {self.algorithm} value ({length} hexadecimal digits)")
         return self
 

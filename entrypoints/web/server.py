@@ -45,6 +45,7 @@ def server(
         app,
         host=host,
         port=port,
+        http="h11",  # it bounds the head of a request; httptools, which uvicorn prefers, does not
         log_config=None,
         access_log=False,
         server_header=False,

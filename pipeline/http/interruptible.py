@@ -42,8 +42,8 @@ class _Interruptible(socket.socket):
     def gettimeout(self) -> float | None:
         return self._timeout
 
-    def recv_into(self, *arguments: Any) -> int:
-        return self._checked(lambda: super(_Interruptible, self).recv_into(*arguments))
+    def recv(self, *arguments: Any) -> bytes:
+        return self._checked(lambda: super(_Interruptible, self).recv(*arguments))
 
     def sendall(self, data: Any, flags: int = 0) -> None:
         with memoryview(data).cast("B") as octets:

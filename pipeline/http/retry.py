@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import TypeVar
 
 import requests
@@ -100,6 +101,7 @@ def retry_after(value: str | None) -> float | None:
     return min(LONGEST_RETRY_AFTER, max(0.0, (when - datetime.now(UTC)).total_seconds()))
 
 
+@lru_cache(maxsize=256)  # one server sends the same date with many files
 def http_date(value: str) -> datetime | None:
     """The moment that a header names, UTC if it names no zone; None if it names none that there is."""
     try:

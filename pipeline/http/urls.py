@@ -1,6 +1,7 @@
 """URLs as text: how they are shown to people, and which can be fetched."""
 
 import re
+from functools import lru_cache
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from pipeline.outcome import content
@@ -26,6 +27,7 @@ def redact_url(url: str) -> str:
     return urlunsplit((parts.scheme, host, parts.path, query, ""))
 
 
+@lru_cache(maxsize=128)  # a download asks several times
 def host_of(url: str) -> str:
     """The host that a URL names, in lower case and without its port; '' if it names none."""
     try:
@@ -39,6 +41,7 @@ def url_problem(url: str) -> str | None:
     return upload_problem(url) if is_upload(url) else _web_problem(url)
 
 
+@lru_cache(maxsize=128)
 def _web_problem(url: str) -> str | None:
     try:
         parts = urlsplit(url)

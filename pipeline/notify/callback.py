@@ -5,10 +5,11 @@ import time
 from dataclasses import dataclass
 
 from urllib3 import Timeout
-from urllib3.response import BaseHTTPResponse
 
 from pipeline.attempt import UNATTENDED, Attempt
-from pipeline.http.address import AddressRefused, ContentSession, leave
+from pipeline.http.address import ContentSession
+from pipeline.http.refusals import AddressRefused
+from pipeline.http.response import Response
 from pipeline.http.retry import FIRST_PAUSE, raise_if_transient, retry_request, translated
 from pipeline.http.urls import redact_url
 from pipeline.notify.callback_payload import Payload, callback_facts, render, response_format, test_facts
@@ -86,7 +87,7 @@ class HttpCallback:
             ):
                 # user and password of the URL become Basic authentication; the answer's body is not read
                 response = session.request("POST", url, timeout, headers, body)
-                leave(response)
+                response.close()
                 _judge(url, response)
                 return response.status
         except AddressRefused as error:
@@ -100,7 +101,7 @@ def _name(url: str) -> str:
     return f"the callback {redact_url(url)}"
 
 
-def _judge(url: str, response: BaseHTTPResponse) -> None:
+def _judge(url: str, response: Response) -> None:
     status = response.status
     raise_if_transient(status, response.headers, _name(url))
     if status < 300:

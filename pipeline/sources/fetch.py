@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from typing import Self, TypeVar
 
 from urllib3 import Timeout
-from urllib3.response import BaseHTTPResponse
 
 from pipeline.attempt import UNATTENDED, Attempt, Progress, pause
 from pipeline.fixity import OF_RECORD, DigestMismatch
 from pipeline.http.address import ContentSession
+from pipeline.http.response import Response
 from pipeline.http.urls import check_url, host_of, redact_url
 from pipeline.outcome import HostDown, NoAnswer, RateLimited, StepFailed, content, transient
 from pipeline.profiles.sources import EVERYWHERE, Sources
@@ -149,7 +149,7 @@ class HttpFetcher:
         if is_upload(file.url):
             return self._uploads.copy(file, attempt)
         algorithms = {OF_RECORD, file.digest.algorithm if file.digest else OF_RECORD}
-        with open_part(file.part, algorithms) as part:
+        with open_part(file.part, algorithms, fresh=file.fresh) as part:
             self._pace.check_turn(attempt)
             part.continue_from(file.url, attempt, declared=file.digest is not None)
             try:
@@ -211,7 +211,7 @@ class HttpFetcher:
         attempt: Attempt,
         headers: Mapping[str, str] | None = None,
         within: float | None = None,
-    ) -> Iterator[BaseHTTPResponse]:
+    ) -> Iterator[Response]:
         """One request, on one of the connections that the fleet may have open to the host.
 
         `within`: seconds for the request and its whole answer; settings.transfer_limit if None.
@@ -226,8 +226,9 @@ class HttpFetcher:
                 send(session, method, url, timeout, headers) as response,
             ):
                 clock.answered()
-                for answered in {host, host_of(response.url or "")}:
-                    self._limiter.answered(answered)
+                self._limiter.answered(host)
+                if (last := host_of(response.url)) != host:
+                    self._limiter.answered(last)
                 yield response
 
     def _retry(
@@ -263,7 +264,7 @@ class HttpFetcher:
         return pause * random.uniform(0.5, 1)  # noqa: S311 - spreads requests, guards nothing
 
 
-def _begin(file: Download, part: Part, response: BaseHTTPResponse) -> None:
+def _begin(file: Download, part: Part, response: Response) -> None:
     """Prepare the part for the body of this answer: append to it, or start over."""
     offered = origin_of(file.url, response)
     if response.status == 206:

@@ -5,16 +5,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import BinaryIO
 
 from pydantic import BaseModel, ConfigDict
-from urllib3.response import BaseHTTPResponse
 
 from pipeline.attempt import Attempt
-from pipeline.durable import start_writing
+from pipeline.durable import start_writing, write_all
 from pipeline.errors import ArklineError
 from pipeline.file_faults import is_full
 from pipeline.fixity import READ_CHUNK, Digest
+from pipeline.http.response import Response
 from pipeline.http.retry import http_date
 from pipeline.sources.hashing import StreamDigester
 from pipeline.sources.response import content_length, stated_size
@@ -64,7 +63,7 @@ class Origin(BaseModel):
         return all(mine in (None, "", theirs) or theirs in (None, "") for mine, theirs in pairs)
 
 
-def origin_of(url: str, response: BaseHTTPResponse) -> Origin:
+def origin_of(url: str, response: Response) -> Origin:
     """What the headers of a 200 or 206 say about the whole file."""
     etag = response.headers.get("ETag", "").strip()
     modified = response.headers.get("Last-Modified", "").strip()
@@ -95,11 +94,14 @@ def _can_be_sent_back(validator: str) -> bool:
 class Part:
     """The unfinished file at `path`; made by `open_part`."""
 
-    def __init__(self, path: Path, stream: BinaryIO, algorithms: Iterable[str]) -> None:
+    def __init__(self, path: Path, descriptor: int, algorithms: Iterable[str], *, fresh: bool) -> None:
+        """`fresh`: nothing is there yet, nor a file that says from where it comes."""
         self.path = path
         self.origin: Origin | None = None
-        self._stream = stream
-        self._origin_saved = origin_path(path).exists()
+        self._descriptor = descriptor
+        self._has_bytes = not fresh and os.fstat(descriptor).st_size > 0
+        """The file may have bytes."""
+        self._origin_saved = not fresh and origin_path(path).exists()
         self._algorithms = tuple(algorithms)
         self.digests = StreamDigester(self._algorithms)
 
@@ -132,9 +134,9 @@ class Part:
         self.origin = origin
 
     def restart(self) -> None:
-        if self._stream.tell():
-            self._stream.seek(0)
-            self._stream.truncate()
+        if self._has_bytes:
+            os.ftruncate(self._descriptor, 0)
+            self._has_bytes = False
         if self.digests.size:
             self.digests.finish()
             self.digests = StreamDigester(self._algorithms)
@@ -146,11 +148,12 @@ class Part:
         self.path.unlink(missing_ok=True)
 
     def append(self, chunk: bytes) -> None:
-        self._stream.write(chunk)
+        self._has_bytes = True
+        write_all(self._descriptor, chunk)
         before = self.digests.size
         self.digests.update(chunk)
         if before // WRITE_AHEAD < self.digests.size // WRITE_AHEAD:
-            start_writing(self._stream.fileno())
+            start_writing(self._descriptor)
         # Only a large file is worth a second file that says where it came from.
         if before < READ_CHUNK <= self.digests.size and self.origin and not self.complete:
             self._origin_saved = True
@@ -161,8 +164,7 @@ class Part:
         if self.origin is None or self.size < READ_CHUNK or self.complete:
             return
         with suppress(OSError):
-            self._stream.flush()
-            os.fsync(self._stream.fileno())
+            os.fsync(self._descriptor)
             noted = {"noted_size": self.size, "noted_sha512": self.digests.value()}
             origin_path(self.path).write_text(self.origin.model_copy(update=noted).model_dump_json())
             self._origin_saved = True
@@ -172,7 +174,6 @@ class Part:
 
         They are not synced: who relies on them after a crash reads them first, or syncs all files together.
         """
-        self._stream.flush()
         try:
             self.path.replace(target)
         except FileNotFoundError:
@@ -199,21 +200,26 @@ def saved_origin(path: Path) -> Origin | None:
         return None
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open(path: Path, flags: int) -> int:
+    flags |= os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     try:
-        return path.open("ab")
+        return os.open(path, flags, 0o666)
     except FileNotFoundError:
         path.parent.mkdir(exist_ok=True)
-        return path.open("ab")
+        return os.open(path, flags, 0o666)
 
 
 @contextmanager
-def open_part(path: Path, algorithms: Iterable[str]) -> Iterator[Part]:
-    """Open the part at `path`, with what is there already; a full disk is a transient failure."""
+def open_part(path: Path, algorithms: Iterable[str], *, fresh: bool = False) -> Iterator[Part]:
+    """Open the part at `path`, with what is there already; a full disk is a transient failure.
+
+    `fresh`: the caller knows that nothing is there, and the part need not be looked for.
+    """
     with full_waits(f"fetching {path.name}"):
         try:
-            with _opened(path) as stream:
-                part = Part(path, stream, algorithms)
+            descriptor = _open(path, os.O_EXCL if fresh else 0)
+            try:
+                part = Part(path, descriptor, algorithms, fresh=fresh)
                 try:
                     yield part
                 except ArklineError:
@@ -221,6 +227,8 @@ def open_part(path: Path, algorithms: Iterable[str]) -> Iterator[Part]:
                     raise
                 finally:
                     part.digests.finish()
+            finally:
+                os.close(descriptor)
         except OSError as error:
             if is_full(error):
                 with suppress(OSError):

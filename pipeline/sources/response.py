@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 import urllib3.exceptions as faults
 from urllib3 import Timeout
-from urllib3.response import BaseHTTPResponse
 
-from pipeline.http.address import ContentSession, leave
+from pipeline.http.address import ContentSession
+from pipeline.http.response import Response
 from pipeline.http.retry import is_transient, retry_after
 from pipeline.http.urls import host_of, redact_url
 from pipeline.names import quote_name
@@ -62,7 +62,7 @@ def send(
     url: str,
     timeout: Timeout,
     headers: Mapping[str, str] | None = None,
-) -> Iterator[BaseHTTPResponse]:
+) -> Iterator[Response]:
     """The response with its body unread, left at the end; a transient or content failure otherwise."""
     try:
         response = session.request(method, url, timeout, headers)
@@ -76,10 +76,10 @@ def send(
     try:
         yield response
     finally:
-        leave(response)
+        response.close()
 
 
-def source_size(url: str, ask: Callable[[str], AbstractContextManager[BaseHTTPResponse]]) -> int | None:
+def source_size(url: str, ask: Callable[[str], AbstractContextManager[Response]]) -> int | None:
     """Bytes at `url`, None if the source does not say; a transient or content failure if it is refused.
 
     `ask` sends one request of the method it gets. Some sources refuse HEAD, or answer it without a length:
@@ -95,21 +95,21 @@ def source_size(url: str, ask: Callable[[str], AbstractContextManager[BaseHTTPRe
         return content_length(response)
 
 
-def require_status(response: BaseHTTPResponse, url: str, *statuses: int) -> None:
+def require_status(response: Response, url: str, *statuses: int) -> None:
     """Raise a transient or content failure unless the answer has one of `statuses`."""
     status = response.status
     if status in statuses:
         return
-    phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else quote_name(response.reason or "")
+    phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else quote_name(response.reason)
     answered = f"{redact_url(url)}: the source answered {status} {phrase}".rstrip()
     if is_transient(status):
         seconds = retry_after(response.headers.get("Retry-After"))
-        host = host_of(response.url or "")
+        host = host_of(response.url)
         raise PauseRequested(answered, seconds, host) if seconds and host else transient(answered)
     raise content(f"{answered}; check the URL, and that it may be read without a login")
 
 
-def refuse_encoded(response: BaseHTTPResponse, url: str) -> None:
+def refuse_encoded(response: Response, url: str) -> None:
     """Raise a content failure if the body has a content coding although none was accepted."""
     coding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if coding in ("", "identity") or urlsplit(url).path.lower().endswith(COMPRESSED):
@@ -121,14 +121,14 @@ def refuse_encoded(response: BaseHTTPResponse, url: str) -> None:
     )
 
 
-def body_chunks(response: BaseHTTPResponse, url: str) -> Iterator[bytes]:
+def body_chunks(response: Response, url: str) -> Iterator[bytes]:
     """The body as it arrives, at most PIECE bytes at a time; a transient failure if it ends early.
 
     `read1` returns what is there: a slow source does not keep the caller from checking its attempt.
     """
     while True:
         try:
-            chunk = response.read1(PIECE, decode_content=False)
+            chunk = response.read1(PIECE)
         except (faults.HTTPError, HTTPException, ssl.SSLError) as error:
             raise _failure(url, error) from error
         if not chunk:
@@ -136,11 +136,11 @@ def body_chunks(response: BaseHTTPResponse, url: str) -> Iterator[bytes]:
         yield chunk
 
 
-def content_length(response: BaseHTTPResponse) -> int | None:
+def content_length(response: Response) -> int | None:
     """Content-Length, if it is there and says where the body ends; a content failure beyond LARGEST_FILE."""
     if "Transfer-Encoding" in response.headers:
         return None
-    return stated_size(response.headers.get("Content-Length", ""), response.url or "")
+    return stated_size(response.headers.get("Content-Length", ""), response.url)
 
 
 def stated_size(stated: str, url: str) -> int | None:
@@ -195,7 +195,7 @@ def _reason(error: Exception) -> str:
             return f"the host's name cannot be resolved ({cause.strerror})"
         if isinstance(cause, faults.ConnectTimeoutError) and not isinstance(cause, faults.NewConnectionError):
             return "timeout while connecting"
-        if isinstance(cause, faults.ReadTimeoutError):
+        if isinstance(cause, faults.TimeoutError) and not isinstance(cause, faults.ConnectTimeoutError):
             return "timeout while waiting for bytes"
         if isinstance(cause, OSError) and cause.errno in words:
             return words[cause.errno]

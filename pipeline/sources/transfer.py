@@ -26,6 +26,8 @@ class Download:
     """Bytes accepted at most, whatever the source sends."""
     admit: Callable[[int], None] = _any_size
     """Called with the bytes that the file will have, before they are written; raises if there is no room."""
+    fresh: bool = False
+    """Nothing is at `part` yet, nor beside it."""
 
     @property
     def label(self) -> str:

@@ -117,6 +117,15 @@ class _Download:
         return set()
 
     @cached_property
+    def has_parts(self) -> bool:
+        """Whether there may be parts of files, of this attempt or of an earlier one."""
+        return bool(self.earlier_attempts) or self.parts.exists()
+
+    @cached_property
+    def parts(self) -> Path:
+        return self.workspace.attempt / "parts"
+
+    @cached_property
     def earlier_attempts(self) -> list[Path]:
         return resume.other_attempts(self.workspace)
 
@@ -133,13 +142,17 @@ class _Download:
         once, and the files that arrive are not fetched again.
         """
         journal = resume.read_journals(self.workspace)
+        present = resume.names_below(self.workspace.producer)
+        fresh = not self.has_parts
         downloaded: dict[int, DownloadedFile] = {}
         failures: dict[int, str] = {}
         details: list[str] = []
         size = 0
 
         def one_file(file: FileSpec, attempt: Attempt) -> DownloadedFile:
-            return self._file(file, journal, attempt)
+            if file.name in present and (left := self._left(file, journal, attempt)):
+                return left
+            return self._fetch(file, self.workspace.producer / file.name, attempt, fresh=fresh)
 
         threads = self.context.settings.download_threads
         with (
@@ -172,30 +185,35 @@ class _Download:
         resume.remove_unlisted(self.workspace, result)
         return result
 
-    def _file(self, file: FileSpec, journal: resume.Journal, attempt: Attempt) -> DownloadedFile:
-        """The file in `producer/`: left there by an earlier attempt, or fetched."""
+    def _left(self, file: FileSpec, journal: resume.Journal, attempt: Attempt) -> DownloadedFile | None:
+        """The file as an earlier attempt left it in `producer/`; None if it has to be fetched."""
         target = self.workspace.producer / file.name
         left = resume.reusable(target, file, journal.get(file.name, []), attempt)
-        if left is None:
-            return self._fetch(file, target, attempt)
-        self.space.admit(file.line, left.size)
+        if left is not None:
+            self.space.admit(file.line, left.size)
         return left
 
-    def _fetch(self, file: FileSpec, target: Path, attempt: Attempt) -> DownloadedFile:
+    def _fetch(
+        self, file: FileSpec, target: Path, attempt: Attempt, *, fresh: bool = False
+    ) -> DownloadedFile:
+        """`fresh`: no attempt has left a part of a file."""
         part = f"parts/{file.line}"
-        for folder in {target.parent, self.workspace.attempt / "parts"} - self.made_folders:
-            self.workspace.make_folder(folder)
-            self.made_folders.add(folder)
-        resume.adopt_part(self.workspace, self.earlier_attempts, part, file, attempt)
+        for folder in (target.parent, self.parts):
+            if folder not in self.made_folders:
+                self.workspace.make_folder(folder)
+                self.made_folders.add(folder)
+        if not fresh:
+            resume.adopt_part(self.workspace, self.earlier_attempts, part, file, attempt)
         arrived = self.context.fetcher.download(
             Download(
                 file.url,
                 target,
-                self.workspace.attempt / part,
+                self.parts / str(file.line),
                 file.digest,
                 file.size,
                 self.profile.limits.object_bytes,
                 partial(self.space.admit, file.line),
+                fresh,
             ),
             self.progress.of(file, attempt),
         )

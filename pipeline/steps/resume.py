@@ -89,6 +89,14 @@ def reusable(
     return actual if is_noted else None
 
 
+def names_below(folder: Path) -> frozenset[str]:
+    """The paths below the folder of what is there."""
+    below = ((Path(parent).relative_to(folder).as_posix(), names) for parent, _, names in os.walk(folder))
+    return frozenset(
+        name if within == "." else f"{within}/{name}" for within, names in below for name in names
+    )
+
+
 def adopt_part(
     workspace: Workspace, earlier: Sequence[Path], name: str, file: FileSpec, attempt: Attempt
 ) -> None:
@@ -146,10 +154,11 @@ def remove_unlisted(workspace: Workspace, files: tuple[DownloadedFile, ...]) -> 
     """Leave in `producer/` exactly `files`."""
     listed = {file.path for file in files}
     for folder, folders, names in os.walk(workspace.producer, topdown=False):
+        within = Path(folder).relative_to(workspace.producer).as_posix()
+        start = "" if within == "." else f"{within}/"
         for name in names:
-            path = Path(folder, name)
-            if path.relative_to(workspace.producer).as_posix() not in listed:
-                path.unlink()
+            if f"{start}{name}" not in listed:
+                Path(folder, name).unlink()
         for name in folders:
             with suppress(OSError):  # not empty: it holds files that stay
                 Path(folder, name).rmdir()

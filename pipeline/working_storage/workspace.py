@@ -6,7 +6,7 @@ Layout of a working directory: `producer/` the depositor's files, complete ones 
 its ERC. What has NAME.TOKEN.draft as its name was never completed.
 """
 
-import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pydantic import TypeAdapter
+from pydantic_core import to_json
 
 from pipeline.errors import ArklineError
 from pipeline.files import StoredVersion
@@ -180,9 +181,9 @@ class Workspace:
         """The downloaded files; ContentGone unless every file is there with the size that it had."""
         files = self.read_downloaded()
         for file in files:
-            path = self.producer / file.path
+            path = f"{self.producer}/{file.path}"
             try:
-                size = path.lstat().st_size
+                size = os.lstat(path).st_size
             except (FileNotFoundError, NotADirectoryError) as error:
                 raise ContentGone(f"{path} is missing") from error
             if size != file.size:
@@ -193,7 +194,7 @@ class Workspace:
 def write_stored(workspace: Workspace, version: StoredVersion, erc: bytes = b"") -> None:
     """Note the version, and the ERC that was stored with it; b"" if that is not at hand."""
     noted = {**_STORED.dump_python(version, mode="json"), "erc": erc.decode()}
-    workspace.publish(workspace.stored, json.dumps(noted, indent=1).encode())
+    workspace.publish(workspace.stored, to_json(noted, indent=1))
 
 
 def read_stored(workspace: Workspace) -> StoredVersion | None:

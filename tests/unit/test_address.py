@@ -1,12 +1,14 @@
 import re
+from contextlib import closing
 from ipaddress import ip_address
 
 import pytest
 from urllib3 import Timeout
 
 from pipeline.allowed_networks import read_networks
-from pipeline.http.address import REDIRECTS, AddressRefused, ContentSession
+from pipeline.http.address import REDIRECTS, ContentSession
 from pipeline.http.networks import permitted
+from pipeline.http.refusals import AddressRefused
 from pipeline.http.urls import check_url, redact_url
 from pipeline.outcome import StepFailed
 from pipeline.settings import Settings
@@ -20,8 +22,11 @@ def settings(allow: str = "") -> Settings:
 
 
 def fetch(url: str, allow: str = "") -> bytes:
-    with ContentSession(settings(allow).allow_networks) as session:
-        return session.request("GET", url, Timeout(5)).read()
+    with (
+        ContentSession(settings(allow).allow_networks) as session,
+        closing(session.request("GET", url, Timeout(5))) as response,
+    ):
+        return response.read()
 
 
 @pytest.mark.parametrize("address", ["93.184.215.14", "2606:2800:21f:cb07::1", "64:ff9b::5db8:d70e"])
@@ -204,8 +209,9 @@ def test_a_redirect_to_another_host_does_not_take_the_password_along(source: Htt
 def test_cookies_are_not_kept(source: HttpSource) -> None:
     url = source.put("/a", b"bytes", headers=(("Set-Cookie", "id=1"),))
     with ContentSession(settings("127.0.0.0/8").allow_networks) as session:
-        session.request("GET", url, Timeout(5)).read()
-        session.request("GET", url, Timeout(5)).read()
+        for _ in range(2):
+            with closing(session.request("GET", url, Timeout(5))) as response:
+                response.read()
 
     assert "Cookie" not in source.seen("/a")[1].headers
 

@@ -6,13 +6,13 @@ A copy is complete when its bytes have been synced and read back from the disk, 
 import errno
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from pipeline.attempt import Attempt
-from pipeline.durable import opened, start_writing
+from pipeline.durable import opened, start_writing, write_all
 from pipeline.files import ContentFile
 from pipeline.fixity import READ_CHUNK, OnRead, ignore
 
@@ -21,23 +21,44 @@ COPY_CHUNK = 32 << 20
 
 READ_ONLY = 0o444
 
+REQUESTED_AHEAD = 128 << 10
+"""Bytes of a file that are requested from the disk before they are read: as many as Linux reads ahead."""
+
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
 _NO_KERNEL_COPY = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM)
 
 
-def put(file: ContentFile, target: Path, attempt: Attempt) -> None:
+def put(file: ContentFile, target: str, attempt: Attempt) -> None:
     """Write a new file with the content of `file`. The caller syncs the new file and reads it back."""
-    if file.data is None:
-        with _copying(file.source, target) as (reader, writer):
-            while copied := _copy_chunk(reader, writer):
-                if copied == COPY_CHUNK:
-                    start_writing(writer)
-                attempt.check()
+    if file.data is not None:
+        with opened(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, READ_ONLY) as descriptor:
+            write_all(descriptor, file.data)
         return
-    with opened(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, READ_ONLY) as descriptor:
-        write_all(descriptor, file.data)
+    reader = os.open(file.source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        writer = os.open(target, _NEW, READ_ONLY)
+        try:
+            _copy(reader, writer, file.size, attempt)
+        finally:
+            os.close(writer)
+    finally:
+        os.close(reader)
 
 
-def copy_and_read_back(source: Path, target: Path, attempt: Attempt) -> tuple[int, str]:
+def _copy(reader: int, writer: int, size: int, attempt: Attempt) -> None:
+    """Copy until the end, or until there are `size` bytes: with another end it is not the file that was asked
+    for, as the digest of the copy shows.
+    """
+    copied = 0
+    while copied != size and (some := _copy_some(reader, writer, min(COPY_CHUNK, size + 1 - copied))):
+        copied += some
+        if some == COPY_CHUNK:
+            start_writing(writer)
+            attempt.check()
+
+
+def copy_and_read_back(source: Path, target: str, attempt: Attempt) -> tuple[int, str]:
     """Copy a large file; returns the size and the sha512 of the copy, read from the disk.
 
     A thread reads the previous chunk from the disk while the next chunk is copied and synced. The caller
@@ -51,6 +72,7 @@ def copy_and_read_back(source: Path, target: Path, attempt: Attempt) -> tuple[in
             attempt.check()
             if reading:
                 reading.result()
+            _drop_from_memory(writer, size, copied)
             reading = thread.submit(_read, writer, size, copied, sha512.update, ignore)
             size += copied
         if reading:
@@ -60,30 +82,56 @@ def copy_and_read_back(source: Path, target: Path, attempt: Attempt) -> tuple[in
 
 def read_back(path: Path, on_read: OnRead) -> tuple[int, str]:
     """Size and sha512 of a synced file, read from the disk and not from the page cache."""
-    sha512 = hashlib.sha512()
-    with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as descriptor:
-        size = os.fstat(descriptor).st_size
-        _read(descriptor, 0, size + 1, sha512.update, on_read)  # a byte more: a longer file is noticed
-        return size, sha512.hexdigest()
+    return read_all_back([str(path)], on_read)[0]
 
 
-def write_all(descriptor: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
+def read_all_back(paths: Sequence[str], on_read: OnRead) -> list[tuple[int, str]]:
+    """Sizes and sha512 of synced files, read from the disk and not from the page cache.
+
+    All are open at a time, and their beginnings are requested from the disk before the first is read.
+    """
+    with ExitStack() as stack:
+        descriptors = []
+        for path in paths:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            stack.callback(os.close, descriptor)
+            descriptors.append(descriptor)
+            if len(paths) > 1:
+                _drop_from_memory(descriptor, 0, 0)
+                _request_from_disk(descriptor)
+        return [_size_and_sha512(descriptor, on_read, dropped=len(paths) > 1) for descriptor in descriptors]
+
+
+def _size_and_sha512(descriptor: int, on_read: OnRead, *, dropped: bool) -> tuple[int, str]:
+    size, sha512 = os.fstat(descriptor).st_size, hashlib.sha512()
+    if not dropped:
+        _drop_from_memory(descriptor, 0, 0)
+    _read(descriptor, 0, size, sha512.update, on_read)
+    return size, sha512.hexdigest()
+
+
+def _drop_from_memory(descriptor: int, start: int, length: int) -> None:
+    """Let the next reading be one from the disk; a length of 0 is until the end."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(descriptor, start, length, os.POSIX_FADV_DONTNEED)
+
+
+def _request_from_disk(descriptor: int) -> None:
+    """Let the disk begin to read; returns at once."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(descriptor, 0, REQUESTED_AHEAD, os.POSIX_FADV_WILLNEED)
 
 
 @contextmanager
-def _copying(source: Path, target: Path) -> Iterator[tuple[int, int]]:
+def _copying(source: Path, target: str) -> Iterator[tuple[int, int]]:
     """The descriptors of a file and of its new copy.
 
     The kernel copies, which is free where the file system can share blocks. Never a hard link: later changes
     in the working directory must not change stored content.
     """
-    created = os.O_RDWR | os.O_CREAT | os.O_EXCL
     with (
         opened(source, os.O_RDONLY | os.O_NOFOLLOW) as reader,
-        opened(target, created, READ_ONLY) as writer,
+        opened(target, _NEW, READ_ONLY) as writer,
     ):
         yield reader, writer
 
@@ -118,9 +166,7 @@ def _sync_bytes(descriptor: int) -> None:
 def _read(
     descriptor: int, start: int, length: int, update: Callable[[memoryview], None], on_read: OnRead
 ) -> None:
-    """Read at most `length` bytes from the disk, and not from the page cache."""
-    if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(descriptor, start, length, os.POSIX_FADV_DONTNEED)
+    """Read `length` bytes; fewer if the file ends before."""
     view = memoryview(bytearray(min(READ_CHUNK, length)))  # memory that is not used costs time, too
     end = start + length
     while start < end and (size := os.preadv(descriptor, [view[: end - start]], start)):

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.attempt import Attempt
-from pipeline.durable import opened
+from pipeline.durable import opened, write_all
 from pipeline.file_faults import fault_message, is_fault_of, is_full
 from pipeline.fixity import READ_CHUNK, OnRead
 from pipeline.outcome import ServiceDown, StepFailed, damaged, of_object, system
 from pipeline.services import Service
-from pipeline.storage.ocfl.copies import read_back, write_all
+from pipeline.storage.ocfl.copies import read_back
 from pipeline.storage.ocfl.objects import INVENTORY, Inventory, extends, parse
 from pipeline.storage.ocfl.stored_object import StoredObject
 

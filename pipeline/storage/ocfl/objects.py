@@ -114,11 +114,15 @@ def first_paths(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def next_inventory(head: Inventory | None, request: StoreRequest) -> Inventory:
-    """The inventory with the requested version added; StepFailed if this object cannot accept the request."""
+    """The inventory with the requested version added; StepFailed if this object cannot accept the request.
+
+    `check_request` has accepted the request, with the names of its files.
+    """
     latest = head.versions[head.head].digests() if head else {}
     carried = carried_paths(request, head.number if head else 0, latest)
     digests = {path: latest[path] for path in carried} | request.digests
-    check_names(digests)
+    if carried:
+        check_names(digests)
     name = f"v{head.number + 1 if head else 1}"
     state: dict[str, list[str]] = {}
     for path in sorted(digests):

@@ -20,8 +20,8 @@ from pipeline.storage.rules import check_request, check_source, describe_mismatc
 READERS = 4
 """Threads that read copies back: the disk has several requests at a time."""
 
-ONE_READER = 1_000_000
-"""Bytes that are read back before threads would have begun."""
+TOGETHER = 32
+"""Copies that are open, and requested from the disk, at a time by a thread."""
 
 
 class OcflStorage(OcflReader):
@@ -64,9 +64,10 @@ class OcflStorage(OcflReader):
                 inventory, published = self._add(request, stage, throttled(CheckedAttempt(fence)), last_check)
             number = inventory.number_of(request.jid, request.key)
             assert number is not None
-            version = self.object(request.ark).describe(inventory, number)
+            stored = self.object(request.ark)
             if not published:
-                return version
+                return stored.describe(inventory, number)
+            version = stored.describe(inventory, number, {file.sha512: file.size for file in request.files})
             self.check_inventories(version)
             return replace(version, verified=now())
 
@@ -156,15 +157,15 @@ class OcflStorage(OcflReader):
         manifest = head.manifest if head else {}
         first_paths = objects.first_paths(request.digests)
         to_read: list[ContentFile] = []
-        folders: set[Path] = set()
+        folders: set[str] = set()
         for file in request.files:
             if file.sha512 in manifest:
                 stored.compare_bytes(manifest[file.sha512][0], file, attempt)
             elif first_paths[file.sha512] == file.path:
-                target = content / file.path
-                if target.parent not in folders:
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    folders.add(target.parent)
+                target = f"{content}/{file.path}"
+                if (folder := target.rpartition("/")[0]) not in folders:
+                    Path(folder).mkdir(parents=True, exist_ok=True)
+                    folders.add(folder)
                 if file.data is None and file.size > copies.COPY_CHUNK:
                     actual = copies.copy_and_read_back(file.source, target, attempt)
                     _compare(file, actual, content, attempt)
@@ -181,16 +182,25 @@ class OcflStorage(OcflReader):
 
 
 def _read_back(files: Sequence[ContentFile], content: Path, attempt: Attempt) -> None:
-    """StepFailed unless the copies of the files have their bytes on the disk."""
+    """StepFailed unless the copies of the files have their bytes on the disk.
+
+    Small ones are requested from the disk together, by one thread: its next file is there when it is read.
+    """
 
     def compare_some(files: Sequence[ContentFile], attempt: Attempt) -> None:
-        for file in files:
-            actual = copies.read_back(content / file.path, lambda _: attempt.check())
-            _compare(file, actual, content, attempt)
-            attempt.check()
+        for start in range(0, len(files), TOGETHER):
+            some = files[start : start + TOGETHER]
+            paths = [f"{content}/{file.path}" for file in some]
+            actuals = copies.read_all_back(paths, lambda _: attempt.check())
+            for file, actual in zip(some, actuals, strict=True):
+                _compare(file, actual, content, attempt)
 
-    readers = READERS if sum(file.size for file in files) > ONE_READER else 1
-    some = [files[start::readers] for start in range(min(readers, len(files)))]
+    small = [file for file in files if file.size <= copies.REQUESTED_AHEAD]
+    large = [file for file in files if file.size > copies.REQUESTED_AHEAD]
+    some = [
+        *(large[start::READERS] for start in range(min(READERS, len(large)))),
+        *([small] if small else []),
+    ]
     with closing(in_parallel(compare_some, some, READERS, attempt)) as outcomes:
         for _, outcome in outcomes:
             outcome.result()

@@ -1,6 +1,7 @@
 """One OCFL object as it lies on a disk or in a bucket, for reading."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 from pipeline.attempt import Attempt
@@ -19,6 +20,8 @@ from pipeline.storage.ocfl.objects import (
 from pipeline.storage.rules import describe_mismatch
 
 _RESTORE = "restore it from a copy of the storage"
+
+NOTHING_KNOWN: Mapping[str, int] = MappingProxyType({})
 
 NOT_IN_MANIFEST = f"{INVENTORY} has no content path for this file"
 
@@ -79,14 +82,17 @@ class StoredObject(Protocol):
     def damaged(self, path: str, problem: str) -> DamagedObject:
         return damaged(f"{self.location(path)} is damaged: {problem}; restore it, then resume the job")
 
-    def describe(self, inventory: Inventory, number: int) -> StoredVersion:
-        """A version of the inventory."""
+    def describe(
+        self, inventory: Inventory, number: int, sizes: Mapping[str, int] = NOTHING_KNOWN
+    ) -> StoredVersion:
+        """A version of the inventory. `sizes`: by digest, of files that were read just now."""
         version = inventory.versions[f"v{number}"]
         files = []
         for path, sha512 in sorted(version.digests().items()):
             content_path = inventory.manifest[sha512][0]
             added = content_path.startswith(f"v{number}/")
-            files.append(StoredFile(path, self.existing_size(content_path), sha512, added))
+            size = sizes[sha512] if sha512 in sizes else self.existing_size(content_path)
+            files.append(StoredFile(path, size, sha512, added))
         url = self.version_url(number)
         jid, key = version.jid or "", version.key
         return StoredVersion(inventory.id, number, jid, version.created, tuple(files), url, key)

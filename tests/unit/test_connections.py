@@ -1,0 +1,131 @@
+"""When a connection to a source has a second request."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from io import BufferedIOBase
+
+import pytest
+from urllib3 import Timeout
+
+from pipeline.http.address import ContentSession
+from pipeline.http.connections import IDLE_CONNECTIONS
+from pipeline.settings import Settings
+
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+
+
+class Server(threading.Thread):
+    """Answers the requests of one connection after the other, `answers_each` of them on each."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.answers_each = 100
+        self.answer = ANSWER
+        self.requests: list[list[bytes]] = []
+        """Of each connection."""
+        self.closed = threading.Semaphore(0)
+        """Released whenever the server has closed a connection."""
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/a"
+
+    def run(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                self.requests.append([])
+                with connection, connection.makefile("rb") as received, suppress(OSError):
+                    while len(self.requests[-1]) < self.answers_each and (head := self._head(received)):
+                        self.requests[-1].append(head)
+                        connection.sendall(self.answer)
+                self.closed.release()
+
+    @staticmethod
+    def _head(received: BufferedIOBase) -> bytes:
+        head = b""
+        while (line := received.readline()).strip():
+            head += line
+        return head
+
+    def stop(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.join()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    running = Server()
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def session() -> Iterator[ContentSession]:
+    with ContentSession(Settings(allow_networks="127.0.0.0/8").allow_networks) as opened:
+        yield opened
+
+
+def fetch(session: ContentSession, url: str) -> bytes:
+    with closing(session.request("GET", url, Timeout(5))) as response:
+        return response.read()
+
+
+def test_requests_in_turn_have_one_connection(server: Server, session: ContentSession) -> None:
+    assert [fetch(session, server.url) for _ in range(3)] == [b"hello"] * 3
+
+    assert [len(requests) for requests in server.requests] == [3]
+
+
+def test_a_connection_that_its_server_has_closed_has_no_second_request(
+    server: Server, session: ContentSession
+) -> None:
+    server.answers_each = 1
+    for _ in range(2):
+        assert fetch(session, server.url) == b"hello"
+        assert server.closed.acquire(timeout=10)
+
+    assert [len(requests) for requests in server.requests] == [1, 1]
+
+
+def test_bytes_that_nobody_asked_for_end_the_use_of_a_connection(
+    server: Server, session: ContentSession
+) -> None:
+    server.answer = ANSWER + ANSWER.replace(b"hello", b"other")
+
+    assert [fetch(session, server.url) for _ in range(2)] == [b"hello", b"hello"]
+
+
+def test_a_redirect_that_states_no_end_leads_on_by_another_connection(
+    server: Server, session: ContentSession
+) -> None:
+    server.answer = b"HTTP/1.1 302 Found\r\nLocation: /b\r\n\r\n"
+    with closing(session.request("POST", server.url, Timeout(5), body=b"")) as response:
+        assert response.status == 302
+    server.answer = ANSWER
+
+    assert fetch(session, server.url) == b"hello"
+    assert [len(requests) for requests in server.requests] == [1, 1]
+
+
+def test_a_request_names_its_host_as_servers_expect_it(server: Server, session: ContentSession) -> None:
+    fetch(session, f"http://user:word@LOCALHOST:{server.port}/a%20b?c=d#e")
+
+    (head,) = server.requests[0]
+    assert head.startswith(b"GET /a%20b?c=d HTTP/1.1\r\nHost: localhost:" + str(server.port).encode())
+    assert b"word" not in head
+    assert b"\r\nAuthorization: Basic dXNlcjp3b3Jk\r\n" in head
+
+
+def test_a_header_of_two_lines_is_not_sent(server: Server, session: ContentSession) -> None:
+    with pytest.raises(ValueError, match="line break"):
+        session.request("GET", server.url, Timeout(5), {"If-Range": '"a"\r\nX-B: c'})
+
+    assert server.requests == []
+
+
+def test_as_many_connections_are_kept_as_a_job_may_have_threads() -> None:
+    assert IDLE_CONNECTIONS >= 64
