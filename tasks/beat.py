@@ -176,10 +176,10 @@ def fail_exhausted_batch(context: WorkerContext, session: Session, bid: str) -> 
 
 def _clean_up_jobs(context: WorkerContext, session: Session, clock: ServerClock) -> None:
     clean_up_completed(session, context.settings.working)
+    host_back_off.remove_unused(session, clock)
     for folder in orphans(session, context.settings.working):
         remove_folder(folder)
         log().warning("removed an orphan folder", folder=str(folder))
-    host_back_off.remove_unused(session, clock)
 
 
 def _clean_up_batches(context: WorkerContext, session: Session, clock: ServerClock) -> None:

@@ -27,7 +27,7 @@ from tasks.progress import ReportingAttempt
 from tasks.run import Locked, StateWork
 from tasks.worker_context import WorkerContext
 from zkstate import jobs
-from zkstate.errors import Outdated
+from zkstate.errors import Outdated, TooBig
 from zkstate.hosts import FleetHostLimiter
 from zkstate.job_record import ZooKeeperJobRecord
 from zkstate.jobs import JobMove
@@ -86,15 +86,15 @@ def _begin(carry: Carry, locked: Locked[Job]) -> Job | None:
     step_context, _, _ = _step_context(locked)
     try:
         outcome = _step(job, step_context)
-    except StepFailed as failure:
+        if isinstance(outcome, Wait) or outcome.event is not Event.ACQUIRE:
+            return None
+        request = JobMove(outcome.event, locked.context.name, done=outcome, lock=Lock.TAKE)
+        if not carry(locked, jobs.target_of(job, request)):
+            return None
+        return jobs.move(locked.session, job, request)
+    except (StepFailed, TooBig) as failure:
         log().debug("job not begun", reason=str(failure))  # the same happens again, under the lock
         return None
-    if isinstance(outcome, Wait) or outcome.event is not Event.ACQUIRE:
-        return None
-    request = JobMove(outcome.event, locked.context.name, done=outcome, lock=Lock.TAKE)
-    if not carry(locked, jobs.target_of(job, request)):
-        return None
-    return jobs.move(locked.session, job, request)
 
 
 def _step_context(locked: Locked[Job]) -> tuple[StepContext, ZooKeeperJobRecord, FleetHostLimiter]:

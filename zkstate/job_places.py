@@ -34,8 +34,9 @@ def count_unended(job: Job, status: JobStatus) -> tuple[Operation, ...]:
     return ()
 
 
-def unended(results: Sequence[Any]) -> dict[str, object]:
-    return {"unended": getattr(results[-1], "numChildren", None) if results else None}
+def unended(counting: Sequence[Operation], results: Sequence[Any]) -> dict[str, object]:
+    """The number, if the move counted and its answer arrived."""
+    return {"unended": results[-1].numChildren if counting and results else None}
 
 
 def change_bucket(job: Job, target: Bucket) -> tuple[Operation, ...]:

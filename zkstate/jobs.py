@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from kazoo.protocol.states import ZnodeStat
 
@@ -156,6 +157,7 @@ def move(session: Session, job: Job, request: JobMove) -> Job:
         *record.leave_waiting(session, job),
         *_lock_operations(session, job, status, request),
     )
+    counting = count_unended(job, status)
     while True:
         space_operations = _reserve(session, job, request, status.status, needed)
         try:
@@ -163,8 +165,8 @@ def move(session: Session, job: Job, request: JobMove) -> Job:
                 session,
                 job,
                 status,
-                (*operations, *space_operations, *count_unended(job, status)),
-                unended,
+                (*operations, *space_operations, *counting),
+                partial(unended, counting),
                 priority=status.priority,
                 space_needed=needed,
                 identifiers=identifiers,

@@ -317,6 +317,15 @@ def test_cleaning_up_releases_what_an_earlier_release_kept_of_a_completed_job(se
     assert queue.queued(session, JobState.COMPLETED) == []
 
 
+def test_the_move_that_ends_a_job_counts_the_jobs_of_its_batch_that_have_not_ended(session: Session) -> None:
+    _, jids = planting.split_batch(session, 3)
+
+    moved = [planting.apply_event(session, jobs.load(session, jid), Event.FAIL) for jid in jids]
+
+    assert [job.unended for job in moved] == [2, 1, 0]
+    assert planting.apply_event(session, moved[0], Event.RESUME).unended is None
+
+
 def test_an_attempt_that_read_outdated_identifiers_does_not_begin(session: Session) -> None:
     outdated = planting.one_job(session)
     path = paths.identifiers(outdated.jid)
