@@ -107,6 +107,8 @@ def _create_in_flight(session: Session, batch: Batch, plan: Plan, working: Path,
 
 def sent(session: Session, batch: Batch, plan: Plan, working: Path, by: str) -> Iterator[tuple[_Chunk, Sent]]:
     """The next chunks: each is composed and sent when it is asked for, as if those before it were applied."""
+    if batch.status.created == len(plan.jobs):
+        return
     connections, counter = session.connections, _read_counter(session)
     fence: tuple[Operation, ...] = ()
     for _ in range(WINDOW):

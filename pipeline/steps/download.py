@@ -15,7 +15,7 @@ from pipeline.attempt import Attempt
 from pipeline.containers.unpack import Limits
 from pipeline.decoding.calls import manifest_parser, unpack
 from pipeline.durable import sync_all, sync_tree
-from pipeline.names import duplicates, quote_name
+from pipeline.names import duplicates
 from pipeline.outcome import Done, RateLimited, StepFailed, Wait, content
 from pipeline.parallel import in_parallel
 from pipeline.profiles.profile import Profile
@@ -25,6 +25,7 @@ from pipeline.states import FailureKind
 from pipeline.steps import resume
 from pipeline.steps.collection_limits import check_bytes, check_files
 from pipeline.steps.context import StepContext
+from pipeline.steps.download_message import FAILURES_REPORTED, count, remark, summary
 from pipeline.steps.download_progress import DownloadProgress
 from pipeline.steps.download_space import DownloadSpace, NoRoom, give_back
 from pipeline.steps.expected_files import (
@@ -37,12 +38,6 @@ from pipeline.steps.expected_files import (
 from pipeline.working_storage import mount
 from pipeline.working_storage.capacity import full_waits, in_units
 from pipeline.working_storage.workspace import DownloadedFile, Workspace
-
-FAILURES_REPORTED = 20
-"""Failed files after which no others are tried: enough for the depositor to see a pattern."""
-
-MESSAGE_LIMIT = 1800
-"""Characters of a message that are stored, less some for its beginning."""
 
 ARCHIVE = "container"
 """The container's name in the attempt's folder; its own name may be anything."""
@@ -80,9 +75,9 @@ def work(job: Job, context: StepContext) -> Done | Wait:
     return Done(
         space_needed=size,
         space_grew=space.grew,
-        message=f"{_count(len(downloaded))}, {in_units(size)}"
-        + (f"; no digest was declared for {undeclared:,} of {_count(len(files))}" if undeclared else ""),
-        remark=_remark(downloaded),
+        message=f"{count(len(downloaded))}, {in_units(size)}"
+        + (f"; no digest was declared for {undeclared:,} of {count(len(files))}" if undeclared else ""),
+        remark=remark(downloaded),
     )
 
 
@@ -177,7 +172,7 @@ class _Download:
                 if len(failures) >= FAILURES_REPORTED:
                     break
         if failures:
-            failed = content(self._summary(failures))
+            failed = content(summary(failures, len(self.files), has_manifest=self.has_manifest))
             failed.detail = "; ".join(dict.fromkeys(details))
             raise failed
         result = tuple(downloaded[file.line] for file in self.files)
@@ -261,34 +256,6 @@ class _Download:
             case_fold=not (profile.case_sensitive_names and self.can_hold_both_cases),
         )
 
-    def _summary(self, failures: dict[int, str]) -> str:
-        """The failures in the order of the manifest, as many as a message can hold."""
-        lines = [
-            f"line {line}: {message}" if self.has_manifest else message
-            for line, message in sorted(failures.items())
-        ]
-        if len(lines) == 1:
-            return lines[0]
-        at_least = "at least " if len(lines) >= FAILURES_REPORTED else ""
-        text = f"{at_least}{len(lines)} of {len(self.files):,} files cannot be downloaded"
-        for count, line in enumerate(lines):
-            if len(text) + len(line) > MESSAGE_LIMIT:
-                return f"{text}; and {len(lines) - count} more"
-            text += f"{';' if count else ':'} {line}"
-        return text
-
-
-def _remark(downloaded: tuple[DownloadedFile, ...]) -> str:
-    """Names whose encoding the container does not say: their number, the encodings taken, the first name."""
-    guessed = [file for file in downloaded if file.name_encoding]
-    if not guessed:
-        return ""
-    encodings = " and ".join(sorted({file.name_encoding for file in guessed}))
-    return (
-        f"the names of {_count(len(guessed))} in the container are not marked as UTF-8 and were read "
-        f"as {encodings}, the first as {quote_name(guessed[0].path)}: compare the names with yours"
-    )
-
 
 def _with_declared_digests(
     step: _Download, downloaded: tuple[DownloadedFile, ...]
@@ -306,7 +273,3 @@ def _with_declared_digests(
 
     expected = step.files * len(downloaded) if step.is_container else step.files
     return tuple(map(with_digest, downloaded, expected))
-
-
-def _count(files: int) -> str:
-    return f"{files:,} file{'s'[: files != 1]}"

@@ -152,7 +152,7 @@ def test_a_follower_or_a_leader_behind_a_partition_costs_no_move(
 
         for job in moved:
             kept = jobs.load(session, job.jid)
-            assert kept == job
+            assert (kept.status, kept.history, kept.identifiers) == (job.status, job.history, job.identifiers)
             assert [entry.state for entry in kept.history] == [*JOB.working(), JobState.COMPLETED]
             jobs.clean_up(session, kept)
         assert audit(session) == ()

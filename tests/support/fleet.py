@@ -159,18 +159,24 @@ def job_reaches(session: Session, jid: str, *states: JobState, timeout: float = 
 
 def quiet(session: Session, timeout: float = LIMIT) -> None:
     """Wait until the working directories of completed jobs are removed, which follows their last move."""
-    folders = [
-        Path(jobs.load(session, jid).configuration.working_dir) for jid in listings.completed_jobs(session)
-    ]
+    completed = set(listings.completed_jobs(session))
+    if not completed:
+        return
+    working = Path(jobs.load(session, min(completed)).configuration.working_dir).parents[1]
     deadline = time.monotonic() + timeout
-    while left := [folder for folder in folders if folder.exists() or _is_empty(folder.parent)]:
+    while left := [folder for folder in working.glob("bid*") if _is_left(folder, completed)]:
         if time.monotonic() > deadline:
             raise AssertionError(f"not cleaned up within {timeout} s: {left}")
         time.sleep(0.05)  # the removal of a folder is no event
 
 
-def _is_empty(folder: Path) -> bool:
-    return folder.exists() and not any(folder.iterdir())
+def _is_left(batch: Path, completed: set[str]) -> bool:
+    """Whether the folder of a batch has one of a completed job, or none at all and is about to be removed."""
+    try:
+        names = {folder.name for folder in batch.iterdir()}
+    except FileNotFoundError:
+        return False
+    return not names or not names.isdisjoint(completed)
 
 
 def is_completed(batch: Batch) -> bool:

@@ -1,0 +1,44 @@
+"""What a download says: how many files, which names were guessed, and which files failed."""
+
+from collections.abc import Mapping, Sequence
+
+from pipeline.names import quote_name
+from pipeline.working_storage.workspace import DownloadedFile
+
+FAILURES_REPORTED = 20
+"""Failed files after which no others are tried: enough for the depositor to see a pattern."""
+
+MESSAGE_LIMIT = 1800
+"""Characters of a message that are stored, less some for its beginning."""
+
+
+def count(files: int) -> str:
+    return f"{files:,} file{'s'[: files != 1]}"
+
+
+def remark(downloaded: Sequence[DownloadedFile]) -> str:
+    """Names whose encoding the container does not say: their number, the encodings taken, the first name."""
+    guessed = [file for file in downloaded if file.name_encoding]
+    if not guessed:
+        return ""
+    encodings = " and ".join(sorted({file.name_encoding for file in guessed}))
+    return (
+        f"the names of {count(len(guessed))} in the container are not marked as UTF-8 and were read "
+        f"as {encodings}, the first as {quote_name(guessed[0].path)}: compare the names with yours"
+    )
+
+
+def summary(failures: Mapping[int, str], files: int, *, has_manifest: bool) -> str:
+    """The failures by line, in the order of the manifest, as many as a message can hold."""
+    lines = [
+        f"line {line}: {message}" if has_manifest else message for line, message in sorted(failures.items())
+    ]
+    if len(lines) == 1:
+        return lines[0]
+    at_least = "at least " if len(lines) >= FAILURES_REPORTED else ""
+    text = f"{at_least}{len(lines)} of {files:,} files cannot be downloaded"
+    for number, line in enumerate(lines):
+        if len(text) + len(line) > MESSAGE_LIMIT:
+            return f"{text}; and {len(lines) - number} more"
+        text += f"{';' if number else ':'} {line}"
+    return text
