@@ -17,7 +17,7 @@ from pipeline.files import ContentFile, StoredVersion
 from pipeline.identifiers.minter import Assignment
 from pipeline.manifests import deletion_list
 from pipeline.names import PRODUCER
-from pipeline.outcome import Done, content, system
+from pipeline.outcome import Done, ServiceDown, StepFailed, content, system
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, PayloadType, SubmissionMode, now
 from pipeline.states import Event
@@ -50,13 +50,23 @@ class _Content:
 
 def work(job: Job, context: StepContext) -> Done:
     try:
-        submitted = _read_content(job, context)
+        return _process(job, context)
     except ContentGone as gone:
         mount.require(context.settings, context.job_record.working_storage)
         return _download_again(job, gone)
+
+
+def _process(job: Job, context: StepContext) -> Done:
+    submitted = _read_content(job, context)
     identity = identify(job, context.profile, context, submitted.local_id)
     job = job.model_copy(update={"identifiers": identity.identifiers})
-    stored, erc = _store_once(job, context, submitted, identity)
+    try:
+        stored, erc = _store_once(job, context, submitted, identity)
+    except ServiceDown:
+        raise
+    except StepFailed:
+        submitted.workspace.read_content()  # raises ContentGone if that is the reason
+        raise
     _verify(job, context, submitted, stored, erc)
     new = sum(file.added for file in stored.files)
     return Done(message=f"stored as version {stored.number} of {stored.ark}, {new:,} new files")

@@ -1,4 +1,5 @@
 import shutil
+from typing import Any
 
 import pytest
 from ocfl import StorageRoot
@@ -216,6 +217,28 @@ def test_a_job_that_is_interrupted_anywhere_is_stored_once_by_its_next_attempt(
         if interrupted < number:
             break
     assert interrupted > 5
+
+
+def test_content_that_goes_while_it_is_stored_is_downloaded_again_for_the_same_ark(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = repository.job(1)
+    content = Workspace.of(job, repository.settings.working).producer
+    mint = repository.job_record.mint
+
+    def minted_then_removed(*given: Any) -> str:
+        ark = mint(*given)
+        shutil.rmtree(content)
+        return ark
+
+    monkeypatch.setattr(repository.job_record, "mint", minted_then_removed)
+
+    done = process.work(job, repository.services())
+
+    assert done.event is Event.DOWNLOAD_AGAIN
+    assert "is missing" in done.message
+    assert repository.identifiers(job).primary_id is not None
+    assert list(repository.settings.storage.rglob("0=ocfl_object_1.1")) == []
 
 
 def test_an_attempt_that_another_has_taken_over_stores_nothing(repository: Repository) -> None:
