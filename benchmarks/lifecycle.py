@@ -21,7 +21,7 @@ AS_SHIPPED = Configuration.AS_SHIPPED
 JOBS = option("JOBS", 300)
 PROCESSES = 2
 WARM_UP = 2
-"""Rounds before the first that counts, of both sides: ZooKeeper's Java compiles for some 500 jobs."""
+"""Rounds of both sides that do not count: ZooKeeper's Java compiles for some 500 jobs."""
 
 GOAL = 1.0
 PACKETS = 20

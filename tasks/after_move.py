@@ -11,7 +11,7 @@ from celery import Celery
 
 from pipeline.records import Batch, Job
 from pipeline.settings import Settings
-from pipeline.states import BATCH, JOB, BatchState, Event, JobState
+from pipeline.states import BATCH, JOB, BatchState, JobState
 from pipeline.working_storage.workspace import folder_of
 from tasks.dispatch import dispatch_batch, dispatch_failure_callback, dispatch_job, dispatch_jobs
 from tasks.feeding import note_feed, request_feed
@@ -19,6 +19,7 @@ from tasks.logs import log
 from zkstate import batches, jobs, queue, record
 from zkstate.errors import Corrupt, Missing
 from zkstate.fairness import site_limits
+from zkstate.job_places import is_done
 from zkstate.session import Session
 
 
@@ -48,7 +49,7 @@ def follow(app: Celery, session: Session, settings: Settings, moved: Job | Batch
         sent = finished is None or _follow_batch(app, session, finished)
     if state is JobState.FAILED:
         sent = dispatch_failure_callback(app, moved.jid, moved.status.epoch) and sent
-    if Event.CLEAN_UP in JOB.events(state):
+    if is_done(state):
         _remove_folder_of(moved, settings.working)
     return sent
 

@@ -76,15 +76,20 @@ def more_urgent(settings: Settings, queues: Iterable[str], priority: int) -> boo
     return _length(settings, lists_of(settings.broker_prefix, queues, range(step_of(priority)))) > 0
 
 
-_COUNT = """
-local items = 0
-for _, key in ipairs(KEYS) do
-  local length = redis.pcall('LLEN', key)
-  if type(length) == 'number' then items = items + length end
+COUNT_ITEMS = """
+local function count_items(first)
+  local items = 0
+  for number = first, #KEYS do
+    local length = redis.pcall('LLEN', KEYS[number])
+    if type(length) == 'number' then items = items + length end
+  end
+  return items
 end
-return items
 """
-"""The items of all lists; a key of another type has none. One command: a job asks three times."""
+"""For scripts: the items of the lists KEYS[first] and after; a key of another type has none."""
+
+_COUNT = f"{COUNT_ITEMS}return count_items(1)"
+"""One command for all lists: a job asks three times."""
 
 
 def _length(settings: Settings, names: Iterable[str]) -> int:

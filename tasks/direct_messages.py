@@ -34,12 +34,17 @@ def send_split(settings: Settings, ticket: Ticket) -> bool:
 def send_jobs(settings: Settings, tickets: Sequence[tuple[Ticket, int]]) -> bool:
     """Send the tickets of jobs with their priorities, each with the chain of the tasks that follow."""
     messages: defaultdict[str, list[str]] = defaultdict(list)
-    order = JOB.working()
     for ticket, priority in tickets:
-        task, *following = map(JOB.task, order[order.index(JobState(ticket.state)) :])
+        task, *following = tasks_from(ticket)
         step = step_of(priority)
         messages[_list(settings, task, step)].append(_message(settings, task, ticket, step, following))
     return _push(settings, messages)
+
+
+def tasks_from(ticket: Ticket) -> tuple[Task, ...]:
+    """The tasks of the ticket's state and of those after it, in their order."""
+    order = JOB.working()
+    return tuple(map(JOB.task, order[order.index(JobState(ticket.state)) :]))
 
 
 def _list(settings: Settings, task: Task, step: int) -> str:

@@ -8,8 +8,8 @@ from kombu.exceptions import OperationalError
 
 from pipeline.records import Ticket
 from pipeline.settings import Settings
-from pipeline.states import BATCH, JOB, BatchState, JobState, Queue
-from tasks.direct_messages import send_jobs
+from pipeline.states import BATCH, BatchState, JobState, Queue
+from tasks.direct_messages import send_jobs, tasks_from
 from tasks.logs import log
 from tasks.queue_lists import OWN_TURN, step_of
 
@@ -20,17 +20,16 @@ def dispatch_job(app: Celery, ticket: Ticket, priority: int = 0) -> bool:
 
 
 def dispatch_jobs(app: Celery, settings: Settings, tickets: Sequence[tuple[Ticket, int]]) -> bool:
-    """As `dispatch_job` for each ticket with its priority; in one request, if Redis accepts all."""
+    """Send the messages of many jobs in one request; one by one if Redis refused that."""
     if send_jobs(settings, tickets):
         return True
     return all([dispatch_job(app, ticket, priority) for ticket, priority in tickets])
 
 
 def _chain_from(app: Celery, ticket: Ticket) -> Signature:
-    working = JOB.working()
-    rest = working[working.index(JobState(ticket.state)) :]
-    first = signature(JOB.task(rest[0]).name, args=(ticket.model_dump(),), app=app)
-    return chain(first, *(signature(JOB.task(state).name, app=app) for state in rest[1:]), app=app)
+    first, *following = (task.name for task in tasks_from(ticket))
+    begin = signature(first, args=(ticket.model_dump(),), app=app)
+    return chain(begin, *(signature(name, app=app) for name in following), app=app)
 
 
 def dispatch_job_in_turn(app: Celery, ticket: Ticket) -> bool:

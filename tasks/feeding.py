@@ -10,6 +10,7 @@ from kombu.exceptions import OperationalError
 
 from pipeline.settings import Settings
 from pipeline.states import JOB, JobState
+from tasks.broker import COUNT_ITEMS
 from tasks.logs import log
 from tasks.queue_lists import lists_of
 from tasks.redis_client import client
@@ -24,14 +25,9 @@ COMPLETE = 1
 """Seconds in which nobody requests a feed after one that left no pending job without a ticket. Whoever adds
 pending jobs feeds by itself."""
 
-_CLAIM = """
+_CLAIM = f"""{COUNT_ITEMS}
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
-local waiting = 0
-for number = 3, #KEYS do
-  local length = redis.pcall('LLEN', KEYS[number])
-  if type(length) == 'number' then waiting = waiting + length end
-end
-if waiting >= tonumber(ARGV[1]) then return 0 end
+if count_items(3) >= tonumber(ARGV[1]) then return 0 end
 return redis.call('SET', KEYS[2], '', 'NX', 'EX', ARGV[2]) and 1 or 0
 """
 """1 if the caller is to send the message: a feed is needed, and nobody has requested one.

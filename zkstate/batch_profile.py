@@ -20,7 +20,7 @@ def snapshot(session: Session, bid: str) -> ProfileSnapshot | None:
 
 
 def of_jobs(session: Session, bid: str, decode: Callable[[ProfileSnapshot], T]) -> T | None:
-    """What `decode` makes of the snapshot, remembered until the batch gets another profile."""
+    """The snapshot as `decode` returns it; read again once the batch has another profile."""
     path = paths.profile_snapshot(bid)
     known = remembered.read(session, path, lambda data: decode(codec.decode(ProfileSnapshot, data, path)))
     return known.value

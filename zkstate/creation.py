@@ -22,15 +22,12 @@ from pipeline.records import Batch, BatchStatus
 from pipeline.states import Bucket
 from zkstate import codec, new_jobs, paths, record
 from zkstate.errors import Contended, Missing, Stale
-from zkstate.new_jobs import CHUNK
 from zkstate.record import token
 from zkstate.session import Session
 from zkstate.transaction import Check, Operation, Put, Role, Sent, send, settle
 
-__all__ = ["CHUNK", "create_jobs"]
-
 IN_FLIGHT = 2
-"""Chunks that are sent before the first of them is answered: ZooKeeper applies one while one is composed."""
+"""Chunks in flight at a time: ZooKeeper applies one while the next is composed."""
 
 WINDOW = 16
 """Chunks between two looks at the attempt and at what the record holds: 640 jobs, some 0.3 s."""

@@ -8,8 +8,7 @@ from pipeline.notify.report.job_outcome import JobOutcome
 from pipeline.records import HistoryEntry, Identifiers, JobConfiguration, JobStatus
 from pipeline.states import JobState
 from zkstate import codec, histories, listings, paths
-from zkstate.errors import Missing
-from zkstate.jobs import LOAD_PAGE, require_complete
+from zkstate.jobs import read_parts, require_complete
 from zkstate.session import Session
 
 _PARTS = (paths.job_status, paths.configuration, paths.identifiers)
@@ -17,13 +16,8 @@ _PARTS = (paths.job_status, paths.configuration, paths.identifiers)
 
 def of_batch(session: Session, bid: str) -> Iterator[JobOutcome]:
     """The jobs that are not deleted, a page at a time; Missing or Corrupt if one cannot be read."""
-    jids = listings.of_batch(session, bid)
-    for start in range(0, len(jids), LOAD_PAGE):
-        page = jids[start : start + LOAD_PAGE]
-        answers = session.get_many([path(jid) for jid in page for path in _PARTS])
-        for number, jid in enumerate(page):
-            first = number * len(_PARTS)
-            yield _outcome(session, jid, answers[first : first + len(_PARTS)])
+    for jid, answers in read_parts(session, listings.of_batch(session, bid), _PARTS):
+        yield _outcome(session, jid, answers)
 
 
 def _outcome(session: Session, jid: str, answers: Sequence[tuple[bytes, ZnodeStat] | None]) -> JobOutcome:
@@ -41,7 +35,4 @@ def _outcome(session: Session, jid: str, answers: Sequence[tuple[bytes, ZnodeSta
 
 def _history(session: Session, jid: str) -> tuple[HistoryEntry, ...]:
     path = paths.history(jid)
-    node = session.find(path)
-    if node is None:
-        raise Missing(f"znode {path} is missing")
-    return histories.read(session, path, node, HistoryEntry)[0]
+    return histories.read(session, path, session.get(path), HistoryEntry)[0]

@@ -35,7 +35,7 @@ def count_unended(job: Job, status: JobStatus) -> tuple[Operation, ...]:
 
 
 def unended(counting: Sequence[Operation], results: Sequence[Any]) -> dict[str, object]:
-    """The number, if the move counted and its answer arrived."""
+    """How many jobs have not ended; None if the move did not count, or its answer was lost."""
     return {"unended": results[-1].numChildren if counting and results else None}
 
 

@@ -63,19 +63,19 @@ def load(session: Session, jid: str) -> Job:
 
 def load_to_begin(session: Session, jid: str) -> Job:
     """As `load`, without the bytes that it needs: the next state of a pending job estimates them anew."""
-    ((_, answers),) = _read(session, (jid,), _PARTS)
+    ((_, answers),) = read_parts(session, (jid,), _PARTS)
     return _decoded(session, jid, answers)
 
 
 def load_many(session: Session, jids: Sequence[str]) -> Iterator[Job]:
     """The jobs in this order, LOAD_PAGE of them in one round of reads; Missing or Corrupt names the path."""
-    for jid, answers in _read(session, jids):
+    for jid, answers in read_parts(session, jids):
         yield _decoded(session, jid, answers)
 
 
 def load_present(session: Session, jids: Sequence[str]) -> Iterator[Job]:
     """As `load_many`, without the jobs of which a znode is missing: they were deleted a moment ago."""
-    for jid, answers in _read(session, jids):
+    for jid, answers in read_parts(session, jids):
         try:
             job = _decoded(session, jid, answers)
         except Missing:
@@ -83,9 +83,10 @@ def load_present(session: Session, jids: Sequence[str]) -> Iterator[Job]:
         yield job
 
 
-def _read(
+def read_parts(
     session: Session, jids: Sequence[str], parts: Sequence[Callable[[str], str]] = _WHOLE
 ) -> Iterator[tuple[str, Sequence[tuple[bytes, ZnodeStat] | None]]]:
+    """JID and the nodes of each job, None for a missing one; LOAD_PAGE jobs in one round of reads."""
     for start in range(0, len(jids), LOAD_PAGE):
         page = jids[start : start + LOAD_PAGE]
         answers = session.get_many([path(jid) for jid in page for path in parts])

@@ -95,7 +95,7 @@ def entity(ark: str, local_ids: Iterable[str], original_name: str) -> bytes:
 
 
 def file(ark: str, of: PremisFile) -> bytes:
-    """One text, without the elements that the others are made of: an object may have 100,000 files."""
+    """Composed as one text, not from elements: an object may have 100,000 files."""
     object_id = _escaped(ark)
     declared = _fixity(of.declared, "depositor") if of.declared else ""
     return f"""\

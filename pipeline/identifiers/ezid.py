@@ -10,7 +10,7 @@ from urllib.parse import quote
 import requests
 from requests.auth import HTTPBasicAuth
 
-from pipeline.attempt import JobRecord
+from pipeline.attempt import UNATTENDED, JobRecord
 from pipeline.description import anvl
 from pipeline.http.retry import FIRST_PAUSE, raise_if_transient, retry_request, translated
 from pipeline.http.urls import redact_url
@@ -20,7 +20,6 @@ from pipeline.identifiers.minter import (
     Known,
     LastCheck,
     LocalMinter,
-    no_check,
     no_claim,
     none_known,
 )
@@ -76,7 +75,7 @@ class EzidMinter:
         profile: Profile,
         erc: anvl.Pairs,
         assigned: Assignment | None = None,
-        last_check: LastCheck = no_check,
+        last_check: LastCheck = UNATTENDED.check,
     ) -> None:
         """Publish a reserved name with its metadata; a name that a curator withdrew stays withdrawn.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from pipeline.attempt import JobRecord
+from pipeline.attempt import UNATTENDED, JobRecord
 from pipeline.description import anvl
 from pipeline.identifiers import noid
 from pipeline.profiles.profile import Profile
@@ -26,10 +26,6 @@ def no_claim(ark: str) -> None:
 
 LastCheck = Callable[[], None]
 """Raises AttemptOver if the attempt is no longer the owner of its job."""
-
-
-def no_check() -> None:
-    """For a caller that belongs to no attempt."""
 
 
 def none_known(arks: Sequence[str]) -> Collection[str]:
@@ -68,7 +64,7 @@ class Minter(Protocol):
         profile: Profile,
         erc: anvl.Pairs,
         assigned: Assignment | None = None,
-        last_check: LastCheck = no_check,
+        last_check: LastCheck = UNATTENDED.check,
     ) -> None:
         """Publish the ARK with the metadata of its object; idempotent.
 
@@ -101,7 +97,7 @@ class LocalMinter:
         profile: Profile,
         erc: anvl.Pairs,
         assigned: Assignment | None = None,
-        last_check: LastCheck = no_check,
+        last_check: LastCheck = UNATTENDED.check,
     ) -> None:
         """Nothing to do: only the inventory resolves these ARKs, and recording writes to it."""
 

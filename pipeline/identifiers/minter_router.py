@@ -1,6 +1,6 @@
 """Routes minting to the minter that the profile names, or to the default of the settings."""
 
-from pipeline.attempt import JobRecord
+from pipeline.attempt import UNATTENDED, JobRecord
 from pipeline.description import anvl
 from pipeline.identifiers.ezid import EzidMinter
 from pipeline.identifiers.minter import (
@@ -10,7 +10,6 @@ from pipeline.identifiers.minter import (
     LastCheck,
     LocalMinter,
     Minter,
-    no_check,
     no_claim,
     none_known,
 )
@@ -42,7 +41,7 @@ class MinterRouter:
         profile: Profile,
         erc: anvl.Pairs,
         assigned: Assignment | None = None,
-        last_check: LastCheck = no_check,
+        last_check: LastCheck = UNATTENDED.check,
     ) -> None:
         self.minter_for(profile).announce(ark, profile, erc, assigned, last_check)
 

@@ -20,7 +20,7 @@ from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind, Illeg
 from tasks.broker import live_tickets
 from tests.support import planting
 from tests.support.operators import ANN, ann
-from zkstate import batches, creation, deletion, jobs, paths
+from zkstate import batches, creation, deletion, jobs, new_jobs, paths
 from zkstate.batches import BatchMove
 from zkstate.errors import Stale
 from zkstate.record import Lock
@@ -279,7 +279,7 @@ def test_a_batch_whose_jobs_are_not_at_work_is_cancelled_in_every_state(
 def test_a_batch_is_cancelled_while_a_worker_splits_it(session: Session, operator: Operator) -> None:
     batch = planting.acquired_batch(session)
     creating = creation.create_jobs(
-        session, batch, planting.plan(creation.CHUNK + 1), planting.WORKING, "worker", UNATTENDED
+        session, batch, planting.plan(new_jobs.CHUNK + 1), planting.WORKING, "worker", UNATTENDED
     )
     split = next(creating)
 
@@ -291,7 +291,7 @@ def test_a_batch_is_cancelled_while_a_worker_splits_it(session: Session, operato
     with pytest.raises(Stale):
         batches.finish_split(session, split)
     after = batches.load(session, batch.bid)
-    assert (after.status.status, after.status.total) == (BatchState.REPORTING, creation.CHUNK)
+    assert (after.status.status, after.status.total) == (BatchState.REPORTING, new_jobs.CHUNK)
     assert after.status.kind is FailureKind.SYSTEM
 
 

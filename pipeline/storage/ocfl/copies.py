@@ -35,15 +35,8 @@ def put(file: ContentFile, target: str, attempt: Attempt) -> None:
         with opened(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, READ_ONLY) as descriptor:
             write_all(descriptor, file.data)
         return
-    reader = os.open(file.source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        writer = os.open(target, _NEW, READ_ONLY)
-        try:
-            _copy(reader, writer, file.size, attempt)
-        finally:
-            os.close(writer)
-    finally:
-        os.close(reader)
+    with _copying(file.source, target) as (reader, writer):
+        _copy(reader, writer, file.size, attempt)
 
 
 def _copy(reader: int, writer: int, size: int, attempt: Attempt) -> None:
@@ -96,16 +89,14 @@ def read_all_back(paths: Sequence[str], on_read: OnRead) -> list[tuple[int, str]
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             stack.callback(os.close, descriptor)
             descriptors.append(descriptor)
+            _drop_from_memory(descriptor, 0, 0)
             if len(paths) > 1:
-                _drop_from_memory(descriptor, 0, 0)
                 _request_from_disk(descriptor)
-        return [_size_and_sha512(descriptor, on_read, dropped=len(paths) > 1) for descriptor in descriptors]
+        return [_size_and_sha512(descriptor, on_read) for descriptor in descriptors]
 
 
-def _size_and_sha512(descriptor: int, on_read: OnRead, *, dropped: bool) -> tuple[int, str]:
+def _size_and_sha512(descriptor: int, on_read: OnRead) -> tuple[int, str]:
     size, sha512 = os.fstat(descriptor).st_size, hashlib.sha512()
-    if not dropped:
-        _drop_from_memory(descriptor, 0, 0)
     _read(descriptor, 0, size, sha512.update, on_read)
     return size, sha512.hexdigest()
 
