@@ -20,7 +20,7 @@ from tests.support import planting
 from tests.support.operators import ann
 from tests.support.record_machine import MOST, WORKERS, RecordMachine, end_session, pick, run_machine
 from tests.support.waits import RETRY
-from zkstate import batches, creation, deletion, jobs, paths, record, recovery
+from zkstate import batches, creation, deletion, jobs, new_jobs, paths, record, recovery
 from zkstate.audit import audit
 from zkstate.batches import BatchMove
 from zkstate.errors import Busy, Stale
@@ -298,5 +298,5 @@ class Batches(RecordMachine):
 def test_any_order_of_splits_reports_zombies_and_operators_keeps_the_batches_consistent(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(creation, "CHUNK", 2)
+    monkeypatch.setattr(new_jobs, "CHUNK", 2)
     run_machine(Batches, settings, examples=15)
