@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
 from pipeline.principal import Role
 from pipeline.states import Event, FailureKind, JobState
 from tests.integration.test_verb_parity import REASON, VERBS, Verb, page_act, planted, recorded
 from tests.support import planting
-from tests.support.browser import Scheme, Visitor, chromium, visitor
+from tests.support.browser import Chromium, Scheme, Visitor, chromium, visitor
 from tests.support.web import MAIN_PAGES, Web, new_token
 from zkstate import jobs
 from zkstate.session import Session
@@ -24,7 +24,7 @@ def session(web: Web) -> Session:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser() -> Iterator[Chromium]:
     with chromium() as running:
         yield running
 
@@ -47,7 +47,7 @@ def failed(session: Session) -> str:
 
 
 @pytest.fixture
-def olga(browser: Browser, web: Web, token: str, failed: str) -> Iterator[Visitor]:
+def olga(browser: Chromium, web: Web, token: str, failed: str) -> Iterator[Visitor]:
     with visitor(browser, web.url) as opened:
         opened.log_in(token)
         yield opened
@@ -55,7 +55,7 @@ def olga(browser: Browser, web: Web, token: str, failed: str) -> Iterator[Visito
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_page_has_a_serious_barrier_or_anything_that_the_security_policy_refuses(
-    browser: Browser, web: Web, token: str, session: Session, failed: str, scheme: Scheme
+    browser: Chromium, web: Web, token: str, session: Session, failed: str, scheme: Scheme
 ) -> None:
     bid = jobs.load(session, failed).bid
     with visitor(browser, web.url, scheme) as opened:
@@ -75,7 +75,7 @@ def test_no_page_has_a_serious_barrier_or_anything_that_the_security_policy_refu
 
 
 def test_a_narrow_window_needs_no_sideways_scrolling(
-    browser: Browser, web: Web, token: str, failed: str
+    browser: Chromium, web: Web, token: str, failed: str
 ) -> None:
     with visitor(browser, web.url, width=390) as opened:
         opened.log_in(token)
@@ -119,7 +119,7 @@ def test_a_verb_is_done_by_its_button_and_recorded_with_the_reason(
     form = page.locator(f"form:has(input[name=act][value='{page_act(verb)}'])").first
 
     form.get_by_label("Reason for").fill(REASON)
-    with page.expect_response("**/act") as answer:
+    with page.expect_navigation(), page.expect_response("**/act") as answer:
         form.get_by_role("button").click()
 
     assert answer.value.status < 400
@@ -130,7 +130,7 @@ def test_a_verb_is_done_by_its_button_and_recorded_with_the_reason(
 
 
 def test_of_two_tabs_the_second_is_shown_who_was_first_and_what_is_possible_now(
-    browser: Browser, web: Web, olga: Visitor, session: Session
+    browser: Chromium, web: Web, olga: Visitor, session: Session
 ) -> None:
     job = planting.apply_event(session, planting.one_job(session), Event.FAIL)
     mine = olga.open(f"/jobs/{job.jid}")

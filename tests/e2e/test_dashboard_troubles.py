@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from operations import holds
 from operations.facts import Reason
@@ -19,7 +19,7 @@ from tests.servers import redis as redis_servers
 from tests.servers import zookeeper as zookeeper_servers
 from tests.servers.http_source import HttpSource
 from tests.support import planting
-from tests.support.browser import Visitor, chromium, visitor
+from tests.support.browser import Chromium, Visitor, chromium, visitor
 from tests.support.fleet import fleet
 from tests.support.operators import ann
 from tests.support.remedy_world import World, quick_settings
@@ -64,13 +64,13 @@ def web(running: World) -> Iterator[Web]:
 
 
 @pytest.fixture(scope="module")
-def chrome() -> Iterator[Browser]:
+def chrome() -> Iterator[Chromium]:
     with chromium() as started:
         yield started
 
 
 @pytest.fixture(scope="module")
-def operator(chrome: Browser, web: Web) -> Iterator[Visitor]:
+def operator(chrome: Chromium, web: Web) -> Iterator[Visitor]:
     with visitor(chrome, web.url) as opened:
         opened.log_in(new_token(web.context.settings, "olga", Role.OPERATOR))
         yield opened

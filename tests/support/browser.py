@@ -1,16 +1,19 @@
 """The system's Chromium in a test: pages with a login, what they complain about, and pictures of them."""
 
+import itertools
 import os
 import shutil
+import signal
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Page, Playwright, expect, sync_playwright
 
 from tests.support.requirements import unavailable
 
@@ -27,35 +30,83 @@ BEGINNING = 10.0
 
 STREAM = "[hx-sse\\:connect]"
 
+CLOSING = 20.0
+"""Seconds after which a Chromium that does not close is killed."""
+
+
+@dataclass(frozen=True)
+class Chromium:
+    """The system's Chromium: each visitor gets a process of their own, so that none spoils the next test."""
+
+    playwright: Playwright
+    program: str
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    @contextmanager
+    def window(self, scheme: Scheme, width: int, cookies: list[Any]) -> Iterator[Page]:
+        """A page in a new process, which ends even if Chromium hangs while it closes."""
+        mark = f"--window-of-test={os.getpid()}-{next(self.numbers)}"
+        browser = self.playwright.chromium.launch(executable_path=self.program, args=["--no-sandbox", mark])
+        context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+        context.set_default_timeout(30_000)
+        context.add_cookies(cookies)
+        try:
+            yield context.new_page()
+        finally:
+            late = threading.Timer(CLOSING, _kill, [mark])
+            late.start()
+            browser.close()
+            late.cancel()
+
+
+def _kill(mark: str) -> None:
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if mark.encode() in command.read_bytes():
+                os.kill(int(command.parent.name), signal.SIGKILL)
+
 
 @contextmanager
-def chromium() -> Iterator[Browser]:
+def chromium() -> Iterator[Chromium]:
     program = shutil.which("chromium") or shutil.which("google-chrome")
     if program is None:
         unavailable("Chromium is not installed: apt-get install chromium")
     expect.set_options(timeout=30_000)  # a loaded machine is slow, and facts of the fleet are seconds old
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
-        browser.close()
+        yield Chromium(playwright, program)
 
 
 @dataclass
 class Visitor:
     """One person in a browser window of their own."""
 
-    page: Page
     url: str
+    windows: Callable[[list[Any]], AbstractContextManager[Page]]
+    """Opens a window with these cookies."""
+
+    stack: ExitStack
+    page: Page = field(init=False)
     complaints: list[str] = field(default_factory=list)
     """Messages of the browser's console: scripts that fail, and what the security policy refuses."""
+
+    def __post_init__(self) -> None:
+        self._new_window([])
+
+    def _new_window(self, cookies: list[Any]) -> None:
+        self.stack.close()
+        self.page = self.stack.enter_context(self.windows(cookies))
+        self.page.on("console", lambda message: _keep(self, message.type, message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
     def open(self, path: str) -> Page:
         """The page, whose stream is open if it has one.
 
         On a busy machine Chromium now and then shows a new page whose timers and requests never begin: the
-        server is asked for no stream, and ages stand still. Such a page is opened again.
+        server is asked for no stream, and ages stand still. Such a page is opened in a new Chromium.
         """
-        for _ in range(OPENINGS):
+        for opening in range(OPENINGS):
+            if opening:
+                self._new_window(self.page.context.cookies())
             self.page.goto(f"{self.url}{path}")
             if not self.page.locator(STREAM).count() or self._streams():
                 break
@@ -91,15 +142,9 @@ class Visitor:
 
 
 @contextmanager
-def visitor(browser: Browser, url: str, scheme: Scheme = "light", width: int = 1280) -> Iterator[Visitor]:
-    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
-    context.set_default_timeout(30_000)
-    page = context.new_page()
-    opened = Visitor(page, url)
-    page.on("console", lambda message: _keep(opened, message.type, message.text))
-    page.on("pageerror", lambda error: opened.complaints.append(str(error)))
-    yield opened
-    context.close()
+def visitor(browser: Chromium, url: str, scheme: Scheme = "light", width: int = 1280) -> Iterator[Visitor]:
+    with ExitStack() as stack:
+        yield Visitor(url, lambda cookies: browser.window(scheme, width, cookies), stack)
 
 
 def _keep(opened: Visitor, kind: str, text: str) -> None:
