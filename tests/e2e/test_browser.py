@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from pipeline.principal import Role
 from pipeline.states import Event, FailureKind, JobState
@@ -96,6 +96,23 @@ def test_an_open_page_follows_the_job_without_a_reload(olga: Visitor, session: S
 
     expect(page.locator("#live > p .state").first).to_have_text("pending")
     assert olga.complaints == []
+
+
+def test_a_page_whose_second_script_arrives_late_follows_the_record_too(olga: Visitor, failed: str) -> None:
+    requested: list[str] = []
+
+    def after_the_page_is_read(route: Route) -> None:
+        requested.append(route.request.url)
+        olga.page.wait_for_function("document.readyState === 'interactive'")
+        olga.page.evaluate(
+            "new Promise(resolve => setTimeout(resolve, 100))"
+        )  # whatever began before has ended
+        route.continue_()
+
+    olga.page.route("**/hx-sse.min.js*", after_the_page_is_read)
+    olga.open(f"/jobs/{failed}")
+
+    assert len(requested) == 1
 
 
 def test_from_the_front_page_two_clicks_lead_to_the_cause_and_resume_what_it_stopped(

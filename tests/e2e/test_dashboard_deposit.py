@@ -45,7 +45,7 @@ def test_a_deposit_by_the_form_is_followed_to_its_objects_and_its_failure_is_exp
         bid = page.url.rpartition("/")[2].partition("?")[0]
         batch_ended(session, bid)
 
-        page = dora.open(f"/batches/{bid}")
+        dora.open(f"/batches/{bid}")
         expect(page.get_by_text("6 of 6 objects ended")).to_be_visible()
         expect(page.get_by_role("link", name="deposit the corrected objects again")).to_be_visible()
         expect(page.get_by_text("What an operator may do")).to_have_count(0)
@@ -53,7 +53,7 @@ def test_a_deposit_by_the_form_is_followed_to_its_objects_and_its_failure_is_exp
         page.locator("section[aria-labelledby=failed] a").first.click()
         expect(page.get_by_text("404 Not Found").first).to_be_visible()
         dora.picture("job", whole=False)
-        page = dora.open("/deposits")
+        dora.open("/deposits")
         expect(page.get_by_text("5 of 6 objects stored")).to_be_visible()
         expect(page.get_by_role("heading", name="What you have to correct")).to_be_visible()
 

@@ -39,7 +39,7 @@ def test_a_person_logs_in_at_the_provider_with_a_browser_and_comes_to_the_page_t
                 page.reload()
                 expect(page.get_by_role("heading", name="Stops").first).to_be_visible()
                 page.get_by_role("button", name="Log out").click()
-                page = ann.open("/stops")
+                ann.open("/stops")
                 page.wait_for_url("**/login*")
                 assert ann.complaints == []
         assert len(provider.requests) == 1

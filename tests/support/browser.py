@@ -5,12 +5,11 @@ import os
 import shutil
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, Playwright, expect, sync_playwright
@@ -22,11 +21,6 @@ PICTURES = "PAGE_PICTURES"
 
 Scheme = Literal["light", "dark"]
 
-
-OPENINGS = 3
-
-BEGINNING = 10.0
-"""Seconds in which the stream of a page begins."""
 
 STREAM = "[hx-sse\\:connect]"
 
@@ -43,13 +37,12 @@ class Chromium:
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @contextmanager
-    def window(self, scheme: Scheme, width: int, cookies: list[Any]) -> Iterator[Page]:
+    def window(self, scheme: Scheme, width: int) -> Iterator[Page]:
         """A page in a new process, which ends even if Chromium hangs while it closes."""
         mark = f"--window-of-test={os.getpid()}-{next(self.numbers)}"
         browser = self.playwright.chromium.launch(executable_path=self.program, args=["--no-sandbox", mark])
         context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
         context.set_default_timeout(30_000)
-        context.add_cookies(cookies)
         try:
             yield context.new_page()
         finally:
@@ -80,45 +73,17 @@ def chromium() -> Iterator[Chromium]:
 class Visitor:
     """One person in a browser window of their own."""
 
+    page: Page
     url: str
-    windows: Callable[[list[Any]], AbstractContextManager[Page]]
-    """Opens a window with these cookies."""
-
-    stack: ExitStack
-    page: Page = field(init=False)
     complaints: list[str] = field(default_factory=list)
     """Messages of the browser's console: scripts that fail, and what the security policy refuses."""
 
-    def __post_init__(self) -> None:
-        self._new_window([])
-
-    def _new_window(self, cookies: list[Any]) -> None:
-        self.stack.close()
-        self.page = self.stack.enter_context(self.windows(cookies))
-        self.page.on("console", lambda message: _keep(self, message.type, message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-
     def open(self, path: str) -> Page:
-        """The page, whose stream is open if it has one.
-
-        On a busy machine Chromium now and then shows a new page whose timers and requests never begin: the
-        server is asked for no stream, and ages stand still. Such a page is opened in a new Chromium.
-        """
-        for opening in range(OPENINGS):
-            if opening:
-                self._new_window(self.page.context.cookies())
-            self.page.goto(f"{self.url}{path}")
-            if not self.page.locator(STREAM).count() or self._streams():
-                break
+        """The page, whose stream is open if it has one."""
+        self.page.goto(f"{self.url}{path}")
+        if self.page.locator(STREAM).count():
+            expect(self.page.locator("html[data-stream=open]")).to_be_attached()
         return self.page
-
-    def _streams(self) -> bool:
-        deadline = time.monotonic() + BEGINNING
-        while time.monotonic() < deadline:
-            if self.page.evaluate("document.documentElement.dataset.stream") == "open":
-                return True
-            self.page.wait_for_timeout(100)
-        return False
 
     def log_in(self, token: str) -> None:
         self.open("/login")
@@ -143,8 +108,11 @@ class Visitor:
 
 @contextmanager
 def visitor(browser: Chromium, url: str, scheme: Scheme = "light", width: int = 1280) -> Iterator[Visitor]:
-    with ExitStack() as stack:
-        yield Visitor(url, lambda cookies: browser.window(scheme, width, cookies), stack)
+    with browser.window(scheme, width) as page:
+        opened = Visitor(page, url)
+        page.on("console", lambda message: _keep(opened, message.type, message.text))
+        page.on("pageerror", lambda error: opened.complaints.append(str(error)))
+        yield opened
 
 
 def _keep(opened: Visitor, kind: str, text: str) -> None:
