@@ -18,6 +18,13 @@ from zkstate.session import Session
 PAGES = (*MAIN_PAGES, "/deposits/new")
 
 
+KEEP_THE_STATES_OF_THE_STREAM = """
+window.states = [];
+new MutationObserver(() => states.push(document.documentElement.dataset.stream))
+  .observe(document, { subtree: true, attributeFilter: ["data-stream"] });
+"""
+
+
 @pytest.fixture(scope="module")
 def session(web: Web) -> Session:
     return web.context.session
@@ -113,6 +120,30 @@ def test_a_page_whose_second_script_arrives_late_follows_the_record_too(olga: Vi
     olga.open(f"/jobs/{failed}")
 
     assert len(requested) == 1
+
+
+@pytest.mark.parametrize("answer", [503, None], ids=["refused", "broken off"])
+def test_a_page_whose_stream_is_not_opened_at_once_says_so_and_follows_the_record_later(
+    olga: Visitor, failed: str, answer: int | None
+) -> None:
+    requested: list[str] = []
+
+    def refuse_the_first(route: Route) -> None:
+        requested.append(route.request.url)
+        if len(requested) > 1:
+            route.continue_()
+        elif answer:
+            route.fulfill(status=answer, body="no room")
+        else:
+            route.abort()
+
+    olga.page.route("**/live/jobs/*", refuse_the_first)
+    olga.page.add_init_script(KEEP_THE_STATES_OF_THE_STREAM)
+    olga.open(f"/jobs/{failed}")
+
+    assert len(requested) == 2
+    assert olga.page.evaluate("states") == ["lost", "open"]
+    expect(olga.page.get_by_text("no room")).to_have_count(0)
 
 
 def test_from_the_front_page_two_clicks_lead_to_the_cause_and_resume_what_it_stopped(

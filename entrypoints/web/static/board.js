@@ -3,6 +3,7 @@
 "use strict";
 (() => {
   const root = document.documentElement;
+  const REOPEN_MS = 2000;
   const units = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
 
   const scheme = localStorage.getItem("scheme");
@@ -68,6 +69,17 @@
   }
   document.addEventListener("htmx:sse:after:connection", () => { root.dataset.stream = "open"; });
   document.addEventListener("htmx:sse:error", markLost);
+  // the extension opens a stream again that was open, but not one whose first request fails
+  for (const failure of ["htmx:response:error", "htmx:error"]) {
+    document.addEventListener(failure, (event) => {
+      markLost();
+      const source = event.target;
+      if (event.detail?.ctx?.response?.status < 500) return; // the same request would be refused again
+      setTimeout(() => {
+        if (source.isConnected) htmx.ajax("GET", source.getAttribute("hx-sse:connect"), { source });
+      }, REOPEN_MS);
+    });
+  }
   document.addEventListener("htmx:sse:close", (event) => {
     if (event.detail?.reason === "ended") markLost();
   });
