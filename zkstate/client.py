@@ -1,24 +1,61 @@
 """A client of ZooKeeper: who it says it is. Without a user, it works with servers on loopback alone."""
 
 import ipaddress
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from kazoo.client import KazooClient
+from kazoo.client import KazooClient, _prefix_root
 from kazoo.hosts import collect_hosts
+from kazoo.protocol.serialization import Sync
+from kazoo.protocol.states import KeeperState
 from kazoo.security import make_digest_acl
 
 from pipeline.errors import UsageRefused
 from pipeline.settings import Settings
 from zkstate import tls
+from zkstate.connection import DirectConnection
 
 MAX_RECONNECT_DELAY = 2.0
 """Seconds between two tries to connect, at most."""
 
+_CONNECTED = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)
 
-def make_client(settings: Settings) -> KazooClient:
+T = TypeVar("T")
+
+
+class Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's client, whose callers send their requests and read the answers (see `zkstate.connection`)."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        retry = self._conn_retry.copy()
+        self._connection: DirectConnection = DirectConnection(self, retry, logger=self.logger)
+
+    def _call(self, request: Any, async_object: Any) -> Any:
+        if self._connection.send_now(request, async_object):
+            return True
+        return super()._call(request, async_object)
+
+    def together(self, ask: Callable[[], T]) -> T:
+        """What `ask` returns, which waits for no answer: its requests are sent in one piece."""
+        return self._connection.together(ask)
+
+    def _session_callback(self, state: Any) -> None:
+        if state not in _CONNECTED:
+            self._connection.end_sharing()
+        super()._session_callback(state)
+
+    def sync_async(self, path: str) -> Any:
+        """As kazoo's, without the path as the answer, which another thread would have to compute."""
+        answer = self.handler.async_result()
+        self._call(Sync(_prefix_root(self.chroot, path)), answer)
+        return answer
+
+
+def make_client(settings: Settings) -> Client:
     """A client that is not started; UsageRefused if the settings would leave the record open to others."""
     _check_access_list(settings)
-    return KazooClient(
+    return Client(
         hosts=settings.zk_hosts,
         handler=tls.handler(settings),
         timeout=settings.zk_session_timeout,

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any
 
-from kazoo.client import KazooClient, KazooState
+from kazoo.client import KazooState
 from kazoo.exceptions import (
     AuthFailedError,
     ConnectionClosedError,
@@ -29,7 +29,7 @@ from kazoo.protocol.states import ZnodeStat
 
 from pipeline.settings import Settings
 from zkstate import tls
-from zkstate.client import make_client
+from zkstate.client import Client, make_client
 from zkstate.errors import Missing, Unreachable, WentBack
 from zkstate.skeleton import create_skeleton
 
@@ -58,9 +58,7 @@ _log = logging.getLogger("arkline.session")
 class Session(AbstractContextManager["Session"]):
     """A connected client. Thread-safe; belongs to the process that made it."""
 
-    def __init__(
-        self, settings: Settings, client: KazooClient, answer_timeout: float = ANSWER_TIMEOUT
-    ) -> None:
+    def __init__(self, settings: Settings, client: Client, answer_timeout: float = ANSWER_TIMEOUT) -> None:
         self.zk = client
         self.answer_timeout = answer_timeout
         """Seconds to wait for one answer."""
@@ -214,7 +212,8 @@ class Session(AbstractContextManager["Session"]):
 
     def _ask_many(self, call: Callable[[Any], Any], given: Sequence[Any]) -> list[Any]:
         def read() -> list[Any]:
-            return [_or_none(flight, self.answer_timeout) for flight in [call(one) for one in given]]
+            flights = self.zk.together(lambda: [call(one) for one in given])
+            return [_or_none(flight, self.answer_timeout) for flight in flights]
 
         answers: list[Any] = self._until_answered(read)
         return answers

@@ -1,0 +1,196 @@
+"""A thread sends its own requests and reads its own answers; no answer is lost or taken for another's."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from types import FrameType
+
+import pytest
+from kazoo.exceptions import KazooException, NoNodeError
+
+from tests.servers.proxy import Proxy
+from zkstate.session import Session
+
+PATH = "/ids/asked"
+
+
+class Interrupted(Exception):
+    """Raised by the handler of a signal, as at the end of an attempt."""
+
+
+def test_the_thread_of_kazoo_sleeps_while_a_thread_reads_its_answers(session: Session) -> None:
+    session.ensure_node(PATH, b"0")
+    before = _wake_ups(session)
+
+    for _ in range(100):
+        session.get(PATH)
+
+    assert _wake_ups(session) - before < 50
+
+
+def _wake_ups(session: Session) -> int:
+    thread = session.zk._connection._connection_routine.native_id
+    status = Path(f"/proc/self/task/{thread}/status").read_text()
+    return sum(int(line.split()[1]) for line in status.splitlines() if line.startswith("voluntary"))
+
+
+def test_threads_that_ask_at_once_get_their_own_answers(session: Session) -> None:
+    nodes = [f"{PATH}-{number}" for number in range(8)]
+    for node in nodes:
+        session.ensure_node(node, node.encode())
+
+    def read_often(node: str) -> set[bytes]:
+        single = {session.get(node)[0] for _ in range(100)}
+        many = {found[0] for _ in range(20) for found in session.get_many([node] * 5) if found}
+        return single | many
+
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        assert list(pool.map(read_often, nodes)) == [{node.encode()} for node in nodes]
+
+
+def test_requests_reach_the_server_in_the_order_in_which_they_were_made(session: Session) -> None:
+    session.ensure_node(PATH, b"0")
+    puts = [partial(session.zk.set_async, PATH, str(number).encode()) for number in range(50)]
+    *answers, read = session.zk.together(
+        lambda: [ask() for ask in (*puts, partial(session.zk.get_async, PATH))]
+    )
+
+    assert read.get(timeout=10)[0] == b"49"
+    assert [answer.get(timeout=10).version for answer in answers] == list(range(1, 51))
+
+
+def test_a_fault_between_requests_that_are_sent_together_spoils_none(session: Session) -> None:
+    session.ensure_node(PATH, b"0")
+    reads = []
+
+    def ask() -> None:
+        reads.append(session.zk.get_async(PATH))
+        raise Interrupted
+
+    with pytest.raises(Interrupted):
+        session.zk.together(ask)
+
+    assert reads[0].get(timeout=10)[0] == b"0"
+    assert session.get(PATH)[0] == b"0"
+
+
+def test_an_answer_larger_than_one_piece_is_read_whole(session: Session) -> None:
+    content = bytes(range(256)) * 2000
+    session.ensure_node(PATH, content)
+
+    assert [found[0] for found in session.get_many([PATH] * 4) if found] == [content] * 4
+
+
+def test_a_watch_fires_while_nobody_waits_for_an_answer(session: Session) -> None:
+    changed = threading.Event()
+    session.ensure_node(PATH)
+    session.ask(session.zk.get_async, PATH, watch=lambda _: changed.set())
+
+    session.zk.set_async(PATH, b"1")
+
+    assert changed.wait(10)
+
+
+def test_a_thread_that_waits_for_long_gets_its_answer_from_the_thread_of_kazoo(
+    session: Session, shaky: Session, zookeeper_proxy: Proxy
+) -> None:
+    session.ensure_node(PATH, b"0")
+    zookeeper_proxy.delay(0.3)
+
+    assert shaky.get(PATH)[0] == b"0"
+
+
+def test_a_cut_connection_ends_what_waits_and_a_new_one_answers(
+    session: Session, shaky: Session, zookeeper_proxy: Proxy
+) -> None:
+    session.ensure_node(PATH, b"0")
+    for _ in range(5):
+        zookeeper_proxy.swallow()
+        answers = [shaky.zk.get_async(PATH) for _ in range(3)]
+        assert zookeeper_proxy.swallowed.wait(10)
+        zookeeper_proxy.cut()
+        for answer in answers:
+            with pytest.raises(KazooException):
+                answer.get(timeout=10)
+        assert shaky.get(PATH)[0] == b"0"
+
+
+def test_many_threads_outlive_cut_connections(
+    session: Session, shaky: Session, zookeeper_proxy: Proxy
+) -> None:
+    nodes = [f"{PATH}-{number}" for number in range(4)]
+    for node in nodes:
+        session.ensure_node(node, node.encode())
+    done = threading.Event()
+
+    def read_on(node: str) -> set[bytes]:
+        found = set()
+        while not done.is_set():
+            found.add(shaky.get(node)[0])
+        return found
+
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        reading = [pool.submit(read_on, node) for node in nodes]
+        for _ in range(5):
+            connections = shaky.connections
+            zookeeper_proxy.cut()
+            _wait_for(lambda known=connections: shaky.connections > known)  # type: ignore[misc]
+        done.set()
+        assert [future.result(timeout=30) for future in reading] == [{node.encode()} for node in nodes]
+
+
+def _wait_for(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@contextmanager
+def signals(pause: float) -> Iterator[None]:
+    """Exceptions in the main thread, at any line of the block, `pause` seconds apart."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, pause)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_an_exception_of_a_signal_handler_leaves_the_session_usable(session: Session) -> None:
+    session.ensure_node(PATH, b"0")
+    for number in range(60):
+        with suppress(Interrupted), signals(0.0005 + number * 0.00005):
+            until = time.monotonic() + 0.1
+            while time.monotonic() < until:
+                session.get(PATH)
+                session.get_many([PATH] * 3)
+        assert session.get(PATH)[0] == b"0"
+    with pytest.raises(NoNodeError):
+        session.ask(session.zk.get_async, f"{PATH}-absent")
+
+
+def test_a_session_that_is_closed_while_threads_ask_ends_at_once(shaky: Session) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        asking = [pool.submit(_ask_until_refused, shaky) for _ in range(2)]
+        time.sleep(0.05)
+        shaky.close()
+        assert all(future.result(timeout=10) for future in asking)
+
+
+def _ask_until_refused(session: Session) -> bool:
+    while True:
+        try:
+            session.zk.exists_async("/ids").get(timeout=5)
+        except KazooException:
+            return True

@@ -1,0 +1,234 @@
+"""kazoo's connection, on which a thread sends its own request, and reads the answer that it waits for.
+
+kazoo passes each request to its connection thread, which sends the request, reads the answer and wakes the
+thread that waits: two changes of thread for a packet, which cost more than the packet. Here kazoo's thread
+only reads what nobody waits for (watches, pings), connects, and notices that the server is gone. Requests
+that are made while there is no connection go its way.
+
+Rule: `_sending` guards the order of the requests, which is that of `client._pending`; `_reading` guards the
+order of the answers. Whoever needs both takes `_reading` first. What fails in between breaks the connection,
+and kazoo's thread makes a new one: no answer is taken for another's.
+"""
+
+import select
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from kazoo.exceptions import ConnectionDropped, ConnectionLoss
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.serialization import Auth, ReplyHeader, int_struct
+
+from zkstate.polling import Gate
+
+READ_TIME = 0.1
+"""Seconds for which a thread reads for its answer; then kazoo's thread reads, and wakes it. Within this time
+kazoo's thread cannot notice that the server is gone."""
+
+_PIECE = 1 << 16
+"""Bytes that are read at a time."""
+
+_HEADER = 4
+"""Bytes of the length before each answer."""
+
+_LAST_XID = 2147483647
+
+T = TypeVar("T")
+
+
+class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
+    """Encrypted connections work as kazoo's: TLS allows one thread at a time."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._xid: int
+        self._sending = threading.RLock()
+        self._reading = threading.RLock()
+        self._open = False
+        """Whether any thread may send and read; written under both locks."""
+        self._broken = False
+        """Part of a request was sent, or an answer was not read to its end: nothing may follow."""
+        self._arrived: bytearray | None = None
+        """What has been read and is no whole answer yet; None while kazoo reads by itself."""
+        self._taken = False
+        """A thread reads for its own answer."""
+        self._collected: bytearray | None = None
+        """Requests that are sent together, while they are made."""
+
+    def _connect(self, *server: Any) -> Any:
+        self._arrived = None
+        timeouts = super()._connect(*server)
+        if not isinstance(self._socket, ssl.SSLSocket):
+            with self._reading, self._sending:
+                self._arrived, self._broken = bytearray(), False
+                self.handler.gate = Gate(self._socket, self._read_sock)
+                self._open = True
+        return timeouts
+
+    def end_sharing(self) -> None:
+        """From now on kazoo's thread alone uses the socket, and may close it."""
+        with self._reading, self._sending:
+            self._open = False
+            gate, self.handler.gate = self.handler.gate, None
+            if gate is not None:
+                gate.close()
+
+    def send_now(self, request: Any, answer: Any) -> bool:
+        """False if kazoo's thread has to send the request, after those that wait for it already."""
+        with self._sending:
+            client = self.client
+            if (self._collected is None and (not self._open or client._queue)) or request.type == Auth.type:
+                return False
+            xid: int = (self._xid % _LAST_XID) + 1
+            self._xid = xid
+            content = b"".join((int_struct.pack(xid), int_struct.pack(request.type), request.serialize()))
+            message = int_struct.pack(len(content)) + content
+            answer.connection = self
+            # before it is sent: another thread may read the answer at once
+            client._pending.append((request, answer, xid))
+            if self._collected is None:
+                self._send_or_break(message)
+            else:
+                self._collected += message
+            return True
+
+    def together(self, ask: Callable[[], T]) -> T:
+        """What `ask` returns, which waits for no answer: its requests are sent in one piece."""
+        with self._sending:
+            if self._open and not self.client._queue:
+                return self._send_together(ask)
+        return ask()  # without the lock: kazoo's thread needs it to make room for further requests
+
+    def _send_together(self, ask: Callable[[], T]) -> T:
+        self._collected = bytearray()
+        try:
+            asked = ask()
+        finally:
+            collected, self._collected = self._collected, None
+            if collected:
+                self._send_or_break(collected)
+        return asked
+
+    def _send_or_break(self, message: bytes | bytearray) -> None:
+        try:
+            self._send(message)
+        except (OSError, ConnectionDropped, self.handler.timeout_exception):
+            self._break()
+        except BaseException:  # of a signal handler: part of the message may have been sent
+            self._break()
+            raise
+
+    def _send(self, message: bytes | bytearray) -> None:
+        try:
+            sent = self._socket.send(message)
+        except BlockingIOError:
+            sent = 0
+        if sent < len(message):
+            self._write(message[sent:], self.client._session_timeout / 1000)
+
+    def _break(self) -> None:
+        """Have kazoo's thread notice that the connection is of no use any more."""
+        self._open, self._broken = False, True
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def read_until(self, answer: Any, seconds: float | None) -> None:
+        """Read until the answer has come, for a moment at most, unless another thread is reading."""
+        if self._taken:
+            return
+        with self._reading:
+            gate = self.handler.gate
+            if not self._open or gate is None:
+                return
+            self._taken = True
+            try:
+                gate.shut()
+                self._read_until(answer, READ_TIME if seconds is None else min(seconds, READ_TIME))
+            finally:
+                self._taken = False
+                gate.open()
+
+    def _read_until(self, answer: Any, seconds: float) -> None:
+        readable = select.poll()
+        readable.register(self._socket, select.POLLIN)
+        deadline = time.monotonic() + seconds
+        while self._open and not answer.ready():
+            left = deadline - time.monotonic()
+            if left <= 0 or not readable.poll(left * 1000):
+                return
+            try:
+                self._read_answers(self.client._session_timeout / 1000)
+            except ConnectionDropped:
+                self._break()  # kazoo's thread reports it
+            except BaseException:  # of a signal handler: an answer may have been read in part
+                self._break()
+                raise
+
+    def _read_socket(self, read_timeout: float) -> Any:
+        """Of kazoo's thread: somebody may have read what there was."""
+        if self._arrived is None:
+            return super()._read_socket(read_timeout)
+        with self._reading:
+            return self._read_answers(read_timeout)
+
+    def _read_answers(self, read_timeout: float) -> Any:
+        """Read what is there; kazoo's sign if it was the answer to the end of the session."""
+        arrived = self._arrived
+        if arrived is None or self._broken:
+            raise ConnectionDropped("the connection was used in part")
+        try:
+            piece = self._socket.recv(_PIECE)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise ConnectionDropped(f"socket connection error: {error.strerror}") from error
+        if not piece:
+            raise ConnectionDropped("socket connection broken")
+        arrived += piece
+        response = None
+        while response is None and _is_whole(arrived):
+            response = self._read_answer(read_timeout)
+        return response
+
+    def _read_answer(self, read_timeout: float) -> Any:
+        pending = self.client._pending
+        _, first, xid = pending[0] if pending else (None, None, None)
+        answered = int_struct.unpack_from(self._arrived, _HEADER)[0]
+        if answered >= 0 and answered != xid:
+            # a request was not sent, as a signal handler's exception had ended its thread
+            raise ConnectionDropped(f"the answer to request {answered} came before that to {xid}")
+        try:
+            return super()._read_socket(read_timeout)
+        except BaseException:
+            if first is not None and not first.ready() and not (pending and pending[0][1] is first):
+                first.set_exception(ConnectionLoss())  # nobody else would
+            raise
+
+    def _read_header(self, timeout: float) -> tuple[Any, bytes, int]:
+        if self._arrived is None:
+            header, buffer, offset = super()._read_header(timeout)
+            return header, buffer, offset
+        end = _HEADER + int_struct.unpack_from(self._arrived)[0]
+        content = bytes(memoryview(self._arrived)[_HEADER:end])
+        del self._arrived[:end]
+        header, offset = ReplyHeader.deserialize(content, 0)
+        return header, content, offset
+
+    def _send_request(self, *timeouts: float) -> None:
+        """Of kazoo's thread: what waits in its queue, and at last the end of the session."""
+        with self._reading, self._sending:
+            super()._send_request(*timeouts)
+            if self.client._stopped.is_set():
+                self._open = False  # kazoo's thread has to see the last answer
+
+    def _send_ping(self, connect_timeout: float) -> None:
+        with self._sending:
+            super()._send_ping(connect_timeout)
+
+
+def _is_whole(arrived: bytearray) -> bool:
+    return len(arrived) >= _HEADER and len(arrived) >= _HEADER + int_struct.unpack_from(arrived)[0]
