@@ -50,8 +50,8 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
         self._reading = threading.RLock()
         self._open = False
         """Whether any thread may send and read; written under both locks."""
-        self._broken = False
-        """Part of a request was sent, or an answer was not read to its end: nothing may follow."""
+        self._broken = ""
+        """Why nothing may follow: part of a request was sent, or an answer was not read to its end."""
         self._arrived: bytearray | None = None
         """What has been read and is no whole answer yet; None while kazoo reads by itself."""
         self._taken = False
@@ -64,7 +64,7 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
         timeouts = super()._connect(*server)
         if not isinstance(self._socket, ssl.SSLSocket):
             with self._reading, self._sending:
-                self._arrived, self._broken = bytearray(), False
+                self._arrived, self._broken = bytearray(), ""
                 self.handler.gate = Gate(self._socket, self._read_sock)
                 self._open = True
         return timeouts
@@ -116,10 +116,10 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
     def _send_or_break(self, message: bytes | bytearray) -> None:
         try:
             self._send(message)
-        except (OSError, ConnectionDropped, self.handler.timeout_exception):
-            self._break()
+        except (OSError, ConnectionDropped, self.handler.timeout_exception) as error:
+            self._break(f"a request was not sent: {error}")
         except BaseException:  # of a signal handler: part of the message may have been sent
-            self._break()
+            self._break("a thread was interrupted while it sent a request")
             raise
 
     def _send(self, message: bytes | bytearray) -> None:
@@ -130,9 +130,9 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
         if sent < len(message):
             self._write(message[sent:], self.client._session_timeout / 1000)
 
-    def _break(self) -> None:
-        """Have kazoo's thread notice that the connection is of no use any more."""
-        self._open, self._broken = False, True
+    def _break(self, reason: str) -> None:
+        """Have kazoo's thread notice that the connection is of no use any more, and report the reason."""
+        self._open, self._broken = False, reason
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -162,10 +162,10 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
                 return
             try:
                 self._read_answers(self.client._session_timeout / 1000)
-            except ConnectionDropped:
-                self._break()  # kazoo's thread reports it
+            except ConnectionDropped as error:
+                self._break(str(error))
             except BaseException:  # of a signal handler: an answer may have been read in part
-                self._break()
+                self._break("a thread was interrupted while it read an answer")
                 raise
 
     def _read_socket(self, read_timeout: float) -> Any:
@@ -179,7 +179,7 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
         """Read what is there; kazoo's sign if it was the answer to the end of the session."""
         arrived = self._arrived
         if arrived is None or self._broken:
-            raise ConnectionDropped("the connection was used in part")
+            raise ConnectionDropped(self._broken)
         try:
             piece = self._socket.recv(_PIECE)
         except BlockingIOError:

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +39,8 @@ class AttemptGuard:
         self._lock_deleted = threading.Event()
         self._yields = threading.Event()
         self._gives_way = threading.Event()
+        self._answers: list[Any] = []
+        """Of the requests that set a watch on the lock."""
 
     def carried(self, stopping: Callable[[], bool]) -> "AttemptGuard":
         """The guard of the attempt at the next state, under the same lock, which is watched already."""
@@ -60,22 +62,24 @@ class AttemptGuard:
             else:
                 self._lock_deleted.set()
 
-        answer = self._session.zk.exists_async(path, watch=on_event)
-        answer.rawlink(self._on_answer)
+        self._answers.append(self._session.zk.exists_async(path, watch=on_event))
 
     def yields(self) -> bool:
         return self._yields.is_set()
 
-    def _on_answer(self, answer: Any) -> None:
-        if not answer.successful():
-            return
-        if answer.value is None:
-            self._lock_deleted.set()
-        elif answer.value.version >= GIVES_WAY:
-            self._gives_way.set()
+    def _read_answers(self) -> None:
+        """Those that have come: kazoo would wake a thread of its own for each."""
+        for answer in [answer for answer in self._answers if answer.ready()]:
+            if answer.successful() and answer.value is None:
+                self._lock_deleted.set()
+            elif answer.successful() and answer.value.version >= GIVES_WAY:
+                self._gives_way.set()
+            with suppress(ValueError):  # another thread has removed it
+                self._answers.remove(answer)
 
     def check(self) -> None:
         """Raise AttemptOver once the lock may be lost, or the worker is stopping."""
+        self._read_answers()
         if self._standing is None or self._session.standing() != self._standing:
             self._standing = None
             raise AttemptOver("the ZooKeeper session was lost: another worker takes over")
@@ -166,7 +170,7 @@ def take(session: Session, path: str, mark: str) -> bool:
     """Create the ephemeral node at `path`; False if another holder has it."""
     while True:
         try:
-            session.zk.create_async(path, mark.encode(), ephemeral=True).get(timeout=session.answer_timeout)
+            session.zk.create_ephemeral(path, mark.encode()).get(timeout=session.answer_timeout)
         except NodeExistsError:
             return _is_mine(session, path, mark)
         except NoNodeError:

@@ -16,11 +16,13 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
     ZookeeperError,
 )
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.security import ACL, OPEN_ACL_UNSAFE
 
 from pipeline.errors import ArklineError
-from zkstate.create_request import CreateRequest
+from zkstate import multi_request
+from zkstate.client import whole_path
 from zkstate.errors import Ambiguous, Busy, Contended, Missing, Outdated, Refused, Stale, Taken, TooBig
+from zkstate.multi_request import MultiRequest
 from zkstate.session import BROKEN, Session
 
 TRANSACTION_LIMIT = 512 * 1024
@@ -104,21 +106,21 @@ class Sent:
 def send(session: Session, operations: Sequence[Operation]) -> Sent:
     """The first half of `commit`, which does not wait; TooBig if nothing was sent."""
     _check_size(session, operations)
-    transaction = session.zk.transaction()
-    prefix, access = _prefix(session.zk.chroot), session.zk.default_acl or OPEN_ACL_UNSAFE
-    for operation in operations:
-        match operation:
-            case Create(path, data, ephemeral) if _is_plain(path):
-                transaction.operations.append(CreateRequest(prefix + path, data, access, int(ephemeral)))
-            case Create(path, data, ephemeral):
-                transaction.create(path, data, ephemeral=ephemeral)
-            case Put(path, data, version):
-                transaction.set_data(path, data, version=-1 if version is None else version)
-            case Delete(path):
-                transaction.delete(path)
-            case Check(path, version):
-                transaction.check(path, version)
-    return Sent(operations, transaction.commit_async())
+    chroot, access = session.zk.chroot, session.zk.default_acl or OPEN_ACL_UNSAFE
+    encoded = [_encoded(operation, whole_path(chroot, operation.path), access) for operation in operations]
+    return Sent(operations, session.zk.request(MultiRequest(encoded)))
+
+
+def _encoded(operation: Operation, path: str, access: Sequence[ACL]) -> bytes:
+    match operation:
+        case Create(_, data, ephemeral):
+            return multi_request.create(path, data, access, int(ephemeral))
+        case Put(_, data, version):
+            return multi_request.put(path, data, -1 if version is None else version)
+        case Delete():
+            return multi_request.delete(path)
+        case Check(_, version):
+            return multi_request.check(path, version)
 
 
 def settle(session: Session, sent: Sent) -> list[Any]:
@@ -132,16 +134,6 @@ def settle(session: Session, sent: Sent) -> list[Any]:
         position, reason = refused
         raise _refusal(sent.operations[position], reason) from reason
     return results
-
-
-def _prefix(chroot: str) -> str:
-    """What kazoo puts before a path."""
-    return "".join(f"/{name}" for name in chroot.split("/") if name)
-
-
-def _is_plain(path: str) -> bool:
-    """Whether kazoo would leave the path as it is; it takes six times as long to find that out."""
-    return path[:1] == "/" and "//" not in path and "/." not in path and path[-1:] != "/"
 
 
 def size_of(session: Session, operations: Sequence[Operation]) -> int:

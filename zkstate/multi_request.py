@@ -1,0 +1,83 @@
+"""kazoo's request of a transaction, encoded at once: kazoo makes objects of each operation."""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Any
+
+from kazoo.exceptions import EXCEPTIONS
+from kazoo.protocol import serialization
+from kazoo.protocol.serialization import stat_struct
+from kazoo.protocol.states import ZnodeStat
+from kazoo.security import ACL
+
+from zkstate.create_request import CreateRequest
+
+_NUMBER = Struct("!i")
+_HEADER = Struct("!iBi")
+_CREATE, _DELETE = serialization.Create.type, serialization.Delete.type
+_PUT, _CHECK = serialization.SetData.type, serialization.CheckVersion.type
+_REFUSED = -1
+"""The type of a result that is an error."""
+
+
+def _header(kind: int) -> bytes:
+    return _HEADER.pack(kind, False, -1)
+
+
+_OF_CREATE, _OF_DELETE, _OF_PUT, _OF_CHECK = map(_header, (_CREATE, _DELETE, _PUT, _CHECK))
+_END = _HEADER.pack(-1, True, -1)
+
+
+def create(path: str, data: bytes, access: Sequence[ACL], flags: int) -> bytes:
+    return _OF_CREATE + CreateRequest(path, data, access, flags).serialize()
+
+
+def delete(path: str) -> bytes:
+    return _OF_DELETE + _text(path) + _NUMBER.pack(-1)
+
+
+def put(path: str, data: bytes, version: int) -> bytes:
+    return b"".join((_OF_PUT, _text(path), _NUMBER.pack(len(data)), data, _NUMBER.pack(version)))
+
+
+def check(path: str, version: int) -> bytes:
+    return _OF_CHECK + _text(path) + _NUMBER.pack(version)
+
+
+def _text(path: str) -> bytes:
+    encoded = path.encode()
+    return _NUMBER.pack(len(encoded)) + encoded
+
+
+class MultiRequest:
+    """The same bytes and the same results as kazoo's `Transaction`."""
+
+    __slots__ = ("_content",)
+
+    type = serialization.Transaction.type
+
+    def __init__(self, operations: Sequence[bytes]) -> None:
+        self._content = b"".join((*operations, _END))
+
+    def serialize(self) -> bytes:
+        return self._content
+
+    @staticmethod
+    def deserialize(data: bytes, offset: int) -> list[Any]:
+        results: list[Any] = []
+        while True:
+            kind, done, _ = _HEADER.unpack_from(data, offset)
+            offset += _HEADER.size
+            if done:
+                return results
+            if kind == _PUT:
+                results.append(ZnodeStat._make(stat_struct.unpack_from(data, offset)))
+                offset += stat_struct.size
+            elif kind == _CREATE:
+                path, offset = serialization.read_string(data, offset)
+                results.append(path)
+            elif kind == _REFUSED:
+                results.append(EXCEPTIONS[_NUMBER.unpack_from(data, offset)[0]]())
+                offset += _NUMBER.size
+            else:
+                results.append(True)
