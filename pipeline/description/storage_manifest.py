@@ -37,12 +37,13 @@ def mime_type(path: str) -> str:
 
 
 def _file_url(path: Path) -> str:
-    return f"{_folder_url(path.parent)}/{quote_from_bytes(os.fsencode(path.name))}"
+    folder, _, name = str(path).rpartition("/")
+    return f"{_folder_url(folder)}/{quote_from_bytes(os.fsencode(name))}"
 
 
 @lru_cache(maxsize=4)
-def _folder_url(folder: Path) -> str:
-    return folder.absolute().as_uri()
+def _folder_url(folder: str) -> str:
+    return Path(folder).absolute().as_uri()
 
 
 def write(files: Iterable[ContentFile], url: Callable[[Path], str] = _file_url) -> bytes:
