@@ -76,10 +76,12 @@ class MerrittInventory(SqlInventory):
         self._reserve_at_service(owner, ark, self._new_ids(owner, ark, local_id))
         super().reserve_local_ids(owner, ark, local_id)
 
-    def claim_ark(self, job: Job, owner: str, ark: str, local_id: Sequence[str]) -> bool:
+    def claim_ark(
+        self, job: Job, owner: str, ark: str, local_id: Sequence[str], *, unused: bool = False
+    ) -> bool:
         """Ours first: an ARK that is taken already must reserve nothing in the service."""
         new = self._new_ids(owner, ark, local_id)
-        if not super().claim_ark(job, owner, ark, local_id):
+        if not super().claim_ark(job, owner, ark, local_id, unused=unused):
             return False
         self._reserve_at_service(owner, ark, new)
         return True

@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
 from pipeline.errors import ArklineError, UsageRefused
@@ -107,6 +108,7 @@ def printable(text: str, instead: str = "\N{REPLACEMENT CHARACTER}") -> str:
     return "".join(c if c.isprintable() or c == "\n" else instead for c in text)
 
 
+@lru_cache(maxsize=256)  # of our own files, which every object has, and of one file in several states
 def safe_name(name: str, within: str = "") -> str:
     """The name, unchanged, if it is a relative path that is safe to write below a folder.
 

@@ -4,11 +4,11 @@ Nothing here is needed for the record to be right: the sweep and the other perio
 leaves undone.
 """
 
-import shutil
 from pathlib import Path
 
 from celery import Celery
 
+from pipeline.folders import remove_tree
 from pipeline.records import Batch, Job
 from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB, BatchState, JobState
@@ -88,16 +88,11 @@ def _remove_folder_of(job: Job, working: Path) -> bool:
 
 def remove_folder(folder: Path) -> None:
     """Remove a working directory, and the folder of its batch if that is now empty."""
-    shutil.rmtree(folder, ignore_errors=False, onerror=_ignore_missing)
+    remove_tree(folder)
     try:
         folder.parent.rmdir()
     except OSError:
         log().debug("batch folder is still in use", folder=str(folder.parent))
-
-
-def _ignore_missing(_function: object, path: str, reason: tuple[type, BaseException, object]) -> None:
-    if not isinstance(reason[1], FileNotFoundError):
-        raise reason[1]
 
 
 def clean_up_completed(session: Session, working: Path) -> int:

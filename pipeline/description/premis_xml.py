@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from typing import NamedTuple
 from xml.sax.saxutils import escape
@@ -141,8 +141,9 @@ def _algorithm(name: str) -> str:
     return name.upper().replace("SHA", "SHA-")
 
 
-def _line(name: str, text: str) -> str:
-    return f"<premis:{name}>{_escaped(text)}</premis:{name}>" if text else f"<premis:{name} />"
+def _line(name: str, text: str, attributes: str = "") -> str:
+    start = f"<premis:{name}{attributes}"
+    return f"{start}>{_escaped(text)}</premis:{name}>" if text else f"{start} />"
 
 
 def _escaped(text: str) -> str:
@@ -150,22 +151,40 @@ def _escaped(text: str) -> str:
 
 
 def event(ark: str, of: PremisEvent) -> bytes:
+    """Composed as one text too: every object has about six."""
     code = _CODES.get(of.kind)
     authority = f' authority="eventType" authorityURI="{_VOCABULARY}" valueURI="{_VOCABULARY}/{code}"'
-    note = (_Element("eventOutcomeDetail", (_Element("eventOutcomeDetailNote", of.note),)),)
-    role = _Element("linkingAgentRole", "executing program")
-    content = (
-        _identified("eventIdentifier", PROGRAM, of.identifier),
-        _Element("eventType", of.kind, authority if code else ""),
-        _Element("eventDateTime", of.at.astimezone(UTC).isoformat(timespec="milliseconds")),
-        _Element("eventDetailInformation", (_Element("eventDetail", of.detail),)),
-        _Element(
-            "eventOutcomeInformation", (_Element("eventOutcome", of.outcome), *(note if of.note else ()))
-        ),
-        _identified("linkingAgentIdentifier", PROGRAM, of.agent, role),
-        _identified("linkingObjectIdentifier", "ARK", ark),
-    )
-    return _text(_Element("event", content)).encode()
+    detail = f"""\
+      <premis:eventOutcomeDetail>
+        {_line("eventOutcomeDetailNote", of.note)}
+      </premis:eventOutcomeDetail>
+"""
+    return f"""\
+  <premis:event>
+    <premis:eventIdentifier>
+      <premis:eventIdentifierType>{PROGRAM}</premis:eventIdentifierType>
+      {_line("eventIdentifierValue", of.identifier)}
+    </premis:eventIdentifier>
+    {_line("eventType", of.kind, authority if code else "")}
+    <premis:eventDateTime>{of.at.astimezone(UTC).isoformat(timespec="milliseconds")}</premis:eventDateTime>
+    <premis:eventDetailInformation>
+      {_line("eventDetail", of.detail)}
+    </premis:eventDetailInformation>
+    <premis:eventOutcomeInformation>
+      {_line("eventOutcome", of.outcome)}
+{detail if of.note else ""}\
+    </premis:eventOutcomeInformation>
+    <premis:linkingAgentIdentifier>
+      <premis:linkingAgentIdentifierType>{PROGRAM}</premis:linkingAgentIdentifierType>
+      {_line("linkingAgentIdentifierValue", of.agent)}
+      <premis:linkingAgentRole>executing program</premis:linkingAgentRole>
+    </premis:linkingAgentIdentifier>
+    <premis:linkingObjectIdentifier>
+      <premis:linkingObjectIdentifierType>ARK</premis:linkingObjectIdentifierType>
+      {_line("linkingObjectIdentifierValue", ark)}
+    </premis:linkingObjectIdentifier>
+  </premis:event>
+""".encode()
 
 
 def program(name: str = PROGRAM) -> bytes:
@@ -179,6 +198,7 @@ def person(name: str) -> bytes:
     return _agent("submitter", name, "person")
 
 
+@lru_cache(maxsize=64)  # the same for all objects of a submitter
 def _agent(kind: str, name: str, agent_type: str, *more: _Element) -> bytes:
     content = (
         _identified("agentIdentifier", kind, name),

@@ -5,8 +5,11 @@ Columns are read by position. `%20` is a blank at an end, `%7c` is a bar; Checkm
 """
 
 import mimetypes
+import os
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from pathlib import Path
+from urllib.parse import quote_from_bytes
 
 from pipeline.files import ContentFile
 
@@ -25,6 +28,7 @@ _HEAD = (
 _TYPES = mimetypes.MimeTypes(filenames=())
 
 
+@lru_cache(maxsize=256)  # our own files have the same names in every object, and are asked for twice
 def mime_type(path: str) -> str:
     """The MIME type by file name, the same on every host; compressed files have the compression's type."""
     # Without folders and after "./", no name is mistaken for a URL.
@@ -33,7 +37,13 @@ def mime_type(path: str) -> str:
 
 
 def _file_url(path: Path) -> str:
-    return path.absolute().as_uri()
+    folder, _, name = str(path).rpartition("/")
+    return f"{_folder_url(folder)}/{quote_from_bytes(os.fsencode(name))}"
+
+
+@lru_cache(maxsize=4)
+def _folder_url(folder: str) -> str:
+    return Path(folder).absolute().as_uri()
 
 
 def write(files: Iterable[ContentFile], url: Callable[[Path], str] = _file_url) -> bytes:

@@ -194,11 +194,15 @@ class Database:
     def _check_deployment(self, connection: Connection, opened: _Opened) -> None:
         if self._expected is None:
             return
-        marker = check_marker(Service.INVENTORY, self.name, deployment.read(connection), self._expected())
-        if marker.mark < opened.mark:
-            evidence = f"its mark is {marker.mark}, but {opened.mark} was seen"
+        expected = self._expected()
+        row = connection.exec_driver_sql(deployment.ID_AND_MARK).one_or_none()
+        if row is None or row.id != expected:
+            check_marker(Service.INVENTORY, self.name, deployment.read(connection), expected)
+        elif row.mark < opened.mark:
+            evidence = f"its mark is {row.mark}, but {opened.mark} was seen"
             raise outdated(Service.INVENTORY, self.name, evidence)
-        opened.mark = marker.mark
+        else:
+            opened.mark = row.mark
 
     @fault_of(Service.INVENTORY)
     def _retry(self, work: Callable[[Connection], T], *, writing: bool) -> T:

@@ -22,6 +22,10 @@ _OF_ROW = select(deployments.c.id, deployments.c.created, deployments.c.mark)
 """Composed once, like all statements of every job: to compose one costs as much as to run it."""
 
 
+ID_AND_MARK = "SELECT id, mark FROM deployment"
+"""As text, since every transaction has it: to run the statement above takes three times as long."""
+
+
 def read(connection: Connection) -> Deployment | None:
     row = connection.execute(_OF_ROW).one_or_none()
     return None if row is None else Deployment(id=row.id, created=row.created, mark=row.mark)

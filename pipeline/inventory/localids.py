@@ -40,6 +40,8 @@ def reserve(connection: Connection, owner: str, ark: str, ids: Sequence[str]) ->
     """Reserve the ids for `ark`; StepFailed(content) if an id is invalid or belongs to another object."""
     # sorted, so that two jobs with the same ids cannot deadlock
     names = sorted(set(ids))
+    if not names:
+        return
     for name in names:
         if not name or len(name) > LOCAL_ID_LENGTH:
             raise content(
@@ -66,7 +68,11 @@ def reserve(connection: Connection, owner: str, ark: str, ids: Sequence[str]) ->
 
 def check_owner(connection: Connection, owner: str, ark: str) -> None:
     """StepFailed(content) if the object exists and belongs to another owner."""
-    current = placement.owner_of(connection, ark)
+    check_same_owner(placement.owner_of(connection, ark), owner, ark)
+
+
+def check_same_owner(current: str | None, owner: str, ark: str) -> None:
+    """`current`: the owner of the object, if it exists."""
     if current is not None and current != owner:
         raise content(
             f"{ark} belongs to another owner than the submission's collection: submit the object to a "

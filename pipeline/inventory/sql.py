@@ -64,10 +64,16 @@ class SqlInventory:
     def known_arks(self, arks: Sequence[str]) -> frozenset[str]:
         return self.database.read(lambda connection: minted.known(connection, arks))
 
-    def claim_ark(self, job: Job, owner: str, ark: str, local_id: Sequence[str]) -> bool:
+    def claim_ark(
+        self, job: Job, owner: str, ark: str, local_id: Sequence[str], *, unused: bool = False
+    ) -> bool:
+        """Enter the ARK as minted for the job, with its local ids; False if another job has the ARK.
+
+        `unused`: nothing is stored under it, so it is another's if the inventory knows it.
+        """
+
         def claim(connection: Connection) -> bool:
-            localids.check_owner(connection, owner, ark)
-            if not minted.claim(connection, job, ark):
+            if not minted.claim(connection, job, owner, ark, unused=unused):
                 return False
             localids.reserve(connection, owner, ark, local_id)
             return True

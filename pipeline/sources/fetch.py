@@ -149,7 +149,7 @@ class HttpFetcher:
         if is_upload(file.url):
             return self._uploads.copy(file, attempt)
         algorithms = {OF_RECORD, file.digest.algorithm if file.digest else OF_RECORD}
-        with open_part(file.part, algorithms, fresh=file.fresh) as part:
+        with open_part(file.part, algorithms, file.draft) as part:
             self._pace.check_turn(attempt)
             part.continue_from(file.url, attempt, declared=file.digest is not None)
             try:

@@ -9,10 +9,11 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from pipeline.attempt import Attempt
-from pipeline.durable import start_writing, write_all
+from pipeline.durable import opened, start_writing, write_all
 from pipeline.errors import ArklineError
 from pipeline.file_faults import is_full
 from pipeline.fixity import READ_CHUNK, Digest
+from pipeline.folders import make_below
 from pipeline.http.response import Response
 from pipeline.http.retry import http_date
 from pipeline.sources.hashing import StreamDigester
@@ -21,6 +22,10 @@ from pipeline.working_storage.capacity import full_waits
 
 FROM = ".from"
 """The end of the name of the file beside a part."""
+
+HELD = 128 << 10
+"""Bytes of a new file that are in memory, at most, until the file is whole. Nobody continues so few: to write
+them to a part would cost three folders and the removal of these."""
 
 WRITE_AHEAD = 32 << 20
 """Bytes after which the system is asked to begin to write them to the disk."""
@@ -94,14 +99,17 @@ def _can_be_sent_back(validator: str) -> bool:
 class Part:
     """The unfinished file at `path`; made by `open_part`."""
 
-    def __init__(self, path: Path, descriptor: int, algorithms: Iterable[str], *, fresh: bool) -> None:
-        """`fresh`: nothing is there yet, nor a file that says from where it comes."""
+    def __init__(self, path: Path, algorithms: Iterable[str], draft: Path | None) -> None:
+        """`draft` as in Download: with one, a file is made at `path` once there are more than HELD bytes."""
         self.path = path
         self.origin: Origin | None = None
-        self._descriptor = descriptor
-        self._has_bytes = not fresh and os.fstat(descriptor).st_size > 0
+        self._draft = draft
+        self._held: list[bytes] = []
+        """All bytes, until there is a file."""
+        self._descriptor = None if draft else _open(path, 0)
+        self._has_bytes = self._descriptor is not None and os.fstat(self._descriptor).st_size > 0
         """The file may have bytes."""
-        self._origin_saved = not fresh and origin_path(path).exists()
+        self._origin_saved = draft is None and origin_path(path).exists()
         self._algorithms = tuple(algorithms)
         self.digests = StreamDigester(self._algorithms)
 
@@ -134,7 +142,8 @@ class Part:
         self.origin = origin
 
     def restart(self) -> None:
-        if self._has_bytes:
+        self._held.clear()
+        if self._descriptor is not None and self._has_bytes:
             os.ftruncate(self._descriptor, 0)
             self._has_bytes = False
         if self.digests.size:
@@ -148,23 +157,42 @@ class Part:
         self.path.unlink(missing_ok=True)
 
     def append(self, chunk: bytes) -> None:
-        self._has_bytes = True
-        write_all(self._descriptor, chunk)
         before = self.digests.size
+        if self._descriptor is None and before + len(chunk) <= HELD:
+            self._held.append(chunk)
+            self.digests.update(chunk)
+            return
+        descriptor = self._open_file()
+        self._has_bytes = True
+        write_all(descriptor, chunk)
         self.digests.update(chunk)
         if before // WRITE_AHEAD < self.digests.size // WRITE_AHEAD:
-            start_writing(self._descriptor)
+            start_writing(descriptor)
         # Only a large file is worth a second file that says where it came from.
         if before < READ_CHUNK <= self.digests.size and self.origin and not self.complete:
             self._origin_saved = True
             origin_path(self.path).write_text(self.origin.model_dump_json())
+
+    def _open_file(self) -> int:
+        """The descriptor of the file at `path`, which gets the bytes that were in memory."""
+        if self._descriptor is None:
+            assert self._draft is not None
+            self._descriptor = _open(self.path, os.O_EXCL, self._draft.parent)
+            write_all(self._descriptor, b"".join(self._held))
+            self._held.clear()
+        return self._descriptor
+
+    def close(self) -> None:
+        self.digests.finish()
+        if self._descriptor is not None:
+            os.close(self._descriptor)
 
     def note(self) -> None:
         """Note what is here, for the attempt that continues; without a note it starts anew."""
         if self.origin is None or self.size < READ_CHUNK or self.complete:
             return
         with suppress(OSError):
-            os.fsync(self._descriptor)
+            os.fsync(self._open_file())
             noted = {"noted_size": self.size, "noted_sha512": self.digests.value()}
             origin_path(self.path).write_text(self.origin.model_copy(update=noted).model_dump_json())
             self._origin_saved = True
@@ -174,11 +202,16 @@ class Part:
 
         They are not synced: who relies on them after a crash reads them first, or syncs all files together.
         """
+        path = self.path
+        if self._descriptor is None and self._draft is not None:
+            path = self._draft
+            with opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
+                write_all(descriptor, b"".join(self._held))
         try:
-            self.path.replace(target)
+            path.replace(target)
         except FileNotFoundError:
             target.parent.mkdir(exist_ok=True)
-            self.path.replace(target)
+            path.replace(target)
         self._forget_origin()
 
     def _forget_origin(self) -> None:
@@ -200,38 +233,37 @@ def saved_origin(path: Path) -> Origin | None:
         return None
 
 
-def _open(path: Path, flags: int) -> int:
+def _open(path: Path, flags: int, existing: Path | None = None) -> int:
+    """`existing`: a folder below which folders are made; None: the folder of the file's folder."""
     flags |= os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     try:
         return os.open(path, flags, 0o666)
     except FileNotFoundError:
-        path.parent.mkdir(exist_ok=True)
+        make_below(path.parent, existing or path.parent.parent)
         return os.open(path, flags, 0o666)
 
 
 @contextmanager
-def open_part(path: Path, algorithms: Iterable[str], *, fresh: bool = False) -> Iterator[Part]:
+def open_part(path: Path, algorithms: Iterable[str], draft: Path | None = None) -> Iterator[Part]:
     """Open the part at `path`, with what is there already; a full disk is a transient failure.
 
-    `fresh`: the caller knows that nothing is there, and the part need not be looked for.
+    `draft` as in Download: nothing is at `path`, and the part need not be looked for.
     """
     with full_waits(f"fetching {path.name}"):
         try:
-            descriptor = _open(path, os.O_EXCL if fresh else 0)
+            part = Part(path, algorithms, draft)
             try:
-                part = Part(path, descriptor, algorithms, fresh=fresh)
-                try:
-                    yield part
-                except ArklineError:
-                    part.note()
-                    raise
-                finally:
-                    part.digests.finish()
+                yield part
+            except ArklineError:
+                part.note()
+                raise
             finally:
-                os.close(descriptor)
+                part.close()
         except OSError as error:
             if is_full(error):
                 with suppress(OSError):
                     path.unlink(missing_ok=True)
                     origin_path(path).unlink(missing_ok=True)
+                    if draft:
+                        draft.unlink(missing_ok=True)
             raise

@@ -26,8 +26,9 @@ class Download:
     """Bytes accepted at most, whatever the source sends."""
     admit: Callable[[int], None] = _any_size
     """Called with the bytes that the file will have, before they are written; raises if there is no room."""
-    fresh: bool = False
-    """Nothing is at `part` yet, nor beside it."""
+    draft: Path | None = None
+    """Where a small file is written once it is whole, before it gets its name. Only if nothing is at `part`
+    yet, nor beside it; the folders of `part` need not be there then, but that of `draft`."""
 
     @property
     def label(self) -> str:

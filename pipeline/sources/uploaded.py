@@ -42,7 +42,7 @@ class UploadedSource:
         stored = locate(self.root, file.url)
         file.check_stated(stored.file.size)
         algorithms = {OF_RECORD, file.digest.algorithm if file.digest else OF_RECORD}
-        with open_part(file.part, algorithms) as part:
+        with open_part(file.part, algorithms, file.draft) as part:
             part.restart()
             with faults(self.root):
                 source = stored.path.open("rb")

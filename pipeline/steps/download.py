@@ -1,8 +1,8 @@
 """Downloading: the job's files arrive in `producer/`, whole and checked, and `landing.json` lists them.
 
-A file appears in `producer/` only after its digest was checked; then all files are synced at once, and
-`landing.json` is written last. So a worker that takes over after a crash anywhere in between reads the files
-that are there, keeps those that still have their digest, and fetches the others.
+A file appears in `producer/` only after its digest was checked; `landing.json` is written last, and then all
+of them are synced at once. So a worker that takes over after a crash anywhere in between reads the files that
+are there, keeps those that still have their digest, and fetches the others.
 """
 
 import shutil
@@ -14,7 +14,7 @@ from pathlib import Path
 from pipeline.attempt import Attempt
 from pipeline.containers.unpack import Limits
 from pipeline.decoding.calls import manifest_parser, unpack
-from pipeline.durable import sync_all, sync_tree
+from pipeline.durable import sync_tree
 from pipeline.names import duplicates
 from pipeline.outcome import Done, RateLimited, StepFailed, Wait, content
 from pipeline.parallel import in_parallel
@@ -66,9 +66,8 @@ def work(job: Job, context: StepContext) -> Done | Wait:
             return give_back(no_room, workspace)
         downloaded = _with_declared_digests(step, fetched)
         context.attempt.check()
-        sync_tree(workspace.producer)
         workspace.write_downloaded(downloaded)
-        sync_all([workspace.downloaded, workspace.folder])
+        sync_tree(workspace.producer, (workspace.downloaded, workspace.folder))
     resume.remove_attempts(step.workspace)
     size = sum(file.size for file in downloaded)
     undeclared = sum(file.digest is None for file in files)
@@ -112,17 +111,13 @@ class _Download:
         return set()
 
     @cached_property
-    def has_parts(self) -> bool:
-        """Whether there may be parts of files, of this attempt or of an earlier one."""
-        return bool(self.earlier_attempts) or self.parts.exists()
-
-    @cached_property
     def parts(self) -> Path:
         return self.workspace.attempt / "parts"
 
     @cached_property
-    def earlier_attempts(self) -> list[Path]:
-        return resume.other_attempts(self.workspace)
+    def attempts(self) -> list[Path]:
+        """The folders of this attempt and of earlier ones, which may have parts of files."""
+        return resume.attempts_of(self.workspace)
 
     def check_case(self) -> None:
         """StepFailed(content) if two names of the manifest would be one file here or in storage."""
@@ -136,9 +131,9 @@ class _Download:
         A content failure of one file does not stop the others: the depositor learns of all failures at
         once, and the files that arrive are not fetched again.
         """
-        journal = resume.read_journals(self.workspace)
+        journal = resume.read_journals(self.workspace, self.attempts)
         present = resume.names_below(self.workspace.producer)
-        fresh = not self.has_parts
+        fresh = not self.attempts
         downloaded: dict[int, DownloadedFile] = {}
         failures: dict[int, str] = {}
         details: list[str] = []
@@ -176,8 +171,9 @@ class _Download:
             failed.detail = "; ".join(dict.fromkeys(details))
             raise failed
         result = tuple(downloaded[file.line] for file in self.files)
-        self.context.attempt.check()
-        resume.remove_unlisted(self.workspace, result)
+        if present:  # else every file there is of this manifest
+            self.context.attempt.check()
+            resume.remove_unlisted(self.workspace, result)
         return result
 
     def _left(self, file: FileSpec, journal: resume.Journal, attempt: Attempt) -> DownloadedFile | None:
@@ -192,13 +188,13 @@ class _Download:
         self, file: FileSpec, target: Path, attempt: Attempt, *, fresh: bool = False
     ) -> DownloadedFile:
         """`fresh`: no attempt has left a part of a file."""
-        part = f"parts/{file.line}"
-        for folder in (target.parent, self.parts):
+        for folder in (target.parent,) if fresh else (target.parent, self.parts):
             if folder not in self.made_folders:
                 self.workspace.make_folder(folder)
                 self.made_folders.add(folder)
         if not fresh:
-            resume.adopt_part(self.workspace, self.earlier_attempts, part, file, attempt)
+            earlier = [folder for folder in self.attempts if folder != self.workspace.attempt]
+            resume.adopt_part(self.workspace, earlier, f"parts/{file.line}", file, attempt)
         arrived = self.context.fetcher.download(
             Download(
                 file.url,
@@ -208,7 +204,7 @@ class _Download:
                 file.size,
                 self.profile.limits.object_bytes,
                 partial(self.space.admit, file.line),
-                fresh,
+                self.workspace.draft_of(str(file.line)) if fresh else None,
             ),
             self.progress.of(file, attempt),
         )
@@ -239,7 +235,8 @@ class _Download:
         """The container in the attempt's folder, from an earlier attempt or from its source."""
         archive = self.workspace.attempt / ARCHIVE
         resume.adopt_file(self.workspace, ARCHIVE)
-        entries = resume.read_journals(self.workspace).get(container.name, [])
+        journal = resume.read_journals(self.workspace, resume.attempts_of(self.workspace))
+        entries = journal.get(container.name, [])
         if resume.reusable(archive, container, entries, attempt) is None:
             archive.unlink(missing_ok=True)
             fetched = self._fetch(container, archive, attempt)

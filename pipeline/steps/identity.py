@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from pipeline.identifiers import ownership
+from pipeline.identifiers.minter import Known, none_known
 from pipeline.names import NotAnArk, spellings
 from pipeline.outcome import content
 from pipeline.profiles.profile import Profile
@@ -121,12 +122,13 @@ def _mint_ark(
     if known.primary_id is not None:
         _write(job, context, known, assigned)
     claim = partial(_claim, job, profile, context, local_id)
+    names: Known = none_known  # the claim asks too; only a counter that is behind needs a search
     while True:
         context.attempt.check()
         try:
-            names = partial(_known_arks, context)
             ark = context.minter.mint(job, profile, context.job_record, claim, names, assigned)
         except _NameTaken:
+            names = partial(_known_arks, context)
             taken = context.job_record.identifiers(job)
             _write(job, context, taken, taken.model_copy(update={"primary_id": None}))
         else:
@@ -140,11 +142,11 @@ def _known_arks(context: StepContext, arks: Sequence[str]) -> Collection[str]:
 def _claim(job: Job, profile: Profile, context: StepContext, local_id: tuple[str, ...], ark: str) -> None:
     """Storage first: the local ids of a claimed ARK are reserved for ever."""
     storage, node = context.storage, profile.storage_node
-    key = job.configuration.key
-    if storage.has_object(ark, node) and storage.version_of(ark, job.jid, node, key) is None:
+    stored = storage.has_object(ark, node)
+    if stored and storage.version_of(ark, job.jid, node, job.configuration.key) is None:
         raise _NameTaken
     context.attempt.check()
-    if not context.inventory.claim_ark(job, profile.owner, ark, local_id):
+    if not context.inventory.claim_ark(job, profile.owner, ark, local_id, unused=not stored):
         raise _NameTaken
 
 

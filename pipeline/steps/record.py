@@ -21,15 +21,14 @@ from pipeline.steps.system_files import ERC_PATH
 from pipeline.working_storage.workspace import (
     DownloadedFile,
     Workspace,
-    read_stored,
-    read_stored_erc,
+    read_stored_and_erc,
 )
 
 
 def work(job: Job, context: StepContext) -> Done:
     profile = context.profile
-    version = _stored(job, profile, context)
-    recording = _recording(job, version, profile, context)
+    version, erc = _stored(job, profile, context)
+    recording = _recording(job, version, erc, profile, context)
     context.attempt.check()
     context.inventory.record(recording)
     added = [file.size for file in version.files if file.added]
@@ -53,26 +52,30 @@ def _remark(job: Job, version: StoredVersion) -> str | None:
     return f"{job.status.remark}; {new}" if job.status.remark else new
 
 
-def _stored(job: Job, profile: Profile, context: StepContext) -> StoredVersion:
-    """The job's version, from working storage; from storage itself if that file is lost."""
+def _stored(job: Job, profile: Profile, context: StepContext) -> tuple[StoredVersion, bytes]:
+    """The job's version and its ERC, from working storage; from storage itself if that file is lost, without
+    the ERC.
+    """
     ark = job.identifiers.primary_id
     if ark is None:
         raise system(
             f"{job.jid} has no ARK although it was processed: fail the job and submit its object again"
         )
-    stored = read_stored(Workspace.of(job, context.settings.working))
+    stored, erc = read_stored_and_erc(Workspace.of(job, context.settings.working))
     if stored is not None and (stored.ark, stored.jid) == (ark, job.jid):
-        return stored
+        return stored, erc
     version = context.storage.version_of(ark, job.jid, profile.storage_node, job.configuration.key)
     if version is None:
         raise system(
             f"storage has no version of {ark} from {job.jid}: compare the job's timeline with storage"
         )
     context.storage.verify(version, context.attempt)
-    return replace(version, verified=now())
+    return replace(version, verified=now()), b""
 
 
-def _recording(job: Job, version: StoredVersion, profile: Profile, context: StepContext) -> Recording:
+def _recording(
+    job: Job, version: StoredVersion, erc: bytes, profile: Profile, context: StepContext
+) -> Recording:
     configuration = job.configuration
     downloaded = Workspace.of(job, context.settings.working).downloaded_files()
     return Recording(
@@ -81,7 +84,7 @@ def _recording(job: Job, version: StoredVersion, profile: Profile, context: Step
         owner=profile.owner,
         collections=profile.collections,
         local_id=job.identifiers.local_id,
-        erc=_described(job, version, profile, context),
+        erc=_described(job, version, erc, profile, context),
         object_type=profile.object_type,
         object_role=profile.object_role,
         aggregate_role=profile.aggregate_role,
@@ -111,9 +114,11 @@ def _downloaded_at(job: Job) -> datetime:
     return max(left, default=job.configuration.submitted_at)
 
 
-def _described(job: Job, version: StoredVersion, profile: Profile, context: StepContext) -> anvl.Pairs:
+def _described(
+    job: Job, version: StoredVersion, noted: bytes, profile: Profile, context: StepContext
+) -> anvl.Pairs:
     """The kernel metadata as stored with the object; as submitted if the object has none."""
-    data = _stored_erc(job, version, profile, context)
+    data = _stored_erc(version, noted, profile, context)
     if data is not None:
         return anvl.kernel(anvl.parse(data, ERC_PATH))
     given = job.configuration
@@ -121,12 +126,11 @@ def _described(job: Job, version: StoredVersion, profile: Profile, context: Step
     return anvl.kernel((("who", given.erc_who), ("what", given.erc_what), ("when", given.erc_when), *places))
 
 
-def _stored_erc(job: Job, version: StoredVersion, profile: Profile, context: StepContext) -> bytes | None:
+def _stored_erc(version: StoredVersion, noted: bytes, profile: Profile, context: StepContext) -> bytes | None:
     """The stored file; as it was noted in working storage when it was stored, if it was."""
     digest = next((file.sha512 for file in version.files if file.path == ERC_PATH), None)
     if digest is None:
         return None
-    noted = read_stored_erc(Workspace.of(job, context.settings.working))
     if sha512(noted).hexdigest() == digest:
         return noted
     return context.storage.read(version.ark, ERC_PATH, version.number, profile.storage_node)

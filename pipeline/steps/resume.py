@@ -50,10 +50,10 @@ def journal_of(workspace: Workspace) -> Iterator[Callable[[FileSpec, DownloadedF
         yield note
 
 
-def read_journals(workspace: Workspace) -> Journal:
-    """All that is noted of this job's files: by a completed download, and by attempts that ended earlier."""
+def read_journals(workspace: Workspace, attempts: Sequence[Path]) -> Journal:
+    """All that is noted of this job's files: by a completed download, and by these attempts."""
     journal: Journal = defaultdict(list)
-    for file in (*(workspace.downloaded_files() or ()), *_journal_lines(workspace)):
+    for file in (*(workspace.downloaded_files() or ()), *_journal_lines(attempts)):
         journal[file.path].append(file)
     return journal
 
@@ -142,7 +142,7 @@ def _copy_longest(parts: list[Path], own: Path, attempt: Attempt) -> None:
 def adopt_file(workspace: Workspace, name: str) -> None:
     """Link a whole file from the folder of an earlier attempt, to be checked by `reusable`."""
     own = workspace.attempt / name
-    for earlier in other_attempts(workspace):
+    for earlier in attempts_of(workspace):
         if own.exists():
             return
         workspace.make_folder(own.parent)
@@ -170,16 +170,17 @@ def remove_attempts(workspace: Workspace) -> None:
     shutil.rmtree(workspace.attempt.parent, ignore_errors=True)
 
 
-def other_attempts(workspace: Workspace) -> list[Path]:
-    """The folders of the job's other attempts."""
+def attempts_of(workspace: Workspace) -> list[Path]:
+    """The folders of the job's attempts."""
     attempts = workspace.attempt.parent
-    if not attempts.is_dir():
+    try:
+        return sorted(attempts / name for name in os.listdir(attempts))  # noqa: PTH208 - of every job
+    except FileNotFoundError:
         return []
-    return sorted(folder for folder in attempts.iterdir() if folder != workspace.attempt)
 
 
-def _journal_lines(workspace: Workspace) -> Iterator[DownloadedFile]:
-    for attempt in (*other_attempts(workspace), workspace.attempt):
+def _journal_lines(attempts: Sequence[Path]) -> Iterator[DownloadedFile]:
+    for attempt in attempts:
         try:
             lines = (attempt / JOURNAL).read_bytes().splitlines()
         except FileNotFoundError:

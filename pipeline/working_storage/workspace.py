@@ -17,6 +17,7 @@ from typing import BinaryIO
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
+from pipeline.durable import opened, read_all, write_all
 from pipeline.errors import ArklineError
 from pipeline.files import StoredVersion
 from pipeline.fixity import Digest
@@ -122,11 +123,21 @@ class Workspace:
         mount.make_folder(self.folder, self.folder.parents[1])
         make_below(path, self.folder)
 
+    def draft_of(self, name: str) -> Path:
+        """Where this attempt writes a file before it has a name below the working directory."""
+        return self.folder / f"{name}.{self._token}.draft"
+
     def publish(self, path: Path, data: bytes) -> None:
         """Write a file below the working directory; it is complete or absent at any moment."""
-        draft = path.with_name(f"{path.name}.{self.attempt.name}.draft")
-        with self._new_file(draft) as file:
-            file.write(data)
+        draft = path.with_name(f"{path.name}.{self._token}.draft")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        try:
+            with opened(draft, flags) as descriptor:
+                write_all(descriptor, data)
+        except FileNotFoundError:
+            self.make_folder(path.parent)
+            with opened(draft, flags) as descriptor:
+                write_all(descriptor, data)
         draft.replace(path)
 
     def draft(self, name: str, pieces: Iterable[bytes]) -> Draft:
@@ -164,7 +175,7 @@ class Workspace:
     def read_downloaded(self) -> tuple[DownloadedFile, ...]:
         """The downloaded files, as they were listed; ContentGone if the list is missing or unreadable."""
         try:
-            return _FILES.validate_json(self.downloaded.read_bytes())
+            return _FILES.validate_json(read_all(self.downloaded))
         except FileNotFoundError as error:
             raise ContentGone(f"{self.downloaded} is missing") from error
         except ValueError as error:  # damaged, or of another release
@@ -199,15 +210,17 @@ def write_stored(workspace: Workspace, version: StoredVersion, erc: bytes = b"")
 
 def read_stored(workspace: Workspace) -> StoredVersion | None:
     """The stored version; None if the file is lost; then storage has the answer."""
-    try:
-        return _STORED.validate_json(workspace.stored.read_bytes())
-    except (FileNotFoundError, ValueError):
-        return None
+    return read_stored_and_erc(workspace)[0]
 
 
-def read_stored_erc(workspace: Workspace) -> bytes:
-    """The ERC that was noted with the stored version; b"" if no ERC was noted, and storage has to be read."""
+def read_stored_and_erc(workspace: Workspace) -> tuple[StoredVersion | None, bytes]:
+    """The stored version, and the ERC that was noted with it; b"" if none was, and storage has to be read."""
     try:
-        return _StoredErc.model_validate_json(workspace.stored.read_bytes()).erc.encode()
+        data = read_all(workspace.stored)
+        version = _STORED.validate_json(data)
     except (FileNotFoundError, ValueError):
-        return b""
+        return None, b""
+    try:
+        return version, _StoredErc.model_validate_json(data).erc.encode()
+    except ValueError:
+        return version, b""

@@ -1,3 +1,4 @@
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -5,6 +6,7 @@ import pytest
 
 from pipeline.files import StoredVersion
 from pipeline.identifiers.minter import LocalMinter
+from pipeline.inventory.tables import minted_arks
 from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Identifiers, Job
@@ -109,6 +111,23 @@ def test_an_ark_that_storage_alone_knows_is_not_given_again(repository: Reposito
 
     assert stored.ark not in given
     assert [repository.jobs_of(ark) for ark in given] == [[jid(1)], [jid(2)], [jid(3)]]
+
+
+@pytest.mark.parametrize("local_id", [(), ("shelf 1",)])
+def test_an_ark_that_the_inventory_alone_knows_is_not_given_again(
+    repository: Repository, local_id: tuple[str, ...]
+) -> None:
+    """The record was restored, and earlier releases entered no minted ARKs."""
+    job = repository.job(1, local_id=local_id)
+    given = repository.work(job).ark if local_id else repository.recorded(job).ark
+    repository.inventory.database.write(lambda connection: connection.execute(minted_arks.delete()))
+    repository.job_record.counters.clear()
+    shutil.rmtree(repository.ocfl.root.object(given))
+
+    stored = repository.work(repository.job(2))
+
+    assert stored.ark != given
+    assert (stored.number, repository.jobs_of(stored.ark)) == (1, [jid(2)])
 
 
 @pytest.mark.parametrize("recorded", [True, False])

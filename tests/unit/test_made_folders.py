@@ -1,10 +1,11 @@
-"""A folder is made below one that is there: nothing is written into an empty mount point."""
+"""A folder is made below one that is there: nothing is written into an empty mount point. A folder is removed
+with all that is in it, and nothing beside it."""
 
 from pathlib import Path
 
 import pytest
 
-from pipeline.folders import make_below
+from pipeline.folders import make_below, remove_tree
 from pipeline.outcome import ServiceDown
 from pipeline.services import Service
 from pipeline.working_storage.mount import mark
@@ -38,3 +39,18 @@ def test_a_job_whose_disk_is_unmounted_writes_nothing_into_the_mount_point(tmp_p
 
     assert caught.value.service is Service.WORKING_STORAGE
     assert list(working.iterdir()) == []
+
+
+def test_a_folder_is_removed_with_all_that_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside" / "kept.txt").touch()
+    folder = tmp_path / "job"
+    (folder / "a" / "b").mkdir(parents=True)
+    (folder / "a" / "b" / "c.txt").touch()
+    (folder / "link").symlink_to(tmp_path / "beside")
+    (folder / "nowhere").symlink_to(tmp_path / "missing")
+
+    remove_tree(folder)
+    remove_tree(folder)
+
+    assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["beside", "kept.txt"]

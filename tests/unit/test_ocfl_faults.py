@@ -42,7 +42,7 @@ def test_a_copy_that_reads_back_with_other_bytes_is_not_published(
     request = depot.request("jid1", {"producer/a.txt": "abc"})
 
     def damage_the_copy() -> None:
-        for copy in depot.folder.glob("extensions/arkline/staging/*/content/producer/a.txt"):
+        for copy in depot.folder.glob("extensions/arkline/staging/*/version/content/producer/a.txt"):
             copy.chmod(0o600)
             copy.write_text("abd")
 
@@ -75,7 +75,7 @@ def test_a_large_copy_that_reads_back_with_other_bytes_is_not_published(
     request = depot.request("jid1", {"producer/a.txt": "abcdefgh"})
 
     def damage_the_copy() -> None:
-        for copy in depot.folder.glob("extensions/arkline/staging/*/content/producer/a.txt"):
+        for copy in depot.folder.glob("extensions/arkline/staging/*/version/content/producer/a.txt"):
             copy.chmod(0o600)
             with copy.open("r+b") as file:
                 file.seek(copy.stat().st_size - 1)

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from pipeline.attempt import Attempt
@@ -29,14 +30,22 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _NO_KERNEL_COPY = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM)
 
 
-def put(file: ContentFile, target: str, attempt: Attempt) -> None:
-    """Write a new file with the content of `file`. The caller syncs the new file and reads it back."""
+def put(file: ContentFile, target: str, attempt: Attempt) -> int:
+    """Write a new file with the content of `file`, which the caller syncs, reads back and closes."""
     if file.data is not None:
-        with opened(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, READ_ONLY) as descriptor:
-            write_all(descriptor, file.data)
-        return
-    with _copying(file.source, target) as (reader, writer):
-        _copy(reader, writer, file.size, attempt)
+        return _written(os.open(target, _NEW, READ_ONLY), partial(write_all, data=file.data))
+    with opened(file.source, os.O_RDONLY | os.O_NOFOLLOW) as reader:
+        copy = partial(_copy, reader, size=file.size, attempt=attempt)
+        return _written(os.open(target, _NEW, READ_ONLY), copy)
+
+
+def _written(descriptor: int, write: Callable[[int], None]) -> int:
+    try:
+        write(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _copy(reader: int, writer: int, size: int, attempt: Attempt) -> None:
@@ -89,10 +98,16 @@ def read_all_back(paths: Sequence[str], on_read: OnRead) -> list[tuple[int, str]
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             stack.callback(os.close, descriptor)
             descriptors.append(descriptor)
-            _drop_from_memory(descriptor, 0, 0)
-            if len(paths) > 1:
-                _request_from_disk(descriptor)
-        return [_size_and_sha512(descriptor, on_read) for descriptor in descriptors]
+        return read_open_back(descriptors, on_read)
+
+
+def read_open_back(descriptors: Sequence[int], on_read: OnRead) -> list[tuple[int, str]]:
+    """As `read_all_back`, of files that are open."""
+    for descriptor in descriptors:
+        _drop_from_memory(descriptor, 0, 0)
+        if len(descriptors) > 1:
+            _request_from_disk(descriptor)
+    return [_size_and_sha512(descriptor, on_read) for descriptor in descriptors]
 
 
 def _size_and_sha512(descriptor: int, on_read: OnRead) -> tuple[int, str]:

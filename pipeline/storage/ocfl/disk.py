@@ -3,13 +3,13 @@
 import fcntl
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.attempt import Attempt
-from pipeline.durable import opened, write_all
+from pipeline.durable import read_all, write_all
 from pipeline.file_faults import fault_message, is_fault_of, is_full
 from pipeline.fixity import READ_CHUNK, OnRead
 from pipeline.outcome import ServiceDown, StepFailed, damaged, of_object, system
@@ -20,6 +20,8 @@ from pipeline.storage.ocfl.stored_object import StoredObject
 
 LOCK_POLL = 0.05
 """Seconds between two tries for the lock of an object."""
+
+_LOCK = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 
 @contextmanager
@@ -59,7 +61,7 @@ class ObjectFolder(StoredObject):
             data = self.read(INVENTORY)
             if data is None:
                 raise damaged(f"{self.folder} has no {INVENTORY}: it is not an OCFL object")
-        return parse(data, self.folder / INVENTORY) if data is not None else None
+        return parse(data, f"{self.folder}/{INVENTORY}") if data is not None else None
 
     def latest(self) -> Inventory | None:
         """The head, or the complete version after it that a stopped writer left and the next will publish."""
@@ -72,7 +74,7 @@ class ObjectFolder(StoredObject):
         return head
 
     def read(self, path: str) -> bytes | None:
-        return read_if_present(self.folder / path)
+        return read_if_present(f"{self.folder}/{path}")
 
     def size(self, path: str) -> int | None:
         with suppress(FileNotFoundError):
@@ -98,16 +100,35 @@ def _pieces(descriptor: int) -> Iterator[bytes]:
             yield piece
 
 
-def read_if_present(path: Path) -> bytes | None:
-    with suppress(FileNotFoundError):
-        return path.read_bytes()
-    return None
+def read_if_present(path: Path | str) -> bytes | None:
+    try:
+        return read_all(path)
+    except FileNotFoundError:
+        return None
 
 
-def write(path: Path, data: bytes) -> None:
-    """Write a new file; it is durable once the file and its folder are synced."""
-    with opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+def create(path: Path | str, data: bytes) -> int:
+    """Write a new file, which the caller closes; it is durable once the file and its folder are synced."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
         write_all(descriptor, data)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+@contextmanager
+def writing() -> Iterator[Callable[[Path, bytes], int]]:
+    """A function that writes a new file, which is open until the end of the block; returns its descriptor."""
+    with ExitStack() as stack:
+
+        def write(path: Path, data: bytes) -> int:
+            descriptor = create(path, data)
+            stack.callback(os.close, descriptor)
+            return descriptor
+
+        yield write
 
 
 @contextmanager
@@ -118,7 +139,6 @@ def locked(path: Path, what: str, lock_wait: float, attempt: Attempt) -> Iterato
     last check and the rename still holds the lock, so no other process can publish. The lock ends with the
     process. Later after `lock_wait` seconds.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + lock_wait
     while (descriptor := _try_lock(path)) is None:
         attempt.check()
@@ -135,7 +155,11 @@ def locked(path: Path, what: str, lock_wait: float, attempt: Attempt) -> Iterato
 
 
 def _try_lock(path: Path) -> int | None:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        descriptor = os.open(path, _LOCK, 0o644)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, _LOCK, 0o644)
     try:
         # FileNotFoundError: the previous holder may remove the file after we open it, and another process may
         # make a new one. Then this lock excludes nobody.

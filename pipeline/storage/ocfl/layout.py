@@ -49,8 +49,9 @@ def object_path(identifier: str) -> Path:
     return Path(digest[0:3], digest[3:6], digest[6:9], folder)
 
 
+@lru_cache(maxsize=8)
 def check(configuration: bytes | None, root: str) -> None:
-    """StepFailed unless CONFIGURATION holds our layout."""
+    """StepFailed unless CONFIGURATION holds our layout; the same bytes are understood once."""
     try:
         parameters = json.loads(configuration or b"null")
     except ValueError:

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import lru_cache
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -32,6 +33,11 @@ MARKER = "extensions/arkline/deployment.json"
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+@lru_cache(maxsize=8)  # the same bytes are read several times for each job
+def _deployment(data: bytes) -> Deployment:
+    return Deployment.model_validate_json(data)
 
 
 class OcflReader(ABC):
@@ -130,7 +136,7 @@ class OcflReader(ABC):
         with self.failures():
             data = self.read_root_file(MARKER)
         try:
-            return Deployment.model_validate_json(data) if data is not None else None
+            return _deployment(data) if data is not None else None
         except ValidationError as error:
             raise ServiceDown(
                 Service.STORAGE, f"{MARKER} in {self.place} is damaged: restore it from a copy of the root"

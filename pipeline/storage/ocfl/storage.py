@@ -1,13 +1,14 @@
 """Objects in an OCFL storage root on a disk that all workers share."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
 from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt, throttled
 from pipeline.deployment import Expected
-from pipeline.durable import sync_tree
+from pipeline.durable import SYNC_ONE_BY_ONE, sync_all, sync_tree
 from pipeline.files import ContentFile, StoredVersion
 from pipeline.outcome import ServiceDown, StepFailed, transient
 from pipeline.parallel import in_parallel
@@ -65,10 +66,11 @@ class OcflStorage(OcflReader):
             number = inventory.number_of(request.jid, request.key)
             assert number is not None
             stored = self.object(request.ark)
-            if not published:
+            if published is None:
                 return stored.describe(inventory, number)
             version = stored.describe(inventory, number, {file.sha512: file.size for file in request.files})
-            self.check_inventories(version)
+            if not stored.has_inventories(number, published):  # the next version may be there already
+                self.check_inventories(version)
             return replace(version, verified=now())
 
     def distinguishes_case(self) -> bool:
@@ -97,7 +99,7 @@ class OcflStorage(OcflReader):
                 yield str(folder), inventory
 
     def read_root_file(self, path: str) -> bytes | None:
-        return disk.read_if_present(self.root.folder / path)
+        return disk.read_if_present(f"{self.root.folder}/{path}")
 
     def write_root_file(self, path: str, data: bytes) -> None:
         self.root.open()
@@ -121,23 +123,22 @@ class OcflStorage(OcflReader):
 
     def _add(
         self, request: StoreRequest, stage: Path, attempt: Attempt, fence: Callable[[], None]
-    ) -> tuple[objects.Inventory, bool]:
-        """The inventory with the version; and whether this call published it, else it was there."""
+    ) -> tuple[objects.Inventory, bytes | None]:
+        """The inventory with the version; and as this call published it, None if it was there."""
         head = self._repaired_head(request.ark, stage, attempt)
         if head and head.number_of(request.jid, request.key):
-            return head, False
+            return head, None
         objects.next_inventory(head, request)
         self._stage(request, head, stage, attempt)
         attempt.check()
         with self._lock(request.ark, attempt):
             staged_for, head = head, writer.repair(self.root, request.ark, stage)
             if head and head.number_of(request.jid, request.key):
-                return head, False
+                return head, None
             inventory = objects.next_inventory(head, request)
             if head != staged_for:
-                writer.prune(stage / objects.CONTENT, inventory)
-            writer.publish(self.root, request.ark, inventory, stage, fence)
-            return inventory, True
+                writer.prune(writer.content_in(stage), inventory)
+            return inventory, writer.publish(self.root, request.ark, inventory, stage, fence)
 
     def _repaired_head(self, ark: str, stage: Path, attempt: Attempt) -> objects.Inventory | None:
         stored = self.object(ark)
@@ -153,45 +154,76 @@ class OcflStorage(OcflReader):
         """Copy new content, sync it and read it back from the disk, before anybody sees the version. Read
         content that the object has already as well, because our copy will be deleted.
         """
-        stored, content = self.object(request.ark), stage / objects.CONTENT
+        stored, content = self.object(request.ark), str(writer.content_in(stage))
+        writer.content_in(stage).parent.mkdir()
         manifest = head.manifest if head else {}
         first_paths = objects.first_paths(request.digests)
-        to_read: list[ContentFile] = []
+        # a small version's files stay open until they are read back
+        few = len(request.files) <= SYNC_ONE_BY_ONE
+        copied: list[ContentFile] = []
+        large: list[str] = []
+        open_copies: dict[str, int] = {}
         folders: set[str] = set()
-        for file in request.files:
-            if file.sha512 in manifest:
-                stored.compare_bytes(manifest[file.sha512][0], file, attempt)
-            elif first_paths[file.sha512] == file.path:
-                target = f"{content}/{file.path}"
-                if (folder := target.rpartition("/")[0]) not in folders:
-                    Path(folder).mkdir(parents=True, exist_ok=True)
-                    folders.add(folder)
-                if file.data is None and file.size > copies.COPY_CHUNK:
-                    actual = copies.copy_and_read_back(file.source, target, attempt)
-                    _compare(file, actual, content, attempt)
-                else:
-                    copies.put(file, target, attempt)
-                    to_read.append(file)
-            attempt.check()
-        if folders:
-            sync_tree(content)
-            _read_back(to_read, content, attempt)
+        with ExitStack() as stack:
+            for file in request.files:
+                if file.sha512 in manifest:
+                    stored.compare_bytes(manifest[file.sha512][0], file, attempt)
+                elif first_paths[file.sha512] == file.path:
+                    target = f"{content}/{file.path}"
+                    _make_folder(target.rpartition("/")[0], content, folders)
+                    if file.data is None and file.size > copies.COPY_CHUNK:
+                        actual = copies.copy_and_read_back(file.source, target, attempt)
+                        _compare(file, actual, content, attempt)
+                        large.append(target)
+                    else:
+                        descriptor = copies.put(file, target, attempt)
+                        copied.append(file)
+                        if few:
+                            open_copies[file.path] = descriptor
+                            stack.callback(os.close, descriptor)
+                        else:
+                            os.close(descriptor)
+                attempt.check()
+            if not folders:
+                return
+            if few:
+                sync_all([*large, *folders], list(open_copies.values()))
+            else:
+                sync_tree(Path(content))
+            _read_back(copied, open_copies, content, attempt)
 
     def _lock(self, ark: str, attempt: Attempt) -> AbstractContextManager[None]:
         return disk.locked(self.root.lock(ark), ark, self.lock_wait, attempt)
 
 
-def _read_back(files: Sequence[ContentFile], content: Path, attempt: Attempt) -> None:
+def _make_folder(folder: str, content: str, existing: set[str]) -> None:
+    """Make a folder, which is `content` or below, and its parents up to that, unless they are `existing`."""
+    if folder in existing:
+        return
+    if folder != content:
+        _make_folder(folder.rpartition("/")[0], content, existing)
+    os.mkdir(folder)  # noqa: PTH102 - of every job
+    existing.add(folder)
+
+
+def _read_back(
+    files: Sequence[ContentFile], open_copies: Mapping[str, int], content: str, attempt: Attempt
+) -> None:
     """StepFailed unless the copies of the files have their bytes on the disk.
 
     Small ones are requested from the disk together, by one thread: its next file is there when it is read.
+    `open_copies`: the descriptors of copies by their paths, of all files or of none.
     """
 
     def compare_some(files: Sequence[ContentFile], attempt: Attempt) -> None:
         for start in range(0, len(files), TOGETHER):
             some = files[start : start + TOGETHER]
-            paths = [f"{content}/{file.path}" for file in some]
-            actuals = copies.read_all_back(paths, lambda _: attempt.check())
+            if open_copies:
+                descriptors = [open_copies[file.path] for file in some]
+                actuals = copies.read_open_back(descriptors, lambda _: attempt.check())
+            else:
+                paths = [f"{content}/{file.path}" for file in some]
+                actuals = copies.read_all_back(paths, lambda _: attempt.check())
             for file, actual in zip(some, actuals, strict=True):
                 _compare(file, actual, content, attempt)
 
@@ -206,7 +238,7 @@ def _read_back(files: Sequence[ContentFile], content: Path, attempt: Attempt) ->
             outcome.result()
 
 
-def _compare(file: ContentFile, actual: tuple[int, str], content: Path, attempt: Attempt) -> None:
+def _compare(file: ContentFile, actual: tuple[int, str], content: str, attempt: Attempt) -> None:
     """StepFailed unless the copy in `content` has the file's size and sha512."""
     if actual == (file.size, file.sha512):
         return

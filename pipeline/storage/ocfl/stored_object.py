@@ -67,6 +67,11 @@ class StoredObject(Protocol):
             raise damaged(f"{self.location(path)} does not have the digest in {SIDECAR}: it is damaged")
         return parse(data, self.location(path))
 
+    def has_inventories(self, number: int, data: bytes) -> bool:
+        """Whether object and version have this inventory, byte by byte, and the version its sidecar."""
+        expected = {f"v{number}/{INVENTORY}": data, f"v{number}/{SIDECAR}": sidecar(data), INVENTORY: data}
+        return all(self.read(path) == text for path, text in expected.items())
+
     def compare_bytes(self, path: str, file: ContentFile | StoredFile, attempt: Attempt) -> None:
         """StepFailed unless the stored bytes have the file's size and digest."""
         actual = self.digest(path, lambda _: attempt.check())

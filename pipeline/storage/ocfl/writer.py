@@ -24,6 +24,9 @@ from pipeline.storage.ocfl import disk, layout, objects
 
 log = logging.getLogger(__name__)
 
+_VERSION = "version"
+"""The version in its staging folder, until it has its name."""
+
 
 class Root:
     """A storage root on disk."""
@@ -33,6 +36,8 @@ class Root:
         self.extension = folder / "extensions" / "arkline"
         self.staging = self.extension / "staging"
         self.quarantine = self.extension / "quarantine"
+        self.declaration = folder / layout.DECLARATION
+        self.configuration = folder / layout.CONFIGURATION
 
     def object(self, ark: str) -> Path:
         return self.folder / layout.object_path(ark)
@@ -42,19 +47,18 @@ class Root:
 
     def open(self) -> None:
         """Create the root if it does not exist; several processes may do this at the same time."""
-        declaration = self.folder / layout.DECLARATION
-        if not declaration.exists():
+        if not self.declaration.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             names = [path.name for path in self.folder.iterdir()]
             # Second check: another process may have created the root and stored an object meanwhile.
-            if not declaration.exists():
+            if not self.declaration.exists():
                 remedy = "set ARKLINE_STORAGE_ROOT to an empty folder or to an OCFL root"
                 layout.check_free(names, str(self.folder), remedy)
             self.staging.mkdir(parents=True, exist_ok=True)
             for path, data in layout.files().items():
                 (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
                 replace(self.folder / path, data, self.staging)
-        layout.check(disk.read_if_present(self.folder / layout.CONFIGURATION), str(self.folder))
+        layout.check(disk.read_if_present(self.configuration), str(self.folder))
 
 
 @contextmanager
@@ -78,10 +82,11 @@ def staged(root: Root, jid: str) -> Iterator[Path]:
 
 def _remove_staged(root: Root, jid: str) -> None:
     """Remove the folders in staging that unfinished attempts of the job left."""
-    # a pattern with the job's id would be compiled for every job
-    for folder in root.staging.glob("*"):
-        if folder.name.startswith(f"{jid}-"):
-            _remove(folder)
+    start = f"{jid}-"
+    with suppress(FileNotFoundError):
+        for name in os.listdir(root.staging):  # noqa: PTH208 - of every job
+            if name.startswith(start):
+                _remove(root.staging / name)
 
 
 def remove_ended(root: Root, ended: Callable[[str], bool]) -> tuple[str, ...]:
@@ -113,7 +118,10 @@ def _remove(folder: Path) -> None:
     """The folder is renamed first: a paused writer that continues must see all of the folder or nothing."""
     renamed = folder.with_suffix(".gone")
     try:
-        folder.rename(renamed)
+        try:
+            folder.rmdir()
+        except OSError:  # it has something in it
+            folder.rename(renamed)
     except FileNotFoundError:
         return
     shutil.rmtree(renamed, ignore_errors=True)
@@ -164,45 +172,54 @@ def repair(root: Root, ark: str, stage: Path) -> objects.Inventory | None:
     return head
 
 
+def content_in(stage: Path) -> Path:
+    """The folder of the staged version's content, which is made with its first file."""
+    return stage / _VERSION / objects.CONTENT
+
+
 def publish(
     root: Root, ark: str, inventory: objects.Inventory, stage: Path, fence: Callable[[], None]
-) -> None:
-    """Under the object's lock: make the staged content visible as the inventory's head.
+) -> bytes:
+    """Under the object's lock: make the staged content visible as the inventory's head, which is returned.
 
     `fence` is the last call before the rename; after the rename the version counts, whatever happens.
     """
     data = inventory.encode()
-    version = stage / "version"
-    version.mkdir()
-    content = stage / objects.CONTENT
-    if content.exists():
-        content.rename(version / objects.CONTENT)
-    pair = _write_pair(version, data)
+    version = stage / _VERSION
     if inventory.number == 1:
         _publish_object(root, layout.object_path(ark), data, stage, fence)
-        return
+        return data
     folder = root.object(ark)
-    sync_all([*pair, version])
+    with disk.writing() as write:
+        written = _write_pair(write, version, data)
+        sync_all([version], written)
     fence()
     version.rename(folder / inventory.head)
     sync(folder)
     _replace_head(folder, data, stage)
+    return data
 
 
 def _publish_object(root: Root, path: Path, data: bytes, stage: Path, fence: Callable[[], None]) -> None:
     """Publish a new object together with its missing parent folders: the root never has an empty folder."""
-    folder = stage / path
-    folder.mkdir(parents=True)
-    (stage / "version").rename(folder / "v1")
-    name, text = objects.OBJECT_DECLARATION
-    disk.write(folder / name, text)
-    files = [folder / "v1" / objects.INVENTORY, folder / "v1" / objects.SIDECAR, folder / name]
-    folders = [folder / "v1", *(stage / part for part in (path, *path.parents[:-1]))]
-    sync_all([*files, *_write_pair(folder, data), *folders])
+    parts = [*reversed(path.parents[:-1]), path]
+    missing = next((n for n, part in enumerate(parts) if not (root.folder / part).exists()), len(parts) - 1)
+    above = parts[missing].parent
+    staged = [stage / part.relative_to(above) for part in parts[missing:]]
+    for part in staged:
+        part.mkdir()
+    folder = staged[-1]
+    version = folder / "v1"
+    (stage / _VERSION).rename(version)
+    with disk.writing() as write:
+        written = [*_write_pair(write, version, data), *_write_pair(write, folder, data)]
+        name, text = objects.OBJECT_DECLARATION
+        written.append(write(folder / name, text))
+        sync_all([version, *staged], written)
     fence()
-    for part in (*reversed(path.parents[:-1]), path):
+    for part, ready in zip(parts[missing:], staged, strict=True):
         try:
-            (stage / part).rename(root.folder / part)
+            ready.rename(root.folder / part)
         except OSError:
             # Other objects are in this folder: move ours into it.
             if part == path or not (root.folder / part).exists():
@@ -229,12 +246,9 @@ def prune(content: Path, inventory: objects.Inventory) -> None:
     sync_all([folder for folder in changed if folder.is_relative_to(content) and folder.exists()])
 
 
-def _write_pair(folder: Path, data: bytes) -> tuple[Path, Path]:
-    """Write an inventory and its sidecar; the paths, which the caller syncs."""
-    pair = folder / objects.INVENTORY, folder / objects.SIDECAR
-    disk.write(pair[0], data)
-    disk.write(pair[1], objects.sidecar(data))
-    return pair
+def _write_pair(write: Callable[[Path, bytes], int], folder: Path, data: bytes) -> tuple[int, int]:
+    """Write an inventory and its sidecar."""
+    return write(folder / objects.INVENTORY, data), write(folder / objects.SIDECAR, objects.sidecar(data))
 
 
 def _replace_head(folder: Path, data: bytes, stage: Path) -> None:
@@ -258,7 +272,7 @@ def replace(path: Path, data: bytes, stage: Path) -> None:
 
 def _draft(stage: Path, data: bytes) -> Path:
     draft = stage / f"draft-{secrets.token_hex(8)}"
-    disk.write(draft, data)
+    os.close(disk.create(draft, data))
     return draft
 
 
