@@ -50,8 +50,7 @@ class PackedJobs(Sequence[PlannedJob]):
         return self.total
 
     def __iter__(self) -> Iterator[PlannedJob]:
-        for number in range(len(self.blocks)):
-            yield from self._block(number)
+        return self._within(range(self.total))
 
     @overload
     def __getitem__(self, which: int) -> PlannedJob: ...
@@ -64,17 +63,14 @@ class PackedJobs(Sequence[PlannedJob]):
         return next(self._within(range(place, place + 1)))
 
     def _within(self, places: range) -> Iterator[PlannedJob]:
-        last, block = -1, tuple[PlannedJob, ...]()
+        """A block is unpacked once for these places, and no job beside them is made."""
+        last, texts = -1, list[bytes]()
+        priority = b"}" if self.priority is None else b',"priority":%d}' % self.priority
         for place in places:
             number, within = divmod(place, BLOCK_JOBS)
             if number != last:
-                last, block = number, self._block(number)
-            yield block[within]
-
-    def _block(self, number: int) -> tuple[PlannedJob, ...]:
-        texts = zlib.decompress(self.blocks[number]).split(b"\n")
-        jobs = map(PlannedJob.model_validate_json, texts)
-        return tuple(job.model_copy(update={"priority": self.priority}) for job in jobs)
+                last, texts = number, zlib.decompress(self.blocks[number]).split(b"\n")
+            yield PlannedJob.model_validate_json(texts[within][:-1] + priority)
 
 
 def pack(jobs: Iterator[PlannedJob]) -> tuple[tuple[bytes, ...], int, str]:
@@ -83,7 +79,7 @@ def pack(jobs: Iterator[PlannedJob]) -> tuple[tuple[bytes, ...], int, str]:
     while block := list(islice(jobs, BLOCK_JOBS)):
         comma = "," if blocks else ""
         digest.update(f"{comma}{','.join(map(_canonical, block))}".encode())
-        texts = "\n".join(job.model_dump_json(exclude_defaults=True) for job in block)
+        texts = "\n".join(job.model_dump_json(exclude_defaults=True, exclude={"priority"}) for job in block)
         blocks.append(zlib.compress(texts.encode(), level=1))
         count += len(block)
     digest.update(b"]")
