@@ -4,7 +4,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline.manifests.split import Plan, PlannedJob
+from pipeline.manifests.planned_jobs import Plan, PlannedJob
 from pipeline.names import quote_name
 from pipeline.outcome import content
 from pipeline.records import (
