@@ -16,7 +16,8 @@ from operations.dry_run_result import (
 from operations.submission import owned
 from operations.uploads import resolved_url
 from pipeline.identifiers import ownership
-from pipeline.manifests.split import Plan, plan
+from pipeline.manifests.planned_jobs import Plan
+from pipeline.manifests.split import plan
 from pipeline.names import canonical_ark
 from pipeline.outcome import StepFailed
 from pipeline.principal import Principal

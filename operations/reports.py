@@ -9,6 +9,7 @@ from operations.archive import Archive, load_batch, no_archive
 from operations.batch_view import LISTED, BatchView
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.notify.report.compose import BatchReport, compose_reported, reported_job
+from pipeline.notify.report.reported_jobs import ReportedJobs
 from pipeline.records import Batch, Job
 from zkstate import batches, jobs, listings
 from zkstate.session import Session
@@ -61,7 +62,7 @@ def compose(session: Session, batch: Batch, members: Iterable[Job], archive: Arc
 
     Of each job a line is kept: a batch may have more jobs than fit into memory.
     """
-    lines = [reported_job(job) for job in members]
+    lines = ReportedJobs.of(map(reported_job, members))
     present = {line.jid for line in lines}
     gone = [jid for jid in batches.all_jobs(session, batch.bid) if jid not in present]
     return compose_reported(batch, lines, _tombstones(archive, gone))

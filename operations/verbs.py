@@ -204,7 +204,7 @@ def _write_tombstones(operator: Operator, batch: Batch, jids: Sequence[str]) -> 
     inventory, by, reason = operator.inventory(), operator.by, operator.reason
     members = _unless_stopped(operator, batch, jids)
     buried = archive_jobs(inventory, members, by=by, reason=reason, deleted=True)
-    report = compose(operator.session, batch, buried, lambda: inventory).model_dump(mode="json")
+    report = compose(operator.session, batch, buried, lambda: inventory)
     tombstone(inventory, batch, by=by, reason=reason, report=report)
 
 

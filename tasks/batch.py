@@ -138,7 +138,7 @@ def _as_sent(report: BatchReport, mail: EmailMessage) -> SentReport:
     return SentReport(
         number=report.number,
         at=report.reported_at,
-        report=report.model_dump(mode="json"),
+        report=report,
         text=report_text(mail),
     )
 

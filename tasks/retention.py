@@ -61,5 +61,5 @@ def archive(session: Session, batch: Batch, clients: Clients, *, by: str, reason
     """Store the batch, its report and every job's timeline in SQL."""
     inventory = clients.inventory
     members = archive_jobs(inventory, listings.load_batch(session, batch.bid), by=by, reason=reason)
-    report = compose(session, batch, members, inventory).model_dump(mode="json")
+    report = compose(session, batch, members, inventory)
     archive_batch(inventory, batch, by=by, reason=reason, report=report)

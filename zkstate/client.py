@@ -69,12 +69,12 @@ class Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
 def whole_path(chroot: str, path: str) -> str:
     """The path below the root of the session; kazoo takes six times as long for a path that is plain."""
     plain = path[:1] == "/" and "//" not in path and "/." not in path and path[-1:] != "/"
-    whole: str = _prefix(chroot) + path if plain else _prefix_root(chroot, path)
+    whole: str = root_prefix(chroot) + path if plain else _prefix_root(chroot, path)
     return whole
 
 
 @lru_cache(maxsize=8)
-def _prefix(chroot: str) -> str:
+def root_prefix(chroot: str) -> str:
     """What kazoo puts before a path."""
     return "".join(f"/{name}" for name in chroot.split("/") if name)
 

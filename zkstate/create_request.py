@@ -22,14 +22,14 @@ class CreateRequest(Create):  # type: ignore[misc] # kazoo has no types
                 path,
                 _NUMBER.pack(len(data)),
                 data,
-                _access(tuple(self.acl)),
+                encode_access(tuple(self.acl)),
                 _NUMBER.pack(self.flags),
             )
         )
 
 
 @lru_cache(maxsize=8)
-def _access(entries: tuple[ACL, ...]) -> bytes:
+def encode_access(entries: tuple[ACL, ...]) -> bytes:
     """A process has one access list, or two while its settings change."""
     parts = [_NUMBER.pack(len(entries))]
     for entry in entries:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from pipeline.attempt import Attempt
 from pipeline.errors import ArklineError
 from pipeline.http.urls import redact_url
-from pipeline.manifests.split import Plan
+from pipeline.manifests.planned_jobs import Plan
 from pipeline.outcome import content
 from pipeline.records import Batch, BatchStatus
 from pipeline.states import Bucket

@@ -50,26 +50,30 @@ def _text(path: str) -> bytes:
 
 
 class MultiRequest:
-    """The same bytes and the same results as kazoo's `Transaction`."""
+    """The same bytes and the same results as kazoo's `Transaction`.
 
-    __slots__ = ("_content",)
+    `unread`: bytes of the answer to the last operations; if ZooKeeper applied the transaction, they are not
+    decoded, and the results are those of the operations before.
+    """
+
+    __slots__ = ("_content", "_unread")
 
     type = serialization.Transaction.type
 
-    def __init__(self, operations: Sequence[bytes]) -> None:
+    def __init__(self, operations: Sequence[bytes], unread: int = 0) -> None:
         self._content = b"".join((*operations, _END))
+        self._unread = unread
 
     def serialize(self) -> bytes:
         return self._content
 
-    @staticmethod
-    def deserialize(data: bytes, offset: int) -> list[Any]:
+    def deserialize(self, data: bytes, offset: int) -> list[Any]:
         results: list[Any] = []
-        while True:
-            kind, done, _ = _HEADER.unpack_from(data, offset)
+        applied = _HEADER.unpack_from(data, offset)[0] != _REFUSED
+        end = len(data) - len(_END) - (self._unread if applied else 0)
+        while offset < end:
+            kind, _, _ = _HEADER.unpack_from(data, offset)
             offset += _HEADER.size
-            if done:
-                return results
             if kind == _PUT:
                 results.append(ZnodeStat._make(stat_struct.unpack_from(data, offset)))
                 offset += stat_struct.size
@@ -81,3 +85,4 @@ class MultiRequest:
                 offset += _NUMBER.size
             else:
                 results.append(True)
+        return results

@@ -4,7 +4,7 @@ Rule: a change is one transaction under the version that was read. Stale and Bus
 changed; Ambiguous, that the answer was lost and ZooKeeper did not come back in time.
 """
 
-import uuid
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -70,7 +70,7 @@ class Move:
 
 def token() -> str:
     """A value that no other write has, so that a writer whose answer was lost recognises its own."""
-    return uuid.uuid4().hex
+    return secrets.token_hex(16)
 
 
 def status_path(record: Job | Batch) -> str:

@@ -5,9 +5,10 @@ raises, and a transaction whose answer was lost is settled by its token.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import islice
 from typing import Any
 
 from kazoo.exceptions import (
@@ -20,9 +21,10 @@ from kazoo.security import ACL, OPEN_ACL_UNSAFE
 
 from pipeline.errors import ArklineError
 from zkstate import multi_request
-from zkstate.client import whole_path
+from zkstate.client import root_prefix, whole_path
 from zkstate.errors import Ambiguous, Busy, Contended, Missing, Outdated, Refused, Stale, Taken, TooBig
 from zkstate.multi_request import MultiRequest
+from zkstate.node_template import NodeTemplate
 from zkstate.session import BROKEN, Session
 
 TRANSACTION_LIMIT = 512 * 1024
@@ -84,11 +86,31 @@ class Check:
     role: Role = Role.FENCE
 
 
-Operation = Create | Put | Delete | Check
+@dataclass(frozen=True)
+class CreateAll:
+    """Create the nodes of one thing by a template; operations of another kind come before it."""
+
+    template: NodeTemplate
+    name: str
+    encoded: bytes
+
+    @property
+    def path(self) -> str:
+        """The path of the first node."""
+        return self.nodes[0].path
+
+    @property
+    def nodes(self) -> tuple[Create, ...]:
+        """Without their data."""
+        return tuple(Create(f"{before}{self.name}{behind}") for before, behind in self.template.paths)
+
+
+Single = Create | Put | Delete | Check
+Operation = Single | CreateAll
 
 
 def commit(session: Session, operations: Sequence[Operation]) -> list[Any]:
-    """All of the operations or none: kazoo's results.
+    """All of the operations or none: kazoo's results, without those of CreateAll.
 
     Raises what the role of the first refused operation says, Ambiguous if the answer was lost, or TooBig.
     """
@@ -106,12 +128,20 @@ class Sent:
 def send(session: Session, operations: Sequence[Operation]) -> Sent:
     """The first half of `commit`, which does not wait; TooBig if nothing was sent."""
     _check_size(session, operations)
-    chroot, access = session.zk.chroot, session.zk.default_acl or OPEN_ACL_UNSAFE
-    encoded = [_encoded(operation, whole_path(chroot, operation.path), access) for operation in operations]
-    return Sent(operations, session.zk.request(MultiRequest(encoded)))
+    chroot, access = session.zk.chroot, _access(session)
+    encoded, unread = list[bytes](), 0  # bytes
+    for operation in operations:
+        if isinstance(operation, CreateAll):
+            encoded.append(operation.encoded)
+            unread += operation.template.answer_bytes
+        elif unread:
+            raise TypeError(f"the operation on {operation.path} comes after nodes of a template")
+        else:
+            encoded.append(_encoded(operation, whole_path(chroot, operation.path), access))
+    return Sent(operations, session.zk.request(MultiRequest(encoded, unread)))
 
 
-def _encoded(operation: Operation, path: str, access: Sequence[ACL]) -> bytes:
+def _encoded(operation: Single, path: str, access: Sequence[ACL]) -> bytes:
     match operation:
         case Create(_, data, ephemeral):
             return multi_request.create(path, data, access, int(ephemeral))
@@ -132,23 +162,39 @@ def settle(session: Session, sent: Sent) -> list[Any]:
     refused = _first_refusal(results)
     if refused is not None:
         position, reason = refused
-        raise _refusal(sent.operations[position], reason) from reason
+        operation = next(islice(_singles(sent.operations), position, None))
+        raise _refusal(operation, reason) from reason
     return results
+
+
+def _singles(operations: Sequence[Operation]) -> Iterator[Single]:
+    """The operations, as ZooKeeper counts them."""
+    for operation in operations:
+        yield from operation.nodes if isinstance(operation, CreateAll) else (operation,)
+
+
+def template(session: Session, name: str, nodes: Sequence[tuple[str, bytes | None]]) -> NodeTemplate:
+    """The template for `CreateAll` of these nodes, whose paths kazoo would leave as they are."""
+    return NodeTemplate.cut(name, nodes, root_prefix(session.zk.chroot), _access(session))
+
+
+def _access(session: Session) -> Sequence[ACL]:
+    access: Sequence[ACL] = session.zk.default_acl or OPEN_ACL_UNSAFE
+    return access
 
 
 def size_of(session: Session, operations: Sequence[Operation]) -> int:
     """The bytes of a transaction of these operations, or a few more."""
-    beside = _bytes_beside(session)
-    return sum([beside + len(operation.path.encode()) + _data(operation) for operation in operations])
+    beside = OPERATION_BYTES + len(session.zk.chroot)
+    return sum([beside + _own_bytes(operation) for operation in operations])
 
 
-def _bytes_beside(session: Session) -> int:
-    """Of an operation, beside its path and its data."""
-    return OPERATION_BYTES + len(session.zk.chroot)
-
-
-def _data(operation: Operation) -> int:
-    return len(operation.data) if isinstance(operation, Create | Put) else 0
+def _own_bytes(operation: Operation) -> int:
+    """Of the path and the data of an operation."""
+    if isinstance(operation, CreateAll):
+        return len(operation.encoded)
+    data = len(operation.data) if isinstance(operation, Create | Put) else 0
+    return len(operation.path.encode()) + data
 
 
 def _check_size(session: Session, operations: Sequence[Operation]) -> None:
@@ -177,7 +223,7 @@ _REFUSED = {
 }
 
 
-def _refusal(operation: Operation, error: ZookeeperError) -> ArklineError:
+def _refusal(operation: Single, error: ZookeeperError) -> ArklineError:
     path = operation.path
     if operation.role is Role.FENCE:
         return Stale(f"{path} has changed since it was read")

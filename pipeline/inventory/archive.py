@@ -82,7 +82,7 @@ def archive_batch(
     *,
     by: str,
     reason: str = "",
-    report: Mapping[str, Any] | None = None,
+    report: Mapping[str, Any] | Record | None = None,
 ) -> None:
     """Archive a batch that has ended, with those of its jobs that `archive_jobs` has not archived."""
     disposition = Disposition(who=by, why=reason)
@@ -100,7 +100,7 @@ def tombstone(
     by: str,
     reason: str,
     jobs: Iterable[Job] = (),
-    report: Mapping[str, Any] | None = None,
+    report: Mapping[str, Any] | Record | None = None,
 ) -> None:
     """Archive a job, or a batch with its remaining `jobs`, as deleted; called before the znodes go."""
     disposition = Disposition(who=by, why=reason)
@@ -169,7 +169,7 @@ def _without_secrets(given: Submission | JobConfiguration) -> dict[str, Any]:
 
 
 def _batch_row(
-    batch: Batch, state: BatchState, by: Disposition, report: Mapping[str, Any] | None
+    batch: Batch, state: BatchState, by: Disposition, report: Mapping[str, Any] | Record | None
 ) -> dict[str, Any]:
     return {
         "bid": batch.bid,
@@ -179,7 +179,7 @@ def _batch_row(
         "message": batch.status.message,
         **by.model_dump(),
         "submission": _without_secrets(batch.submission),
-        "report": None if report is None else dict(report),
+        "report": report,
     }
 
 

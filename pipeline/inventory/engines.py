@@ -1,5 +1,6 @@
 """SQLAlchemy engines for the inventory, and the meaning of their errors."""
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from pipeline.errors import UsageRefused
+from pipeline.records import Record
 
 LOCK_WAIT = 30
 """Seconds to wait for the lock of another writer."""
@@ -42,9 +44,16 @@ def create(url: URL) -> Engine:
     return _postgresql(url)
 
 
+def _as_json(value: Any) -> str:
+    """A report is written a job at a time: it may have 100,000."""
+    return value.model_dump_json() if isinstance(value, Record) else json.dumps(value)
+
+
 def _sqlite(url: URL) -> Engine:
     Path(url.database or "").parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(url, connect_args={"timeout": LOCK_WAIT}, pool_size=4, max_overflow=60)
+    engine = create_engine(
+        url, json_serializer=_as_json, connect_args={"timeout": LOCK_WAIT}, pool_size=4, max_overflow=60
+    )
 
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, record: object) -> None:
@@ -60,7 +69,12 @@ def _sqlite(url: URL) -> Engine:
 def _postgresql(url: URL) -> Engine:
     try:
         return create_engine(
-            url, connect_args=_POSTGRESQL_OPTIONS, pool_size=4, max_overflow=60, pool_pre_ping=True
+            url,
+            json_serializer=_as_json,
+            connect_args=_POSTGRESQL_OPTIONS,
+            pool_size=4,
+            max_overflow=60,
+            pool_pre_ping=True,
         )
     except ModuleNotFoundError as error:
         raise UsageRefused("PostgreSQL needs its driver: pip install 'arkline[postgresql]'") from error

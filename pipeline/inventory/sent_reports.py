@@ -19,14 +19,14 @@ from pipeline.records import Record
 class SentReport(Record):
     number: int
     at: datetime
-    report: Mapping[str, Any]
+    report: Mapping[str, Any] | Record
     """In the form of `pipeline.notify.report.text.as_json`; of an update, only the changes."""
     text: str
     """The text of the mail."""
 
 
 def keep_report(inventory: SqlInventory, bid: str, sent: SentReport) -> None:
-    row = {"bid": bid, **dict(sent)}  # a dump would copy the lines of all jobs
+    row = {"bid": bid, **dict(sent)}  # a dump would unpack the lines of all jobs
 
     def write(connection: Any) -> None:
         statement = insert(connection, reports_sent)

@@ -1,18 +1,14 @@
 """The jobs of a payload, in little memory: a batch may have more of them than a worker has room for."""
 
 import json
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
-from typing import overload
 
 from pipeline.fixity import Digest
+from pipeline.packed import BLOCK, Packed, packed_block
 from pipeline.records import PayloadType, Priority, Record, Text
-
-BLOCK_JOBS = 200
-"""Jobs that are compressed together: some 60 KB, which become 20 KB."""
 
 
 class PlannedJob(Record):
@@ -39,52 +35,26 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class PackedJobs(Sequence[PlannedJob]):
+class PackedJobs(Packed[PlannedJob]):
     """Jobs that are unpacked when they are read; `priority` is that of all."""
 
-    blocks: tuple[bytes, ...]
-    total: int
-    priority: int | None
+    priority: int | None = None
 
-    def __len__(self) -> int:
-        return self.total
-
-    def __iter__(self) -> Iterator[PlannedJob]:
-        for number in range(len(self.blocks)):
-            yield from self._block(number)
-
-    @overload
-    def __getitem__(self, which: int) -> PlannedJob: ...
-    @overload
-    def __getitem__(self, which: slice) -> tuple[PlannedJob, ...]: ...
-    def __getitem__(self, which: int | slice) -> PlannedJob | tuple[PlannedJob, ...]:
-        if isinstance(which, slice):
-            return tuple(self._within(range(self.total)[which]))
-        place = range(self.total)[which]
-        return next(self._within(range(place, place + 1)))
-
-    def _within(self, places: range) -> Iterator[PlannedJob]:
-        last, block = -1, tuple[PlannedJob, ...]()
-        for place in places:
-            number, within = divmod(place, BLOCK_JOBS)
-            if number != last:
-                last, block = number, self._block(number)
-            yield block[within]
-
-    def _block(self, number: int) -> tuple[PlannedJob, ...]:
-        texts = zlib.decompress(self.blocks[number]).split(b"\n")
-        jobs = map(PlannedJob.model_validate_json, texts)
-        return tuple(job.model_copy(update={"priority": self.priority}) for job in jobs)
+    def decoded(self, text: bytes) -> PlannedJob:
+        if self.priority is not None:
+            text = text[:-1] + b',"priority":%d}' % self.priority
+        return PlannedJob.model_validate_json(text)
 
 
 def pack(jobs: Iterator[PlannedJob]) -> tuple[tuple[bytes, ...], int, str]:
     """The blocks of the jobs, their number, and the digest of their content."""
     digest, blocks, count = sha256(b"["), list[bytes](), 0
-    while block := list(islice(jobs, BLOCK_JOBS)):
+    while block := list(islice(jobs, BLOCK)):
         comma = "," if blocks else ""
         digest.update(f"{comma}{','.join(map(_canonical, block))}".encode())
-        texts = "\n".join(job.model_dump_json(exclude_defaults=True) for job in block)
-        blocks.append(zlib.compress(texts.encode(), level=1))
+        blocks.append(
+            packed_block(job.model_dump_json(exclude_defaults=True, exclude={"priority"}) for job in block)
+        )
         count += len(block)
     digest.update(b"]")
     return tuple(blocks), count, digest.hexdigest()

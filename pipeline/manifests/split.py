@@ -24,8 +24,6 @@ from pipeline.outcome import content
 from pipeline.records import PayloadType, Submission, SubmissionType
 from pipeline.upload_url import foreign_upload
 
-__all__ = ["Plan", "PlannedJob", "plan", "priority_of"]
-
 _SINGLE = {
     SubmissionType.FILE: PayloadType.FILE,
     SubmissionType.CONTAINER: PayloadType.CONTAINER,

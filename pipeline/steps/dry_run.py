@@ -12,7 +12,7 @@ from itertools import chain, islice
 
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.http.urls import host_of
-from pipeline.manifests.split import PlannedJob
+from pipeline.manifests.planned_jobs import PlannedJob
 from pipeline.names import quote_name
 from pipeline.outcome import StepFailed
 from pipeline.parallel import in_parallel

@@ -260,4 +260,4 @@ def test_a_collection_without_mail_has_its_reports_in_the_archive(
     context.drop_session()
 
     assert mailed(settings) == []
-    assert (kept.number, kept.report["counts"]["deleted"]) == (1, 1)
+    assert (kept.number, dict(kept.report)["counts"]["deleted"]) == (1, 1)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.attempt import UNATTENDED, Attempt
-from pipeline.manifests.split import Plan, PlannedJob
+from pipeline.manifests.planned_jobs import Plan, PlannedJob
 from pipeline.object_description import Deposited
 from pipeline.outcome import Done
 from pipeline.records import Batch, Job, PayloadType, StatusReport, Submission, SubmissionType, Ticket

@@ -52,7 +52,7 @@ RESULTS = [
 def test_the_results_of_a_transaction_are_those_of_kazoo(results: list[bytes]) -> None:
     content = b"before" + b"".join(results) + _header(-1, done=True, error=-1)
 
-    found, expected = (kind.deserialize(content, 6) for kind in (MultiRequest, Transaction))
+    found, expected = (kind.deserialize(content, 6) for kind in (MultiRequest(()), Transaction))
 
     assert [repr(result) for result in found] == [repr(result) for result in expected]
 
@@ -60,7 +60,7 @@ def test_the_results_of_a_transaction_are_those_of_kazoo(results: list[bytes]) -
 def test_a_refused_transaction_names_the_operation_at_fault() -> None:
     content = b"".join(RESULTS[5:] + RESULTS[4:5]) + _header(-1, done=True, error=-1)
 
-    rolled_back, refused = MultiRequest.deserialize(content, 0)
+    rolled_back, refused = MultiRequest(()).deserialize(content, 0)
 
     assert isinstance(rolled_back, RolledBackError)
     assert isinstance(refused, NodeExistsError)

@@ -5,11 +5,12 @@ import pytest
 
 from pipeline.fixity import Digest
 from pipeline.manifests.checkm import Row
-from pipeline.manifests.planned_jobs import BLOCK_JOBS, PackedJobs, PlannedJob, pack
+from pipeline.manifests.planned_jobs import PackedJobs, PlannedJob, pack
 from pipeline.manifests.split import plan
+from pipeline.packed import BLOCK
 from pipeline.records import PayloadType, Submission, SubmissionType
 
-COUNT = 2 * BLOCK_JOBS + 7
+COUNT = 2 * BLOCK + 7
 
 
 def planned(number: int) -> PlannedJob:
@@ -37,7 +38,7 @@ def test_packed_jobs_are_those_that_were_packed_in_their_order(packed: PackedJob
     "which",
     [
         slice(0, 40),
-        slice(BLOCK_JOBS - 1, BLOCK_JOBS + 1),
+        slice(BLOCK - 1, BLOCK + 1),
         slice(COUNT - 3, COUNT + 40),
         slice(COUNT, None),
         slice(None, None, 100),
@@ -49,7 +50,7 @@ def test_a_slice_of_packed_jobs_is_that_of_a_list(packed: PackedJobs, which: sli
     assert list(packed[which]) == list(packed)[which]
 
 
-@pytest.mark.parametrize("place", [0, BLOCK_JOBS, COUNT - 1, -1, -COUNT])
+@pytest.mark.parametrize("place", [0, BLOCK, COUNT - 1, -1, -COUNT])
 def test_one_packed_job_is_that_of_a_list(packed: PackedJobs, place: int) -> None:
     assert packed[place] == list(packed)[place]
 

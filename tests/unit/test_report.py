@@ -270,7 +270,7 @@ def test_an_update_has_only_the_changes() -> None:
     assert update is not None
     assert [job.jid for job in update.completed] == [jid(2)]
     assert [job.jid for job in update.deleted] == [jid(4)]
-    assert update.failed == ()
+    assert list(update.failed) == []
     assert (update.counts.completed, update.counts.failed) == (2, 1)
     assert "Changes since 2026-09-01 12:00 UTC:" in " ".join(as_text(update).split())
 

@@ -3,7 +3,7 @@
 Rule: the counts always cover every job of the batch; the lists of an update have only the changes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from pydantic import Field
 from pipeline.description.final import final_description
 from pipeline.names import name_in
 from pipeline.notify.report.job_outcome import JobOutcome
+from pipeline.notify.report.reported_jobs import ReportedJob, ReportedJobs, by_state
 from pipeline.records import Batch, Entry, Job, Record, StatusReport, SubmissionType, now
 from pipeline.states import BatchState, Event, FailureKind, JobState
 
@@ -54,18 +55,8 @@ SECTION_ADVICE = {
 """What the depositor should do about all objects of a section."""
 
 
-class ReportedJob(Record):
-    jid: str
-    name: str
-    local_id: tuple[str, ...] = ()
-    ark: str | None = None
-    title: str = ""
-    state: JobState
-    kind: FailureKind | None = None
-    message: str = ""
-    advice: str = ""
-    remark: str = ""
-    """What the depositor should check, although nothing failed."""
+NO_JOBS = ReportedJobs()
+_ENDED = (JobState.COMPLETED, JobState.FAILED, JobState.DELETED)
 
 
 class Counts(Record):
@@ -76,6 +67,10 @@ class Counts(Record):
     failed: int = 0
     unfinished: int = 0
     deleted: int = 0
+
+
+# in schemas, the default of a list
+_JOBS: Any = Field(default_factory=ReportedJobs, json_schema_extra={"default": []})
 
 
 class BatchReport(Record):
@@ -97,13 +92,13 @@ class BatchReport(Record):
     """Why the batch itself failed, if it did."""
     advice: str = ""
     counts: Counts
-    completed: tuple[ReportedJob, ...] = ()
-    failed: tuple[ReportedJob, ...] = ()
-    unfinished: tuple[ReportedJob, ...] = ()
-    deleted: tuple[ReportedJob, ...] = ()
+    completed: ReportedJobs = _JOBS
+    failed: ReportedJobs = _JOBS
+    unfinished: ReportedJobs = _JOBS
+    deleted: ReportedJobs = _JOBS
 
     @property
-    def sections(self) -> tuple[tuple[str, tuple[ReportedJob, ...]], ...]:
+    def sections(self) -> tuple[tuple[str, ReportedJobs], ...]:
         """The lists with their titles; failures come first, because they need action."""
         return (
             ("Failed", self.failed),
@@ -138,14 +133,15 @@ def compose_reported(
     at: datetime | None = None,
 ) -> BatchReport:
     """As `compose_report`, of the report's lines: a caller need not have all jobs in memory."""
-    reported = sorted(lines, key=lambda job: job.jid)
-    completed = tuple(job for job in reported if job.state is JobState.COMPLETED)
-    failed = tuple(job for job in reported if job.state is JobState.FAILED)
-    removed = {job.jid: job for job in reported if job.state is JobState.DELETED}
+    groups = by_state(lines, lambda job: job.state if job.state in _ENDED else None)
+    completed, failed = (groups.get(state, NO_JOBS) for state in (JobState.COMPLETED, JobState.FAILED))
+    removed = {job.jid: job for job in groups.get(JobState.DELETED, NO_JOBS)}
     for jid, tombstone in deleted.items():
         removed.setdefault(jid, _deleted(jid, tombstone))
-    ended = {job.jid for job in (*completed, *failed)} | removed.keys()
-    unfinished = tuple(job for job in reported if job.jid not in ended)
+    unfinished = groups.get(None, NO_JOBS)
+    if unfinished:  # a job may have ended while the others were read
+        ended = {job.jid for jobs in (completed, failed) for job in jobs} | removed.keys()
+        unfinished = ReportedJobs.of(job for job in unfinished if job.jid not in ended)
     submission = batch.submission
     cancelled = _by_staff(batch.history, "our staff cancelled this submission")
     all_completed = bool(completed) and not failed and not unfinished and batch.status.kind is None
@@ -172,7 +168,7 @@ def compose_reported(
         completed=completed,
         failed=failed,
         unfinished=unfinished,
-        deleted=tuple(removed[jid] for jid in sorted(removed)),
+        deleted=ReportedJobs.of(removed[jid] for jid in sorted(removed)),
     )
 
 
@@ -212,17 +208,20 @@ def compose_update(report: BatchReport, since: StatusReport) -> BatchReport | No
     """
     failed_before, completed_before = set(since.failed_jobs), set(since.successful_jobs)
     open_before = failed_before | set(since.unfinished_jobs)
+    known = open_before | completed_before
     changed = {
-        "completed": tuple(job for job in report.completed if job.jid not in completed_before),
-        "failed": tuple(job for job in report.failed if job.jid not in failed_before),
-        "unfinished": tuple(
-            job for job in report.unfinished if job.jid not in open_before | completed_before
-        ),
-        "deleted": tuple(job for job in report.deleted if job.jid in open_before),
+        "completed": _select(report.completed, lambda jid: jid not in completed_before),
+        "failed": _select(report.failed, lambda jid: jid not in failed_before),
+        "unfinished": _select(report.unfinished, lambda jid: jid not in known),
+        "deleted": _select(report.deleted, lambda jid: jid in open_before),
     }
     if not any(changed.values()):
         return None
     return report.model_copy(update={**changed, "since": since.last_modified})
+
+
+def _select(jobs: ReportedJobs, selects: Callable[[str], bool]) -> ReportedJobs:
+    return ReportedJobs.of(job for job in jobs if selects(job.jid))
 
 
 def reported_job(job: Job | JobOutcome) -> ReportedJob:

@@ -7,7 +7,8 @@ and no scripts.
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from pipeline.notify.report.compose import SECTION_ADVICE, BatchReport, ReportedJob
+from pipeline.notify.report.compose import SECTION_ADVICE, BatchReport
+from pipeline.notify.report.reported_jobs import ReportedJob
 from pipeline.notify.report.text import LISTED, facts, headline, on_one_line
 
 _HEAD = (

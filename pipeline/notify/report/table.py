@@ -4,7 +4,8 @@ import csv
 import io
 
 from pipeline.names import printable
-from pipeline.notify.report.compose import BatchReport, ReportedJob
+from pipeline.notify.report.compose import BatchReport
+from pipeline.notify.report.reported_jobs import ReportedJob
 
 COLUMNS = ("object", "local id", "ARK", "title", "state", "job", "what happened", "what to do")
 

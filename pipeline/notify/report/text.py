@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from pipeline.names import printable
-from pipeline.notify.report.compose import SECTION_ADVICE, BatchReport, ReportedJob
+from pipeline.notify.report.compose import SECTION_ADVICE, BatchReport
+from pipeline.notify.report.reported_jobs import ReportedJob
 from pipeline.states import JobState
 
 LISTED = 200
