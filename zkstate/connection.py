@@ -23,7 +23,7 @@ from kazoo.exceptions import ConnectionDropped, ConnectionLoss
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import Auth, ReplyHeader, int_struct
 
-from zkstate.polling import Gate
+from zkstate.shared_reading import Gate
 
 READ_TIME = 0.1
 """Seconds for which a thread reads for its answer; then kazoo's thread reads, and wakes it. Within this time
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
-    """Encrypted connections work as kazoo's: TLS allows one thread at a time."""
+    """As kazoo's with TLS, which allows one thread at a time, and on systems without epoll."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -62,7 +62,7 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
     def _connect(self, *server: Any) -> Any:
         self._arrived = None
         timeouts = super()._connect(*server)
-        if not isinstance(self._socket, ssl.SSLSocket):
+        if hasattr(select, "epoll") and not isinstance(self._socket, ssl.SSLSocket):
             with self._reading, self._sending:
                 self._arrived, self._broken = bytearray(), ""
                 self.handler.gate = Gate(self._socket, self._read_sock)

@@ -9,13 +9,13 @@ from kazoo.hosts import collect_hosts
 
 from pipeline.errors import UsageRefused
 from pipeline.settings import Settings
-from zkstate.polling import PollHandler
+from zkstate.shared_reading import SharingHandler
 
 _ANSWER = 2.0
 """Seconds that a server may take for each part of the answer to the question why it cannot be used."""
 
 
-class TlsHandler(PollHandler):
+class TlsHandler(SharingHandler):
     """Kazoo's own trusts every authority of the system too, leaves a socket open at every refusal, and waits
     for bytes that it has."""
 
@@ -45,10 +45,10 @@ class TlsHandler(PollHandler):
         return (decrypted, [], []) if decrypted else super().select(reading, writing, exceptional, timeout)
 
 
-def handler(settings: Settings) -> PollHandler:
+def handler(settings: Settings) -> SharingHandler:
     """For kazoo's client; UsageRefused names a file that cannot be used."""
     if settings.zk_tls_ca is None:
-        return PollHandler()
+        return SharingHandler()
     return TlsHandler(_context(settings))
 
 

@@ -30,7 +30,8 @@ def test_the_thread_of_kazoo_sleeps_while_a_thread_reads_its_answers(session: Se
     for _ in range(100):
         session.get(PATH)
 
-    assert _wake_ups(session) - before < 50
+    # 170 to 200 if that thread sends and reads; an answer that comes at once may wake that thread
+    assert _wake_ups(session) - before < 100
 
 
 def _wake_ups(session: Session) -> int:
