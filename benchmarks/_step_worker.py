@@ -1,4 +1,4 @@
-"""A worker with the real tasks, whose steps do nothing, or wait: `python -m benchmarks._step_worker worker`.
+"""A worker with the real tasks, whose steps do nothing, or wait: `python -m benchmarks._step_worker`.
 
 `ARKLINE_BENCH_STEP_MS`: milliseconds that each step waits, as a step waits for a source or for a disk.
 """
@@ -12,8 +12,8 @@ from pipeline.outcome import Done
 from pipeline.records import Job
 from pipeline.states import Event, JobState
 from pipeline.steps.context import StepContext
-from tasks import app as application
 from tasks import job as path_of_a_job
+from tasks import worker_program
 from tests.support.fleet import Fleet
 
 _SECONDS = option("STEP_MS", 0) / 1000
@@ -27,10 +27,10 @@ def _step(job: Job, _context: StepContext) -> Done:
 
 def worker(fleet: Fleet, processes: int, name: str = "worker") -> Process:
     """A worker that is not ready yet."""
-    arguments = ("worker", "-c", str(processes), "-n", f"{name}@%h", "--without-mingle", "--without-gossip")
+    arguments = ("-c", str(processes), "-n", f"{name}@%h")
     return fleet.start(name, "-m", "benchmarks._step_worker", *arguments, wait=False)
 
 
 if __name__ == "__main__":
     path_of_a_job.STEPS.update(dict.fromkeys(path_of_a_job.STEPS, _step))
-    application.app.worker_main(sys.argv[1:])
+    sys.exit(worker_program.main())

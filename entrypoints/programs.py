@@ -19,8 +19,7 @@ FLOWER_TASKS = 5000
 def worker(processes: int, node: str, queues: Sequence[str] = ()) -> tuple[str, ...]:
     """`node`: its name among the workers, NAME@HOST; `queues`: those it consumes, all of them if empty."""
     only = ("-Q", ",".join(queues)) if queues else ()
-    options = ("--without-mingle", "--without-gossip")
-    return (*CELERY, "worker", "-c", str(processes), *only, "-n", node, *options)
+    return (*PYTHON, "-m", "tasks.worker_program", "-c", str(processes), *only, "-n", node)
 
 
 def ping(node: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The Celery application with its tasks: `celery -A tasks.app worker|flower`, or `make_context(settings)`."""
+"""The Celery application with its tasks, for workers, Flower, or `make_context(settings)`."""
 
 from functools import cache
 

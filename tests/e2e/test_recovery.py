@@ -136,7 +136,7 @@ def test_a_worker_that_consumes_no_messages_exits_and_its_successor_does_the_wor
     session: Session, settings: Settings, fleet: Fleet, source: HttpSource
 ) -> None:
     fleet.settings = settings.model_copy(update={"stalled_after": 2})
-    arguments = ("worker", "-c", "1", "--without-mingle", "--without-gossip")
+    arguments = ("-c", "1")
     stalled = fleet.start("stalled", "-m", "tests.support.stalled_worker", *arguments)
     url = source.put("/a.txt", body_of("a"))
     bids = [submit(session, settings, url, SubmissionType.FILE) for _ in range(3)]
@@ -155,7 +155,7 @@ def test_a_job_that_hangs_its_process_ends_with_a_message_and_others_complete_me
 ) -> None:
     """The worker has two processes: one is always free, since the kernel ends the one that hangs."""
     fleet.settings = settings.model_copy(update={"max_redispatches": 2})
-    arguments = ("worker", "-c", "2", "--without-mingle", "--without-gossip")
+    arguments = ("-c", "2")
     fleet.start("hanging", "-m", "tests.support.hanging_worker", *arguments)
     fleet.beat()
     hanging = submit(session, settings, source.put("/hang.txt", body_of("hang")), SubmissionType.FILE)

@@ -75,10 +75,8 @@ class Fleet:
     ) -> Process:
         """A worker for `queues`, separated by commas; for all of them if empty."""
         only = ("-Q", queues) if queues else ()
-        celery = ("-m", "celery", "-A", "tasks.app", "worker", "-c", str(concurrency), *only)
-        return self.start(
-            name, *celery, "-n", f"{name}@%h", "--without-mingle", "--without-gossip", wait=wait
-        )
+        program = ("-m", "tasks.worker_program", "-c", str(concurrency), *only, "-n", f"{name}@%h")
+        return self.start(name, *program, wait=wait)
 
     def beat(self, name: str = "beat", *, wait: bool = True) -> Process:
         return self.start(name, "-m", "tasks.beat_leader", wait=wait)

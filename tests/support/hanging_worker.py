@@ -11,8 +11,8 @@ from pipeline.records import Job
 from pipeline.states import JobState
 from pipeline.steps import process
 from pipeline.steps.context import StepContext
-from tasks import app as application
 from tasks import job as path_of_a_job
+from tasks import worker_program
 
 
 def _hang(job: Job, context: StepContext) -> Done:
@@ -24,4 +24,4 @@ def _hang(job: Job, context: StepContext) -> Done:
 path_of_a_job.STEPS[JobState.PROCESSING] = _hang
 
 if __name__ == "__main__":
-    application.app.worker_main(sys.argv[1:])
+    sys.exit(worker_program.main())

@@ -9,7 +9,7 @@ from typing import Any
 from celery.signals import worker_ready
 from kombu.transport.redis import Channel
 
-from tasks import app as application
+from tasks import worker_program
 
 
 @worker_ready.connect(weak=False)
@@ -18,4 +18,4 @@ def _stop_consuming(**_: Any) -> None:
 
 
 if __name__ == "__main__":
-    application.app.worker_main(sys.argv[1:])
+    sys.exit(worker_program.main())

@@ -112,12 +112,15 @@ class Quiet:
             self._asked_again.add(batch.bid)
             if resumable:
                 return False
-        if batches.counts(session, batch.bid)[Bucket.PROCESSING]:
+        counts = batches.counts(session, batch.bid)
+        if counts[Bucket.PROCESSING]:
             return False
+        # an operator cancelled the report, and a job that was resumed after that completed
+        unreported = batch.report is None and counts[Bucket.COMPLETED] > 0
         reported = set(batch.report.failed_jobs) if batch.report else set()
         left = set(batches.jobs_in(session, batch.bid, Bucket.FAILED))
         unfinished = batch.report.unfinished_jobs if batch.report else ()
-        if not unfinished and reported == left:
+        if not unreported and not unfinished and reported == left:
             return True
         batches.move(session, batch, BatchMove(Event.UPDATE_REPORT, "operator", lock=Lock.FREE))
         return False
