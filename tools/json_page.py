@@ -17,6 +17,7 @@ from typing import Any, get_args, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter
 
+from pipeline.packed import Packed
 from tools.json_documents import DOCUMENTS, VERSION
 
 FOLDER = Path(__file__).parents[1] / "docs" / "api"
@@ -127,9 +128,16 @@ def _names() -> dict[type, str]:
 def _records_in(kinds: Iterable[object]) -> Iterator[type]:
     """The records in these types, without their own parts."""
     for kind in kinds:
-        if inspect.isclass(kind) and (issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind)):
+        if inspect.isclass(kind) and issubclass(kind, Packed):
+            yield from _records_in(_bases(kind))
+        elif inspect.isclass(kind) and (issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind)):
             yield kind
         yield from _records_in(get_args(kind))
+
+
+def _bases(kind: type) -> tuple[object, ...]:
+    """The bases with their arguments; `types` has this since Python 3.12."""
+    return tuple(kind.__dict__.get("__orig_bases__", ()))
 
 
 def _type(facts: dict[str, Any], records: Mapping[str, str]) -> str:

@@ -24,7 +24,7 @@ def judge(deposits: list[Deposit], bids: dict[str, str], final: FinalState, acts
         *_half_deleted(final),
         *check_stored(final, objects, acts),
         *check_identifiers(final, objects),
-        *check_registered(final),
+        *check_registered(final, acts),
         *(problem for batch in final.batches.values() for problem in _batch(batch, final)),
         *check_notifications(final, acts),
         *_leaks(final),

@@ -70,6 +70,8 @@ class FinalState:
     """Paths in the storage root outside the objects."""
     strays: list[str] = field(default_factory=list)
     """Files that were written into the empty mount point of a disk that was not mounted."""
+    minted: dict[str, str] = field(default_factory=dict)
+    """ARK -> the job for which it was minted."""
     registered: dict[str, str] = field(default_factory=dict)
     """ARK -> its status at EZID."""
     waiting: list[str] = field(default_factory=list)
@@ -186,6 +188,7 @@ _ENTRIES = """
 select v.id, v.ark, v.number, i.job_id from inv_versions v left join inv_ingests i on i.inv_version_id = v.id
 """
 _FILES = "select inv_version_id, pathname, digest_value from inv_files"
+_MINTED = "select ark, job_id from minted_arks"
 _LOCAL_IDS = "select local_id, inv_object_ark from inv_localids"
 
 
@@ -198,6 +201,7 @@ def read_inventory(url: str, final: FinalState) -> None:
                 files[version][path] = digest
             for version, ark, number, jid in connection.execute(text(_ENTRIES)):
                 final.entries.append(Stored(ark, number, jid or "", files[version]))
+            final.minted = {row[0]: row[1] for row in connection.execute(text(_MINTED))}
             final.local_ids = {row[0]: row[1] for row in connection.execute(text(_LOCAL_IDS))}
     finally:
         engine.dispose()

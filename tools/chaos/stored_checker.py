@@ -94,11 +94,16 @@ def check_identifiers(final: FinalState, objects: dict[str, DepositedObject]) ->
             yield Problem(Category.DUPLICATED, "", f"{ark} names the objects {sorted(named)}")
 
 
-def check_registered(final: FinalState) -> Iterator[Problem]:
-    """EZID knows the ARK of every stored object as public, and no other name."""
+def check_registered(final: FinalState, acts: Acts) -> Iterator[Problem]:
+    """EZID knows the ARK of every stored object as public, and no other name.
+
+    A job that an operator fails and deletes while it waits for EZID may leave a reserved name there.
+    """
     stored = {version.ark for version in final.versions}
     for ark in sorted(stored):
         if final.registered.get(ark) != "public":
             yield Problem(Category.LOST, "", f"{ark} is {final.registered.get(ark)} at EZID")
-    for ark in sorted(final.registered.keys() - stored):
+    given_up = {ark for ark, jid in final.minted.items() if jid in acts.deleted_jobs}
+    reserved = {ark for ark, state in final.registered.items() if state == "reserved"}
+    for ark in sorted(final.registered.keys() - stored - (given_up & reserved)):
         yield Problem(Category.ILLEGAL, "", f"EZID knows {ark}, which names no stored object")
