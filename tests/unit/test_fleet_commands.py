@@ -32,7 +32,7 @@ def program(*arguments: str) -> str:
 
 def test_a_worker_takes_every_queue_unless_some_are_named() -> None:
     assert " -Q " not in program("worker")
-    assert program("worker").endswith("-c 4 -n worker@host --without-mingle --without-gossip")
+    assert program("worker").endswith("-m tasks.worker_program -c 4 -n worker@host")
     assert "-Q control,io -n worker@host" in program("worker", "-q", "io, control,io")
     assert "-c 2 -Q split -n split@host" in program("worker", "--queues", "split", "--processes", "2")
     assert "-n left@host" in program("worker", "--queues", "split", "--name", "left")
