@@ -2,7 +2,7 @@
 
 import ctypes
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,8 +39,24 @@ def write_all(descriptor: int, data: bytes) -> None:
             rest = rest[os.write(descriptor, rest) :]
 
 
+def write_file(path: Path | str, data: bytes) -> None:
+    """Write a file, in place of its content if there is one; nothing is synced."""
+    with opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
+        write_all(descriptor, data)
+
+
+def written(descriptor: int, write: Callable[[int], None]) -> int:
+    """The descriptor, after `write`; it is closed if that fails."""
+    try:
+        write(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
 def read_all(path: Path | str) -> bytes:
-    """The bytes of a file: half of the calls of the system that Path.read_bytes has."""
+    """The bytes of a file, by half of the system calls that Path.read_bytes makes."""
     with opened(path, os.O_RDONLY) as descriptor:
         size = os.fstat(descriptor).st_size
         pieces = iter(lambda: os.read(descriptor, size + 1), b"")

@@ -1,7 +1,7 @@
 """A client of ZooKeeper: who it says it is. Without a user, it works with servers on loopback alone."""
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -9,7 +9,7 @@ from kazoo.client import KazooClient, _prefix_root
 from kazoo.hosts import collect_hosts
 from kazoo.protocol.serialization import Sync
 from kazoo.protocol.states import KeeperState
-from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
+from kazoo.security import ACL, OPEN_ACL_UNSAFE, make_digest_acl
 
 from pipeline.errors import UsageRefused
 from pipeline.settings import Settings
@@ -51,10 +51,15 @@ class Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
         self._call(request, answer)
         return answer
 
+    @property
+    def access(self) -> Sequence[ACL]:
+        """The access list of new nodes."""
+        access: Sequence[ACL] = self.default_acl or OPEN_ACL_UNSAFE
+        return access
+
     def create_ephemeral(self, path: str, data: bytes) -> Any:
         """As kazoo's `create_async`, whose answer passes through a further thread."""
-        access = self.default_acl or OPEN_ACL_UNSAFE
-        return self.request(CreateRequest(whole_path(self.chroot, path), data, access, _EPHEMERAL))
+        return self.request(CreateRequest(whole_path(self.chroot, path), data, self.access, _EPHEMERAL))
 
     def _session_callback(self, state: Any) -> None:
         if state not in _CONNECTED:

@@ -33,7 +33,7 @@ _PIECE = 1 << 16
 """Bytes that are read at a time."""
 
 _HEADER = 4
-"""Bytes of the length before each answer."""
+"""Bytes before an answer: its length."""
 
 _LAST_XID = 2147483647
 
@@ -49,7 +49,7 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
         self._sending = threading.RLock()
         self._reading = threading.RLock()
         self._open = False
-        """Whether any thread may send and read; written under both locks."""
+        """Whether any thread may send and read: set under both locks; a fault resets it under one."""
         self._broken = ""
         """Why nothing may follow: part of a request was sent, or an answer was not read to its end."""
         self._arrived: bytearray | None = None
@@ -57,7 +57,7 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
         self._taken = False
         """A thread reads for its own answer."""
         self._collected: bytearray | None = None
-        """Requests that are sent together, while they are made."""
+        """The requests so far of those that are sent together."""
 
     def _connect(self, *server: Any) -> Any:
         self._arrived = None

@@ -13,23 +13,25 @@ from kazoo.security import ACL
 from zkstate.create_request import CreateRequest
 
 _NUMBER = Struct("!i")
-_HEADER = Struct("!iBi")
+HEADER = Struct("!i?i")
+"""Before each request and each answer of a transaction: kind, whether the transaction ends, error."""
+
 _CREATE, _DELETE = serialization.Create.type, serialization.Delete.type
 _PUT, _CHECK = serialization.SetData.type, serialization.CheckVersion.type
 _REFUSED = -1
-"""The type of a result that is an error."""
+"""The kind of each answer in a transaction that ZooKeeper has refused."""
 
 
 def _header(kind: int) -> bytes:
-    return _HEADER.pack(kind, False, -1)
+    return HEADER.pack(kind, False, -1)
 
 
-_OF_CREATE, _OF_DELETE, _OF_PUT, _OF_CHECK = map(_header, (_CREATE, _DELETE, _PUT, _CHECK))
-_END = _HEADER.pack(-1, True, -1)
+OF_CREATE, _OF_DELETE, _OF_PUT, _OF_CHECK = map(_header, (_CREATE, _DELETE, _PUT, _CHECK))
+_END = HEADER.pack(-1, True, -1)
 
 
 def create(path: str, data: bytes, access: Sequence[ACL], flags: int) -> bytes:
-    return _OF_CREATE + CreateRequest(path, data, access, flags).serialize()
+    return OF_CREATE + CreateRequest(path, data, access, flags).serialize()
 
 
 def delete(path: str) -> bytes:
@@ -69,11 +71,11 @@ class MultiRequest:
 
     def deserialize(self, data: bytes, offset: int) -> list[Any]:
         results: list[Any] = []
-        applied = _HEADER.unpack_from(data, offset)[0] != _REFUSED
+        applied = HEADER.unpack_from(data, offset)[0] != _REFUSED
         end = len(data) - len(_END) - (self._unread if applied else 0)
         while offset < end:
-            kind, _, _ = _HEADER.unpack_from(data, offset)
-            offset += _HEADER.size
+            kind, _, _ = HEADER.unpack_from(data, offset)
+            offset += HEADER.size
             if kind == _PUT:
                 results.append(ZnodeStat._make(stat_struct.unpack_from(data, offset)))
                 offset += stat_struct.size

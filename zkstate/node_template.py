@@ -8,16 +8,12 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple, Self
 
-from kazoo.protocol.serialization import Create
 from kazoo.security import ACL
 
 from zkstate.create_request import encode_access
+from zkstate.multi_request import HEADER, OF_CREATE
 
 _NUMBER = Struct("!i")
-_HEADER = Struct("!i?i")
-"""Before each request and each answer of a transaction: kind, whether the transaction ends, error."""
-
-_CREATE = _HEADER.pack(Create.type, False, -1)
 _PERSISTENT = _NUMBER.pack(0)
 
 
@@ -44,14 +40,14 @@ class NodeTemplate(NamedTuple):
         for path, content in nodes:
             before, _, behind = path.rpartition(name)
             length = len(f"{prefix}{path}".encode())
-            runs[-1][-1] += _CREATE + _NUMBER.pack(length) + f"{prefix}{before}".encode()
+            runs[-1][-1] += OF_CREATE + _NUMBER.pack(length) + f"{prefix}{before}".encode()
             runs[-1].append(behind.encode())
             if content is None:
                 runs.append([behind_content])
             else:
                 runs[-1][-1] += _NUMBER.pack(len(content)) + content + behind_content
             paths.append((before, behind))
-            answer_bytes += _HEADER.size + _NUMBER.size + length
+            answer_bytes += HEADER.size + _NUMBER.size + length
         return cls(tuple(map(tuple, runs)), tuple(paths), answer_bytes)
 
     def encode(self, name: bytes, contents: Sequence[bytes]) -> bytes:

@@ -46,7 +46,7 @@ class Answer(AsyncResult):  # type: ignore[misc]  # kazoo has no types
 
 class SharingHandler(PollHandler):
     gate: Gate | None = None
-    """Of the connection, while threads read their own answers."""
+    """The connection's gate; None while kazoo's thread alone reads."""
 
     def async_result(self) -> Answer:
         return Answer(self)

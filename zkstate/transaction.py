@@ -17,7 +17,7 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
     ZookeeperError,
 )
-from kazoo.security import ACL, OPEN_ACL_UNSAFE
+from kazoo.security import ACL
 
 from pipeline.errors import ArklineError
 from zkstate import multi_request
@@ -128,7 +128,7 @@ class Sent:
 def send(session: Session, operations: Sequence[Operation]) -> Sent:
     """The first half of `commit`, which does not wait; TooBig if nothing was sent."""
     _check_size(session, operations)
-    chroot, access = session.zk.chroot, _access(session)
+    chroot, access = session.zk.chroot, session.zk.access
     encoded, unread = list[bytes](), 0  # bytes
     for operation in operations:
         if isinstance(operation, CreateAll):
@@ -175,12 +175,7 @@ def _singles(operations: Sequence[Operation]) -> Iterator[Single]:
 
 def template(session: Session, name: str, nodes: Sequence[tuple[str, bytes | None]]) -> NodeTemplate:
     """The template for `CreateAll` of these nodes, whose paths kazoo would leave as they are."""
-    return NodeTemplate.cut(name, nodes, root_prefix(session.zk.chroot), _access(session))
-
-
-def _access(session: Session) -> Sequence[ACL]:
-    access: Sequence[ACL] = session.zk.default_acl or OPEN_ACL_UNSAFE
-    return access
+    return NodeTemplate.cut(name, nodes, root_prefix(session.zk.chroot), session.zk.access)
 
 
 def size_of(session: Session, operations: Sequence[Operation]) -> int:

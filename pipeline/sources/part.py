@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from pipeline.attempt import Attempt
-from pipeline.durable import opened, start_writing, write_all
+from pipeline.durable import start_writing, write_all, write_file
 from pipeline.errors import ArklineError
 from pipeline.file_faults import is_full
 from pipeline.fixity import READ_CHUNK, Digest
@@ -205,8 +205,7 @@ class Part:
         path = self.path
         if self._descriptor is None and self._draft is not None:
             path = self._draft
-            with opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
-                write_all(descriptor, b"".join(self._held))
+            write_file(path, b"".join(self._held))
         try:
             path.replace(target)
         except FileNotFoundError:

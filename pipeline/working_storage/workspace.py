@@ -17,7 +17,7 @@ from typing import BinaryIO
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from pipeline.durable import opened, read_all, write_all
+from pipeline.durable import read_all, write_file
 from pipeline.errors import ArklineError
 from pipeline.files import StoredVersion
 from pipeline.fixity import Digest
@@ -130,14 +130,11 @@ class Workspace:
     def publish(self, path: Path, data: bytes) -> None:
         """Write a file below the working directory; it is complete or absent at any moment."""
         draft = path.with_name(f"{path.name}.{self._token}.draft")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         try:
-            with opened(draft, flags) as descriptor:
-                write_all(descriptor, data)
+            write_file(draft, data)
         except FileNotFoundError:
             self.make_folder(path.parent)
-            with opened(draft, flags) as descriptor:
-                write_all(descriptor, data)
+            write_file(draft, data)
         draft.replace(path)
 
     def draft(self, name: str, pieces: Iterable[bytes]) -> Draft:

@@ -1,4 +1,4 @@
-"""The jobs of a report: a line of each, packed, as a batch may have 100,000."""
+"""The jobs of a report, packed one line each: a batch may have 100,000 jobs."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Self
@@ -26,7 +26,7 @@ class ReportedJob(Record):
 
 
 class ReportedJobs(Packed[ReportedJob]):
-    """In reports, JSON and schemas, a list."""
+    """A list in reports, in JSON and in schemas."""
 
     @classmethod
     def of(cls, jobs: Iterable[ReportedJob]) -> Self:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from pipeline.attempt import Attempt
-from pipeline.durable import opened, start_writing, write_all
+from pipeline.durable import opened, start_writing, write_all, written
 from pipeline.files import ContentFile
 from pipeline.fixity import READ_CHUNK, OnRead, ignore
 
@@ -33,19 +33,10 @@ _NO_KERNEL_COPY = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, er
 def put(file: ContentFile, target: str, attempt: Attempt) -> int:
     """Write a new file with the content of `file`, which the caller syncs, reads back and closes."""
     if file.data is not None:
-        return _written(os.open(target, _NEW, READ_ONLY), partial(write_all, data=file.data))
+        return written(os.open(target, _NEW, READ_ONLY), partial(write_all, data=file.data))
     with opened(file.source, os.O_RDONLY | os.O_NOFOLLOW) as reader:
         copy = partial(_copy, reader, size=file.size, attempt=attempt)
-        return _written(os.open(target, _NEW, READ_ONLY), copy)
-
-
-def _written(descriptor: int, write: Callable[[int], None]) -> int:
-    try:
-        write(descriptor)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+        return written(os.open(target, _NEW, READ_ONLY), copy)
 
 
 def _copy(reader: int, writer: int, size: int, attempt: Attempt) -> None:
@@ -102,7 +93,7 @@ def read_all_back(paths: Sequence[str], on_read: OnRead) -> list[tuple[int, str]
 
 
 def read_open_back(descriptors: Sequence[int], on_read: OnRead) -> list[tuple[int, str]]:
-    """As `read_all_back`, of files that are open."""
+    """As `read_all_back`, for files that are open already."""
     for descriptor in descriptors:
         _drop_from_memory(descriptor, 0, 0)
         if len(descriptors) > 1:

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pipeline.attempt import Attempt
-from pipeline.durable import read_all, write_all
+from pipeline.durable import read_all, write_all, written
 from pipeline.file_faults import fault_message, is_fault_of, is_full
 from pipeline.fixity import READ_CHUNK, OnRead
 from pipeline.outcome import ServiceDown, StepFailed, damaged, of_object, system
@@ -108,14 +109,9 @@ def read_if_present(path: Path | str) -> bytes | None:
 
 
 def create(path: Path | str, data: bytes) -> int:
-    """Write a new file, which the caller closes; it is durable once the file and its folder are synced."""
+    """Write a new file, which the caller closes; the file is durable once it and its folder are synced."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    try:
-        write_all(descriptor, data)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+    return written(descriptor, partial(write_all, data=data))
 
 
 @contextmanager
