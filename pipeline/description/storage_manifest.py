@@ -37,13 +37,13 @@ def mime_type(path: str) -> str:
 
 
 def _file_url(path: Path) -> str:
-    folder, _, name = str(path).rpartition("/")
-    return f"{_folder_url(folder)}/{quote_from_bytes(os.fsencode(name))}"
+    folder, slash, name = str(path).rpartition("/")
+    return f"{_folder_url(folder or slash)}/{quote_from_bytes(os.fsencode(name))}"
 
 
 @lru_cache(maxsize=4)
 def _folder_url(folder: str) -> str:
-    return Path(folder).absolute().as_uri()
+    return Path(folder).absolute().as_uri().removesuffix("/")  # the root folder's ends with one
 
 
 def write(files: Iterable[ContentFile], url: Callable[[Path], str] = _file_url) -> bytes:

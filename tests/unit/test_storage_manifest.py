@@ -1,6 +1,8 @@
 import hashlib
 from pathlib import Path
 
+import pytest
+
 from pipeline.description import storage_manifest
 from pipeline.files import ContentFile
 
@@ -32,6 +34,13 @@ def test_bars_and_blanks_at_the_end_of_a_name_are_written_so_that_they_read_back
 
     assert row.split(" | ")[0] == "file:///working/jid1/producer/a%7Cb%20"
     assert row.split(" | ")[5] == "producer/a%7cb%20"
+
+
+@pytest.mark.parametrize("path", ["/a b.txt", "/working/ü/a|b", "a.txt", "below/a.txt"])
+def test_the_url_of_a_file_is_that_of_its_absolute_path(path: str) -> None:
+    row = storage_manifest.write([ContentFile("a.txt", Path(path), 12, SHA512, "")]).decode().splitlines()[5]
+
+    assert row.split(" | ")[0] == Path(path).absolute().as_uri()
 
 
 def test_names_in_other_scripts_stay_readable() -> None:
