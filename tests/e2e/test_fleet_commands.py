@@ -56,7 +56,7 @@ def test_a_worker_stopped_by_sigterm_hands_back_and_the_next_one_completes_the_d
     second = fleet.start("second", "-m", "arkline", "worker", "--processes", "2")
 
     assert batch_ended(session, bid).status.status is BatchState.COMPLETED
-    assert "tasks.app" in Path(f"/proc/{second.pid}/cmdline").read_text()
+    assert "tasks.worker_program" in Path(f"/proc/{second.pid}/cmdline").read_text()
 
 
 def test_flower_answers_below_its_prefix_and_asks_for_a_password(settings: Settings, fleet: Fleet) -> None:
