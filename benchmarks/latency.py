@@ -73,8 +73,8 @@ def main() -> None:
             url = f"{source}{_source.SMALL}{number}"
             return through_the_pipeline(own, url), by_hand(own.settings, url, number, Path(name))
 
-        for _ in range(4):
-            both()  # compiles and imports, in both processes of the worker
+        for _ in range(2 * JOBS):
+            both()  # imports, and code that ZooKeeper's Java and both processes of the worker compile
         for _ in range(ROUNDS):
             costs.append(
                 measured(own.session, fleet, JOBS, lambda: rounds.append([both() for _ in range(JOBS)]))

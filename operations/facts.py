@@ -60,6 +60,7 @@ class Reason(Documented):
     REPORTING = "reporting", "A worker writes and sends the report."
     BEING_REMOVED = "being-removed", "It was deleted and is being removed from ZooKeeper."
     JOBS_RESUMED = "jobs-resumed", "Jobs that failed were resumed after the report and have not ended."
+    REPORT_MISSING = "report-missing", "No report of the batch was sent."
     REPORT_OUTDATED = "report-outdated", "Jobs ended otherwise than the last report says."
     # ended
     FAILED_CONTENT = "failed-content", "The submitted content is wrong."

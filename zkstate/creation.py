@@ -62,7 +62,6 @@ def create_jobs(
             f"the manifest {redact_url(batch.submission.payload_url)} changed while it was being split, "
             f"after {batch.status.created} jobs were created from it: submit the rest as a new batch"
         )
-    session.ensure_node(_COUNTER, codec.encode_int(0))
     while batch.status.created < len(plan.jobs):
         attempt.check()
         # alone: a record that was lost or changed is met here, and so is a job that cannot be written
@@ -139,7 +138,10 @@ def _as_written(session: Session, known: Sequence[Batch]) -> Batch:
 
 
 def _read_counter(session: Session) -> _Counter:
-    data, stat = session.get(_COUNTER)
+    if (node := session.find(_COUNTER)) is None:
+        session.ensure_node(_COUNTER, codec.encode_int(0))
+        node = session.get(_COUNTER)
+    data, stat = node
     return _Counter(codec.decode_int(data, _COUNTER), stat.version)
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from entrypoints.stack.child import Command, Process
-from pipeline.records import Batch, Job
+from pipeline.records import Batch, BatchStatus, Job
 from pipeline.settings import Settings
 from pipeline.states import BATCH, BatchState, JobState
 from tests.support.processes import await_ready
-from zkstate import batches, jobs, listings, paths
+from zkstate import batches, codec, jobs, listings, paths
 from zkstate.session import Session
 
 PROJECT = Path(__file__).parents[2]
@@ -135,15 +135,16 @@ def wait_for_split(session: Session, bid: str) -> None:
 
 def batch_ended(session: Session, bid: str, timeout: float = LIMIT) -> Batch:
     """The batch once it is completed, failed or held."""
+    status = paths.batch_status(bid)
 
     def ended() -> bool:
-        return batches.load(session, bid).status.status not in BATCH.working()
+        return codec.decode(BatchStatus, session.get(status)[0], status).status not in BATCH.working()
 
     def what() -> str:
         members = [jobs.load(session, jid).status for jid in batches.all_jobs(session, bid)]
         return f"{batches.load(session, bid).status} {members}"
 
-    wait_for(session, paths.batch_status(bid), ended, timeout, what)
+    wait_for(session, status, ended, timeout, what)
     return batches.load(session, bid)
 
 

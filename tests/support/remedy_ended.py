@@ -82,6 +82,19 @@ def _outdated(world: World) -> None:
     world.completed(held.bid)
 
 
+@case(Reason.REPORT_MISSING)
+def _cancelled(world: World) -> None:
+    with world.without_beat(leader=True):
+        job = world.planted()
+        planting.complete(world.session, job)
+        assert batches.finish_if_ended(world.session, job.bid, "test") is not None
+        world.arkline("cancel", job.bid, "--yes")
+        found = world.remedied(job.bid, Reason.REPORT_MISSING)
+        assert "cancelled by" in found.message
+        world.completed(job.bid)
+        _remove_planted(world, job.bid)
+
+
 @case(Reason.WAITING_FOR_JOBS)
 def _waiting_for_jobs(world: World) -> None:
     held = world.held()
@@ -116,9 +129,13 @@ def _not_sent(world: World) -> None:
             BatchMove(Event.SUCCEED, "test", message=unsent, report=StatusReport(mailed=False)),
         )
         world.remedied(job.bid, Reason.REPORT_NOT_SENT)
-        # storage and inventory know nothing of this job: for other cases it would be one that was lost
-        ended = batches.load(world.session, job.bid)
-        deletion.remove_batch(world.session, planting.apply_batch_event(world.session, ended, Event.DELETE))
+        _remove_planted(world, job.bid)
+
+
+def _remove_planted(world: World, bid: str) -> None:
+    """Storage and inventory know nothing of its job: for other cases it would be one that was lost."""
+    ended = batches.load(world.session, bid)
+    deletion.remove_batch(world.session, planting.apply_batch_event(world.session, ended, Event.DELETE))
 
 
 @case(Reason.BEING_REMOVED)

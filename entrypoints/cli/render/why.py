@@ -121,6 +121,9 @@ _REASONS: dict[Reason, Callable[[Explanation], str]] = {
     Reason.JOBS_RESUMED: lambda facts: (
         f"Jobs were resumed after its report and have not ended ({listed(facts.jobs)}).{_example(facts)}"
     ),
+    Reason.REPORT_MISSING: lambda facts: (
+        f"Its jobs have ended ({listed(facts.jobs)}), but no report was sent: {fault(facts)}."
+    ),
     Reason.REPORT_OUTDATED: lambda facts: (
         f"The state of its jobs has changed since its last report ({listed(facts.jobs)})."
     ),
