@@ -3,11 +3,10 @@
 import hashlib
 import os
 import shutil
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks._source import SMALL, small_body
+from benchmarks._spent import Spent, spent
 from pipeline.fixity import Digest
 from pipeline.manifests.checkm import ManifestProfile, Row, write
 from pipeline.records import Job, PayloadType
@@ -48,13 +47,13 @@ class Deposits:
         )
         return job.model_copy(update={"jid": f"jid{number:010}"})
 
-    def download(self, job: Job) -> float:
-        """Seconds of the step downloading."""
-        return seconds(lambda: download.work(job, self._repository.services()))
+    def download(self, job: Job) -> Spent:
+        """The step downloading."""
+        return spent(lambda: download.work(job, self._repository.services()))
 
-    def process(self, job: Job) -> float:
-        """Seconds of the step processing, which stores the content of the job as a new object."""
-        return seconds(lambda: process.work(job, self._repository.services()))
+    def process(self, job: Job) -> Spent:
+        """The step processing, which stores the content of the job as a new object."""
+        return spent(lambda: process.work(job, self._repository.services()))
 
     def folder_of(self, job: Job) -> Path:
         """The downloaded files of the job."""
@@ -72,9 +71,3 @@ def _row(source: str, number: int) -> Row:
     body = small_body(number)
     digest = Digest(algorithm="sha256", value=hashlib.sha256(body).hexdigest())
     return Row(line=0, url=f"{source}{SMALL}{number}", name=f"{number:05}", digest=digest, size=len(body))
-
-
-def seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start

@@ -18,15 +18,23 @@ def use_two_cores() -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
 
 
-def machine(own: Stack) -> dict[str, object]:
-    broker = redis.Redis.from_url(own.broker.url).info("server")
+def host() -> dict[str, object]:
+    """Without servers."""
     return {
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "load": round(os.getloadavg()[0], 1),
-        "versions": {
-            "python": platform.python_version(),
-            "zookeeper": counters(own.session)["zk_version"].partition("-")[0],
-            broker.get("server_name", "redis"): broker.get("valkey_version", broker["redis_version"]),
-            **{f"{name} (Python)": version(name) for name in _LIBRARIES},
-        },
+        "versions": _libraries(),
     }
+
+
+def machine(own: Stack) -> dict[str, object]:
+    broker = redis.Redis.from_url(own.broker.url).info("server")
+    servers = {
+        "zookeeper": counters(own.session)["zk_version"].partition("-")[0],
+        broker.get("server_name", "redis"): broker.get("valkey_version", broker["redis_version"]),
+    }
+    return {**host(), "versions": {**servers, **_libraries()}}
+
+
+def _libraries() -> dict[str, str]:
+    return {"python": platform.python_version(), **{f"{name} (Python)": version(name) for name in _LIBRARIES}}

@@ -11,9 +11,11 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from benchmarks._deposits import Deposits, seconds
+from benchmarks._deposits import Deposits
+from benchmarks._machine import host
 from benchmarks._output import report
 from benchmarks._source import serving
+from benchmarks._spent import medians, spent
 
 MIB = int(os.environ.get("ARKLINE_BENCH_MIB", "256"))
 ROUNDS = int(os.environ.get("ARKLINE_BENCH_ROUNDS", "3"))
@@ -46,12 +48,12 @@ def main() -> None:
             deposits.download(deposits.one_file(f"{url}/warm", 1 << 20))
             for _ in range(ROUNDS):
                 deposits.remove()
-                beside = seconds(lambda: curl_and_sha512(f"{url}/large", folder / "curl"))
+                beside = spent(lambda: curl_and_sha512(f"{url}/large", folder / "curl"))
                 (folder / "curl").unlink()
                 os.sync()
                 job = deposits.one_file(f"{url}/large", MIB << 20)
                 rounds.append((beside, deposits.download(job)))
-    ratios = [beside / own for beside, own in rounds]
+    ratios = [beside.seconds / own.seconds for beside, own in rounds]
     report(
         "bytes",
         ratios,
@@ -59,8 +61,9 @@ def main() -> None:
         median(ratios) >= GOAL,
         {
             "mebibytes": MIB,
-            "downloading_s": round(median(own for _, own in rounds), 3),
-            "curl_then_sha512_s": round(median(beside for beside, _ in rounds), 3),
+            **medians("downloading", [own for _, own in rounds]),
+            **medians("curl_then_sha512", [beside for beside, _ in rounds]),
+            **host(),
         },
     )
 

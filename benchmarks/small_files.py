@@ -16,10 +16,12 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from benchmarks._deposits import Deposits, seconds
+from benchmarks._deposits import Deposits
 from benchmarks._floors import fetch_with_urllib3, place_apart
+from benchmarks._machine import host
 from benchmarks._output import report
 from benchmarks._source import SMALL, serving
+from benchmarks._spent import a_second, medians, spent
 
 FILES = int(os.environ.get("ARKLINE_BENCH_FILES", "2000"))
 ROUNDS = int(os.environ.get("ARKLINE_BENCH_ROUNDS", "3"))
@@ -44,11 +46,12 @@ def main() -> None:
         with serving(folder) as url:
             deposits.download(deposits.small_files(url, 20))
             for number in range(ROUNDS):
-                beside = seconds(lambda: curl(url, folder / f"curl-{number}"))  # noqa: B023
-                floor = seconds(lambda: fetch_with_urllib3(url, folder / f"urllib3-{number}", FILES))  # noqa: B023
+                beside = spent(lambda: curl(url, folder / f"curl-{number}"))  # noqa: B023
+                floor = spent(lambda: fetch_with_urllib3(url, folder / f"urllib3-{number}", FILES))  # noqa: B023
                 os.sync()
                 rounds.append((beside, floor, deposits.download(deposits.small_files(url, FILES))))
-    ratios = [beside / own for beside, _, own in rounds]
+    curled, floors, own = ([sides[side] for sides in rounds] for side in range(3))
+    ratios = [beside.seconds / own.seconds for beside, _, own in rounds]
     report(
         "small_files",
         ratios,
@@ -56,10 +59,14 @@ def main() -> None:
         median(ratios) >= GOAL,
         {
             "files": FILES,
-            "downloaded_a_second": round(FILES / median(own for *_, own in rounds)),
-            "curl_parallel_a_second": round(FILES / median(beside for beside, *_ in rounds)),
-            "floor_a_second": round(FILES / median(floor for _, floor, _ in rounds)),
-            "floor_ratio": round(median(beside / floor for beside, floor, _ in rounds), 3),
+            "downloaded_a_second": a_second(FILES, own),
+            "curl_parallel_a_second": a_second(FILES, curled),
+            "floor_a_second": a_second(FILES, floors),
+            "floor_ratio": round(median(beside.seconds / floor.seconds for beside, floor, _ in rounds), 3),
+            **medians("downloading", own),
+            **medians("curl_parallel", curled),
+            **medians("floor", floors),
+            **host(),
         },
     )
 

@@ -18,10 +18,12 @@ from statistics import median
 
 import bagit
 
-from benchmarks._deposits import Deposits, seconds
+from benchmarks._deposits import Deposits
 from benchmarks._floors import copy_and_read_back, place_apart
+from benchmarks._machine import host
 from benchmarks._output import report
 from benchmarks._source import serving
+from benchmarks._spent import Spent, a_second, medians, spent
 from benchmarks.bytes import MIB, ROUNDS, random_file
 from benchmarks.small_files import FILES
 from pipeline.records import Job
@@ -37,25 +39,25 @@ def copy_and_sha512(source: Path, target: Path) -> None:
         hashlib.file_digest(file, "sha512")
 
 
-def large_round(deposits: Deposits, job: Job, folder: Path) -> tuple[float, float]:
-    """(seconds of the copy, seconds of the step)."""
+def large_round(deposits: Deposits, job: Job, folder: Path) -> tuple[Spent, Spent]:
+    """(the copy, the step)."""
     deposits.download(job)
     (source,) = deposits.folder_of(job).iterdir()
-    beside = seconds(lambda: copy_and_sha512(source, folder / f"{job.jid}-copy"))
+    beside = spent(lambda: copy_and_sha512(source, folder / f"{job.jid}-copy"))
     os.sync()
     own = deposits.process(job)
     return beside, own
 
 
-def small_round(deposits: Deposits, job: Job, folder: Path) -> tuple[float, float, float]:
-    """(seconds of bagit, seconds of the lower bound, seconds of the step)."""
+def small_round(deposits: Deposits, job: Job, folder: Path) -> tuple[Spent, Spent, Spent]:
+    """(bagit, the lower bound, the step)."""
     deposits.download(job)
     bag = folder / f"{job.jid}-bag"
     shutil.copytree(deposits.folder_of(job), bag)
     os.sync()
-    beside = seconds(lambda: bagit.make_bag(str(bag), checksums=["sha512"], processes=1))
+    beside = spent(lambda: bagit.make_bag(str(bag), checksums=["sha512"], processes=1))
     os.sync()
-    floor = seconds(lambda: copy_and_read_back(deposits.folder_of(job), folder / f"{job.jid}-copy"))
+    floor = spent(lambda: copy_and_read_back(deposits.folder_of(job), folder / f"{job.jid}-copy"))
     os.sync()
     own = deposits.process(job)
     return beside, floor, own
@@ -76,8 +78,10 @@ def main() -> None:
             for _ in range(ROUNDS):
                 large.append(large_round(deposits, deposits.one_file(f"{url}/large", MIB << 20), folder))
                 small.append(small_round(deposits, deposits.small_files(url, FILES), folder))
-    ratios = [beside / own for beside, own in large]
-    small_ratios = [beside / own for beside, _, own in small]
+    ratios = [beside.seconds / own.seconds for beside, own in large]
+    small_ratios = [beside.seconds / own.seconds for beside, _, own in small]
+    floor_ratios = [beside.seconds / floor.seconds for beside, floor, _ in small]
+    bagged, floors, stored = ([sides[side] for sides in small] for side in range(3))
     report(
         "store",
         ratios,
@@ -85,16 +89,20 @@ def main() -> None:
         median(ratios) >= LARGE_GOAL and median(small_ratios) >= SMALL_GOAL,
         {
             "mebibytes": MIB,
-            "large_processing_s": round(median(own for _, own in large), 3),
-            "large_copy_sync_sha512_s": round(median(beside for beside, _ in large), 3),
+            **medians("large_processing", [own for _, own in large]),
+            **medians("large_copy_sync_sha512", [beside for beside, _ in large]),
             "files": FILES,
             "small_ratio": round(median(small_ratios), 3),
             "small_ratio_range": [round(min(small_ratios), 3), round(max(small_ratios), 3)],
             "small_goal": SMALL_GOAL,
-            "small_stored_a_second": round(FILES / median(own for *_, own in small)),
-            "small_bagit_a_second": round(FILES / median(beside for beside, *_ in small)),
-            "small_floor_a_second": round(FILES / median(floor for _, floor, _ in small)),
-            "small_floor_ratio": round(median(beside / floor for beside, floor, _ in small), 3),
+            "small_stored_a_second": a_second(FILES, stored),
+            "small_bagit_a_second": a_second(FILES, bagged),
+            "small_floor_a_second": a_second(FILES, floors),
+            "small_floor_ratio": round(median(floor_ratios), 3),
+            **medians("small_processing", stored),
+            **medians("small_bagit", bagged),
+            **medians("small_floor", floors),
+            **host(),
         },
     )
 

@@ -33,3 +33,7 @@ def test_a_benchmark_of_bytes_reports_its_ratio_against_its_goal(name: str) -> N
     assert set(result) == {"benchmark", "ratio", "goal", "met", "rounds", "figures"}
     assert (result["benchmark"], result["rounds"]) == (name, 1)
     assert result["ratio"] > 0
+    assert {"cores", "load", "versions"} <= set(result["figures"])
+    spent = [value for figure, value in result["figures"].items() if figure.endswith("_cpu_s")]
+    assert len(spent) >= 2
+    assert all(spent)
