@@ -48,11 +48,11 @@ class Deposits:
         return job.model_copy(update={"jid": f"jid{number:010}"})
 
     def download(self, job: Job) -> Spent:
-        """The step downloading."""
+        """Run the step that downloads the content of the job."""
         return spent(lambda: download.work(job, self._repository.services()))
 
     def process(self, job: Job) -> Spent:
-        """The step processing, which stores the content of the job as a new object."""
+        """Run the step that stores the content of the job as a new object."""
         return spent(lambda: process.work(job, self._repository.services()))
 
     def folder_of(self, job: Job) -> Path:

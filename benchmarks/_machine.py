@@ -19,7 +19,7 @@ def use_two_cores() -> None:
 
 
 def host() -> dict[str, object]:
-    """Without servers."""
+    """The cores and the load of this machine, and the versions of Python and its libraries."""
     return {
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "load": round(os.getloadavg()[0], 1),

@@ -1,4 +1,4 @@
-"""What a piece of work in this process took, with the programs that it started and waited for."""
+"""The time and the CPU of work in this process, with the programs that it starts and waits for."""
 
 import resource
 import time
@@ -19,8 +19,17 @@ def spent(work: Callable[[], object]) -> Spent:
     return Spent(time.perf_counter() - start, _cpu() - cpu)
 
 
+def seconds(work: Callable[[], object]) -> float:
+    return spent(work).seconds
+
+
+def ratios(beside: Sequence[Spent], own: Sequence[Spent]) -> list[float]:
+    """How many times longer the baseline took, round by round."""
+    return [other.seconds / one.seconds for other, one in zip(beside, own, strict=True)]
+
+
 def medians(side: str, rounds: Sequence[Spent]) -> dict[str, float]:
-    """The figures of one side of a benchmark."""
+    """The median time and CPU of one side of a benchmark, under the name of the side."""
     return {
         f"{side}_s": round(median(one.seconds for one in rounds), 3),
         f"{side}_cpu_s": round(median(one.cpu for one in rounds), 3),

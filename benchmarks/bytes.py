@@ -15,7 +15,7 @@ from benchmarks._deposits import Deposits
 from benchmarks._machine import host
 from benchmarks._output import report
 from benchmarks._source import serving
-from benchmarks._spent import medians, spent
+from benchmarks._spent import medians, ratios, spent
 
 MIB = int(os.environ.get("ARKLINE_BENCH_MIB", "256"))
 ROUNDS = int(os.environ.get("ARKLINE_BENCH_ROUNDS", "3"))
@@ -53,16 +53,17 @@ def main() -> None:
                 os.sync()
                 job = deposits.one_file(f"{url}/large", MIB << 20)
                 rounds.append((beside, deposits.download(job)))
-    ratios = [beside.seconds / own.seconds for beside, own in rounds]
+    curled, own = zip(*rounds, strict=True)
+    by_round = ratios(curled, own)
     report(
         "bytes",
-        ratios,
+        by_round,
         GOAL,
-        median(ratios) >= GOAL,
+        median(by_round) >= GOAL,
         {
             "mebibytes": MIB,
-            **medians("downloading", [own for _, own in rounds]),
-            **medians("curl_then_sha512", [beside for beside, _ in rounds]),
+            **medians("downloading", own),
+            **medians("curl_then_sha512", curled),
             **host(),
         },
     )

@@ -6,12 +6,11 @@ every job by that of a page of the queue, in the same round.
 
 import os
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
 from benchmarks._output import tell
+from benchmarks._spent import seconds
 from operations.batch_view import batch_view
 from operations.job_list import JobFilter, list_jobs
 from operations.overview import overview
@@ -50,12 +49,6 @@ def build(session: Session, count: int) -> str:
     for flight in flights:
         flight.get(timeout=60)
     return bid
-
-
-def seconds(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
 
 
 def measure(session: Session, settings: Settings, bid: str) -> dict[str, float]:

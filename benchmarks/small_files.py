@@ -21,7 +21,7 @@ from benchmarks._floors import fetch_with_urllib3, place_apart
 from benchmarks._machine import host
 from benchmarks._output import report
 from benchmarks._source import SMALL, serving
-from benchmarks._spent import a_second, medians, spent
+from benchmarks._spent import a_second, medians, ratios, spent
 
 FILES = int(os.environ.get("ARKLINE_BENCH_FILES", "2000"))
 ROUNDS = int(os.environ.get("ARKLINE_BENCH_ROUNDS", "3"))
@@ -50,19 +50,19 @@ def main() -> None:
                 floor = spent(lambda: fetch_with_urllib3(url, folder / f"urllib3-{number}", FILES))  # noqa: B023
                 os.sync()
                 rounds.append((beside, floor, deposits.download(deposits.small_files(url, FILES))))
-    curled, floors, own = ([sides[side] for sides in rounds] for side in range(3))
-    ratios = [beside.seconds / own.seconds for beside, _, own in rounds]
+    curled, floors, own = zip(*rounds, strict=True)
+    by_round = ratios(curled, own)
     report(
         "small_files",
-        ratios,
+        by_round,
         GOAL,
-        median(ratios) >= GOAL,
+        median(by_round) >= GOAL,
         {
             "files": FILES,
             "downloaded_a_second": a_second(FILES, own),
             "curl_parallel_a_second": a_second(FILES, curled),
             "floor_a_second": a_second(FILES, floors),
-            "floor_ratio": round(median(beside.seconds / floor.seconds for beside, floor, _ in rounds), 3),
+            "floor_ratio": round(median(ratios(curled, floors)), 3),
             **medians("downloading", own),
             **medians("curl_parallel", curled),
             **medians("floor", floors),

@@ -23,7 +23,7 @@ from benchmarks._floors import copy_and_read_back, place_apart
 from benchmarks._machine import host
 from benchmarks._output import report
 from benchmarks._source import serving
-from benchmarks._spent import Spent, a_second, medians, spent
+from benchmarks._spent import Spent, a_second, medians, ratios, spent
 from benchmarks.bytes import MIB, ROUNDS, random_file
 from benchmarks.small_files import FILES
 from pipeline.records import Job
@@ -40,7 +40,7 @@ def copy_and_sha512(source: Path, target: Path) -> None:
 
 
 def large_round(deposits: Deposits, job: Job, folder: Path) -> tuple[Spent, Spent]:
-    """(the copy, the step)."""
+    """What the copy and the step took."""
     deposits.download(job)
     (source,) = deposits.folder_of(job).iterdir()
     beside = spent(lambda: copy_and_sha512(source, folder / f"{job.jid}-copy"))
@@ -50,7 +50,7 @@ def large_round(deposits: Deposits, job: Job, folder: Path) -> tuple[Spent, Spen
 
 
 def small_round(deposits: Deposits, job: Job, folder: Path) -> tuple[Spent, Spent, Spent]:
-    """(bagit, the lower bound, the step)."""
+    """What bagit, the lower bound and the step took."""
     deposits.download(job)
     bag = folder / f"{job.jid}-bag"
     shutil.copytree(deposits.folder_of(job), bag)
@@ -78,19 +78,18 @@ def main() -> None:
             for _ in range(ROUNDS):
                 large.append(large_round(deposits, deposits.one_file(f"{url}/large", MIB << 20), folder))
                 small.append(small_round(deposits, deposits.small_files(url, FILES), folder))
-    ratios = [beside.seconds / own.seconds for beside, own in large]
-    small_ratios = [beside.seconds / own.seconds for beside, _, own in small]
-    floor_ratios = [beside.seconds / floor.seconds for beside, floor, _ in small]
-    bagged, floors, stored = ([sides[side] for sides in small] for side in range(3))
+    copied, stored_large = zip(*large, strict=True)
+    bagged, floors, stored = zip(*small, strict=True)
+    large_ratios, small_ratios = ratios(copied, stored_large), ratios(bagged, stored)
     report(
         "store",
-        ratios,
+        large_ratios,
         LARGE_GOAL,
-        median(ratios) >= LARGE_GOAL and median(small_ratios) >= SMALL_GOAL,
+        median(large_ratios) >= LARGE_GOAL and median(small_ratios) >= SMALL_GOAL,
         {
             "mebibytes": MIB,
-            **medians("large_processing", [own for _, own in large]),
-            **medians("large_copy_sync_sha512", [beside for beside, _ in large]),
+            **medians("large_processing", stored_large),
+            **medians("large_copy_sync_sha512", copied),
             "files": FILES,
             "small_ratio": round(median(small_ratios), 3),
             "small_ratio_range": [round(min(small_ratios), 3), round(max(small_ratios), 3)],
@@ -98,7 +97,7 @@ def main() -> None:
             "small_stored_a_second": a_second(FILES, stored),
             "small_bagit_a_second": a_second(FILES, bagged),
             "small_floor_a_second": a_second(FILES, floors),
-            "small_floor_ratio": round(median(floor_ratios), 3),
+            "small_floor_ratio": round(median(ratios(bagged, floors)), 3),
             **medians("small_processing", stored),
             **medians("small_bagit", bagged),
             **medians("small_floor", floors),

@@ -18,6 +18,7 @@ import requests
 from benchmarks import lists
 from benchmarks._output import report
 from benchmarks._processes import cpu_seconds, peak_megabytes
+from benchmarks._spent import seconds
 from benchmarks._stack import Stack, stack
 from benchmarks._viewers import seconds_to_screens
 from entrypoints.stack.child import Process
@@ -97,7 +98,7 @@ def large_record() -> dict[str, float]:
         with web(own, 0):
             pass  # what it imports is compiled now
         with web(own, JOBS) as shown:
-            pages = {path: median(lists.seconds(lambda: shown.get(path)) for _ in range(5)) for path in LISTS}  # noqa: B023
+            pages = {path: median(seconds(lambda: shown.get(path)) for _ in range(5)) for path in LISTS}  # noqa: B023
             viewers = [new_token(own.settings, f"viewer-{n}", Role.VIEWER) for n in range(4)]
             ready = listings.all_jobs(own.session)[: CHANGES + 1]
 

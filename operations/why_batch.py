@@ -134,8 +134,9 @@ def _failed(session: Session, fleet: Fleet, batch: Batch, view: BatchView) -> Ca
         return cause(reason=reason, failure=batch.status.kind, remedies=(*again, *by_hand))
     outdated = (update,) if _outdated(session, batch) else ()
     if not view.buckets[Bucket.FAILED]:
-        stale = Reason.REPORT_MISSING if batch.report is None else Reason.REPORT_OUTDATED
-        reason = stale if outdated else Reason.JOBS_FAILED
+        reason = Reason.JOBS_FAILED
+        if outdated:
+            reason = Reason.REPORT_MISSING if batch.report is None else Reason.REPORT_OUTDATED
         return cause(reason=reason, jobs=_jobs(view), remedies=(*(outdated or again[1:]), *by_hand))
     first, resumable = _first_failed(session, fleet, view)
     what_helps = (Remedy(Action.RESUME_BATCH, batch.bid),) if resumable else (*outdated, *again)

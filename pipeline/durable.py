@@ -56,7 +56,7 @@ def written(descriptor: int, write: Callable[[int], None]) -> int:
 
 
 def read_all(path: Path | str) -> bytes:
-    """The bytes of a file, by half of the system calls that Path.read_bytes makes."""
+    """The bytes of a file, read with half as many system calls as Path.read_bytes needs."""
     with opened(path, os.O_RDONLY) as descriptor:
         size = os.fstat(descriptor).st_size
         pieces = iter(lambda: os.read(descriptor, size + 1), b"")

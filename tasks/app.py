@@ -1,4 +1,4 @@
-"""The Celery application with its tasks, for workers, Flower, or `make_context(settings)`."""
+"""The Celery application with all tasks: `app` for workers and Flower, `make_context` for given settings."""
 
 from functools import cache
 
@@ -28,7 +28,7 @@ def _from_environment() -> Celery:
 
 
 def __getattr__(name: str) -> Celery:
-    """`app`, for Celery's command line, made from the environment when Celery asks for it."""
+    """`app`, made from the environment when a worker or Celery's command line asks for it."""
     if name == "app":
         return _from_environment()
     raise AttributeError(name)

@@ -14,7 +14,7 @@ from tasks.app import app
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Work until SIGTERM; the exit code. Arguments have the names of those of `celery worker`."""
+    """Run a worker until SIGTERM; its exit code. The options are named as those of `celery worker`."""
     parser = argparse.ArgumentParser(prog="python -m tasks.worker_program", description=__doc__)
     parser.add_argument("-c", "--concurrency", type=int, help="processes of the pool")
     parser.add_argument("-n", "--hostname", help="name among the workers: NAME@HOST, %%h is this host")

@@ -7,7 +7,6 @@ by state costs one listing for each folder. A listing of 100,000 names is some 2
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import chain
 
 from pipeline.records import Job
 from pipeline.states import JOB, Bucket, JobState
@@ -64,9 +63,8 @@ def recorded_jobs(session: Session) -> list[str]:
 def of_batch(session: Session, bid: str, state: JobState | None = None) -> list[str]:
     """The ids of a batch's jobs, or of those in `state`, in their order."""
     if state is None:
-        buckets = [paths.bucket(bid, bucket) for bucket in Bucket if bucket is not Bucket.DELETED]
-        names = chain.from_iterable(session.children_of_many(buckets))
-        return sorted(filter(paths.is_jid, names))
+        present = [bucket for bucket in Bucket if bucket is not Bucket.DELETED]
+        return batches.jobs_in(session, bid, *present)
     jids = batches.jobs_in(session, bid, JOB.facts[state].bucket)
     if JOB.facts[state].ended:
         return jids

@@ -14,12 +14,13 @@ from zkstate.create_request import CreateRequest
 
 _NUMBER = Struct("!i")
 HEADER = Struct("!i?i")
-"""Before each request and each answer of a transaction: kind, whether the transaction ends, error."""
+"""The header of each operation and of each result in a transaction (`MultiHeader` of ZooKeeper): type of the
+operation, whether the transaction ends here, error code."""
 
 _CREATE, _DELETE = serialization.Create.type, serialization.Delete.type
 _PUT, _CHECK = serialization.SetData.type, serialization.CheckVersion.type
 _REFUSED = -1
-"""The kind of each answer in a transaction that ZooKeeper has refused."""
+"""The type in the header of each result if ZooKeeper refused the transaction."""
 
 
 def _header(kind: int) -> bytes:

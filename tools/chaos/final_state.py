@@ -29,7 +29,7 @@ class Stored:
     number: int
     jid: str
     files: dict[str, str]
-    """Logical path -> sha512."""
+    """The sha512 of each file, by its logical path."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ class FinalState:
     strays: list[str] = field(default_factory=list)
     """Files that were written into the empty mount point of a disk that was not mounted."""
     minted: dict[str, str] = field(default_factory=dict)
-    """ARK -> the job for which it was minted."""
+    """The job for which each ARK was minted, by ARK."""
     registered: dict[str, str] = field(default_factory=dict)
-    """ARK -> its status at EZID."""
+    """The status of each ARK at EZID, by ARK."""
     waiting: list[str] = field(default_factory=list)
     """Jobs and batches that the record says are waiting for something."""
     held: list[str] = field(default_factory=list)

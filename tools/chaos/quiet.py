@@ -115,7 +115,7 @@ class Quiet:
         counts = batches.counts(session, batch.bid)
         if counts[Bucket.PROCESSING]:
             return False
-        # an operator cancelled the report of a batch whose jobs completed, before that or after
+        # an operator may cancel the report before or after the jobs complete
         unreported = batch.report is None and counts[Bucket.COMPLETED] > 0
         reported = set(batch.report.failed_jobs) if batch.report else set()
         left = set(batches.jobs_in(session, batch.bid, Bucket.FAILED))

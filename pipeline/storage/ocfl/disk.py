@@ -109,7 +109,10 @@ def read_if_present(path: Path | str) -> bytes | None:
 
 
 def create(path: Path | str, data: bytes) -> int:
-    """Write a new file, which the caller closes; the file is durable once it and its folder are synced."""
+    """Create a file with this content; its descriptor, which the caller closes.
+
+    The file is durable once the caller has synced the file and its folder.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     return written(descriptor, partial(write_all, data=data))
 
