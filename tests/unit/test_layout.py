@@ -1,11 +1,11 @@
-"""One idea per file: a source file that nears 300 lines is asking to be two."""
+"""One idea per file; a source file over 500 lines holds two."""
 
 from pathlib import Path
 
 import pytest
 
 PROJECT = Path(__file__).parent.parent.parent
-MOST = 300
+MOST = 500
 PACKAGES = ("pipeline", "zkstate", "tasks", "operations", "entrypoints", "tools", "benchmarks")
 SOURCES = sorted(path for name in PACKAGES for path in (PROJECT / name).rglob("*.py"))
 
