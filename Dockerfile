@@ -6,8 +6,7 @@ FROM python AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
 COPY requirements.lock tools/build.lock ./
-# Every package is checked against the digests in the lock. The lock also names the packages of the tests, so
-# all are downloaded first, and only the dependencies of arkline are installed from there.
+# Every package is checked against the digests in the lock.
 RUN pip download --quiet --require-hashes --requirement requirements.lock --dest /wheels \
     && pip download --quiet --require-hashes --requirement build.lock --dest /build
 COPY pyproject.toml README.md LICENSE arkline.py celeryconfig.py ./
@@ -18,7 +17,7 @@ COPY operations operations
 COPY entrypoints entrypoints
 RUN pip wheel --quiet --no-deps --no-index --find-links /build --wheel-dir /wheels . \
     && python -m venv /opt/arkline \
-    && /opt/arkline/bin/pip install --quiet --no-index --find-links /wheels "arkline[oidc,otel,postgresql,s3]"
+    && /opt/arkline/bin/pip install --quiet --no-index --find-links /wheels "arkline[flower,oidc,otel,postgresql,s3]"
 
 FROM python
 RUN groupadd --gid 10001 arkline \

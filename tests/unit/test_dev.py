@@ -1,3 +1,4 @@
+import json
 import re
 import subprocess
 import sys
@@ -97,10 +98,23 @@ def test_an_audit_without_a_network_is_skipped_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (port,) = free_ports(1)
-    monkeypatch.setattr(audit, "INDEX", f"http://127.0.0.1:{port}/")
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
+    monkeypatch.setattr(audit, "LOCKS", ("tools/installer.lock",))
 
-    assert audit.audit(Console()) == 0
-    assert "skipped: http://127.0.0.1" in capsys.readouterr().out
+    assert audit.audit(Console(width=1000)) == 0
+    assert "tools/installer.lock: skipped: " in capsys.readouterr().out
+
+
+def test_a_package_that_could_not_be_asked_for_is_not_called_free_of_faults() -> None:
+    known = {"name": "a", "version": "1", "vulns": []}
+    faulty = {"name": "b", "version": "2", "vulns": [{"id": "PYSEC-1"}]}
+    unknown = {"name": "c", "skip_reason": "not found"}
+
+    faults, result = audit.judge(json.dumps({"dependencies": [known, faulty, unknown]}), "")
+
+    assert faults == ["b 2: PYSEC-1"]
+    assert result == "2 of 3 packages could be asked for, 1 known to have a fault"
 
 
 @pytest.mark.parametrize("name", audit.LOCKS)

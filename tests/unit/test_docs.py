@@ -226,3 +226,26 @@ def test_every_decision_is_in_the_list_of_decisions() -> None:
 
 if __name__ == "__main__":
     sys.stdout.write(f"{settings_table()}\n\n{template.table()}\n")
+
+
+def test_the_sum_of_the_chaos_runs_is_that_of_the_tables() -> None:
+    runs: list[dict[str, str]] = []
+    names: list[str] = []
+    for line in (DOCS / "reliability.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if cells[0] == "seed":
+            names = cells
+        elif not line.startswith("|"):
+            names = []
+        elif names and cells[0] != "all" and "---" not in line:
+            runs.append(dict(zip(names, cells, strict=True)))
+    text = " ".join((DOCS / "reliability.md").read_text().split())
+    said = re.search(r"In all, the tables below have ([^:]+): (.*?), in (\d+) runs?,", text)
+    assert said
+
+    findings = ("lost", "duplicated", "illegal", "leaks", "audit findings")
+    total = {name: sum(int(run[name]) for run in runs) for name in ("jobs", "faults", *findings)}
+    found = ", ".join(f"{name} {total[name]}" for name in findings)
+    assert said[1] == f"{len(runs)} runs"
+    assert said[2] == f"{total['jobs']:,} jobs, {total['faults']:,} faults, {found}"
+    assert int(said[3]) == sum(any(int(run[name]) for name in findings) for run in runs)

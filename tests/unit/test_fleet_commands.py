@@ -72,3 +72,13 @@ def test_flowers_password_is_in_no_argument(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.delenv("FLOWER_BASIC_AUTH")
     (tmp_path / "conf.py").touch()
     assert f"--conf={tmp_path}/conf.py" in program("flower", "--conf", f"{tmp_path}/conf.py")
+
+
+def test_a_missing_flower_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLOWER_BASIC_AUTH", "me:secret")
+    monkeypatch.setattr("importlib.util.find_spec", {}.get)
+
+    result = runner.invoke(app, ["flower"])
+
+    assert result.exit_code == 2
+    assert "pip install 'arkline[flower]'" in result.stderr

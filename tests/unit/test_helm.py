@@ -2,8 +2,10 @@
 
 import hashlib
 import re
+import subprocess
 import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
@@ -15,6 +17,7 @@ from entrypoints.generate_secrets import RIGHTS
 from pipeline.settings import Settings
 from pipeline.states import Queue
 from tests.support.fleet import PROJECT
+from tests.support.images import WITHOUT_DIGEST
 from tests.support.requirements import unavailable
 
 try:
@@ -48,6 +51,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
             },
         },
         "flower": {"enabled": True, "urlPrefix": "/flower/"},
+        "metrics": {
+            "enabled": True,
+            "from": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
+            "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+        },
+        "backup": {"enabled": True, "existingClaim": "own-backups", "keep": 7},
         "zookeeper": {"replicas": 3, "storageClass": "fast"},
         "redis": {"storageClass": "fast"},
         "networkPolicy": {"webFrom": [{"namespaceSelector": {"matchLabels": {"name": "ingress"}}}]},
@@ -90,6 +99,9 @@ def pods(manifests: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]
     for manifest in manifests:
         if manifest["kind"] in {"Deployment", "StatefulSet"}:
             yield manifest["metadata"]["name"], manifest["spec"]["template"]["spec"]
+        elif manifest["kind"] == "CronJob":
+            job = manifest["spec"]["jobTemplate"]["spec"]
+            yield manifest["metadata"]["name"], job["template"]["spec"]
 
 
 def test_helm_has_nothing_to_say_about_the_chart() -> None:
@@ -102,7 +114,10 @@ def test_helm_has_nothing_to_say_about_the_chart() -> None:
 def test_kubernetes_accepts_every_manifest(manifests: list[dict[str, Any]]) -> None:
     assert manifests
     for manifest in manifests:
-        kubernetes_validate.validate(manifest, "1.31", strict=True)
+        if (
+            manifest["kind"] != "ServiceMonitor"
+        ):  # a kind of the Prometheus operator, which no schema here knows
+            kubernetes_validate.validate(manifest, "1.31", strict=True)
 
 
 def test_no_name_is_used_twice(manifests: list[dict[str, Any]]) -> None:
@@ -120,7 +135,9 @@ def test_every_image_but_ours_is_named_by_version_and_digest(manifests: list[dic
 
     ours = {image for image in images if re.fullmatch(r"(.+/)?arkline[:@].+", image)}
     assert ours
-    assert all(re.search(r":\d[\d.]+[\w-]*@sha256:[0-9a-f]{64}$", image) for image in images - ours)
+    assert all(
+        re.search(r":\d[\d.]+[\w-]*@sha256:[0-9a-f]{64}$", image) for image in images - ours - WITHOUT_DIGEST
+    )
 
 
 def test_no_pod_has_more_rights_than_it_needs(manifests: list[dict[str, Any]]) -> None:
@@ -134,7 +151,7 @@ def test_no_pod_has_more_rights_than_it_needs(manifests: list[dict[str, Any]]) -
             assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
             read_only = container["securityContext"]["readOnlyRootFilesystem"]
             assert read_only or container["name"] == "zookeeper"
-            assert {"livenessProbe", "readinessProbe"} & set(container)
+            assert {"livenessProbe", "readinessProbe"} & set(container) or "restartPolicy" in pod
 
 
 def test_every_secret_and_claim_that_a_pod_mounts_exists(manifests: list[dict[str, Any]]) -> None:
@@ -181,6 +198,53 @@ def test_every_program_is_a_command_of_arkline_and_every_variable_a_setting(
     (settings,) = (manifest for manifest in manifests if manifest["metadata"]["name"].endswith("-settings"))
     names = {name.removeprefix("ARKLINE_").lower() for name in settings["data"]}
     assert names - {"secrets"} <= set(Settings.model_fields)
+
+
+def test_the_service_monitor_selects_the_port_of_the_exporter() -> None:
+    manifests = rendered(OPTIONS["every option"])
+    (monitor,) = (one for one in manifests if one["kind"] == "ServiceMonitor")
+    (service,) = (
+        one
+        for one in manifests
+        if one["kind"] == "Service"
+        and monitor["spec"]["selector"]["matchLabels"].items() <= one["metadata"]["labels"].items()
+    )
+
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+
+
+def test_a_backup_goes_to_a_volume_of_its_own_and_removes_old_ones_only_after_a_new_one() -> None:
+    pod = dict(pods(rendered(OPTIONS["every option"])))["site-arkline-backup"]
+    (container,) = pod["containers"]
+
+    claims = {one["name"]: one.get("persistentVolumeClaim", {}).get("claimName") for one in pod["volumes"]}
+    places = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    assert (claims["backups"], places["backups"]) == ("own-backups", "/backups")
+    shell, flags, script = container["args"]
+    assert (shell, flags) == ("sh", "-euc")
+    assert script.index("arkline backup") < script.index("rm -r")
+
+
+def test_the_script_of_the_backup_keeps_the_newest(tmp_path: Path) -> None:
+    pod = dict(pods(rendered(OPTIONS["every option"])))["site-arkline-backup"]
+    script = pod["containers"][0]["args"][2].replace("/backups", str(tmp_path))
+    program = tmp_path / "bin" / "arkline"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\nmkdir "$2"\n')
+    program.chmod(0o755)
+    old = [f"2026-11-{day:02}T03-17-00Z" for day in range(1, 11)]
+    for name in (*old, "2026-11-11T03-17-00Z.partial", "2026-notes"):
+        (tmp_path / name).mkdir()
+
+    environment = {"PATH": f"{program.parent}:/usr/bin:/bin"}
+    subprocess.run(["sh", "-euc", script], env=environment, check=True)
+
+    kept = sorted(path.name for path in tmp_path.iterdir() if path.name.endswith("Z"))
+    assert len(kept) == 7
+    assert kept[:6] == old[4:]
+    assert (tmp_path / "2026-notes").exists()
 
 
 def test_every_queue_has_a_worker_by_default() -> None:
@@ -233,6 +297,7 @@ def test_the_users_of_redis_have_the_rights_and_passwords_of_the_fleet() -> None
         ({"zookeeper": {"enabled": False}}, "hosts"),
         ({"settings": {"zk_hosts": "a"}}, "zk_hosts|settings"),
         ({"redis": {"enabled": False}}, "arkline_broker_url names your Redis"),
+        ({"backup": {"enabled": True}}, "backup.existingClaim"),
         ({"wokers": {}}, "wokers"),
     ],
 )

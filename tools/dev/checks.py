@@ -26,7 +26,13 @@ CHECKED = (
     "tools",
     "zkstate",
 )
-LOCK_FILES = ("requirements.lock", "tools/build.lock", "tools/installer.lock", "tools/java.lock")
+LOCK_FILES = (
+    "requirements.lock",
+    "tools/test.lock",
+    "tools/build.lock",
+    "tools/installer.lock",
+    "tools/java.lock",
+)
 
 SCHEMAS = {
     "compose-spec": "docker-compose.yml",

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import tomllib
 
 from rich.console import Console
 
@@ -9,12 +10,26 @@ from pipeline.errors import ArklineError, ServiceUnreachable
 from tools.checkout import PROJECT
 from tools.dev.checks import lock_complaints
 
+
+def extras() -> set[str]:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    return set(project["optional-dependencies"])
+
+
+INSTALLED = "requirements.lock"
+"""What an installation, the image and a release may have; the tests have a file of their own."""
+
+NOT_INSTALLED = "test"
+"""The extra that only a checkout needs."""
+
 LOCKS = {
-    "requirements.lock": ("pyproject.toml", "--all-extras"),
+    INSTALLED: ("pyproject.toml", *(f"--extra={name}" for name in sorted(extras() - {NOT_INSTALLED}))),
+    "tools/test.lock": ("pyproject.toml", "--all-extras", "--constraint", INSTALLED),
     "tools/installer.lock": ("tools/installer.in",),
     "tools/java.lock": ("tools/java.in",),
 }
-"""Lock file -> its source. Java (35 MB) and uv (25 MB) have files of their own: few machines need them."""
+"""Lock file -> its source, in the order in which they are written. Java (35 MB) and uv (25 MB) have files of
+their own: few machines need them."""
 
 LOWEST_PYTHON = "3.11"
 

@@ -74,7 +74,19 @@ def install(wheel: Path, folder: Path) -> Installed:
     _run([uv, "venv", "--quiet", "--python", sys.executable, venv], folder)
     lock = PROJECT / "requirements.lock"
     to = ("--python", venv / "bin" / "python")
-    _run([uv, "pip", "install", "--quiet", *to, "--constraint", lock, wheel], folder)
+    _run(
+        [
+            uv,
+            "pip",
+            "install",
+            "--quiet",
+            *to,
+            "--constraint",
+            lock,
+            f"arkline[standalone] @ {wheel.as_uri()}",
+        ],
+        folder,
+    )
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("ARKLINE_", "PYTHON"))}
     return Installed(folder, clean)
 

@@ -1,0 +1,4 @@
+"""Images of others that are named by their version alone."""
+
+WITHOUT_DIGEST = frozenset({"zookeeper:3.9.7"})
+"""Its digest has not been asked for at a registry yet; an invented one would be refused by every host."""
