@@ -4,8 +4,10 @@ A folder is one object, or one object for each file if asked. A table in CSV is 
 names a file beside the table.
 """
 
+import difflib
 import hashlib
 import os
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +29,9 @@ FILES = "files/"
 """The depositor's files, in the upload."""
 
 TABLE = ".csv"
+_SIMILAR = 0.8
+"""Of two names, from 0 to 1, so that one is proposed for the other: img_1.jpeg for img_1.jpg."""
+
 _PLACEHOLDER = "0" * 32
 """Stands for the upload until it is begun."""
 
@@ -173,10 +178,14 @@ def _convert(
         """The URL; an address in the upload for a file beside the table; ValueError if there is none."""
         if not is_local(text):
             return text
+        if not text:
+            raise ValueError("the row names no file")
         name = safe_name(Path(text).as_posix())
         path = source.parent / name
         if path.is_symlink() or not path.is_file():
-            raise ValueError(f"there is no file {quote_name(name)} in the folder of the table")
+            near = _nearest(source.parent, name)
+            meant = f"; did you mean {quote_name(near)}?" if near else ""
+            raise ValueError(f"there is no file {quote_name(name)} in the folder of the table{meant}")
         file = files.setdefault(name, _local(path, FILES + name))
         return _address(file)
 
@@ -185,6 +194,20 @@ def _convert(
         errors = [problem for problem in converted.problems if problem.severity is Severity.ERROR]
         raise ManifestError(f"made of {source}", errors)
     return checkm.parse(converted.manifest, str(source), profile, case_fold=False).rows, tuple(files.values())
+
+
+def _nearest(folder: Path, name: str) -> str:
+    """The file that `name` was probably meant to be: spelled with other case or accents, or nearly so."""
+    parent = (folder / name).parent
+    if not parent.is_dir():
+        return ""
+    given = {_spelling(path.name): path.name for path in sorted(parent.iterdir()) if path.is_file()}
+    near = difflib.get_close_matches(_spelling(Path(name).name), given, 1, _SIMILAR)
+    return str(Path(name).with_name(given[near[0]])) if near else ""
+
+
+def _spelling(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
 
 
 def _read(path: Path) -> bytes:

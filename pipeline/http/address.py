@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Self
-from urllib.parse import unquote, urljoin
+from urllib.parse import unquote, urldefrag, urljoin
 
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 from urllib3 import Timeout
@@ -130,7 +130,7 @@ def _redirection(response: Response) -> str:
     try:
         # http.client reads headers as latin-1, but sources that send raw non-ASCII send UTF-8
         location = location.encode("latin-1").decode("utf-8", "replace")
-        return parse_url(urljoin(asked, location)).url
+        return parse_url(urldefrag(urljoin(asked, location)).url).url
     except ValueError as error:
         raise content(
             f"{redact_url(asked)} redirects to {quote_name(location)}, which is not a URL"

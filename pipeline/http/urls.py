@@ -54,6 +54,12 @@ def _web_problem(url: str) -> str | None:
         return f"'{redact_url(url)}' names no host"
     if not _may_exist(host):
         return f"'{redact_url(url)}' names a host that cannot exist: correct the URL"
+    return _character_problem(url)
+
+
+def _character_problem(url: str) -> str | None:
+    if "#" in url:
+        return f"'{redact_url(url)}' is followed by a '#', after which nothing is sent: write '#' as %23"
     if _UNPRINTABLE.search(url):
         return f"'{redact_url(url)}' contains a space or a control character: write a space as %20"
     return None

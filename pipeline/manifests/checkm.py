@@ -100,24 +100,23 @@ def check(
 def write(profile: ManifestProfile, rows: Iterable[Row]) -> bytes:
     """A manifest that reads back as these rows; ManifestError if a row cannot be written so that it does."""
     given = tuple(rows)
+    percent = any(checkm_row.has_escapes(profile, row) for row in given)
     lines = [
         "#%checkm_0.7",
         f"#%profile | {profile.uri}",
+        *([checkm_row.PERCENT] if percent else ()),
         "#%prefix | mrt: | http://merritt.cdlib.org/terms#",
         "#%prefix | nfo: | http://www.semanticdesktop.org/ontologies/2007/03/22/nfo#",
         " | ".join(["#%fields", *profile.columns]),
     ]
     start = len(lines) + 1
-    lines += [checkm_row.write(profile, row) for row in given]
+    lines += [checkm_row.write(profile, row, percent=percent) for row in given]
     data = "\n".join([*lines, "#%eof", ""]).encode("utf-8", "surrogatepass")
     back = parse(data, "to be written", profile, case_fold=False).rows
     numbered = tuple(replace(row, line=start + index) for index, row in enumerate(given))
     if back != numbered:
         different = next((a for a, b in zip(numbered, back, strict=False) if a != b), numbered[-1])
-        message = (
-            f"the row of {quote_name(different.name)} cannot be written to a manifest: "
-            "replace %20 by a space and %7c by |"
-        )
+        message = f"the row of {quote_name(different.name)} would not read back from a manifest as it is"
         raise ManifestError("to be written", [Problem(different.line, message)])
     return data
 
@@ -133,7 +132,10 @@ def _read(
         if not lines and not findings.errors:
             findings.stop(0, "the manifest has no rows")
         lines.reverse()  # a line is dropped with its row: together they would take twice the memory
-        rows = tuple(checkm_row.read(profile, *_next(lines), findings) for _ in range(len(lines)))
+        percent = any(line.text == checkm_row.PERCENT for line in headers)
+        rows = tuple(
+            checkm_row.read(profile, *_next(lines), findings, percent=percent) for _ in range(len(lines))
+        )
         check_rows(profile, rows, case_fold, findings)
     except StopReading:
         return None, findings

@@ -1,7 +1,8 @@
 """One row of a Checkm manifest: its columns, their valid values, and how they are written.
 
 Columns are read by position, as Merritt reads them; `%20` and `%7c` stand for a space and a | in every
-column but the URL.
+column but the URL. Merritt cannot write these texts themselves: where a row has them, the header PERCENT says
+that `%25` stands for a %.
 """
 
 import re
@@ -35,6 +36,12 @@ URL_LIMIT = 8192
 TEXT_LIMIT = 4000
 """Characters of any other column, as in a job's configuration."""
 
+PERCENT = "#%percent | %25"
+"""The header of a manifest in which `%25` stands for a %; arkline's own, for names such as `a%20b.pdf`."""
+
+_ESCAPED = {"%20": " ", "%7c": "|", "%25": "%"}
+_ESCAPE = re.compile("%(?:20|7c)")
+_ESCAPE_WITH_PERCENT = re.compile("%(?:20|7c|25)")
 _SIZE = re.compile(r"[0-9]{1,18}")
 _MIME_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(\s*;.*)?", re.ASCII)
 
@@ -103,8 +110,8 @@ class Row:
     date: str = ""
 
 
-def read(profile: ManifestProfile, text: str, line: int, findings: Findings) -> Row:
-    """The row in `text`; only its name can be used once an error was found."""
+def read(profile: ManifestProfile, text: str, line: int, findings: Findings, *, percent: bool = False) -> Row:
+    """The row in `text`; only its name can be used once an error was found. `percent`: as PERCENT says."""
     url, *cells = (cell.strip(" \t") for cell in text.split("|"))
     extra = len(cells) + 1 - len(profile.columns)
     if extra > 0 and any(cells[-extra:]):
@@ -112,7 +119,9 @@ def read(profile: ManifestProfile, text: str, line: int, findings: Findings) -> 
             line, f"cells after column {len(profile.columns)} are ignored; write the character | as %7c"
         )
     cells += [""] * -extra
-    named = dict(zip(profile.columns[1:], map(_decoded, cells), strict=False))
+    escape = _ESCAPE_WITH_PERCENT if percent else _ESCAPE
+    decoded = (escape.sub(lambda match: _ESCAPED[match[0]], cell) for cell in cells)
+    named = dict(zip(profile.columns[1:], decoded, strict=False))
     return of_cells(profile, url, named, line, findings)
 
 
@@ -152,7 +161,17 @@ def of_cells(
     )
 
 
-def write(profile: ManifestProfile, row: Row) -> str:
+def has_escapes(profile: ManifestProfile, row: Row) -> bool:
+    """Whether the row has a text that a reader would take for an escape, so that it needs PERCENT."""
+    return any(_ESCAPE.search(value) for value in _cells(profile, row))
+
+
+def write(profile: ManifestProfile, row: Row, *, percent: bool = False) -> str:
+    return " | ".join([row.url, *(_encoded(value, percent) for value in _cells(profile, row))])
+
+
+def _cells(profile: ManifestProfile, row: Row) -> list[str]:
+    """The values of all columns but the URL."""
     cell = {
         "nfo:hashAlgorithm": row.digest.algorithm if row.digest else "",
         "nfo:hashValue": row.digest.value if row.digest else "",
@@ -165,15 +184,13 @@ def write(profile: ManifestProfile, row: Row) -> str:
         "mrt:title": row.title,
         "mrt:date": row.date,
     }
-    return " | ".join([row.url, *(_encoded(cell.get(column, "")) for column in profile.columns[1:])])
+    return [cell.get(column, "") for column in profile.columns[1:]]
 
 
-def _decoded(text: str) -> str:
-    return text.replace("%20", " ").replace("%7c", "|")
-
-
-def _encoded(text: str) -> str:
+def _encoded(text: str, percent: bool) -> str:
     """Spaces at the ends are written as %20, since a reader strips them."""
+    if percent:
+        text = text.replace("%", "%25")
     inner = text.strip(" ")
     at = text.find(inner) if inner else len(text)
     edges = ("%20" * at, "%20" * (len(text) - at - len(inner)))
@@ -186,6 +203,8 @@ def _url_problem(url: str) -> str | None:
         return "the first column has no URL"
     if len(url) > URL_LIMIT:
         return f"the URL is longer than {URL_LIMIT} characters"
+    if "#" in url:
+        return "the URL contains a '#', and what follows it is never sent to a server: write %23"
     if not url.isprintable() or not {" ", "\\"}.isdisjoint(url):
         return "the URL contains a space, a backslash or an unprintable character; write %20 or %5C"
     try:

@@ -41,6 +41,11 @@ _EXAMPLE_NAMES = {
     ManifestProfile.CONTAINER_BATCH: "harbour.zip",
     ManifestProfile.FILE_BATCH: "harbour.jpg",
 }
+_HINT = re.compile(r"sep=([,;\t|])[ \t]*(?:\r\n|\r|\n|$)", re.IGNORECASE)
+"""A first line by which Excel is told the delimiter."""
+
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
+_LINE_END = re.compile(r"\r\n|\r|\n")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -120,17 +125,26 @@ def _records(data: bytes, findings: Findings) -> Iterator[tuple[int, list[str]]]
         line = data.count(b"\n", 0, error.start) + 1
         findings.error(line, "the table is not UTF-8; save it as 'CSV UTF-8'")
         return
-    head = text.partition("\n")[0]
-    delimiter = max(DELIMITERS, key=head.count)
+    hint = _HINT.match(text)
+    delimiter = hint[1] if hint else _delimiter(text)
     csv.field_size_limit(CELL_LIMIT)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    start = 1
+    table = io.StringIO(text[hint.end() :] if hint else text, newline="")
+    reader = csv.reader(table, delimiter=delimiter, strict=True)
+    before = 1 if hint else 0
+    start = before + 1
     try:
         for record in reader:
             yield start, [cell.strip() for cell in record]
-            start = reader.line_num + 1
+            start = before + reader.line_num + 1
     except csv.Error as error:
         findings.error(start, f"the table cannot be read after this line: {error}; check the quotation marks")
+
+
+def _delimiter(text: str) -> str:
+    """The delimiter that the header row has most of, outside quotes; the row may go over several lines."""
+    unquoted = _QUOTED.sub("", text)
+    head = _LINE_END.split(unquoted, maxsplit=1)[0]
+    return max(DELIMITERS, key=head.count)
 
 
 def _row(
@@ -160,10 +174,10 @@ def _row(
             return Row(line, url, values["nfo:fileName"])
     row = checkm_row.of_cells(profile, url, values, line, findings)
     if len(findings.errors) == before and not _reads_back(profile, row):
-        reads_as = "which a manifest reads as a space or |: write those characters"
-        findings.error(line, f"the row contains %20 or %7c, {reads_as}")
+        findings.error(line, "the row would not read back from a manifest as it is")
     return row
 
 
 def _reads_back(profile: ManifestProfile, row: Row) -> bool:
-    return checkm_row.read(profile, checkm_row.write(profile, row), row.line, Findings()) == row
+    written = checkm_row.write(profile, row, percent=True)
+    return checkm_row.read(profile, written, row.line, Findings(), percent=True) == row

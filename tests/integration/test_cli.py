@@ -238,7 +238,7 @@ def test_watch_ends_with_the_batch_and_says_how(session: Session, settings: Sett
         (ended["failed_jobs"][0]["jid"], "failed", None)
     ]
     table = arkline.run(settings, "report", batch.bid, "--csv").out.splitlines()
-    assert table[0].startswith("object,local id,ARK,title,state")
+    assert table[0].startswith('\ufeff"object","local id","ARK","title","state"')
     assert f",failed,{ended['failed_jobs'][0]['jid']}," in table[1]
 
 

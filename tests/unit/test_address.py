@@ -234,6 +234,7 @@ def test_a_proxy_named_in_the_environment_is_not_used(
         ("http://example.org:99999/", "is not a URL"),
         ("http://[1::/", "is not a URL"),
         ("http://example.org/a b", "%20"),
+        ("http://example.org/img#1.tif", "write '#' as %23"),
         ("http://example.org/a\r\nX: y", "%20"),
     ],
 )

@@ -55,7 +55,7 @@ def test_any_pieces_of_manifests_are_read_or_refused(
 
 
 TEXT = st.text(
-    st.characters(codec="utf-8", exclude_categories=["Cc"], exclude_characters="%\ufffe\uffff"), max_size=20
+    st.characters(codec="utf-8", exclude_categories=["Cc"], exclude_characters="\ufffe\uffff"), max_size=20
 )
 DIGEST = st.one_of(
     st.none(), st.binary(min_size=16, max_size=16).map(lambda raw: Digest(algorithm="md5", value=raw.hex()))
@@ -106,11 +106,25 @@ def test_a_batch_manifest_that_was_written_reads_back(rows: list[Row]) -> None:
     assert unnumbered(parse(data, "test").rows) == rows
 
 
+@pytest.mark.parametrize("name", ["My%20Report.pdf", "a%7cb", "%2520", "100%", "%25", "%20", " %20 "])
+def test_a_name_with_a_literal_escape_reads_back(name: str) -> None:
+    (row,) = parse(write(ManifestProfile.OBJECT, [Row(0, URL, name)]), "test").rows
+
+    assert row.name == name
+
+
+def test_only_a_manifest_that_says_so_has_an_escape_for_the_percent_sign() -> None:
+    """Merritt has none: in its manifests %2520 is %2520."""
+    plain = write(ManifestProfile.OBJECT, [Row(0, URL, "a%2520b")])
+
+    assert b"%percent" not in plain
+    assert parse(plain, "test").rows[0].name == "a%2520b"
+
+
 @pytest.mark.parametrize(
     "unwritable",
     [
         Row(0, URL, "a", mime_type="two\nlines"),
-        Row(0, URL, "a%20b"),
         Row(0, URL, "a", mime_type="a\t"),
         Row(0, URL, "a", title="an object manifest has no titles"),
         Row(0, "https://x.edu/a|b", "a"),
@@ -128,9 +142,9 @@ def test_a_row_that_would_not_read_back_is_not_written(unwritable: Row) -> None:
 def test_the_row_that_would_not_read_back_is_named() -> None:
     with pytest.raises(
         ManifestError,
-        match="to be written: line 6: the row of 'a%20b' cannot be written to a manifest: replace %20",
+        match="to be written: line 6: the row of 'a' would not read back from a manifest as it is",
     ):
-        write(ManifestProfile.OBJECT, [Row(0, URL, "a%20b")])
+        write(ManifestProfile.OBJECT, [Row(0, URL, "a", title="an object manifest has no titles")])
     with pytest.raises(ManifestError, match=r"to be written: line 6: file name '\.\./a' has a '\.'"):
         write(ManifestProfile.OBJECT, [Row(0, URL, "../a")])
 

@@ -16,6 +16,7 @@ REFUSED_ROWS = {
     "a broken host": ("https://[::1/a", "the URL is not valid"),
     "a broken port": ("https://x.edu:port/a", "the URL is not valid"),
     "a blank in the URL": ("https://x.edu/a b", "write %20"),
+    "a # in the URL": ("https://x.edu/img#1.tif", "write %23"),
     "a backslash in the URL": ("https://x.edu\\@y.edu/a", "write %20 or %5C"),
     "a long URL": (f"https://x.edu/{'a' * 9000}", "longer than 8192 characters"),
     "a login in the URL": ("https://me:secret@x.edu/a", "a user name or a password"),

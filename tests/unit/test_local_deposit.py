@@ -52,6 +52,34 @@ def uploaded(deposit: LocalDeposit) -> tuple[Payload, dict[str, bytes], tuple[Ro
     return payload, received.files, checkm.parse(manifest, "it").rows if manifest else ()
 
 
+def test_a_file_is_stored_under_its_name_even_if_that_has_an_escape(tmp_path: Path) -> None:
+    source = folder(tmp_path / "reports", "My%20Report.pdf", "sub%7c/a%2520b.pdf", "My Report.pdf")
+
+    _, files, rows = uploaded(plan_deposit(source))
+
+    assert {row.name for row in rows} == {"My%20Report.pdf", "sub%7c/a%2520b.pdf", "My Report.pdf"}
+    assert {name.removeprefix("files/") for name in files} == {row.name for row in rows}
+
+
+@pytest.mark.parametrize(("written", "meant"), [("img_1.JPG", "IMG_1.jpg"), ("img_1.jpeg", "IMG_1.jpg")])
+def test_a_table_that_names_a_file_by_another_spelling_is_asked_what_is_meant(
+    tmp_path: Path, written: str, meant: str
+) -> None:
+    table = folder(tmp_path, "scans/IMG_1.jpg", "scans/other.txt") / "table.csv"
+    table.write_text(f"File\nscans/{written}\n")
+
+    with pytest.raises(ManifestError, match=f"did you mean 'scans/{meant}'"):
+        plan_deposit(table)
+
+
+def test_a_row_without_a_file_is_told_so(tmp_path: Path) -> None:
+    table = folder(tmp_path, "a.jpg") / "table.csv"
+    table.write_text("File,Title\na.jpg,First\n,Second\n")
+
+    with pytest.raises(ManifestError, match="line 3: the row names no file"):
+        plan_deposit(table)
+
+
 def test_a_folder_becomes_one_object_with_its_files_and_their_digests(tmp_path: Path) -> None:
     source = folder(tmp_path / "photos", "a.jpg", "front side/b|1.jpg", ".DS_Store")
 

@@ -43,6 +43,38 @@ def test_what_spreadsheets_write_is_read(delimiter: str, end: str, mark: bytes) 
     assert row.name == "Größe | 1.jpg"
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_the_hint_of_excel_names_the_delimiter_and_is_no_row(delimiter: str) -> None:
+    head = delimiter.join(["fileUrl", '"fileName"'])
+    table = f"sep={delimiter}\r\n{head}\r\n{delimiter.join([URL, 'a.jpg'])}\r\n"
+
+    (row,) = parse(convert(table.encode(), OBJECT).manifest or b"", "made").rows
+
+    assert row.name == "a.jpg"
+    broken = errors(table.replace(URL, "ftp://x.edu/b"))
+    assert [error.partition(":")[0] for error in broken] == ["line 3"]
+
+
+@pytest.mark.parametrize(
+    "title", ["Title, subtitle, part, volume", "Title,\nsubtitle, part", 'A ""b"", c, d, e']
+)
+def test_a_delimiter_inside_quotes_does_not_count(title: str) -> None:
+    table = f'fileUrl;"{title}";fileName\n{URL};none;a.jpg\n'
+    named = {title.replace('""', '"'): ""}
+
+    made = convert(table.encode(), OBJECT, named=named)
+
+    (row,) = parse(made.manifest or b"", "made").rows
+    assert row.name == "a.jpg"
+
+
+@pytest.mark.parametrize("name", ["My%20Report.pdf", "a%7cb.pdf"])
+def test_a_name_with_a_literal_escape_is_the_name(name: str) -> None:
+    (row,) = parse(convert(f"fileUrl,fileName\n{URL},{name}\n".encode(), OBJECT).manifest or b"", "made").rows
+
+    assert row.name == name
+
+
 def test_every_problem_is_told_with_its_line_in_the_table() -> None:
     table = (
         "fileUrl,hashAlgorithm,hashValue,fileSize,fileName\n"
@@ -78,7 +110,7 @@ def test_every_problem_is_told_with_its_line_in_the_table() -> None:
         ("fileUrl,xyzzy\n", "line 1: 'xyzzy' is not a column of an object-manifest; columns: fileUrl, "),
         ("fileUrl,file url\n", "line 1: column fileUrl is there twice"),
         (f"fileUrl,fileName\n{URL},a,b\n", "line 2: the row has more cells than the 2 columns"),
-        (f"fileUrl,fileName\n{URL},a%20b\n", "line 2: the row contains %20 or %7c"),
+        ("fileUrl\nhttps://x.edu/img#1.tif\n", "line 2: the URL contains a '#'"),
         (f'fileUrl,fileName\n{URL},"a\n', "line 2: the table cannot be read after this line"),
         (b"fileUrl,fileName\n" + URL.encode() + b",Gr\xf6\xdfe\n", "line 2: the table is not UTF-8"),
     ],

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from typing import TypeVar
 
@@ -15,7 +13,7 @@ from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import page
 from operations.board.values import BatchSearch, FailureGroup, JobSearch, scope_of
 from pipeline.errors import UsageRefused
-from pipeline.notify.report.table import cell
+from pipeline.notify.report import table
 from pipeline.principal import Principal
 from pipeline.states import BatchState, FailureKind, JobState
 from pipeline.waits import WaitKind
@@ -96,21 +94,19 @@ def failures(request: Request, caller: PageCaller) -> HTMLResponse:
 def failure_list(request: Request, caller: PageCaller, cause: str) -> Response:
     board, scope = context_of(request).board, scope_of(caller)
     group = _group(request, caller, cause)
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(("jid", "bid", "collection", "name", "kind", "message"))
+    rows: list[tuple[str, ...]] = []
     after: str | None = None
     while True:
         part = board.jobs(scope, JobSearch(cause=group.id), 1000, after)
-        writer.writerows(
-            (row.jid, row.bid, row.collection, cell(row.name), row.kind, cell(row.message))
-            for row in part.rows
+        rows += (
+            (row.jid, row.bid, row.collection, row.name, row.kind or "", row.message) for row in part.rows
         )
         after = part.next
         if after is None:
             break
     disposition = {"Content-Disposition": f'attachment; filename="failures-{group.id}.csv"'}
-    return Response(text.getvalue(), media_type="text/csv", headers=disposition)
+    text = table.written(("jid", "bid", "collection", "name", "kind", "message"), rows)
+    return Response(text, media_type="text/csv", headers=disposition)
 
 
 @router.get("/failures/{cause}")
