@@ -343,7 +343,9 @@ def test_the_report_is_json_html_or_csv(operator: Caller, record: Session) -> No
     path = f"/v1/batches/{jobs.load(record, planted_job(record)).bid}/report"
 
     assert operator.get(path).json()["bid"]
-    assert operator.get(path, headers={"Accept": "text/csv"}).text.startswith("object,local id,ARK")
+    assert operator.get(path, headers={"Accept": "text/csv"}).text.startswith(
+        '\ufeff"object","local id","ARK"'
+    )
     assert "<html" in operator.get(path, params={"form": "html"}).text
 
 
