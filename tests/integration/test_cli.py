@@ -239,7 +239,7 @@ def test_watch_ends_with_the_batch_and_says_how(session: Session, settings: Sett
     ]
     table = arkline.run(settings, "report", batch.bid, "--csv").out.splitlines()
     assert table[0].startswith('\ufeff"object","local id","ARK","title","state"')
-    assert f",failed,{ended['failed_jobs'][0]['jid']}," in table[1]
+    assert f'"failed","{ended["failed_jobs"][0]["jid"]}"' in table[1]
 
 
 def test_watch_goes_on_when_zookeeper_was_away(
