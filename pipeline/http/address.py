@@ -1,10 +1,11 @@
 """Requests to sources, and where their redirects may lead."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Self
-from urllib.parse import unquote, urldefrag, urljoin
+from urllib.parse import unquote, urljoin
 
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 from urllib3 import Timeout
@@ -15,7 +16,7 @@ from pipeline.http.interruptible import Exchange
 from pipeline.http.networks import Networks
 from pipeline.http.refusals import SourceRefused
 from pipeline.http.response import Response
-from pipeline.http.urls import check_url, host_of, redact_url
+from pipeline.http.urls import as_sent, check_url, host_of, redact_url
 from pipeline.names import quote_name
 from pipeline.outcome import content
 from pipeline.profiles.sources import EVERYWHERE, Sources
@@ -23,6 +24,8 @@ from pipeline.profiles.sources import EVERYWHERE, Sources
 REDIRECTS = 10
 """Redirects followed from one URL; browsers stop at 20, and honest chains have two or three."""
 
+_URL = re.compile(r"(?P<server>[^/?#]*//[^/?#]*)(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _REDIRECT = frozenset({301, 302, 303, 307, 308})
 
 
@@ -99,7 +102,7 @@ class ContentSession:
     def _checked_source(self, url: str) -> Url:
         """The parts of a URL that may be requested; StepFailed of another one."""
         check_url(url)
-        target = parse_url(url)
+        target = _parts(url)
         host, scheme = (target.host or "").strip("[]"), target.scheme or ""
         if not self._sources.may_have(host, target.port or DEFAULT_PORT[scheme]):
             raise SourceRefused(host, target.port or DEFAULT_PORT[scheme])
@@ -123,15 +126,42 @@ def _keeps_password(before: Url, target: Url) -> bool:
     return before.scheme == target.scheme and ports[0] == ports[1]
 
 
+def _parts(url: str) -> Url:
+    """The parts of a URL: those that name a server as they are compared, path and query as they are sent."""
+    server, path, query = _split(url)
+    return parse_url(server)._replace(
+        path=as_sent(path, path=True), query=None if query is None else as_sent(query)
+    )
+
+
+def _split(url: str) -> tuple[str, str, str | None]:
+    """Scheme and server, path, query (None without one); the fragment is not sent."""
+    written = _URL.match(url)
+    assert written is not None
+    return written["server"], written["path"], written["query"]
+
+
 def _redirection(response: Response) -> str:
-    """The URL to which an answer redirects."""
+    """The URL to which an answer redirects, without a fragment, which is not sent."""
     location = response.headers["location"]
-    asked = response.url or ""
     try:
-        # http.client reads headers as latin-1, but sources that send raw non-ASCII send UTF-8
-        location = location.encode("latin-1").decode("utf-8", "replace")
-        return parse_url(urldefrag(urljoin(asked, location)).url).url
+        # http.client read headers as latin-1: these are the bytes that were sent, whatever their encoding
+        return _joined(response.url, as_sent(location.encode("latin-1")).partition("#")[0])
     except ValueError as error:
         raise content(
-            f"{redact_url(asked)} redirects to {quote_name(location)}, which is not a URL"
+            f"{redact_url(response.url)} redirects to {quote_name(location)}, which is not a URL"
         ) from error
+
+
+def _joined(asked: str, location: str) -> str:
+    """As urljoin, which rewrites dot segments and drops an empty query; here a whole path stays as it is."""
+    server, path, _ = _split(asked)
+    if _SCHEME.match(location):
+        return location
+    if location.startswith("//"):
+        return server.partition("//")[0] + location
+    if location.startswith("/"):
+        return server + location
+    if location.startswith("?"):
+        return server + path + location
+    return urljoin(asked, location)

@@ -25,7 +25,7 @@ from urllib3.util.ssl_match_hostname import CertificateError
 from pipeline.http.interruptible import Exchange, PlainSocket, TlsSocket, addresses_of
 from pipeline.http.networks import Networks, permitted
 from pipeline.http.refusals import AddressRefused, SourceRefused
-from pipeline.http.response import Response, receive
+from pipeline.http.response import IS_TLS, NotUnderstood, Response, receive
 from pipeline.outcome import content
 from pipeline.profiles.sources import EVERYWHERE, Sources
 
@@ -33,6 +33,27 @@ IDLE_CONNECTIONS = 64
 """Connections kept open for later requests; settings.download_threads is at most this."""
 
 DEFAULT_PORT = {"http": 80, "https": 443}
+
+_NO_TLS = frozenset(
+    {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST"}
+)
+"""Reasons of OpenSSL for a peer that answers a handshake with other bytes than those of TLS."""
+
+_NO_COMMON_TLS = frozenset(
+    {
+        "DH_KEY_TOO_SMALL",
+        "NO_CIPHERS_AVAILABLE",
+        "SSLV3_ALERT_HANDSHAKE_FAILURE",
+        "TLSV13_ALERT_CERTIFICATE_REQUIRED",
+        "TLSV1_ALERT_INSUFFICIENT_SECURITY",
+        "TLSV1_ALERT_PROTOCOL_VERSION",
+        "TLSV1_UNRECOGNIZED_NAME",
+        "UNSAFE_LEGACY_RENEGOTIATION_DISABLED",
+        "UNSUPPORTED_PROTOCOL",
+        "WRONG_SIGNATURE_TYPE",
+    }
+)
+"""Reasons of OpenSSL that stay until somebody changes the server."""
 
 _Server = tuple[str, str, int]
 """Scheme, host and port."""
@@ -123,6 +144,7 @@ class Connections:
         timeout = timeout.clone()
         timeout.start_connect()
         connection = self._take(server)
+        is_new = connection.sock is None
         try:
             open_socket = _connected(connection, timeout)
             open_socket.sendall(request)
@@ -131,13 +153,28 @@ class Connections:
             )
         except BaseException as error:
             connection.close()
-            if isinstance(error, TimeoutError):
-                raise faults.TimeoutError("timeout while waiting for bytes") from error
-            if isinstance(error, ssl.SSLError | CertificateError):
-                raise faults.SSLError(error) from error
-            if isinstance(error, OSError | HTTPException):
-                raise faults.ProtocolError("Connection aborted.", error) from error
+            if is_new and _is_dropped(error) and self._speaks_tls(server, timeout):
+                raise NotUnderstood(IS_TLS) from error
+            if (fault := _fault(error)) is not None:
+                raise fault from error
             raise
+
+    def _speaks_tls(self, server: _Server, timeout: Timeout) -> bool:
+        """Whether the port closes a connection of http without a word because it speaks TLS."""
+        scheme, host, port = server
+        if scheme != "http":
+            return False
+        connection = self._secure(host.strip("[]"), port, ssl_context=self._tls_context())
+        connection.timeout = _seconds(timeout.connect_timeout)
+        try:
+            connection.connect()
+        except ssl.SSLCertVerificationError:
+            pass
+        except (OSError, faults.HTTPError):
+            return False
+        finally:
+            connection.close()
+        return True
 
     def _take(self, server: _Server) -> HTTPConnection:
         """A connection that was kept and is still open, or a new one, which is not open yet."""
@@ -177,6 +214,33 @@ class Connections:
                 context.sslsocket_class = self._tls_socket
                 self._tls = context
             return self._tls
+
+
+def _fault(error: BaseException) -> faults.HTTPError | None:
+    """What a fault of a connection is for a caller; None for another exception."""
+    match error:
+        case TimeoutError():
+            return faults.TimeoutError("timeout while waiting for bytes")
+        case ssl.SSLError(reason=str(reason)) if reason in _NO_TLS:
+            return NotUnderstood(
+                "this port does not speak https: check it, or write http:// if the source offers that"
+            )
+        case ssl.SSLError(reason=str(reason)) if reason in _NO_COMMON_TLS:
+            return NotUnderstood(
+                "the source offers no https that is still safe, or none for this host "
+                f"({reason.replace('_', ' ').lower()}): have the source corrected"
+            )
+        case ssl.SSLError() | CertificateError():
+            return faults.SSLError(error)
+        case OSError() | HTTPException():
+            return faults.ProtocolError("Connection aborted.", error)
+        case _:
+            return None
+
+
+def _is_dropped(error: BaseException) -> bool:
+    """Whether the peer closed a connection without an answer."""
+    return isinstance(error, ConnectionResetError) or isinstance(error.__cause__, ConnectionResetError)
 
 
 def _close(connections: list[tuple[_Server, HTTPConnection]]) -> None:

@@ -1,15 +1,21 @@
-"""The response to one request: its head, and its body piece by piece, as httptools parses them (RFC 9112).
+"""The response to one request: its head, and its body piece by piece, as httptools parses that (RFC 9112).
 
 Rule: a body ends where its head says, or the response is a fault. A connection is used again only after a
-body that was read to the end that its length or its last chunk states.
+body that was read to the end that its length or its last chunk states. A head is read as browsers and curl
+read it: what is odd about a line and moves no end of a body is no fault.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from http.client import BadStatusLine, HTTPException, IncompleteRead, LineTooLong, RemoteDisconnected
+from dataclasses import dataclass
+from functools import cached_property
+from http.client import HTTPException, IncompleteRead, LineTooLong, RemoteDisconnected
 from socket import socket
 
 import urllib3.exceptions as faults
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from pipeline.names import quote_name
 
 HEAD_LIMIT = 1 << 16
 """Bytes of a head with the interim ones before it, and of what may arrive at most without a byte of the
@@ -21,8 +27,32 @@ As much is read at once with a head: enough for a small file, which then takes o
 HEADER_LIMIT = 100
 """Headers of a response; as in http.client."""
 
+LARGEST_BODY = (1 << 63) - 1
+"""Bytes: the largest offset that Linux knows."""
+
+_DIGITS = 30
+"""Digits of a length that are read, leading zeros included: int() refuses numbers of thousands of digits."""
+
 _SWITCHING = 101
 _WITHOUT_BODY = frozenset({_SWITCHING, 204, 304})
+_FRAMING = frozenset({"content-length", "transfer-encoding"})
+_PROTOCOL = b"HTTP/1."
+_STATUS_LINE = re.compile(r"HTTP/1\.(\d)[ \t]+([1-9]\d\d)(?:[ \t](.*))?", re.DOTALL | re.ASCII)
+_END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
+
+
+IS_TLS = "this port speaks https: write https:// instead of http://"
+
+
+class NotUnderstood(faults.HTTPError):
+    """What a server sends does not follow HTTP, or TLS; it would not with a second request either.
+
+    Its message is for people, after the URL.
+    """
+
+
+def _odd(what: str) -> NotUnderstood:
+    return NotUnderstood(f"the source's answer cannot be understood: {what}; have the source corrected")
 
 
 class Headers(Mapping[str, str]):
@@ -47,27 +77,89 @@ class Headers(Mapping[str, str]):
         return len(self._values)
 
 
-class _Message:
-    """One response, whose parts the parser passes to the methods `on_...`."""
+@dataclass(frozen=True)
+class _Head:
+    """The head of a response as it was read: what its lines say, and nothing about its body."""
 
-    def __init__(self) -> None:
-        self.status = 0
-        self.reason = b""
-        self.version = ""
-        self.pairs: list[tuple[str, str]] = []
-        self.has_head = False
+    status: int
+    reason: str
+    minor: int
+    """Of the version: 0 for HTTP/1.0."""
+    headers: Headers
+
+    @property
+    def is_interim(self) -> bool:
+        return 100 <= self.status < 200 and self.status != _SWITCHING
+
+    @cached_property
+    def is_chunked(self) -> bool:
+        """Whether the body is in chunks; NotUnderstood if it is coded in another way for its transfer."""
+        codings = [coding for coding in _members(self.headers, "transfer-encoding") if coding != "identity"]
+        if codings in ([], ["chunked"]):
+            return bool(codings)
+        raise _odd(
+            f"its body is coded for the transfer as {quote_name(', '.join(codings))} (Transfer-Encoding), "
+            "although no coding was accepted"
+        )
+
+    @cached_property
+    def length(self) -> int | None:
+        """Bytes of the body, None if its end is stated in another way (RFC 9112, 6.3)."""
+        stated = set(_members(self.headers, "content-length"))
+        if self.is_chunked or "content-length" not in self.headers:
+            return None
+        if not all(number.isascii() and number.isdigit() and len(number) <= _DIGITS for number in stated):
+            raise _odd(_no_length(self.headers))
+        lengths = {int(number) for number in stated}
+        if len(lengths) != 1 or max(lengths) > LARGEST_BODY:
+            raise _odd(_no_length(self.headers))
+        return lengths.pop()
+
+    @property
+    def stays(self) -> bool:
+        """Whether the connection may have another request after the body."""
+        wishes = _members(self.headers, "connection")
+        if self.is_chunked and "content-length" in self.headers:
+            return False  # a proxy on the way may have believed the length
+        return "close" not in wishes and (self.minor > 0 or "keep-alive" in wishes)
+
+    def settled(self) -> Headers:
+        """The headers, with no other end of the body than the one that counts."""
+        left = {name: value for name, value in self.headers.items() if name not in _FRAMING}
+        if self.is_chunked:
+            left["transfer-encoding"] = "chunked"
+        elif self.length is not None:
+            left["content-length"] = str(self.length)
+        return Headers(left.items())
+
+
+def _members(headers: Headers, name: str) -> list[str]:
+    """The members of a list in a header, in lower case."""
+    return [member for part in headers.get(name, "").split(",") if (member := part.strip().lower())]
+
+
+def _no_length(headers: Headers) -> str:
+    return f"it states {quote_name(headers['content-length'], 60)} as its length (Content-Length)"
+
+
+class _Message:
+    """The body of a response, as the parser passes it to the methods `on_...`."""
+
+    def __init__(self, headers: Headers, stays: bool) -> None:
         self.pieces: list[bytes] = []
-        """Of the body, not read yet."""
+        """Not read yet."""
         self.is_complete = False
         self.stays = False
         """The connection may have another request."""
         self.fault: Exception | None = None
         """What follows cannot be understood."""
+        self._stays = stays
         self._parser = HttpResponseParser(self)
-        # how lines end, and what a value has; nothing that moves the end of a body
+        # how lines end; nothing that moves the end of a body
         self._parser.set_dangerous_leniencies(
             lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
+        self._parser.feed_data(_canonical(headers))
 
     def feed(self, data: bytes) -> None:
         try:
@@ -85,26 +177,17 @@ class _Message:
         if self.is_complete:
             raise ValueError("bytes that nobody asked for")
 
-    def on_status(self, reason: bytes) -> None:
-        self.reason += reason
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if not self.has_head:  # a trailer says nothing that is used
-            self.pairs.append((name.strip().decode("latin-1"), value.strip().decode("latin-1")))
-
-    def on_headers_complete(self) -> None:
-        self.status, self.version = self._parser.get_status_code(), self._parser.get_http_version()
-        if 100 <= self.status < 200 and self.status != _SWITCHING:
-            self.reason, self.pairs = b"", []  # an interim response, which another one follows
-        else:
-            self.has_head = True
-
     def on_body(self, piece: bytes) -> None:
         self.pieces.append(piece)
 
     def on_message_complete(self) -> None:
-        if self.has_head:
-            self.is_complete, self.stays = True, self._parser.should_keep_alive()
+        self.is_complete, self.stays = True, self._stays
+
+
+def _canonical(headers: Headers) -> bytes:
+    """A head that states nothing but the end of the body: the parser judges no other line."""
+    end = "".join(f"{name}: {headers[name]}\r\n" for name in _FRAMING if name in headers)
+    return f"HTTP/1.1 200 OK\r\n{end}\r\n".encode()
 
 
 class Body:
@@ -127,7 +210,7 @@ class Body:
             if message.is_complete:
                 return b""
             if message.fault is not None:
-                raise IncompleteRead(b"") from message.fault
+                raise _odd(f"its body is not in chunks ({message.fault})") from message.fault
             if without_body > HEAD_LIMIT:
                 raise LineTooLong("line of a chunk")
             data = _received(self._connection, most)
@@ -187,49 +270,94 @@ class Response:
 def receive(connection: socket, method: str, url: str, release: Callable[[bool], None]) -> Response:
     """The response to a request that was sent; closed, it says to `release` whether the connection may have
     another request.
+
+    NotUnderstood if the head does not follow HTTP.
     """
-    message = _Message()
-    _receive_head(connection, message)
-    headers, reason = Headers(message.pairs), message.reason.strip().decode("latin-1")
-    if method == "HEAD" or message.status in _WITHOUT_BODY:
+    head, begun = _receive_head(connection)
+    headers = head.settled()
+    if method == "HEAD" or head.status in _WITHOUT_BODY:
         # a server that sends a body all the same would have it read as the next response
-        message.end()
-        return Response(message.status, headers, url, reason, release=lambda _: release(False))
-    stated = "content-length" in headers or "chunked" in headers.get("transfer-encoding", "").lower()
-    body = Body(connection, message, until_closed=not stated)
+        return Response(head.status, headers, url, head.reason, release=lambda _: release(False))
+    message = _Message(headers, head.stays)
+    message.feed(begun)
+    body = Body(connection, message, until_closed=_FRAMING.isdisjoint(headers))
 
     def ended(complete: bool) -> None:
         message.end()
         release(complete)
 
-    return Response(message.status, headers, url, reason, body, ended)
+    return Response(head.status, headers, url, head.reason, body, ended)
 
 
-def _receive_head(connection: socket, message: _Message) -> None:
-    """Feed the message until it has its head, and as much of its body as arrives with that."""
-    first, left = b"", HEAD_LIMIT
-    while not message.has_head:
+def _receive_head(connection: socket) -> tuple[_Head, bytes]:
+    """The head of the last response, and as much of its body as arrives with the head."""
+    data, left, searched = bytearray(), HEAD_LIMIT, 0
+    while True:
+        if not searched:
+            del data[: len(data) - len(data.lstrip(b"\r\n"))]
+        if not data.startswith(_PROTOCOL[: len(data)]):
+            raise _no_http(data)
+        if end := _END_OF_HEAD.search(data, searched):
+            head = _head_of(bytes(data[: end.start()]))
+            del data[: end.end()]
+            if not head.is_interim:
+                return head, bytes(data)
+            searched = 0
+            continue
+        searched = max(0, len(data) - 3)
         if not left:
             raise LineTooLong("header line")
-        data = _received(connection, left)
-        if not data and not first:
+        more = _received(connection, left)
+        if not more and left == HEAD_LIMIT:
             raise RemoteDisconnected("Remote end closed connection without response")
-        if not data:
+        if not more:
             raise IncompleteRead(b"")
-        first, left = first or data, left - len(data)
-        message.feed(data)
-        if message.fault is not None and not message.has_head:
-            if message.reason or message.pairs:
-                raise faults.InvalidHeader(str(message.fault))
-            raise _bad_status_line(first)
-    if message.status < 100 or not message.version.startswith("1."):
-        raise _bad_status_line(first)
-    if len(message.pairs) > HEADER_LIMIT:
+        data += more
+        left -= len(more)
+
+
+def _head_of(data: bytes) -> _Head:
+    """The head in `data`. Lines end in LF or CR LF; one that begins with a space continues another."""
+    first, *lines = [line.removesuffix(b"\r").decode("latin-1") for line in data.split(b"\n")]
+    status_line = _STATUS_LINE.fullmatch(first)
+    if status_line is None:
+        raise _no_http(data)
+    if "\0" in first or any("\0" in line for line in lines):
+        raise _odd("it has a header with a byte 0")
+    minor, status, reason = status_line.groups("")
+    pairs = _pairs(lines)
+    if len(pairs) > HEADER_LIMIT:
         raise HTTPException(f"got more than {HEADER_LIMIT} headers")
+    return _Head(int(status), reason.strip(), int(minor), Headers(pairs))
 
 
-def _bad_status_line(first: bytes) -> BadStatusLine:
-    return BadStatusLine(first.lstrip().partition(b"\n")[0][:200].decode("latin-1").strip())
+def _pairs(lines: Iterable[str]) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
+    for line in lines:
+        if line.startswith((" ", "\t")):
+            if pairs:  # else nothing is continued: RFC 9112, 2.2 skips the line
+                pairs[-1] = pairs[-1][0], f"{pairs[-1][1]} {_trimmed(line)}".strip(" ")
+            continue
+        name, colon, value = line.partition(":")
+        name = name.rstrip(" \t")
+        if not colon or not name or " " in name or "\t" in name:
+            raise _odd(f"{quote_name(line, 60)} is no header")
+        pairs.append((name, _trimmed(value)))
+    return pairs
+
+
+def _trimmed(value: str) -> str:
+    return value.strip(" \t\r")
+
+
+def _no_http(data: bytes | bytearray) -> NotUnderstood:
+    """`data` is no status line: what was sent instead, and what to write then."""
+    if data.startswith((b"\x15\x03", b"\x16\x03")):
+        return NotUnderstood(IS_TLS)
+    line = data.partition(b"\n")[0][:200].decode("latin-1").strip()
+    return NotUnderstood(
+        f"what answers there is no web server of HTTP/1: it says {quote_name(line, 60)}; check host and port"
+    )
 
 
 def _received(connection: socket, most: int) -> bytes:

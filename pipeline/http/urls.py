@@ -2,13 +2,17 @@
 
 import re
 from functools import lru_cache
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from pipeline.outcome import content
 from pipeline.upload_url import is_upload, upload_problem
 from pipeline.url_secrets import SECRET
 
 SCHEMES = ("http", "https")
+
+_IN_QUERY = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"<>')
+_IN_PATH = "".join(sign for sign in _IN_QUERY if sign not in "`{}")
+"""Signs that browsers send as they are written in a URL; the others are sent as escapes."""
 
 _UNPRINTABLE = re.compile(r"[\x00-\x20\x7f]")
 
@@ -25,6 +29,14 @@ def redact_url(url: str) -> str:
         pairs = parse_qsl(query, keep_blank_values=True)
         query = urlencode([(name, "..." if SECRET.search(name) else value) for name, value in pairs])
     return urlunsplit((parts.scheme, host, parts.path, query, ""))
+
+
+def as_sent(written: str | bytes, *, path: bool = False) -> str:
+    """The text of a URL, or its path, as browsers send it: only what HTTP cannot carry becomes an escape.
+
+    Escapes, dot segments and signs stay as they are: a signature may have been made of them (decision 75).
+    """
+    return quote(written, safe=_IN_PATH if path else _IN_QUERY)
 
 
 @lru_cache(maxsize=128)  # a download asks several times

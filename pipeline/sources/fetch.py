@@ -23,6 +23,7 @@ from pipeline.sources.response import (
     body_chunks,
     busy_host,
     content_length,
+    encoded,
     refuse_encoded,
     require_status,
     send,
@@ -168,10 +169,14 @@ class HttpFetcher:
     def _complete(self, file: Download, part: Part, attempt: Attempt) -> None:
         """Fetch until the part is complete; DigestMismatch if its bytes are not those that were declared."""
         self._retry(file.url, lambda: self._stream(file, part, attempt), attempt, lambda: part.size)
-        if file.size is not None and part.size != file.size:
-            raise DigestMismatch(file.size_differs(f"{part.size:,}"))
-        if file.digest is not None:
-            part.digests.check(file.digest, file.label)
+        try:
+            file.check_whole(part.size, part.digests)
+        except DigestMismatch as mismatch:
+            if not (part.origin and part.origin.coding):
+                raise
+            failure = encoded(file.url, part.origin.coding)
+            part.discard()
+            raise failure from mismatch
 
     def _stream(self, file: Download, part: Part, attempt: Attempt) -> None:
         """Append the body of one answer; a transient failure if the file is not complete then."""
@@ -192,8 +197,11 @@ class HttpFetcher:
             for chunk in body_chunks(response, file.url):
                 try:
                     file.check_size(part.size + len(chunk))
-                except StepFailed:
+                except StepFailed as failure:
+                    coding = part.origin.coding if part.origin else ""
                     part.discard()  # nobody continues it
+                    if coding and file.size is not None:
+                        raise encoded(file.url, coding) from failure
                     raise
                 part.append(chunk)
                 self._pace.add(len(chunk))
@@ -277,6 +285,8 @@ def _begin(file: Download, part: Part, response: Response) -> None:
     if not file.digest and not file.size:
         refuse_encoded(response, file.url)
     part.restart()
+    if offered.coding and file.size is not None and offered.total not in (None, file.size):
+        raise encoded(file.url, offered.coding)
     file.check_stated(offered.total)
     part.origin = offered
 

@@ -17,7 +17,7 @@ from pipeline.folders import make_below
 from pipeline.http.response import Response
 from pipeline.http.retry import http_date
 from pipeline.sources.hashing import StreamDigester
-from pipeline.sources.response import content_length, stated_size
+from pipeline.sources.response import coding_of, content_length, stated_size
 from pipeline.working_storage.capacity import full_waits
 
 FROM = ".from"
@@ -42,6 +42,8 @@ class Origin(BaseModel):
     total: int | None = None
     etag: str = ""
     last_modified: str = ""
+    coding: str = ""
+    """The content coding of the bytes, which was not accepted."""
     noted_size: int = 0
     noted_sha512: str = ""
     """Of the bytes on the disk when an attempt ended in order, for the attempt that continues."""
@@ -79,6 +81,7 @@ def origin_of(url: str, response: Response) -> Origin:
     return Origin(
         url=url,
         total=total,
+        coding=coding_of(response),
         etag=etag if etag.startswith('"') and _can_be_sent_back(etag) else "",
         last_modified=modified if _settled(modified, response.headers.get("Date", "")) else "",
     )

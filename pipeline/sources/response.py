@@ -1,6 +1,7 @@
 """One request to a content source, and what its answer means: bytes, a failure, or a fault that may pass."""
 
 import errno
+import re
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +14,7 @@ import urllib3.exceptions as faults
 from urllib3 import Timeout
 
 from pipeline.http.address import ContentSession
-from pipeline.http.response import Response
+from pipeline.http.response import IS_TLS, LARGEST_BODY, NotUnderstood, Response
 from pipeline.http.retry import is_transient, retry_after
 from pipeline.http.urls import host_of, redact_url
 from pipeline.names import quote_name
@@ -23,8 +24,12 @@ from pipeline.states import FailureKind
 COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".z", ".br", ".svgz")
 """Names of files that are compressed themselves; some servers say so in Content-Encoding."""
 
-LARGEST_FILE = (1 << 63) - 1
-"""Bytes: the largest offset that Linux knows."""
+_CODINGS = frozenset(
+    {"gzip", "x-gzip", "compress", "x-compress", "deflate", "br", "zstd", "dcb", "dcz", "exi", "aes128gcm"}
+)
+"""The content codings of IANA's registry. Some servers name a charset there, or `none`, `binary`."""
+
+_TLS_ONLY = re.compile(rb"plain HTTP|HTTP request to an HTTPS|requires TLS", re.IGNORECASE)
 
 PIECE = 1 << 18
 """Bytes that are read at most by one call. With 1 MiB the system took twice as long to provide the memory."""
@@ -102,6 +107,8 @@ def require_status(response: Response, url: str, *statuses: int) -> None:
         return
     phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else quote_name(response.reason)
     answered = f"{redact_url(url)}: the source answered {status} {phrase}".rstrip()
+    if status == HTTPStatus.BAD_REQUEST and response.url.startswith("http:") and _says_tls(response):
+        raise content(f"{redact_url(url)}: {IS_TLS}")
     if is_transient(status):
         seconds = retry_after(response.headers.get("Retry-After"))
         host = host_of(response.url)
@@ -109,15 +116,31 @@ def require_status(response: Response, url: str, *statuses: int) -> None:
     raise content(f"{answered}; check the URL, and that it may be read without a login")
 
 
+def _says_tls(response: Response) -> bool:
+    """Whether the page of a refusal says that the port speaks TLS, as nginx, Apache and Go do."""
+    try:
+        return _TLS_ONLY.search(response.read1(PIECE)) is not None
+    except (faults.HTTPError, HTTPException):
+        return False
+
+
+def coding_of(response: Response) -> str:
+    """The content coding of the body, although none was accepted; '' for none, or a word that names none."""
+    stated = response.headers.get("Content-Encoding", "").lower().split(",")
+    return ", ".join(coding for part in stated if (coding := part.strip()) in _CODINGS)
+
+
 def refuse_encoded(response: Response, url: str) -> None:
-    """Raise a content failure if the body has a content coding although none was accepted."""
-    coding = response.headers.get("Content-Encoding", "identity").strip().lower()
-    if coding in ("", "identity") or urlsplit(url).path.lower().endswith(COMPRESSED):
-        return
-    raise content(
+    """Raise a content failure if the body has a content coding and is no file that is compressed itself."""
+    if (coding := coding_of(response)) and not urlsplit(url).path.lower().endswith(COMPRESSED):
+        raise encoded(url, coding)
+
+
+def encoded(url: str, coding: str) -> StepFailed:
+    return content(
         f"{redact_url(url)}: the source compresses the file for transfer "
         f"(Content-Encoding: {quote_name(coding)}) although asked not to; "
-        "declare the digest of the bytes that are sent, or have the source send the file as it is"
+        "declare digest and size of the bytes that are sent, or have the source send the file as it is"
     )
 
 
@@ -137,7 +160,7 @@ def body_chunks(response: Response, url: str) -> Iterator[bytes]:
 
 
 def content_length(response: Response) -> int | None:
-    """Content-Length, if it is there and says where the body ends; a content failure beyond LARGEST_FILE."""
+    """Content-Length, if it is there and says where the body ends; a content failure beyond LARGEST_BODY."""
     if "Transfer-Encoding" in response.headers:
         return None
     return stated_size(response.headers.get("Content-Length", ""), response.url)
@@ -148,7 +171,7 @@ def stated_size(stated: str, url: str) -> int | None:
     if not (stated.isascii() and stated.isdigit()):
         return None
     # int() refuses numbers of thousands of digits
-    if len(stated) > _DIGITS or int(stated) > LARGEST_FILE:
+    if len(stated) > _DIGITS or int(stated) > LARGEST_BODY:
         raise content(
             f"{redact_url(url)}: the source states a size of {quote_name(stated, 30)} bytes, "
             "which no file has: have the source corrected"
@@ -163,6 +186,8 @@ def _failure(url: str, error: Exception) -> StepFailed:
             return content(
                 f"{redact_url(url)}: the source's certificate is not valid: {cause.verify_message}"
             )
+        if isinstance(cause, NotUnderstood):
+            return content(f"{redact_url(url)}: {cause}")
         if isinstance(cause, LineTooLong) or (type(cause) is HTTPException and "headers" in str(cause)):
             return content(
                 f"{redact_url(url)}: the source sends headers that are too large ({quote_name(str(cause))})"

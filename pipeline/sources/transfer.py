@@ -4,9 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.fixity import Digest
+from pipeline.fixity import Digest, DigestMismatch
 from pipeline.http.urls import redact_url
 from pipeline.outcome import StepFailed, content, transient
+from pipeline.sources.hashing import StreamDigester
 
 
 def _any_size(_: int) -> None:
@@ -48,6 +49,13 @@ class Download:
             raise content(self.size_differs(f"more than {self.size:,}"))
         self._check_limit(size)
         self.admit(size)
+
+    def check_whole(self, size: int, digests: StreamDigester) -> None:
+        """DigestMismatch unless the bytes that arrived are those that were declared."""
+        if self.size is not None and size != self.size:
+            raise DigestMismatch(self.size_differs(f"{size:,}"))
+        if self.digest is not None:
+            digests.check(self.digest, self.label)
 
     def size_differs(self, actual: str) -> str:
         return f"{self.label}: the source has {actual} bytes, but {self.size:,} were declared"

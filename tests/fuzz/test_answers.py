@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.attempt import UNATTENDED
 from pipeline.errors import ArklineError
+from pipeline.http.response import LARGEST_BODY
 from pipeline.http.retry import LONGEST_PAUSE
 from pipeline.identifiers.ezid import MARK, EzidMinter
 from pipeline.identifiers.minter import Assignment
@@ -20,7 +21,6 @@ from pipeline.profiles.profile import Profile
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.part import VALIDATOR_LENGTH, saved_origin
-from pipeline.sources.response import LARGEST_FILE
 from pipeline.sources.transfer import Download
 from pipeline.storage.merritt.http import MerrittHttp
 from pipeline.storage.merritt.storage import MerrittStorage
@@ -181,7 +181,7 @@ def test_the_answer_of_a_source_is_a_file_or_a_refusal(
         download = Download(f"{server.url}/a", folder / "a", part)
         finite(result_or_refusal(lambda: fetcher.download(download, UNATTENDED)))
 
-    assert size is None or isinstance(size, ArklineError) or 0 <= size <= LARGEST_FILE
+    assert size is None or isinstance(size, ArklineError) or 0 <= size <= LARGEST_BODY
     origin = saved_origin(part)
     if origin is not None:
         assert len(origin.validator) <= VALIDATOR_LENGTH

@@ -1,8 +1,9 @@
-"""A server that answers every request with the same bytes, whatever they are, and closes the connection.
+"""A server that answers requests with given bytes, whatever they are, and closes the connection.
 
 with RawAnswer() as server:
     server.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"
     server.url
+    server.asked                     # the first lines of the requests
 """
 
 import socket
@@ -20,6 +21,9 @@ class RawAnswer(threading.Thread):
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.answer = b""
+        self.answers: list[bytes] = []
+        """The first ones, before `answer`."""
+        self.asked: list[bytes] = []
         self._listener = socket.create_server((HOST, 0), backlog=64)
         self.url = f"http://{HOST}:{self._listener.getsockname()[1]}"
 
@@ -39,13 +43,13 @@ class RawAnswer(threading.Thread):
                 with client, suppress(OSError):  # a client may leave before the end of the answer
                     client.settimeout(REQUEST_SECONDS)
                     self._read_request(client)
-                    client.sendall(self.answer)
+                    client.sendall(self.answers.pop(0) if self.answers else self.answer)
 
-    @staticmethod
-    def _read_request(client: socket.socket) -> None:
+    def _read_request(self, client: socket.socket) -> None:
         """All of it: a connection that is closed with unread bytes loses the answer."""
         with client.makefile("rb") as request:
             length = 0
+            self.asked.append(request.readline().strip())
             while (line := request.readline()).strip():
                 name, _, value = line.partition(b":")
                 if name.lower() == b"content-length":

@@ -15,6 +15,7 @@ from pipeline.settings import Settings
 from pipeline.states import FailureKind
 from pipeline.url_secrets import hide_secrets
 from tests.servers.http_source import HttpSource
+from tests.servers.raw_answer import RawAnswer
 
 
 def settings(allow: str = "") -> Settings:
@@ -159,6 +160,55 @@ def test_a_path_that_is_not_ascii_is_requested_as_utf_8(source: HttpSource) -> N
 
     assert fetch(source.url("/m\u00e4rz"), "127.0.0.0/8") == b"bytes"
     assert fetch(source.put("/here", redirect="/m%C3%A4rz"), "127.0.0.0/8") == b"bytes"
+
+
+AS_WRITTEN = (
+    "/a%2fb%2Fc/%7e/%c3%a9%C3%A9?sig=a%2bb%2B%3d&x=1+2;3&y=%25&z=100%&q=?/",
+    "/a/./b/../c//d/..",
+    "/a;v=1/b+c,d:e@f!$&'()*=~-_.|^[]\\",
+    "/a?",
+    "/?{}`'",
+)
+"""Targets that no escape may change: each may be part of what a signature was made of."""
+
+
+@pytest.mark.parametrize("target", AS_WRITTEN)
+def test_a_url_and_a_location_are_requested_as_they_were_written(target: str) -> None:
+    for kind in ("asked", "absolute", "path"):
+        with RawAnswer() as server:
+            server.answers = [b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"]
+            url = f"{server.url}{target}"
+            if kind != "asked":
+                location = url if kind == "absolute" else target
+                server.answers.insert(0, f"HTTP/1.1 302 Found\r\nLocation: {location}\r\n\r\n".encode())
+                url = f"{server.url}/here"
+            fetch(url, "127.0.0.0/8")
+
+        assert server.asked[-1] == f"GET {target} HTTP/1.1".encode()
+
+
+@pytest.mark.parametrize(
+    ("location", "target"),
+    [
+        (b"/m\xe4rz \xc3\xa4", b"/m%E4rz%20%C3%A4"),
+        (b"?sig=%2f", b"/x/here?sig=%2f"),
+        (b"there%2fb?c=%2B", b"/x/there%2fb?c=%2B"),
+        (b"../there", b"/there"),
+        (b"#top", b"/x/here?a=%2f"),
+        (b"/there#/%2f?top", b"/there"),
+    ],
+)
+def test_a_location_is_resolved_and_only_what_no_request_can_carry_is_escaped(
+    location: bytes, target: bytes
+) -> None:
+    with RawAnswer() as server:
+        server.answers = [
+            b"HTTP/1.1 302 Found\r\nLocation: %s\r\n\r\n" % location,
+            b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        ]
+        fetch(f"{server.url}/x/here?a=%2f", "127.0.0.0/8")
+
+    assert server.asked[-1] == b"GET %s HTTP/1.1" % target
 
 
 def test_a_redirect_is_followed(source: HttpSource) -> None:

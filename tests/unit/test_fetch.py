@@ -1,3 +1,4 @@
+import gzip
 import hashlib
 import threading
 from pathlib import Path
@@ -106,6 +107,34 @@ def test_a_file_sent_packed_is_refused_unless_its_digest_is_declared(
         fetcher.download(a_download(url), UNATTENDED)
 
     fetcher.download(a_download(url, sha256(BODY)), UNATTENDED)
+    assert_downloaded(a_download)
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("declared", ["digest", "size", "both"])
+def test_a_packed_answer_is_named_where_digest_or_size_of_the_file_were_declared(
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory, framing: str, declared: str
+) -> None:
+    packed, coding = gzip.compress(BODY), (("Content-Encoding", "GZip"),)
+    url = source.put("/a.txt", packed, headers=coding, framing=framing)
+    digest = sha256(BODY) if declared != "size" else None
+    size = {"digest": None, "size": 10, "both": len(BODY)}[declared]
+
+    with pytest.raises(StepFailed, match="Content-Encoding: 'gzip'") as refusal:
+        fetcher.download(a_download(url, digest, size), UNATTENDED)
+
+    assert refusal.value.kind is FailureKind.CONTENT
+    assert source.count("/a.txt") == 1
+    assert not a_download.target.exists()
+
+
+@pytest.mark.parametrize("coding", ["identity", "UTF-8", "binary", "none", "aws-chunked"])
+def test_a_word_that_names_no_coding_is_no_coding(
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory, coding: str
+) -> None:
+    url = source.put("/a.txt", BODY, headers=(("Content-Encoding", coding),))
+    fetcher.download(a_download(url), UNATTENDED)
+
     assert_downloaded(a_download)
 
 

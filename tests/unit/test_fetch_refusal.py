@@ -1,3 +1,4 @@
+import re
 import threading
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -12,6 +13,7 @@ from pipeline.sources.fetch import HttpFetcher
 from pipeline.states import FailureKind
 from pipeline.waits import WaitKind
 from tests.servers.http_source import HttpSource
+from tests.servers.raw_answer import RawAnswer
 from tests.support.fetching import BODY, DownloadFactory, assert_downloaded, impatient, sha256
 
 
@@ -132,6 +134,61 @@ def test_headers_that_are_too_large_are_the_depositors(
 
     assert failure.value.kind is FailureKind.CONTENT
     assert source.count("/a") == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", "'1, 2' as its length"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "coded for the transfer as 'gzip, "),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n", "its body is not in chunks"),
+        (b"HTTP/1.1 200 OK\r\nno header\r\n\r\n", "'no header' is no header"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "it says 'SSH-2.0-OpenSSH_9.6'; check host and port"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", "write https:// instead of http://"),
+        (
+            b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n<html>"
+            b"The plain HTTP request was sent to HTTPS port",
+            "write https:// instead of http://",
+        ),
+        (
+            b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n",
+            "write https:// instead of http://",
+        ),
+    ],
+)
+def test_an_answer_that_no_second_request_would_change_is_refused_at_once_with_its_cause(
+    fetcher: HttpFetcher, a_download: DownloadFactory, answer: bytes, cause: str
+) -> None:
+    with RawAnswer() as server:
+        server.answer = answer
+        with pytest.raises(StepFailed, match=re.escape(cause)) as refusal:
+            fetcher.download(a_download(f"{server.url}/a"), UNATTENDED)
+
+    assert refusal.value.kind is FailureKind.CONTENT
+    assert refusal.value.message.startswith(f"{server.url}/a: ")
+    assert len(server.asked) == 1
+
+
+def test_chunks_count_where_a_length_is_stated_too(fetcher: HttpFetcher, a_download: DownloadFactory) -> None:
+    with RawAnswer() as server:
+        server.answer = (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"5\r\nhello\r\n0\r\n\r\n"
+        )
+        fetcher.download(a_download(f"{server.url}/a", sha256(b"hello")), UNATTENDED)
+
+    assert_downloaded(a_download, b"hello")
+
+
+def test_https_to_a_port_that_speaks_http_is_refused_at_once_in_words(
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
+) -> None:
+    url = source.put("/a", BODY).replace("http:", "https:")
+
+    with pytest.raises(StepFailed, match=r"this port does not speak https: .* write http://") as refusal:
+        fetcher.download(a_download(url), UNATTENDED)
+
+    assert refusal.value.kind is FailureKind.CONTENT
 
 
 def test_another_size_than_declared_fails_before_the_bytes_are_fetched(

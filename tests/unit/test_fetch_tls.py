@@ -82,6 +82,32 @@ def test_a_file_arrives_over_tls(site: str, certificate: Path, a_download: Downl
     assert_downloaded(a_download)
 
 
+def test_http_to_a_port_that_speaks_https_is_refused_at_once_in_words(
+    site: str, certificate: Path, a_download: DownloadFactory
+) -> None:
+    with (
+        trusting(certificate) as fetcher,
+        pytest.raises(StepFailed, match="write https:// instead of http://") as refusal,
+    ):
+        fetcher.download(a_download(site.replace("https", "http")), UNATTENDED)
+
+    assert refusal.value.kind is FailureKind.CONTENT
+
+
+def test_a_source_whose_ciphers_are_all_unsafe_is_refused_at_once(
+    site: str, context: ssl.SSLContext, certificate: Path, a_download: DownloadFactory
+) -> None:
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("ADH@SECLEVEL=0")
+    with (
+        trusting(certificate) as fetcher,
+        pytest.raises(StepFailed, match="no https that is still safe") as refusal,
+    ):
+        fetcher.download(a_download(site), UNATTENDED)
+
+    assert refusal.value.kind is FailureKind.CONTENT
+
+
 def test_a_certificate_that_nobody_trusts_is_the_depositors(site: str, a_download: DownloadFactory) -> None:
     settings = Settings(allow_networks="127.0.0.0/8", fetch_tries=1)
     with (
