@@ -8,6 +8,7 @@ from pipeline.settings import Settings
 from pipeline.states import JobState
 from pipeline.working_storage.capacity import usage
 from zkstate import fixity, holds, listings, queue, space, views
+from zkstate.feed.corrections import Correction, last_correction
 from zkstate.fixity import FixityStatus
 from zkstate.holds import Hold
 from zkstate.session import Session
@@ -40,6 +41,8 @@ class Overview(Record):
     record: RecordMemory
     space: Space
     fixity: FixityStatus
+    correction: Correction | None = None
+    """The last time that the board of a web process differed from the record."""
 
 
 def overview(session: Session, settings: Settings) -> Overview:
@@ -60,6 +63,7 @@ def overview(session: Session, settings: Settings) -> Overview:
         record=memory,
         space=space_now(session, settings, counts),
         fixity=stored,
+        correction=last_correction(session),
     )
 
 

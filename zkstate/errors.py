@@ -15,6 +15,10 @@ class WentBack(Unreachable):
     """ZooKeeper has less than this process has seen, and so refuses its session for ever."""
 
 
+class NotPushed(Unreachable):
+    """ZooKeeper accepted a watch and does not report a change that it covers."""
+
+
 class Corrupt(ArklineError):
     """A znode's content cannot be read; the message has its path."""
 

@@ -19,6 +19,7 @@
     /actions/queue                      what operators did to the fleet: pauses, drains, clean-ups
     /actions/collections/NAME           what operators did to a collection: holds and releases
     /fixity                             the sums of the fixity schedule
+    /board                              the last difference between a web process and the record
     /ids/NAME                           counters
     /submission-keys/KEY                idempotency keys -> BID
     /deployment                         the id that storage root and inventory carry too, and its mark
@@ -57,6 +58,7 @@ LEADER = "/locks/leader"
 SWEEP = "/sweep"
 FIXITY = "/fixity"
 AUDIT = "/audit"
+BOARD = "/board"
 
 TOP = (
     BATCHES,
@@ -69,6 +71,7 @@ TOP = (
     "/actions",
     FIXITY,
     AUDIT,
+    BOARD,
     "/ids",
     "/submission-keys",
     DEPLOYMENT,

@@ -1,7 +1,8 @@
 """The thread that keeps the board: changes that are pushed, and comparisons with the record.
 
 A lost connection makes the board stale at once. Once ZooKeeper is back, the feed is armed again and the whole
-board is compared. The same comparison each minute proves that the feed lost nothing.
+board is compared. Every few seconds the feed proves itself by a write that has to come back. The comparison
+each minute proves that nothing was lost on the way: if it finds a difference, the feed is armed again.
 """
 
 import logging
@@ -15,6 +16,7 @@ from operations.board.writer import Writer
 from pipeline.errors import ArklineError
 from pipeline.records import now
 from zkstate.feed.changes import BatchChange, BucketChange, FeedChange, QueueChange
+from zkstate.feed.corrections import note_correction
 from zkstate.feed.watch import Feed
 from zkstate.session import Session
 
@@ -41,6 +43,7 @@ _log = logging.getLogger("arkline.board")
 
 class Follower:
     def __init__(self, session: Session, writer: Writer, currency: Currency) -> None:
+        self._session = session
         self._writer = writer
         self._currency = currency
         self._feed = Feed(session, self._on_change, self._on_connection)
@@ -131,9 +134,14 @@ class Follower:
         corrections = self._writer.compare(
             lambda: unsettled.update(self._flush()), unsettled, all_batches=True
         )
-        if corrections:
-            _log.warning("the board differed from the record in %d jobs or batches", corrections)
         self._mark_current(as_of, corrections=corrections)
+        if corrections:
+            _log.warning(
+                "the board differed from the record in %d jobs or batches: it follows again", corrections
+            )
+            self._lose()
+            self._news.set()
+            note_correction(self._session, corrections)
 
     def _mark_current(self, as_of: datetime, *, corrections: int = 0, resync: bool = False) -> None:
         self._compare_at = time.monotonic() + (COMPARE_INTERVAL if self._pushes else LIST_INTERVAL)
@@ -144,9 +152,11 @@ class Follower:
 
     def _flush(self) -> set[str]:
         """Apply what was pushed; the ids of the jobs and batches that it concerns."""
+        proven = self._feed.prove() if self._pushes else 0.0
         changes = [self._changes.popleft() for _ in range(len(self._changes))]
         lag = time.monotonic() - changes[0][0] if changes else 0.0
         self._writer.flush([change for _, change in changes], lag)
+        self._currency.proven(proven)
         return {name for _, change in changes for name in _subjects(change)}
 
 

@@ -194,7 +194,8 @@ class Freshness(Record):
     corrections: int = 0
     """Differences to the record that a comparison corrected: 0 as long as the feed loses nothing."""
     resyncs: int = 0
-    """How often the connection was lost and the whole board was compared with the record."""
+    """How often the feed was armed again and the whole board was compared with the record: after a lost
+    connection, a write that was not pushed, or a correction."""
     following: bool = False
     """True if changes are pushed; False if the server cannot, and the record is listed every few seconds."""
 

@@ -2,24 +2,33 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import ClassVar
 
 import pytest
+from kazoo.protocol.serialization import int_struct, write_string
 
 from operations.board.board import Board
 from operations.board.follower import FLUSH_INTERVAL, IDLE_INTERVAL, RETRY_INTERVAL
 from operations.board.values import EVERYTHING, BatchSearch, JobSearch, Scope, scope_of
+from operations.overview import overview
 from pipeline.errors import UsageRefused
 from pipeline.principal import Interface, Principal, Role
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, JobState
 from tests.servers.proxy import Proxy
+from tests.support import cli as arkline
 from tests.support import planting
 from tests.support.boards import until
 from zkstate import batches, holds, jobs, listings, paths
 from zkstate.client import MAX_RECONNECT_DELAY
+from zkstate.feed import watch
+from zkstate.feed.changes import FOLLOWED
 from zkstate.feed.watch import Feed
 from zkstate.holds import Hold
-from zkstate.session import Session
+from zkstate.session import Session, connect
 
 LIVING = [state for state in JobState if state is not JobState.DELETED]
 
@@ -305,6 +314,96 @@ def test_a_comparison_corrects_a_difference_and_counts_it(
 
     until(board, lambda: board.freshness().corrections == 1)
     assert every_job(board) == {job.jid: JobState.PENDING}
+
+
+def test_a_difference_arms_the_feed_again_and_is_named_in_the_status(
+    session: Session, settings: Settings, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planting.one_job(session)
+    until(board, lambda: [row.total for row in board.batches(EVERYTHING, BatchSearch(), 1).rows] == [1])
+    with board._table.writing():
+        board._table.remove_jobs(list(every_job(board)))
+
+    monkeypatch.setattr(board._follower, "_compare_at", 0.0)
+
+    until(board, lambda: (board.freshness().resyncs, board.freshness().stale) == (1, False))
+    correction = overview(session, settings).correction
+    assert correction is not None
+    assert correction.differences == 1
+    assert "showed 1 job or batch otherwise than the record" in arkline.run(settings, "status").out
+
+
+@dataclass(frozen=True)
+class RemoveWatches:
+    """A request of ZooKeeper 3.5 that kazoo does not have: the server forgets a watch, and says nothing."""
+
+    path: str
+    type: ClassVar[int] = 18
+
+    def serialize(self) -> bytes:
+        any_kind = 3
+        return bytes(write_string(self.path) + int_struct.pack(any_kind))
+
+    @classmethod
+    def deserialize(cls, data: bytes, offset: int) -> None:
+        """The answer has no content."""
+
+
+@pytest.mark.parametrize("silent", FOLLOWED)
+def test_a_board_whose_watch_has_gone_silent_notices_and_follows_again(
+    session: Session, settings: Settings, silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "PROOF_INTERVAL", 0.2)
+    with connect(settings) as own:
+        board = Board.open(own, settings)
+        try:
+            assert board.wait_filled(30)
+            own.zk.request(RemoveWatches(f"{own.zk.chroot}{silent}")).get(timeout=10)
+            job = planting.one_job(session)
+            holds.place(session, Hold(by="ann"), "demo")
+
+            until(board, lambda: (board.freshness().resyncs, board.freshness().stale) == (1, False))
+            assert every_job(board) == {job.jid: JobState.PENDING}
+            assert [stop.collection for stop in board.stops(EVERYTHING).collections] == ["demo"]
+            assert board.freshness().corrections == 0
+        finally:
+            board.close()
+
+
+def test_a_server_that_has_stopped_to_answer_makes_the_board_stale_before_the_connection_is_lost(
+    session: Session, settings: Settings, zookeeper_proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "PROOF_INTERVAL", 0.2)
+    monkeypatch.setattr(watch, "PROOF_TIMEOUT", 1.0)
+    patient = {"zk_hosts": zookeeper_proxy.hosts, "zk_session_timeout": 60}
+    with connect(settings.model_copy(update=patient), answer_timeout=2.0) as own:
+        board = Board.open(own, settings)
+        try:
+            assert board.wait_filled(30)
+            zookeeper_proxy.partition()
+
+            until(board, lambda: board.freshness().stale)
+            assert own.connected
+        finally:
+            zookeeper_proxy.cut()
+            board.close()
+
+
+def test_boards_share_the_writes_that_prove_their_feeds(
+    session: Session, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "PROOF_INTERVAL", 2.0)
+    with ExitStack() as opened:
+        boards = [Board.open(opened.enter_context(connect(settings)), settings) for _ in range(4)]
+        for board in boards:
+            opened.callback(board.close)
+        assert all(board.wait_filled(30) for board in boards)
+        written = session.get(paths.BATCHES)[1].version
+        began = boards[0].freshness().as_of
+
+        until(boards[0], lambda: boards[0].freshness().as_of - began > timedelta(seconds=4))
+
+        assert 1 <= session.get(paths.BATCHES)[1].version - written <= 5  # alone, each would write 2 or 3
 
 
 def test_without_pushed_changes_the_record_is_listed_again(

@@ -46,6 +46,7 @@ OF_BATCH = (paths.submission, paths.profile_snapshot, paths.batch_status, paths.
 OF_FLEET = (
     paths.FIXITY,
     paths.AUDIT,
+    paths.BOARD,
     paths.SWEEP,
     paths.SPACE,
     paths.host("x.example.org"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
-from entrypoints.cli.render.humanize import age, brief, by_whom, counted, duration, in_time, listed
+from entrypoints.cli.render.humanize import age, ago, brief, by_whom, counted, duration, in_time, listed
 from entrypoints.cli.render.remedies import hints
 from operations.facts import Reason
 from operations.health import FleetHealth, Health, OutageView, Problem
@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from operations.record_memory import RecordMemory
+    from zkstate.feed.corrections import Correction
     from zkstate.fixity import FixityStatus
     from zkstate.holds import Hold
+
+NAMED_FOR = 86_400.0
+"""Seconds for which a correction of a board is named."""
 
 _STYLES = {Health.OK: "green", Health.DEGRADED: "yellow", Health.STOPPED: "bold red"}
 
@@ -85,6 +89,7 @@ def _facts(view: Overview) -> Iterator[tuple[str, str | Text | None]]:
     yield "next try", in_time(health.next_try) if health.next_try else ""
     yield "batches", f"{view.open_batches} unfinished, {view.batches_in_all} in all"
     yield "record", _memory(view.record)
+    yield "board", _corrected(view.correction)
     yield "space", _space(view.space)
     yield "fixity", _fixity(view.fixity)
     if view.paused:
@@ -136,6 +141,17 @@ def _memory(memory: RecordMemory) -> str:
         "" if memory.heap_bytes is None else f"heap {in_units(memory.heap_bytes)}",
     )
     return ", ".join(filter(None, known))
+
+
+def _corrected(last: Correction | None) -> str:
+    """While it matters: what somebody saw on a page at that time may have been wrong."""
+    if last is None or age(last.at) > NAMED_FOR:
+        return ""
+    differences = counted(last.differences, "job or batch", "jobs and batches")
+    return (
+        f"the web process on {last.host} showed {differences} otherwise than the record until "
+        f"{ago(last.at)}; it has read everything again"
+    )
 
 
 def _space(space: Space) -> str:
