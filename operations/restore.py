@@ -60,13 +60,14 @@ def restore_inventory(session: Session, settings: Settings, folder: Path) -> Inv
     belongs to another deployment.
     """
     manifest = backup_files.read_manifest(folder)
-    check_absent(settings.inventory)
-    record = deployment.read(session)
-    if record is not None:
-        _check_same(f"the record {session.hosts}{session.root}", record, manifest.deployment)
-        # first: the copy is older, also if it was made a moment ago and has nearly the same mark
-        deployment.raise_mark(session, record.mark + 2)
-    restore_inventory_copy(settings.inventory, folder)
+    with record_restore.alone(session):
+        check_absent(settings.inventory)
+        record = deployment.read(session)
+        if record is not None:
+            _check_same(f"the record {session.hosts}{session.root}", record, manifest.deployment)
+            # first: the copy is older, also if it was made a moment ago and has nearly the same mark
+            deployment.raise_mark(session, record.mark + 2)
+        restore_inventory_copy(settings.inventory, folder)
     return InventoryRestoreView(manifest=manifest, place=open_inventory(settings.inventory).place)
 
 
@@ -85,6 +86,18 @@ def restore(
     belongs to another deployment.
     """
     manifest = backup_files.read_manifest(folder)
+    with record_restore.alone(session):
+        return _restore(session, settings, folder, manifest, replace, on_progress)
+
+
+def _restore(
+    session: Session,
+    settings: Settings,
+    folder: Path,
+    manifest: BackupManifest,
+    replace: bool,
+    on_progress: Progress,
+) -> RestoreView:
     inventory = open_inventory(settings.inventory)
     _check_stores(session, settings, manifest.deployment)
     _check_age(inventory, manifest, folder)

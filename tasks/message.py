@@ -1,7 +1,6 @@
 """The form of a message as Celery writes it to Redis: whatever else is in a queue is foreign."""
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -50,7 +49,7 @@ def arguments(body: str) -> list[Any]:
                 return positional
             case _:
                 raise Foreign("the body holds no arguments of a task")
-    except (binascii.Error, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise Foreign("the body is not JSON in base64") from error
 
 

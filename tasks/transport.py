@@ -4,7 +4,6 @@ kombu's own hands everything in a list to Celery: an item that is not a message,
 in the place of a list, ends the worker or has it reconnect for ever.
 """
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -35,7 +34,7 @@ class Channel(kombu_redis.Channel):
     def _brpop_read(self, **options: Any) -> Any:
         try:
             return super()._brpop_read(**options)  # type: ignore[misc]  # not in its stubs
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, or a number of thousands of digits
             _reject(error)
             return True
         except redis.ResponseError as error:

@@ -13,6 +13,7 @@
     /locks/queue/ingest                 an operator's pause
     /locks/collections/NAME             an operator's hold
     /locks/KIND/NAME                    ephemeral: one holder in the fleet
+    /restore                            ephemeral: a restore is at work; outside the folders that it deletes
     /locks/hosts/HOST/N                 ephemeral: a connection to a source; the parent holds its back-off
     /space/working/JID                  bytes reserved for a job; the parent holds their sum
     /space/marked                       working storage was marked once; without its mark it is not mounted
@@ -55,6 +56,7 @@ DEPLOYMENT = "/deployment"
 OUTAGES = "/outages"
 HOSTS = "/locks/hosts"
 LEADER = "/locks/leader"
+RESTORE = "/restore"
 SWEEP = "/sweep"
 FIXITY = "/fixity"
 AUDIT = "/audit"

@@ -6,13 +6,16 @@ restore is repeated from the beginning.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from pipeline.backup_files import RecordEntry
 from pipeline.deployment import Deployment
+from pipeline.errors import UsageRefused
 from pipeline.records import BatchStatus, HistoryEntry, JobStatus
 from pipeline.states import BATCH, JOB, Bucket, Event, JobState, Room, bucket
-from zkstate import codec, counters, ownership, paths
+from zkstate import codec, counters, locks, ownership, paths
 from zkstate.ownership import delete_record
+from zkstate.record import token
 from zkstate.session import Session
 from zkstate.transaction import TRANSACTION_LIMIT, Create, Operation, Put, commit, size_of
 
@@ -43,6 +46,21 @@ class _Writer:
         if self._operations:
             commit(self._session, self._operations)
         self._operations, self._bytes = [], 0
+
+
+@contextmanager
+def alone(session: Session) -> Iterator[None]:
+    """Let no other restore work on this record; UsageRefused if one does."""
+    mark = token()
+    if not locks.take(session, paths.RESTORE, mark):
+        raise UsageRefused(
+            f"another restore works on the record {session.hosts}{session.root}: wait until it has ended; "
+            f"if it was killed, for the {session.timeout:.0f} seconds of its session"
+        )
+    try:
+        yield
+    finally:
+        locks.drop(session, paths.RESTORE, mark)
 
 
 def is_empty(session: Session) -> bool:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import os
 import shlex
+import stat
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -95,7 +99,18 @@ def end(home: Path, *, as_json: bool = False) -> None:
         screen.say(f"Stopped after {seconds:.1f} s.")
 
 
+def _writes_to_a_file() -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
+    except io.UnsupportedOperation:
+        return False
+
+
 def show(info: StackInfo, home: Path) -> None:
+    """The addresses; a file that standard output is gets no login, since logs are read by others."""
+    if _writes_to_a_file():
+        kept = f"see {stack_home.info_path(home)}"
+        info = info.model_copy(update={"token": kept, "flower_user": "", "flower_password": ""})
     screen.facts(
         (
             ("ZooKeeper", info.zk_hosts),

@@ -9,14 +9,18 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from entrypoints.stack import lock_file
 from pipeline.errors import ArklineError
 
 DIE_WITH_PARENT = Path(__file__).with_name("die_with_parent.py")
+LOCK_SECONDS = 10.0
+"""The server of a stack that was killed ends within this."""
+
 LOG_TAIL_LINES = 20
 """Lines of the log that are shown when a process has died."""
 
@@ -37,6 +41,8 @@ class Command:
     clean: frozenset[int] = frozenset({0})
     stop_seconds: float = 10
     """Seconds between SIGTERM and SIGKILL."""
+    lock: Path | None = None
+    """A file beside its data that the process keeps locked: never two work on them, whoever started them."""
 
 
 class Process:
@@ -65,7 +71,7 @@ class Process:
             raise ProcessDied(f"{self.name} already runs")
         command = self.command
         command.log.parent.mkdir(parents=True, exist_ok=True)
-        with command.log.open("ab") as log:
+        with command.log.open("ab") as log, self._lock() as descriptors:
             self._child = subprocess.Popen(
                 [*_die_with_parent(), *command.argv],
                 stdin=subprocess.DEVNULL,
@@ -74,7 +80,21 @@ class Process:
                 cwd=command.folder,
                 env={**os.environ, **command.environment},
                 start_new_session=True,
+                pass_fds=descriptors,
             )
+
+    @contextmanager
+    def _lock(self) -> Iterator[tuple[int, ...]]:
+        """The descriptors that the child inherits; ours are closed once it has them."""
+        path = self.command.lock
+        if path is None:
+            yield ()
+            return
+        lock = lock_file.take(path, LOCK_SECONDS)
+        if lock is None:
+            raise ProcessDied(f"{self.name}: another process works on {path.parent}: stop it first")
+        with lock:
+            yield (lock.fileno(),)
 
     def terminate(self) -> None:
         """Ask the process to end; a suspended process is resumed, so that it handles the signal."""

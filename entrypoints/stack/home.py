@@ -1,11 +1,9 @@
 """The folder of a stack: a lock that admits one stack at a time, and a file with the servers' addresses."""
 
-import fcntl
 import json
 import os
 import secrets
 import shlex
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import IO, Any
 
 from pydantic import BaseModel, ConfigDict
 
+from entrypoints.stack import lock_file
 from pipeline.errors import UsageRefused
 
 
@@ -53,26 +52,25 @@ def environment_path(home: Path) -> Path:
     return home / "run" / "environment"
 
 
-NUMBER_WAIT = 10.0
-"""Seconds to wait for the number, or the end, of the process that has locked the folder."""
+LOCK = "lock"
+"""In the folder itself: `run` holds only what may be deleted at any time."""
 
+SERVERS_LOCKS = ("zookeeper/lock", "redis/lock")
+"""Beside the data of a server, which keeps the lock for as long as it lives. The number is the stack's."""
 
-def _lock_path(home: Path) -> Path:
-    return home / "run" / "lock"
+LOCK_OF_0_2_0 = "run/lock"
 
 
 @contextmanager
 def lock_home(home: Path, stop_command: str) -> Iterator[None]:
     """Lock the folder for this process; the kernel releases the lock when the process ends in any way."""
-    path = _lock_path(home)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as lock:
-        if not _try_lock(lock):
-            raise StackRunning(home, running_pid(home), stop_command)
+    if (pid := running_pid(home)) is not None:
+        raise StackRunning(home, pid, stop_command)
+    lock = lock_file.take(home / LOCK)
+    if lock is None:
+        raise StackRunning(home, running_pid(home), stop_command)
+    with lock:
         _remove_info(home)
-        lock.truncate(0)
-        lock.write(f"{os.getpid()}\n")
-        lock.flush()
         try:
             yield
         finally:
@@ -80,37 +78,24 @@ def lock_home(home: Path, stop_command: str) -> Iterator[None]:
             lock.truncate(0)
 
 
-def _try_lock(lock: IO[str]) -> bool:
-    """Lock the file. Tried for half a second, because `running_pid` also locks it for a moment."""
-    for _ in range(10):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(0.05)
-        else:
-            return True
-    return False
-
-
 def running_pid(home: Path) -> int | None:
-    """The process that runs a stack in this folder, or None.
+    """The process that runs a stack in this folder, or None; also if files of it were deleted meanwhile."""
+    for name in (LOCK, LOCK_OF_0_2_0):
+        if pid := lock_file.holder(home / name):
+            return pid
+    stacks = (lock_file.holder(home / name) for name in SERVERS_LOCKS)
+    return next((pid for pid in stacks if pid and _is_alive(pid)), None)
 
-    Its number is in the file from shortly after locking to shortly before the lock ends.
-    """
-    deadline = time.monotonic() + NUMBER_WAIT
-    while time.monotonic() < deadline:
-        try:
-            with _lock_path(home).open("r+") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if text := _lock_path(home).read_text().strip():
-                return int(text)
-        except FileNotFoundError:
-            return None
-        else:
-            return None
-        time.sleep(0.01)
-    raise UsageRefused(f"{_lock_path(home)} is locked by a process that did not write its number")
+
+def _is_alive(pid: int) -> bool:
+    """False for a stack that was killed, whose servers end after it."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True
 
 
 def write_info(home: Path, info: StackInfo) -> None:
@@ -124,16 +109,21 @@ def write_info(home: Path, info: StackInfo) -> None:
 
 def write_private(path: Path, text: str) -> None:
     draft = path.with_suffix(".draft")
-    draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as stream:
-        stream.write(text)
+    with open_private(draft) as stream:
+        stream.write(text.encode())
     draft.replace(path)
+
+
+def open_private(path: Path) -> IO[bytes]:
+    """A new file that only its owner may read; one that is there, with whatever mode, goes first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
 
 
 def kept_secret(path: Path) -> str:
     """The secret in this file, made at the first start: messages of the previous run must stay valid."""
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_private(path, secrets.token_urlsafe(32) + "\n")
     return path.read_text().strip()
 

@@ -45,6 +45,7 @@ def prepare(folder: Path, port: int, *, log_folder: Path | None = None) -> Comma
         name="redis",
         argv=(program, *arguments),
         log=(log_folder or folder).absolute() / "redis.log",
+        lock=folder / "lock",
     )
 
 

@@ -11,11 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from entrypoints.stack import stack
-from entrypoints.stack.home import StackInfo, StackRunning, read_info, running_pid
+from entrypoints.stack.home import StackInfo, StackRunning, open_private, read_info, running_pid
 from entrypoints.stack.services import StackConfig
 from entrypoints.stack.signals import stop_signals
 from entrypoints.stack.supervisor import StopRequested
 from pipeline.errors import ArklineError, ServiceUnreachable
+from pipeline.files import keep_private
 
 START_SECONDS = 180
 STOP_SECONDS = 120
@@ -37,6 +38,7 @@ def default_home() -> Path:
 
 def run(config: StackConfig, say: Callable[[str], None], ready: Callable[[StackInfo], None]) -> None:
     """Run a stack until a stop signal; calls `ready` once every service is ready."""
+    keep_private()
     ensure_profiles(config)
     with (
         stop_signals() as signals,
@@ -53,12 +55,13 @@ def start_in_background(config: StackConfig) -> StackInfo:
     home = config.home.absolute()
     if (pid := running_pid(home)) is not None:
         raise StackRunning(home, pid, config.stop_command)
+    keep_private()
     log = home / "log" / "standalone.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     options = [f"--home={home}", f"--workers={config.workers}", f"--concurrency={config.concurrency}"]
     if config.zookeeper is not None:
         options.append(f"--zookeeper={config.zookeeper.absolute()}")
-    with log.open("wb") as stream:
+    with open_private(log) as stream:
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", "arkline", "standalone", "start", *options],
             env={**os.environ, **config.environment},

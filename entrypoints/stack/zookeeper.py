@@ -95,6 +95,7 @@ def prepare(
         ),
         log=(log_folder or folder).absolute() / "zookeeper.log",
         clean=frozenset({0, TERMINATED}),
+        lock=folder / "lock",
     )
 
 

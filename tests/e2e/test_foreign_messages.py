@@ -1,5 +1,6 @@
 """Foreign and malformed messages in Redis stop neither the workers nor the sweep."""
 
+import base64
 import json
 from typing import Any
 
@@ -36,6 +37,8 @@ def foreign(settings: Settings) -> dict[str, bytes]:
         "no text": b"\xff\xfe\x00",
         "a list": b"[]",
         "a number": b"7",
+        "a number of more digits than Python reads": b"1" * 5_000,
+        "a body with such a number": envelope(settings, body=base64.b64encode(b"1" * 5_000).decode()),
         "an empty object": b"{}",
         "a body that is a number": envelope(settings, body=5),
         "a body that is not base64": envelope(settings, body="%%%"),

@@ -196,6 +196,26 @@ def test_a_backup_of_another_deployment_is_refused(
     assert deployment.read(session) is None
 
 
+def test_two_restores_of_one_record_exclude_each_other(
+    session: Session, settings: Settings, backup: Path
+) -> None:
+    refused: list[str] = []
+
+    def begin_another(_: int) -> None:
+        if not refused:
+            for again in (restore, restore_inventory):
+                with pytest.raises(UsageRefused, match="another restore works on the record") as refusal:
+                    again(session, settings, backup)
+                refused.append(str(refusal.value))
+
+    restore(session, settings, backup, replace=True, on_progress=begin_another)
+
+    assert len(refused) == 2
+    assert session.children("/batches") == ["bid0000000001"]
+    assert session.exists(paths.RESTORE) is None
+    restore(session, settings, backup, replace=True)
+
+
 @pytest.mark.parametrize("name", ["record.jsonl", "backup.json", "inventory.sqlite"])
 def test_a_damaged_backup_is_refused_and_nothing_is_changed(
     session: Session, settings: Settings, backup: Path, name: str

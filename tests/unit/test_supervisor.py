@@ -1,5 +1,6 @@
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from entrypoints.stack import child, lock_file
 from entrypoints.stack.child import Command, Process, ProcessDied
 from entrypoints.stack.home import StackInfo, StackRunning, lock_home, read_info, running_pid, write_info
 from entrypoints.stack.services import Servers, StackConfig, child_environment, servers
@@ -231,10 +233,61 @@ def test_a_folder_is_free_after_its_stack(tmp_path: Path) -> None:
     assert running_pid(tmp_path) is None
 
 
-def test_a_stack_that_is_just_ending_is_not_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number is removed a moment before the lock ends."""
+def test_a_stack_is_found_and_keeps_its_folder_after_run_was_deleted(tmp_path: Path) -> None:
+    with lock_home(tmp_path, "./dev down"):
+        (tmp_path / "run").mkdir()
+        shutil.rmtree(tmp_path / "run")
+
+        assert running_pid(tmp_path) == os.getpid()
+        with pytest.raises(StackRunning), lock_home(tmp_path, "./dev down"):
+            pass
+
+
+def test_a_stack_of_the_release_before_is_found_by_its_lock(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     with (tmp_path / "run" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        print(os.getpid(), file=lock, flush=True)
+
+        with pytest.raises(StackRunning), lock_home(tmp_path, "./dev down"):
+            pass
+
+
+def test_a_server_keeps_its_data_locked_for_as_long_as_it_lives(tmp_path: Path) -> None:
+    data = tmp_path / "redis"
+    command = Command(
+        "first", (sys.executable, "-c", "import time; time.sleep(600)"), tmp_path / "log", lock=data / "lock"
+    )
+    first = Process(command)
+    first.start()
+    try:
+        assert running_pid(tmp_path) == os.getpid(), "also if every lock of the stack itself was deleted"
+        assert lock_file.take(data / "lock", wait=0) is None
+    finally:
+        first.kill()
+
+    lock = lock_file.take(data / "lock")
+    assert lock is not None
+    lock.close()
+
+
+def test_a_second_server_on_the_same_data_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "LOCK_SECONDS", 0.1)
+    argv = (sys.executable, "-c", "import time; time.sleep(600)")
+    one, two = (Process(Command(name, argv, tmp_path / "log", lock=tmp_path / "lock")) for name in "ab")
+    one.start()
+    try:
+        with pytest.raises(ProcessDied, match=f"b: another process works on {tmp_path}"):
+            two.start()
+    finally:
+        one.kill()
+
+
+def test_a_stack_that_is_just_ending_is_not_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number is removed a moment before the lock ends."""
+    with (tmp_path / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         monkeypatch.setattr(time, "sleep", lambda _: lock.close())
 
