@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from itertools import islice
 
+from operations.reconcile_jobs import node_of
 from operations.reconcile_versions import same_job
 from pipeline.errors import UsageRefused
 from pipeline.inventory import reconciling
 from pipeline.inventory.reconciling import Entered
 from pipeline.inventory.sql import SqlInventory
 from pipeline.job_identity import same_key
-from pipeline.outcome import ServiceDown, StepFailed
+from pipeline.names import is_ark
+from pipeline.outcome import DamagedObject, ServiceDown, StepFailed
 from pipeline.preservation.proof import Reading, prove
 from pipeline.records import Job, Record, now
 from pipeline.settings import Settings
@@ -37,7 +39,7 @@ class StoreProblem(StrEnum):
     """Codes are stable: scripts and alerts read them."""
 
     NOT_ENTERED = "not-entered"
-    """The inventory lacks the version of a completed job."""
+    """The inventory lacks the version of a completed job, or the stored version of a failed one."""
     OTHER_OBJECT = "other-object"
     """The inventory has the job's version under another ARK, or from another job of this number."""
     NOT_STORED = "not-stored"
@@ -54,13 +56,15 @@ class StoreFinding(Record):
     version: int | None = None
     problem: StoreProblem
     detail: str = ""
+    job_failed: bool = False
+    """The job stored its version and failed before it entered it: a resume enters it."""
 
 
 class AuditView(Record):
     findings: tuple[Finding, ...]
     """Inconsistencies of the record."""
     stores: tuple[StoreFinding, ...] = ()
-    """Completed jobs whose version is not in storage and inventory as the record says."""
+    """Jobs whose version is not in storage and inventory as the record says."""
     compared: int = 0
     """Completed jobs that were compared with storage and inventory."""
     unreachable: str = ""
@@ -88,15 +92,18 @@ def audit(
     findings = consistency.audit(session)
     store_findings: list[StoreFinding] = []
     compared, unreachable = 0, ""
-    names = listings.recorded_jobs(session)
+    names = (*listings.recorded_jobs(session), *listings.failed_jobs(session))
     if names:
         clients = open_clients(settings, expected_of(session))
         try:
-            for jid, problems in _jobs(session, clients.storage, clients.inventory, names, content=content):
+            for job, entry in _jobs(session, clients.inventory, names):
                 if stopped():
                     break
-                store_findings += problems
-                compared += bool(jid)
+                if job.status.status is JobState.FAILED:
+                    store_findings += _failed(settings, clients.storage, job, entry)
+                    continue
+                store_findings += _recorded(clients.storage, clients.inventory, job, entry, content=content)
+                compared += 1
                 on_progress(compared)
         except (StepFailed, UsageRefused) as fault:
             unreachable = str(fault)
@@ -113,8 +120,9 @@ def audit(
 
 
 def _jobs(
-    session: Session, storage: Storage, inventory: SqlInventory, names: Sequence[str], *, content: bool
-) -> Iterator[tuple[str, list[StoreFinding]]]:
+    session: Session, inventory: SqlInventory, names: Sequence[str]
+) -> Iterator[tuple[Job, Entered | None]]:
+    """The recorded and the failed jobs among those named, with their entries in the inventory."""
     rest = iter(names)
     while page := tuple(islice(rest, PAGE)):
         entered = reconciling.of_jobs(inventory, page)
@@ -123,12 +131,33 @@ def _jobs(
                 job = jobs.load(session, jid)
             except (Missing, Corrupt):
                 continue  # removed meanwhile, or a finding of the record
-            if job.status.status not in (JobState.NOTIFY, JobState.COMPLETED):
-                continue
-            problems = _entry(job, entered.get(jid)) or _stored(
-                storage, inventory, entered[jid], content=content
-            )
-            yield jid, problems
+            if job.status.status in (JobState.NOTIFY, JobState.COMPLETED, JobState.FAILED):
+                yield job, entered.get(jid)
+
+
+def _failed(settings: Settings, storage: Storage, job: Job, entry: Entered | None) -> list[StoreFinding]:
+    """The version that the job stored and did not enter before it failed."""
+    ark, key = job.identifiers.primary_id or "", job.configuration.key
+    number, problem, detail = None, StoreProblem.NOT_ENTERED, ""
+    try:
+        stored = is_ark(ark) and not entry and storage.version_of(ark, job.jid, node_of(settings, job), key)
+        if not stored:
+            return []
+        number = stored.number
+    except DamagedObject as damage:
+        problem, detail = StoreProblem.UNREADABLE, damage.message
+    return [
+        StoreFinding(jid=job.jid, ark=ark, version=number, problem=problem, detail=detail, job_failed=True)
+    ]
+
+
+def _recorded(
+    storage: Storage, inventory: SqlInventory, job: Job, entry: Entered | None, *, content: bool
+) -> list[StoreFinding]:
+    problems = _entry(job, entry)
+    if entry is None or problems:
+        return problems
+    return _stored(storage, inventory, entry, content=content)
 
 
 def _entry(job: Job, entry: Entered | None) -> list[StoreFinding]:

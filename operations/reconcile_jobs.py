@@ -1,17 +1,20 @@
 """What the record and the archive know of the jobs behind the versions."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 
 from operations.reconciliation import Comparison, Difference, Gap, Search
 from pipeline.inventory import reconciling
 from pipeline.inventory.base import Recording
 from pipeline.job_identity import same_key
+from pipeline.names import is_ark
 from pipeline.outcome import ServiceDown, StepFailed, system
-from pipeline.preservation.rebuild import recording_of
+from pipeline.preservation.rebuild import recording_of, require_as_sent
 from pipeline.profiles.profile import ProfileError, Profiles
-from pipeline.records import Job
+from pipeline.records import Job, now
+from pipeline.settings import Settings
 from pipeline.states import JobState
 from pipeline.storage.base import VersionEntry
 from zkstate import jobs, listings
@@ -75,11 +78,13 @@ def _reserve(search: Search, job: Job, recording: Recording, *, minted: bool) ->
 
 
 def completed_jobs(search: Search, *, listed: bool) -> Iterator[Comparison]:
-    """Completed jobs of the record and of the archive whose version is not entered.
+    """Completed jobs of the record and of the archive whose version is not entered, and failed ones.
 
     `listed`: storage lists its objects, so that versions that storage has were reported already.
     """
-    names = iter(listings.completed_jobs(search.session))
+    session = search.session
+    failed = () if listed else listings.failed_jobs(session)
+    names = chain(listings.completed_jobs(session), failed)
     while page := tuple(islice(names, PAGE)):
         yield from _not_entered(search, page, listed=listed)
     for jid, ark in reconciling.archived_without_entry(search.inventory):
@@ -97,15 +102,22 @@ def _not_entered(search: Search, jids: Sequence[str], *, listed: bool) -> Iterat
             job = jobs.load(search.session, jid)
         except (Missing, Corrupt):
             continue  # removed meanwhile, or reported by the audit
-        if job.status.status is not JobState.COMPLETED:
-            continue
+        failed = job.status.status is JobState.FAILED
         ark, key = job.identifiers.primary_id or "", job.configuration.key
-        node = _node(search, job.configuration.profile_name)
-        yield from _lost(search, jid, ark, key, node, listed=listed)
+        if job.status.status is JobState.COMPLETED or (failed and is_ark(ark)):
+            node = node_of(search.settings, job)
+            yield from _lost(search, jid, ark, key, node, listed=listed, job_failed=failed)
 
 
-def _lost(
-    search: Search, jid: str, ark: str, key: str, node: int | None, *, listed: bool
+def _lost(  # noqa: PLR0913 - the facts of one job
+    search: Search,
+    jid: str,
+    ark: str,
+    key: str,
+    node: int | None,
+    *,
+    listed: bool,
+    job_failed: bool = False,
 ) -> Iterator[Comparison]:
     try:
         version = search.storage.version_of(ark, jid, node, key) if ark else None
@@ -116,15 +128,33 @@ def _lost(
         difference = Difference(gap=Gap.UNREADABLE, ark=ark, jid=jid, reason=failure.message)
         yield Comparison(difference)
         return
-    if version is None:
+    if recording is not None:
+        yield not_entered(search, recording, node, job_failed=job_failed)
+    elif version is None and not job_failed:
         yield Comparison(Difference(gap=Gap.LOST, ark=ark, jid=jid))
-    elif recording is not None:
-        difference = Difference(gap=Gap.NOT_ENTERED, ark=ark, version=version.number, jid=jid)
-        yield Comparison(difference, partial(search.inventory.record, recording, search.agent))
 
 
-def _node(search: Search, profile: str) -> int | None:
+def not_entered(search: Search, recording: Recording, node: int | None, *, job_failed: bool) -> Comparison:
+    """A version that the inventory lacks; that of a failed job may not be proved, and is read back first."""
+    version = recording.version
+    difference = Difference(
+        gap=Gap.NOT_ENTERED, ark=version.ark, version=version.number, jid=version.jid, job_failed=job_failed
+    )
+
+    def enter() -> None:
+        proved = recording
+        if job_failed:
+            require_as_sent(search.storage, version, node)
+            search.storage.verify(version)
+            proved = replace(recording, version=replace(version, verified=now()))
+        search.inventory.record(proved, rebuilt_by=search.agent)
+
+    return Comparison(difference, enter)
+
+
+def node_of(settings: Settings, job: Job) -> int | None:
+    """The storage node of the job's profile, as its file is now."""
     try:
-        return Profiles(search.settings.profiles).get(profile).storage_node
+        return Profiles(settings.profiles).get(job.configuration.profile_name).storage_node
     except ProfileError:
         return None

@@ -5,15 +5,13 @@ stored is that of a job in flight, or is entered meanwhile.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import groupby, islice
 
-from operations.reconcile_jobs import in_flight, job_of, reservation
+from operations.reconcile_jobs import in_flight, job_of, not_entered, reservation
 from operations.reconciliation import Comparison, Difference, Gap, Search
 from pipeline.description import premis
 from pipeline.errors import UsageRefused
 from pipeline.inventory import reconciling
-from pipeline.inventory.base import Recording
 from pipeline.inventory.reconciling import Entered
 from pipeline.job_identity import same_key
 from pipeline.outcome import ServiceDown, StepFailed
@@ -69,7 +67,8 @@ def _difference(gap: Gap, version: VersionEntry, reason: str = "") -> Difference
 
 def _missing(search: Search, versions: Sequence[VersionEntry]) -> Iterator[Comparison]:
     """The versions that the inventory lacked when it was asked first."""
-    waiting = {version.jid for version in versions if (job := job_of(search, version)) and in_flight(job)}
+    owners = ((version.jid, job_of(search, version)) for version in versions)
+    waiting = {jid: job for jid, job in owners if job is not None and in_flight(job)}
     jids = [version.jid for version in versions if version.jid]
     entered = reconciling.of_jobs(search.inventory, jids)
     archived = reconciling.archived_states(search.inventory, jids)
@@ -78,19 +77,20 @@ def _missing(search: Search, versions: Sequence[VersionEntry]) -> Iterator[Compa
             continue
         if not version.jid:
             yield Comparison(_difference(Gap.NO_JOB, version))
-        elif version.jid in waiting:
-            yield from reservation(search, version)
+        elif (job := waiting.get(version.jid)) is not None:
+            failed = job.status.status is JobState.FAILED
+            yield from entry_of(search, version, job_failed=True) if failed else reservation(search, version)
         elif archived.get(version.jid) == JobState.DELETED:
             yield Comparison(_difference(Gap.DELETED_JOB, version))
         else:
             yield from entry_of(search, version)
 
 
-def entry_of(search: Search, version: VersionEntry, node: int | None = None) -> Iterator[Comparison]:
+def entry_of(search: Search, version: VersionEntry, *, job_failed: bool = False) -> Iterator[Comparison]:
     """The entry that the inventory lacks, made from storage."""
     try:
-        recording = recording_of(search.storage, version.ark, version.jid, version.key, node)
-        assigned = version.number == 1 and _is_assigned(search, version, node)
+        recording = recording_of(search.storage, version.ark, version.jid, version.key)
+        assigned = version.number == 1 and _is_assigned(search, version)
     except ServiceDown:
         raise
     except StepFailed as failure:
@@ -99,18 +99,14 @@ def entry_of(search: Search, version: VersionEntry, node: int | None = None) -> 
     search.numbers.note_batch(recording.bid)
     if assigned:
         search.numbers.note_minted(version.ark)
-    yield Comparison(_difference(Gap.NOT_ENTERED, version), partial(_enter, search, recording))
+    yield not_entered(search, recording, None, job_failed=job_failed)
 
 
-def _enter(search: Search, recording: Recording) -> None:
-    search.inventory.record(recording, rebuilt_by=search.agent)
-
-
-def _is_assigned(search: Search, version: VersionEntry, node: int | None) -> bool:
+def _is_assigned(search: Search, version: VersionEntry) -> bool:
     """Whether the ARK was minted by a counter of the record."""
     if not search.numbers.spells(version.ark):
         return False
-    described = search.storage.read(version.ark, f"system/{premis.NAME}", version.number, node)
+    described = search.storage.read(version.ark, f"system/{premis.NAME}", version.number)
     return premis.ASSIGNED.encode() in (described or b"")
 
 

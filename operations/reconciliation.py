@@ -18,7 +18,7 @@ class Gap(StrEnum):
     """Codes are stable: scripts and alerts read them."""
 
     NOT_ENTERED = "not-entered"
-    """Storage has a version that the inventory lacks."""
+    """Storage has a version that the inventory lacks, and that no job at work will enter."""
     NOT_RESERVED = "not-reserved"
     """Storage has the version of a job in flight, whose ARK or local ids the inventory does not reserve."""
     NO_JOB = "no-job"
@@ -71,6 +71,8 @@ class Difference(Record):
     known: int | None = None
     """The highest number that a store knows, the bytes of the reservations, or the mark of the inventory."""
     reason: str = ""
+    job_failed: bool = False
+    """The job stored the version and failed before it entered it: a resume enters it and completes it."""
     repaired: bool = False
 
 

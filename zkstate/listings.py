@@ -60,6 +60,11 @@ def recorded_jobs(session: Session) -> list[str]:
     return sorted({*completed_jobs(session), *_ids_in_queue(session, JobState.NOTIFY)})
 
 
+def failed_jobs(session: Session) -> list[str]:
+    """The ids of all failed jobs, oldest first."""
+    return sorted(_ids_in_queue(session, JobState.FAILED))
+
+
 def of_batch(session: Session, bid: str, state: JobState | None = None) -> list[str]:
     """The ids of a batch's jobs, or of those in `state`, in their order."""
     if state is None:

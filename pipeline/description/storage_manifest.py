@@ -6,12 +6,13 @@ Columns are read by position. `%20` is a blank at an end, `%7c` is a bar; Checkm
 
 import mimetypes
 import os
+import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote_from_bytes
 
-from pipeline.files import ContentFile
+from pipeline.files import ContentFile, StoredFile
 
 PROFILE = "http://uc3.cdlib.org/registry/store/manifest/mrt-add-manifest"
 NAME = "mrt-manifest.txt"
@@ -24,6 +25,8 @@ _HEAD = (
     "#%fields | nfo:fileUrl | nfo:hashAlgorithm | nfo:hashValue | nfo:fileSize | nfo:fileLastModified"
     " | nfo:fileName | mrt:mimeType",
 )
+_ROW = re.compile(r" \| sha512 \| ([0-9a-f]+) \| (\d+) \|  \| ([^|]*) \| ")
+"""Digest, size and path of a row: a path has no bar."""
 # Only Python's built-in types: with the lists of their hosts, two workers could disagree.
 _TYPES = mimetypes.MimeTypes(filenames=())
 
@@ -54,6 +57,13 @@ def write(files: Iterable[ContentFile], url: Callable[[Path], str] = _file_url) 
         for file in sorted(files, key=lambda file: file.path)
     ]
     return "\n".join([*_HEAD, *rows, "#%eof", ""]).encode()
+
+
+def unlike(manifest: bytes, stored: Iterable[StoredFile]) -> str:
+    """The first file of a manifest of `write` that is not stored as listed; "" if all are."""
+    there = {(file.sha512, str(file.size), _cell(file.path)) for file in stored}
+    rows = (match.groups() for match in _ROW.finditer(manifest.decode()))
+    return next((path for sha512, size, path in rows if (sha512, size, path) not in there), "")
 
 
 def _cell(text: str) -> str:

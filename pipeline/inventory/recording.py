@@ -64,7 +64,7 @@ def enter(connection: Connection, recording: Recording, rebuilt_by: str = "") ->
     `rebuilt_by`: who makes the entry from storage, for an event of the object.
     """
     object_id = _object(connection, recording)
-    if _entered(connection, recording, object_id):
+    if object_id is None:
         return
     localids.reserve(connection, recording.owner, recording.version.ark, recording.local_id)
     _collections(connection, recording, object_id)
@@ -104,8 +104,11 @@ def _id_of(connection: Connection, table: Table, ark: str) -> int:
     raise AssertionError(f"{ark} was entered in {table.name} and is not there")
 
 
-def _object(connection: Connection, recording: Recording) -> int:
-    """Create or update the object's row and lock it: versions of an object are entered one at a time."""
+def _object(connection: Connection, recording: Recording) -> int | None:
+    """Create or update the object's row and lock it: versions of an object are entered one at a time.
+
+    None if the version is entered already; nothing of it is judged or changed then.
+    """
     version = recording.version
     owner_id = _id_of(connection, owners, recording.owner)
     described = {
@@ -119,8 +122,10 @@ def _object(connection: Connection, recording: Recording) -> int:
     new = {"ark": version.ark, "inv_owner_id": owner_id, "created": version.created, **described}
     inserted = insert_if_new(connection, objects.c.id, new)
     if inserted is not None:
-        return int(inserted)
+        return None if _entered(connection, recording, int(inserted)) else int(inserted)
     row = connection.execute(_LOCKED_OBJECT, {"ark": version.ark}).one()
+    if _entered(connection, recording, int(row.id)):
+        return None
     if row.inv_owner_id != owner_id:
         raise content(f"{version.ark} does not belong to the owner {recording.owner}, but to another")
     # versions may be recorded out of order: an older version must not replace the current description

@@ -7,9 +7,10 @@ back last.
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from pipeline.description import anvl, local_ids, metadata
-from pipeline.description.storage_manifest import mime_type
+from pipeline.description import anvl, local_ids, metadata, storage_manifest
+from pipeline.files import StoredVersion
 from pipeline.inventory.base import Recording
+from pipeline.names import quote_name
 from pipeline.outcome import system
 from pipeline.storage.base import Storage
 
@@ -33,7 +34,7 @@ def recording_of(storage: Storage, ark: str, jid: str, key: str = "", node: int 
     kind = _values(read(metadata.MOM), metadata.MOM)
     return Recording(
         version=replace(version, key=key),
-        mime_types={file.path: mime_type(file.path) for file in version.files},
+        mime_types={file.path: storage_manifest.mime_type(file.path) for file in version.files},
         owner=read(metadata.OWNER).decode().strip(),
         collections=tuple(read(metadata.MEMBERSHIP).decode().split()),
         local_id=local_ids.parse(ingest.get("localIdentifier", "")),
@@ -51,6 +52,23 @@ def recording_of(storage: Storage, ark: str, jid: str, key: str = "", node: int 
         submitted=_moment(ingest.get("submissionDate", ""), version.created),
         note=ingest.get("note", ""),
     )
+
+
+def require_as_sent(storage: Storage, version: StoredVersion, node: int | None) -> None:
+    """StepFailed(system) unless the version has the files that its own manifest lists, as they were sent.
+
+    For a version that was not read back yet: a service may have stored other bytes than it got.
+    """
+    path = f"system/{storage_manifest.NAME}"
+    manifest = storage.read(version.ark, path, version.number, node)
+    restore = "restore the object from a copy of the storage, then resume the job"
+    if manifest is None:
+        raise system(f"version {version.number} of {version.ark} has no {path}: {restore}")
+    if unlike := storage_manifest.unlike(manifest, version.files):
+        raise system(
+            f"version {version.number} of {version.ark} has not the bytes of {quote_name(unlike)} that its "
+            f"{path} lists: {restore}"
+        )
 
 
 def _values(data: bytes, name: str) -> dict[str, str]:

@@ -22,7 +22,7 @@ from pipeline.profiles.profile import Profile
 from pipeline.records import Job, PayloadType
 from pipeline.sources.transfer import Download
 from pipeline.states import FailureKind
-from pipeline.steps import resume
+from pipeline.steps import earlier_version, resume
 from pipeline.steps.collection_limits import check_bytes, check_files
 from pipeline.steps.context import StepContext
 from pipeline.steps.download_message import FAILURES_REPORTED, count, remark, summary
@@ -45,6 +45,9 @@ ARCHIVE = "container"
 
 def work(job: Job, context: StepContext) -> Done | Wait:
     mount.require(context.settings, context.job_record.working_storage)
+    earlier = earlier_version.find(job, context)
+    if earlier is not None:
+        return Done(message=earlier_version.message(earlier))
     parse = manifest_parser(context.decoder, context.attempt)
     try:
         files = expected_files(job, context.settings.working, parse)

@@ -18,6 +18,7 @@ from pipeline.outcome import Done, HostDown, RateLimited, StepFailed, Wait
 from pipeline.parallel import in_parallel
 from pipeline.records import Job, PayloadType
 from pipeline.states import Event, JobState
+from pipeline.steps import earlier_version
 from pipeline.steps.context import StepContext
 from pipeline.steps.expected_files import FileSpec, expected_files
 from pipeline.working_storage.capacity import in_units
@@ -41,6 +42,9 @@ TIME_LIMIT = 300.0
 
 def work(job: Job, context: StepContext) -> Done | Wait:
     try:
+        earlier = earlier_version.find(job, context)
+        if earlier is not None:
+            return Done(space_needed=0, message=earlier_version.message(earlier))
         parse = manifest_parser(context.decoder, context.attempt)
         files = expected_files(job, context.settings.working, parse)
     except StepFailed as failure:

@@ -44,7 +44,7 @@ def identify(job: Job, profile: Profile, context: StepContext, local_id: tuple[s
         # In sorted order, so that two jobs with several ids cannot deadlock.
         for name in sorted(local_id):
             locks.enter_context(context.job_record.exclusive("localid", f"{name}_{profile.owner}"))
-        known = _known(job, context)
+        known = context.job_record.identifiers(job)
         named = context.inventory.arks_of(profile.owner, local_id)
         if known.primary_id is not None and not known.assigned:
             ark, assigned = _given_ark(known.primary_id, named, context), False
@@ -60,15 +60,17 @@ def identify(job: Job, profile: Profile, context: StepContext, local_id: tuple[s
         return Identity(ark, identifiers, new=False)
 
 
-def _known(job: Job, context: StepContext) -> Identifiers:
-    """The job's identifiers; with the ARK that the inventory has for this job, if the record lost it."""
-    known = context.job_record.identifiers(job)
+def recall(job: Job, context: StepContext) -> None:
+    """Write the ARK that the inventory has for this job to a record that lost it, with its local ids.
+
+    StepFailed(system) if the inventory knows another job of this number.
+    """
     ark = context.inventory.ark_of(job)
-    if ark is None or known.primary_id is not None:
-        return known
-    restored = known.model_copy(update={"primary_id": ark, "assigned": True})
-    _write(job, context, known, restored)
-    return restored
+    known = context.job_record.identifiers(job)
+    if ark is not None and known.primary_id is None:
+        local_id = tuple(dict.fromkeys((*known.local_id, *context.inventory.local_ids_of(ark))))
+        changes = {"primary_id": ark, "assigned": True, "local_id": local_id}
+        _write(job, context, known, known.model_copy(update=changes))
 
 
 def _reserve(profile: Profile, context: StepContext, local_id: tuple[str, ...], ark: str) -> None:

@@ -24,5 +24,6 @@ def _version_number(job: Job, profile: Profile, context: StepContext) -> int | N
     if stored is not None and stored.jid == job.jid:
         return stored.number
     ark = job.identifiers.primary_id
-    stored = context.storage.version_of(ark, job.jid, profile.storage_node) if ark else None
+    key = job.configuration.key
+    stored = context.storage.version_of(ark, job.jid, profile.storage_node, key) if ark else None
     return stored.number if stored else None

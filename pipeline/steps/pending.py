@@ -8,6 +8,7 @@ from pipeline.http.urls import check_url
 from pipeline.outcome import Done, StepFailed, Wait
 from pipeline.records import Job, PayloadType
 from pipeline.states import Event
+from pipeline.steps import earlier_version
 from pipeline.steps.collection_limits import check_files
 from pipeline.steps.context import StepContext
 from pipeline.steps.expected_files import payload_file, read_manifest, save_manifest
@@ -23,6 +24,9 @@ def work(job: Job, context: StepContext) -> Done | Wait:
             message=f"collection {configuration.profile_name} is on hold; once the hold is lifted, "
             "an operator releases the job",
         )
+    earlier = earlier_version.find(job, context)
+    if earlier is not None:
+        return Done(event=Event.ACQUIRE, message=earlier_version.message(earlier))
     check_url(configuration.payload_url)
     if configuration.payload_type is not PayloadType.OBJECT_MANIFEST:
         payload_file(configuration)

@@ -3,7 +3,7 @@
 Nothing is undone after a crash: the work is repeated and has the same result. The ARK and the local ids are
 in the record and in the inventory before anything is stored. The files that describe the object depend on the
 job alone, and for an update on the previous version, which is locked meanwhile. Storage has one version per
-job.
+job: once it is there, the content is not read any more.
 """
 
 from dataclasses import dataclass, replace
@@ -18,11 +18,13 @@ from pipeline.identifiers.minter import Assignment
 from pipeline.manifests import deletion_list
 from pipeline.names import PRODUCER
 from pipeline.outcome import Done, ServiceDown, StepFailed, content, system
+from pipeline.preservation.rebuild import require_as_sent
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, PayloadType, SubmissionMode, now
 from pipeline.states import Event
+from pipeline.steps import earlier_version
 from pipeline.steps.context import StepContext
-from pipeline.steps.identity import Identity, identify
+from pipeline.steps.identity import Identity, identify, recall
 from pipeline.steps.system_files import ERC_PATH, compose_all
 from pipeline.storage.base import StoreRequest
 from pipeline.working_storage import mount
@@ -38,8 +40,6 @@ class _Content:
     """The submitted content, read and checked."""
 
     workspace: Workspace
-    listed: tuple[DownloadedFile, ...]
-    """As working storage has them."""
     downloaded: tuple[DownloadedFile, ...]
     """With the digests that the content itself declares."""
     files: tuple[ContentFile, ...]
@@ -49,11 +49,16 @@ class _Content:
 
 
 def work(job: Job, context: StepContext) -> Done:
+    recall(job, context)
+    earlier = earlier_version.find(job, context)
+    if earlier is not None:
+        return _keep(job, context, earlier)
     try:
         return _process(job, context)
     except ContentGone as gone:
         mount.require(context.settings, context.job_record.working_storage)
-        return _download_again(job, gone)
+        earlier = earlier_version.look(job, context)
+        return _download_again(job, gone) if earlier is None else _keep(job, context, earlier)
 
 
 def _process(job: Job, context: StepContext) -> Done:
@@ -61,15 +66,12 @@ def _process(job: Job, context: StepContext) -> Done:
     identity = identify(job, context.profile, context, submitted.local_id)
     job = job.model_copy(update={"identifiers": identity.identifiers})
     try:
-        stored, erc = _store_once(job, context, submitted, identity)
+        return _store_once(job, context, submitted, identity)
     except ServiceDown:
         raise
     except StepFailed:
         submitted.workspace.read_content()  # raises ContentGone if that is the reason
         raise
-    _verify(job, context, submitted, stored, erc)
-    new = sum(file.added for file in stored.files)
-    return Done(message=f"stored as version {stored.number} of {stored.ark}, {new:,} new files")
 
 
 def _read_content(job: Job, context: StepContext) -> _Content:
@@ -88,7 +90,12 @@ def _read_content(job: Job, context: StepContext) -> _Content:
         raise content(f"{job.configuration.payload_name or 'the payload'} has no file to store")
     known = context.job_record.identifiers(job).local_id
     local_id = metadata.all_local_ids(known, statements.elements)
-    return _Content(workspace, downloaded, statements.with_digests(downloaded), files, statements, local_id)
+    with_digests = statements.with_digests(downloaded)
+    if with_digests != downloaded:  # noted before the version is stored: its next attempt reads no content
+        context.attempt.check()
+        with full_waits("noting the digests that the content declares"):
+            workspace.write_downloaded(with_digests)
+    return _Content(workspace, with_digests, files, statements, local_id)
 
 
 def _download_again(job: Job, gone: ContentGone) -> Done:
@@ -103,10 +110,8 @@ def _download_again(job: Job, gone: ContentGone) -> Done:
     return Done(event=Event.DOWNLOAD_AGAIN, message=f"the content is downloaded again: {gone}")
 
 
-def _store_once(
-    job: Job, context: StepContext, submitted: _Content, identity: Identity
-) -> tuple[StoredVersion, bytes]:
-    """The job's version and its ERC; it is stored now unless an earlier attempt stored it: then b"".
+def _store_once(job: Job, context: StepContext, submitted: _Content, identity: Identity) -> Done:
+    """The job's version is stored now, unless an earlier attempt stored it.
 
     Order: storage accepts the request, then the ARK is announced, then the version is stored. So no object
     is stored under an unknown ARK, and no ARK is announced for a request that storage refuses. A job that is
@@ -118,14 +123,17 @@ def _store_once(
         key = job.configuration.key
         existing = context.storage.version_of(identity.ark, job.jid, profile.storage_node, key)
         if existing is not None:
-            return existing, b""
+            if not earlier_version.is_of(job, existing):
+                _check_ours(job, submitted.files, existing)
+            return _keep(job, context, existing)
         request, erc = _compose_version(job, profile, context, submitted, identity)
         context.storage.check(request, context.attempt)
         fence = partial(_fence, job, context)
         assignment = _assignment(job, profile, context, identity)
         context.minter.announce(identity.ark, profile, erc, assignment, fence)
         stored = context.storage.store(request, fence)
-        return stored, next(file.data or b"" for file in request.files if file.path == ERC_PATH)
+    noted = next(file.data or b"" for file in request.files if file.path == ERC_PATH)
+    return _note(job, context, stored, noted)
 
 
 def _compose_version(
@@ -188,17 +196,22 @@ def _assignment(job: Job, profile: Profile, context: StepContext, identity: Iden
     return Assignment(job, is_first)
 
 
-def _verify(job: Job, context: StepContext, submitted: _Content, stored: StoredVersion, erc: bytes) -> None:
+def _keep(job: Job, context: StepContext, stored: StoredVersion) -> Done:
+    """Note a version that an earlier attempt stored, by what was sent with it: nothing that arrived later."""
+    require_as_sent(context.storage, stored, context.profile.storage_node)
+    return _note(job, context, stored)
+
+
+def _note(job: Job, context: StepContext, stored: StoredVersion, erc: bytes = b"") -> Done:
     """Read the version back unless it was when it was stored, and record that in working storage."""
-    _check_ours(job, submitted.files, stored)
     if stored.verified is None:
         context.storage.verify(stored, context.attempt)
         stored = replace(stored, verified=now())
     context.attempt.check()
     with full_waits("recording what was stored"):
-        if submitted.downloaded != submitted.listed:
-            submitted.workspace.write_downloaded(submitted.downloaded)
-        write_stored(submitted.workspace, stored, erc)
+        write_stored(Workspace.of(job, context.settings.working), stored, erc)
+    new = sum(file.added for file in stored.files)
+    return Done(message=f"stored as version {stored.number} of {stored.ark}, {new:,} new files")
 
 
 def _previous(job: Job, profile: Profile, context: StepContext, ark: str) -> metadata.Previous:
@@ -239,13 +252,15 @@ def _fence(job: Job, context: StepContext) -> None:
 
 
 def _check_ours(job: Job, files: tuple[ContentFile, ...], stored: StoredVersion) -> None:
-    """StepFailed unless the version with the job's id has this job's content; job ids may be reused."""
+    """StepFailed unless the version with the job's id has this job's content.
+
+    For jobs and versions of releases before 0.3.0, which have no key: job ids may be reused.
+    """
     digests = {file.path: file.sha512 for file in stored.files}
     for file in files:
         if digests.get(file.path) != file.sha512:
             raise system(
                 f"version {stored.number} of {stored.ark} belongs to {job.jid} but has a different "
-                f"{names.quote_name(file.path)}: the counter of job ids was reset; set it beyond "
-                f"the last job "
-                "in storage, then submit again"
+                f"{names.quote_name(file.path)}: the counter of job ids was reset; set it beyond the last "
+                "job in storage, then submit again"
             )

@@ -7,6 +7,7 @@ not fit into empty working storage fails.
 
 from pipeline.outcome import Done, Reservation, Wait, system
 from pipeline.records import Job
+from pipeline.steps import earlier_version
 from pipeline.steps.context import StepContext
 from pipeline.working_storage import mount
 from pipeline.working_storage.capacity import in_units, never_fits, refusal
@@ -14,16 +15,19 @@ from pipeline.working_storage.capacity import in_units, never_fits, refusal
 
 def work(job: Job, context: StepContext) -> Done | Wait:
     mount.require(context.settings, context.job_record.working_storage)
-    too_large = never_fits(job.space_needed, context.settings)
+    is_stored = earlier_version.find(job, context) is not None
+    needed = 0 if is_stored else job.space_needed
+    too_large = never_fits(needed, context.settings)
     if too_large is not None:
         raise system(too_large)
     # The sum comes first: if a reservation changes before the others are read, the sum is outdated.
     promised = context.job_record.promised()
     reservations = context.job_record.working_storage.reservations
-    reason = refusal(job.space_needed, promised.bytes, reservations, context.settings, job.jid)
+    reason = refusal(needed, promised.bytes, reservations, context.settings, job.jid)
     if reason is not None:
         return Wait(reason)
     return Done(
-        reservation=Reservation(bytes=job.space_needed, seen=promised),
-        message=f"{in_units(job.space_needed)} of working storage reserved" if job.space_needed else "",
+        space_needed=needed if is_stored else None,
+        reservation=Reservation(bytes=needed, seen=promised),
+        message=f"{in_units(needed)} of working storage reserved" if needed else "",
     )

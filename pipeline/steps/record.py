@@ -32,7 +32,7 @@ def work(job: Job, context: StepContext) -> Done:
     context.attempt.check()
     context.inventory.record(recording)
     added = [file.size for file in version.files if file.added]
-    lost = "" if recording.downloaded else "; the list of downloaded files was lost with working storage"
+    lost = "" if recording.downloaded else "; the list of its downloaded files is lost"
     entered = (
         f"{version.ark} version {version.number}: {len(version.files):,} files, {sum(added):,} new bytes"
     )
@@ -77,7 +77,7 @@ def _recording(
     job: Job, version: StoredVersion, erc: bytes, profile: Profile, context: StepContext
 ) -> Recording:
     configuration = job.configuration
-    downloaded = Workspace.of(job, context.settings.working).downloaded_files()
+    downloaded = _arrived(job, version, context)
     return Recording(
         version=version,
         mime_types={file.path: mime_type(file.path) for file in version.files},
@@ -98,8 +98,17 @@ def _recording(
         submitted=configuration.submitted_at,
         note=configuration.note,
         provenance={f"{PRODUCER}{file.path}": _provenance(file) for file in downloaded or ()},
-        downloaded=None if downloaded is None else _downloaded_at(job),
+        downloaded=None if downloaded is None else _downloaded_at(job, version),
     )
+
+
+def _arrived(job: Job, version: StoredVersion, context: StepContext) -> tuple[DownloadedFile, ...] | None:
+    """The list of downloaded files; None if it is lost, or is of other content than was stored."""
+    listed = Workspace.of(job, context.settings.working).downloaded_files()
+    digests = {file.path: file.sha512 for file in version.files}
+    if any(digests.get(f"{PRODUCER}{file.path}", file.sha512) != file.sha512 for file in listed or ()):
+        return None
+    return listed
 
 
 def _provenance(file: DownloadedFile) -> Provenance:
@@ -107,11 +116,12 @@ def _provenance(file: DownloadedFile) -> Provenance:
     return Provenance(file.sha512, declared, file.declared_by or "", file.container, redact_url(file.url))
 
 
-def _downloaded_at(job: Job) -> datetime:
-    """When the job last completed the downloading step."""
+def _downloaded_at(job: Job, version: StoredVersion) -> datetime:
+    """When the job completed the downloading step last before the version was stored."""
     moves = zip((JobState.PENDING, *(entry.state for entry in job.history)), job.history, strict=False)
-    left = (e.at for before, e in moves if before is JobState.DOWNLOADING and e.event is Event.SUCCEED)
-    return max(left, default=job.configuration.submitted_at)
+    left = [e.at for before, e in moves if before is JobState.DOWNLOADING and e.event is Event.SUCCEED]
+    earlier = [at for at in left if at <= version.created]
+    return max(earlier, default=min(left, default=job.configuration.submitted_at))
 
 
 def _described(

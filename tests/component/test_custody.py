@@ -472,7 +472,7 @@ def test_what_is_lost_with_working_storage_is_read_back_before_it_is_recorded(
     known = job.model_copy(update={"identifiers": repository.identifiers(job)})
     done = record.work(known, repository.services())
 
-    assert str(done.message).endswith("; the list of downloaded files was lost with working storage")
+    assert str(done.message).endswith("; the list of its downloaded files is lost")
 
     found = of_file(proved(repository, stored.ark), "producer/a.txt")
 

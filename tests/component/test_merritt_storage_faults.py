@@ -53,6 +53,20 @@ def test_a_version_whose_answer_was_lost_is_found_and_not_made_again(
     assert len(repository.service.changes) == len(repository.service.objects[HERE]) == 1
 
 
+def test_a_version_that_the_service_stored_with_other_bytes_than_were_sent_is_never_taken_for_stored(
+    repository: MerrittRepository,
+) -> None:
+    repository.service.faults = [Fault(cut=True)]
+    job = repository.submitted(1, ADD, {"a": "a"}, key="1" * 32)
+    refused(repository, job, FailureKind.TRANSIENT, "broke the connection")
+    files = repository.service.objects[HERE][0]
+    files["producer/a"] = dataclasses.replace(files["producer/a"], data=b"b")
+
+    refused(
+        repository, job, FailureKind.SYSTEM, "has not the bytes of 'producer/a' that its system/mrt-manif"
+    )
+
+
 def test_a_service_that_is_busy_is_asked_again(repository: MerrittRepository) -> None:
     repository.service.faults = [Fault(503, b"busy")]
     repository.service.unread = 2

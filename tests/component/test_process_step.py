@@ -1,3 +1,4 @@
+import dataclasses
 import shutil
 from typing import Any
 
@@ -9,14 +10,17 @@ from pipeline.files import StoredVersion
 from pipeline.outcome import AttemptOver, ServiceDown, StepFailed
 from pipeline.records import HistoryEntry, Identifiers, Job, PayloadType, SubmissionMode
 from pipeline.states import Event, FailureKind, JobState
-from pipeline.steps import process, system_files
+from pipeline.steps import download, estimate, pending, process, provision, record, system_files
+from pipeline.storage.ocfl.storage import OcflStorage
 from pipeline.working_storage import mount
 from pipeline.working_storage.workspace import Workspace
 from tests.support import arks
 from tests.support.repository import OWNER, Repository
 from tests.support.schemas import assert_valid
+from tests.support.step_context import UNUSED
 
 UPDATE = SubmissionMode.UPDATE
+KEY = "0123456789abcdef" * 2
 
 
 def refused(repository: Repository, job: Job, kind: FailureKind, says: str) -> None:
@@ -179,7 +183,139 @@ def test_a_list_of_deletions_means_nothing_when_adding(repository: Repository) -
     assert "producer/mrt-delete.txt" in paths(stored)
 
 
-def test_a_job_id_that_is_used_again_does_not_pass_for_stored(repository: Repository) -> None:
+def stored_before(repository: Repository, **facts: Any) -> tuple[Job, StoredVersion]:
+    """A job whose worker died after its version was stored; its content in working storage is gone."""
+    job = repository.job(1, {"a.txt": "as stored"}, key=KEY, **facts)
+    stored = repository.work(job)
+    shutil.rmtree(Workspace.of(job, repository.settings.working).folder)
+    return job, stored
+
+
+def recorded(repository: Repository, job: Job) -> str | None:
+    """The job is processed and recorded by its next attempts; the message of the recording."""
+    done = process.work(job, repository.services())
+    assert done.event is Event.SUCCEED, done.message
+    known = job.model_copy(update={"identifiers": repository.identifiers(job)})
+    return record.work(known, repository.services()).message
+
+
+GIVEN = {"primary_id": "ark:/99999/given"}
+
+
+@pytest.mark.parametrize("facts", [{}, GIVEN, {"local_id": ("loc-1",)}], ids=["minted", "given", "local id"])
+def test_a_version_that_is_stored_is_recorded_although_its_content_is_gone(
+    repository: Repository, facts: dict[str, Any]
+) -> None:
+    job, stored = stored_before(repository, **facts)
+
+    message = recorded(repository, job)
+
+    assert message is not None
+    assert message.startswith(f"{stored.ark} version 1: ")
+    assert repository.jobs_of(stored.ark) == [job.jid]
+
+
+EARLIER = (
+    HistoryEntry(state=JobState.PROCESSING, event=Event.SUCCEED),
+    HistoryEntry(state=JobState.PROVISIONING, event=Event.DOWNLOAD_AGAIN),
+    HistoryEntry(state=JobState.PROCESSING, event=Event.SUCCEED),
+)
+
+
+@pytest.mark.parametrize("facts", [{}, GIVEN], ids=["minted", "given"])
+def test_a_stored_version_is_not_judged_by_content_that_was_downloaded_after_it(
+    repository: Repository, facts: dict[str, Any]
+) -> None:
+    _, stored = stored_before(repository, **facts)
+    other = {"a.txt": "other bytes", "mrt-erc.txt": "erc:\nwho: Later\nwhere: late-1\n"}
+    again = repository.job(1, other, key=KEY, **facts).model_copy(update={"history": EARLIER})
+
+    message = recorded(repository, again)
+
+    assert str(message).endswith("; the list of its downloaded files is lost")
+    (version,) = repository.described(stored.ark).versions
+    digests = {file.path: file.digest for file in version.files}
+    assert digests == {file.path: f"sha512:{file.sha512}" for file in stored.files}
+    assert {file.provenance for file in version.files if file.path == "producer/a.txt"} == {None}
+    assert version.downloaded is None
+    assert repository.inventory.arks_of(OWNER, ("late-1",)) == {}
+    assert repository.identifiers(again).local_id == ()
+
+
+@pytest.mark.parametrize("step", [pending, estimate, provision, download])
+@pytest.mark.parametrize("facts", [{}, GIVEN], ids=["minted", "given"])
+def test_a_job_with_a_stored_version_that_is_resumed_at_an_earlier_step_fetches_nothing_and_waits_for_no_room(
+    repository: Repository, step: Any, facts: dict[str, Any]
+) -> None:
+    job, _ = stored_before(repository, retry_count=1, **facts)
+    resumed = job.model_copy(update={"space_needed": 1 << 60})
+    context = dataclasses.replace(repository.services(), fetcher=UNUSED)
+
+    done = step.work(resumed, context)
+
+    assert done.event is (Event.ACQUIRE if step is pending else Event.SUCCEED)
+    assert step is not provision or (done.space_needed, done.reservation.bytes) == (0, 0)
+
+
+def test_a_record_that_forgot_the_ark_of_a_stored_version_gets_it_back_with_its_local_ids(
+    repository: Repository,
+) -> None:
+    described = {"a.txt": "a", "mrt-erc.txt": "erc:\nwhere: loc-9\n"}
+    stored = repository.work(repository.job(1, described, key=KEY))
+    again = repository.job(1, {"a.txt": "other bytes"}, key=KEY)
+    repository.job_record.forget(again)
+
+    recorded(repository, again)
+
+    assert repository.jobs_of(stored.ark) == [again.jid]
+    assert repository.described(stored.ark).local_id == ("loc-9",)
+
+
+def test_a_stored_version_that_is_damaged_fails_its_job_until_it_is_restored_and_is_then_recorded(
+    repository: Repository,
+) -> None:
+    job, stored = stored_before(repository)
+    damaged = repository.ocfl.root.object(stored.ark) / "v1/content/producer/a.txt"
+    damaged.write_text("as st0red")
+
+    refused(repository, job, FailureKind.SYSTEM, "a.txt is damaged: .*; restore it, then resume the job")
+    damaged.write_text("as stored")
+
+    assert recorded(repository, job)
+
+
+def test_a_version_under_the_number_of_another_job_is_refused_and_not_recorded(
+    repository: Repository,
+) -> None:
+    stored_before(repository, **GIVEN)
+    other = repository.job(1, {"a.txt": "as stored"}, key="f" * 32, **GIVEN)
+
+    refused(repository, other, FailureKind.SYSTEM, "the number jid0000000001 belongs to another job")
+
+
+class _CountingStorage(OcflStorage):
+    """Counts the questions whether a job has a version."""
+
+    asked = 0
+
+    def version_of(self, *given: Any) -> StoredVersion | None:
+        self.asked += 1
+        return super().version_of(*given)
+
+
+@pytest.mark.parametrize("facts", [{}, GIVEN], ids=["minted", "given"])
+def test_an_ordinary_first_attempt_asks_storage_for_its_version_once(
+    repository: Repository, facts: dict[str, Any]
+) -> None:
+    counting = _CountingStorage(repository.settings.storage)
+    repository.storage = counting
+
+    repository.work(repository.job(1, key=KEY, **facts))
+
+    assert counting.asked == 1
+
+
+def test_a_job_without_a_key_whose_id_is_used_again_does_not_pass_for_stored(repository: Repository) -> None:
     repository.work(repository.job(1, primary_id="ark:/99999/given"))
     again = repository.job(1, {"b.txt": "other"}, primary_id="ark:/99999/given")
 

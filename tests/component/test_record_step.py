@@ -2,6 +2,7 @@ import multiprocessing
 import os
 import signal
 from dataclasses import dataclass, replace
+from hashlib import sha512
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def test_a_stored_version_is_recorded_with_what_the_profile_and_the_job_say(site
     workspace = Workspace.of(job, site.services.settings.working)
     write_stored(workspace, version)
     Workspace.of(job, site.services.settings.working).write_downloaded(
-        (DownloadedFile(path="a.jpg", size=6, sha512="ab"),)
+        (DownloadedFile(path="a.jpg", size=6, sha512=sha512(b"pixels").hexdigest()),)
     )
     done = record.work(job, site.services)
 
@@ -104,6 +105,18 @@ def test_a_stored_version_is_recorded_with_what_the_profile_and_the_job_say(site
         "a.jpg",
     )
     assert (recorded.storage_url, recorded.created) == (version.url, version.created)
+
+
+def test_what_is_entered_is_not_judged_again_by_a_profile_that_was_changed_since(site: Site) -> None:
+    job = site.job()
+    site.depot.store(job.jid, {"producer/a.jpg": "pixels"})
+    record.work(job, site.services)
+    site.profile("owner: ark:/99999/fk4other\ncollections: ark:/99999/fk4first\n")
+
+    record.work(job, site.services)
+
+    assert site.described().owner == "ark:/99999/fk4owner"
+    assert len(site.described().versions) == 1
 
 
 @pytest.mark.parametrize("working", [ERC, None, b"erc:\nwhat: of an attempt that came too late\n"])

@@ -1,5 +1,7 @@
 """Whatever process is killed, every job ends once, and the audit has no findings."""
 
+import hashlib
+import shutil
 import threading
 
 import pytest
@@ -50,6 +52,36 @@ def test_a_worker_killed_in_any_state_costs_nothing(
         assert history == [*JOB.working(), JobState.COMPLETED]
     quiet(session)
     assert rows(settings, "select count(*) from inv_versions") == [(len(stuck),)]
+
+
+@pytest.mark.parametrize("changed", [True, False], ids=["source changed", "source gone"])
+def test_a_worker_killed_after_storing_loses_no_version_although_content_and_source_are_gone(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource, changed: bool
+) -> None:
+    """Three faults in one job: its worker, its content in working storage, and its source."""
+    url = source.put("/4.bin", b"as it was stored")
+    bid, (jid,) = planting.split_batch(session, 1, payload_url=url, payload_name="4.bin")
+    process = fleet.start("stuck", "-m", "tests.support.stuck_worker", jid, "processing", "after", wait=False)
+    fleet.wait_ready(process)
+    process.kill()
+    shutil.rmtree(settings.working / bid / jid)
+    if changed:
+        source.change("/4.bin", body=b"other bytes, which arrive too late")
+    else:
+        source.change("/4.bin", status=404)
+    asked = len(source.seen("/4.bin"))
+
+    fleet.worker()
+    fleet.beat()
+
+    assert batch_ended(session, bid, timeout=60).status.status is BatchState.COMPLETED
+    quiet(session)
+    assert len(source.seen("/4.bin")) == asked
+    stored = hashlib.sha512(b"as it was stored").hexdigest()
+    assert rows(settings, "select digest_value from inv_files where pathname = 'producer/4.bin'") == [
+        (stored,)
+    ]
+    assert Event.DOWNLOAD_AGAIN not in {entry.event for entry in jobs.load(session, jid).history}
 
 
 def test_a_wiped_redis_loses_no_work(

@@ -70,6 +70,26 @@ def test_a_completed_job_without_an_entry_or_without_a_version_is_found(
     assert view.broken
 
 
+def test_a_stored_version_of_a_failed_job_is_found_with_the_resume_that_enters_it(
+    session: Session, store: Store
+) -> None:
+    job = planting.job_in(session, JobState.FAILED, JobState.DOWNLOADING)
+    planting.job_in(session, JobState.FAILED, JobState.DOWNLOADING)
+    number = int(job.jid.removeprefix("jid"))
+    stored = store.repository.work(store.repository.job(number, key=job.configuration.key))
+    known = Identifiers(primary_id=stored.ark, assigned=True)
+    session.zk.set(paths.identifiers(job.jid), known.model_dump_json().encode())
+
+    view = audited(session, store)
+    done = cli.run(store.repository.settings, "audit")
+
+    (finding,) = view.stores
+    assert (finding.problem, finding.jid, finding.ark) == (StoreProblem.NOT_ENTERED, job.jid, stored.ark)
+    assert (finding.version, finding.job_failed, view.compared) == (1, True, 0)
+    assert done.code == 1
+    assert f"arkline resume {job.jid}" in " ".join(done.out.split())
+
+
 def test_a_digest_that_differs_between_inventory_and_storage_is_found_without_reading_the_file(
     session: Session, store: Store
 ) -> None:

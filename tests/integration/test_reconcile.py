@@ -157,7 +157,15 @@ def test_a_repair_is_in_the_journal_with_its_sum(session: Session, on_disk: Stor
 
 def in_recording(session: Session, store: Store, *, local_id: tuple[str, ...] = ()) -> Job:
     """A job in recording, whose version is stored and not entered."""
-    job = planting.job_in(session, JobState.RECORDING)
+    return stored_by(session, store, planting.job_in(session, JobState.RECORDING), local_id)
+
+
+def failed_after_storing(session: Session, store: Store) -> Job:
+    """A job that failed in processing after its version was stored, as when an operator cancels it."""
+    return stored_by(session, store, planting.job_in(session, JobState.FAILED, JobState.DOWNLOADING))
+
+
+def stored_by(session: Session, store: Store, job: Job, local_id: tuple[str, ...] = ()) -> Job:
     number = int(job.jid.removeprefix("jid"))
     configuration = job.configuration
     made = store.repository.job(number, {"a.txt": "in flight"}, key=configuration.key, local_id=local_id)
@@ -173,6 +181,47 @@ def test_a_version_that_its_job_has_not_entered_yet_is_no_difference(
     in_recording(session, on_disk)
 
     assert compared(session, on_disk, repair=True).counts == {}
+
+
+def test_a_stored_version_of_a_failed_job_is_named_and_a_repair_reads_it_back_and_enters_it(
+    session: Session, store: Store
+) -> None:
+    job = failed_after_storing(session, store)
+
+    dry = compared(session, store)
+    repaired = compared(session, store, repair=True)
+
+    assert dry.counts == {Gap.NOT_ENTERED: 1}
+    (difference,) = dry.differences
+    assert (difference.jid, difference.version, difference.job_failed) == (job.jid, 1, True)
+    assert repaired.repaired == {Gap.NOT_ENTERED: 1}
+    (version,) = store.repository.described(difference.ark).versions
+    assert (version.jid, version.verified is not None) == (job.jid, True)
+    assert compared(session, store).counts == {}
+
+
+def test_a_damaged_version_of_a_failed_job_is_not_entered(session: Session, on_disk: Store) -> None:
+    job = failed_after_storing(session, on_disk)
+    ark = job.identifiers.primary_id
+    assert ark is not None
+    on_disk.change(ark, "v1/content/producer/a.txt", lambda data: b"?" + data[1:])
+
+    view = compared(session, on_disk, repair=True)
+
+    assert (view.counts, view.left) == ({Gap.NOT_ENTERED: 1}, 1)
+    assert "is damaged" in view.differences[0].reason
+    assert on_disk.repository.inventory.describe_object(ark) is None
+
+
+def test_the_command_names_a_stored_version_of_a_failed_job_with_the_resume_that_completes_it(
+    session: Session, on_disk: Store
+) -> None:
+    job = failed_after_storing(session, on_disk)
+
+    done = cli.run(on_disk.repository.settings, "reconcile")
+
+    assert done.code == 1, done.err
+    assert f"{job.jid}: the job failed; `arkline resume {job.jid}` completes it" in done.out
 
 
 def test_the_names_of_a_job_in_flight_are_reserved_in_a_restored_inventory(

@@ -1,11 +1,13 @@
-"""A worker that never finishes a job: `python -m tests.support.stuck_worker JID STATE`.
+"""A worker that never finishes a job: `python -m tests.support.stuck_worker JID STATE [after]`.
 
-It is the real task with the real lock and session; only the step never ends, so that it can be killed.
+It is the real task with the real lock and session; only the step never ends, so that it can be killed. With
+`after` the step does its work first: what it has done is there, and the job has not moved.
 """
 
 import os
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 from pipeline.outcome import Done
@@ -24,10 +26,16 @@ def _stuck(_job: Job, _services: StepContext) -> Done:
     raise AssertionError("nobody sets that event")
 
 
+def _stuck_after(work: path_of_a_job.Step, job: Job, services: StepContext) -> Done:
+    work(job, services)
+    return _stuck(job, services)
+
+
 def main() -> None:
     """Do the real work of the states before STATE, then block in STATE."""
-    jid, state = sys.argv[1], JobState(sys.argv[2])
-    path_of_a_job.STEPS[state] = _stuck
+    jid, state, *after = sys.argv[1], JobState(sys.argv[2]), *sys.argv[3:]
+    steps = path_of_a_job.STEPS
+    steps[state] = partial(_stuck_after, steps[state]) if after else _stuck
     context = make_context(Settings())
     for queue in Queue:
         context.serve(queue)

@@ -29,7 +29,7 @@ def audit(view: AuditView) -> None:
             view.stores,
             Column("job", lambda finding: finding.jid),
             Column("version", lambda finding: _version(finding), long=True),
-            Column("what", lambda finding: _STORE_PROBLEMS[finding.problem], long=True),
+            Column("what", lambda finding: _what(finding), long=True),
             Column("detail", lambda finding: finding.detail, long=True),
         )
         screen.note("`arkline reconcile` compares all versions, and says what to do", "")
@@ -41,6 +41,11 @@ def audit(view: AuditView) -> None:
     elif not (view.findings or view.stores):
         compared = f" {jobs} compared with storage and inventory." if view.compared else ""
         screen.say(f"Everything agrees.{compared}", "green")
+
+
+def _what(finding: StoreFinding) -> str:
+    what = _STORE_PROBLEMS[finding.problem]
+    return f"{what}; the job failed: `arkline resume {finding.jid}` enters it" if finding.job_failed else what
 
 
 def _version(finding: StoreFinding) -> str:

@@ -80,6 +80,8 @@ def _line(difference: Difference) -> str:
         difference.jid,
     )
     line = " ".join(part for part in parts if part)
+    if difference.job_failed and not difference.reason:
+        return f"{line}: the job failed; `arkline resume {difference.jid}` completes it"
     return f"{line}: {difference.reason}" if difference.reason else line
 
 

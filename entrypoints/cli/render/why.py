@@ -92,7 +92,9 @@ def _failed(facts: Explanation) -> str:
         if facts.changed_fields
         else ""
     )
-    again = " Its content is no longer in working storage: the resume downloads it again."
+    again = (
+        " Its content is no longer in working storage: the resume downloads it again, unless it is stored."
+    )
     gone = again if facts.content_gone else ""
     return f"{failed} Once the cause is removed, a resume continues with {facts.resumes_in}.{gone}{changed}"
 

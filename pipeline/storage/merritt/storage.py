@@ -50,11 +50,11 @@ class MerrittStorage:
     def store(self, request: StoreRequest, fence: Callable[[], None]) -> StoredVersion:
         node = self._node(request.node)
         stored = self._object(request.ark, node)
-        version = self._version_of(stored, request.jid, node, request.key)
-        if version is None:
+        own = self._version_of(stored, request.jid, node, request.key)
+        if own is None:
             check_request(request, stored)
-            version = self._make_version(request, stored, node, fence)
-        return self._describe(request.ark, version, request.jid, node)
+            own = self._make_version(request, stored, node, fence), request.key
+        return self._describe(request.ark, *own, request.jid, node)
 
     def distinguishes_case(self) -> bool:
         """Its nodes are buckets."""
@@ -62,8 +62,8 @@ class MerrittStorage:
 
     def version_of(self, ark: str, jid: str, node: int | None = None, key: str = "") -> StoredVersion | None:
         chosen = self._node(node)
-        version = self._version_of(self._object(ark, chosen), jid, chosen, key)
-        return self._describe(ark, version, jid, chosen) if version else None
+        own = self._version_of(self._object(ark, chosen), jid, chosen, key)
+        return self._describe(ark, *own, jid, chosen) if own else None
 
     def has_object(self, ark: str, node: int | None = None) -> bool:
         return self._object(ark, self._node(node)) is not None
@@ -190,8 +190,8 @@ class MerrittStorage:
 
     def _version_of(
         self, stored: ManifestObject | None, jid: str, node: int, key: str
-    ) -> ManifestVersion | None:
-        """The job's version. The search starts at the latest: usually it is that one or none.
+    ) -> tuple[ManifestVersion, str] | None:
+        """The job's version and its key. The search starts at the latest: usually it is that one or none.
 
         StepFailed if another job with the same id created it.
         """
@@ -203,7 +203,7 @@ class MerrittStorage:
             if jid == job:
                 if key and stored_key and key != stored_key:
                     raise reused(jid, f"it stored version {version.number} of {stored.ark}")
-                return version
+                return version, stored_key
         return None
 
     def _job_of(self, stored: ManifestObject, version: ManifestVersion, node: int) -> tuple[str, str]:
@@ -273,13 +273,13 @@ class MerrittStorage:
                 f"{version.number} of {ark}, not {file.size} bytes, sha512 {file.sha512}"
             )
 
-    def _describe(self, ark: str, version: ManifestVersion, jid: str, node: int) -> StoredVersion:
+    def _describe(self, ark: str, version: ManifestVersion, key: str, jid: str, node: int) -> StoredVersion:
         files = tuple(
             StoredFile(file.path, file.size, file.sha512 or "", added=file.version == version.number)
             for _, file in sorted(version.files.items())
         )
         url = self._http.shown_url("manifest", node, ark)
-        return StoredVersion(ark, version.number, jid, version.created, files, url)
+        return StoredVersion(ark, version.number, jid, version.created, files, url, key)
 
 
 def _version(stored: ManifestObject | None, number: int | None) -> ManifestVersion | None:

@@ -1,0 +1,60 @@
+"""The version that an earlier attempt of a job stored, found by the job's key before content is read.
+
+Rule: what arrives after a version was stored says nothing about the version, because its source may have
+changed. Such a job is not downloaded again; its version is verified and recorded as it is. A job that was
+neither named, nor processed, nor resumed before asks no server.
+"""
+
+from pipeline.files import StoredVersion
+from pipeline.names import NotAnArk, spellings
+from pipeline.records import HistoryEntry, Job
+from pipeline.states import JobState
+from pipeline.steps.context import StepContext
+
+
+def find(job: Job, context: StepContext) -> StoredVersion | None:
+    """The job's version; None if there is none, or if this is an ordinary first attempt."""
+    return look(job, context) if _may_be_stored(job, context) else None
+
+
+def look(job: Job, context: StepContext) -> StoredVersion | None:
+    """The job's version as storage has it; None if there is none.
+
+    None for a job without a key, of a release before 0.3.0: only its content can prove its version.
+    """
+    if not job.configuration.key:
+        return None
+    named = context.job_record.identifiers(job).primary_id or context.inventory.ark_of(job)
+    for ark in _spellings(named):
+        node, key = context.profile.storage_node, job.configuration.key
+        version = context.storage.version_of(ark, job.jid, node, key)
+        if version is not None and is_of(job, version):
+            return version
+    return None
+
+
+def is_of(job: Job, version: StoredVersion) -> bool:
+    """Whether the version has the job's key, which is random and proves it."""
+    return bool(version.key) and version.key == job.configuration.key
+
+
+def message(version: StoredVersion) -> str:
+    return f"nothing is fetched: the job has stored version {version.number} of {version.ark} before"
+
+
+def _may_be_stored(job: Job, context: StepContext) -> bool:
+    known = context.job_record.identifiers(job)
+    named = known.assigned and known.primary_id is not None
+    return named or job.status.retry_count > 0 or any(map(_was_processed, job.history[:-1]))
+
+
+def _was_processed(entry: HistoryEntry) -> bool:
+    """Also if a repair replaced what the history said."""
+    return entry.state is JobState.PROCESSING or entry.damaged is not None
+
+
+def _spellings(named: str | None) -> tuple[str, ...]:
+    try:
+        return spellings(named) if named else ()
+    except NotAnArk:
+        return ()  # identification refuses it
