@@ -13,6 +13,7 @@ from operations.dry_run_result import (
     SpaceNeed,
     Trouble,
 )
+from operations.known_objects import known_objects
 from operations.submission import owned
 from operations.uploads import resolved_url
 from pipeline.identifiers import ownership
@@ -60,6 +61,7 @@ def perform_dry_run(
         payload_url=submission.payload_url,
         payload_type=submission.type,
         submission_mode=submission.submission_mode,
+        new_version=ownership.may_add_version(submission, profile),
         submitted_before=batches.submitted_under(session, submission),
         paused=holds.paused(session),
         hold=holds.collection_hold(session, profile.name),
@@ -81,7 +83,11 @@ def perform_dry_run(
         dry_run.check_sizes(jobs, profile, _largest(settings))
         hosts = dry_run.hosts(jobs, answers, fetcher)
     _check_names(jobs, profile, archive)
-    known = _known(profile, planned, archive)
+    named = [job.planned for job in jobs]
+    objects = known_objects(profile, named, archive)
+    for number, message in objects.refusals(submission, profile, named):
+        jobs[number - 1].failures.append(message)
+    known = {name: ark for one in named for name, ark in objects.of(one).items()}
     repeated = tuple(dry_run.repeated(jobs))
     return opening.model_copy(
         update={
@@ -96,7 +102,7 @@ def perform_dry_run(
             "known_count": len(known),
             "repeated": repeated[:LIST_LIMIT],
             "repeated_count": len(repeated),
-            "contradictions": tuple(_contradictions(planned, known)),
+            "contradictions": tuple(_contradictions(planned, objects.named)),
             "estimate": _estimate(hosts, settings.download_threads),
         }
     )
@@ -145,13 +151,6 @@ def _check_names(jobs: Sequence[DryRunJob], profile: Profile, archive: Archive) 
         placement = inventory.placement_of(ark) if inventory is not None else None
         if problem := ownership.problem(ark, profile, placement):
             job.failures.append(problem)
-
-
-def _known(profile: Profile, planned: Plan, archive: Archive) -> dict[str, str]:
-    """Local id -> ARK, of local ids that already name an object of this owner."""
-    local_id = list(dict.fromkeys(value for job in planned.jobs for value in job.local_id))
-    inventory = archive() if local_id else None
-    return inventory.arks_of(profile.owner, local_id) if inventory is not None else {}
 
 
 def _contradictions(planned: Plan, known: dict[str, str]) -> Iterator[Contradiction]:

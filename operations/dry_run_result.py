@@ -78,6 +78,8 @@ class DryRunResult(Record):
     payload_url: str
     payload_type: str
     submission_mode: str
+    new_version: bool = True
+    """Whether known objects may get a new version. Absent in the answer of a server before 0.2.1: yes."""
     submitted_before: str | None = None
     jobs: int = 0
     unread: int = 0

@@ -1,26 +1,66 @@
-"""Whether a deposit adds a version to an object that is here already, before it is made."""
+"""Which objects are here already that a deposit names, before it is made."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from operations.archive import Archive
+from pipeline.identifiers import ownership
 from pipeline.names import NotAnArk, canonical_ark
 from pipeline.profiles.profile import Profile
+from pipeline.records import Submission
 
 
-def known_objects(
-    profile: Profile, local_id: Iterable[str], primary_id: str | None, archive: Archive
-) -> dict[str, str]:
-    """Identifier -> ARK of the object that it names: a deposit with it becomes the object's next version."""
-    values = list(dict.fromkeys(local_id))
-    inventory = archive() if values or primary_id else None
+class Named(Protocol):
+    """What has a primary identifier and local ids."""
+
+    @property
+    def primary_id(self) -> str | None: ...
+
+    @property
+    def local_id(self) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True)
+class KnownObjects:
+    named: dict[str, str] = field(default_factory=dict)
+    """Local id -> ARK, of the local ids of this owner that have one."""
+    titles: dict[str, str] = field(default_factory=dict)
+    """ARK -> title, of the objects that are here."""
+
+    def of(self, deposit: Named) -> dict[str, str]:
+        """Identifier -> ARK, of the identifiers of the deposit that are known."""
+        given = {name: self.named[name] for name in deposit.local_id if name in self.named}
+        if deposit.primary_id and (ark := _ark(deposit.primary_id)) in self.titles:
+            given[deposit.primary_id] = ark
+        return given
+
+    def refusals(
+        self, submission: Submission, profile: Profile, deposits: Iterable[Named]
+    ) -> Iterator[tuple[int, str]]:
+        """The place, from 1, of each deposit that may not add the version that it would, and why."""
+        if ownership.may_add_version(submission, profile):
+            return
+        for number, deposit in enumerate(deposits, 1):
+            for ark in dict.fromkeys(self.of(deposit).values()):
+                if ark in self.titles:
+                    yield number, ownership.version_problem(ark, self.titles[ark], profile)
+
+
+def known_objects(profile: Profile, deposits: Iterable[Named], archive: Archive) -> KnownObjects:
+    """What the inventory knows of the identifiers of these deposits."""
+    given = tuple(deposits)
+    local_ids = list(dict.fromkeys(name for deposit in given for name in deposit.local_id))
+    arks = [_ark(deposit.primary_id) for deposit in given if deposit.primary_id]
+    inventory = archive() if local_ids or arks else None
     if inventory is None:
-        return {}
-    known = inventory.arks_of(profile.owner, values) if values else {}
-    if primary_id:
-        try:
-            ark = canonical_ark(primary_id)
-        except NotAnArk:
-            return known  # the submission is refused for it
-        if inventory.placement_of(ark) is not None:
-            known = {**known, primary_id: ark}
-    return known
+        return KnownObjects()
+    named = inventory.arks_of(profile.owner, local_ids)
+    return KnownObjects(named, inventory.titles_of([*named.values(), *arks]))
+
+
+def _ark(given: str) -> str:
+    try:
+        return canonical_ark(given)
+    except NotAnArk:
+        return given  # the submission is refused for it

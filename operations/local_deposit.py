@@ -18,7 +18,7 @@ from pipeline.fixity import OF_RECORD, READ_CHUNK, Digest
 from pipeline.manifests import checkm, from_csv
 from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row, Severity
 from pipeline.names import UnsafeName, duplicates, is_container, quote_name, safe_name
-from pipeline.records import SubmissionType
+from pipeline.records import Submission, SubmissionType
 from pipeline.upload_url import UploadAddress, is_local, is_upload, parse_upload_url
 from pipeline.uploads.layout import UploadedFile
 
@@ -65,6 +65,8 @@ class LocalDeposit:
     files: tuple[LocalFile, ...]
     rows: tuple[Row, ...] = ()
     """Of the manifest to make; empty if the only file is the payload."""
+    listed: tuple[Row, ...] = ()
+    """Of the batch manifest that is the payload."""
     hidden: tuple[str, ...] = ()
     """Files whose names begin with a dot: uploaded, but often not meant."""
 
@@ -72,10 +74,9 @@ class LocalDeposit:
     def bytes(self) -> int:
         return sum(file.size for file in self.files)
 
-    @property
-    def local_id(self) -> tuple[str, ...]:
-        """The local ids of all rows."""
-        return tuple(dict.fromkeys(value for row in self.rows for value in row.local_id))
+    def named(self, submission: Submission) -> tuple[Row, ...] | tuple[Submission]:
+        """What has the identifiers of each object."""
+        return self.rows or self.listed if "batch" in self.type else (submission,)
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,11 @@ def _file(source: Path, kind: SubmissionType | None) -> LocalDeposit:
             manifests = ", ".join(known.label for known in SubmissionType if "manifest" in known)
             raise UsageRefused(f"{name} is a manifest: give its type, one of {manifests}")
         kind = SubmissionType.CONTAINER if is_container(name) else SubmissionType.FILE
-    return LocalDeposit(source, kind, 1, (_local(source, name),))
+    profile = next((known for known in ManifestProfile if known.submission_type is kind), None)
+    listed: tuple[Row, ...] = ()
+    if profile is not None and profile is not ManifestProfile.OBJECT:
+        listed = checkm.parse(_read(source), quote_name(name), profile).rows
+    return LocalDeposit(source, kind, len(listed) or 1, (_local(source, name),), listed=listed)
 
 
 def _folder(source: Path, kind: SubmissionType | None, *, object_per_file: bool) -> LocalDeposit:
@@ -133,7 +138,8 @@ def _folder(source: Path, kind: SubmissionType | None, *, object_per_file: bool)
     files = tuple(_local(path, FILES + name) for path, name in zip(paths, names, strict=True))
     rows = tuple(Row(line=0, url=_address(file), name=name) for file, name in zip(files, names, strict=True))
     hidden = tuple(name for name in names if any(part.startswith(".") for part in name.split("/")))
-    return LocalDeposit(source, expected, len(rows) if object_per_file else 1, files, rows, hidden)
+    objects = len(rows) if object_per_file else 1
+    return LocalDeposit(source, expected, objects, files, rows, hidden=hidden)
 
 
 def _below(folder: Path) -> Iterator[Path]:

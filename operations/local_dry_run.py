@@ -6,6 +6,8 @@ from operations.dry_run_result import DryRunResult, Trouble
 from operations.known_objects import known_objects
 from operations.local_deposit import LocalDeposit
 from operations.submission import owned
+from pipeline.identifiers import ownership
+from pipeline.manifests.checkm import Row
 from pipeline.principal import Principal
 from pipeline.profiles.effective import with_site_limits
 from pipeline.profiles.profile import Profiles
@@ -27,8 +29,13 @@ def dry_run_local(
     """What the deposit of local files would do; nothing is uploaded, and every file is there and readable."""
     submission = owned(submission, principal)
     profile = with_site_limits(Profiles(settings.profiles).get(submission.profile_name), settings)
-    local_id = (*submission.local_id, *deposit.local_id)
-    known = known_objects(profile, local_id, submission.primary_id, archive)
+    named = deposit.named(submission)
+    objects = known_objects(profile, named, archive)
+    known = {name: ark for one in named for name, ark in objects.of(one).items()}
+    refused = tuple(
+        Trouble(number=number, name=_name(named[number - 1], deposit), message=message)
+        for number, message in objects.refusals(submission, profile, named)
+    )
     too_large = [file for file in deposit.files if file.size > settings.upload_bytes]
     failures = tuple(
         Trouble(
@@ -43,6 +50,7 @@ def dry_run_local(
         payload_url=str(deposit.source),
         payload_type=deposit.type,
         submission_mode=submission.submission_mode,
+        new_version=ownership.may_add_version(submission, profile),
         submitted_before=batches.submitted_under(session, submission),
         jobs=deposit.objects,
         files=len(deposit.files),
@@ -52,8 +60,12 @@ def dry_run_local(
         ahead=queue.counts(session)[JobState.PENDING],
         known=dict(list(known.items())[:LIST_LIMIT]),
         known_count=len(known),
-        failing=len(too_large),
-        failures=failures[:LIST_LIMIT],
+        failing=min(deposit.objects, len(too_large) + len({trouble.number for trouble in refused})),
+        failures=(*refused, *failures)[:LIST_LIMIT],
         paused=holds.paused(session),
         hold=holds.collection_hold(session, profile.name),
     )
+
+
+def _name(named: Row | Submission, deposit: LocalDeposit) -> str:
+    return named.name if isinstance(named, Row) else deposit.source.name

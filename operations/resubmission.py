@@ -151,6 +151,8 @@ def deposit(  # noqa: PLR0913 - the parts of a submission
     bid: str,
     upload: str,
     kind: SubmissionType,
+    *,
+    new_version: bool,
 ) -> Submitted:
     """Deposit what the preview showed; a repeated call returns the same batch."""
     before = load_batch(session, bid, archive).submission
@@ -159,6 +161,7 @@ def deposit(  # noqa: PLR0913 - the parts of a submission
         submitter=before.submitter,
         response_type=before.response_type,
         submission_mode=before.submission_mode,
+        new_version=new_version,
         dublin_core=before.dublin_core,
         notification=before.notification,
         priority=before.priority,

@@ -55,10 +55,14 @@ def check_url(url: str) -> None:
 
 
 def owned(submission: Submission, principal: Principal) -> Submission:
-    """The submission as this principal's; Forbidden unless the principal may submit to the collection."""
+    """The submission as this principal's; Forbidden unless the principal may submit to the collection.
+
+    Who says nothing about new versions says no.
+    """
     name = submission.profile_name
     principal.require(Role.DEPOSITOR, f"submit to collection {name}", name)
-    return submission.model_copy(update={"owner": principal.identity})
+    said = {"owner": principal.identity, "new_version": bool(submission.new_version)}
+    return submission.model_copy(update=said)
 
 
 def _require_current_record(session: Session) -> None:

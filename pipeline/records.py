@@ -106,6 +106,13 @@ class _Deposit(Record):
     notification: tuple[Text, ...] = ()
     note: Text = ""
     submitted_at: datetime = Field(default_factory=now)
+    new_version: bool | None = None
+    """Whether an object that is here already may get a new version. None: submitted before 0.2.1."""
+
+    @property
+    def may_add_version(self) -> bool:
+        """None is a yes, because nobody was asked; and who updates or resets means an object that is here."""
+        return self.new_version is not False or self.submission_mode is not SubmissionMode.ADD
 
 
 class Submission(_Deposit):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from entrypoints.cli import console as screen
@@ -12,7 +13,10 @@ from pipeline import names
 from pipeline.working_storage import capacity
 
 if TYPE_CHECKING:
+    from operations.known_objects import KnownObjects, Named
     from operations.local_deposit import LocalDeposit, Payload, Uploader
+    from pipeline.profiles.profile import Profile
+    from pipeline.records import Submission
 
 HIDDEN_NAMED = 3
 """Hidden files that a remark names."""
@@ -50,7 +54,12 @@ def describe(deposit: LocalDeposit) -> None:
         screen.note(f"hidden files are deposited, too: {named}{f' and {more} more' if more > 0 else ''}")
 
 
-def known(objects: dict[str, str]) -> None:
-    """Say that a version will be added to objects that are here already."""
-    for identifier, ark in objects.items():
-        screen.note(f"'{identifier}' is {ark} already: this deposit becomes its next version")
+def known(objects: KnownObjects, submission: Submission, profile: Profile, named: Sequence[Named]) -> None:
+    """Say which objects are here already, and whether they get a version."""
+    refused = dict(objects.refusals(submission, profile, named))
+    for number, one in enumerate(named, 1):
+        for identifier, ark in objects.of(one).items():
+            consequence = "this deposit becomes its next version"
+            if number in refused:
+                consequence = "this deposit will be refused, because --new-version was not given"
+            screen.note(f"'{identifier}' is {ark} already: {consequence}")

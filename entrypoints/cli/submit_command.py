@@ -103,6 +103,15 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
             "exactly these files, for an object that exists."
         ),
     ] = "add",
+    new_version: Annotated[
+        bool,
+        typer.Option(
+            "--new-version/--no-new-version",
+            "--update",
+            help="Allow that an object which the repository has already gets a new version; otherwise it is "
+            "refused. --mode update and reset allow it, too.",
+        ),
+    ] = False,
     response: Annotated[
         str, typer.Option(metavar="FORM", help="Format of the callback: json, xml or turtle.")
     ] = "json",
@@ -132,6 +141,7 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
         "submitter": submitter or getpass.getuser(),
         "payload_url": source,
         "submission_mode": mode,
+        "new_version": new_version,
         "erc_who": who,
         "erc_what": what,
         "erc_when": when,
@@ -237,10 +247,9 @@ def _submit(submission: Submission, deposit: LocalDeposit | None, *, wait: bool,
     collections = profiles.Profiles(opened.settings().profiles)
     profile = collections.get(submission.profile_name)
     with opened.session() as (session, settings):
-        local_id = (*submission.local_id, *(deposit.local_id if deposit else ()))
-        archive = opened.archive(settings, session)
-        if objects := known.known_objects(profile, local_id, submission.primary_id, archive):
-            local_files.known(objects)
+        named = deposit.named(submission) if deposit else (submission,)
+        objects = known.known_objects(profile, named, opened.archive(settings, session))
+        local_files.known(objects, submission, profile, named)
         if deposit is not None:
             submissions.owned(submission, common.principal())
             uploader = uploads.SiteUploader(session, settings, common.principal())

@@ -1,12 +1,20 @@
-"""The ARKs that the depositors of a collection may name, and the objects that they may change.
+"""The ARKs that the depositors of a collection may name, and the objects that they may change, and mean to.
 
 ARKs are computable: whoever may name any ARK can occupy the next names of another collection, or add versions
 to another collection's objects. So a collection names new objects below its own prefixes only, and changes
 an object only if the object is in the collection.
 """
 
-from pipeline.inventory.placement import Placement
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipeline.names import quote_name
 from pipeline.profiles.profile import Profile
+from pipeline.records import JobConfiguration, Submission
+
+if TYPE_CHECKING:  # loads SQLAlchemy, which a command that submits does not need
+    from pipeline.inventory.placement import Placement
 
 
 def problem(ark: str, profile: Profile, placement: Placement | None, *, given: bool = True) -> str | None:
@@ -17,6 +25,26 @@ def problem(ark: str, profile: Profile, placement: Placement | None, *, given: b
     if placement is not None:
         return _border_problem(ark, profile, placement)
     return _naming_problem(ark, profile) if given else None
+
+
+def may_add_version(deposit: Submission | JobConfiguration, profile: Profile) -> bool:
+    """Whether the deposit may become a new version of an object that is here already."""
+    return deposit.may_add_version or profile.new_versions
+
+
+def version_problem(ark: str, title: str | None, profile: Profile) -> str:
+    """Why a deposit that may not add a version may not have the ARK of this object.
+
+    `title`: None if the inventory does not have the object yet, so that its collection is not known.
+    """
+    here = f"{ark} was stored by another deposit with the same identifier"
+    if title is not None:
+        here = f"{ark}{f', {quote_name(title)},' if title else ''} is in collection {profile.name} already"
+    return (
+        f"{here}, and this deposit would become its next version: if you mean that, deposit again and allow "
+        "a new version (--new-version, the box on the page, new_version in the API); if not, give this "
+        "object an identifier of its own"
+    )
 
 
 def _naming_problem(ark: str, profile: Profile) -> str | None:

@@ -1,9 +1,11 @@
 """The owner and the collections of an object."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, select
 
+from pipeline.inventory.statements import NAMES_AT_A_TIME, portions
 from pipeline.inventory.tables import collections, memberships, objects, owners
 
 _OWNER = (
@@ -36,3 +38,12 @@ def of(connection: Connection, ark: str) -> Placement | None:
         .where(objects.c.ark == ark)
     )
     return Placement(owner, frozenset(members))
+
+
+def titles(connection: Connection, arks: Sequence[str]) -> dict[str, str]:
+    """ARK -> title, for those of the ARKs that name an object."""
+    known: dict[str, str] = {}
+    for portion in portions(dict.fromkeys(arks), NAMES_AT_A_TIME):
+        rows = connection.execute(select(objects.c.ark, objects.c.erc_what).where(objects.c.ark.in_(portion)))
+        known.update((ark, title) for ark, title in rows)
+    return known

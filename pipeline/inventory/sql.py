@@ -58,6 +58,10 @@ class SqlInventory:
         """The owner and the collections of the object; None if the inventory has no such object."""
         return self.database.read(lambda connection: placement.of(connection, ark))
 
+    def titles_of(self, arks: Sequence[str]) -> dict[str, str]:
+        """ARK -> title, for those of the ARKs that name an object."""
+        return self.database.read(lambda connection: placement.titles(connection, arks)) if arks else {}
+
     def ark_of(self, job: Job) -> str | None:
         return self.database.read(lambda connection: minted.ark_of(connection, job))
 

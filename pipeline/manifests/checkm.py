@@ -5,7 +5,7 @@ Rule: there is one reader. `check` returns all problems; `parse` refuses if one 
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.errors import ArklineError
@@ -13,7 +13,7 @@ from pipeline.manifests import checkm_lines, checkm_row
 from pipeline.manifests.checkm_lines import Line
 from pipeline.manifests.checkm_problems import PROBLEM_LIMIT, Findings, Problem, Severity, StopReading
 from pipeline.manifests.checkm_row import ManifestProfile, Row
-from pipeline.names import duplicates, quote_name
+from pipeline.names import canonical_ark, duplicates, is_ark, quote_name
 from pipeline.outcome import content
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "check_rows",
     "parse",
     "parse_rows",
+    "repeated_identifiers",
     "write",
 ]
 
@@ -68,12 +69,14 @@ def parse(
     expected: ManifestProfile | None = None,
     case_fold: bool = True,
     most: int | None = None,
+    repeats: bool = False,
 ) -> Manifest:
     """The manifest in `data`, of `most` rows; `source` names it in messages.
 
     With `expected`, another profile is refused and a manifest without any header is accepted.
+    `repeats`: several rows may have one identifier.
     """
-    manifest, findings = _read(data, expected, case_fold, most)
+    manifest, findings = _read(data, expected, case_fold, most, repeats)
     if findings.errors or manifest is None:
         raise ManifestError(source, [p for p in findings.in_order() if p.severity is Severity.ERROR])
     return manifest
@@ -82,9 +85,12 @@ def parse(
 def parse_rows(
     data: bytes, source: str, expected: ManifestProfile, case_fold: bool = True, most: int | None = None
 ) -> tuple[Row, ...]:
-    """As `parse`, for the manifest of a submission: StepFailed(content) if it is refused."""
+    """As `parse`, for the manifest of a submission: StepFailed(content) if it is refused.
+
+    Several rows may have one identifier: `pipeline.manifests.split` judges that by the submission.
+    """
     try:
-        return parse(data, source, expected, case_fold, most).rows
+        return parse(data, source, expected, case_fold, most, repeats=True).rows
     except ManifestError as error:
         raise content(str(error)) from error
 
@@ -122,7 +128,7 @@ def write(profile: ManifestProfile, rows: Iterable[Row]) -> bytes:
 
 
 def _read(
-    data: bytes, expected: ManifestProfile | None, case_fold: bool, most: int | None
+    data: bytes, expected: ManifestProfile | None, case_fold: bool, most: int | None, repeats: bool = False
 ) -> tuple[Manifest | None, Findings]:
     findings = Findings()
     try:
@@ -136,7 +142,7 @@ def _read(
         rows = tuple(
             checkm_row.read(profile, *_next(lines), findings, percent=percent) for _ in range(len(lines))
         )
-        check_rows(profile, rows, case_fold, findings)
+        check_rows(profile, rows, case_fold, findings, repeats)
     except StopReading:
         return None, findings
     return Manifest(profile, rows), findings
@@ -183,7 +189,9 @@ def _check_headers(headers: list[Line], profile: ManifestProfile, findings: Find
             )
 
 
-def check_rows(profile: ManifestProfile, rows: Sequence[Row], case_fold: bool, findings: Findings) -> None:
+def check_rows(
+    profile: ManifestProfile, rows: Sequence[Row], case_fold: bool, findings: Findings, repeats: bool = False
+) -> None:
     """Report the problems between rows that are valid on their own."""
     if profile is ManifestProfile.OBJECT:
         named = [row for row in rows if row.name]
@@ -192,7 +200,10 @@ def check_rows(profile: ManifestProfile, rows: Sequence[Row], case_fold: bool, f
             findings.error(second.line, f"{clash.reason}, first on line {first.line}")
     else:
         times = Counter(row.url for row in rows)
+        lines: dict[tuple[str, str], int] = {}
         for row in rows:
+            for message in () if repeats else repeated_identifiers(row, lines):
+                findings.error(row.line, message)
             if times[row.url] > 1:
                 findings.warn(row.line, f"its URL is on {times[row.url]} lines: every line makes an object")
     undeclared = sum(row.digest is None for row in rows)
@@ -202,3 +213,19 @@ def check_rows(profile: ManifestProfile, rows: Sequence[Row], case_fold: bool, f
             0,
             f"no digest is declared in {undeclared} of {rows_in_all}: a transfer error would not be detected",
         )
+
+
+def repeated_identifiers(row: Row, lines: dict[tuple[str, str], int]) -> Iterator[str]:
+    """What is wrong with identifiers that an earlier row of the batch has, too.
+
+    `lines`: identifier -> line, of the rows before; those of this row are added.
+    """
+    named = [("local id", name) for name in row.local_id]
+    if row.primary_id and is_ark(row.primary_id):
+        named.append(("primary identifier", canonical_ark(row.primary_id)))
+    for kind, name in named:
+        if (line := lines.setdefault((kind, name), row.line)) != row.line:
+            yield (
+                f"lines {line} and {row.line} have the same {kind} {quote_name(name)}: they would become two "
+                "versions of one object; give each object an identifier of its own"
+            )

@@ -8,7 +8,16 @@ import math
 from collections.abc import Callable, Iterator
 
 from pipeline.fixity import Digester, DigestMismatch
-from pipeline.manifests.checkm import ManifestProfile, ReadRows, Row, parse_rows
+from pipeline.manifests.checkm import (
+    PROBLEM_LIMIT,
+    ManifestError,
+    ManifestProfile,
+    Problem,
+    ReadRows,
+    Row,
+    parse_rows,
+    repeated_identifiers,
+)
 from pipeline.manifests.planned_jobs import PackedJobs, Plan, PlannedJob, pack
 from pipeline.names import (
     CONTAINER_SUFFIXES,
@@ -129,10 +138,18 @@ def _from_rows(
             "has its own: give it in the manifest's column mrt:primaryIdentifier"
         )
     foreign = None
-    for row in parse(data, quote_name(_name(submission)), profile, True, most):
+    source = quote_name(_name(submission))
+    judged = submission.new_version is not None  # before 0.2.1 an identifier could be repeated
+    problems: list[Problem] = []
+    lines: dict[tuple[str, str], int] = {}
+    for row in parse(data, source, profile, True, most):
+        if judged and len(problems) < PROBLEM_LIMIT:
+            problems += [Problem(row.line, message) for message in repeated_identifiers(row, lines)]
         if foreign is None and (problem := foreign_upload(row.url, submission.payload_url)):
             foreign = f"line {row.line}: {problem}"
         yield _from_row(submission, profile, row)
+    if problems:
+        raise content(str(ManifestError(source, problems)))
     if foreign:
         raise content(foreign)
 

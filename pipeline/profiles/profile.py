@@ -109,6 +109,11 @@ class Profile(BaseModel):
     object_role: str = Field("MRT-content", description="a text such as MRT-content")
     aggregate_role: str = Field("MRT-none", description="a text such as MRT-none")
     suppress_dublin_core_local_id: bool = Field(False, description="true or false")
+    new_versions: bool = Field(
+        False,
+        description="true or false: a deposit that names an object that is here becomes its next version, "
+        "whether the depositor allows it or not",
+    )
     case_sensitive_names: bool = Field(
         True,
         description="true or false: accept objects with file names that differ only in case; "

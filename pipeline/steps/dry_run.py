@@ -197,16 +197,6 @@ def repeated(jobs: Iterable[DryRunJob]) -> Iterator[str]:
     shared = (
         ("URL", (job.payload_url for job in planned), "every entry makes an object"),
         (
-            "primary identifier",
-            (job.primary_id for job in planned if job.primary_id),
-            "they become versions of one object, in an undefined order",
-        ),
-        (
-            "local id",
-            (local_id for job in planned for local_id in job.local_id),
-            "they become versions of one object, in an undefined order",
-        ),
-        (
             "digest",
             (f"{job.digest.algorithm}:{job.digest.value}" for job in planned if job.digest),
             "the same bytes are deposited more than once",

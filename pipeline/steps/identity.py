@@ -14,6 +14,7 @@ from functools import partial
 
 from pipeline.identifiers import ownership
 from pipeline.identifiers.minter import Known, none_known
+from pipeline.inventory.placement import Placement
 from pipeline.names import NotAnArk, spellings
 from pipeline.outcome import content
 from pipeline.profiles.profile import Profile
@@ -52,7 +53,9 @@ def identify(job: Job, profile: Profile, context: StepContext, local_id: tuple[s
             ark, assigned = _known_ark(named), True
         else:
             return _mint_ark(job, profile, context, known, local_id)
-        _check_ownership(ark, profile, context, given=not assigned)
+        placement = context.inventory.placement_of(ark)
+        _check_ownership(ark, profile, placement, given=not assigned)
+        check_consent(job, ark, context, recorded=placement is not None)
         changes = {"primary_id": ark, "local_id": local_id, "assigned": assigned}
         identifiers = known.model_copy(update=changes)
         _write(job, context, known, identifiers)
@@ -78,8 +81,25 @@ def _reserve(profile: Profile, context: StepContext, local_id: tuple[str, ...], 
     context.inventory.reserve_local_ids(profile.owner, ark, local_id)
 
 
-def _check_ownership(ark: str, profile: Profile, context: StepContext, *, given: bool) -> None:
-    placement = context.inventory.placement_of(ark)
+def check_consent(job: Job, ark: str, context: StepContext, *, recorded: bool = False) -> None:
+    """StepFailed(content) if the job would add a version to an object, and may not.
+
+    A version that this job stored itself is none. Asked before the job's local ids are reserved for the
+    object, and again under the lock of its storage: another job may have made the object meanwhile.
+    """
+    profile, storage = context.profile, context.storage
+    if ownership.may_add_version(job.configuration, profile):
+        return
+    node = profile.storage_node
+    if not recorded and not storage.has_object(ark, node):
+        return
+    if storage.version_of(ark, job.jid, node, job.configuration.key) is not None:
+        return
+    _check_ownership(ark, profile, context.inventory.placement_of(ark), given=False)
+    raise content(ownership.version_problem(ark, context.inventory.titles_of((ark,)).get(ark), profile))
+
+
+def _check_ownership(ark: str, profile: Profile, placement: Placement | None, *, given: bool) -> None:
     if problem := ownership.problem(ark, profile, placement, given=given):
         raise content(problem)
 

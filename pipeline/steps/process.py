@@ -24,7 +24,7 @@ from pipeline.records import Job, PayloadType, SubmissionMode, now
 from pipeline.states import Event
 from pipeline.steps import earlier_version
 from pipeline.steps.context import StepContext
-from pipeline.steps.identity import Identity, identify, recall
+from pipeline.steps.identity import Identity, check_consent, identify, recall
 from pipeline.steps.system_files import ERC_PATH, compose_all
 from pipeline.storage.base import StoreRequest
 from pipeline.working_storage import mount
@@ -126,6 +126,8 @@ def _store_once(job: Job, context: StepContext, submitted: _Content, identity: I
             if not earlier_version.is_of(job, existing):
                 _check_ours(job, submitted.files, existing)
             return _keep(job, context, existing)
+        if not identity.new:
+            check_consent(job, identity.ark, context)
         request, erc = _compose_version(job, profile, context, submitted, identity)
         context.storage.check(request, context.attempt)
         fence = partial(_fence, job, context)

@@ -1,6 +1,7 @@
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from pipeline.identifiers.minter import LocalMinter
 from pipeline.inventory.tables import minted_arks
 from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import Profiles
-from pipeline.records import Identifiers, Job
+from pipeline.records import Identifiers, Job, SubmissionMode
 from pipeline.states import FailureKind
 from pipeline.steps import process
 from tests.support.recordings import recording
@@ -185,6 +186,89 @@ def test_two_jobs_with_one_new_local_id_are_two_versions_of_one_object(repositor
     assert len({version.ark for version in stored}) == 1
     assert sorted(version.number for version in stored) == [1, 2, 3, 4, 5, 6]
     assert repository.job_record.counters.total() == 1
+
+
+def no_version(repository: Repository, number: int, **facts: Any) -> Job:
+    """A job whose depositor has not allowed a new version."""
+    return repository.job(number, new_version=False, **facts)
+
+
+def test_a_job_that_may_not_add_a_version_is_refused_and_names_the_object(repository: Repository) -> None:
+    first = repository.recorded(repository.job(1, local_id=("loc-1",), erc_what="Harbour"))
+    job = no_version(repository, 2, local_id=("loc-1", "loc-2"))
+
+    refused(repository, job, FailureKind.CONTENT, f"{first.ark}, 'Harbour', is in collection demo already")
+    assert repository.jobs_of(first.ark) == [jid(1)]
+    assert repository.inventory.arks_of(OWNER, ("loc-2",)) == {}, "the new id is bound to no object"
+    assert repository.identifiers(job).primary_id is None
+
+
+@pytest.mark.parametrize("known_by", [{"primary_id": "ark:99999/gi-ven"}, {"local_id": ("loc-1",)}])
+def test_every_identifier_of_an_object_needs_the_yes(
+    repository: Repository, known_by: dict[str, Any]
+) -> None:
+    repository.work(repository.job(1, primary_id="ark:/99999/given", local_id=("loc-1",)))
+
+    refused(
+        repository, no_version(repository, 2, **known_by), FailureKind.CONTENT, "ark:/99999/given was stored"
+    )
+    assert repository.jobs_of("ark:/99999/given") == [jid(1)]
+
+
+def test_an_id_in_the_depositors_own_erc_needs_the_yes(repository: Repository) -> None:
+    repository.work(repository.job(1, local_id=("loc-1",)))
+    job = no_version(repository, 2, files={"mrt-erc.txt": "erc:\nwho: Own\nwhere: loc-1\n"})
+
+    refused(repository, job, FailureKind.CONTENT, "next version")
+
+
+@pytest.mark.parametrize("mode", [SubmissionMode.UPDATE, SubmissionMode.RESET])
+def test_to_update_or_to_reset_is_a_yes(repository: Repository, mode: SubmissionMode) -> None:
+    repository.work(repository.job(1, local_id=("loc-1",)))
+
+    assert repository.work(no_version(repository, 2, local_id=("loc-1",), submission_mode=mode)).number == 2
+
+
+def test_the_profile_may_allow_new_versions(repository: Repository) -> None:
+    repository.work(repository.job(1, local_id=("loc-1",)))
+    with (repository.settings.profiles / "demo.yaml").open("a") as file:
+        file.write("new_versions: true\n")
+
+    assert repository.work(no_version(repository, 2, local_id=("loc-1",))).number == 2
+
+
+def test_a_version_that_the_job_stored_itself_is_none_that_it_would_add(repository: Repository) -> None:
+    job = no_version(repository, 1, local_id=("loc-1",))
+    first = repository.recorded(job)
+    repository.recorded(repository.job(2, local_id=("loc-1",)))
+
+    again = repository.work(job)
+
+    assert (again.ark, again.number) == (first.ark, 1)
+
+
+@pytest.mark.parametrize("known_by", [{"primary_id": "ark:/99999/given"}, {"local_id": ("loc-1",)}])
+def test_of_two_jobs_in_flight_with_one_new_identifier_one_makes_the_object(
+    repository: Repository, known_by: dict[str, Any]
+) -> None:
+    jobs = [no_version(repository, number, **known_by) for number in range(1, 5)]
+    ready = threading.Barrier(len(jobs))
+
+    def work(job: Job) -> StoredVersion | StepFailed:
+        ready.wait()
+        try:
+            return repository.work(job)
+        except StepFailed as failure:
+            return failure
+
+    with ThreadPoolExecutor(len(jobs)) as threads:
+        ended = list(threads.map(work, jobs))
+
+    (stored,) = [one for one in ended if isinstance(one, StoredVersion)]
+    failures = [one for one in ended if isinstance(one, StepFailed)]
+    assert len(repository.jobs_of(stored.ark)) == 1
+    assert {failure.kind for failure in failures} == {FailureKind.CONTENT}
+    assert all(stored.ark in failure.message for failure in failures)
 
 
 def test_a_job_overtaken_between_its_ark_and_its_local_id_takes_the_other_ark(repository: Repository) -> None:

@@ -27,6 +27,7 @@ def test_an_object_submitted_twenty_times_at_once_has_one_ark_and_twenty_version
             type=SubmissionType.FILE,
             payload_filename="letter.txt",
             local_id=("letter-1",),
+            new_version=True,
         )
         bids.append(batches.submit(session, submission))
     for bid in bids:

@@ -52,6 +52,17 @@ def test_everything_that_a_submission_may_say_can_be_said(session: Session, sett
 
 
 @pytest.mark.parametrize(
+    ("options", "allowed"), [((), False), (("--new-version",), True), (("--update",), True)]
+)
+def test_a_submission_says_whether_an_object_may_get_a_new_version(
+    session: Session, settings: Settings, options: tuple[str, ...], *, allowed: bool
+) -> None:
+    done = arkline.run(settings, "submit", "--profile", "demo", URL, *options)
+
+    assert batches.load(session, done.out.strip()).submission.new_version is allowed
+
+
+@pytest.mark.parametrize(
     ("option", "value", "message"),
     [
         ("--dc", "colour=blue", "'colour=blue' is not ELEMENT=VALUE with one of title, creator"),

@@ -12,6 +12,7 @@ from operations.dry_run import perform_dry_run
 from operations.dry_run_result import DryRunResult, Fit, SpaceNeed
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.principal import Forbidden, Role
+from pipeline.profiles.profile import Profiles
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from tests.servers.http_source import HttpSource
@@ -19,6 +20,7 @@ from tests.support import cli as arkline
 from tests.support import planting
 from tests.support.manifests import BATCH, CONTAINERS, FILES, OBJECT, manifest
 from tests.support.operators import ANN
+from tests.support.recordings import recording
 from zkstate import batches, holds
 from zkstate.holds import Hold
 from zkstate.session import Session
@@ -154,7 +156,19 @@ def test_a_payload_that_cannot_be_split_is_reported(
     assert "submit it as type single-file-batch-manifest" in found.failures[0].message
 
 
-def test_duplicates_in_the_batch_are_reported(
+def test_an_address_that_two_objects_have_is_reported(
+    session: Session, settings: Settings, source: HttpSource
+) -> None:
+    url = source.put("/a.txt", b"a")
+    batch = source.put("/batch.checkm", manifest(f"{url} ||||| a", f"{url} ||||| b", profile=FILES))
+
+    found = told(session, settings, batch, type=SubmissionType.SINGLE_FILE_BATCH_MANIFEST)
+
+    assert (found.repeated_count, found.failing) == (1, 0)
+    assert "2 objects have the URL" in found.repeated[0]
+
+
+def test_two_rows_with_one_local_id_would_fail(
     session: Session, settings: Settings, source: HttpSource
 ) -> None:
     url = source.put("/a.txt", b"a")
@@ -163,8 +177,32 @@ def test_duplicates_in_the_batch_are_reported(
 
     found = told(session, settings, batch, type=SubmissionType.SINGLE_FILE_BATCH_MANIFEST)
 
-    assert found.repeated_count == 2
-    assert "2 objects have the local id 'same'" in found.repeated[1]
+    assert "lines 3 and 4 have the same local id 'same'" in found.failures[0].message
+    assert not found.good
+
+
+@pytest.mark.parametrize("named", [{"local_id": ("known",)}, {"primary_id": "ark:/99999/fk4-kept"}])
+def test_an_object_that_would_get_a_version_is_named_and_needs_a_yes(
+    session: Session, settings: Settings, source: HttpSource, named: dict[str, Any]
+) -> None:
+    url = source.put("/a.txt", b"a")
+    open_inventory(settings.inventory).record(
+        recording(
+            ark="ark:/99999/fk4kept",
+            owner=OWNER,
+            collections=Profiles(settings.profiles).get("demo").collections,
+            local_id=("known",),
+            erc=(("what", "Harbour"),),
+        )
+    )
+
+    refused = told(session, settings, url, type=SubmissionType.FILE, **named)
+    allowed = told(session, settings, url, type=SubmissionType.FILE, new_version=True, **named)
+
+    assert set(allowed.known.values()) == {"ark:/99999/fk4kept"}
+    assert (allowed.failing, allowed.new_version) == (0, True)
+    assert (refused.failing, refused.new_version) == (1, False)
+    assert "ark:/99999/fk4kept, 'Harbour', is in collection demo" in refused.failures[0].message
 
 
 def test_a_container_counts_as_estimating_counts_it(

@@ -14,6 +14,7 @@ from operations import resubmission
 from operations.board.usual import ENOUGH
 from operations.board.values import EVERYTHING, JobSearch
 from operations.holds import hold_collection, release_collection
+from pipeline.inventory.sql import open_inventory
 from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestProfile
 from pipeline.principal import Role
@@ -24,6 +25,7 @@ from pipeline.uploads import layout
 from tests.support import planting
 from tests.support.boards import until
 from tests.support.operators import ann
+from tests.support.recordings import recording
 from tests.support.waits import HOST
 from tests.support.web import MAIN_PAGES, OWN_FORM, Web
 from zkstate import batches, holds, host_connections, jobs, record
@@ -258,6 +260,20 @@ def test_a_deposit_by_the_form_is_the_depositors_own(web: Web, session: Session)
     assert "photo.tif" in dana.open(f"/batches/{bid}")
 
 
+@pytest.mark.parametrize("box", [{}, {"new_version": "yes"}])
+def test_the_form_asks_whether_an_object_may_get_a_new_version(
+    web: Web, session: Session, box: dict[str, str]
+) -> None:
+    name = f"danv{len(box)}"
+    dana = browser(web, Role.DEPOSITOR, name, ["demo"])
+    assert 'name="new_version" type="checkbox"' in dana.open("/deposits/new")
+
+    answer = dana.send("/deposits", OWN_FORM, collection="demo", url="http://example.org/photo.tif", **box)
+
+    (bid,) = re.findall(r"/batches/(bid\d+)$", answer.url)
+    assert batches.load(session, bid).submission.new_version is bool(box)
+
+
 def test_a_file_that_is_deposited_by_the_form_is_kept_as_an_upload_of_the_depositor(web: Web) -> None:
     dana = browser(web, Role.DEPOSITOR, "danc", ["demo"])
 
@@ -316,12 +332,42 @@ def test_only_what_failed_is_deposited_again_with_the_corrected_file_after_a_pre
     assert f"This was deposited before: {bid}" in twice.text
     given = batches.load(session, bid).submission
     assert (given.owner, given.profile_name, job.bid in given.note) == ("token:dorc", "demo", True)
+    assert (given.new_version, "new_version" in preview) == (False, False)
     folder = layout.file_folder(web.context.settings.uploads_folder, upload, resubmission.MANIFEST)
     manifest = (folder / layout.CONTENT).read_bytes()
     (row,) = checkm.parse(manifest, "again", ManifestProfile.FILE_BATCH).rows
     assert (row.title, row.local_id, row.size) == ("Harbour", ("shelf 12",), len(body))
     assert row.digest is not None
     assert row.digest.value == hashlib.sha512(body).hexdigest()
+
+
+def test_a_deposit_that_is_made_again_asks_for_the_yes_of_its_own(web: Web, session: Session) -> None:
+    dora = browser(web, Role.DEPOSITOR, "dorv", ["demo"])
+    demo = web.context.profiles.get("demo")
+    open_inventory(web.context.settings.inventory).record(
+        recording(
+            "ark:/99999/fk4again",
+            jid="jidagain",
+            owner=demo.owner,
+            collections=demo.collections,
+            local_id=("shelf 99",),
+        )
+    )
+    job = failed_deposit(session, "token:dorv", local_id=("shelf 99",), new_version=True)
+
+    preview = dora.send(f"/batches/{job.bid}/again", OWN_FORM, **{f"changed-{job.jid}": "1"})
+    (upload,) = re.findall(r'name="upload" value="(\w+)"', preview.text)
+    done = dora.send(
+        f"/batches/{job.bid}/again/deposit",
+        upload=upload,
+        kind="single_file_batch_manifest",
+        new_version="yes",
+    )
+
+    assert "version 2 of ark:/99999/fk4again" in preview.text
+    assert 'name="new_version" type="checkbox"' in preview.text
+    (bid,) = re.findall(r"/batches/(bid\d+)$", done.url)
+    assert batches.load(session, bid).submission.new_version is True
 
 
 def test_an_object_is_deposited_again_from_its_address_and_a_foreign_deposit_by_nobody_else(

@@ -17,7 +17,7 @@ from pipeline.states import Event, JobState
 from pipeline.working_storage import mount
 from tests.support import planting
 from tests.support.web import Caller, Web, serving_board
-from zkstate import batches, holds, jobs, paths
+from zkstate import batches, codec, holds, jobs, paths
 from zkstate.session import Session
 
 PAYLOAD = "https://example.org/harbour.txt"
@@ -63,6 +63,29 @@ def test_a_deposit_is_answered_with_its_place_and_belongs_to_the_token(
     submission = batches.load(record, bid).submission
     assert (submission.owner, submission.submitter, submission.erc_what) == (OWN, "scans", "Harbour")
     assert scans.get(answer.headers["Location"]).json()["status"] == "pending"
+
+
+@pytest.mark.parametrize(("body", "kept"), [({}, False), ({"new_version": True}, True)])
+def test_a_deposit_keeps_whether_an_object_may_get_a_new_version(
+    scans: Caller, record: Session, body: dict[str, bool], *, kept: bool
+) -> None:
+    bid = deposit(scans, **body).json()["bid"]
+
+    assert batches.load(record, bid).submission.new_version is kept
+
+
+def test_a_request_of_before_the_upgrade_that_is_repeated_gets_its_batch(
+    scans: Caller, record: Session
+) -> None:
+    key = {"Idempotency-Key": "before-the-upgrade"}
+    body = {"profile": "demo", "payload_url": PAYLOAD}
+    bid = scans.post("/v1/batches", body, headers=key).json()["bid"]
+    submission = batches.load(record, bid).submission
+    record.zk.set(paths.submission(bid), codec.encode(submission.model_copy(update={"new_version": None})))
+
+    again = scans.post("/v1/batches", body, headers=key)
+
+    assert (again.status_code, again.json()["bid"]) == (200, bid)
 
 
 def test_a_repeated_request_gets_the_same_batch_and_another_body_is_refused(web: Web, scans: Caller) -> None:

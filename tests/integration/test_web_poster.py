@@ -74,6 +74,7 @@ def test_a_file_is_submitted_with_its_description(web: Web, ada: Caller) -> None
 
     submission = batches.load(web.context.session, bid).submission
     assert (submission.type, submission.submission_mode) == (SubmissionType.FILE, SubmissionMode.UPDATE)
+    assert submission.may_add_version
     assert (submission.erc_who, submission.local_id) == ("Seneca", ("a 1", "b;2"))
     assert (submission.primary_id, submission.dublin_core) == ("ark:/99999/fk4abc", {"language": ("de",)})
     assert locate(web.context.settings.uploads_folder, submission.payload_url).path.read_bytes() == b"light"
@@ -86,6 +87,7 @@ def test_several_files_are_a_batch_and_a_manifest_is_recognised(web: Web, ada: C
 
     session = web.context.session
     assert batches.load(session, several).submission.type is SubmissionType.SINGLE_FILE_BATCH_MANIFEST
+    assert not batches.load(session, several).submission.may_add_version
     assert batches.load(session, manifest).submission.type is SubmissionType.BATCH_MANIFEST
     assert parse_upload_url(batches.load(session, several).submission.payload_url).name == "batch.checkm"
 

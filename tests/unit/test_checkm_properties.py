@@ -99,7 +99,27 @@ def test_an_object_manifest_that_was_written_reads_back(rows: list[Row]) -> None
     assert unnumbered(parse(data, "test", case_fold=False).rows) == rows
 
 
+def is_given_twice(rows: list[Row]) -> bool:
+    """Whether two rows have one identifier."""
+    arks, names = (
+        [row.primary_id for row in rows if row.primary_id],
+        [n for row in rows for n in row.local_id],
+    )
+    return len(set(arks)) < len(arks) or len(set(names)) < len(names)
+
+
 @given(st.lists(BATCH_ROWS, min_size=1, max_size=5))
+def test_a_batch_manifest_is_written_unless_two_rows_have_one_identifier(rows: list[Row]) -> None:
+    refused = False
+    try:
+        write(ManifestProfile.CONTAINER_BATCH, rows)
+    except ManifestError:
+        refused = True
+
+    assert refused is is_given_twice(rows)
+
+
+@given(st.lists(BATCH_ROWS, min_size=1, max_size=5).filter(lambda rows: not is_given_twice(rows)))
 def test_a_batch_manifest_that_was_written_reads_back(rows: list[Row]) -> None:
     data = write(ManifestProfile.CONTAINER_BATCH, rows)
 

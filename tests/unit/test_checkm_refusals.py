@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.manifests.checkm import PROBLEM_LIMIT, ManifestError, ManifestProfile, parse
 from pipeline.manifests.checkm_lines import HEADER_LIMIT, LINE_LIMIT
-from tests.support.manifests import BATCH, CONTAINERS, MD5, OBJECT, URL, manifest, problems
+from tests.support.manifests import BATCH, CONTAINERS, FILES, MD5, OBJECT, URL, manifest, problems
 
 REFUSED_ROWS = {
     "no URL": ("| | | | | a", "the first column has no URL"),
@@ -176,3 +176,34 @@ def test_many_short_lines_do_not_fill_the_memory(line: bytes) -> None:
     tracemalloc.stop()
 
     assert peak < 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        (
+            (f"{URL} ||||| a | | box 1", f"{URL} ||||| b | | box 1"),
+            "lines 3 and 4 have the same local id 'box 1'",
+        ),
+        ((f"{URL} ||||| a | | x;box%201", f"{URL} ||||| b | | box 1 ;y"), "the same local id 'box 1'"),
+        (
+            (
+                f"{URL} ||||| a | ark:/99999/fk4abc",
+                f"{URL} ||||| b | | z",
+                f"{URL} ||||| c | ark:99999/fk4-abc",
+            ),
+            "lines 3 and 5 have the same primary identifier 'ark:/99999/fk4abc'",
+        ),
+    ],
+)
+def test_two_rows_of_a_batch_with_one_identifier_are_refused(rows: tuple[str, ...], says: str) -> None:
+    (told,) = [each for each in problems(manifest(*rows, profile=FILES)) if "the same" in each]
+
+    assert says in told
+    assert "they would become two versions of one object" in told
+
+
+def test_one_identifier_twice_in_a_row_and_ids_that_differ_in_case_are_accepted() -> None:
+    rows = f"{URL} ||||| a | | box;box", f"{URL}2 ||||| b | | Box", f"{URL}3 ||||| c | | bo x"
+
+    assert len(parse(manifest(*rows, profile=FILES), "it").rows) == 3

@@ -96,14 +96,6 @@ def test_more_bytes_than_the_collection_takes_would_fail(settings: Settings, sou
             "2 objects have the URL 'http://x.edu/a': every entry makes",
         ),
         (
-            {"primary_id": "ark:/99999/a"},
-            "2 objects have the primary identifier 'ark:/99999/a': they become versions of one object, in an",
-        ),
-        (
-            {"local_id": ("box 3",)},
-            "2 objects have the local id 'box 3': they become versions of one object, in an undefined order",
-        ),
-        (
             {"digest": Digest(algorithm="md5", value="0" * 32)},
             f"2 objects have the digest 'md5:{'0' * 32}': the same bytes are deposited more than once",
         ),

@@ -129,7 +129,7 @@ def test_a_table_names_files_beside_it_and_urls(tmp_path: Path) -> None:
     deposit = plan_deposit(table)
     _, files, rows = uploaded(deposit)
 
-    assert (deposit.objects, deposit.local_id) == (3, ("c 1", "c 2", "c 3"))
+    assert (deposit.objects, [row.local_id for row in deposit.rows]) == (3, [("c 1",), ("c 2",), ("c 3",)])
     assert sorted(files) == ["files/a.jpg", "files/sub/b.jpg"]
     assert [(row.name, row.title, row.digest is not None) for row in rows] == [
         ("a.jpg", "First", True),

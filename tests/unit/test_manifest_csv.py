@@ -183,3 +183,11 @@ def test_two_columns_of_digests_are_an_error_that_says_how_to_leave_one_out() ->
 
     assert "'MD5' and 'SHA-256' are both the column hashValue: leave one of them out" in error
     assert "--column 'SHA-256='" in error
+
+
+def test_two_rows_with_one_call_number_are_an_error_that_names_both_lines() -> None:
+    table = f"url,name,call number\n{URL},a.checkm,DUP-1\n{URL}2,b.checkm,X\n{URL}3,c.checkm, DUP-1 \n"
+
+    (found,) = errors(table, BATCH)
+
+    assert found.startswith("line 4: lines 2 and 4 have the same local id 'DUP-1'")

@@ -12,6 +12,7 @@ from pipeline.manifests.split import plan, priority_of
 from pipeline.outcome import StepFailed
 from pipeline.records import PayloadType, Submission
 from pipeline.states import FailureKind
+from tests.support import manifests
 
 LIMIT = 100_000
 ARK = "ark:/99999/fk4abc"
@@ -310,3 +311,20 @@ def test_the_digest_of_a_plan_is_the_same_in_every_release() -> None:
     assert planned(submitted(), *numbered(2)).sha256 == (
         "439f39b1350af8a4b0fed9cd5694b732fed819ee0557dcbd12bd3c771ebbf35b"
     )
+
+
+SAME = manifests.manifest(
+    "https://x.edu/a ||||| a.jpg | | box 1", "https://x.edu/b ||||| b.jpg | | box 1", profile=manifests.FILES
+)
+
+
+def test_two_rows_with_one_local_id_are_refused_and_named() -> None:
+    submission = submitted("single_file_batch_manifest", new_version=True)
+
+    assert "line 4: lines 3 and 4 have the same local id 'box 1'" in refusal(submission, SAME)
+
+
+def test_a_batch_of_an_earlier_release_may_repeat_a_local_id() -> None:
+    submission = submitted("single_file_batch_manifest")
+
+    assert len(plan(submission, serving(SAME), LIMIT).jobs) == 2

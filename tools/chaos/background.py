@@ -89,6 +89,7 @@ class Submitter:
             payload_filename=deposit.path[1:],
             local_id=(deposited.local_id,) if single and deposited.local_id else (),
             idempotency_key=deposit.key,
+            new_version=True,
         )
         return batches.submit(session, submission)
 

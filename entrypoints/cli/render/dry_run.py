@@ -80,7 +80,8 @@ def _known(result: DryRunResult) -> str:
         if result.known_count > len(result.known)
         else ""
     )
-    return f"{listed}{more}: they get a new version" if listed else ""
+    allowed = "they get a new version" if result.new_version else "they are refused without --new-version"
+    return f"{listed}{more}: {allowed}" if listed else ""
 
 
 def _time(result: Estimate | None) -> str:

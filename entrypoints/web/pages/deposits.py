@@ -109,6 +109,7 @@ def _submission(caller: Principal, fields: dict[str, str], url: str) -> Submissi
         erc_when=fields.get("date", ""),
         local_id=local_ids.parse(fields.get("local_id", "")),
         digest=_digest(fields.get("digest", "")),
+        new_version="new_version" in fields,
     )
 
 

@@ -57,11 +57,20 @@ def deposit(
     bid: str,
     upload: Annotated[str, Form(max_length=64)],
     kind: Annotated[SubmissionType, Form()],
+    new_version: Annotated[bool, Form()] = False,
 ) -> Response:
     web = context_of(request)
     _require(web, caller, bid)
     done = resubmission.deposit(
-        web.session, web.settings, web.profiles, caller, web.archive, bid, upload, kind
+        web.session,
+        web.settings,
+        web.profiles,
+        caller,
+        web.archive,
+        bid,
+        upload,
+        kind,
+        new_version=new_version,
     )
     again = "This was deposited before" if done.again else "The repository has your corrected objects"
     return redirect(request, f"/batches/{done.bid}", Notice(f"{again}: {done.bid}."))

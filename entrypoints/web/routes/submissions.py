@@ -41,6 +41,11 @@ class Deposit(Record):
     )
     submitter: Text = Field("", description="Empty: the name of the token.")
     mode: SubmissionMode = SubmissionMode.ADD
+    new_version: bool = Field(
+        False,
+        description="Allow that an object which the repository has already gets a new version; otherwise it "
+        "is refused. The modes update and reset allow it, too.",
+    )
     who: Text = ""
     what: Text = ""
     when: Text = ""
@@ -117,6 +122,7 @@ def submission_of(deposit: Deposit, caller: Principal, idempotency_key: str | No
             type=submissions.submission_type(deposit.payload_url, deposit.type),
             submitter=deposit.submitter or caller.name,
             submission_mode=deposit.mode,
+            new_version=deposit.new_version,
             erc_who=deposit.who,
             erc_what=deposit.what,
             erc_when=deposit.when,
