@@ -35,6 +35,7 @@ class Reason(Documented):
     BEING_DISPATCHED = "being-dispatched", "It was handed to the workers a moment ago."
     BEING_WORKED_ON = "being-worked-on", "A worker has it."
     WAITING_FOR_HOST = "waiting-for-host", "Every connection that may be open to the source is in use."
+    HOST_DOWN = "host-down", "The source does not answer; it is asked again."
     HOST_BACKING_OFF = "host-backing-off", "The source asked clients to slow down (Retry-After)."
     WAITING_FOR_SPACE = "waiting-for-space", "It does not fit into working storage now."
     EXCEEDS_SPACE = "exceeds-space", "It is larger than working storage may ever hold."

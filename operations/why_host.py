@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from operations.facts import Cause, Reason
-from pipeline.http.urls import host_of
+from pipeline.http.urls import place_of
 from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Batch, Job, now
@@ -34,10 +34,11 @@ def waits(session: Session, settings: Settings, record: Job | Batch) -> Cause | 
     limit = host_limit(settings.host_limit, profile) or host_connections.UNLIMITED
     for host in filter(None, _hosts(record, settings.working)):
         pause = host_back_off.pause_by_own_clock(session, host)
-        if pause.left > 0 and not pause.unanswered:
+        if pause.left > 0:
             return Cause(
-                reason=Reason.HOST_BACKING_OFF,
+                reason=Reason.HOST_DOWN if pause.unanswered else Reason.HOST_BACKING_OFF,
                 waits_for=host,
+                message=pause.cause,
                 when=now() + timedelta(seconds=pause.left),
                 moves_itself=True,
             )
@@ -57,11 +58,11 @@ def waits(session: Session, settings: Settings, record: Job | Batch) -> Cause | 
 def _hosts(record: Job | Batch, working: Path) -> list[str]:
     """The payload's host, and those of a job's files if this machine has a short manifest of them."""
     if isinstance(record, Batch):
-        return [host_of(record.submission.payload_url)]
+        return [place_of(record.submission.payload_url)]
     urls = [record.configuration.payload_url]
     with suppress(OSError, StepFailed):
         if Workspace.of(record, working).manifest.stat().st_size <= MANIFEST_LIMIT:
             from pipeline.steps.expected_files import expected_files  # loads SQLAlchemy and requests
 
             urls += [file.url for file in expected_files(record, working)]
-    return list(dict.fromkeys(host_of(url) for url in urls))[:HOSTS]
+    return list(dict.fromkeys(place_of(url) for url in urls))[:HOSTS]

@@ -109,15 +109,30 @@ class RateLimited(Later):
         super().__init__(WaitKind.HOST, host, message, wait)
 
 
+class HostDown(RateLimited):
+    """The host did not answer others a moment ago: no request was sent, so this is no try."""
+
+
 class NoAnswer(StepFailed):
     """A transient fault of a source whose host was not reached, or sent nothing in time."""
 
-    def __init__(self, message: str, retry_after: float | None = None) -> None:
-        super().__init__(FailureKind.TRANSIENT, message, retry_after)
+    def __init__(self, message: str, cause: str) -> None:
+        super().__init__(FailureKind.TRANSIENT, message)
+        self.cause = cause
+        """The fault without the URL, which is for other submitters too."""
+        self.place = ""
+        """Host and port that did not answer: those of the URL, or of one to which it redirects."""
 
 
-class HostDown(NoAnswer):
-    """The host did not answer others a moment ago: this is a try, and no request was sent."""
+class HostGivenUp(StepFailed):
+    """The host has answered nobody for as long as the tries of a job last, and the job waited as long."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(FailureKind.TRANSIENT, message)
+
+    @property
+    def is_tried_again(self) -> bool:
+        return False
 
 
 class OutcomeUnknown(StepFailed):

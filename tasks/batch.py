@@ -28,7 +28,7 @@ from tasks.mistakes import is_mistake, mistakes_as
 from tasks.outages import begin_outage, this_host
 from tasks.profiles import host_limit, profile_of
 from tasks.reports import compose
-from tasks.run import Locked, StateWork, run
+from tasks.run import Locked, StateWork, hosts_given_up_after, run
 from tasks.worker_context import WorkerContext
 from zkstate import batches, creation, holds, job_outcomes, outages, report_parts
 from zkstate.batches import BatchMove
@@ -71,7 +71,8 @@ def _create(locked: Locked[Batch]) -> None:
     profile = _profile(locked)
     fetcher = context.clients().fetcher
     limit = partial(host_limit, context.settings.host_limit, lambda: profile)
-    with closing(FleetHostLimiter(session, limit, batch.bid)) as limiter:
+    give_up_after = hosts_given_up_after(batch, context.settings)
+    with closing(FleetHostLimiter(session, limit, batch.bid, give_up_after=give_up_after)) as limiter:
         parts = plan(
             batch.submission,
             partial(fetcher.limited_by(limiter, lambda: profile.allowed_sources).read, attempt=locked.guard),

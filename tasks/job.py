@@ -24,7 +24,7 @@ from tasks.logs import log
 from tasks.mistakes import mistakes_as
 from tasks.profiles import host_limit, profile_of
 from tasks.progress import ReportingAttempt
-from tasks.run import Locked, StateWork
+from tasks.run import Locked, StateWork, hosts_given_up_after
 from tasks.worker_context import WorkerContext
 from zkstate import jobs
 from zkstate.errors import Outdated, TooBig
@@ -100,7 +100,12 @@ def _begin(carry: Carry, locked: Locked[Job]) -> Job | None:
 def _step_context(locked: Locked[Job]) -> tuple[StepContext, ZooKeeperJobRecord, FleetHostLimiter]:
     job, session, context = locked.record, locked.session, locked.context
     clients, profile = context.clients(), cache(partial(_profile, locked))
-    limiter = FleetHostLimiter(session, partial(host_limit, context.settings.host_limit, profile), job.jid)
+    limiter = FleetHostLimiter(
+        session,
+        partial(host_limit, context.settings.host_limit, profile),
+        job.jid,
+        give_up_after=hosts_given_up_after(job, context.settings),
+    )
     attempt = ReportingAttempt(locked.guard, context.progress(), job.jid)
     own = ZooKeeperJobRecord(session, locked.guard)
     return clients.step_context(own, attempt, limiter, profile), own, limiter

@@ -3,6 +3,7 @@
 A ticket that is stale, duplicated or late finds the record elsewhere, and does nothing.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import structlog
 
 from pipeline.job_identity import trace_id
 from pipeline.outcome import Later, ServiceDown, StepFailed, Stopping, content, system, transient
-from pipeline.records import Batch, Job, Ticket
+from pipeline.records import Batch, Job, Ticket, now
 from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import JOB, JobState
@@ -236,6 +237,17 @@ def delay_before_retry(failure: StepFailed, tries: int, settings: Settings) -> f
         return None
     delay: float = min(settings.backoff * 2**tries, settings.backoff_limit)
     return max(delay, failure.retry_after or 0)
+
+
+def hosts_given_up_after(record: Job | Batch, settings: Settings) -> float:
+    """Seconds after which the record gives up a host that answers nobody: as its own tries would last.
+
+    Infinite while it has not been in its state as long: others' faults cost it nothing before.
+    """
+    tries = range(settings.max_tries - 1)
+    lasting: float = sum(min(settings.backoff * 2**number, settings.backoff_limit) for number in tries)
+    waited = (now() - record.status.since).total_seconds()
+    return lasting if waited >= lasting else math.inf
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from urllib.parse import unquote
 
@@ -41,6 +41,10 @@ class BackOff(Record):
     seconds: float = 0
     unanswered: int = 0
     """Probes and attempts in a row that got no answer; 0 if the host requested the pause."""
+    since_ms: int = 0
+    """When the first of these got none, by the server's clock."""
+    cause: str = ""
+    """Why the last of these got none, as a message says it."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,10 @@ class Pause:
     unanswered: int = 0
     version: int = 0
     """Of the node."""
+    silent: float = 0
+    """Seconds since the first of the requests in a row that got no answer."""
+    cause: str = ""
+    since_ms: int = 0
 
 
 def begin(session: Session, host: str, seconds: float) -> None:
@@ -70,17 +78,25 @@ def begin(session: Session, host: str, seconds: float) -> None:
             remembered.forget(session, path)
 
 
-def no_answer(session: Session, host: str, clock: ServerClock) -> None:
+def no_answer(session: Session, host: str, clock: ServerClock, cause: str) -> None:
     """The host did not answer: no request is sent to it until the next probe, unless that is so already."""
     session.ensure_node(paths.host(host))
     pause = read(session, host, lambda: clock)
-    if pause.left <= 0:
-        take_probe(session, host, pause)
+    if pause.left <= 0 or pause.unanswered:
+        take_probe(session, host, replace(pause, cause=cause), clock, is_due=pause.left <= 0)
 
 
-def take_probe(session: Session, host: str, pause: Pause) -> bool:
-    """Start the pause to the next probe; False if another attempt takes this probe."""
-    back_off = BackOff(seconds=pause_before(pause.unanswered), unanswered=pause.unanswered + 1)
+def take_probe(session: Session, host: str, pause: Pause, clock: ServerClock, *, is_due: bool = True) -> bool:
+    """Start the pause to the next probe; False if another attempt takes this probe.
+
+    `is_due`: False notes the cause alone.
+    """
+    back_off = BackOff(
+        seconds=pause_before(pause.unanswered) if is_due else pause.left,
+        unanswered=pause.unanswered + is_due,
+        since_ms=pause.since_ms or clock.now_ms(),
+        cause=pause.cause,
+    )
     return _put(session, host, pause, back_off)
 
 
@@ -128,7 +144,9 @@ def _pause(back_off: BackOff, stat: ZnodeStat, clock: Callable[[], ServerClock])
         return Pause(0, back_off.unanswered, stat.version)
     ahead = float(stat.mtime - clock().now_ms()) / 1000
     left = max(0.0, ahead + back_off.seconds) if ahead <= SKEW else 0.0
-    return Pause(left, back_off.unanswered, stat.version)
+    since = back_off.since_ms
+    silent = max(0.0, (clock().now_ms() - since) / 1000) if since else 0.0
+    return Pause(left, back_off.unanswered, stat.version, silent, back_off.cause, since)
 
 
 def _decoded(path: str, data: bytes) -> BackOff:

@@ -1,5 +1,6 @@
 """One attempt's connections to the hosts of content, within the limits that the whole fleet observes."""
 
+import math
 import threading
 import time
 from collections import defaultdict
@@ -8,7 +9,7 @@ from contextlib import contextmanager
 from functools import cached_property
 
 from pipeline.attempt import Attempt
-from pipeline.outcome import HostDown, RateLimited
+from pipeline.outcome import HostDown, HostGivenUp, RateLimited
 from zkstate import host_back_off, host_connections
 from zkstate.host_back_off import Pause
 from zkstate.host_connections import Connection
@@ -32,13 +33,20 @@ class FleetHostLimiter:
     """
 
     def __init__(
-        self, session: Session, limit: Callable[[], int], owner: str = "", max_wait: float = HOST_WAIT
+        self,
+        session: Session,
+        limit: Callable[[], int],
+        owner: str = "",
+        max_wait: float = HOST_WAIT,
+        give_up_after: float = math.inf,
     ) -> None:
+        """`give_up_after`: seconds without an answer to anybody after which a host is given up."""
         self._session = session
         self._owner = owner
         """The job or batch; `why` shows who uses the connections."""
         self._limit_of = limit
         self._max_wait = max_wait
+        self._give_up_after = give_up_after
         self._idle: defaultdict[str, list[Connection]] = defaultdict(list)
         self._clear: dict[str, threading.Event] = {}
         """Hosts without back-off when they were last read; the event is set once their node is written."""
@@ -53,7 +61,8 @@ class FleetHostLimiter:
     def connection(self, host: str, attempt: Attempt) -> Iterator[None]:
         """Within this block one request may be sent to the host.
 
-        RateLimited if that takes too long; HostDown if the host did not answer a moment ago.
+        RateLimited if that takes too long; HostDown if the host did not answer a moment ago, HostGivenUp if
+        it has not for long.
         """
         connection = self._reuse(host) or self._open(host, attempt)
         try:
@@ -70,9 +79,9 @@ class FleetHostLimiter:
     def back_off(self, host: str, seconds: float) -> None:
         host_back_off.begin(self._session, host, seconds)
 
-    def no_answer(self, host: str) -> None:
+    def no_answer(self, host: str, cause: str) -> None:
         self._probing.discard(host)
-        host_back_off.no_answer(self._session, host, self._opened[host].clock)
+        host_back_off.no_answer(self._session, host, self._opened[host].clock, cause)
 
     def answered(self, host: str) -> None:
         if host in self._probing:
@@ -133,10 +142,7 @@ class FleetHostLimiter:
                 self._clear[host] = changed
                 return
             if pause.unanswered:
-                raise HostDown(
-                    f"{host} does not answer: no request is sent to it for {pause.left:.0f} more seconds",
-                    pause.left,
-                )
+                raise self._down(host, pause)
             if time.monotonic() + pause.left > deadline:
                 raise RateLimited(
                     f"{host} requested a pause: no request is sent to it for {pause.left:.0f} more seconds",
@@ -146,12 +152,24 @@ class FleetHostLimiter:
             attempt.check()
             changed.wait(min(pause.left, 0.2))
 
+    def _down(self, host: str, pause: Pause) -> HostDown | HostGivenUp:
+        """What a host that did not answer a moment ago means for this attempt."""
+        cause = pause.cause or "it did not answer"
+        if pause.silent >= self._give_up_after:
+            minutes = round(pause.silent / 60)
+            return HostGivenUp(f"{cause}; {host} has answered no request for {minutes:,} minutes")
+        return HostDown(
+            f"{cause}, when {host} was asked last; it is asked again in {pause.left:.0f} seconds",
+            pause.left,
+            host,
+        )
+
     def _read_pause(self, host: str, own: Connection) -> tuple[Pause, threading.Event]:
         """The pause of the host; once it is over, an attempt probes a host that did not answer."""
         with self._probe_mutex:
             pause, changed = host_back_off.read_watched(self._session, host, lambda: own.clock)
             if pause.left <= 0 and pause.unanswered and host not in self._probing:
-                if not host_back_off.take_probe(self._session, host, pause):
+                if not host_back_off.take_probe(self._session, host, pause, own.clock):
                     return host_back_off.read_watched(self._session, host, lambda: own.clock)
                 self._probing.add(host)
             return pause, changed

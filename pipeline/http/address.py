@@ -16,7 +16,7 @@ from pipeline.http.interruptible import Exchange
 from pipeline.http.networks import Networks
 from pipeline.http.refusals import SourceRefused
 from pipeline.http.response import Response
-from pipeline.http.urls import as_sent, check_url, host_of, redact_url
+from pipeline.http.urls import as_sent, check_url, place_of, redact_url
 from pipeline.names import quote_name
 from pipeline.outcome import content
 from pipeline.profiles.sources import EVERYWHERE, Sources
@@ -92,8 +92,8 @@ class ContentSession:
                 return response
             response.close()
             before, target = target, self._checked_source(_redirection(response))
-            if before.host != target.host:
-                self._exchange.redirected(host_of(target.url))
+            if place_of(before.url) != place_of(target.url):
+                self._exchange.redirected(place_of(target.url))
             if not _keeps_password(before, target):
                 sent.pop("Authorization", None)
         response.close()

@@ -26,7 +26,7 @@ class Exchange(threading.local):
 
     check: Callable[[], None] = staticmethod(lambda: None)
     redirected: Callable[[str], None] = staticmethod(lambda host: None)
-    """Called with the host to which a request is redirected, before a request is sent there."""
+    """Called with the host and port to which a request is redirected, before a request is sent there."""
 
 
 class _Interruptible(socket.socket):

@@ -48,6 +48,17 @@ def host_of(url: str) -> str:
         return ""
 
 
+@lru_cache(maxsize=128)
+def place_of(url: str) -> str:
+    """Host and port of a URL, as pauses and connections are counted; the host alone for the port of https."""
+    if not (host := host_of(url)):
+        return ""
+    parts = urlsplit(url)
+    port = parts.port or (80 if parts.scheme.lower() == "http" else 443)
+    name = f"[{host}]" if ":" in host else host
+    return name if port == 443 else f"{name}:{port}"
+
+
 def url_problem(url: str) -> str | None:
     """Why nothing can be fetched from `url`, with the remedy; None if its text is that of a usable URL."""
     return upload_problem(url) if is_upload(url) else _web_problem(url)

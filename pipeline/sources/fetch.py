@@ -1,7 +1,7 @@
 """Content sources: sizes, small documents and downloads over HTTP(S), and from uploads."""
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Self, TypeVar
 
@@ -11,8 +11,8 @@ from pipeline.attempt import UNATTENDED, Attempt, Progress, pause
 from pipeline.fixity import OF_RECORD, DigestMismatch
 from pipeline.http.address import ContentSession
 from pipeline.http.response import Response
-from pipeline.http.urls import check_url, host_of, redact_url
-from pipeline.outcome import HostDown, NoAnswer, RateLimited, StepFailed, content, transient
+from pipeline.http.urls import check_url, host_of, place_of, redact_url
+from pipeline.outcome import HostDown, HostGivenUp, NoAnswer, RateLimited, StepFailed, content, transient
 from pipeline.profiles.sources import EVERYWHERE, Sources
 from pipeline.settings import Settings
 from pipeline.sources.host_limits import NO_LIMIT, HostLimiter
@@ -98,24 +98,22 @@ class HttpFetcher:
         self.close()
 
     def size(self, url: str, attempt: Attempt = UNATTENDED) -> int | None:
-        """Bytes at `url`, by HEAD or the headers of a GET; None if the source does not say.
+        """Bytes at `url`, by the headers of a GET; None if the source does not say.
 
-        Raises nothing but RateLimited and HostDown: the download reports what is wrong.
+        Raises nothing but RateLimited: the download reports what is wrong.
         """
         if is_upload(url):
             return self._uploads.size(url)
-        host = host_of(url)
+        host = place_of(url)
         if not host or host in self._busy_hosts:
             return None
         try:
-            return source_size(url, lambda method: self.request(method, url, attempt))
+            return source_size(url, lambda headers: self.request("GET", url, attempt, headers))
         except RateLimited:
             if host not in self._busy_hosts:
                 raise
-        except HostDown:
-            raise
-        except NoAnswer:
-            self._limiter.no_answer(host)
+        except NoAnswer as fault:
+            self._limiter.no_answer(fault.place, fault.cause)
         except StepFailed as fault:  # the download will meet the same and report it
             if fault.retry_after:
                 self._busy_hosts.add(host)
@@ -227,16 +225,21 @@ class HttpFetcher:
         check_url(url)
         timeout = Timeout(connect=self._settings.connect_timeout, read=self._settings.read_timeout)
         session = self._session()
-        with self._limiter.connection(host := host_of(url), attempt):
+        places = [place_of(url)]
+
+        def redirected(place: str) -> None:
+            self._limiter.redirected(places[0], place, attempt)
+            places.append(place)
+
+        with _naming(url, places), self._limiter.connection(places[0], attempt):
             clock = RequestClock(url, self._settings, attempt, self._pace, within)
             with (
-                session.checked(clock.check, lambda target: self._limiter.redirected(host, target, attempt)),
+                session.checked(clock.check, redirected),
                 send(session, method, url, timeout, headers) as response,
             ):
                 clock.answered()
-                self._limiter.answered(host)
-                if (last := host_of(response.url)) != host:
-                    self._limiter.answered(last)
+                for place in places:
+                    self._limiter.answered(place)
                 yield response
 
     def _retry(
@@ -253,7 +256,7 @@ class HttpFetcher:
             try:
                 return fetch()
             except StepFailed as fault:
-                if fault.kind is not FailureKind.TRANSIENT or isinstance(fault, TooSlow | HostDown):
+                if fault.kind is not FailureKind.TRANSIENT or isinstance(fault, TooSlow | HostGivenUp):
                     raise
                 tries = 0 if bytes_so_far() > furthest else tries + 1
                 furthest = max(furthest, bytes_so_far())
@@ -262,7 +265,7 @@ class HttpFetcher:
                     self._limiter.back_off(busy_host(fault, url), requested)
                 if tries >= self._settings.fetch_tries or requested > LONGEST_PAUSE:
                     if isinstance(fault, NoAnswer):
-                        self._limiter.no_answer(host_of(url))
+                        self._limiter.no_answer(fault.place, fault.cause)
                     raise transient(f"{fault} (try {tries})", fault.retry_after) from fault
             pause(max(requested, self._back_off(tries)), attempt)
 
@@ -270,6 +273,20 @@ class HttpFetcher:
         """Seconds before the next try, varied so that many files are not retried at the same moment."""
         pause: float = min(LONGEST_PAUSE, self._first_pause * 2 ** max(0, tries - 1))
         return pause * random.uniform(0.5, 1)  # noqa: S311 - spreads requests, guards nothing
+
+
+@contextmanager
+def _naming(url: str, places: Sequence[str]) -> Iterator[None]:
+    """Messages about a host name the URL; a fault of a host is that of the last of `places`."""
+    try:
+        yield
+    except HostDown as down:
+        raise HostDown(f"{redact_url(url)}: {down.message}", down.wait, down.name) from down
+    except HostGivenUp as failure:
+        raise HostGivenUp(f"{redact_url(url)}: {failure.message}") from failure
+    except NoAnswer as fault:
+        fault.place = places[-1]
+        raise
 
 
 def _begin(file: Download, part: Part, response: Response) -> None:

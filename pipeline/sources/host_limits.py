@@ -1,4 +1,4 @@
-"""Limits per source host: the number of connections, and pauses that a host requested."""
+"""Limits per source host and port: the number of connections, and pauses that the host requested."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
@@ -7,10 +7,12 @@ from pipeline.attempt import Attempt
 
 
 class HostLimiter(Protocol):
+    """`host`: host and port, as urls.place_of writes them."""
+
     def connection(self, host: str, attempt: Attempt) -> AbstractContextManager[None]:
         """One connection to `host`, for the block; waits for it a while, then raises RateLimited.
 
-        HostDown if the host did not answer a moment ago.
+        HostDown if the host did not answer a moment ago, HostGivenUp if it has not for long.
         """
 
     def redirected(self, start: str, host: str, attempt: Attempt) -> None:
@@ -19,7 +21,7 @@ class HostLimiter(Protocol):
     def back_off(self, host: str, seconds: float) -> None:
         """The host sent Retry-After: no worker sends it a request for so many seconds."""
 
-    def no_answer(self, host: str) -> None:
+    def no_answer(self, host: str, cause: str) -> None:
         """The host was not reached, or sent nothing in time: one worker probes it, and the others wait."""
 
     def answered(self, host: str) -> None:
@@ -38,7 +40,7 @@ class NoLimit:
     def back_off(self, host: str, seconds: float) -> None:
         """The fetcher itself waits before its next try."""
 
-    def no_answer(self, host: str) -> None: ...
+    def no_answer(self, host: str, cause: str) -> None: ...
 
     def answered(self, host: str) -> None: ...
 

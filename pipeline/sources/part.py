@@ -17,7 +17,7 @@ from pipeline.folders import make_below
 from pipeline.http.response import Response
 from pipeline.http.retry import http_date
 from pipeline.sources.hashing import StreamDigester
-from pipeline.sources.response import coding_of, content_length, stated_size
+from pipeline.sources.response import coding_of, content_length, whole_size
 from pipeline.working_storage.capacity import full_waits
 
 FROM = ".from"
@@ -76,8 +76,7 @@ def origin_of(url: str, response: Response) -> Origin:
     modified = response.headers.get("Last-Modified", "").strip()
     total = content_length(response)
     if response.status == 206:
-        stated = response.headers.get("Content-Range", "").rpartition("/")[2].strip()
-        total = stated_size(stated, url)
+        total = whole_size(response, url)
     return Origin(
         url=url,
         total=total,

@@ -50,7 +50,7 @@ def probe(fetcher: HttpFetcher, url: str, attempt: Attempt = UNATTENDED) -> Prob
         check_url(url)
         if is_upload(url):
             return ProbeResult(url, time.monotonic() - start, fetcher.size(url, attempt))
-        size = source_size(url, lambda method: fetcher.request(method, url, attempt))
+        size = source_size(url, lambda headers: fetcher.request("GET", url, attempt, headers))
     except StepFailed as failed:
         failure, transient = failed.message, failed.kind is FailureKind.TRANSIENT
     return ProbeResult(url, time.monotonic() - start, size, failure, transient)

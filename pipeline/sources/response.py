@@ -16,7 +16,7 @@ from urllib3 import Timeout
 from pipeline.http.address import ContentSession
 from pipeline.http.response import IS_TLS, LARGEST_BODY, NotUnderstood, Response
 from pipeline.http.retry import is_transient, retry_after
-from pipeline.http.urls import host_of, redact_url
+from pipeline.http.urls import place_of, redact_url
 from pipeline.names import quote_name
 from pipeline.outcome import NoAnswer, StepFailed, content, transient
 from pipeline.states import FailureKind
@@ -33,6 +33,8 @@ _TLS_ONLY = re.compile(rb"plain HTTP|HTTP request to an HTTPS|requires TLS", re.
 
 PIECE = 1 << 18
 """Bytes that are read at most by one call. With 1 MiB the system took twice as long to provide the memory."""
+
+_FIRST_BYTE = {"Range": "bytes=0-0"}
 
 _DIGITS = 30
 """Digits of a size that are read, leading zeros included."""
@@ -56,8 +58,8 @@ class PauseRequested(StepFailed):
 
 
 def busy_host(fault: StepFailed, url: str) -> str:
-    """The host that asked for a pause when `url` was requested."""
-    return fault.host if isinstance(fault, PauseRequested) else host_of(url)
+    """The host, and its port, that asked for a pause when `url` was requested."""
+    return fault.host if isinstance(fault, PauseRequested) else place_of(url)
 
 
 @contextmanager
@@ -76,7 +78,7 @@ def send(
     except faults.HTTPError as error:
         failure = _failure(url, error)
         if failure.kind is FailureKind.TRANSIENT and _is_unanswered(error):
-            failure = NoAnswer(failure.message)
+            failure = NoAnswer(failure.message, _reason(error))
         raise failure from error
     try:
         yield response
@@ -84,20 +86,32 @@ def send(
         response.close()
 
 
-def source_size(url: str, ask: Callable[[str], AbstractContextManager[Response]]) -> int | None:
+def source_size(url: str, ask: Callable[[Mapping[str, str]], AbstractContextManager[Response]]) -> int | None:
     """Bytes at `url`, None if the source does not say; a transient or content failure if it is refused.
 
-    `ask` sends one request of the method it gets. Some sources refuse HEAD, or answer it without a length:
-    they are asked by GET, and the body is not read.
+    `ask` sends one GET with the headers it gets. The first byte is requested, whose answer names the size of
+    the whole and leaves the connection open. HEAD is refused, not answered or not signed for by some sources.
+    A source that refuses the range is asked for the whole, which is not read.
     """
-    with ask("HEAD") as response:
-        if response.status == 200 and (size := content_length(response)) is not None:
+    with ask(_FIRST_BYTE) as response:
+        if response.status == 206:
+            for _ in body_chunks(response, url):
+                break
+            return whole_size(response, url)
+        if response.status == 200:
+            return content_length(response)
+        if response.status == 416 and (size := whole_size(response, url)) is not None:
             return size
         if is_transient(response.status) and response.headers.get("Retry-After"):
             require_status(response, url, 200)
-    with ask("GET") as response:
+    with ask({}) as response:
         require_status(response, url, 200)
         return content_length(response)
+
+
+def whole_size(response: Response, url: str) -> int | None:
+    """The bytes of the whole file that an answer to a Range states."""
+    return stated_size(response.headers.get("Content-Range", "").rpartition("/")[2].strip(), url)
 
 
 def require_status(response: Response, url: str, *statuses: int) -> None:
@@ -111,7 +125,7 @@ def require_status(response: Response, url: str, *statuses: int) -> None:
         raise content(f"{redact_url(url)}: {IS_TLS}")
     if is_transient(status):
         seconds = retry_after(response.headers.get("Retry-After"))
-        host = host_of(response.url)
+        host = place_of(response.url)
         raise PauseRequested(answered, seconds, host) if seconds and host else transient(answered)
     raise content(f"{answered}; check the URL, and that it may be read without a login")
 

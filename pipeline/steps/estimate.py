@@ -1,7 +1,7 @@
 """Estimating: how much working storage the job will need, as far as its sources say; it never fails.
 
-It may wait for a rate limit (RateLimited) or for a host that does not answer (HostDown), but only before the
-first answer. After an answer it continues without the sizes that it cannot get, since starting over might
+It may wait for a rate limit or for a host that does not answer (RateLimited), but only before the first
+answer. After an answer it continues without the sizes that it cannot get, since starting over might
 never end.
 
 Rule for the queue: a job of unknown size and a very large one let others go first, by PENALTY. It is added to
@@ -14,7 +14,7 @@ from contextlib import closing
 
 from pipeline.attempt import Attempt
 from pipeline.decoding.calls import manifest_parser
-from pipeline.outcome import Done, HostDown, RateLimited, StepFailed, Wait
+from pipeline.outcome import Done, RateLimited, StepFailed, Wait
 from pipeline.parallel import in_parallel
 from pipeline.records import Job, PayloadType
 from pipeline.states import Event, JobState
@@ -97,7 +97,7 @@ def _sizes(files: tuple[FileSpec, ...], context: StepContext) -> list[int | None
         try:
             for _, future in outcomes:
                 answers.append(future.result())
-        except (RateLimited, HostDown):
+        except RateLimited:
             if not answers:
                 raise
     answers += [None] * (len(undeclared) - len(answers))

@@ -265,10 +265,10 @@ def test_a_redirected_request_waits_for_the_pause_of_the_host_to_which_it_leads(
     there = source.put("/there", b"content").replace("127.0.0.1", "127.1")
     url = source.put("/here", redirect=there)
     limiter = FleetHostLimiter(session, lambda: 4, max_wait=0.1)
-    limiter.back_off("127.1", 60)
+    limiter.back_off(f"127.1:{source.port}", 60)
 
     with HttpFetcher(settings) as fetcher:
-        with pytest.raises(RateLimited, match=r"127\.1 requested a pause"):
+        with pytest.raises(RateLimited, match=r"127\.1:\d+ requested a pause"):
             fetcher.limited_by(limiter).read(url, 100)
         limiter.close()
 
@@ -294,4 +294,4 @@ def test_the_pause_behind_a_redirect_is_read_once_for_many_files(
         assert {fetcher.read(url, 100) for _ in range(5)} == {b"content"}
     limiter.close()
 
-    assert sorted(reads) == ["127.0.0.1", "127.1"]
+    assert sorted(reads) == [source.place, f"127.1:{source.port}"]

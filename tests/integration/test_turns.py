@@ -48,7 +48,7 @@ def test_a_size_request_takes_a_connection(
     first, second = one_connection(session, "jid1"), one_connection(session, "jid2")
 
     assert fetcher.limited_by(first).size(url) == 3
-    assert host_connections.holders(session, source.host) == ("jid1",)
+    assert host_connections.holders(session, source.place) == ("jid1",)
     with pytest.raises(RateLimited, match="all 1 connections"):
         fetcher.limited_by(second).size(url)
     first.close()
@@ -61,7 +61,7 @@ def test_no_size_is_requested_from_a_host_that_is_backing_off(
 ) -> None:
     url = source.put("/a", b"abc")
     limiter = one_connection(session, "jid1")
-    limiter.back_off(source.host, 60)
+    limiter.back_off(source.place, 60)
 
     with pytest.raises(RateLimited, match="requested a pause"):
         fetcher.limited_by(limiter).size(url)
@@ -78,7 +78,7 @@ def test_a_back_off_in_answer_to_a_size_request_is_kept_and_not_waited_for(
 
     assert [polite.size(url) for url in urls] == [None, None]
     assert source.count() == 1
-    assert 50 < host_back_off.pause_by_own_clock(session, source.host).left <= 60
+    assert 50 < host_back_off.pause_by_own_clock(session, source.place).left <= 60
     limiter.close()
 
 
@@ -86,7 +86,7 @@ def test_a_batch_that_waits_for_a_rate_limit_is_not_counted_as_tried(
     session: Session, settings: Settings, context: WorkerContext, source: HttpSource
 ) -> None:
     url = source.put("/batch.checkm", b"")
-    FleetHostLimiter(session, lambda: 1).back_off(source.host, 60)
+    FleetHostLimiter(session, lambda: 1).back_off(source.place, 60)
     given = planting.submission(payload_url=url, type=SubmissionType.BATCH_MANIFEST)
     bid = batches.submit(session, given)
     ticket = record.ticket(batches.load(session, bid))
@@ -96,10 +96,10 @@ def test_a_batch_that_waits_for_a_rate_limit_is_not_counted_as_tried(
     status = batches.load(session, bid).status
     assert (status.status, status.tries) == (BatchState.PROCESSING, 0)
     assert status.waits_for
-    assert (status.waits_for.kind, status.waits_for.name) == (WaitKind.HOST, source.host)
+    assert (status.waits_for.kind, status.waits_for.name) == (WaitKind.HOST, source.place)
     assert 50 < status.delay <= 60
     found = why(session, settings, bid)
-    assert (found.reason, found.waits_for) == (Reason.HOST_BACKING_OFF, source.host)
+    assert (found.reason, found.waits_for) == (Reason.HOST_BACKING_OFF, source.place)
     assert source.count() == 0
 
 
@@ -110,14 +110,14 @@ def test_why_says_who_has_the_connections_that_a_worker_waits_for(
     job = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
     other, own = one_connection(session, "jid0000000099"), one_connection(session, job.jid)
 
-    with other.connection("example.org", UNATTENDED):
+    with other.connection("example.org:80", UNATTENDED):
         waiting = why(session, settings, job.jid)
     other.close()
-    with own.connection("example.org", UNATTENDED):
+    with own.connection("example.org:80", UNATTENDED):
         working = why(session, settings, job.jid)
     own.close()
 
-    assert (waiting.reason, waiting.waits_for) == (Reason.WAITING_FOR_HOST, "example.org")
+    assert (waiting.reason, waiting.waits_for) == (Reason.WAITING_FOR_HOST, "example.org:80")
     assert (waiting.limit, waiting.taken, waiting.users) == (1, 1, {"jid0000000099": 1})
     assert waiting.holder.startswith("test ")
     assert working.reason is Reason.BEING_WORKED_ON
@@ -127,20 +127,20 @@ def test_why_says_that_a_worker_waits_for_a_host_that_asked_not_to_be_contacted(
     session: Session, settings: Settings
 ) -> None:
     job = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
-    FleetHostLimiter(session, lambda: 1).back_off("example.org", 90)
+    FleetHostLimiter(session, lambda: 1).back_off("example.org:80", 90)
 
     found = why(session, settings, job.jid)
-    assert (found.reason, found.waits_for) == (Reason.HOST_BACKING_OFF, "example.org")
+    assert (found.reason, found.waits_for) == (Reason.HOST_BACKING_OFF, "example.org:80")
     assert (
-        "example.org asked clients to slow down (Retry-After); the next request is sent in 1 minute."
+        "example.org:80 asked clients to slow down (Retry-After); the next request is sent in 1 minute."
         in text(found)
     )
 
 
 def test_why_says_that_the_worker_of_a_batch_waits_for_a_host(session: Session, settings: Settings) -> None:
     batch = planting.acquired_batch(session)
-    FleetHostLimiter(session, lambda: 1).back_off("example.org", 90)
+    FleetHostLimiter(session, lambda: 1).back_off("example.org:80", 90)
 
     found = why(session, settings, batch.bid)
 
-    assert (found.reason, found.waits_for) == (Reason.HOST_BACKING_OFF, "example.org")
+    assert (found.reason, found.waits_for) == (Reason.HOST_BACKING_OFF, "example.org:80")

@@ -95,6 +95,7 @@ class Seen:
     method: str
     path: str
     headers: dict[str, str]
+    peer: tuple[str, int]
 
 
 @dataclass
@@ -141,6 +142,11 @@ class HttpSource:
     def __exit__(self, *_: object) -> None:
         self._running.__exit__(None, None, None)
 
+    @property
+    def place(self) -> str:
+        """Host and port, as the fleet's limits name them."""
+        return f"{self.host}:{self.port}"
+
     def url(self, path: str) -> str:
         return f"http://{self.host}:{self.port}{path}"
 
@@ -160,6 +166,12 @@ class HttpSource:
         with self._site.lock:
             requests = [each for each in self._site.requests if path in (None, each.path)]
         return [each for each in requests if method in (None, each.method)]
+
+    @property
+    def peers(self) -> set[tuple[str, int]]:
+        """The connections from which requests came."""
+        with self._site.lock:
+            return {each.peer for each in self._site.requests}
 
     def count(self, *which: str) -> int:
         return len(self.seen(*which))
@@ -186,7 +198,9 @@ class _Handler(Handler):
     def _answer(self, *, body: bool) -> None:
         path = urlsplit(self.path).path
         with self.site.lock:
-            self.site.requests.append(Seen(self.command, path, dict(self.headers.items())))
+            self.site.requests.append(
+                Seen(self.command, path, dict(self.headers.items()), self.client_address)
+            )
         with self.site.arrived:
             self.site.arrived.notify_all()
         page = self.site.page(path)
@@ -249,14 +263,15 @@ class _Handler(Handler):
             self._send(path, page, start, end)
 
     def _range(self, page: Page, total: int) -> tuple[int, int, int]:
-        asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         condition = self.headers.get("If-Range")
         if not asked or not page.ranges or condition not in (None, page.tag(), page.last_modified):
             return 0, total, 200
         start = int(asked[1])
         if start >= total:
             return 0, 0, 416
-        return start, min(total, start + (page.range_limit or total)), 206
+        end = int(asked[2]) + 1 if asked[2] else total
+        return start, min(end, total, start + (page.range_limit or total)), 206
 
     def _send(self, path: str, page: Page, start: int, end: int) -> None:
         cut = page.cut_after is not None and self.site.first(path, "cut", page.cuts)

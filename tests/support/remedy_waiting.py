@@ -14,7 +14,7 @@ from tests.support.fleet import batch_ended
 from tests.support.operators import ann
 from tests.support.remedy_world import Case, World, adding_to
 from tests.support.waits import OBJECT, RECORD
-from zkstate import batches, jobs, paths, record
+from zkstate import batches, codec, host_back_off, jobs, paths, record
 from zkstate.hosts import FleetHostLimiter
 
 PROCESSES = 4
@@ -181,9 +181,20 @@ def _host(world: World) -> None:
     world.completed(second)
 
 
+@case(Reason.HOST_DOWN)
+def _host_down(world: World) -> None:
+    path = paths.host(world.source.place)
+    silent = host_back_off.BackOff(seconds=8, unanswered=1, cause="timeout while connecting")
+    world.session.ensure_node(path)
+    world.session.ask(world.session.zk.set_async, path, codec.encode(silent))
+    bid = world.submit()
+    world.moves_itself(world.job(bid), Reason.HOST_DOWN)
+    world.completed(bid)
+
+
 @case(Reason.HOST_BACKING_OFF)
 def _backing_off(world: World) -> None:
-    FleetHostLimiter(world.session, lambda: 1).back_off(world.source.host, 8)
+    FleetHostLimiter(world.session, lambda: 1).back_off(world.source.place, 8)
     bid = world.submit()
     world.moves_itself(world.job(bid), Reason.HOST_BACKING_OFF)
     world.completed(bid)

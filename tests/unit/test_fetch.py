@@ -12,16 +12,36 @@ from pipeline.sources.host_limits import NoLimit
 from pipeline.sources.transfer import Download
 from pipeline.states import FailureKind
 from tests.servers.http_source import HttpSource
+from tests.servers.raw_answer import RawAnswer
 from tests.support.fetching import BODY, DownloadFactory, assert_downloaded, sha256
 
 
-def test_the_size_is_asked_by_head(fetcher: HttpFetcher, source: HttpSource) -> None:
-    assert fetcher.size(source.put("/a", BODY)) == len(BODY)
-    assert source.count("/a", "GET") == 0
+@pytest.mark.parametrize("ranges", [True, False])
+def test_the_size_is_asked_by_get_and_for_one_byte(
+    fetcher: HttpFetcher, source: HttpSource, ranges: bool
+) -> None:
+    assert fetcher.size(source.put("/a", BODY, ranges=ranges)) == len(BODY)
+    assert [(seen.method, seen.headers["Range"]) for seen in source.seen()] == [("GET", "bytes=0-0")]
 
 
-def test_a_source_that_refuses_head_is_asked_by_get(fetcher: HttpFetcher, source: HttpSource) -> None:
-    assert fetcher.size(source.put("/a", BODY, head=False)) == len(BODY)
+def test_the_size_of_an_empty_file_is_0(fetcher: HttpFetcher, source: HttpSource) -> None:
+    assert fetcher.size(source.put("/a", b"")) == 0
+
+
+def test_a_source_that_refuses_a_range_is_asked_for_the_whole(fetcher: HttpFetcher) -> None:
+    with RawAnswer() as server:
+        server.answers = [
+            b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 4711\r\n\r\n",
+        ]
+        assert fetcher.size(f"{server.url}/a") == 4711
+
+
+def test_sizes_of_small_files_are_asked_on_one_connection(fetcher: HttpFetcher, source: HttpSource) -> None:
+    urls = [source.put(f"/{number}", BODY) for number in range(5)]
+
+    assert [fetcher.size(url) for url in urls] == [len(BODY)] * 5
+    assert len(source.peers) == 1
 
 
 def test_the_size_is_that_of_what_a_redirect_leads_to(fetcher: HttpFetcher, source: HttpSource) -> None:
@@ -31,7 +51,7 @@ def test_the_size_is_that_of_what_a_redirect_leads_to(fetcher: HttpFetcher, sour
 
 
 def test_a_size_that_is_not_told_is_unknown(fetcher: HttpFetcher, source: HttpSource) -> None:
-    assert fetcher.size(source.put("/a", BODY, framing="chunked")) is None
+    assert fetcher.size(source.put("/a", BODY, framing="chunked", ranges=False)) is None
 
 
 @pytest.mark.parametrize("status", [404, 500, 503])
@@ -193,4 +213,4 @@ def test_a_pause_behind_a_redirect_is_of_the_host_that_answered(
     assert limited.size(resolver) is None
 
     assert failure.value.retry_after == 1
-    assert set(noted.hosts) == {"127.1"}
+    assert set(noted.hosts) == {f"127.1:{source.port}"}

@@ -53,7 +53,7 @@ def _busy_host(context: FaultContext, fault: Fault, late: bool) -> Effect:
 
 @kind_of(BEGIN, Kind.SOURCE_CHANGED)
 def _change_content(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    """Files without a declared digest get another body: some between HEAD and GET."""
+    """Files without a declared digest get another body: some after their size was asked."""
     release = context.claim("source", lambda: None)
     for path, body in context.second_bodies.items():
         context.cluster.fakes.source.change(path, body=body)

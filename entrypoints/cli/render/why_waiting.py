@@ -49,6 +49,11 @@ def _host(facts: Explanation) -> str:
     worker = f"The {facts.holder} is processing it and waits. " if facts.holder else ""
     if not facts.waits_for:
         return f"{worker}Nothing failed: {fault(facts)}. The next request is sent {in_time(facts.when)}."
+    if facts.reason is Reason.HOST_DOWN:
+        return (
+            f"{worker}{facts.waits_for} does not answer ({fault(facts)}). Nothing is counted against it; the "
+            f"next request is sent {in_time(facts.when)}."
+        )
     if facts.reason is Reason.HOST_BACKING_OFF:
         return (
             f"{worker}{facts.waits_for} asked clients to slow down (Retry-After); the next request is sent "
@@ -140,6 +145,7 @@ WAITING: dict[Reason, Callable[[Explanation], str]] = {
     Reason.BEING_DISPATCHED: lambda facts: "It is being sent to a worker.",
     Reason.BEING_WORKED_ON: _working,
     Reason.WAITING_FOR_HOST: _host,
+    Reason.HOST_DOWN: _host,
     Reason.HOST_BACKING_OFF: _host,
     Reason.WAITING_FOR_SPACE: _space,
     Reason.EXCEEDS_SPACE: lambda facts: (
