@@ -13,10 +13,20 @@ from tests.support import planting
 from tests.support.browser import Chromium, Scheme, Visitor, chromium, visitor
 from tests.support.web import MAIN_PAGES, Web, new_token
 from zkstate import jobs
+from zkstate.jobs import JobMove
 from zkstate.session import Session
 
 PAGES = (*MAIN_PAGES, "/deposits/new")
 
+
+TOO_WIDE = """
+[document.documentElement, ...document.querySelectorAll("main *, header *, footer *")]
+  .filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
+  .filter((one) => !one.closest(".scroll, pre, .skip, svg"))
+  .map((one) => `${one.tagName} ${one.className} ${one.textContent.trim().slice(0, 40)}`)
+  .slice(0, 5)
+"""
+"""Elements that reach beyond the window; what a region of its own scrolls does not count."""
 
 KEEP_THE_STATES_OF_THE_STREAM = """
 window.states = [];
@@ -81,17 +91,66 @@ def test_no_page_has_a_serious_barrier_or_anything_that_the_security_policy_refu
         assert opened.complaints == []
 
 
-def test_a_narrow_window_needs_no_sideways_scrolling(
-    browser: Chromium, web: Web, token: str, failed: str
+@pytest.fixture(scope="module")
+def longest(session: Session) -> dict[str, str]:
+    """A failed job whose every text is as long as may be, without a place to break."""
+    word, name = "x" * 4000, f"{'y' * 255}/{'z' * 255}"
+    texts = {"note": word, "submitter": word, "owner": word, "erc_what": word, "payload_filename": name}
+    bid, (jid,) = planting.split_batch_of(session, texts, payload_name=name, erc_what=word, erc_who=word)
+    held = planting.acquire(session, jobs.load(session, jid))
+    failure = JobMove(
+        Event.FAIL, "worker", message=f"{name} (upload:{word}): {word}", kind=FailureKind.SYSTEM
+    )
+    jobs.move(session, held, failure)
+    return {"bid": bid, "jid": jid}
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_page_needs_sideways_scrolling_with_the_longest_names(
+    browser: Chromium, web: Web, token: str, failed: str, longest: dict[str, str], width: int
+) -> None:
+    with visitor(browser, web.url, width=width) as opened:
+        opened.log_in(token)
+        too_wide = {}
+        bid = jobs.load(web.context.session, failed).bid
+        ones = [
+            f"/jobs/{failed}",
+            f"/jobs/{longest['jid']}",
+            "/bulk?cause={cause}&verb=delete",
+            "/failures/{cause}",
+        ]
+        for batch in (bid, longest["bid"]):
+            ones += [f"/batches/{batch}", f"/batches/{batch}/again", f"/batches/{batch}/report"]
+        cause = opened.open("/").locator("section[aria-labelledby=failures] li a").first
+        number = (cause.get_attribute("href") or "").rpartition("/")[2]
+        for path in (*PAGES, *(one.format(cause=number) for one in ones)):
+            opened.open(path)
+            expect(opened.page.locator("h1")).to_be_visible()
+            if found := opened.page.evaluate(TOO_WIDE):
+                too_wide[path] = found
+            opened.picture(f"{width}{re.sub('[/?&=]', '-', path)}".rstrip("-"))
+        assert too_wide == {}
+        assert opened.complaints == []
+
+
+def test_the_navigation_of_an_operator_is_one_row(browser: Chromium, web: Web, token: str) -> None:
+    with visitor(browser, web.url) as opened:
+        opened.log_in(token)
+        tops = opened.page.evaluate(
+            "new Set([...document.querySelectorAll('header nav a')].map(a => a.offsetTop)).size"
+        )
+        assert tops == 1
+
+
+def test_a_row_of_a_table_is_a_card_with_titles_in_a_narrow_window(
+    browser: Chromium, web: Web, token: str, longest: dict[str, str]
 ) -> None:
     with visitor(browser, web.url, width=390) as opened:
         opened.log_in(token)
-        bid = jobs.load(web.context.session, failed).bid
-        for path in (*PAGES, f"/jobs/{failed}", f"/batches/{bid}", f"/batches/{bid}/again"):
-            opened.open(path)
-            width = opened.page.evaluate("document.documentElement.scrollWidth")
-            assert width <= 390, f"{path} is {width} pixels wide"
-            opened.picture(f"narrow{path.replace('/', '-')}".rstrip("-"))
+        row = opened.open("/jobs").locator("tbody tr", has_text=longest["jid"]).first
+        titles = row.locator("td").evaluate_all("cells => cells.map(cell => cell.dataset.title)")
+
+    assert titles == ["Job", "Object", "State", "Since", "Batch", "Collection", "Message"]
 
 
 def test_an_open_page_follows_the_job_without_a_reload(olga: Visitor, session: Session) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,18 @@ def split_batch(
     session: Session, count: int, working: Path = WORKING, **changes: object
 ) -> tuple[str, list[str]]:
     """A batch with `count` pending jobs."""
-    batch = acquired_batch(session)
+    return split_batch_of(session, {}, count, working, **changes)
+
+
+def split_batch_of(
+    session: Session,
+    submitted: Mapping[str, object],
+    count: int = 1,
+    working: Path = WORKING,
+    **changes: object,
+) -> tuple[str, list[str]]:
+    """A batch of this submission, with `count` pending jobs."""
+    batch = acquired_batch(session, **submitted)
     batch = create_jobs(session, batch, plan(count, **changes), working, "test", UNATTENDED)
     batches.finish_split(session, batch)
     return batch.bid, batches.all_jobs(session, batch.bid)
@@ -79,10 +91,8 @@ def one_job(session: Session, **changes: Any) -> Job:
 
 def owned_job(session: Session, owner: str, **changes: object) -> Job:
     """A pending job of a deposit by this person."""
-    batch = acquired_batch(session, owner=owner)
-    batch = create_jobs(session, batch, plan(1, **changes), WORKING, "test", UNATTENDED)
-    batches.finish_split(session, batch)
-    return jobs.load(session, batches.all_jobs(session, batch.bid)[0])
+    _, (jid,) = split_batch_of(session, {"owner": owner}, 1, WORKING, **changes)
+    return jobs.load(session, jid)
 
 
 def acquire(session: Session, job: Job) -> Job:

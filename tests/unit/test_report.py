@@ -17,7 +17,7 @@ from pipeline.object_description import ObjectDescription
 from pipeline.outcome import StepFailed
 from pipeline.principal import Interface
 from pipeline.profiles.profile import Profile
-from pipeline.records import HistoryEntry, StatusReport, SubmissionType
+from pipeline.records import HistoryEntry, PayloadType, StatusReport, SubmissionType
 from pipeline.states import BatchState, Event, FailureKind, JobState
 from tests.support.records import AT, BID, a_batch, a_job, a_submission, a_tombstone, jid
 
@@ -55,6 +55,21 @@ def body(mail: EmailMessage, form: str = "plain") -> str:
     part = mail.get_body((form,))
     assert part is not None
     return str(part.get_content())
+
+
+def test_the_advice_for_an_uploaded_file_names_no_source() -> None:
+    job = a_job(
+        1,
+        JobState.FAILED,
+        kind=FailureKind.CONTENT,
+        last_successful_status=JobState.PROVISIONING,
+        payload_type=PayloadType.FILE,
+        payload_url=f"upload:{'a' * 32}/a.jpg",
+    )
+
+    (told,) = compose_report(a_batch(), [job]).failed
+
+    assert told.advice == "Correct the problem described in the message and submit this object again."
 
 
 def test_a_batch_whose_jobs_all_completed_is_completed() -> None:

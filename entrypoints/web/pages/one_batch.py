@@ -23,7 +23,7 @@ from operations.board.values import EVERYTHING, JobSearch
 from operations.job_view import steps_of
 from operations.reports import report
 from pipeline.errors import Action
-from pipeline.notify.report import html, table
+from pipeline.notify.report import html, table, text
 from pipeline.principal import Principal
 from pipeline.records import Batch
 from pipeline.states import JOB, FailureKind, JobState
@@ -53,10 +53,19 @@ def batch(request: Request, caller: PageCaller, bid: str) -> HTMLResponse:
 
 
 @router.get("/batches/{bid}/report")
-def batch_report(request: Request, caller: PageCaller, bid: str) -> Response:
+def batch_report(request: Request, caller: PageCaller, bid: str) -> HTMLResponse:
     web = context_of(request)
     require_sight(web, caller, bid)
-    return Response(html.as_html(report(web.session, bid, web.archive)), media_type="text/html")
+    told = report(web.session, bid, web.archive)
+    return page(
+        request,
+        "report.html",
+        caller=caller,
+        report=told,
+        headline=text.headline(told),
+        facts=text.facts(told),
+        sections=tuple(html.sections(told)),
+    )
 
 
 @router.get("/batches/{bid}/report.csv")
@@ -64,8 +73,8 @@ def batch_report_csv(request: Request, caller: PageCaller, bid: str) -> Response
     web = context_of(request)
     require_sight(web, caller, bid)
     disposition = {"Content-Disposition": f'attachment; filename="{bid}.csv"'}
-    text = table.as_csv(report(web.session, bid, web.archive))
-    return Response(text, media_type="text/csv", headers=disposition)
+    content = table.as_csv(report(web.session, bid, web.archive))
+    return Response(content, media_type="text/csv", headers=disposition)
 
 
 def values(web: WebContext, whole: WholeFleet, caller: Principal, bid: str) -> dict[str, Any]:

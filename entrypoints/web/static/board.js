@@ -83,22 +83,33 @@
   document.addEventListener("htmx:sse:close", (event) => {
     if (event.detail?.reason === "ended") markLost();
   });
-  document.addEventListener("htmx:sse:after:message", () => { renewAges(); showCopies(); });
+  document.addEventListener("htmx:sse:after:message", () => { renewAges(); showCopies(); titleCells(); });
   // what a person opened, and what this file shows, stays while the page follows the record
   document.addEventListener("htmx:before:morph:attr", (event) => {
     const { attrName, newValue } = event.detail;
     const opened = attrName === "open" && newValue === null && event.target.matches("details");
     const shown = attrName === "hidden" && event.target.matches("button[data-copy]");
-    if (opened || shown) event.preventDefault();
+    if (opened || shown || attrName === "data-title") event.preventDefault();
   });
 
   function showCopies() {
     for (const button of document.querySelectorAll("button[data-copy]")) button.removeAttribute("hidden");
   }
 
+  function titleCells() {
+    for (const table of document.querySelectorAll(".scroll table")) {
+      const titles = [...table.querySelectorAll("thead th")].map((title) => title.textContent);
+      for (const row of table.querySelectorAll("tbody tr")) {
+        if (row.cells.length !== titles.length) continue;
+        [...row.cells].forEach((cell, at) => { cell.dataset.title = titles[at]; });
+      }
+    }
+  }
+
   setInterval(renewAges, 1000);
   document.addEventListener("DOMContentLoaded", () => {
     document.getElementById("scheme")?.removeAttribute("hidden");
     showCopies();
+    titleCells();
   });
 })();

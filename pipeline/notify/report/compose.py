@@ -13,8 +13,9 @@ from pipeline.description.final import final_description
 from pipeline.names import name_in
 from pipeline.notify.report.job_outcome import JobOutcome
 from pipeline.notify.report.reported_jobs import ReportedJob, ReportedJobs, by_state
-from pipeline.records import Batch, Entry, Job, Record, StatusReport, SubmissionType, now
+from pipeline.records import Batch, Entry, Job, PayloadType, Record, StatusReport, SubmissionType, now
 from pipeline.states import BatchState, Event, FailureKind, JobState
+from pipeline.upload_url import is_upload
 
 if TYPE_CHECKING:
     from pipeline.inventory.archive import ArchivedJob
@@ -34,6 +35,9 @@ _ADVICE = {
     ),
 }
 _CANNOT_RESUME = f"Correct the problem described in the message and {_AGAIN}; this job cannot be resumed."
+_NO_SOURCE = f"Correct the problem described in the message and {_AGAIN}."
+"""For a file that was uploaded: nothing can be corrected at a source."""
+
 _UNKNOWN = "Contact the repository's staff and quote the job's number."
 _STOPPED = "Ask our staff before you submit this object again."
 _CANCELLED = "Ask our staff before you submit the batch again."
@@ -270,4 +274,11 @@ def _advice(job: Job | JobOutcome) -> str:
     kind = job.status.kind
     if kind is FailureKind.CONTENT and job.status.last_successful_status is None:
         return _CANNOT_RESUME
+    configuration = job.configuration
+    if (
+        kind is FailureKind.CONTENT
+        and is_upload(configuration.payload_url)
+        and configuration.payload_type is not PayloadType.OBJECT_MANIFEST
+    ):
+        return _NO_SOURCE
     return _ADVICE[kind] if kind else _UNKNOWN

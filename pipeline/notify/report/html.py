@@ -4,7 +4,8 @@ Rule: the page is passive. Reading it fetches nothing; it has no links made from
 and no scripts.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from html import escape
 
 from pipeline.notify.report.compose import SECTION_ADVICE, BatchReport
@@ -24,6 +25,19 @@ _COLUMNS = {
 }
 
 
+@dataclass(frozen=True)
+class Section:
+    """The objects of one outcome, as a table."""
+
+    title: str
+    advice: str
+    """About all of them; empty if each has its own."""
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    count: int
+    """Of all objects; the rows are the first LISTED."""
+
+
 def as_html(report: BatchReport) -> str:
     lines = [_HEAD.format(title=_text(report.bid)), f"<h1>{_text(headline(report))}</h1>", "<table>"]
     lines += [_row(f"<strong>{_text(name)}</strong>", _text(value)) for name, value in facts(report)]
@@ -31,8 +45,8 @@ def as_html(report: BatchReport) -> str:
     if report.message:
         lines.append(f"<p><strong>What happened:</strong> {_text(report.message)}</p>")
         lines.append(f"<p><strong>What to do:</strong> {_text(report.advice)}</p>")
-    for title, jobs in report.sections:
-        lines += _section(title, jobs)
+    for section in sections(report):
+        lines += _section(section)
     return "\n".join([*lines, "</body></html>", ""])
 
 
@@ -50,30 +64,39 @@ def _lines(text: str) -> str:
     return "<br>\n".join(_text(line) for line in text.splitlines())
 
 
-def _section(title: str, jobs: Sequence[ReportedJob]) -> Iterator[str]:
-    if not jobs:
-        return
-    columns = _COLUMNS[title]
-    yield f"<h2>{title}: {len(jobs):,}</h2>"
-    if title in SECTION_ADVICE:
-        yield f"<p>{_text(SECTION_ADVICE[title])}</p>"
+def sections(report: BatchReport) -> Iterator[Section]:
+    """The tables of a report, without those that have no object."""
+    for title, jobs in report.sections:
+        if jobs:
+            columns = _COLUMNS[title]
+            cells = map(_cells, jobs[:LISTED])
+            rows = tuple(tuple(on_one_line(cell[column]) for column in columns) for cell in cells)
+            yield Section(title, SECTION_ADVICE.get(title, ""), columns, rows, len(jobs))
+
+
+def _cells(job: ReportedJob) -> dict[str, str]:
+    return {
+        "job": job.jid,
+        "file": job.name,
+        "local ids": "; ".join(job.local_id),
+        "object": job.ark or "",
+        "what happened": job.message or "no message was recorded",
+        "reason": job.message,
+        "please check": job.remark,
+        "what to do": job.advice,
+    }
+
+
+def _section(section: Section) -> Iterator[str]:
+    yield f"<h2>{section.title}: {section.count:,}</h2>"
+    if section.advice:
+        yield f"<p>{_text(section.advice)}</p>"
     yield "<table>"
-    yield _row(*(f"<strong>{column}</strong>" for column in columns))
-    for job in jobs[:LISTED]:
-        cells = {
-            "job": job.jid,
-            "file": job.name,
-            "local ids": "; ".join(job.local_id),
-            "object": job.ark or "",
-            "what happened": job.message or "no message was recorded",
-            "reason": job.message,
-            "please check": job.remark,
-            "what to do": job.advice,
-        }
-        yield _row(*(_text(cells[column]) for column in columns))
+    yield _row(*(f"<strong>{column}</strong>" for column in section.columns))
+    yield from (_row(*map(_text, row)) for row in section.rows)
     yield "</table>"
-    if len(jobs) > LISTED:
-        yield f"<p>and {len(jobs) - LISTED:,} more</p>"
+    if section.count > len(section.rows):
+        yield f"<p>and {section.count - len(section.rows):,} more</p>"
 
 
 def _row(*cells: str) -> str:
