@@ -1,11 +1,13 @@
 """A client of ZooKeeper: who it says it is. Without a user, it works with servers on loopback alone."""
 
 import ipaddress
+import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from kazoo.client import KazooClient, _prefix_root
+from kazoo.exceptions import AuthFailedError, ConnectionClosedError, SessionExpiredError
 from kazoo.hosts import collect_hosts
 from kazoo.protocol.serialization import Sync
 from kazoo.protocol.states import KeeperState
@@ -23,6 +25,13 @@ MAX_RECONNECT_DELAY = 2.0
 _EPHEMERAL = 1
 """The flag of a request to create a node."""
 
+_FAULTS = {
+    KeeperState.AUTH_FAILED: AuthFailedError,
+    KeeperState.CLOSED: ConnectionClosedError,
+    KeeperState.EXPIRED_SESSION: SessionExpiredError,
+}
+"""The answers to requests in a state in which none is sent."""
+
 _CONNECTED = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)
 
 T = TypeVar("T")
@@ -36,10 +45,39 @@ class Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
         retry = self._conn_retry.copy()
         self._connection: DirectConnection = DirectConnection(self, retry, logger=self.logger)
 
-    def _call(self, request: Any, async_object: Any) -> Any:
+    def _call(self, request: Any, async_object: Any) -> bool:
+        """As kazoo's, which takes every exception of the caller's thread for the end of the connection."""
         if self._connection.send_now(request, async_object):
             return True
-        return super()._call(request, async_object)
+        if (fault := _FAULTS.get(self._state)) is not None:
+            async_object.set_exception(fault())
+            return False
+        self._connection.send_later(request, async_object)
+        return True
+
+    def start_within(self, seconds: float) -> None:
+        """As kazoo's `start`, which stops without a limit what did not connect in time."""
+        if not self.start_async().wait(seconds):
+            raise self.handler.timeout_exception("Connection time-out")
+
+    def stop_within(self, seconds: float) -> bool:
+        """End the session and its threads; False if a thread of a connected session goes on.
+
+        kazoo's `stop` waits for its threads without a limit. A thread that waits for the server goes on once
+        the socket is shut; the server then ends the session after its timeout, as for a dead process.
+        """
+        ending = threading.Thread(target=self._end, name="end of a session", daemon=True)
+        ending.start()
+        ending.join(seconds)
+        if ending.is_alive():
+            self._connection.end()
+            ending.join(seconds)
+        return not ending.is_alive() or self._connection.is_connecting
+
+    def _end(self) -> None:
+        self.stop()
+        self._connection.connection_stopped.wait()
+        self.close()
 
     def together(self, ask: Callable[[], T]) -> T:
         """What `ask` returns, which waits for no answer: its requests are sent in one piece."""

@@ -8,6 +8,9 @@ that are made while there is no connection go its way.
 Rule: `_sending` guards the order of the requests, which is that of `client._pending`; `_reading` guards the
 order of the answers. Whoever needs both takes `_reading` first. What fails in between breaks the connection,
 and kazoo's thread makes a new one: no answer is taken for another's.
+
+Rule: an exception may end a thread at any line, as that of a signal's handler does; nothing here relies on a
+line that follows. Python may not guard the line of a `try` that is not the first one of its function.
 """
 
 import select
@@ -19,8 +22,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from kazoo.exceptions import ConnectionDropped, ConnectionLoss
-from kazoo.protocol.connection import ConnectionHandler
+from kazoo.exceptions import ConnectionClosedError, ConnectionDropped, ConnectionLoss
+from kazoo.protocol.connection import AUTH_XID, ConnectionHandler
 from kazoo.protocol.serialization import Auth, ReplyHeader, int_struct
 
 from zkstate.shared_reading import Gate
@@ -56,12 +59,16 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
         """What has been read and is no whole answer yet; None while kazoo reads by itself."""
         self._taken = False
         """A thread reads for its own answer."""
+        self._ended = False
+        """The session is to end, although its end could not be sent."""
         self._collected: bytearray | None = None
         """The requests so far of those that are sent together."""
 
     def _connect(self, *server: Any) -> Any:
         self._arrived = None
         timeouts = super()._connect(*server)
+        if self._ended:
+            raise ConnectionDropped("the session has ended")
         if hasattr(select, "epoll") and not isinstance(self._socket, ssl.SSLSocket):
             with self._reading, self._sending:
                 self._arrived, self._broken = bytearray(), ""
@@ -79,48 +86,83 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
 
     def send_now(self, request: Any, answer: Any) -> bool:
         """False if kazoo's thread has to send the request, after those that wait for it already."""
-        with self._sending:
-            client = self.client
-            if (self._collected is None and (not self._open or client._queue)) or request.type == Auth.type:
-                return False
+        try:
+            with self._sending:
+                is_later = self._collected is None and (not self._open or self.client._queue)
+                if is_later or request.type == Auth.type:
+                    return False
+                self._send_in_order(request, answer)
+                return True
+        except BaseException:
+            if self._collected is None:
+                _let_go(self._sending)
+            raise
+
+    def _send_in_order(self, request: Any, answer: Any) -> None:
+        try:
             xid: int = (self._xid % _LAST_XID) + 1
             self._xid = xid
             content = b"".join((int_struct.pack(xid), int_struct.pack(request.type), request.serialize()))
             message = int_struct.pack(len(content)) + content
             answer.connection = self
             # before it is sent: another thread may read the answer at once
-            client._pending.append((request, answer, xid))
+            self.client._pending.append((request, answer, xid))
             if self._collected is None:
                 self._send_or_break(message)
             else:
                 self._collected += message
-            return True
+        except BaseException:  # an answer may be expected to a request that was not sent, or sent in part
+            self._break("a thread was interrupted while it sent a request")
+            raise
+
+    def send_later(self, request: Any, answer: Any) -> None:
+        """Have kazoo's thread send the request: now, or when it has connected."""
+        self.client._queue.append((request, answer))
+        # what is interrupted here is sent with the request that follows
+        wakes = self._write_sock
+        try:
+            if wakes is not None:
+                wakes.send(b"\0")
+                return
+        except OSError:
+            pass  # closed by another thread
+        if answer is not None:
+            answer.set_exception(ConnectionClosedError("Connection has been closed"))
 
     def together(self, ask: Callable[[], T]) -> T:
         """What `ask` returns, which waits for no answer: its requests are sent in one piece."""
-        with self._sending:
-            if self._open and not self.client._queue:
-                return self._send_together(ask)
+        try:
+            with self._sending:
+                if self._open and not self.client._queue:
+                    return self._send_together(ask)
+        except BaseException:
+            _let_go(self._sending)
+            raise
         return ask()  # without the lock: kazoo's thread needs it to make room for further requests
 
     def _send_together(self, ask: Callable[[], T]) -> T:
-        self._collected = bytearray()
         try:
-            asked = ask()
+            self._collected = bytearray()
+            return self._collect(ask)
+        except BaseException:
+            if self._collected is not None:
+                self._collected = None
+                self._break("a thread was interrupted before it sent its requests")
+            raise
+
+    def _collect(self, ask: Callable[[], T]) -> T:
+        try:
+            return ask()
         finally:
-            collected, self._collected = self._collected, None
-            if collected:
-                self._send_or_break(collected)
-        return asked
+            if self._collected:
+                self._send_or_break(self._collected)
+            self._collected = None
 
     def _send_or_break(self, message: bytes | bytearray) -> None:
         try:
             self._send(message)
         except (OSError, ConnectionDropped, self.handler.timeout_exception) as error:
             self._break(f"a request was not sent: {error}")
-        except BaseException:  # of a signal handler: part of the message may have been sent
-            self._break("a thread was interrupted while it sent a request")
-            raise
 
     def _send(self, message: bytes | bytearray) -> None:
         try:
@@ -133,24 +175,48 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
     def _break(self, reason: str) -> None:
         """Have kazoo's thread notice that the connection is of no use any more, and report the reason."""
         self._open, self._broken = False, reason
+        self._shut()
+
+    def _shut(self) -> None:
         with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+            if (connected := self._socket) is not None:
+                connected.shutdown(socket.SHUT_RDWR)
+
+    def end(self) -> None:
+        """Send nothing more, not even pings, over this connection or a later one."""
+        self._ended = True
+        self._shut()
+
+    @property
+    def is_connecting(self) -> bool:
+        """kazoo's thread waits for a server, for a session timeout at most."""
+        return self._socket is None
 
     def read_until(self, answer: Any, seconds: float | None) -> None:
         """Read until the answer has come, for a moment at most, unless another thread is reading."""
         if self._taken:
             return
-        with self._reading:
-            gate = self.handler.gate
-            if not self._open or gate is None:
-                return
+        try:
+            with self._reading:
+                gate = self.handler.gate
+                if self._open and gate is not None:
+                    self._take(gate, answer, READ_TIME if seconds is None else min(seconds, READ_TIME))
+        except BaseException:
+            _let_go(self._reading)
+            raise
+
+    def _take(self, gate: Gate, answer: Any, seconds: float) -> None:
+        try:
             self._taken = True
-            try:
-                gate.shut()
-                self._read_until(answer, READ_TIME if seconds is None else min(seconds, READ_TIME))
-            finally:
-                self._taken = False
-                gate.open()
+            gate.shut()
+            self._read_until(answer, seconds)
+            gate.open()
+            self._taken = False
+        except BaseException:  # an answer may have been read in part
+            # a broken connection wakes kazoo's thread although the gate is shut
+            self._break("a thread was interrupted while it read an answer")
+            self._taken = False
+            raise
 
     def _read_until(self, answer: Any, seconds: float) -> None:
         readable = select.poll()
@@ -164,9 +230,6 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
                 self._read_answers(self.client._session_timeout / 1000)
             except ConnectionDropped as error:
                 self._break(str(error))
-            except BaseException:  # of a signal handler: an answer may have been read in part
-                self._break("a thread was interrupted while it read an answer")
-                raise
 
     def _read_socket(self, read_timeout: float) -> Any:
         """Of kazoo's thread: somebody may have read what there was."""
@@ -204,8 +267,8 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
         try:
             return super()._read_socket(read_timeout)
         except BaseException:
-            if first is not None and not first.ready() and not (pending and pending[0][1] is first):
-                first.set_exception(ConnectionLoss())  # nobody else would
+            if first is not None and not (pending and pending[0][1] is first):
+                _wake(first)  # nobody else would
             raise
 
     def _read_header(self, timeout: float) -> tuple[Any, bytes, int]:
@@ -218,10 +281,23 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
         header, offset = ReplyHeader.deserialize(content, 0)
         return header, content, offset
 
-    def _send_request(self, *timeouts: float) -> None:
-        """Of kazoo's thread: what waits in its queue, and at last the end of the session."""
+    def _send_request(self, _read_timeout: float, connect_timeout: float) -> None:
+        """Of kazoo's thread: all that waits in its queue, and at last the end of the session.
+
+        kazoo's own sends a request for each byte that wakes it. A request without its byte would have each
+        later byte send the request before its own.
+        """
         with self._reading, self._sending:
-            super()._send_request(*timeouts)
+            self._read_sock.recv(_PIECE)
+            queue = self.client._queue
+            while queue:
+                request, answer = queue[0]
+                if request.type != Auth.type:
+                    self._xid = (self._xid % _LAST_XID) + 1
+                xid = AUTH_XID if request.type == Auth.type else self._xid
+                self._submit(request, connect_timeout, xid)
+                queue.popleft()
+                self.client._pending.append((request, answer, xid))
             if self.client._stopped.is_set():
                 self._open = False  # kazoo's thread has to see the last answer
 
@@ -232,3 +308,19 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
 
 def _is_whole(arrived: bytearray) -> bool:
     return len(arrived) >= _HEADER and len(arrived) >= _HEADER + int_struct.unpack_from(arrived)[0]
+
+
+def _let_go(lock: Any) -> None:
+    """Release what the caller still holds: it may have been interrupted on its way out of a `with`."""
+    with suppress(RuntimeError):  # not held
+        while True:
+            lock.release()
+
+
+def _wake(answer: Any) -> None:
+    """Who waits for an answer whose reader was interrupted."""
+    if answer.ready():
+        with answer._condition:
+            answer._condition.notify_all()
+    else:
+        answer.set_exception(ConnectionLoss())

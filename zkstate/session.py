@@ -6,6 +6,7 @@ itself opens a new session silently and says CONNECTED.
 """
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -45,6 +46,12 @@ BROKEN = (
 ANSWER_TIMEOUT = 30.0
 """Seconds to wait for one answer; kazoo's synchronous calls would wait for ever."""
 
+
+CLOSE_TIME = 5.0
+"""Seconds that the end of a session may take, and again once its connection is shut."""
+
+EXIT_UNCLOSED = 75
+"""EX_TEMPFAIL of sysexits.h: restart the process."""
 
 PROBE_PAUSE = 3.0
 """Seconds between two probes of a ZooKeeper that does not answer this client, at most."""
@@ -235,10 +242,15 @@ class Session(AbstractContextManager["Session"]):
         return data, stat
 
     def close(self) -> None:
+        """End the session, which releases its locks, or this process: a lock must not outlive its work."""
         self._closed.set()
         self._last_change = self.last_change
-        self.zk.stop()
-        self.zk.close()
+        if not self.zk.stop_within(CLOSE_TIME):
+            _log.critical(
+                "the session with ZooKeeper at %s does not end; this process does, so that its locks do",
+                self.hosts,
+            )
+            os._exit(EXIT_UNCLOSED)
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -255,15 +267,14 @@ def _probe(settings: Settings) -> int | None:
     """The number of ZooKeeper's last change, as a new client sees it; None if ZooKeeper does not answer."""
     client = make_client(settings)
     try:
-        client.start(timeout=PROBE_TIMEOUT)
+        client.start_within(PROBE_TIMEOUT)
         client.exists_async("/").get(timeout=PROBE_TIMEOUT)
     except (*BROKEN, NoAuthError, client.handler.timeout_exception):
         return None
     else:
         return int(client.last_zxid)
     finally:
-        client.stop()
-        client.close()
+        client.stop_within(PROBE_TIMEOUT)
 
 
 def connect(
@@ -280,7 +291,7 @@ def connect(
     client = make_client(settings)
     session = Session(settings, client, answer_timeout)
     try:
-        client.start(timeout=timeout)
+        client.start_within(timeout)
         if create:
             create_skeleton(client, settings.zk_root, ANSWER_TIMEOUT)
         client.chroot = settings.zk_root.rstrip("/")

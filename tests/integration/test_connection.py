@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,8 +15,11 @@ from types import FrameType
 import pytest
 from kazoo.exceptions import KazooException, NoNodeError
 
+from pipeline.settings import Settings
 from tests.servers.proxy import Proxy
-from zkstate.session import Session
+from zkstate.locks import take
+from zkstate.session import CLOSE_TIME, EXIT_UNCLOSED, Session, connect
+from zkstate.transaction import Put, commit
 
 PATH = "/ids/asked"
 
@@ -191,6 +195,150 @@ def test_an_exception_of_a_signal_handler_leaves_the_session_usable(session: Ses
         assert session.get(PATH)[0] == b"0"
     with pytest.raises(NoNodeError):
         session.ask(session.zk.get_async, f"{PATH}-absent")
+
+
+LINES_OF = ("zkstate/client.py", "zkstate/connection.py", "zkstate/shared_reading.py", "zkstate/session.py")
+"""The modules whose lines are interrupted, each once."""
+
+
+def interrupted_at(line: int, work: Callable[[], object]) -> bool:
+    """Do the work in this thread, with an exception before the `line`th line of LINES_OF; False if the work
+    has fewer."""
+    passed = 0
+
+    def on_line(_: FrameType, event: str, __: object) -> object:
+        nonlocal passed
+        passed += event == "line"
+        if passed == line:
+            sys.settrace(None)
+            raise Interrupted
+        return on_line
+
+    def on_call(frame: FrameType, _: str, __: object) -> object:
+        return on_line if frame.f_code.co_filename.endswith(LINES_OF) else None
+
+    before = sys.gettrace()
+    sys.settrace(on_call)  # type: ignore[arg-type]
+    try:
+        work()
+    except Interrupted:
+        pass
+    finally:
+        sys.settrace(before)
+    return passed >= line
+
+
+WORK: dict[str, Callable[[Session], object]] = {
+    "a request": lambda session: session.get(PATH),
+    "requests that are sent together": lambda session: session.get_many([PATH] * 3),
+    "a transaction": lambda session: commit(session, [Put(PATH, b"0"), Put(PATH, b"0")]),
+}
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("name", WORK)
+def test_a_thread_that_is_interrupted_at_any_line_spoils_no_later_request(
+    session: Session, settings: Settings, name: str
+) -> None:
+    """The next requests get their own answers soon, from this thread and from others."""
+    session.ensure_node(PATH, b"0")
+    session.ensure_node(f"{PATH}-own", b"own")
+    with connect(settings) as interrupted, ThreadPoolExecutor(1) as other:
+        line = 1
+        while interrupted_at(line, lambda: WORK[name](interrupted)):
+            began = time.monotonic()
+            assert interrupted.get(f"{PATH}-own")[0] == b"own", f"line {line}"
+            assert other.submit(interrupted.get, PATH).result(timeout=10)[0] == b"0", f"line {line}"
+            assert time.monotonic() - began < SOON, f"line {line}"
+            line += 1
+        assert line > 20
+
+
+SOON = 5.0
+"""Seconds for an answer, after a connection that may have been broken; ten times less than a limit."""
+
+
+@pytest.mark.no_cover
+def test_a_request_that_is_interrupted_while_the_connection_is_away_delays_no_later_one(
+    session: Session, shaky: Session, zookeeper_proxy: Proxy
+) -> None:
+    session.ensure_node(PATH, b"0")
+    session.ensure_node(f"{PATH}-own", b"own")
+    line, more = 1, True
+    while more:
+        zookeeper_proxy.refuse()
+        zookeeper_proxy.cut()
+        _wait_for(lambda: not shaky.connected)
+        more = interrupted_at(line, lambda: shaky.zk.get_async(PATH))
+        zookeeper_proxy.accept()
+        began = time.monotonic()
+        assert shaky.get(f"{PATH}-own")[0] == b"own", f"line {line}"
+        assert shaky.get(PATH)[0] == b"0", f"line {line}"
+        assert time.monotonic() - began < SOON, f"line {line}"
+        line += 1
+    assert line > 5
+
+
+@pytest.mark.no_cover
+def test_a_close_that_is_interrupted_at_any_line_can_be_repeated_and_releases_the_locks(
+    session: Session, settings: Settings
+) -> None:
+    line, more = 1, True
+    while more:
+        closed = connect(settings)
+        lock = f"/ids/lock-{line}"
+        assert take(closed, lock, "mark")
+        more = interrupted_at(line, closed.close)
+        began = time.monotonic()
+        closed.close()
+        assert time.monotonic() - began < SOON, f"line {line}"
+        assert session.exists(lock) is None, f"line {line}"
+        line += 1
+    assert line > 5
+
+
+def test_a_process_whose_session_does_not_end_ends_with_its_locks(
+    session: Session, settings: Settings
+) -> None:
+    """Its pings would keep the locks for ever."""
+    child = os.fork()
+    if not child:
+        _hold_a_lock_and_close(settings)
+    _, status = os.waitpid(child, 0)
+
+    assert os.waitstatus_to_exitcode(status) == EXIT_UNCLOSED
+    _wait_for(lambda: session.exists("/ids/held") is None)
+
+
+def _hold_a_lock_and_close(settings: Settings) -> None:
+    try:
+        closed = connect(settings)
+        assert take(closed, "/ids/held", "mark")
+        held = threading.Event()
+
+        def hang() -> None:
+            with closed.zk._connection._reading:
+                held.set()
+                threading.Event().wait()
+
+        threading.Thread(target=hang, daemon=True).start()
+        held.wait()
+        closed.close()
+    finally:
+        os._exit(1)
+
+
+def test_a_close_whose_answer_never_comes_has_a_limit_and_the_locks_go(
+    session: Session, shaky: Session, zookeeper_proxy: Proxy
+) -> None:
+    assert take(shaky, "/ids/held", "mark")
+    zookeeper_proxy.partition()
+    began = time.monotonic()
+
+    shaky.close()
+
+    assert time.monotonic() - began < 3 * CLOSE_TIME
+    _wait_for(lambda: session.exists("/ids/held") is None)
 
 
 def test_a_session_that_is_closed_while_threads_ask_ends_at_once(shaky: Session) -> None:
