@@ -1,8 +1,10 @@
 """Injecting faults into workers and beats, and undoing them; server_faults.py has the other faults."""
 
 import signal
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pipeline.states import BatchState
 from tools.chaos.actors import Actor, children, send
@@ -37,6 +39,8 @@ class FaultContext:
     """The services that a fault has now. A second fault of one waits: its end would end the first."""
     copied: float | None = None
     """When ZooKeeper's data were copied, on the monotonic clock; None if there is no copy."""
+    watches: Counter[Fault] = field(default_factory=Counter)
+    """How often a fault has watched for a job that has just stored its version."""
     struck: set[bytes] = field(default_factory=set)
     """The marks of the attempts on batches that a fault has struck."""
 
@@ -67,7 +71,7 @@ def kind_of(table: Table, *kinds: Kind) -> Callable[[Begin], Begin]:
     return register
 
 
-def _busy_child(context: FaultContext, fault: Fault, late: bool, state: str = "") -> tuple[Actor, int, str]:
+def busy_child(context: FaultContext, fault: Fault, late: bool, state: str = "") -> tuple[Actor, int, str]:
     """A worker and a process of its pool that runs a step (of `state`), or any process if it is late."""
     pools = {pid: actor for actor in context.cluster.workers for pid in actor.pool}
     at_work = [
@@ -86,15 +90,38 @@ def _busy_child(context: FaultContext, fault: Fault, late: bool, state: str = ""
 
 @kind_of(BEGIN, Kind.KILL_CHILD)
 def _kill_child(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    actor, pid, doing = _busy_child(context, fault, late)
+    actor, pid, doing = busy_child(context, fault, late)
     send(pid, signal.SIGKILL)
     context.cluster.witness.killed([pid], fault.kind.label)
     return Effect(f"{actor.name}/{pid} ({doing})")
 
 
+@kind_of(BEGIN, Kind.OUT_OF_MEMORY)
+def _kill_largest_child(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    """Of the processes at work, the one that the kernel would choose; it alone is killed."""
+    pools = {pid: actor for actor in context.cluster.workers for pid in actor.pool}
+    busy = {holder.pid: holder for holder in context.cluster.witness.holders() if holder.pid in pools}
+    if not busy and not (late and pools):
+        raise NotNow
+    pid = max(busy or pools, key=_oom_score)
+    doing = f"{busy[pid].jid} {busy[pid].state}" if busy else "idle"
+    what = f"{pools[pid].name}/{pid} ({doing}), oom_score {_oom_score(pid)}"
+    send(pid, signal.SIGKILL)
+    context.cluster.witness.killed([pid], fault.kind.label)
+    return Effect(what)
+
+
+def _oom_score(pid: int) -> int:
+    """The kernel's; -1 if the process is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/oom_score").read_text())
+    except OSError:
+        return -1
+
+
 @kind_of(BEGIN, Kind.KILL_WORKER)
 def _kill_worker(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    actor, _, _ = _busy_child(context, fault, late)
+    actor, _, _ = busy_child(context, fault, late)
     pids = actor.pids
     actor.kill()
     lost = context.cluster.witness.killed(pids, fault.kind.label)
@@ -104,14 +131,14 @@ def _kill_worker(context: FaultContext, fault: Fault, late: bool) -> Effect:
 @kind_of(BEGIN, Kind.TERM_DOWNLOADING, Kind.TERM_STORING)
 def _terminate(context: FaultContext, fault: Fault, late: bool) -> Effect:
     state = "downloading" if fault.kind is Kind.TERM_DOWNLOADING else "processing"
-    actor, _, doing = _busy_child(context, fault, late, state)
+    actor, _, doing = busy_child(context, fault, late, state)
     actor.ask_to_stop(fault.seconds)
     return Effect(f"{actor.name} ({doing}), SIGKILL after {fault.seconds} s")
 
 
 @kind_of(BEGIN, Kind.ZOMBIE_CHILD)
 def _freeze_child(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    actor, pid, doing = _busy_child(context, fault, late)
+    actor, pid, doing = busy_child(context, fault, late)
     send(pid, signal.SIGSTOP)
 
     def wake() -> None:
@@ -166,7 +193,7 @@ def _restart_workers(context: FaultContext, fault: Fault, late: bool) -> Effect:
 
 @kind_of(BEGIN, Kind.ZOMBIE_WORKER)
 def _freeze_worker(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    actor, _, doing = _busy_child(context, fault, late)
+    actor, _, doing = busy_child(context, fault, late)
     return Effect(f"{actor.name} ({doing})", thaw(actor, actor.freeze()))
 
 

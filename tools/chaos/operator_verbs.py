@@ -114,12 +114,11 @@ def _resume_from(operator: Operator, names: list[str], _: Acts) -> object:
     """From a step that the job has behind it, the earliest or a later one."""
     (jid,) = names
     job = jobs.load(operator.session, jid)
-    last = job.status.last_successful_status
-    steps = JOB.working()
-    behind = steps[: steps.index(last) + 1] if last in steps else ()
-    if not behind:
+    was = job.status
+    steps = JOB.targets_now(was.status, Event.RESUME, was.last_successful_status, was.kind, was.room)
+    if not steps:
         return bulk.act_on_many(operator, Event.RESUME, names)
-    return bulk.act_on_many(operator, Event.RESUME, names, to=behind[job.version % len(behind)])
+    return bulk.act_on_many(operator, Event.RESUME, names, to=steps[job.version % len(steps)])
 
 
 def _delete(operator: Operator, names: list[str], acts: Acts) -> object:
@@ -184,3 +183,11 @@ DELETE_BATCH = Act(
 )
 CANCEL_BATCH = Act("cancel", _open_batches, cancel)
 UPDATE_REPORT = Act("update-report", _changed, _on(Event.UPDATE_REPORT))
+
+
+def cancel_and_resume(jid: str) -> tuple[Act, Act]:
+    """What an operator does to one job that seems to hang: end the attempt, then repeat an earlier step."""
+    return (
+        Act("fail", lambda *_: [jid], _on(Event.FAIL)),
+        Act("resume --from", lambda session, _: _resumed(session, [jid]), _resume_from),
+    )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from entrypoints.stack.signals import StopSignals
 from entrypoints.stack.supervisor import StopRequested
-from tools.chaos import faults, operator_acts, outside_faults, server_faults, store_faults
+from tools.chaos import faults, job_faults, operator_acts, outside_faults, server_faults, store_faults
 from tools.chaos.acts import Acts
 from tools.chaos.background import SecondBeat, Submitter
 from tools.chaos.cluster import Cluster, run_cluster
@@ -29,7 +29,14 @@ FAULT_WAIT = 5.0
 GIVE_UP_AFTER = 120.0
 """Seconds after which a fault without any target is left out: longer than an outage of the same service."""
 
-BEGIN = faults.BEGIN | server_faults.BEGIN | store_faults.BEGIN | outside_faults.BEGIN | operator_acts.BEGIN
+BEGIN = (
+    faults.BEGIN
+    | job_faults.BEGIN
+    | server_faults.BEGIN
+    | store_faults.BEGIN
+    | outside_faults.BEGIN
+    | operator_acts.BEGIN
+)
 
 
 @dataclass(frozen=True)

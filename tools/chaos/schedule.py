@@ -17,6 +17,7 @@ class Kind(Enum):
     """
 
     KILL_CHILD = ("kill-pool-process", 6, 0, 0)
+    OUT_OF_MEMORY = ("child-killed-for-its-memory", 4, 0, 0)
     KILL_WORKER = ("kill-worker", 5, 0, 0)
     KILL_BEAT = ("kill-beat-leader", 3, 0, 0)
     KILL_SPLIT = ("kill-while-splitting", 3, 0, 0)
@@ -68,6 +69,8 @@ class Kind(Enum):
     CALLBACK_OUTAGE = ("callback-receiver-outage", 1, 80, 110)
     HOSTILE_SOURCE = ("deposit-from-hostile-source", 3, 20, 40)
     OVERSIZED = ("oversized-deposit", 2, 10, 30)
+    STORED_AND_KILLED = ("stored-job-loses-worker-content-and-source", 4, 0, 0)
+    STORED_AND_CANCELLED = ("stored-job-is-cancelled-and-loses-content-and-source", 3, 22, 30)
     SECOND_SWEEP = ("two-sweeps-two-feeders", 4, 0, 0)
     HOLD_COLLECTION = ("operator-holds-collection", 2, 2, 8)
     HOLD_JOB = ("operator-holds-job", 3, 2, 8)
@@ -107,6 +110,7 @@ BAD_DEPOSITS = frozenset({Kind.HOSTILE_SOURCE, Kind.OVERSIZED})
 
 MACHINERY = frozenset(
     {
+        *(Kind.OUT_OF_MEMORY, Kind.STORED_AND_KILLED, Kind.STORED_AND_CANCELLED),
         *(Kind.KILL_CHILD, Kind.KILL_WORKER, Kind.KILL_BEAT, Kind.TERM_DOWNLOADING, Kind.TERM_STORING),
         *(Kind.KILL_SPLIT, Kind.KILL_REPORT, Kind.KILL_UPDATE, Kind.ROLLING_RESTART),
         *(Kind.ZOMBIE_SPLIT, Kind.ZOMBIE_REPORT, Kind.ZOMBIE_UPDATE, Kind.FOREIGN_MESSAGE, Kind.ZK_CLOCK),
