@@ -17,7 +17,15 @@ from pipeline.errors import ArklineError, UsageRefused
 from pipeline.fixity import OF_RECORD, READ_CHUNK, Digest
 from pipeline.manifests import checkm, from_csv
 from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row, Severity
-from pipeline.names import UnsafeName, duplicates, is_container, quote_name, safe_name
+from pipeline.names import (
+    COMPOSED_OTHERWISE,
+    UnsafeName,
+    composed_otherwise,
+    duplicates,
+    is_container,
+    quote_name,
+    safe_name,
+)
 from pipeline.records import Submission, SubmissionType
 from pipeline.upload_url import UploadAddress, is_local, is_upload, parse_upload_url
 from pipeline.uploads.layout import UploadedFile
@@ -191,6 +199,8 @@ def _convert(
         if path.is_symlink() or not path.is_file():
             near = _nearest(source.parent, name)
             meant = f"; did you mean {quote_name(near)}?" if near else ""
+            if composed_otherwise(name, [near]):
+                meant = f"; it {COMPOSED_OTHERWISE} from {quote_name(near)}, which is there"
             raise ValueError(f"there is no file {quote_name(name)} in the folder of the table{meant}")
         file = files.setdefault(name, _local(path, FILES + name))
         return _address(file)

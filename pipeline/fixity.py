@@ -21,10 +21,24 @@ HEX_LENGTH = {
     "crc32": 8,
     "md5": 32,
     "sha1": 40,
+    "sha224": 56,
     "sha256": 64,
     "sha384": 96,
     "sha512": 128,
+    "sha3_224": 56,
+    "sha3_256": 64,
+    "sha3_384": 96,
+    "sha3_512": 128,
+    "blake2b": 128,
+    "blake2s": 64,
 }
+"""The digests of one length that hashlib has on every host, and the checksums of zlib."""
+
+_PLAIN = {name.replace("_", ""): name for name in HEX_LENGTH} | {
+    "blake2b512": "blake2b",
+    "blake2s256": "blake2s",
+}
+"""A name without its dashes -> the canonical name."""
 
 
 class UnknownAlgorithm(ArklineError, ValueError):
@@ -38,10 +52,10 @@ class DigestMismatch(ArklineError):
 def algorithm(name: str) -> str:
     """The canonical name: `SHA-256`, `sha256` and `Sha_256` are the same."""
     plain = name.strip().lower().replace("-", "").replace("_", "")
-    if plain not in HEX_LENGTH:
+    if plain not in _PLAIN:
         known = ", ".join(HEX_LENGTH)
         raise UnknownAlgorithm(f"digest algorithm '{name}' is not known; use one of {known}")
-    return plain
+    return _PLAIN[plain]
 
 
 class Digest(BaseModel):

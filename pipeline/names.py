@@ -30,6 +30,8 @@ DEPTH_LIMIT = 64
 PRODUCER = "producer/"
 """The folder of a depositor's files, in the working directory and in the stored object."""
 
+COMPOSED_OTHERWISE = "differs only in how a letter is composed (Unicode NFC and NFD)"
+
 CONTAINER_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2")
 
 # Control characters, surrogates, and the two separators that end a line in some readers of lists.
@@ -118,6 +120,14 @@ def safe_name(name: str, within: str = "") -> str:
     if reason:
         raise UnsafeName(f"file name {quote_name(name)} {reason}")
     return name
+
+
+def composed_otherwise(name: str, names: Iterable[str]) -> str:
+    """The one of `names` that differs only in how its letters are composed; empty if none does."""
+    same = unicodedata.normalize("NFC", name)
+    return next(
+        (other for other in names if other != name and unicodedata.normalize("NFC", other) == same), ""
+    )
 
 
 def quote_name(name: str, limit: int = 200) -> str:

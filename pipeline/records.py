@@ -229,6 +229,11 @@ class JobStatus(FencedStatus):
     def since(self) -> datetime:
         return self.last_modification_date
 
+    def with_remarks(self, *new: str) -> str | None:
+        """What was remarked before, and what is new; None: nothing is new."""
+        added = [remark for remark in new if remark not in self.remark]
+        return "; ".join(filter(None, (self.remark, *added))) if added else None
+
 
 class Entry(RewrittenRecord, Generic[S]):
     """One committed move, or one try that met a transient fault; the list is the record's timeline."""

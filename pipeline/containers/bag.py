@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from pipeline.containers.declared import Declared, UnpackedContainer, UnpackedFile, refuse
 from pipeline.fixity import Digest, UnknownAlgorithm, algorithm
 from pipeline.manifests import lines as lists
-from pipeline.names import quote_name
+from pipeline.names import COMPOSED_OTHERWISE, quote_name
 from pipeline.outcome import content
 
 DECLARATION = "bagit.txt"
@@ -25,10 +25,10 @@ TAG_BYTES = 1_000_000
 _BEGIN = b"BagIt-Version:"
 _ENCODINGS = {"utf-8", "utf8", "utf-16", "us-ascii", "ascii", "iso-8859-1"}
 _VERSION = re.compile(r"([01])\.(\d{1,3})")
-_MANIFEST = re.compile(r"(tag)?manifest-([A-Za-z0-9_-]+)\.txt")
-_LINE = re.compile(r"(\S+)[ \t]+\*?(?:\./)?(.+)")
+_MANIFEST = re.compile(r"(tag)?manifest-([^/]+)\.txt", re.IGNORECASE)
+_LINE = re.compile(r"(\S+)[ \t]+(.+)")
 _OXUM = re.compile(r"(\d{1,18})\.(\d{1,18})")
-_ESCAPES = {"%0A": "\n", "%0D": "\r"}
+_ESCAPE = re.compile("%(?:0A|0D|25)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,10 @@ class _Bag:
         path = self.unpacked.producer / (self.folder + name)
         return lists.read(path, self.title(name), not_text, self.encoding, limit)
 
+    @property
+    def what(self) -> str:
+        return f"the bag in {quote_name(self.folder)}" if self.folder else "the bag"
+
     def title(self, name: str) -> str:
         return f"bag file {quote_name(self.folder + name)}"
 
@@ -60,6 +64,8 @@ class _Manifest:
     of_tags: bool
     entries: Mapping[str, tuple[int, str]]
     """Path in the bag -> line, value."""
+    composed: tuple[str, ...] = ()
+    """The names in it that differ from those of the files in how letters are composed."""
 
 
 def may_declare(path: str) -> bool:
@@ -69,12 +75,17 @@ def may_declare(path: str) -> bool:
 
 def check_bags(unpacked: UnpackedContainer) -> tuple[str, ...]:
     """A sentence for each bag that is valid; StepFailed(content), naming the file, if one is not."""
-    folders = [path.removesuffix(DECLARATION) for path in sorted(unpacked.files) if may_declare(path)]
-    return tuple(
-        _check(unpacked, folder)
-        for folder in folders
-        if _declares_bag(unpacked.producer / (folder + DECLARATION))
-    )
+    return tuple(_check(bag) for bag in _bags(unpacked))
+
+
+def _bags(unpacked: UnpackedContainer) -> list[_Bag]:
+    """The bags that are not in another bag: what is in one is its payload, or a tag file of its own."""
+    folders = [
+        path.removesuffix(DECLARATION)
+        for path in sorted(unpacked.files)
+        if may_declare(path) and _declares_bag(unpacked.producer / path)
+    ]
+    return [_bag(unpacked, folder) for folder in ([""] if "" in folders else folders)]
 
 
 def _declares_bag(path: Path) -> bool:
@@ -82,24 +93,55 @@ def _declares_bag(path: Path) -> bool:
         return file.read(64).removeprefix(b"\xef\xbb\xbf").startswith(_BEGIN)
 
 
-def _check(unpacked: UnpackedContainer, folder: str) -> str:
+def _check(bag: _Bag) -> str:
+    """What was checked, and the manifests that were not."""
+    manifests = _manifests(bag)
+    usable = [manifest for manifest in manifests if manifest.algorithm]
+    refuse(bag.what, _problems(bag, usable))
+    payload = sum(map(_is_payload, bag.files))
+    used = ", ".join(_compared(usable, payload))
+    version = f"BagIt {bag.version[0]}.{bag.version[1]}"
+    said = f"{bag.what} ({version}) is valid: {payload:,} payload files, {used}"
+    unknown = [quote_name(manifest.name) for manifest in manifests if not manifest.algorithm]
+    if not unknown:
+        return said
+    not_checked = f"{' and '.join(unknown)} not checked, because the algorithm is not known"
+    bag.unpacked.remarks.append(f"{bag.what}: {not_checked}")
+    return f"{said}; {not_checked}"
+
+
+def _manifests(bag: _Bag) -> list[_Manifest]:
+    manifests = [_manifest(bag, match) for name in sorted(bag.files) if (match := _MANIFEST.fullmatch(name))]
+    if not any(manifest.algorithm and not manifest.of_tags for manifest in manifests):
+        bag.refuse(DECLARATION, "declares a bag, but it has no manifest-ALGORITHM.txt of a known algorithm")
+    if composed := [path for manifest in manifests for path in manifest.composed]:
+        bag.unpacked.remarks.append(
+            f"{bag.what}: {quote_name(composed[0])} in a manifest {COMPOSED_OTHERWISE} from the name of the "
+            f"file, as do {len(composed) - 1:,} more; the files keep their names"
+        )
+    return manifests
+
+
+def _compared(manifests: list[_Manifest], payload: int) -> Iterator[str]:
+    """The algorithms by which payload was compared, and of how many files if not of all."""
+    listed: defaultdict[str, set[str]] = defaultdict(set)
+    for manifest in manifests:
+        if not manifest.of_tags:
+            listed[manifest.algorithm].update(manifest.entries)
+    for name, paths in sorted(listed.items()):
+        yield name if len(paths) == payload else f"{name} of {len(paths):,}"
+
+
+def _is_payload(path: str) -> bool:
+    return path.startswith("data/")
+
+
+def _bag(unpacked: UnpackedContainer, folder: str) -> _Bag:
+    """The bag with the version and the encoding that `bagit.txt` declares."""
     files = {
         path.removeprefix(folder): file for path, file in unpacked.files.items() if path.startswith(folder)
     }
-    bag = _declared(_Bag(folder, files, unpacked))
-    manifests = [_manifest(bag, match) for name in sorted(files) if (match := _MANIFEST.fullmatch(name))]
-    usable = [manifest for manifest in manifests if manifest.algorithm]
-    if all(manifest.of_tags for manifest in usable):
-        bag.refuse(DECLARATION, "declares a bag, but it has no manifest-ALGORITHM.txt of a known algorithm")
-    what = f"the bag in {quote_name(folder)}" if folder else "the bag"
-    refuse(what, _problems(bag, usable))
-    payload = sum(name.startswith("data/") for name in files)
-    used = ", ".join(sorted({manifest.algorithm for manifest in usable}))
-    return f"{what} (BagIt {bag.version[0]}.{bag.version[1]}) is valid: {payload:,} payload files, {used}"
-
-
-def _declared(bag: _Bag) -> _Bag:
-    """The bag with the version and the encoding that `bagit.txt` declares."""
+    bag = _Bag(folder, files, unpacked)
     fields = dict(_fields(bag, DECLARATION))
     version = _VERSION.fullmatch(fields.get("bagit-version", ""))
     if version is None:
@@ -124,24 +166,43 @@ def _manifest(bag: _Bag, match: re.Match[str]) -> _Manifest:
     except UnknownAlgorithm:
         name = ""
     for number, line in bag.lines(match[0]):
-        entry = _LINE.fullmatch(line.rstrip())
+        entry = _LINE.fullmatch(line)
         if entry is None:
             bag.refuse(match[0], f"line {number} is not a digest and a path")
         path = _path(bag, entry[2])
+        if path not in bag.files:  # the name itself may begin with a star
+            path = path.removeprefix("*").removeprefix("./")
         if path in entries:
             bag.refuse(match[0], f"line {number}: {quote_name(path)} is listed twice")
-        if path.startswith("data/") == bool(match[1]):
+        if _is_payload(path) == bool(match[1]):
             place = "outside data/" if match[1] is None else "in data/"
             bag.refuse(match[0], f"line {number}: {quote_name(path)} is {place}")
         entries[path] = (number, entry[1])
         lists.check_entries(len(entries), bag.title(match[0]), len(bag.files))
-    return _Manifest(match[0], name, bool(match[1]), entries)
+    composed = tuple(_by_other_spelling(bag, entries))
+    return _Manifest(match[0], name, bool(match[1]), entries, composed)
+
+
+def _by_other_spelling(bag: _Bag, entries: dict[str, tuple[int, str]]) -> Iterator[str]:
+    """Enter files under their own names that are listed with blanks at the end, or composed otherwise.
+
+    The names that are composed otherwise. A name that is in the bag, or in the list, is meant itself.
+    """
+    for path in [path for path in entries if path not in bag.files]:
+        stripped = path.rstrip()
+        other = stripped if stripped in bag.files else bag.unpacked.composed_otherwise(bag.folder + path)
+        other = other.removeprefix(bag.folder)
+        if other in bag.files and other not in entries:
+            entries[other] = entries.pop(path)
+            if other != stripped:
+                yield path
 
 
 def _path(bag: _Bag, written: str) -> str:
-    for escape, character in _ESCAPES.items():
-        written = re.sub(escape, character, written, flags=re.IGNORECASE)
-    return written.replace("%25", "%") if bag.version >= (1, 0) else written
+    """The path; before version 1.0 nothing in it is escaped."""
+    if bag.version < (1, 0):
+        return written
+    return _ESCAPE.sub(lambda match: chr(int(match[0][1:], 16)), written)
 
 
 def _problems(bag: _Bag, manifests: list[_Manifest]) -> Iterator[str]:
@@ -165,7 +226,7 @@ def _oxum(bag: _Bag) -> Iterator[str]:
     """Payload-Oxum in bag-info.txt: bytes and files of the payload."""
     if "bag-info.txt" not in bag.files:
         return
-    sizes = [file.size for name, file in bag.files.items() if name.startswith("data/")]
+    sizes = [file.size for name, file in bag.files.items() if _is_payload(name)]
     for label, value in _fields(bag, "bag-info.txt"):
         if label == "payload-oxum":
             oxum = _OXUM.fullmatch(value)
@@ -178,7 +239,7 @@ def _oxum(bag: _Bag) -> Iterator[str]:
 def _unlisted(bag: _Bag, manifests: list[_Manifest]) -> Iterator[str]:
     """Payload files missing in a manifest: since version 1.0 every manifest has to list all of them."""
     lists = [manifest for manifest in manifests if not manifest.of_tags]
-    for name in sorted(name for name in bag.files if name.startswith("data/")):
+    for name in sorted(filter(_is_payload, bag.files)):
         lacking = [manifest for manifest in lists if name not in manifest.entries]
         if bag.version >= (1, 0):
             for manifest in lacking:

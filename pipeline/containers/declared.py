@@ -1,14 +1,16 @@
 """Digests and sizes that a container declares for its own files, compared with the files."""
 
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
 from pipeline.attempt import Attempt, WorkCounter
 from pipeline.fixity import OF_RECORD, Digest, digest_file
-from pipeline.names import quote_name
+from pipeline.names import COMPOSED_OTHERWISE, quote_name
 from pipeline.outcome import content
 from pipeline.working_storage.workspace import DownloadedFile
 
@@ -64,6 +66,8 @@ class UnpackedContainer:
     attempt: Attempt
     confirmed: dict[str, Declared] = field(default_factory=dict)
     """Path -> a declaration with a digest that the file agrees with."""
+    remarks: list[str] = field(default_factory=list)
+    """What the depositor should check, although nothing is wrong."""
     counter: WorkCounter = field(init=False)
 
     def __post_init__(self) -> None:
@@ -75,7 +79,7 @@ class UnpackedContainer:
             self.attempt.check()
             file = self.files.get(entry.path)
             if file is None:
-                yield f"{entry.where}: {quote_name(entry.path)} is not in the container"
+                yield f"{entry.where}: {quote_name(entry.path)} {self._missing(entry.path)}"
             elif entry.size not in (None, file.size):
                 yield f"{entry.where}: {quote_name(entry.path)} has {file.size:,} bytes, not {entry.size:,}"
             else:
@@ -83,6 +87,20 @@ class UnpackedContainer:
                 yield from differences
                 if entry.digests and not differences:
                     self.confirmed[entry.path] = entry
+
+    @cached_property
+    def _composed(self) -> dict[str, str]:
+        return {unicodedata.normalize("NFC", path): path for path in self.files}
+
+    def composed_otherwise(self, path: str) -> str:
+        """The file whose name differs only in how its letters are composed; empty if none does."""
+        other = self._composed.get(unicodedata.normalize("NFC", path), path)
+        return "" if other == path else other
+
+    def _missing(self, path: str) -> str:
+        if other := self.composed_otherwise(path):
+            return f"{COMPOSED_OTHERWISE} from {quote_name(other)}, which is in the container"
+        return "is not in the container"
 
     def confirmed_digests(self) -> Iterator[ConfirmedDigest]:
         """The longest digest that the container itself declares for a file, for those with one."""

@@ -35,6 +35,7 @@ def _problems(unpacked: UnpackedContainer, rows: tuple[Row, ...]) -> Iterator[st
         for row in rows
     )
     listed = {row.name for row in rows} | {NAME}
+    composed = {unpacked.composed_otherwise(name) for name in listed - unpacked.files.keys()}
     for path in sorted(unpacked.files):
-        if path not in listed:
+        if path not in listed and path not in composed:
             yield f"{quote_name(path)} is in the container, but not in the manifest"

@@ -33,6 +33,8 @@ class Statements:
 
     checks: tuple[str, ...] = ()
     """A sentence for every statement that was found to be true."""
+    remarks: tuple[str, ...] = ()
+    """What the depositor should check, although nothing is wrong."""
     digests: tuple[ConfirmedDigest, ...] = ()
     deletions: tuple[str, ...] = ()
     elements: Elements = metadata.NO_ELEMENTS
@@ -86,12 +88,14 @@ def read_statements(
 
 
 def _collected(decoder: Decoder, request: Request, attempt: Attempt) -> Statements:
-    checks, deletions, digests = list[str](), list[str](), list[ConfirmedDigest]()
+    checks, remarks, deletions, digests = list[str](), list[str](), list[str](), list[ConfirmedDigest]()
     elements = Elements({}, {})
     for kind, name, *values in decoder.decode(request, attempt):
         match kind:
             case functions.CHECK:
                 checks.append(name)
+            case functions.REMARK:
+                remarks.append(name)
             case functions.DELETION:
                 deletions.append(name)
             case functions.DIGEST:
@@ -101,7 +105,7 @@ def _collected(decoder: Decoder, request: Request, attempt: Attempt) -> Statemen
                 elements.erc[name] = tuple(values[0])
             case _:
                 elements.dublin_core[name] = tuple(values[0])
-    return Statements(tuple(checks), tuple(digests), tuple(deletions), elements)
+    return Statements(tuple(checks), tuple(remarks), tuple(digests), tuple(deletions), elements)
 
 
 def manifest_parser(decoder: Decoder, attempt: Attempt) -> ParseRows:

@@ -17,7 +17,14 @@ from pipeline.description import embargo, metadata
 from pipeline.manifests import deletion_list
 from pipeline.manifests.checkm import ManifestProfile, parse_rows
 
-CHECK, DIGEST, DELETION, ERC, DUBLIN_CORE = "check", "digest", "deletion", "erc", "dublin-core"
+CHECK, REMARK, DIGEST, DELETION, ERC, DUBLIN_CORE = (
+    "check",
+    "remark",
+    "digest",
+    "deletion",
+    "erc",
+    "dublin-core",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,7 @@ def _statements(given: Arguments, body: bytes, attempt: Attempt) -> Iterator[Any
         if sentence := own_manifest.check_manifest(unpacked):
             yield CHECK, sentence
         yield from ((CHECK, sentence) for sentence in bag.check_bags(unpacked))
+        yield from ((REMARK, sentence) for sentence in unpacked.remarks)
         for confirmed in unpacked.confirmed_digests():
             digest = confirmed.digest
             yield DIGEST, confirmed.path, digest.algorithm, digest.value, confirmed.declared_by

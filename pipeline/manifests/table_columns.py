@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pipeline.fixity import HEX_LENGTH
 from pipeline.manifests.checkm import ManifestProfile
 from pipeline.manifests.checkm_problems import Findings
 from pipeline.names import quote_name
@@ -13,8 +14,6 @@ NOT_USED = "nfo:fileLastModified"
 """A column of manifests that Merritt does not use."""
 
 _ALGORITHM, _DIGEST = "nfo:hashAlgorithm", "nfo:hashValue"
-_ALGORITHMS = ("md5", "sha1", "sha256", "sha384", "sha512")
-
 _USUAL_NAMES = {
     "nfo:fileUrl": ("url", "uri", "link", "address", "location"),
     _ALGORITHM: ("algorithm", "digestalgorithm", "checksumalgorithm", "checksumtype"),
@@ -107,7 +106,7 @@ def _known(profile: ManifestProfile) -> dict[str, Column]:
         for usual in several
         if name in profile.columns
     }
-    return {**usual, **{name: Column(_DIGEST, name) for name in _ALGORITHMS}, **names}
+    return {**usual, **{plain(name): Column(_DIGEST, name) for name in HEX_LENGTH}, **names}
 
 
 def _place(column: Column, columns: Sequence[Column]) -> int | None:

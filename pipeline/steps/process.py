@@ -66,12 +66,13 @@ def _process(job: Job, context: StepContext) -> Done:
     identity = identify(job, context.profile, context, submitted.local_id)
     job = job.model_copy(update={"identifiers": identity.identifiers})
     try:
-        return _store_once(job, context, submitted, identity)
+        done = _store_once(job, context, submitted, identity)
     except ServiceDown:
         raise
     except StepFailed:
         submitted.workspace.read_content()  # raises ContentGone if that is the reason
         raise
+    return replace(done, remark=job.status.with_remarks(*submitted.statements.remarks))
 
 
 def _read_content(job: Job, context: StepContext) -> _Content:

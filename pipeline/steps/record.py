@@ -46,10 +46,11 @@ def work(job: Job, context: StepContext) -> Done:
 
 def _remark(job: Job, version: StoredVersion) -> str | None:
     """What was remarked before, and that the repository had the object already; None: nothing new."""
-    new = f"this is version {version.number} of {version.ark}, which the repository had already"
-    if version.number == 1 or new in job.status.remark:
+    if version.number == 1:
         return None
-    return f"{job.status.remark}; {new}" if job.status.remark else new
+    return job.status.with_remarks(
+        f"this is version {version.number} of {version.ark}, which the repository had already"
+    )
 
 
 def _stored(job: Job, profile: Profile, context: StepContext) -> tuple[StoredVersion, bytes]:

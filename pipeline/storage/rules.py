@@ -51,7 +51,9 @@ def carried_paths(request: StoreRequest, latest: int, paths: Collection[str]) ->
     for path in request.delete:
         if path not in paths:
             version = f"version {latest} of {request.ark}" if latest else f"{request.ark}, which is new"
-            raise content(f"{names.quote_name(path)} cannot be deleted: it is not in {version}")
+            other = names.composed_otherwise(path, paths)
+            why = f"; it {names.COMPOSED_OTHERWISE} from {names.quote_name(other)}, which is" if other else ""
+            raise content(f"{names.quote_name(path)} cannot be deleted: it is not in {version}{why}")
     carried = {path for path in paths if path.startswith(names.PRODUCER)} - set(request.delete)
     if request.delete and not carried and not any(f.path.startswith(names.PRODUCER) for f in request.files):
         raise content(f"{request.ark} would have no files left: an object needs at least one")

@@ -91,6 +91,13 @@ def test_a_file_that_is_not_in_the_object_cannot_be_deleted(repository: Reposito
     assert len(repository.jobs_of(ark)) == 1
 
 
+def test_a_file_to_delete_whose_letters_are_composed_otherwise_is_told_as_one(repository: Repository) -> None:
+    repository.work(submitted(repository, 1, ADD, {"U\u0308": "a"}))
+    job = submitted(repository, 2, UPDATE, {"c": "c", "mrt-delete.txt": "\u00dc"})
+
+    refused(repository, job, "it differs only in how a letter is composed .* from 'producer/U\u0308'")
+
+
 def test_the_last_file_of_an_object_is_not_deleted(repository: Repository) -> None:
     ark = repository.work(submitted(repository, 1, ADD, {"a": "a"})).ark
     job = submitted(repository, 2, UPDATE, {"mrt-delete.txt": "a"})

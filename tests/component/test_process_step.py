@@ -1,4 +1,5 @@
 import dataclasses
+import hashlib
 import shutil
 from typing import Any
 
@@ -419,6 +420,25 @@ def test_a_manifest_among_files_that_were_listed_one_by_one_is_just_a_file(repos
     stored = repository.work(repository.job(1, {"mrt-manifest.txt": "x"}))
 
     assert "producer/mrt-manifest.txt" in paths(stored)
+
+
+def test_what_was_not_checked_of_a_bag_is_remarked_and_not_claimed(repository: Repository) -> None:
+    md5 = hashlib.md5(b"a").hexdigest()
+    files = {
+        "bagit.txt": "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n",
+        "manifest-md5.txt": f"{md5}  data/a.txt\n",
+        "manifest-blake9.txt": "00  data/a.txt\n",
+        "data/a.txt": "a",
+    }
+    job = repository.job(1, files, payload_type=PayloadType.CONTAINER)
+
+    done = process.work(job, repository.services())
+
+    not_checked = "'manifest-blake9.txt' not checked, because the algorithm is not known"
+    assert done.remark == f"the bag: {not_checked}"
+    assert f"1 payload files, md5; {not_checked}" in repository.text(
+        repository.work(job), "system/mrt-premis.xml"
+    )
 
 
 def test_a_bag_that_is_not_valid_is_refused(repository: Repository) -> None:

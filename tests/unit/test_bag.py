@@ -1,12 +1,19 @@
 import hashlib
 import logging
-from collections.abc import Callable, Iterable
+import tempfile
+import unicodedata
+import zlib
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import bagit
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pipeline.containers.bag import check_bags
+from pipeline.fixity import HEX_LENGTH
+from pipeline.names import UnsafeName, duplicates, safe_name
 from pipeline.outcome import StepFailed
 from tests.support.unpacked import arrived, refusal, unpacked_container
 
@@ -166,3 +173,189 @@ def test_the_longest_digest_that_a_bag_declares_of_a_file_is_kept_with_it(tmp_pa
     assert confirmed.path == "data/a.txt"
     assert str(confirmed.digest) == f"sha512:{sha512}"
     assert confirmed.declared_by == "'manifest-sha256.txt' line 1 and 'manifest-sha512.txt' line 1"
+
+
+def listed(version: str, names: Mapping[str, str]) -> dict[str, bytes]:
+    """A bag of files that contain "alpha"; name below data/ -> name as its manifest writes it."""
+    digest = hashlib.sha256(b"alpha").hexdigest()
+    lines = "".join(f"{digest}  data/{written}\n" for written in names.values())
+    files = by_hand(version, data__a=None, manifest_sha256=lines.encode())
+    return {**files, **{f"data/{name}": b"alpha" for name in names}}
+
+
+def escaped(name: str) -> str:
+    return name.replace("%", "%25").replace("\n", "%0A").replace("\r", "%0D")
+
+
+@pytest.mark.parametrize(
+    "name", ["Final report ", " a", "a  ", " ", "a\u00a0", "a\u3000", "*a", "a *b", "a\tb"]
+)
+@pytest.mark.parametrize("version", ["0.97", "1.0"])
+def test_a_name_of_a_bag_may_begin_and_end_with_blanks(tmp_path: Path, version: str, name: str) -> None:
+    assert check_bags(unpacked_container(tmp_path, listed(version, {name: name})))
+
+
+def test_names_that_differ_in_a_blank_at_the_end_are_two_names(tmp_path: Path) -> None:
+    files = listed("1.0", {"a": "a", "a ": "a "})
+    assert check_bags(unpacked_container(tmp_path / "both", files))
+
+    files.pop("data/a ")
+    told = refusal(lambda: check_bags(unpacked_container(tmp_path / "one", files)))
+    assert "line 2: 'data/a ' is not in the container" in told
+
+
+def test_blanks_that_pad_the_lines_of_a_manifest_are_no_part_of_the_names(tmp_path: Path) -> None:
+    assert check_bags(unpacked_container(tmp_path, listed("1.0", {"a.txt": "a.txt  "})))
+
+
+def test_a_star_is_a_part_of_a_name_if_there_is_such_a_file(tmp_path: Path) -> None:
+    note, star = hashlib.md5(b"note").hexdigest(), hashlib.md5(b"star").hexdigest()
+    tags = {"notes": b"note", "*notes": b"star"}
+    tagmanifest = f"{note} notes\n{star} *notes\n".encode()
+
+    assert check_bags(unpacked_container(tmp_path, by_hand(tagmanifest_md5=tagmanifest) | tags))
+
+
+@pytest.mark.parametrize(
+    "name", ["bagit.txt", "data/bagit.txt", "fetch.txt", "manifest-md5.txt", "bag-info.txt"]
+)
+def test_payload_is_payload_whatever_its_name(tmp_path: Path, name: str) -> None:
+    files = listed("1.0", {name: name})
+    files[f"data/{name}"] = files["bagit.txt"]
+    digest = hashlib.sha256(files["bagit.txt"]).hexdigest()
+    files["manifest-sha256.txt"] = f"{digest}  data/{name}\n".encode()
+
+    (said,) = check_bags(unpacked_container(tmp_path, files))
+
+    assert said == "the bag (BagIt 1.0) is valid: 1 payload files, sha256"
+
+
+def test_what_is_in_a_bag_is_no_bag_of_its_own(tmp_path: Path) -> None:
+    files = by_hand() | {"earlier/bagit.txt": by_hand()["bagit.txt"]}
+
+    assert len(check_bags(unpacked_container(tmp_path, files))) == 1
+
+
+@pytest.mark.parametrize("written", ["%0A", "%0D", "%0a", "%25"])
+def test_before_version_1_nothing_in_a_name_is_escaped(tmp_path: Path, written: str) -> None:
+    assert check_bags(unpacked_container(tmp_path, listed("0.97", {f"a{written}b": f"a{written}b"})))
+
+
+@pytest.mark.parametrize("name", ["a%0Ab", "a%25b", "a%20b", "%", "%2", "a%250Ab"])
+def test_since_version_1_three_characters_are_escaped_and_no_others(tmp_path: Path, name: str) -> None:
+    assert check_bags(unpacked_container(tmp_path, listed("1.0", {name: escaped(name)})))
+
+
+_CHECKSUMS = {"crc32": zlib.crc32, "adler32": zlib.adler32}
+
+
+def digest_of(algorithm: str, data: bytes) -> str:
+    if algorithm in _CHECKSUMS:
+        return f"{_CHECKSUMS[algorithm](data):08x}"
+    return hashlib.new(algorithm, data).hexdigest()
+
+
+@pytest.mark.parametrize("prefix", ["manifest", "tagmanifest"])
+@pytest.mark.parametrize("algorithm", HEX_LENGTH)
+def test_every_algorithm_that_is_known_is_compared(tmp_path: Path, algorithm: str, prefix: str) -> None:
+    path = "data/a.txt" if prefix == "manifest" else "bagit.txt"
+    right = by_hand()
+    for spelling in {algorithm, algorithm.upper(), algorithm.replace("_", "-"), algorithm.replace("_", "")}:
+        name = f"{prefix}-{spelling}.txt"
+        good = f"{digest_of(algorithm, right[path])}  {path}\n".encode()
+        bad = f"{digest_of(algorithm, b'other')}  {path}\n".encode()
+
+        assert check_bags(unpacked_container(tmp_path / f"{spelling}-good", right | {name: good}))
+        told = refusal(
+            lambda name=name, bad=bad: check_bags(  # type: ignore[misc]
+                unpacked_container(tmp_path / "bad" / name, right | {name: bad})
+            )
+        )
+        assert f"the {algorithm} digest is" in told
+
+
+@pytest.mark.parametrize("algorithm", ["blake9", "shake_128", "md5-sha1", "sha 256"])
+@pytest.mark.parametrize("prefix", ["manifest", "tagmanifest"])
+def test_a_manifest_of_an_unknown_algorithm_is_named_as_not_checked(
+    tmp_path: Path, prefix: str, algorithm: str
+) -> None:
+    path = "data/a.txt" if prefix == "manifest" else "bagit.txt"
+    bag = unpacked_container(tmp_path, by_hand() | {f"{prefix}-{algorithm}.txt": f"00  {path}\n".encode()})
+    not_checked = f"'{prefix}-{algorithm}.txt' not checked, because the algorithm is not known"
+
+    assert check_bags(bag) == (f"the bag (BagIt 1.0) is valid: 1 payload files, sha256; {not_checked}",)
+    assert bag.remarks == [f"the bag: {not_checked}"]
+
+
+def test_only_algorithms_by_which_payload_was_compared_are_told(tmp_path: Path) -> None:
+    md5 = hashlib.md5(b"alpha").hexdigest()
+    files = by_hand("0.97", data__b=b"alpha", manifest_md5=f"{md5}  data/b.txt\n".encode())
+    sha512 = hashlib.sha512(files["bagit.txt"]).hexdigest()
+    files["tagmanifest-sha512.txt"] = f"{sha512}  bagit.txt\n".encode()
+
+    (said,) = check_bags(unpacked_container(tmp_path, files))
+
+    assert said == "the bag (BagIt 0.97) is valid: 2 payload files, md5 of 1, sha256 of 1"
+
+
+COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "\u00dcbersicht.txt") for form in ("NFC", "NFD"))
+
+
+@pytest.mark.parametrize(("name", "written"), [(COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED)])
+def test_a_bag_whose_lists_compose_letters_otherwise_is_accepted_with_a_remark(
+    tmp_path: Path, name: str, written: str
+) -> None:
+    bag = unpacked_container(tmp_path, listed("1.0", {name: written}))
+
+    assert check_bags(bag)
+
+    assert list(bag.confirmed) == [f"data/{name}"]
+    (remark,) = bag.remarks
+    assert "differs only in how a letter is composed (Unicode NFC and NFD)" in remark
+
+
+_NAMES = st.lists(
+    st.one_of(
+        st.sampled_from([*" %*./~\u00a0\u3000\u0085\u00e4", "%0A", "%25", "a", "A"]),
+        st.characters(exclude_categories=["Cs"]),
+    ),
+    min_size=1,
+    max_size=12,
+).map("".join)
+
+
+def storable(name: str) -> bool:
+    try:
+        safe_name(name)
+    except UnsafeName:
+        return False
+    return True
+
+
+_FILES = st.lists(_NAMES.filter(storable), min_size=1, max_size=6).filter(lambda names: not duplicates(names))
+
+
+@given(names=_FILES, version=st.sampled_from(["0.97", "1.0"]))
+def test_every_name_that_can_be_stored_can_be_the_name_of_a_bag(names: list[str], version: str) -> None:
+    files = listed(version, {name: escaped(name) if version == "1.0" else name for name in names})
+
+    with tempfile.TemporaryDirectory() as folder:
+        bag = unpacked_container(Path(folder), files)
+        assert check_bags(bag)
+        assert list(bag.confirmed) == [f"data/{name}" for name in names]
+
+
+@given(names=_FILES, lost=st.integers(0, 5), damaged=st.booleans())
+def test_an_independent_validator_judges_generated_bags_the_same(
+    names: list[str], lost: int, damaged: bool
+) -> None:
+    """Except that the library strips names, decodes escapes of no version 0.97, and skips comments."""
+    names = [name for name in names if name == name.strip() and "%0" not in name]
+    with tempfile.TemporaryDirectory() as folder:
+        unpacked_container(Path(folder), {name: b"alpha" for name in names})
+        bagit.make_bag(folder, checksums=["md5", "sha3_256"])
+        if lost < len(names):
+            file = Path(folder, "data", names[lost])
+            file.write_bytes(b"other") if damaged else file.unlink()
+
+        assert is_valid(Path(folder)) == is_valid_for_the_library(Path(folder))

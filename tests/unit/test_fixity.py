@@ -18,7 +18,7 @@ from pipeline.fixity import (
     digest_file,
 )
 
-# Published test values of the three letters "abc" (RFC 1321, FIPS 180-4) and zlib's checksums of them.
+# Published test values of the letters "abc" (RFC 1321 and 7693, FIPS 180-4 and 202), and checksums of zlib.
 ABC = {
     "adler32": "024d0127",
     "crc32": "352441c2",
@@ -29,6 +29,16 @@ ABC = {
     "1a8b605a43ff5bed8086072ba1e7cc2358baeca134c825a7",
     "sha512": "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a"
     "2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f",
+    "sha224": "23097d223405d8228642a477bda255b32aadbce4bda0b3f7e36c9da7",
+    "sha3_224": "e642824c3f8cf24ad09234ee7d3c766fc9a3a5168d0c94ad73b46fdf",
+    "sha3_256": "3a985da74fe225b2045c172d6bd390bd855f086e3e9d525b46bfe24511431532",
+    "sha3_384": "ec01498288516fc926459f58e2c6ad8df9b473cb0fc08c2596da7cf0e49be4b2"
+    "98d88cea927ac7f539f1edf228376d25",
+    "sha3_512": "b751850b1a57168a5693cd924b6b096e08f621827444f70d884f5d0240d2712e"
+    "10e116e9192af3c91a7ec57647e3934057340b4cf408d5a56592f8274eec53f0",
+    "blake2b": "ba80a53f981c4d0d6a2797b69f12f6e94c212f14685ac4b74b12bb6fdbffa2d1"
+    "7d87c5392aab792dc252d5de4533cc9518d38aa8dbf1925ab92386edd4009923",
+    "blake2s": "508c5e8c327c14e2e1a72ba34eeb452f37458b209ed63a294d999b4c86675982",
 }
 
 

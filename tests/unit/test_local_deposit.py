@@ -72,6 +72,14 @@ def test_a_table_that_names_a_file_by_another_spelling_is_asked_what_is_meant(
         plan_deposit(table)
 
 
+def test_a_table_whose_names_compose_letters_otherwise_is_told_so(tmp_path: Path) -> None:
+    table = folder(tmp_path, "U\u0308bersicht.jpg") / "table.csv"
+    table.write_text("File\n\u00dcbersicht.jpg\n")
+
+    with pytest.raises(ManifestError, match="differs only in how a letter is composed"):
+        plan_deposit(table)
+
+
 def test_a_row_without_a_file_is_told_so(tmp_path: Path) -> None:
     table = folder(tmp_path, "a.jpg") / "table.csv"
     table.write_text("File,Title\na.jpg,First\n,Second\n")

@@ -99,3 +99,13 @@ def test_very_many_problems_are_told_as_far_as_a_message_goes(tmp_path: Path) ->
 
     assert len(told) < 2000
     assert told.endswith("; and more")
+
+
+def test_a_name_that_is_composed_otherwise_is_told_as_one(tmp_path: Path) -> None:
+    composed, decomposed = "\u00dcbersicht.txt", "U\u0308bersicht.txt"
+    files = {decomposed: b"alpha", NAME: manifest(row(composed, b"alpha"))}
+
+    told = refusal(lambda: check_manifest(unpacked_container(tmp_path, files)))
+
+    assert "differs only in how a letter is composed (Unicode NFC and NFD) from" in told
+    assert "not in the manifest" not in told
