@@ -8,7 +8,7 @@ import difflib
 import hashlib
 import os
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -82,9 +82,12 @@ class LocalDeposit:
     def bytes(self) -> int:
         return sum(file.size for file in self.files)
 
-    def named(self, submission: Submission) -> tuple[Row, ...] | tuple[Submission]:
+    def named(self, submission: Submission) -> Sequence[Row | Submission]:
         """What has the identifiers of each object."""
         return self.rows or self.listed if "batch" in self.type else (submission,)
+
+    def name_of(self, named: Row | Submission) -> str:
+        return named.name if isinstance(named, Row) else self.source.name
 
 
 @dataclass(frozen=True)

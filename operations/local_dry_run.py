@@ -7,7 +7,6 @@ from operations.known_objects import known_objects
 from operations.local_deposit import LocalDeposit
 from operations.submission import owned
 from pipeline.identifiers import ownership
-from pipeline.manifests.checkm import Row
 from pipeline.principal import Principal
 from pipeline.profiles.effective import with_site_limits
 from pipeline.profiles.profile import Profiles
@@ -33,7 +32,7 @@ def dry_run_local(
     objects = known_objects(profile, named, archive)
     known = {name: ark for one in named for name, ark in objects.of(one).items()}
     refused = tuple(
-        Trouble(number=number, name=_name(named[number - 1], deposit), message=message)
+        Trouble(number=number, name=deposit.name_of(named[number - 1]), message=message)
         for number, message in objects.refusals(submission, profile, named)
     )
     too_large = [file for file in deposit.files if file.size > settings.upload_bytes]
@@ -65,7 +64,3 @@ def dry_run_local(
         paused=holds.paused(session),
         hold=holds.collection_hold(session, profile.name),
     )
-
-
-def _name(named: Row | Submission, deposit: LocalDeposit) -> str:
-    return named.name if isinstance(named, Row) else deposit.source.name

@@ -10,6 +10,8 @@ import pytest
 
 from operations.dry_run import perform_dry_run
 from operations.dry_run_result import DryRunResult, Fit, SpaceNeed
+from operations.local_deposit import plan_deposit
+from operations.local_dry_run import dry_run_local
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.principal import Forbidden, Role
 from pipeline.profiles.profile import Profiles
@@ -181,11 +183,8 @@ def test_two_rows_with_one_local_id_would_fail(
     assert not found.good
 
 
-@pytest.mark.parametrize("named", [{"local_id": ("known",)}, {"primary_id": "ark:/99999/fk4-kept"}])
-def test_an_object_that_would_get_a_version_is_named_and_needs_a_yes(
-    session: Session, settings: Settings, source: HttpSource, named: dict[str, Any]
-) -> None:
-    url = source.put("/a.txt", b"a")
+def record_harbour(settings: Settings) -> None:
+    """An object that the repository has."""
     open_inventory(settings.inventory).record(
         recording(
             ark="ark:/99999/fk4kept",
@@ -195,6 +194,36 @@ def test_an_object_that_would_get_a_version_is_named_and_needs_a_yes(
             erc=(("what", "Harbour"),),
         )
     )
+
+
+def test_a_row_of_a_local_table_that_names_an_object_would_fail(
+    session: Session, settings: Settings, tmp_path: Path
+) -> None:
+    record_harbour(settings)
+    table = tmp_path / "objects.csv"
+    table.write_text(
+        "URL,ARK,Call Number\nhttps://x.edu/a.jpg,,new\nhttps://x.edu/b.jpg,ark:99999/fk4-kept,\n"
+    )
+
+    found = dry_run_local(
+        session,
+        settings,
+        planting.submission(),
+        plan_deposit(table),
+        ANN,
+        lambda: open_inventory(settings.inventory),
+    )
+
+    assert (found.jobs, found.failing, [number for number, _ in messages(found)]) == (2, 1, [2])
+    assert found.known == {"ark:99999/fk4-kept": "ark:/99999/fk4kept"}
+
+
+@pytest.mark.parametrize("named", [{"local_id": ("known",)}, {"primary_id": "ark:/99999/fk4-kept"}])
+def test_an_object_that_would_get_a_version_is_named_and_needs_a_yes(
+    session: Session, settings: Settings, source: HttpSource, named: dict[str, Any]
+) -> None:
+    url = source.put("/a.txt", b"a")
+    record_harbour(settings)
 
     refused = told(session, settings, url, type=SubmissionType.FILE, **named)
     allowed = told(session, settings, url, type=SubmissionType.FILE, new_version=True, **named)

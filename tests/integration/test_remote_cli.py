@@ -54,6 +54,28 @@ def test_a_depositor_uploads_a_folder_and_follows_the_batch(
     assert (refused.code, "this needs the role operator" in refused.err) == (2, True)
 
 
+def test_a_dry_run_over_the_api_says_that_identifiers_of_local_files_were_not_asked_for(
+    web: Web, alone: Settings, tmp_path: Path
+) -> None:
+    ada = web.caller(Role.DEPOSITOR, ["demo"], name="ada-dry")
+    (tmp_path / "a.jpg").write_bytes(b"light")
+    asked = (
+        "submit",
+        str(tmp_path / "a.jpg"),
+        "--profile",
+        "demo",
+        "--local-id",
+        "box 1",
+        "--dry-run",
+        "--json",
+    )
+
+    unsure, allowed = run(alone, ada, *asked).json(), run(alone, ada, *asked, "--new-version").json()
+
+    assert (unsure["doubtful"], allowed["doubtful"]) == (1, 0)
+    assert "refused without --new-version" in unsure["doubts"][0]["message"]
+
+
 def test_an_operator_reads_and_acts_with_the_same_result(
     web: Web, session: Session, settings: Settings, alone: Settings
 ) -> None:

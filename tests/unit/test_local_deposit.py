@@ -15,7 +15,7 @@ from operations.local_deposit import (
 from pipeline.errors import UsageRefused
 from pipeline.fixity import size_and_sha512
 from pipeline.manifests import checkm
-from pipeline.manifests.checkm import ManifestError, Row
+from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row
 from pipeline.records import SubmissionType
 from pipeline.uploads.layout import UploadedFile
 
@@ -122,6 +122,29 @@ def test_a_file_is_submitted_as_its_name_says(tmp_path: Path, name: str, kind: S
 
     assert deposit.type is kind
     assert (payload.url, payload.filename, files) == (f"upload:{ID}/{name}", name, {name: name.encode()})
+
+
+def test_two_rows_with_one_identifier_are_refused_before_anything_is_uploaded(tmp_path: Path) -> None:
+    folder(tmp_path, "a.jpg", "b.jpg")
+    table = tmp_path / "objects.csv"
+    table.write_text("File,Call Number\na.jpg,DUP-1\nb.jpg,DUP-1\n")
+
+    with pytest.raises(ManifestError, match="lines 2 and 3 have the same local id 'DUP-1'"):
+        plan_deposit(table)
+
+
+def test_a_batch_manifest_of_this_machine_is_read_before_it_is_uploaded(tmp_path: Path) -> None:
+    rows = [Row(0, f"https://x.edu/{name}", name, local_id=(name,)) for name in ("a", "b")]
+    path = tmp_path / "batch.checkm"
+    kind = ManifestProfile.FILE_BATCH
+    path.write_bytes(checkm.write(kind, rows))
+
+    deposit = plan_deposit(path, kind.submission_type)
+    path.write_bytes(path.read_bytes().replace(b"| b |  |", b"| a |  |").replace(b"|  | b |", b"|  | a |"))
+
+    assert (deposit.objects, [row.local_id for row in deposit.listed]) == (2, [("a",), ("b",)])
+    with pytest.raises(ManifestError, match="the same local id 'a'"):
+        plan_deposit(path, kind.submission_type)
 
 
 def test_a_table_names_files_beside_it_and_urls(tmp_path: Path) -> None:

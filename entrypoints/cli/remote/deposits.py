@@ -1,7 +1,7 @@
 """Submitting over the API."""
 
 from entrypoints.cli.remote.client import Client
-from operations.dry_run_result import DryRunResult
+from operations.dry_run_result import DryRunResult, Trouble
 from operations.local_deposit import LocalDeposit
 from operations.submission import Submitted
 from pipeline.records import Record, Submission
@@ -44,8 +44,19 @@ def dry_run(client: Client, submission: Submission) -> DryRunResult:
     return client.post("/v1/batches?dry_run=true", DryRunResult, body, **headers)
 
 
+_NOT_ASKED = (
+    "the site was not asked whether its identifiers name objects that are there already: such an object is "
+    "refused without --new-version"
+)
+
+
 def dry_run_local(submission: Submission, deposit: LocalDeposit) -> DryRunResult:
     """What is known on this machine: the site cannot judge files that it does not have."""
+    doubts = tuple(
+        Trouble(number=number, name=deposit.name_of(named), message=_NOT_ASKED)
+        for number, named in enumerate(deposit.named(submission), 1)
+        if (named.local_id or named.primary_id) and not submission.may_add_version
+    )
     return DryRunResult(
         profile=submission.profile_name,
         payload_url=str(deposit.source),
@@ -55,4 +66,6 @@ def dry_run_local(submission: Submission, deposit: LocalDeposit) -> DryRunResult
         files=len(deposit.files),
         bytes=deposit.bytes,
         asked=len(deposit.files),
+        doubtful=len(doubts),
+        doubts=doubts[:1],
     )
