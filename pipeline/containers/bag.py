@@ -4,9 +4,11 @@ A bag is stored unchanged, with its manifests.
 """
 
 import re
+import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -14,11 +16,13 @@ from pydantic import ValidationError
 
 from pipeline.containers.declared import Declared, UnpackedContainer, UnpackedFile, refuse
 from pipeline.fixity import Digest, UnknownAlgorithm, algorithm
+from pipeline.manifests import checkm_row
 from pipeline.manifests import lines as lists
-from pipeline.names import COMPOSED_OTHERWISE, quote_name
+from pipeline.names import COMPOSED_OTHERWISE, PRODUCER, UnsafeName, duplicates, quote_name, safe_name
 from pipeline.outcome import content
 
 DECLARATION = "bagit.txt"
+FETCH_LIST = "fetch.txt"
 TAG_BYTES = 1_000_000
 """Bytes of `bagit.txt` and of `bag-info.txt`."""
 
@@ -27,6 +31,7 @@ _ENCODINGS = {"utf-8", "utf8", "utf-16", "us-ascii", "ascii", "iso-8859-1"}
 _VERSION = re.compile(r"([01])\.(\d{1,3})")
 _MANIFEST = re.compile(r"(tag)?manifest-([^/]+)\.txt", re.IGNORECASE)
 _LINE = re.compile(r"(\S+)[ \t]+(.+)")
+_FETCH_LINE = re.compile(r"(\S+)[ \t]+(\d{1,18}|-)[ \t]+(.+)", re.ASCII)
 _OXUM = re.compile(r"(\d{1,18})\.(\d{1,18})")
 _ESCAPE = re.compile("%(?:0A|0D|25)", re.IGNORECASE)
 
@@ -68,9 +73,111 @@ class _Manifest:
     """The names in it that differ from those of the files in how letters are composed."""
 
 
+@dataclass(frozen=True)
+class ToFetch:
+    """A payload file that is not in the container, but at a URL, as the bag's fetch.txt says."""
+
+    path: str
+    """In the container."""
+    url: str
+    size: int | None
+    digest: Digest
+    where: str
+
+
 def may_declare(path: str) -> bool:
     """Whether a file with this path declares a bag, if the file is one of BagIt."""
     return path.count("/") <= 1 and path.rpartition("/")[2] == DECLARATION
+
+
+def has_fetch_list(paths: Collection[str]) -> bool:
+    """Whether one of the files may be the fetch.txt of a bag."""
+    return any(path.removesuffix(DECLARATION) + FETCH_LIST in paths for path in paths if may_declare(path))
+
+
+def files_to_fetch(unpacked: UnpackedContainer, *, case_fold: bool, most: int) -> tuple[ToFetch, ...]:
+    """The payload that the container lacks and the bags' fetch.txt lists (RFC 8493, 2.2.3); `most` files.
+
+    StepFailed(content), naming the line and no URL, if a list is not valid, or if payload is in neither.
+    """
+    listed: list[ToFetch] = []
+    for bag in _bags(unpacked):
+        if FETCH_LIST in bag.files:
+            listed += _to_fetch(bag)
+    if len(listed) > most:
+        raise content(f"{FETCH_LIST} lists more than {most:,} files, the limit of one object: divide it")
+    names = (*unpacked.files, *(file.path for file in listed))
+    if clash := next(iter(duplicates(names, case_fold)), None):
+        raise content(f"bag file {quote_name(FETCH_LIST)}: {clash.reason}")
+    return tuple(listed)
+
+
+def _to_fetch(bag: _Bag) -> Iterator[ToFetch]:
+    declared = _declared_of_missing(bag)
+    missing = {unicodedata.normalize("NFC", path): path for path in declared}
+    seen: set[str] = set()
+    for number, line in bag.lines(FETCH_LIST):
+        refuse_line = partial(_refuse_line, bag, number)
+        entry = _FETCH_LINE.fullmatch(line)
+        if entry is None:
+            refuse_line("is not a URL, a length (or -) and a path")
+        path = _path(bag, entry[3]).removeprefix("./")
+        stripped = path.rstrip()
+        if path not in declared and (stripped in declared or stripped in bag.files):
+            path = stripped
+        if problem := _fetch_problem(bag, entry[1], path):
+            refuse_line(problem)
+        if path in seen:
+            refuse_line(f"{quote_name(path)} is listed twice")
+        seen.add(path)
+        lists.check_entries(len(seen), bag.title(FETCH_LIST), len(bag.files))
+        if path in bag.files or bag.unpacked.composed_otherwise(bag.folder + path):
+            continue
+        listed_as = missing.pop(unicodedata.normalize("NFC", path), "")
+        if not listed_as:
+            refuse_line(f"{quote_name(path)} is in no manifest of the bag: its bytes could not be compared")
+        size = None if entry[2] == "-" else int(entry[2])
+        where = f"{bag.folder}{FETCH_LIST} line {number}"
+        yield ToFetch(bag.folder + path, entry[1], size, declared[listed_as], where)
+    if missing:
+        path = quote_name(next(iter(missing.values())))
+        bag.refuse(FETCH_LIST, f"does not list {path}, which a manifest lists and the container lacks")
+
+
+def _fetch_problem(bag: _Bag, url: str, path: str) -> str:
+    """Why a line of fetch.txt is refused; empty if it is not."""
+    if problem := checkm_row.url_problem(url):
+        return problem
+    if not _is_payload(path):
+        return f"{quote_name(path)} is outside data/"
+    try:
+        safe_name(bag.folder + path, PRODUCER)
+    except UnsafeName as unsafe:
+        return str(unsafe)
+    return ""
+
+
+def _refuse_line(bag: _Bag, number: int, reason: str) -> NoReturn:
+    bag.refuse(FETCH_LIST, f"line {number}: {reason}")
+
+
+def _declared_of_missing(bag: _Bag) -> dict[str, Digest]:
+    """The longest digest of each payload file that the bag's manifests list and the container lacks."""
+    declared: dict[str, Digest] = {}
+    for manifest in _manifests(bag):
+        if manifest.of_tags or not manifest.algorithm:
+            continue
+        for path, (number, value) in manifest.entries.items():
+            if path in bag.files:
+                continue
+            try:
+                digest = Digest(algorithm=manifest.algorithm, value=value)
+            except ValidationError:
+                not_a_value = f"{quote_name(value)} is not a value of {manifest.algorithm}"
+                bag.refuse(manifest.name, f"line {number}: {not_a_value}")
+            if path not in declared or len(digest.value) > len(declared[path].value):
+                declared[path] = digest
+    return declared
 
 
 def check_bags(unpacked: UnpackedContainer) -> tuple[str, ...]:

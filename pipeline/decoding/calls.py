@@ -66,6 +66,27 @@ def _file(path: str, size: int, sha512: str, name_encoding: str, raw_name: str) 
     return DownloadedFile(path=path, size=size, sha512=sha512, name_encoding=name_encoding, raw_name=raw_name)
 
 
+def read_fetch_lists(
+    decoder: Decoder,
+    folder: Path,
+    files: tuple[DownloadedFile, ...],
+    attempt: Attempt,
+    *,
+    case_fold: bool,
+    most: int,
+) -> tuple[bag.ToFetch, ...]:
+    """See bag.files_to_fetch; `files` were unpacked below `folder`."""
+    if not bag.has_fetch_list({file.path for file in files}):
+        return ()
+    arguments = {"folder": str(folder), "case_fold": case_fold, "most": most}
+    body = json.dumps([(file.path, file.size) for file in files]).encode()
+    request = Request("fetch lists", "the fetch.txt of a bag", arguments, body)
+    return tuple(
+        bag.ToFetch(path, url, size, Digest(algorithm=algorithm, value=value), where)
+        for path, url, size, algorithm, value, where in decoder.decode(request, attempt)
+    )
+
+
 def read_statements(
     decoder: Decoder,
     producer: Path,

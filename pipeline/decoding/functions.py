@@ -66,6 +66,14 @@ def _statements(given: Arguments, body: bytes, attempt: Attempt) -> Iterator[Any
     yield from ((DUBLIN_CORE, name, values) for name, values in elements.dublin_core.items())
 
 
+def _fetch_lists(given: Arguments, body: bytes, attempt: Attempt) -> Iterator[Any]:
+    """The payload of bags that is to be fetched; `body` lists the files that are there."""
+    files = {path: _File(size, "") for path, size in json.loads(body)}
+    unpacked = UnpackedContainer(Path(given["folder"]), files, attempt)
+    for file in bag.files_to_fetch(unpacked, case_fold=given["case_fold"], most=given["most"]):
+        yield file.path, file.url, file.size, file.digest.algorithm, file.digest.value, file.where
+
+
 def _manifest(given: Arguments, body: bytes, _attempt: Attempt) -> Iterator[Any]:
     profile = ManifestProfile(given["profile"])
     for row in parse_rows(body, given["source"], profile, given["case_fold"], given["most"]):
@@ -73,4 +81,9 @@ def _manifest(given: Arguments, body: bytes, _attempt: Attempt) -> Iterator[Any]
         yield values, row.digest and (row.digest.algorithm, row.digest.value)
 
 
-FUNCTIONS: dict[str, Function] = {"unpack": _unpack, "statements": _statements, "manifest": _manifest}
+FUNCTIONS: dict[str, Function] = {
+    "unpack": _unpack,
+    "fetch lists": _fetch_lists,
+    "statements": _statements,
+    "manifest": _manifest,
+}

@@ -133,7 +133,7 @@ def of_cells(
     too_long = next((name for name, value in cell.items() if len(value) > TEXT_LIMIT), None)
     if too_long:
         error(f"{too_long} is longer than {TEXT_LIMIT} characters")
-    problem = _url_problem(url)
+    problem = url_problem(url)
     if problem:
         error(problem)
     primary = cell.get("mrt:primaryIdentifier") or None
@@ -197,7 +197,7 @@ def _encoded(text: str, percent: bool) -> str:
     return edges[0] + inner.replace("|", "%7c") + edges[1]
 
 
-def _url_problem(url: str) -> str | None:
+def url_problem(url: str) -> str | None:
     """Why the URL is not valid; it is not quoted, since it may contain a secret."""
     if not url:
         return "the first column has no URL"

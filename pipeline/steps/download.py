@@ -6,14 +6,15 @@ are there, keeps those that still have their digest, and fetches the others.
 """
 
 import shutil
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
 from pipeline.attempt import Attempt
 from pipeline.containers.unpack import Limits
-from pipeline.decoding.calls import manifest_parser, unpack
+from pipeline.decoding.calls import manifest_parser, read_fetch_lists, unpack
 from pipeline.durable import sync_tree
 from pipeline.names import duplicates
 from pipeline.outcome import Done, RateLimited, StepFailed, Wait, content
@@ -35,6 +36,7 @@ from pipeline.steps.expected_files import (
     save_manifest,
     with_upload_digests,
 )
+from pipeline.upload_url import foreign_upload
 from pipeline.working_storage import mount
 from pipeline.working_storage.capacity import full_waits, in_units
 from pipeline.working_storage.workspace import DownloadedFile, Workspace
@@ -74,10 +76,12 @@ def work(job: Job, context: StepContext) -> Done | Wait:
     resume.remove_attempts(step.workspace)
     size = sum(file.size for file in downloaded)
     undeclared = sum(file.digest is None for file in files)
+    listed = sum(file.url != files[0].url for file in downloaded) if step.is_container else 0
     return Done(
         space_needed=size,
         space_grew=space.grew,
         message=f"{count(len(downloaded))}, {in_units(size)}"
+        + (f"; {listed:,} of them fetched as fetch.txt lists" if listed else "")
         + (f"; no digest was declared for {undeclared:,} of {count(len(files))}" if undeclared else ""),
         remark=remark(downloaded),
     )
@@ -137,20 +141,34 @@ class _Download:
         journal = resume.read_journals(self.workspace, self.attempts)
         present = resume.names_below(self.workspace.producer)
         fresh = not self.attempts
-        downloaded: dict[int, DownloadedFile] = {}
-        failures: dict[int, str] = {}
-        details: list[str] = []
-        size = 0
 
         def one_file(file: FileSpec, attempt: Attempt) -> DownloadedFile:
             if file.name in present and (left := self._left(file, journal, attempt)):
                 return left
             return self._fetch(file, self.workspace.producer / file.name, attempt, fresh=fresh)
 
+        place = "line {}: ".format if self.has_manifest else lambda _: ""
+        result = self._gather(self.files, one_file, place)
+        if present:  # else every file there is of this manifest
+            self.context.attempt.check()
+            resume.remove_unlisted(self.workspace, result)
+        return result
+
+    def _gather(
+        self,
+        files: tuple[FileSpec, ...],
+        one_file: Callable[[FileSpec, Attempt], DownloadedFile],
+        place: Callable[[int], str],
+        size: int = 0,
+    ) -> tuple[DownloadedFile, ...]:
+        """All `files`, in their order. `size`: bytes of the object besides; `place` as in `summary`."""
+        downloaded: dict[int, DownloadedFile] = {}
+        failures: dict[int, str] = {}
+        details: list[str] = []
         threads = self.context.settings.download_threads
         with (
             resume.journal_of(self.workspace) as note,
-            closing(in_parallel(one_file, self.files, threads, self.context.attempt)) as outcomes,
+            closing(in_parallel(one_file, files, threads, self.context.attempt)) as outcomes,
         ):
             for file, future in outcomes:
                 match future.exception():
@@ -170,14 +188,10 @@ class _Download:
                 if len(failures) >= FAILURES_REPORTED:
                     break
         if failures:
-            failed = content(summary(failures, len(self.files), has_manifest=self.has_manifest))
+            failed = content(summary(failures, len(files), place))
             failed.detail = "; ".join(dict.fromkeys(details))
             raise failed
-        result = tuple(downloaded[file.line] for file in self.files)
-        if present:  # else every file there is of this manifest
-            self.context.attempt.check()
-            resume.remove_unlisted(self.workspace, result)
-        return result
+        return tuple(downloaded[file.line] for file in files)
 
     def _left(self, file: FileSpec, journal: resume.Journal, attempt: Attempt) -> DownloadedFile | None:
         """The file as an earlier attempt left it in `producer/`; None if it has to be fetched."""
@@ -227,24 +241,71 @@ class _Download:
         admit = self.space.admit_unpacked
         files = unpack(self.context.decoder, archive, container.name, unpacked, limits, attempt, admit)
         check_files(self.profile, len(files))
+        fetched = self._fetch_listed(unpacked, files, case_fold=limits.case_fold)
         attempt.check()
         if self.workspace.producer.exists():
             shutil.rmtree(self.workspace.attempt / "replaced", ignore_errors=True)
             self.workspace.producer.rename(self.workspace.attempt / "replaced")
         unpacked.rename(self.workspace.producer)
-        return tuple(file.model_copy(update={"url": container.url}) for file in files)
+        return (*(file.model_copy(update={"url": container.url}) for file in files), *fetched)
+
+    def _fetch_listed(
+        self, unpacked: Path, files: tuple[DownloadedFile, ...], *, case_fold: bool
+    ) -> tuple[DownloadedFile, ...]:
+        """The files that the fetch.txt of bags in the container lists, in their places in `unpacked`.
+
+        They are as the files of a manifest: an attempt takes the whole files and the parts of earlier ones.
+        """
+        (container,) = self.files
+        attempt, most = self.context.attempt, self.context.settings.object_files
+        listed = read_fetch_lists(
+            self.context.decoder, unpacked, files, attempt, case_fold=case_fold, most=most
+        )
+        places: dict[int, str] = {}
+        specs: list[FileSpec] = []
+        for line, file in enumerate(listed, container.line + 1):
+            if problem := foreign_upload(file.url, container.url):
+                raise content(f"{file.where}: {problem}")
+            places[line] = f"{file.where}: "
+            specs.append(FileSpec(line, file.url, file.path, file.digest, file.size))
+        size = sum(file.size for file in files)
+        check_files(self.profile, len(files) + len(specs))
+        check_bytes(self.profile, size + sum(spec.size or 0 for spec in specs))
+        for spec in specs:
+            self.space.admit(spec.line, spec.size or 0)
+        self.progress.expect(tuple(specs))
+
+        def one_file(file: FileSpec, attempt: Attempt) -> DownloadedFile:
+            return self._beside(
+                file, f"{unpacked.name}/{file.name}", attempt, self.workspace.producer / file.name
+            )
+
+        return self._gather(tuple(specs), one_file, places.__getitem__, size)
 
     def _fetch_container(self, container: FileSpec, attempt: Attempt) -> None:
         """The container in the attempt's folder, from an earlier attempt or from its source."""
-        archive = self.workspace.attempt / ARCHIVE
-        resume.adopt_file(self.workspace, ARCHIVE)
         journal = resume.read_journals(self.workspace, resume.attempts_of(self.workspace))
-        entries = journal.get(container.name, [])
-        if resume.reusable(archive, container, entries, attempt) is None:
-            archive.unlink(missing_ok=True)
-            fetched = self._fetch(container, archive, attempt)
-            with resume.journal_of(self.workspace) as note:
-                note(container, fetched)
+        fetched = self._beside(container, ARCHIVE, attempt, noted=journal.get(container.name, []))
+        with resume.journal_of(self.workspace) as note:
+            note(container, fetched)
+
+    def _beside(
+        self,
+        file: FileSpec,
+        name: str,
+        attempt: Attempt,
+        *others: Path,
+        noted: Sequence[DownloadedFile] = (),
+    ) -> DownloadedFile:
+        """The file at `name` in the attempt's folder: an earlier attempt's, one of `others`, or fetched."""
+        path = self.workspace.attempt / name
+        resume.adopt_file(self.workspace, name, self.attempts, *others)
+        left = resume.reusable(path, file, list(noted), attempt)
+        if left is not None:
+            self.space.admit(file.line, left.size)
+            return left
+        path.unlink(missing_ok=True)
+        return self._fetch(file, path, attempt)
 
     def _unpack_limits(self) -> Limits:
         settings, profile = self.context.settings, self.profile
@@ -271,5 +332,11 @@ def _with_declared_digests(
         # processing of an earlier attempt may have noted what a container declares; it does so again
         return file.model_copy(update={"container": "", "digest": expected.digest, **declared})
 
-    expected = step.files * len(downloaded) if step.is_container else step.files
-    return tuple(map(with_digest, downloaded, expected))
+    if not step.is_container:
+        return tuple(map(with_digest, downloaded, step.files))
+    (of_container,) = step.files
+    # the digest of a file that a bag's fetch.txt lists is declared by the bag, as of its other files
+    undeclared = replace(of_container, digest=None)
+    return tuple(
+        with_digest(file, of_container if file.url == of_container.url else undeclared) for file in downloaded
+    )

@@ -1,6 +1,6 @@
 """What a download says: how many files, which names were guessed, and which files failed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pipeline.names import quote_name
 from pipeline.working_storage.workspace import DownloadedFile
@@ -28,11 +28,12 @@ def remark(downloaded: Sequence[DownloadedFile]) -> str:
     )
 
 
-def summary(failures: Mapping[int, str], files: int, *, has_manifest: bool) -> str:
-    """The failures by line, in the order of the manifest, as many as a message can hold."""
-    lines = [
-        f"line {line}: {message}" if has_manifest else message for line, message in sorted(failures.items())
-    ]
+def summary(failures: Mapping[int, str], files: int, place: Callable[[int], str]) -> str:
+    """The failures by line, in the order of the manifest, as many as a message can hold.
+
+    `place`: the beginning of the message for a line.
+    """
+    lines = [place(line) + message for line, message in sorted(failures.items())]
     if len(lines) == 1:
         return lines[0]
     at_least = "at least " if len(lines) >= FAILURES_REPORTED else ""

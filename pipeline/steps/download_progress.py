@@ -31,6 +31,14 @@ class DownloadProgress:
         """Time and bytes of the last reports."""
         self._mutex = threading.Lock()
 
+    def expect(self, files: tuple[FileSpec, ...]) -> None:
+        """Add files that a bag among the first files lists."""
+        sizes = [file.size for file in files]
+        with self._mutex:
+            more = None if None in sizes else sum(size or 0 for size in sizes)
+            self._expected = None if None in (self._expected, more) else (self._expected or 0) + (more or 0)
+            self._files_expected += len(files)
+
     def of(self, file: FileSpec, attempt: Attempt) -> Attempt:
         """The attempt for the download of one file; what is reported to it counts for the whole job."""
         return CheckedAttempt(attempt.check, partial(self.report, file), attempt.yields)

@@ -139,15 +139,15 @@ def _copy_longest(parts: list[Path], own: Path, attempt: Attempt) -> None:
                 copy.write(chunk)
 
 
-def adopt_file(workspace: Workspace, name: str) -> None:
-    """Link a whole file from the folder of an earlier attempt, to be checked by `reusable`."""
+def adopt_file(workspace: Workspace, name: str, folders: Iterable[Path], *others: Path) -> None:
+    """Link a whole file of an earlier attempt, or one of `others`, to be checked by `reusable`."""
     own = workspace.attempt / name
-    for earlier in attempts_of(workspace):
+    for earlier in (*(folder / name for folder in folders), *others):
         if own.exists():
             return
         workspace.make_folder(own.parent)
-        with suppress(FileNotFoundError):
-            os.link(earlier / name, own)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            os.link(earlier, own)
 
 
 def remove_unlisted(workspace: Workspace, files: tuple[DownloadedFile, ...]) -> None:

@@ -1,13 +1,17 @@
 """`arkline export`: an object is handed out as a bag that others accept, or not at all."""
 
 import hashlib
+import itertools
 import json
 import shutil
 import subprocess
+import zipfile
 from pathlib import Path
 
 import bagit
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from entrypoints.cli import exit_codes
@@ -16,7 +20,9 @@ from operations.export import ExportInterrupted, ExportRequest, export, object_t
 from pipeline.attempt import UNATTENDED
 from pipeline.containers.bag import check_bags
 from pipeline.containers.declared import UnpackedContainer
-from pipeline.records import SubmissionMode
+from pipeline.containers.unpack import Limits, unpack
+from pipeline.names import duplicates
+from pipeline.records import PayloadType, SubmissionMode
 from pipeline.working_storage.workspace import DownloadedFile
 from tests.servers.merritt import Merritt
 from tests.servers.s3 import S3Fixture, Server
@@ -24,6 +30,7 @@ from tests.support.fleet import environment
 from tests.support.merritt_fixture import ARK, MerrittRepository
 from tests.support.repository import Repository
 from tests.support.stores import Store, flip
+from tests.support.unpacked import storable
 
 NAMES = {"a.txt": "alpha", "größe/日本 b.txt": "beta", "empty.txt": "", "twice.txt": "alpha"}
 
@@ -217,3 +224,52 @@ def test_an_object_in_the_merritt_storage_service_is_exported(
 
     bagit.Bag(str(tmp_path / "bag")).validate()
     assert payload(tmp_path / "bag") == {"a.txt": "alpha"}
+
+
+PIECES = st.one_of(
+    st.sampled_from(["%0A", "%25", *" %*.~aA#|/\u00a0\u00e4\u3000"]),
+    st.characters(exclude_categories=["Cs"]),
+)
+SOME_NAMES = st.lists(
+    st.lists(PIECES, min_size=1, max_size=12).map("".join).filter(storable), min_size=1, max_size=8
+).filter(lambda names: not duplicates(names, case_fold=False))
+
+
+@hypothesis.settings(max_examples=15, suppress_health_check=[*hypothesis.HealthCheck])
+@hypothesis.given(names=SOME_NAMES)
+def test_an_exported_bag_goes_in_again_with_the_same_names(
+    repository: Repository, tmp_path_factory: pytest.TempPathFactory, names: list[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("again")
+    files = {name: f"file {number}" for number, name in enumerate(names)}
+
+    first = again(repository, next(NUMBERS), files, folder / "first")
+    second = again(repository, next(NUMBERS), packed_and_unpacked(first, folder), folder / "second")
+
+    assert payload(first) == files
+    assert payload(second / "data" / "producer") == files
+
+
+NUMBERS = itertools.count(1)
+"""Of jobs."""
+
+
+def again(repository: Repository, number: int, files: dict[str, str], bag: Path) -> Path:
+    """`files` as the content of a container, stored and exported as a bag."""
+    kind = PayloadType.CONTAINER
+    ark = repository.recorded(repository.job(number, files, payload_type=kind)).ark
+    known, version = object_to_export(repository.inventory, ark, None)
+    request = ExportRequest(known, version, bag, "me")
+    export(request, repository.inventory, repository.storage, lambda _: None, lambda: False)
+    return bag
+
+
+def packed_and_unpacked(bag: Path, folder: Path) -> dict[str, str]:
+    """The content of the bag, once it was packed and unpacked."""
+    with zipfile.ZipFile(folder / "bag.zip", "w") as archive:
+        for path in sorted(bag.rglob("*")):
+            archive.write(path, path.relative_to(bag).as_posix())
+    target = folder / "unpacked"
+    limits = Limits(entries=1000, bytes=10**9, ratio=1000, case_fold=False)
+    unpacked = unpack(folder / "bag.zip", "bag.zip", target, limits, UNATTENDED)
+    return {file.path: (target / file.path).read_text() for file in unpacked}

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from hashlib import sha512
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -78,6 +79,9 @@ NAMES: Mapping[str, st.SearchStrategy[bytes]] = {
     "manifest-md5.txt": lines(st.sampled_from([MD5, " ", "\t"]), _PATHS, WORDS),
     "manifest-sha512.txt": lines(st.sampled_from(["0" * 128, " "]), _PATHS, WORDS),
     "tagmanifest-md5.txt": lines(st.sampled_from([MD5, " "]), _PATHS, WORDS),
+    "fetch.txt": lines(
+        st.sampled_from(["https://x.edu/a ", "upload:", " 0 ", " - ", "9" * 19, " "]), _PATHS, WORDS
+    ),
     "bag-info.txt": lines(st.sampled_from(["Payload-Oxum: ", "1.1", "."]), WORDS),
     "mrt-manifest.txt": lines(
         st.sampled_from(["#%checkm_0.7\n", "#%eof\n", f"https://x.edu/a | md5 | {MD5} | 0 | | a |", " | "]),
@@ -103,15 +107,28 @@ DEPOSITS = st.dictionaries(st.sampled_from(sorted(NAMES)), st.none(), min_size=1
 )
 
 
+def written(deposit: Mapping[str, bytes], folders: pytest.TempPathFactory) -> Path:
+    producer = folders.mktemp("fuzz")
+    for name, data in deposit.items():
+        (producer / name).parent.mkdir(exist_ok=True)
+        (producer / name).write_bytes(data)
+    return producer
+
+
+def assert_can_be_sent(result: object) -> None:
+    """As to the worker; lone surrogates would be refused here."""
+    if not isinstance(result, ArklineError):
+        sent = json.dumps(result).encode()
+        sent.decode()
+        assert len(sent) < 3_000_000
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(deposit=DEPOSITS)
 def test_what_a_deposit_says_about_itself_is_read_or_refused(
     deposit: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    producer = tmp_path_factory.mktemp("fuzz")
-    for name, data in deposit.items():
-        (producer / name).parent.mkdir(exist_ok=True)
-        (producer / name).write_bytes(data)
+    producer = written(deposit, tmp_path_factory)
     given = {"producer": str(producer), "deletes": True, "container": True}
     body = json.dumps(
         [(name, len(data), sha512(data).hexdigest()) for name, data in deposit.items()]
@@ -121,10 +138,36 @@ def test_what_a_deposit_says_about_itself_is_read_or_refused(
         (producer / "mrt-delete.txt").touch()
         return list(FUNCTIONS["statements"](given, body, UNATTENDED))
 
-    result = result_or_refusal(read)
-
-    if not isinstance(result, ArklineError):
-        sent = json.dumps(result).encode()  # as to the worker; lone surrogates would be refused here
-        sent.decode()
-        assert len(sent) < 3_000_000
+    assert_can_be_sent(result_or_refusal(read))
     shutil.rmtree(producer)
+
+
+_BAGS = st.fixed_dictionaries(
+    {
+        "bagit.txt": st.sampled_from(["0.97", "1.0"]).map(
+            lambda version: f"BagIt-Version: {version}\nTag-File-Character-Encoding: UTF-8\n".encode()
+        ),
+        "manifest-md5.txt": st.lists(_PATHS, max_size=4, unique=True).map(
+            lambda paths: "".join(f"{MD5}  {path}\n" for path in paths).encode()
+        ),
+        "fetch.txt": st.one_of(
+            NAMES["fetch.txt"],
+            st.lists(_PATHS, max_size=4).map(
+                lambda paths: "".join(f"https://x.edu/a - {path}\n" for path in paths).encode()
+            ),
+        ),
+    }
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(bag=_BAGS)
+def test_a_list_of_files_to_fetch_is_read_or_refused(
+    bag: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = written(bag, tmp_path_factory)
+    given = {"folder": str(folder), "case_fold": True, "most": 3}
+    body = json.dumps([(name, len(data)) for name, data in bag.items()]).encode()
+
+    assert_can_be_sent(result_or_refusal(lambda: list(FUNCTIONS["fetch lists"](given, body, UNATTENDED))))
+    shutil.rmtree(folder)

@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.attempt import UNATTENDED
 from pipeline.containers.declared import UnpackedContainer
+from pipeline.names import UnsafeName, safe_name
 from pipeline.outcome import StepFailed
 from pipeline.states import FailureKind
 from pipeline.working_storage.workspace import DownloadedFile
@@ -37,3 +38,12 @@ def refusal(check: Callable[[], object]) -> str:
         check()
     assert caught.value.kind is FailureKind.CONTENT
     return caught.value.message
+
+
+def storable(name: str) -> bool:
+    """Whether a file of this name is accepted."""
+    try:
+        safe_name(name)
+    except UnsafeName:
+        return False
+    return True

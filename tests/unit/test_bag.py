@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from pipeline.containers.bag import check_bags
 from pipeline.fixity import HEX_LENGTH
-from pipeline.names import UnsafeName, duplicates, safe_name
+from pipeline.names import duplicates
 from pipeline.outcome import StepFailed
-from tests.support.unpacked import arrived, refusal, unpacked_container
+from tests.support.unpacked import arrived, refusal, storable, unpacked_container
 
 PAYLOAD = {"a.txt": b"alpha", "sub/b c.txt": b"beta", "empty": b""}
 
@@ -322,14 +322,6 @@ _NAMES = st.lists(
     min_size=1,
     max_size=12,
 ).map("".join)
-
-
-def storable(name: str) -> bool:
-    try:
-        safe_name(name)
-    except UnsafeName:
-        return False
-    return True
 
 
 _FILES = st.lists(_NAMES.filter(storable), min_size=1, max_size=6).filter(lambda names: not duplicates(names))
