@@ -36,6 +36,7 @@ class BatchView(Record):
     bid: str
     status: BatchState
     since: datetime
+    """Of a batch that an earlier release archived, which did not keep the date: when its last job ended."""
     version: int | None = None
     """Of the status in ZooKeeper, for a verb that must not meet a later state."""
     message: str = ""
@@ -127,15 +128,17 @@ def _at_end(batch: ArchivedBatch, jobs: tuple[ArchivedJob, ...]) -> dict[str, An
         for job in jobs
         if job.kind is not None
     ]
+    report = BatchReport.model_validate(batch.report) if batch.report else None
+    ended = (report and report.ended_at) or max((job.since for job in jobs), default=batch.disposition.at)
     return {
         "status": batch.state,
-        "since": batch.disposition.at,
+        "since": batch.disposition.at if batch.state is BatchState.DELETED else ended,
         "message": batch.message,
         "total": len(jobs),
         "buckets": dict.fromkeys(Bucket, 0) | Counter(JOB.facts[job.state].bucket for job in jobs),
         "jobs": dict(states),
         "percent": 100.0,
         "failed_jobs": tuple(failures[:FAILURES]),
-        "report": batch.report and status_report_of(BatchReport.model_validate(batch.report)),
+        "report": report and status_report_of(report),
         "archived": Gone.of(batch.disposition),
     }

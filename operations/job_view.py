@@ -44,6 +44,7 @@ class JobView(Record):
     ark: str | None = None
     local_id: tuple[str, ...] = ()
     working_dir: str
+    """Empty once nothing of the job is in working storage."""
     space_needed: int | None = None
     space_promised: int | None = None
     verbs: tuple[Event, ...] = ()
@@ -81,7 +82,10 @@ def job_view(session: Session, jid: str, archive: Archive = no_archive) -> JobVi
         "ark": job.identifiers.primary_id,
         "local_id": job.identifiers.local_id,
     }
-    return JobView.model_validate(facts | (_now(session, job) if isinstance(job, Job) else _at_end(job)))
+    view = JobView.model_validate(facts | (_now(session, job) if isinstance(job, Job) else _at_end(job)))
+    if view.state is JobState.COMPLETED or view.archived:
+        return view.model_copy(update={"working_dir": "", "space_needed": None})
+    return view
 
 
 def _now(session: Session, job: Job) -> dict[str, Any]:
@@ -98,7 +102,7 @@ def _now(session: Session, job: Job) -> dict[str, Any]:
 def _at_end(job: ArchivedJob) -> dict[str, Any]:
     return {
         "state": job.state,
-        "since": job.disposition.at,
+        "since": job.since,
         "message": job.message,
         "kind": job.kind,
         "archived": Gone.of(job.disposition),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from operations.archive import Archive, load_batch, no_archive
 from operations.batch_view import LISTED, BatchView
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.notify.report.compose import BatchReport, compose_reported, reported_job
-from pipeline.notify.report.reported_jobs import ReportedJobs
+from pipeline.notify.report.reported_jobs import ReportedJob, ReportedJobs
 from pipeline.records import Batch, Job
 from zkstate import batches, jobs, listings
 from zkstate.session import Session
@@ -57,12 +57,18 @@ def load_jobs(session: Session, bid: str) -> Iterator[Job]:
     return jobs.load_present(session, listings.of_batch(session, bid))
 
 
-def compose(session: Session, batch: Batch, members: Iterable[Job], archive: Archive) -> BatchReport:
+def compose(
+    session: Session,
+    batch: Batch,
+    members: Iterable[Job],
+    archive: Archive,
+    line: Callable[[Job], ReportedJob] = reported_job,
+) -> BatchReport:
     """The report of a batch in ZooKeeper with these jobs; of deleted jobs, the tombstones say why.
 
     Of each job a line is kept: a batch may have more jobs than fit into memory.
     """
-    lines = ReportedJobs.of(map(reported_job, members))
+    lines = ReportedJobs.of(map(line, members))
     present = {line.jid for line in lines}
     gone = [jid for jid in batches.all_jobs(session, batch.bid) if jid not in present]
     return compose_reported(batch, lines, _tombstones(archive, gone))

@@ -1,6 +1,7 @@
 """What an operator does to a job or a batch: every verb is an event of its table, committed as one move."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -15,6 +16,7 @@ from operations.operator import (
 )
 from operations.reports import compose
 from pipeline.errors import Action, ArklineError, ErrorKind, Remedy, UsageRefused
+from pipeline.notify.report.compose import deleted_with_batch
 from pipeline.records import Batch, Job
 from pipeline.states import (
     BATCH,
@@ -204,7 +206,8 @@ def _write_tombstones(operator: Operator, batch: Batch, jids: Sequence[str]) -> 
     inventory, by, reason = operator.inventory(), operator.by, operator.reason
     members = _unless_stopped(operator, batch, jids)
     buried = archive_jobs(inventory, members, by=by, reason=reason, deleted=True)
-    report = compose(operator.session, batch, buried, lambda: inventory)
+    as_deleted = partial(deleted_with_batch, reason=reason)
+    report = compose(operator.session, batch, buried, lambda: inventory, as_deleted)
     tombstone(inventory, batch, by=by, reason=reason, report=report)
 
 

@@ -194,7 +194,7 @@ def move(session: Session, batch: Batch, request: BatchMove) -> Batch:
     report = request.report and report_parts.write(session, batch, request.report)
     if report is not None and batch.report is not None:
         report = report.model_copy(update=batch.report.model_extra)
-    extended = histories.extend(batch, target, request.facts)
+    extended = histories.extend(batch, target, request.facts | {"at": moment})
     operations = (
         *_start(batch, request),
         *_put_report(batch, report),

@@ -145,7 +145,7 @@ def move(session: Session, job: Job, request: JobMove) -> Job:
     be free is held); Outdated (`done.reservation` was made from a sum that has changed).
     """
     status = _status_after(job, request)
-    facts = request.facts | {"message": status.message, "kind": status.kind}
+    facts = request.facts | {"message": status.message, "kind": status.kind, "at": status.since}
     extended = histories.extend(job, status.status, facts)
     needed = job.space_needed if request.done.space_needed is None else request.done.space_needed
     identifiers = _identifiers_after(job, request.done)

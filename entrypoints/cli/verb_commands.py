@@ -247,7 +247,11 @@ def delete(options: SharedOptions) -> None:
 
     The archive keeps who deleted them, when and why.
     """
-    _act(options, Event.DELETE, "Delete {}? No later report to the depositor will say how they ended.")
+    _act(
+        options,
+        Event.DELETE,
+        "Delete {}? Reports to the depositor will list them as deleted, with your reason.",
+    )
 
 
 @command("arkline cancel bid0000000001 --reason 'submitted by mistake'", "yes", *_ACT)

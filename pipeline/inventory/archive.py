@@ -17,7 +17,7 @@ from pipeline.inventory.sql import SqlInventory
 from pipeline.inventory.statements import NAMES_AT_A_TIME, insert, portions
 from pipeline.inventory.tables import batches_archived, jobs_archived
 from pipeline.records import Batch, HistoryEntry, Identifiers, Job, JobConfiguration, Record, Submission, now
-from pipeline.states import BatchState, FailureKind, JobState
+from pipeline.states import BatchState, Event, FailureKind, JobState
 from pipeline.url_secrets import hide_secrets
 
 JOBS_PER_TRANSACTION = 500
@@ -52,6 +52,14 @@ class ArchivedJob(_Archived):
     configuration: JobConfiguration
     history: tuple[HistoryEntry, ...]
 
+    @property
+    def since(self) -> datetime:
+        """When the job came to its state, by its history; the date of the removal where there is none."""
+        if self.state is JobState.DELETED:
+            return self.disposition.at
+        ended = (entry for entry in reversed(self.history) if entry.event in (Event.SUCCEED, Event.FAIL))
+        return next((entry.at for entry in ended), self.disposition.at)
+
 
 class ArchivedBatch(_Archived):
     state: BatchState
@@ -65,14 +73,18 @@ def archive_jobs(
 ) -> Iterator[Job]:
     """The jobs of a batch that has ended, each once it is archived: nothing happens unless they are read.
 
-    `deleted`: they are to be deleted before their time; each gets a tombstone.
+    `deleted`: they are deleted with their batch; each gets a tombstone, but what is completed stays so.
     """
     disposition = Disposition(who=by, why=reason)
     for portion in portions(jobs, JOBS_PER_TRANSACTION):
-        states = (JobState.DELETED if deleted else job.status.status for job in portion)
-        rows = [_job_row(job, state, disposition) for job, state in zip(portion, states, strict=True)]
+        rows = [_job_row(job, _state(job, deleted), disposition) for job in portion]
         inventory.database.write(partial(_put, table=jobs_archived, rows=rows))
         yield from portion
+
+
+def _state(job: Job, deleted: bool) -> JobState:
+    state = job.status.status
+    return JobState.DELETED if deleted and state is not JobState.COMPLETED else state
 
 
 def archive_batch(

@@ -14,7 +14,7 @@ from pipeline.names import PRODUCER
 from pipeline.object_description import Deposited
 from pipeline.outcome import Done, system
 from pipeline.profiles.profile import Profile
-from pipeline.records import Job, now
+from pipeline.records import Job, SubmissionMode, now
 from pipeline.states import Event, JobState
 from pipeline.steps.context import StepContext
 from pipeline.steps.system_files import ERC_PATH
@@ -45,8 +45,12 @@ def work(job: Job, context: StepContext) -> Done:
 
 
 def _remark(job: Job, version: StoredVersion) -> str | None:
-    """What was remarked before, and that the repository had the object already; None: nothing new."""
-    if version.number == 1:
+    """What was remarked before, and that the repository had the object already; None: nothing new.
+
+    Who asked for a new version is not told to check that there is one.
+    """
+    asked = job.configuration.new_version or job.configuration.submission_mode is not SubmissionMode.ADD
+    if version.number == 1 or asked:
         return None
     return job.status.with_remarks(
         f"this is version {version.number} of {version.ark}, which the repository had already"

@@ -6,6 +6,7 @@ import gc
 import pytest
 
 from operations.allowed_verbs import Moved
+from operations.batch_view import batch_view
 from operations.bulk import act_on_many, cancel, select
 from operations.job_list import JobFilter
 from operations.operator import Operator, Run
@@ -135,8 +136,29 @@ def test_a_deleted_batch_leaves_tombstones_of_itself_and_its_jobs(
     assert kept is not None
     assert (kept.state, kept.disposition.why) == (BatchState.DELETED, "because")
     assert kept.report is not None
-    assert [job["jid"] for job in kept.report["failed"]] == jids
+    assert [(job["jid"], job["message"]) for job in kept.report["deleted"]] == [
+        (jid, "because") for jid in jids
+    ]
+    assert not kept.report["failed"]
     assert [job.jid for job in jobs_of(operator.inventory(), batch.bid)] == jids
+
+
+def test_what_a_deleted_batch_has_stored_stays_completed_in_its_report(
+    session: Session, operator: Operator
+) -> None:
+    bid, (stored, failed) = planting.split_batch(session, 2)
+    planting.complete(session, jobs.load(session, stored))
+    planting.apply_event(session, jobs.load(session, failed), Event.FAIL)
+    reporting = batches.finish_if_ended(session, bid, "test")
+    assert reporting is not None
+    planting.apply_batch_event(session, reporting, Event.FAIL)
+
+    act(operator, bid, Event.DELETE)
+
+    view = batch_view(session, bid, operator.inventory)
+    assert view.jobs == {JobState.COMPLETED: 1, JobState.DELETED: 1}
+    assert view.report is not None
+    assert (view.report.successful_jobs, view.report.failed_jobs) == ((stored,), ())
 
 
 def test_a_deletion_of_a_batch_that_was_interrupted_goes_on(session: Session, operator: Operator) -> None:
@@ -210,8 +232,9 @@ def test_the_deletion_of_a_batch_has_a_page_of_its_jobs_in_memory_and_leaves_a_t
     kept = find_batch(operator.inventory(), bid)
     assert kept is not None
     assert kept.report is not None
-    assert [job["jid"] for job in kept.report["failed"]] == jids[1:]
-    assert [(job["jid"], job["message"]) for job in kept.report["deleted"]] == [(jids[0], "because")]
+    assert [(job["jid"], job["message"]) for job in kept.report["deleted"]] == [
+        (jid, "because") for jid in jids
+    ]
     assert [job.jid for job in jobs_of(operator.inventory(), bid)] == jids
     assert {job.state for job in jobs_of(operator.inventory(), bid)} == {JobState.DELETED}
 

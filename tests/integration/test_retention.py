@@ -4,7 +4,10 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from operations.batch_view import batch_view
+from operations.job_view import job_view
 from pipeline.inventory.archive import find_batch, find_job
+from pipeline.inventory.sql import SqlInventory
 from pipeline.records import Batch
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, JobState
@@ -58,6 +61,30 @@ def test_a_completed_batch_is_archived_and_removed_after_its_time(
     job = find_job(clients.inventory, jids[0])
     assert job is not None
     assert [entry.state for entry in job.history][-1] is JobState.COMPLETED
+
+
+def test_the_archive_remembers_when_a_batch_and_its_jobs_ended_and_were_reported(
+    session: Session, settings: Settings
+) -> None:
+    clients = open_clients(settings)
+    bid, jids = completed_batch(session, 2)
+    told = ("status", "since", "buckets", "jobs", "percent", "total", "failed_jobs")
+    shown = ("state", "since", "ark", "name", "message", "working_dir", "space_needed")
+    living = batch_view(session, bid)
+    before, sent = living.model_dump(include=set(told)), living.report
+    before_jobs = [job_view(session, jid).model_dump(include=set(shown)) for jid in jids]
+
+    retention.remove_old_batches(session, later(session, settings.retention + 60), clients)
+
+    def archive() -> SqlInventory:
+        return clients.inventory
+
+    archived = batch_view(session, bid, archive)
+    assert archived.model_dump(include=set(told)) == before
+    assert sent is not None
+    assert archived.report is not None
+    assert archived.report.last_modified == sent.last_modified
+    assert [job_view(session, jid, archive).model_dump(include=set(shown)) for jid in jids] == before_jobs
 
 
 def test_a_removal_that_was_interrupted_is_finished(session: Session, settings: Settings) -> None:

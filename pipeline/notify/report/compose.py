@@ -14,7 +14,7 @@ from pipeline.names import name_in
 from pipeline.notify.report.job_outcome import JobOutcome
 from pipeline.notify.report.reported_jobs import ReportedJob, ReportedJobs, by_state
 from pipeline.records import Batch, Entry, Job, PayloadType, Record, StatusReport, SubmissionType, now
-from pipeline.states import BatchState, Event, FailureKind, JobState
+from pipeline.states import BATCH, BatchState, Event, FailureKind, JobState
 from pipeline.upload_url import is_upload
 
 if TYPE_CHECKING:
@@ -88,6 +88,11 @@ class BatchReport(Record):
     number: int = Field(ge=1)
     """1 is the first report; updates continue from 2."""
     reported_at: datetime
+    """The moment whose state it gives: for a mail when reporting began, for a question now."""
+    sent_at: datetime | None = None
+    """When the last report before this one went to the depositor; absent if none did."""
+    ended_at: datetime | None = None
+    """Since when the batch is in the state in which it ended; absent if it has not."""
     since: datetime | None = None
     """Set in an update: the date of the previous report."""
     status: BatchState
@@ -159,6 +164,8 @@ def compose_reported(
         submitted_at=submission.submitted_at,
         number=max(batch.status.reports, 1),
         reported_at=at or now(),
+        sent_at=batch.report.last_modified if batch.report and batch.report.mailed else None,
+        ended_at=batch.status.since if BATCH.facts[batch.status.status].ended else None,
         status=BatchState.COMPLETED if all_completed else BatchState.FAILED,
         message=(cancelled or batch.status.message) if batch.status.kind else "",
         advice=(_CANCELLED if cancelled else _NOT_SPLIT[batch.status.kind]) if batch.status.kind else "",
@@ -177,9 +184,9 @@ def compose_reported(
 
 
 def status_report_of(report: BatchReport) -> StatusReport:
-    """The state to record once this report of the whole batch was sent; an update's lists are incomplete."""
+    """The outcomes in a report of the whole batch, with the date of the last one that was sent."""
     return StatusReport(
-        last_modified=report.reported_at,
+        last_modified=report.sent_at or report.reported_at,
         failed_jobs=tuple(job.jid for job in report.failed),
         successful_jobs=tuple(job.jid for job in report.completed),
         unfinished_jobs=tuple(job.jid for job in report.unfinished),
@@ -187,18 +194,18 @@ def status_report_of(report: BatchReport) -> StatusReport:
 
 
 def known_after(sent: BatchReport, before: StatusReport | None) -> StatusReport:
-    """The state that the depositor knows once `sent` was sent.
+    """The state that the depositor knows now, right after `sent` was sent.
 
     `before`: for an update, the state that the depositor knew until then.
     """
-    now_known = status_report_of(sent)
+    now_known = status_report_of(sent).model_copy(update={"last_modified": now()})
     if before is None:
         return now_known
     over = {job.jid for job in (*sent.completed, *sent.deleted)}
     failed = {jid for jid in before.failed_jobs if jid not in over} | {*now_known.failed_jobs}
     unfinished = {*before.unfinished_jobs, *now_known.unfinished_jobs} - over - failed
     return StatusReport(
-        last_modified=sent.reported_at,
+        last_modified=now_known.last_modified,
         failed_jobs=tuple(sorted(failed)),
         successful_jobs=tuple(sorted({*before.successful_jobs, *now_known.successful_jobs})),
         unfinished_jobs=tuple(sorted(unfinished)),
@@ -240,6 +247,13 @@ def reported_job(job: Job | JobOutcome) -> ReportedJob:
         advice=(_STOPPED if stopped else _advice(job)) if failed else "",
         remark=status.remark,
     )
+
+
+def deleted_with_batch(job: Job, reason: str) -> ReportedJob:
+    """The line of a job whose batch is deleted: what is stored stays stored, all else is gone."""
+    if job.status.status is JobState.COMPLETED:
+        return reported_job(job)
+    return ReportedJob(**_names(job), state=JobState.DELETED, message=reason)
 
 
 def _by_staff(history: Sequence[Entry[Any]], what: str) -> str:

@@ -18,10 +18,10 @@ _HEAD = (
 )
 _CELL = '<td style="padding: 0.2em 1em 0.2em 0; vertical-align: top">{}</td>'
 _COLUMNS = {
-    "Failed": ("job", "file", "local ids", "what happened", "what to do"),
-    "In progress": ("job", "file", "local ids"),
-    "Completed": ("job", "file", "local ids", "object", "please check"),
-    "Deleted by our staff": ("job", "file", "local ids", "reason"),
+    "Failed": ("job", "file", "title", "local ids", "what happened", "what to do"),
+    "In progress": ("job", "file", "title", "local ids"),
+    "Completed": ("job", "file", "title", "local ids", "object", "please check"),
+    "Deleted by our staff": ("job", "file", "title", "local ids", "reason"),
 }
 
 
@@ -78,6 +78,7 @@ def _cells(job: ReportedJob) -> dict[str, str]:
     return {
         "job": job.jid,
         "file": job.name,
+        "title": job.title,
         "local ids": "; ".join(job.local_id),
         "object": job.ark or "",
         "what happened": job.message or "no message was recorded",

@@ -55,7 +55,8 @@ def facts(report: BatchReport) -> tuple[tuple[str, str], ...]:
         ("Submitted", f"{_time(report.submitted_at)}{' by ' if report.submitter else ''}{report.submitter}"),
         ("Payload", f"{report.payload_name} ({report.payload_type.label})".strip()),
         ("Note", report.note),
-        ("Reported", _time(report.reported_at)),
+        ("State of", _time(report.reported_at)),
+        ("Last report", _time(report.sent_at) if report.sent_at else ""),
     )
     return tuple((name, value) for name, value in named if value)
 
@@ -74,7 +75,8 @@ def _section(title: str, jobs: Sequence[ReportedJob]) -> Iterator[str]:
 
 def _described(job: ReportedJob) -> Iterator[str]:
     local_ids = f"(local id {'; '.join(job.local_id)})" if job.local_id else ""
-    names = "  ".join(filter(None, (job.jid, job.name, job.ark, local_ids)))
+    title = f'"{job.title}"' if job.title else ""
+    names = "  ".join(filter(None, (job.jid, job.name, title, job.ark, local_ids)))
     if job.state is not JobState.FAILED:
         yield from _wrapped(f"{names}: {job.message}" if job.message else names, indent="  ")
         if job.remark:
