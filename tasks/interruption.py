@@ -1,19 +1,19 @@
-"""Ends a step that waits inside a library although its attempt is over.
+"""Ends a process whose step continues although its attempt is over.
 
 Steps check their attempt between two pieces of work, and requests to sources ask it while they wait. The
-clients of EZID, S3, mail and SQL have timeouts of their own, of up to a minute. A signal interrupts what they
-wait for: Python then runs the handler, and what the handler raises leaves the library.
+clients of EZID, S3, mail and SQL have timeouts of their own, of up to a minute; a mount that hangs has none.
+An exception of a signal's handler would end what they wait for, but might come between two lines that belong
+together. Every step is made for the end of its process: the next attempt finds what a crash leaves.
 """
 
-import signal
+import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 from pipeline.attempt import Attempt
-from pipeline.outcome import AttemptOver, Stopping
+from pipeline.outcome import AttemptOver
 from pipeline.settings import Settings
 from tasks.logs import log
 
@@ -23,28 +23,33 @@ CHECK_INTERVAL = 0.5
 GRACE = 2.5
 """Seconds in which the step may notice by itself that the attempt is over."""
 
-_SIGNAL = signal.SIGUSR2
-"""Celery uses SIGUSR1 for its own time limits."""
+RELEASE_TIME = 5.0
+"""Seconds in which the record may be handed back and the session closed, before the process ends."""
+
+EXIT_OVERDUE = 75
+"""EX_TEMPFAIL of sysexits.h: the pool starts another process."""
+
+Release = Callable[[AttemptOver], object]
+"""Gives back what the attempt holds in the record; called in another thread than the step's."""
 
 
 class _Watched:
     """One attempt, while the main thread works on it."""
 
-    def __init__(self, attempt: Attempt) -> None:
+    def __init__(self, attempt: Attempt, release: Release) -> None:
         self._attempt = attempt
-        self._interrupt_at = 0.0
-        self.over: AttemptOver | Stopping | None = None
+        self._over: AttemptOver | None = None
+        self._end_at = 0.0
+        self.release = release
 
-    def interrupt_when_over(self) -> None:
-        if self.over is None:
+    def overdue(self) -> AttemptOver | None:
+        """Why the attempt is over, once its step has had the time to notice that."""
+        if self._over is None:
             try:
                 self._attempt.check()
-            except (AttemptOver, Stopping) as error:
-                self.over, self._interrupt_at = error, time.monotonic() + GRACE
-        elif time.monotonic() >= self._interrupt_at:
-            # again and again: a library may take the exception for a fault of its own, and repeat its request
-            self._interrupt_at = time.monotonic() + GRACE
-            signal.pthread_kill(threading.main_thread().ident or 0, _SIGNAL)
+            except AttemptOver as error:
+                self._over, self._end_at = error, time.monotonic() + GRACE
+        return self._over if self._over is not None and time.monotonic() >= self._end_at else None
 
 
 class Interruption:
@@ -58,27 +63,19 @@ class Interruption:
         threading.Thread(target=self._watch, name="attempt", daemon=True).start()
 
     @contextmanager
-    def when_over(self, attempt: Attempt) -> Iterator[None]:
-        """Raise in this block what `attempt.check` raises, GRACE seconds after the attempt is over.
+    def when_over(self, attempt: Attempt, release: Release) -> Iterator[None]:
+        """End the process if this block continues for GRACE seconds after `attempt.check` says it is over.
 
-        Python runs signal handlers in the main thread: elsewhere, as in beat, nothing is interrupted.
+        Only a block in the main thread: the process of a beat has further work.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        watched = _Watched(attempt)
-
-        def interrupt(_number: int, _frame: FrameType | None) -> None:
-            if watched.over is not None and self._watched is watched:
-                raise watched.over
-
-        before = signal.signal(_SIGNAL, interrupt)
-        self._watched = watched
+        self._watched = _Watched(attempt, release)
         try:
             yield
         finally:
             self._watched = None
-            signal.signal(_SIGNAL, before)
 
     def _watch(self) -> None:
         while True:
@@ -86,6 +83,17 @@ class Interruption:
             watched = self._watched
             if watched is not None:
                 try:
-                    watched.interrupt_when_over()
+                    over = watched.overdue()
                 except Exception:  # noqa: BLE001 - the next attempt has to be watched too
                     log().exception("an attempt could not be checked")
+                else:
+                    if over is not None and self._watched is watched:
+                        _end(over, watched.release)
+
+
+def _end(over: AttemptOver, release: Release) -> None:
+    log().warning("the step continues although its attempt is over: its process ends", reason=str(over))
+    releasing = threading.Thread(target=release, args=(over,), name="release", daemon=True)
+    releasing.start()
+    releasing.join(RELEASE_TIME)
+    os._exit(EXIT_OVERDUE)

@@ -7,7 +7,17 @@ from kombu.exceptions import OperationalError
 
 from pipeline.errors import UsageRefused
 from pipeline.outcome import AttemptOver, Later, ServiceDown, StepFailed, Stopping
-from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Stale, TooBig, Unreachable, Unwritable
+from zkstate.errors import (
+    Ambiguous,
+    Busy,
+    Corrupt,
+    Missing,
+    ServerLimit,
+    Stale,
+    TooBig,
+    Unreachable,
+    Unwritable,
+)
 
 
 class Meaning(Enum):
@@ -40,6 +50,7 @@ MEANINGS: Mapping[type[BaseException], Meaning] = {
     StepFailed: Meaning.FAULT,
     UsageRefused: Meaning.FAULT,
     TooBig: Meaning.FAULT,
+    ServerLimit: Meaning.FAULT,
     Unwritable: Meaning.FAULT,
     Corrupt: Meaning.DAMAGED,
 }

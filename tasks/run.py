@@ -13,7 +13,7 @@ from typing import Generic
 import structlog
 
 from pipeline.job_identity import trace_id
-from pipeline.outcome import Later, ServiceDown, StepFailed, Stopping, content, system, transient
+from pipeline.outcome import AttemptOver, Later, ServiceDown, StepFailed, Stopping, content, system, transient
 from pipeline.records import Batch, Job, Ticket, now
 from pipeline.services import Service
 from pipeline.settings import Settings
@@ -153,7 +153,7 @@ def _attempt(locked: Locked[R], work: StateWork[R], probed: Collection[str]) -> 
     """The moved record; `probed`: the outages that are over if the work succeeds."""
     with _dropping_session(locked.context):
         try:
-            with locked.context.interruption().when_over(locked.guard):
+            with locked.context.interruption().when_over(locked.guard, partial(_release, locked)):
                 moved = work.do(locked)
         except BaseException as error:  # noqa: BLE001 - raised again unless the record is handed back
             return _settle(locked, work, error)
@@ -161,6 +161,14 @@ def _attempt(locked: Locked[R], work: StateWork[R], probed: Collection[str]) -> 
             for name in probed:
                 end_outage(locked.session, name)
         return moved
+
+
+def _release(locked: Locked[R], over: AttemptOver) -> None:
+    """Give up a job whose step continues after its attempt, before its process ends."""
+    with giving_up(locked.context):
+        if isinstance(over, Stopping):
+            locked.hand_back(str(over))
+    locked.context.drop_session()
 
 
 @contextmanager

@@ -61,10 +61,10 @@ class Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
             raise self.handler.timeout_exception("Connection time-out")
 
     def stop_within(self, seconds: float) -> bool:
-        """End the session and its threads; False if a thread of a connected session goes on.
+        """End the session and its threads; False if a thread of a connected session continues.
 
-        kazoo's `stop` waits for its threads without a limit. A thread that waits for the server goes on once
-        the socket is shut; the server then ends the session after its timeout, as for a dead process.
+        kazoo's `stop` waits for its threads without a limit. A thread that waits for the server continues
+        once the socket is shut; the server then ends the session after its timeout, as for a dead process.
         """
         ending = threading.Thread(target=self._end, name="end of a session", daemon=True)
         ending.start()

@@ -51,6 +51,10 @@ class TooBig(ArklineError):
     error_kind = ErrorKind.REFUSED
 
 
+class ServerLimit(ArklineError):
+    """The change is larger than ZooKeeper's servers accept; nothing was written. They need a larger limit."""
+
+
 class Contended(Refused):
     """A shared value, such as a counter, changed since it was read: read it and try again."""
 

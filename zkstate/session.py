@@ -84,6 +84,8 @@ class Session(AbstractContextManager["Session"]):
         self._last_change = 0
         self._went_back: WentBack | None = None
         self._probe = partial(_probe, settings)
+        self.refuses_size = partial(_refuses_size, settings)
+        """Whether ZooKeeper answers, and not to a request of so many bytes."""
         client.add_listener(self._on_change)
 
     def _on_change(self, state: str) -> None:
@@ -275,6 +277,45 @@ def _probe(settings: Settings) -> int | None:
         return int(client.last_zxid)
     finally:
         client.stop_within(PROBE_TIMEOUT)
+
+
+def _refuses_size(settings: Settings, size: int) -> bool:
+    """Whether a new client gets answers, and loses its connection with a request of `size` bytes: twice, as a
+    connection may break by chance.
+
+    The limit of a server can be read by none of the commands that it answers as shipped. The request reads,
+    and does nothing however often it is sent.
+    """
+    client = make_client(settings)
+    try:
+        client.start_within(PROBE_TIMEOUT)
+        for _ in range(2):
+            _await_answer(client)
+            try:
+                client.exists_async("/" + "x" * size).get(timeout=PROBE_TIMEOUT)
+            except (ConnectionLoss, ConnectionClosedError):
+                continue
+            return False
+        _await_answer(client)
+    except (*BROKEN, NoAuthError, client.handler.timeout_exception):
+        return False
+    else:
+        return True
+    finally:
+        client.stop_within(PROBE_TIMEOUT)
+
+
+def _await_answer(client: Client) -> None:
+    """To a small request, on a new connection if the last one broke."""
+    deadline = time.monotonic() + PROBE_TIMEOUT
+    while True:
+        try:
+            client.exists_async("/").get(timeout=PROBE_TIMEOUT)
+        except ConnectionLoss:
+            if time.monotonic() > deadline:
+                raise
+        else:
+            return
 
 
 def connect(

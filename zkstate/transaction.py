@@ -22,7 +22,18 @@ from kazoo.security import ACL
 from pipeline.errors import ArklineError
 from zkstate import multi_request
 from zkstate.client import root_prefix, whole_path
-from zkstate.errors import Ambiguous, Busy, Contended, Missing, Outdated, Refused, Stale, Taken, TooBig
+from zkstate.errors import (
+    Ambiguous,
+    Busy,
+    Contended,
+    Missing,
+    Outdated,
+    Refused,
+    ServerLimit,
+    Stale,
+    Taken,
+    TooBig,
+)
 from zkstate.multi_request import MultiRequest
 from zkstate.node_template import NodeTemplate
 from zkstate.session import BROKEN, Session
@@ -33,6 +44,12 @@ TRANSACTION_LIMIT = 512 * 1024
 A server closes the connection on a request of 1,048,576 bytes (`jute.maxbuffer`), which looks like an
 outage, and would do so again with every try.
 """
+
+DEFAULT_BUFFER = 0xFFFFF
+"""Bytes of the largest request that a server accepts as shipped."""
+
+SURE_SIZE = 16 * 1024
+"""Bytes of a transaction that every server accepts: no record could be kept with less."""
 
 OPERATION_BYTES = 128
 """At least what an operation adds to its path and its data: header, flags and an access list."""
@@ -123,6 +140,8 @@ class Sent:
 
     operations: Sequence[Operation]
     answer: Any
+    size: int
+    """Bytes of the request."""
 
 
 def send(session: Session, operations: Sequence[Operation]) -> Sent:
@@ -138,7 +157,8 @@ def send(session: Session, operations: Sequence[Operation]) -> Sent:
             raise TypeError(f"the operation on {operation.path} comes after nodes of a template")
         else:
             encoded.append(_encoded(operation, whole_path(chroot, operation.path), access))
-    return Sent(operations, session.zk.request(MultiRequest(encoded, unread)))
+    request = MultiRequest(encoded, unread)
+    return Sent(operations, session.zk.request(request), len(request.serialize()))
 
 
 def _encoded(operation: Single, path: str, access: Sequence[ACL]) -> bytes:
@@ -154,10 +174,16 @@ def _encoded(operation: Single, path: str, access: Sequence[ACL]) -> bytes:
 
 
 def settle(session: Session, sent: Sent) -> list[Any]:
-    """Wait for the answer: the second half of `commit`."""
+    """Wait for the answer: the second half of `commit`; ServerLimit if no server would give one."""
     try:
         results: list[Any] = sent.answer.get(timeout=session.answer_timeout)
     except BROKEN as error:
+        if sent.size > SURE_SIZE and session.refuses_size(sent.size):
+            raise ServerLimit(
+                f"ZooKeeper at {session.hosts} ends the connection on a request of {sent.size:,} bytes, and "
+                f"arkline's have up to {TRANSACTION_LIMIT:,}: start every server with "
+                f"-Djute.maxbuffer={DEFAULT_BUFFER} (ZooKeeper's default) or more, then resume what failed"
+            ) from error
         raise Ambiguous(f"ZooKeeper at {session.hosts} did not confirm a change") from error
     refused = _first_refusal(results)
     if refused is not None:

@@ -1,10 +1,9 @@
 """A process carries its job onward: one lock, one transaction for each state, and no message."""
 
+import os
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -18,6 +17,7 @@ from pipeline.steps.context import StepContext
 from tasks import job as job_work
 from tasks.app import make_context
 from tasks.dispatch import dispatch_job
+from tasks.interruption import EXIT_OVERDUE
 from tasks.outages import begin_outage
 from tasks.worker_context import Stop, WorkerContext
 from tests.integration.test_sweep import sweep
@@ -236,29 +236,32 @@ def test_fail_ends_a_carried_attempt_whatever_it_waits_for(
     state: JobState,
 ) -> None:
     ticket = planted(session, source)
-    begun = threading.Event()
-    failed_at: list[float] = []
-
-    def fail() -> None:
-        assert begun.wait(60)
-        jobs.move(session, jobs.load(session, ticket.id), JobMove(Event.FAIL, "ann", lock=Lock.BREAK))
-        failed_at.append(time.monotonic())
-
+    began, begins = os.pipe()
     silent, other_end = socket.socketpair()
-    with silent, other_end, ThreadPoolExecutor(1) as operator:
 
-        def waits_for_an_answer(_job: Job, _context: StepContext) -> Done:
-            begun.set()
-            silent.recv(1)
-            return Done()
+    def waits_for_an_answer(_job: Job, _context: StepContext) -> Done:
+        os.write(begins, b"1")
+        silent.recv(1)
+        return Done()
 
-        monkeypatch.setitem(job_work.STEPS, state, waits_for_an_answer)
-        verb = operator.submit(fail)
-        assert job_work.run_onward(context, ticket)[0] is None
-        ended = time.monotonic()
-        verb.result()
+    monkeypatch.setitem(job_work.STEPS, state, waits_for_an_answer)
+    child = os.fork()
+    if not child:
+        try:
+            job_work.run_onward(context, ticket)
+        finally:
+            os._exit(1)
+    os.read(began, 1)
+    jobs.move(session, jobs.load(session, ticket.id), JobMove(Event.FAIL, "ann", lock=Lock.BREAK))
+    failed_at = time.monotonic()
+    _, status = os.waitpid(child, 0)
 
-    assert ended - failed_at[0] < SOON
+    assert time.monotonic() - failed_at < SOON
+    assert os.waitstatus_to_exitcode(status) == EXIT_OVERDUE
+    for descriptor in (began, begins):
+        os.close(descriptor)
+    silent.close()
+    other_end.close()
     stops_before(JobState.FAILED, session, ticket)
 
 

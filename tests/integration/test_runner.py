@@ -33,7 +33,7 @@ from tests.support.fleet import wait_for
 from tests.support.log_entries import log_entries
 from zkstate import batches, jobs, paths, record
 from zkstate.batches import BatchMove
-from zkstate.errors import Busy, Corrupt, Missing, Stale, TooBig, Unreachable
+from zkstate.errors import Busy, Corrupt, Missing, ServerLimit, Stale, TooBig, Unreachable
 from zkstate.locks import AttemptGuard
 from zkstate.outage import FIRST_PROBE
 from zkstate.record import Lock
@@ -144,6 +144,17 @@ def test_what_the_record_cannot_keep_fails_at_once(
     failed = batches.load(session, ticket.id)
     assert (failed.status.status, failed.status.tries) == (BatchState.FAILED, 0)
     assert failed.history[-1].kind is FailureKind.CONTENT
+
+
+def test_what_the_servers_refuse_for_its_size_fails_at_once_and_is_no_fault_of_the_content(
+    session: Session, context: WorkerContext, ticket: Ticket
+) -> None:
+    run(context, ticket, raising(ServerLimit("start every server with -Djute.maxbuffer=1048575")))
+
+    failed = batches.load(session, ticket.id)
+    assert (failed.status.status, failed.status.tries) == (BatchState.FAILED, 0)
+    assert "jute.maxbuffer" in failed.status.message
+    assert failed.history[-1].kind is FailureKind.SYSTEM
 
 
 def test_a_transient_fault_that_lasts_fails_the_record(

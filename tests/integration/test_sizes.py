@@ -1,19 +1,25 @@
 """Nothing that arkline sends to ZooKeeper is larger than ZooKeeper accepts, at the limit of a real server."""
 
+import time
+from collections.abc import Iterator
+
 import pytest
 
 from pipeline.attempt import UNATTENDED
 from pipeline.outcome import StepFailed
 from pipeline.records import Batch, Identifiers, StatusReport
+from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, Event, FailureKind, JobState
+from tests.servers import zookeeper as zookeeper_servers
+from tests.servers.proxy import Proxy
 from tests.support import planting
 from tests.support.waits import RETRY
 from zkstate import batches, creation, deletion, histories, jobs, paths, record, report_parts
 from zkstate.batches import SUBMISSION_LIMIT, BatchMove
-from zkstate.errors import Stale, TooBig
+from zkstate.errors import Ambiguous, ServerLimit, Stale, TooBig
 from zkstate.job_record import ZooKeeperJobRecord
-from zkstate.session import Session
-from zkstate.transaction import TRANSACTION_LIMIT, Create, Put, commit, size_of
+from zkstate.session import Session, connect
+from zkstate.transaction import TRANSACTION_LIMIT, Create, Put, commit, send, settle, size_of
 
 LONG = {"description": tuple("é" * 3000 for _ in range(10))}
 """Dublin Core fields of 60 kB: forty jobs have 2.4 MB of them."""
@@ -167,3 +173,34 @@ def test_a_reporting_worker_that_lost_its_lock_writes_no_part(session: Session) 
         batches.move(session, zombie, BatchMove(Event.FAIL, "zombie", report=StatusReport(failed_jobs=names)))
 
     assert session.children(paths.report_parts(batch.bid)) == []
+
+
+@pytest.fixture(scope="module")
+def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zookeeper_servers.Server]:
+    """A ZooKeeper whose operators made its limit smaller than arkline's."""
+    with zookeeper_servers.running(tmp_path_factory.mktemp("small"), max_buffer=100_000) as server:
+        yield server
+
+
+def test_a_transaction_between_the_servers_limit_and_ours_is_no_outage_and_names_the_limit(
+    settings: Settings, small_server: zookeeper_servers.Server
+) -> None:
+    with connect(settings.model_copy(update={"zk_hosts": small_server.hosts})) as own:
+        commit(own, [Create("/most", b"x" * 90_000)])
+        began = time.monotonic()
+
+        with pytest.raises(ServerLimit, match=r"on a request of 200,.* bytes.*-Djute\.maxbuffer=1048575"):
+            commit(own, [Create("/larger", b"x" * 200_000)])
+
+        assert time.monotonic() - began < own.answer_timeout / 2
+        assert own.exists("/larger") is None
+
+
+def test_an_answer_that_was_lost_is_not_taken_for_a_limit(shaky: Session, zookeeper_proxy: Proxy) -> None:
+    zookeeper_proxy.swallow()
+    sent = send(shaky, [Create("/large", b"x" * 200_000)])
+    assert zookeeper_proxy.swallowed.wait(10)
+    zookeeper_proxy.cut()
+
+    with pytest.raises(Ambiguous):
+        settle(shaky, sent)

@@ -58,6 +58,11 @@ def _quick(*given: Any, **options: Any) -> Command:
     return replace(command, argv=(java_program, "-XX:TieredStopAtLevel=1", *rest))
 
 
+def _with_limit(command: Command, max_buffer: int) -> Command:
+    java_program, *rest = command.argv
+    return replace(command, argv=(java_program, f"-Djute.maxbuffer={max_buffer}", *rest))
+
+
 def version(port: int) -> tuple[int, ...]:
     """The server's version, for instance (3, 8, 0)."""
     with socket.create_connection((HOST, port), timeout=2) as connection:
@@ -121,12 +126,17 @@ def running(
     tick: int = 1000,
     heap_mb: int | None = None,
     quick_start: bool = True,
+    max_buffer: int | None = None,
 ) -> Iterator[Server]:
     """ZooKeeper servers with their files below `folder`, until the block ends.
 
     `heap_mb`: of one server, if not that of the stack. `quick_start`: not as shipped, but for some seconds.
+    `max_buffer`: bytes of the largest request, if not ZooKeeper's own limit.
     """
-    server = Server(prepare(folder, servers, tick=tick, heap_mb=heap_mb, quick_start=quick_start))
+    commands = prepare(folder, servers, tick=tick, heap_mb=heap_mb, quick_start=quick_start)
+    if max_buffer is not None:
+        commands = {port: _with_limit(command, max_buffer) for port, command in commands.items()}
+    server = Server(commands)
     try:
         server.start()
         yield server

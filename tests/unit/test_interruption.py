@@ -1,19 +1,23 @@
-"""A step that waits inside a library ends soon after its attempt, whatever the library waits for."""
+"""A process whose step continues after its attempt ends soon, whatever the step waits for."""
 
+import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from pipeline.attempt import CheckedAttempt
 from pipeline.outcome import AttemptOver
 from pipeline.settings import Settings
-from tasks.interruption import GRACE, Interruption
+from tasks.interruption import EXIT_OVERDUE, GRACE, Interruption
 
 LONG = 60.0
 """Seconds of the library's own timeout."""
+
+RETURNED = 3
+"""The exit code of a child process whose work ended."""
 
 
 @pytest.fixture
@@ -26,91 +30,99 @@ def silent() -> Iterator[socket.socket]:
         yield connection
 
 
-@pytest.fixture(scope="module")
-def watch() -> Interruption:
-    """One for all attempts, as in a process of a worker."""
-    return Interruption(Settings())
+def over() -> None:
+    raise AttemptOver("an operator has failed the job")
 
 
-def attempt_until(over: threading.Event) -> CheckedAttempt:
-    def check() -> None:
-        if over.is_set():
-            raise AttemptOver("an operator has failed the job")
-
-    return CheckedAttempt(check)
+OVER = CheckedAttempt(over)
 
 
-def test_what_waits_for_an_answer_ends_when_the_attempt_is_over(
-    watch: Interruption, silent: socket.socket
-) -> None:
-    over = threading.Event()
-    threading.Timer(0.1, over.set).start()
+def nothing(_: AttemptOver) -> None:
+    """There is nothing to release."""
+
+
+def exit_code_of(work: Callable[[Interruption], object]) -> int:
+    """Of a child process that does the work in its main thread."""
     began = time.monotonic()
-
-    with pytest.raises(AttemptOver, match="an operator"), watch.when_over(attempt_until(over)):
-        silent.recv(1)
-
-    assert time.monotonic() - began < LONG / 2
-
-
-def test_a_library_that_takes_the_first_exception_for_a_fault_is_interrupted_again(
-    watch: Interruption, silent: socket.socket
-) -> None:
-    over = threading.Event()
-    over.set()
-    faults: list[AttemptOver] = []
-
-    def repeat_once() -> None:
+    child = os.fork()
+    if not child:
         try:
-            silent.recv(1)
-        except AttemptOver as fault:
-            faults.append(fault)
-            silent.recv(1)
-
-    with pytest.raises(AttemptOver), watch.when_over(attempt_until(over)):
-        repeat_once()
-
-    assert len(faults) == 1
+            work(Interruption(Settings()))
+        finally:
+            os._exit(RETURNED)
+    _, status = os.waitpid(child, 0)
+    assert time.monotonic() - began < LONG / 2
+    return os.waitstatus_to_exitcode(status)
 
 
-def test_a_step_that_ends_by_itself_is_not_interrupted(watch: Interruption) -> None:
-    over = threading.Event()
-    over.set()
-
-    with watch.when_over(attempt_until(over)):
-        pass
-
-    assert not threading.Event().wait(1.5 * GRACE)
-
-
-def test_a_step_in_another_thread_is_left_to_itself(watch: Interruption) -> None:
-    over = threading.Event()
-    over.set()
-    results = []
-
-    def step() -> None:
-        with watch.when_over(attempt_until(over)):
-            results.append("done")
-
-    thread = threading.Thread(target=step)
-    thread.start()
-    thread.join()
-
-    assert results == ["done"]
-
-
-def test_the_next_attempt_is_watched_after_one_that_could_not_be_checked(
-    watch: Interruption, silent: socket.socket
+def test_a_process_whose_step_waits_for_an_answer_after_its_attempt_releases_the_job_and_ends(
+    silent: socket.socket,
 ) -> None:
-    checked, over = threading.Event(), threading.Event()
-    over.set()
+    read, write = os.pipe()
 
-    def check() -> None:
-        checked.set()
-        raise RuntimeError("a fault of the check itself")
+    def wait(watch: Interruption) -> None:
+        with watch.when_over(OVER, lambda reason: os.write(write, str(reason).encode())):
+            silent.recv(1)
 
-    with watch.when_over(CheckedAttempt(check)):
-        assert checked.wait(10)
+    assert exit_code_of(wait) == EXIT_OVERDUE
+    assert os.read(read, 100) == b"an operator has failed the job"
+    os.close(read)
+    os.close(write)
 
-    with pytest.raises(AttemptOver), watch.when_over(attempt_until(over)):
-        silent.recv(1)
+
+def test_a_library_that_catches_every_exception_does_not_keep_its_process(silent: socket.socket) -> None:
+    def insist(watch: Interruption) -> None:
+        with watch.when_over(OVER, nothing):
+            while True:
+                try:
+                    silent.recv(1)
+                except BaseException:  # noqa: BLE001 - as some library does
+                    continue
+
+    assert exit_code_of(insist) == EXIT_OVERDUE
+
+
+def test_a_job_that_cannot_be_released_does_not_keep_the_process(silent: socket.socket) -> None:
+    def wait(watch: Interruption) -> None:
+        with watch.when_over(OVER, lambda _: threading.Event().wait()):
+            silent.recv(1)
+
+    assert exit_code_of(wait) == EXIT_OVERDUE
+
+
+def test_a_step_that_ends_by_itself_keeps_its_process() -> None:
+    def end(watch: Interruption) -> None:
+        with watch.when_over(OVER, nothing):
+            pass
+        threading.Event().wait(1.5 * GRACE)
+
+    assert exit_code_of(end) == RETURNED
+
+
+def test_a_step_in_another_thread_is_left_to_itself() -> None:
+    def work(watch: Interruption) -> None:
+        def step() -> None:
+            with watch.when_over(OVER, nothing):
+                threading.Event().wait(1.5 * GRACE)
+
+        thread = threading.Thread(target=step)
+        thread.start()
+        thread.join()
+
+    assert exit_code_of(work) == RETURNED
+
+
+def test_the_next_attempt_is_watched_after_one_that_could_not_be_checked(silent: socket.socket) -> None:
+    def work(watch: Interruption) -> None:
+        checked = threading.Event()
+
+        def check() -> None:
+            checked.set()
+            raise RuntimeError("a fault of the check itself")
+
+        with watch.when_over(CheckedAttempt(check), nothing):
+            checked.wait(10)
+        with watch.when_over(OVER, nothing):
+            silent.recv(1)
+
+    assert exit_code_of(work) == EXIT_OVERDUE
