@@ -26,7 +26,7 @@ class KnownObjects:
     named: dict[str, str] = field(default_factory=dict)
     """Local id -> ARK, of the local ids of this owner that have one."""
     titles: dict[str, str] = field(default_factory=dict)
-    """ARK -> title, of the objects that are here."""
+    """ARK -> title, of the objects that are in a collection of the profile."""
 
     def of(self, deposit: Named) -> dict[str, str]:
         """Identifier -> ARK, of the identifiers of the deposit that are known."""
@@ -56,7 +56,8 @@ def known_objects(profile: Profile, deposits: Iterable[Named], archive: Archive)
     if inventory is None:
         return KnownObjects()
     named = inventory.arks_of(profile.owner, local_ids)
-    return KnownObjects(named, inventory.titles_of([*named.values(), *arks]))
+    titles = inventory.titles_of(profile.owner, profile.collections, [*named.values(), *arks])
+    return KnownObjects(named, titles)
 
 
 def _ark(given: str) -> str:

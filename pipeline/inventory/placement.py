@@ -40,10 +40,18 @@ def of(connection: Connection, ark: str) -> Placement | None:
     return Placement(owner, frozenset(members))
 
 
-def titles(connection: Connection, arks: Sequence[str]) -> dict[str, str]:
-    """ARK -> title, for those of the ARKs that name an object."""
+def titles(connection: Connection, owner: str, within: Sequence[str], arks: Sequence[str]) -> dict[str, str]:
+    """ARK -> title, for those of the ARKs that name an object of the owner in one of these collections."""
+    query = (
+        select(objects.c.ark, objects.c.erc_what)
+        .join(owners, owners.c.id == objects.c.inv_owner_id)
+        .join(memberships, memberships.c.inv_object_id == objects.c.id)
+        .join(collections, collections.c.id == memberships.c.inv_collection_id)
+        .where(owners.c.ark == owner, collections.c.ark.in_(within))
+    )
     known: dict[str, str] = {}
     for portion in portions(dict.fromkeys(arks), NAMES_AT_A_TIME):
-        rows = connection.execute(select(objects.c.ark, objects.c.erc_what).where(objects.c.ark.in_(portion)))
-        known.update((ark, title) for ark, title in rows)
+        known.update(
+            (ark, title) for ark, title in connection.execute(query.where(objects.c.ark.in_(portion)))
+        )
     return known

@@ -58,9 +58,14 @@ class SqlInventory:
         """The owner and the collections of the object; None if the inventory has no such object."""
         return self.database.read(lambda connection: placement.of(connection, ark))
 
-    def titles_of(self, arks: Sequence[str]) -> dict[str, str]:
-        """ARK -> title, for those of the ARKs that name an object."""
-        return self.database.read(lambda connection: placement.titles(connection, arks)) if arks else {}
+    def titles_of(self, owner: str, within: Sequence[str], arks: Sequence[str]) -> dict[str, str]:
+        """ARK -> title, for those of the ARKs that name an object of the owner in one of these collections.
+
+        Titles of other collections are not for the depositors of these.
+        """
+        if not arks:
+            return {}
+        return self.database.read(lambda connection: placement.titles(connection, owner, within, arks))
 
     def ark_of(self, job: Job) -> str | None:
         return self.database.read(lambda connection: minted.ark_of(connection, job))

@@ -96,7 +96,8 @@ def check_consent(job: Job, ark: str, context: StepContext, *, recorded: bool = 
     if storage.version_of(ark, job.jid, node, job.configuration.key) is not None:
         return
     _check_ownership(ark, profile, context.inventory.placement_of(ark), given=False)
-    raise content(ownership.version_problem(ark, context.inventory.titles_of((ark,)).get(ark), profile))
+    titles = context.inventory.titles_of(profile.owner, profile.collections, (ark,))
+    raise content(ownership.version_problem(ark, titles.get(ark), profile))
 
 
 def _check_ownership(ark: str, profile: Profile, placement: Placement | None, *, given: bool) -> None:

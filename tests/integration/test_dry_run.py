@@ -196,6 +196,21 @@ def record_harbour(settings: Settings) -> None:
     )
 
 
+def test_the_title_of_an_object_of_another_owner_is_not_shown(
+    session: Session, settings: Settings, source: HttpSource
+) -> None:
+    secret = recording("ark:/99999/fk4theirs", jid="jidtheirs", erc=(("what", "Secret"),))
+    open_inventory(settings.inventory).record(secret)
+
+    found = told(
+        session, settings, source.put("/a", b"a"), type=SubmissionType.FILE, primary_id="ark:/99999/fk4theirs"
+    )
+
+    (trouble,) = found.failures
+    assert "belongs to another owner" in trouble.message
+    assert "Secret" not in found.model_dump_json()
+
+
 def test_a_row_of_a_local_table_that_names_an_object_would_fail(
     session: Session, settings: Settings, tmp_path: Path
 ) -> None:
