@@ -19,7 +19,7 @@ from operations.uploads import resolved_url
 from pipeline.identifiers import ownership
 from pipeline.manifests.planned_jobs import Plan
 from pipeline.manifests.split import plan
-from pipeline.names import canonical_ark
+from pipeline.names import canonical_ark, name_in
 from pipeline.outcome import StepFailed
 from pipeline.principal import Principal
 from pipeline.profiles.effective import with_site_limits
@@ -76,7 +76,11 @@ def perform_dry_run(
                 profile.limits.batch_jobs,
             )
         except StepFailed as failure:
-            trouble = Trouble(number=0, name=submission.payload_filename, message=failure.message)
+            trouble = Trouble(
+                number=0,
+                name=submission.payload_filename or name_in(submission.payload_url),
+                message=failure.message,
+            )
             return opening.model_copy(update={"failing": 1, "failures": (trouble,)})
         jobs = dry_run.read_jobs(planned.jobs, submission, profile, fetcher, settings, most)
         answers = dry_run.ask_sources(jobs, fetcher, settings, most)

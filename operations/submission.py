@@ -13,6 +13,7 @@ from pipeline.records import Batch, Record, Submission, SubmissionType
 from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import BATCH
+from pipeline.upload_url import is_upload
 from tasks.direct_messages import send_split
 from zkstate import batches, listings, outages, record, server_memory
 from zkstate.session import Session
@@ -33,15 +34,25 @@ class Submitted(Record):
     """False if Redis did not take the message; the sweep sends the message later."""
 
 
-def submission_type(url: str, given: SubmissionType | None) -> SubmissionType:
-    """The type as given, or inferred from the URL's file name."""
-    name = names.name_in(url)
+def submission_type(url: str, given: SubmissionType | None, name: str = "") -> SubmissionType:
+    """The type as given, or inferred from the name, or the URL's."""
+    name = name or names.name_in(url)
     if given is not None:
         return given
     if name.lower().endswith(".checkm"):
         manifests = ", ".join(kind.label for kind in SubmissionType if "manifest" in kind)
         raise UsageRefused(f"{name} is a manifest: give its type, one of {manifests}")
     return SubmissionType.CONTAINER if names.is_container(name) else SubmissionType.FILE
+
+
+def given_name(url: str, name: str) -> str:
+    """The name that a depositor gave the payload, also by an upload; '' for none. Refused if it is unsafe."""
+    if not name:
+        return names.name_in(url) if is_upload(url) else ""
+    try:
+        return names.safe_name(name, names.PRODUCER)
+    except names.UnsafeName as error:
+        raise UsageRefused(f"{error}: give another name") from error
 
 
 def check_url(url: str) -> None:

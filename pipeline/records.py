@@ -196,6 +196,8 @@ class JobConfiguration(_Deposit):
     payload_url: str
     payload_type: PayloadType
     payload_name: Text = ""
+    named_by_source: bool = False
+    """The depositor gave no name: the name that the source states comes first. Absent before 0.2.1."""
     working_dir: str
     submission_type: SubmissionType = SubmissionType.FILE
 

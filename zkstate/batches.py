@@ -124,8 +124,8 @@ def _submitted_by_0_1_0(session: Session, submission: Submission) -> str | None:
 def _same(session: Session, bid: str, submission: Submission) -> str:
     before = load(session, bid).submission
     ignored = {"submitted_at", "owner"}
-    if before.new_version is None:  # nobody was asked
-        ignored.add("new_version")
+    if before.new_version is None:  # nobody was asked, and the name was that of the URL
+        ignored |= {"new_version", "payload_filename"}
     if before.model_dump(exclude=ignored) != submission.model_dump(exclude=ignored):
         raise KeyReused(
             f"idempotency key '{submission.idempotency_key}' belongs to {bid}, which was submitted with "

@@ -9,7 +9,7 @@ import pydantic_core
 import typer
 
 from operations import submission as submissions
-from pipeline import names, records
+from pipeline import records
 from pipeline.description import dublin_core as dc
 from pipeline.errors import UsageRefused
 
@@ -50,8 +50,7 @@ def submission_of(given: dict[str, Any], chosen: records.SubmissionType | None) 
     try:
         return records.Submission(
             **given,
-            type=submissions.submission_type(given["payload_url"], chosen),
-            payload_filename=names.name_in(given["payload_url"]),
+            type=submissions.submission_type(given["payload_url"], chosen, given["payload_filename"]),
         )
     except pydantic_core.ValidationError as error:
         first = error.errors(include_url=False)[0]
@@ -62,6 +61,7 @@ def submission_of(given: dict[str, Any], chosen: records.SubmissionType | None) 
 _OPTIONS = {
     "profile_name": "--profile",
     "payload_url": "URL",
+    "payload_filename": "--name",
     "submission_mode": "--mode",
     "dublin_core": "--dc",
     "response_type": "--response",

@@ -65,6 +65,14 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
             help=f"{TYPES}. Inferred from the file extension, except .checkm.",
         ),
     ] = "",
+    name: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The file name of the payload at a URL; by default the one that its source states, else "
+            "the last part of the URL.",
+        ),
+    ] = "",
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait until the batch has ended; exit 1 if it failed.")
     ] = False,
@@ -155,10 +163,15 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
         "priority": priority,
         "note": note,
         "idempotency_key": idempotency_key or None,
+        "payload_filename": name,
     }
     chosen = read_type(payload_type)
     deposit = None
     if upload_url.is_local(source):
+        if name:
+            raise typer.BadParameter(
+                "it is for a URL; a file of this machine keeps its name", param_hint="--name"
+            )
         deposit = _local(Path(source), chosen, digest, object_per_file=object_per_file)
         chosen = deposit.type
         given["payload_url"] = f"{deposit.source}"
@@ -166,6 +179,7 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
         raise typer.BadParameter("it is for a folder of this machine", param_hint="--object-per-file")
     else:
         submissions.check_url(source)
+        given["payload_filename"] = submissions.given_name(source, name)
     submission = submission_of(given, chosen)
     if dry_run:
         _dry_run(submission, deposit, ask, as_json=json)

@@ -11,6 +11,7 @@ from pipeline.containers.tar import BLOCK, TAR, TAR_BZ2, TAR_GZ
 from pipeline.containers.zip import Zip
 from pipeline.names import CONTAINER_SUFFIXES
 from pipeline.outcome import content
+from pipeline.web_pages import EXAMINED, SIGN_IN, is_web_page
 
 FORMATS: tuple[Format, ...] = (TAR, TAR_GZ, TAR_BZ2, Zip())
 """In the order in which they are tried; the content decides, not the name."""
@@ -26,10 +27,15 @@ _OTHER_FORMATS = {
 def entries(archive: Archive) -> AbstractContextManager[Iterator[Entry]]:
     """The archive's entries; a content failure if it is of no known format."""
     with archive.path.open("rb") as file:
-        head = file.read(BLOCK)
+        head = file.read(max(BLOCK, EXAMINED))
     for known in FORMATS:
-        if known.recognizes(archive, head):
+        if known.recognizes(archive, head[:BLOCK]):
             return known.entries(archive)
+    if is_web_page(head):
+        raise content(
+            f"{archive.title} is a web page, not an archive: {SIGN_IN}; give the address that downloads the "
+            "archive itself, without a login"
+        )
     others = (other for magic, other in _OTHER_FORMATS.items() if head.startswith(magic))
     raise content(
         f"{archive.title} is {next(others, 'not a known archive')}: pack it as "

@@ -91,7 +91,7 @@ class ContentSession:
             if body is not None or not redirects:
                 return response
             response.close()
-            before, target = target, self._checked_source(_redirection(response))
+            before, target = target, self._checked_source(redirection(response))
             if place_of(before.url) != place_of(target.url):
                 self._exchange.redirected(place_of(target.url))
             if not _keeps_password(before, target):
@@ -141,7 +141,7 @@ def _split(url: str) -> tuple[str, str, str | None]:
     return written["server"], written["path"], written["query"]
 
 
-def _redirection(response: Response) -> str:
+def redirection(response: Response) -> str:
     """The URL to which an answer redirects, without a fragment, which is not sent."""
     location = response.headers["location"]
     try:

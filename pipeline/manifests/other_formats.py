@@ -1,6 +1,6 @@
 """Recognises what depositors give as a manifest and what is none."""
 
-import re
+from pipeline.web_pages import EXAMINED, SIGN_IN, is_web_page
 
 _SIGNATURES = {
     b"PK\x03\x04": "a ZIP archive",
@@ -16,21 +16,18 @@ _SIGNATURES = {
     b"MM\x00*": "a TIFF image",
 }
 _TAR = slice(257, 262)
-_HTML = re.compile(rb"\s*(<!--.*?-->\s*)*<(!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
-_EXAMINED = 4096
-"""Bytes at the beginning that are looked at."""
 
 
 def problem_of(data: bytes) -> str | None:
     """What the bytes are, and how to submit them, if they are surely no manifest."""
-    head = data[:_EXAMINED]
+    head = data[:EXAMINED]
     if kind := _archive_or_file(head):
         how = "with the type container" if "archive" in kind else "with the type file"
         return f"this is {kind}, not a manifest: submit it {how}"
-    if _HTML.match(head.removeprefix(b"\xef\xbb\xbf")):
+    if is_web_page(head):
         return (
-            "this is a web page, not a manifest: give the address that downloads the manifest itself; a page "
-            "for signing in or an error page may have come in its place"
+            "this is a web page, not a manifest: give the address that downloads the manifest itself; "
+            f"{SIGN_IN}"
         )
     if _is_table(head):
         return "this is a table, not a manifest: convert it to a manifest first (manifest from-csv)"

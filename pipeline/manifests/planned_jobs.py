@@ -17,6 +17,7 @@ class PlannedJob(Record):
     payload_url: str
     payload_type: PayloadType
     payload_name: Text
+    named_by_source: bool = False
     digest: Digest | None = None
     size: int | None = None
     erc_who: Text = ""

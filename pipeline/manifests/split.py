@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from pipeline.fixity import Digester, DigestMismatch
+from pipeline.http.urls import host_of
 from pipeline.manifests.checkm import (
     PROBLEM_LIMIT,
     ManifestError,
@@ -20,11 +21,9 @@ from pipeline.manifests.checkm import (
 )
 from pipeline.manifests.planned_jobs import PackedJobs, Plan, PlannedJob, pack
 from pipeline.names import (
-    CONTAINER_SUFFIXES,
     PRODUCER,
     UnsafeName,
     is_ark,
-    is_container,
     name_in,
     quote_name,
     safe_name,
@@ -79,15 +78,14 @@ def _name(submission: Submission) -> str:
 
 
 def _single(submission: Submission) -> PlannedJob:
+    by_source = _may_be_named_by_source(submission)
+    name = submission.payload_filename or name_in(submission.payload_url)
     try:
-        name = safe_name(submission.payload_filename or name_in(submission.payload_url), PRODUCER)
+        name = safe_name(name, PRODUCER)
     except UnsafeName as error:
-        raise content(f"the payload's {error}: submit it under another name") from error
-    if submission.type is SubmissionType.CONTAINER and not is_container(name):
-        raise content(
-            f"{quote_name(name)} is not a container: its name must end in {' '.join(CONTAINER_SUFFIXES)}; "
-            "to store it unchanged, submit it as type file"
-        )
+        if not by_source:
+            raise content(f"the payload's {error}: submit it under another name (--name)") from error
+        name = host_of(submission.payload_url)  # until the source answers
     if submission.primary_id and not is_ark(submission.primary_id):
         raise content(
             f"primary identifier {quote_name(submission.primary_id)} is not an ARK such as ark:/99999/fk4abc"
@@ -96,6 +94,7 @@ def _single(submission: Submission) -> PlannedJob:
         payload_url=submission.payload_url,
         payload_type=_SINGLE[submission.type],
         payload_name=name,
+        named_by_source=by_source,
         digest=submission.digest,
         size=submission.size,
         erc_who=submission.erc_who,
@@ -104,6 +103,12 @@ def _single(submission: Submission) -> PlannedJob:
         local_id=submission.local_id,
         primary_id=submission.primary_id or None,
     )
+
+
+def _may_be_named_by_source(submission: Submission) -> bool:
+    """Whether the name that the source states for the payload, if it states one, is that of the payload."""
+    is_one = submission.type in (SubmissionType.FILE, SubmissionType.CONTAINER)
+    return is_one and not submission.payload_filename
 
 
 def _manifest(submission: Submission, read: Callable[[str, int], bytes], limit: int) -> bytes:

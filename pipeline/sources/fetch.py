@@ -17,7 +17,7 @@ from pipeline.profiles.sources import EVERYWHERE, Sources
 from pipeline.settings import Settings
 from pipeline.sources.host_limits import NO_LIMIT, HostLimiter
 from pipeline.sources.pace import Pace, TooSlow
-from pipeline.sources.part import Part, open_part, origin_of
+from pipeline.sources.part import Origin, Part, open_part, origin_of
 from pipeline.sources.request_clock import RequestClock
 from pipeline.sources.response import (
     body_chunks,
@@ -33,6 +33,7 @@ from pipeline.sources.transfer import Download, Downloaded
 from pipeline.sources.uploaded import UploadedSource
 from pipeline.states import FailureKind
 from pipeline.upload_url import is_upload
+from pipeline.web_pages import is_web_page
 
 FIRST_PAUSE = 0.5
 """Seconds before the second try of a request; doubles with each further one, and varies by up to a half."""
@@ -161,8 +162,9 @@ class HttpFetcher:
                     part.discard()
                     raise content(str(mismatch)) from mismatch
             attempt.check()
+            origin = part.origin or Origin(url=file.url)
             part.publish(file.target)
-            return Downloaded(part.size, part.digests.value())
+            return Downloaded(part.size, part.digests.value(), origin.is_web_page, origin.name)
 
     def _complete(self, file: Download, part: Part, attempt: Attempt) -> None:
         """Fetch until the part is complete; DigestMismatch if its bytes are not those that were declared."""
@@ -193,14 +195,9 @@ class HttpFetcher:
             require_status(response, file.url, *((200, 206) if validator else (200,)))
             _begin(file, part, response)
             for chunk in body_chunks(response, file.url):
-                try:
-                    file.check_size(part.size + len(chunk))
-                except StepFailed as failure:
-                    coding = part.origin.coding if part.origin else ""
-                    part.discard()  # nobody continues it
-                    if coding and file.size is not None:
-                        raise encoded(file.url, coding) from failure
-                    raise
+                _admit(file, part, chunk)
+                if not part.size:
+                    _note_page(part, chunk, response)
                 part.append(chunk)
                 self._pace.add(len(chunk))
                 if part.origin and part.origin.may_be_continued(file.digest):
@@ -306,6 +303,23 @@ def _begin(file: Download, part: Part, response: Response) -> None:
         raise encoded(file.url, offered.coding)
     file.check_stated(offered.total)
     part.origin = offered
+
+
+def _admit(file: Download, part: Part, chunk: bytes) -> None:
+    """Raise unless the file may have these bytes too; nobody continues the part then."""
+    try:
+        file.check_size(part.size + len(chunk))
+    except StepFailed as failure:
+        coding = part.origin.coding if part.origin else ""
+        part.discard()
+        if coding and file.size is not None:
+            raise encoded(file.url, coding) from failure
+        raise
+
+
+def _note_page(part: Part, first: bytes, response: Response) -> None:
+    if part.origin and is_web_page(first, response.headers.get("Content-Type", "")):
+        part.origin = part.origin.model_copy(update={"is_web_page": True})
 
 
 def _document_too_large(url: str, size: str, limit: int) -> StepFailed:

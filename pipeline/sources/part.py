@@ -17,7 +17,7 @@ from pipeline.folders import make_below
 from pipeline.http.response import Response
 from pipeline.http.retry import http_date
 from pipeline.sources.hashing import StreamDigester
-from pipeline.sources.response import coding_of, content_length, whole_size
+from pipeline.sources.response import coding_of, content_length, offered_name, whole_size
 from pipeline.working_storage.capacity import full_waits
 
 FROM = ".from"
@@ -42,6 +42,10 @@ class Origin(BaseModel):
     total: int | None = None
     etag: str = ""
     last_modified: str = ""
+    name: str = ""
+    """The name of the file, as the source states it."""
+    is_web_page: bool = False
+    """The bytes, or their type, are those of HTML."""
     coding: str = ""
     """The content coding of the bytes, which was not accepted."""
     noted_size: int = 0
@@ -80,6 +84,7 @@ def origin_of(url: str, response: Response) -> Origin:
     return Origin(
         url=url,
         total=total,
+        name=offered_name(response),
         coding=coding_of(response),
         etag=etag if etag.startswith('"') and _can_be_sent_back(etag) else "",
         last_modified=modified if _settled(modified, response.headers.get("Date", "")) else "",

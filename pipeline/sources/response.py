@@ -5,10 +5,10 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from http import HTTPStatus
 from http.client import HTTPException, IncompleteRead, LineTooLong
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import urllib3.exceptions as faults
 from urllib3 import Timeout
@@ -17,7 +17,7 @@ from pipeline.http.address import ContentSession
 from pipeline.http.response import IS_TLS, LARGEST_BODY, NotUnderstood, Response
 from pipeline.http.retry import is_transient, retry_after
 from pipeline.http.urls import place_of, redact_url
-from pipeline.names import quote_name
+from pipeline.names import PRODUCER, UnsafeName, quote_name, safe_name
 from pipeline.outcome import NoAnswer, StepFailed, content, transient
 from pipeline.states import FailureKind
 
@@ -29,6 +29,7 @@ _CODINGS = frozenset(
 )
 """The content codings of IANA's registry. Some servers name a charset there, or `none`, `binary`."""
 
+_PARAMETER = re.compile(r""";\s*([!#$%&'*+.^_`|~\w-]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^;"]*)""", re.ASCII)
 _TLS_ONLY = re.compile(rb"plain HTTP|HTTP request to an HTTPS|requires TLS", re.IGNORECASE)
 
 PIECE = 1 << 18
@@ -128,6 +129,44 @@ def require_status(response: Response, url: str, *statuses: int) -> None:
         host = place_of(response.url)
         raise PauseRequested(answered, seconds, host) if seconds and host else transient(answered)
     raise content(f"{answered}; check the URL, and that it may be read without a login")
+
+
+def offered_name(response: Response) -> str:
+    """The file name of Content-Disposition (RFC 6266), without its folders and signs that no name has; '' if
+    there is none that can be used.
+    """
+    stated = {
+        name.lower(): value
+        for name, value in _PARAMETER.findall(f";{response.headers.get('Content-Disposition', '')}")
+    }
+    for name in (_extended(stated.get("filename*", "")), _quoted(stated.get("filename", ""))):
+        last = re.split(r"[/\\]", name)[-1]
+        cleaned = "".join(sign for sign in last if sign.isprintable()).strip()
+        with suppress(UnsafeName):
+            return safe_name(cleaned, PRODUCER)
+    return ""
+
+
+def _extended(value: str) -> str:
+    """The text of a value with its charset (RFC 8187); '' if it is none, or its charset is not known."""
+    charset, _, text = value.strip('"').partition("'")
+    if charset.lower() not in ("utf-8", "iso-8859-1"):
+        return ""
+    try:
+        return unquote(text.partition("'")[2], charset, "strict")
+    except UnicodeDecodeError:
+        return ""
+
+
+def _quoted(value: str) -> str:
+    """The text of a token or a quoted string: UTF-8, as most servers send it, else latin-1."""
+    text = value.strip()
+    if text.startswith('"'):
+        text = re.sub(r'\\(["\\])', r"\1", text.strip('"'))
+    try:
+        return text.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        return text
 
 
 def _says_tls(response: Response) -> bool:

@@ -74,3 +74,6 @@ class Downloaded:
 
     size: int
     sha512: str
+    is_web_page: bool = False
+    name: str = ""
+    """The name that the source states, if it states one that can be used."""

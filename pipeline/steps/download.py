@@ -16,7 +16,7 @@ from pipeline.attempt import Attempt
 from pipeline.containers.unpack import Limits
 from pipeline.decoding.calls import manifest_parser, read_fetch_lists, unpack
 from pipeline.durable import sync_tree
-from pipeline.names import duplicates
+from pipeline.names import duplicates, quote_name
 from pipeline.outcome import Done, RateLimited, StepFailed, Wait, content
 from pipeline.parallel import in_parallel
 from pipeline.profiles.profile import Profile
@@ -33,10 +33,12 @@ from pipeline.steps.expected_files import (
     FileSpec,
     ManifestLost,
     expected_files,
+    named,
     save_manifest,
     with_upload_digests,
 )
 from pipeline.upload_url import foreign_upload
+from pipeline.web_pages import PAGE_SUFFIXES
 from pipeline.working_storage import mount
 from pipeline.working_storage.capacity import full_waits, in_units
 from pipeline.working_storage.workspace import DownloadedFile, Workspace
@@ -82,7 +84,8 @@ def work(job: Job, context: StepContext) -> Done | Wait:
         space_grew=space.grew,
         message=f"{count(len(downloaded))}, {in_units(size)}"
         + (f"; {listed:,} of them fetched as fetch.txt lists" if listed else "")
-        + (f"; no digest was declared for {undeclared:,} of {count(len(files))}" if undeclared else ""),
+        + (f"; no digest was declared for {undeclared:,} of {count(len(files))}" if undeclared else "")
+        + step.name_of_source(downloaded),
         remark=remark(downloaded),
     )
 
@@ -102,6 +105,16 @@ class _Download:
     @property
     def is_container(self) -> bool:
         return self.job.configuration.payload_type is PayloadType.CONTAINER
+
+    @property
+    def is_named_by_source(self) -> bool:
+        return self.job.configuration.named_by_source and not self.is_container
+
+    def name_of_source(self, downloaded: tuple[DownloadedFile, ...]) -> str:
+        """How the message of the download says that a file got the name that its source states."""
+        if not self.is_named_by_source or downloaded[0].path == self.files[0].name:
+            return ""
+        return f"; its source names it {quote_name(downloaded[0].path)}"
 
     @property
     def has_manifest(self) -> bool:
@@ -140,6 +153,7 @@ class _Download:
         """
         journal = resume.read_journals(self.workspace, self.attempts)
         present = resume.names_below(self.workspace.producer)
+        files = self._with_names_of_source(present.intersection(journal))
         fresh = not self.attempts
 
         def one_file(file: FileSpec, attempt: Attempt) -> DownloadedFile:
@@ -148,7 +162,7 @@ class _Download:
             return self._fetch(file, self.workspace.producer / file.name, attempt, fresh=fresh)
 
         place = "line {}: ".format if self.has_manifest else lambda _: ""
-        result = self._gather(self.files, one_file, place)
+        result = self._gather(files, one_file, place)
         if present:  # else every file there is of this manifest
             self.context.attempt.check()
             resume.remove_unlisted(self.workspace, result)
@@ -193,6 +207,12 @@ class _Download:
             raise failed
         return tuple(downloaded[file.line] for file in files)
 
+    def _with_names_of_source(self, left: frozenset[str]) -> tuple[FileSpec, ...]:
+        """The files; one that its source names, by the name that an earlier attempt left it under."""
+        if not (self.is_named_by_source and left):
+            return self.files
+        return (replace(self.files[0], name=min(left)),)
+
     def _left(self, file: FileSpec, journal: resume.Journal, attempt: Attempt) -> DownloadedFile | None:
         """The file as an earlier attempt left it in `producer/`; None if it has to be fetched."""
         target = self.workspace.producer / file.name
@@ -225,7 +245,17 @@ class _Download:
             ),
             self.progress.of(file, attempt),
         )
-        return DownloadedFile(path=file.name, size=arrived.size, sha512=arrived.sha512, url=file.url)
+        name = file.name
+        if self.is_named_by_source:
+            name = named(file, arrived.name)
+            target.replace(target.with_name(name))
+        return DownloadedFile(
+            path=name,
+            size=arrived.size,
+            sha512=arrived.sha512,
+            url=file.url,
+            is_web_page=arrived.is_web_page and not name.lower().endswith(PAGE_SUFFIXES),
+        )
 
     def container(self) -> tuple[DownloadedFile, ...]:
         """The container's files in `producer/`, which is replaced as a whole and never holds a mixture."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from pipeline.names import quote_name
+from pipeline.web_pages import SIGN_IN
 from pipeline.working_storage.workspace import DownloadedFile
 
 FAILURES_REPORTED = 20
@@ -17,6 +18,22 @@ def count(files: int) -> str:
 
 
 def remark(downloaded: Sequence[DownloadedFile]) -> str:
+    """What the depositor should look at; '' for nothing."""
+    return "; ".join(filter(None, (_guessed_names(downloaded), _web_pages(downloaded))))
+
+
+def _web_pages(downloaded: Sequence[DownloadedFile]) -> str:
+    """Files that came as web pages although their names say otherwise: their number, and the first name."""
+    pages = [file.path for file in downloaded if file.is_web_page]
+    if not pages:
+        return ""
+    first = (
+        f"{count(len(pages))}, the first {quote_name(pages[0])}," if len(pages) > 1 else quote_name(pages[0])
+    )
+    return f"{first} came as a web page (HTML): open it and compare; {SIGN_IN}"
+
+
+def _guessed_names(downloaded: Sequence[DownloadedFile]) -> str:
     """Names whose encoding the container does not say: their number, the encodings taken, the first name."""
     guessed = [file for file in downloaded if file.name_encoding]
     if not guessed:

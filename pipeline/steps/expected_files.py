@@ -86,6 +86,9 @@ def save_manifest(job: Job, context: StepContext) -> int:
 
 def payload_file(configuration: JobConfiguration) -> FileSpec:
     """The payload as one file; a content failure if it has no usable name."""
+    if configuration.named_by_source:
+        name = configuration.payload_name
+        return FileSpec(1, configuration.payload_url, name, configuration.digest, configuration.size)
     try:
         name = safe_name(configuration.payload_name or name_in(configuration.payload_url), PRODUCER)
     except UnsafeName as error:
@@ -93,6 +96,17 @@ def payload_file(configuration: JobConfiguration) -> FileSpec:
             f"{redact_url(configuration.payload_url)}: {error}; submit it with a different file name"
         ) from error
     return FileSpec(1, configuration.payload_url, name, configuration.digest, configuration.size)
+
+
+def named(file: FileSpec, stated: str) -> str:
+    """The name of a file that the depositor did not name: the one that its source stated, else the URL's."""
+    try:
+        return stated or safe_name(name_in(file.url), PRODUCER)
+    except UnsafeName as error:
+        raise content(
+            f"{redact_url(file.url)}: neither the source nor the URL names the file: "
+            "submit it with a name (--name)"
+        ) from error
 
 
 def read_manifest(

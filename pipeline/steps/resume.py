@@ -82,7 +82,13 @@ def reusable(
     digester = _digest(path, {OF_RECORD, file.digest.algorithm if file.digest else OF_RECORD}, attempt)
     if digester is None or file.size not in (None, digester.size):
         return None
-    actual = DownloadedFile(path=file.name, size=digester.size, sha512=digester.value(), url=file.url)
+    actual = DownloadedFile(
+        path=file.name,
+        size=digester.size,
+        sha512=digester.value(),
+        url=file.url,
+        is_web_page=any(entry.is_web_page for entry in noted),
+    )
     if file.digest is not None:
         return actual if digester.value(file.digest.algorithm) == file.digest.value else None
     is_noted = any((entry.size, entry.sha512) == (actual.size, actual.sha512) for entry in noted)

@@ -47,6 +47,8 @@ class DownloadedFile(Record):
     """The encoding as which the name was read, if its container does not say it."""
     raw_name: str = ""
     """The name as packed, in that case: its bytes, percent-encoded."""
+    is_web_page: bool = False
+    """It came as HTML, although its name is not that of a web page."""
 
 
 _FILES = TypeAdapter(tuple[DownloadedFile, ...])

@@ -48,6 +48,26 @@ def test_the_files_of_a_container_land(settings: Settings, source: HttpSource) -
     assert_downloaded(job, FILES)
 
 
+def test_the_content_of_a_container_tells_its_format_whatever_its_name(
+    settings: Settings, source: HttpSource
+) -> None:
+    job = job_of(settings, source.put("/datafile/4711", ZIP), payload_name="4711", named_by_source=True)
+
+    downloaded(job, settings)
+
+    assert_downloaded(job, FILES)
+
+
+def test_a_web_page_in_the_place_of_a_container_is_named(settings: Settings, source: HttpSource) -> None:
+    job = job_of(settings, source.put("/a.zip", b"<!doctype html><title>Sign in</title>"))
+
+    with pytest.raises(StepFailed, match="is a web page, not an archive: a page for signing in") as failure:
+        downloaded(job, settings)
+
+    assert failure.value.kind is FailureKind.CONTENT
+    assert "type file" not in failure.value.message
+
+
 def test_a_name_without_an_encoding_is_reported_to_the_depositor(
     settings: Settings, source: HttpSource
 ) -> None:

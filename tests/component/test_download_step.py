@@ -8,6 +8,7 @@ from pipeline.states import FailureKind
 from pipeline.working_storage.workspace import Workspace
 from tests.servers.http_source import HttpSource
 from tests.support.downloading import FILES, assert_downloaded, downloaded, job_of, job_of_file, rows
+from tests.support.fetching import sha256
 from tests.support.step_context import collection
 
 
@@ -29,6 +30,86 @@ def test_a_file_without_a_name_takes_that_of_its_url(settings: Settings, source:
     downloaded(job, settings)
 
     assert_downloaded(job, {"my thesis.pdf": b"bytes"})
+
+
+def named(name: str) -> tuple[tuple[str, str], ...]:
+    return (("Content-Disposition", f"attachment; {name}"),)
+
+
+def test_a_file_that_nobody_named_takes_the_name_that_its_source_states(
+    settings: Settings, source: HttpSource
+) -> None:
+    url = source.put("/datafile/4711", b"bytes", headers=named('filename="Photo 1.tif"'))
+    job = job_of_file(settings, url, payload_name="4711", named_by_source=True)
+
+    outcome = downloaded(job, settings)
+
+    assert_downloaded(job, {"Photo 1.tif": b"bytes"})
+    assert outcome.message.endswith("; its source names it 'Photo 1.tif'")
+
+
+def test_a_name_that_was_given_is_kept_whatever_the_source_states(
+    settings: Settings, source: HttpSource
+) -> None:
+    url = source.put("/datafile/4711", b"bytes", headers=named("filename=other.tif"))
+    job = job_of_file(settings, url, payload_name="4711")
+
+    downloaded(job, settings)
+
+    assert_downloaded(job, {"4711": b"bytes"})
+
+
+def test_a_file_that_its_source_named_is_not_fetched_again_by_the_next_attempt(
+    settings: Settings, source: HttpSource
+) -> None:
+    url = source.put("/datafile/4711", b"bytes", headers=named("filename=photo.tif"))
+    job = job_of_file(settings, url, payload_name="4711", named_by_source=True)
+
+    downloaded(job, settings)
+    downloaded(job, settings)
+
+    assert source.count("/datafile/4711") == 1
+    assert_downloaded(job, {"photo.tif": b"bytes"})
+
+
+def test_a_file_that_neither_depositor_nor_source_nor_url_names_is_refused(
+    settings: Settings, source: HttpSource
+) -> None:
+    job = job_of_file(settings, source.put("/", b"bytes"), payload_name="127.0.0.1", named_by_source=True)
+
+    with pytest.raises(StepFailed, match="submit it with a name") as failure:
+        downloaded(job, settings)
+
+    assert failure.value.kind is FailureKind.CONTENT
+
+
+PAGE = b"<!DOCTYPE html><title>Sign in</title>"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "name", "is_remarked"),
+    [
+        (PAGE, "image/tiff", "a.tif", True),
+        (b"\xef\xbb\xbf <!-- x --> <HTML>", "", "a.tif", True),
+        (b'<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml">', "", "a.tif", True),
+        (b"<div>Sign in</div>", "text/html; charset=utf-8", "a.tif", True),
+        (PAGE, "text/html", "a.html", False),
+        (b"II*\x00", "text/html", "a.tif", False),
+        (b"<?xml version='1.0'?><mets/>", "text/xml", "a.xml", False),
+        (b"", "text/html", "a.tif", False),
+    ],
+)
+def test_a_web_page_in_the_place_of_a_file_is_remarked(
+    settings: Settings, source: HttpSource, body: bytes, kind: str, name: str, is_remarked: bool
+) -> None:
+    url = source.put("/a", body, headers=(("Content-Type", kind),))
+    job = job_of_file(settings, url, payload_name=name, digest=sha256(body))
+
+    remarks = [downloaded(job, settings).remark or "" for _ in range(2)]  # also of a file that was left
+
+    assert source.count("/a") == 1
+    expected = f"'{name}' came as a web page (HTML): open it and compare" if is_remarked else ""
+    assert [remark.partition(";")[0] for remark in remarks] == [expected] * 2
 
 
 def test_the_files_of_a_manifest_land_in_its_order(settings: Settings, source: HttpSource) -> None:

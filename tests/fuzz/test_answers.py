@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from urllib.parse import unquote_to_bytes, urlsplit
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,18 +11,20 @@ from hypothesis import strategies as st
 
 from pipeline.attempt import UNATTENDED
 from pipeline.errors import ArklineError
-from pipeline.http.response import LARGEST_BODY
+from pipeline.http.address import redirection
+from pipeline.http.response import LARGEST_BODY, Headers, Response
 from pipeline.http.retry import LONGEST_PAUSE
 from pipeline.identifiers.ezid import MARK, EzidMinter
 from pipeline.identifiers.minter import Assignment
 from pipeline.merritt_inventory import MerrittInventory
+from pipeline.names import safe_name
 from pipeline.notify.callback import HttpCallback
 from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import Profile
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.part import VALIDATOR_LENGTH, saved_origin
-from pipeline.sources.transfer import Download
+from pipeline.sources.transfer import Download, Downloaded
 from pipeline.storage.merritt.http import MerrittHttp
 from pipeline.storage.merritt.storage import MerrittStorage
 from pipeline.waits import LONGEST_RETRY_AFTER
@@ -68,7 +71,11 @@ HEADERS = {
         ),
     ),
     "Content-Type": VALUES,
-    "Content-Disposition": VALUES,
+    "Content-Disposition": st.tuples(
+        st.sampled_from(["attachment; filename=", 'x; filename="', "; filename*=UTF-8''", "filename*=", ""]),
+        VALUES,
+        st.sampled_from(['"', "", "; filename=a/../b", '\\"']),
+    ).map("".join),
     "Content-Encoding": st.one_of(VALUES, st.sampled_from(["gzip", "deflate", "br", "identity"])),
     "Transfer-Encoding": st.one_of(VALUES, st.sampled_from(["chunked", "chunked, chunked", "gzip"])),
     "Connection": VALUES,
@@ -179,9 +186,13 @@ def test_the_answer_of_a_source_is_a_file_or_a_refusal(
     with HttpFetcher(chosen, first_pause=0) as fetcher:
         size = result_or_refusal(lambda: fetcher.size(f"{server.url}/a"))
         download = Download(f"{server.url}/a", folder / "a", part)
-        finite(result_or_refusal(lambda: fetcher.download(download, UNATTENDED)))
+        fetched = result_or_refusal(lambda: fetcher.download(download, UNATTENDED))
+        finite(fetched)
 
     assert size is None or isinstance(size, ArklineError) or 0 <= size <= LARGEST_BODY
+    if isinstance(fetched, Downloaded) and fetched.name:
+        assert safe_name(fetched.name) == fetched.name
+        assert "/" not in fetched.name
     origin = saved_origin(part)
     if origin is not None:
         assert len(origin.validator) <= VALIDATOR_LENGTH
@@ -243,6 +254,25 @@ def test_the_answer_of_merritts_storage_is_understood_or_refused(
     )
     for ask in asks:
         finite(result_or_refusal(ask))
+
+
+@given(
+    written=st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Zs", "Zl", "Zp")), max_size=40),
+    where=st.sampled_from(["", "/", "//h/", "?", "#", "http://h/", "../"]),
+)
+def test_a_location_leads_to_a_url_or_a_refusal_and_keeps_its_escapes(written: str, where: str) -> None:
+    location = f"{where}{written}".encode().decode("latin-1")
+    response = Response(302, Headers([("Location", location)]), "http://example.org/a/b?c=%2f")
+
+    redirected = result_or_refusal(lambda: redirection(response))
+
+    if isinstance(redirected, str) and where == "/" and not written.startswith("/"):
+        target = urlsplit(redirected)
+        sent = f"/{written}".partition("#")[0]
+        assert unquote_to_bytes(f"{target.path}?{target.query}".rstrip("?")) == unquote_to_bytes(
+            sent.rstrip("?")
+        )
+        assert sent.count("%") <= redirected.count("%")
 
 
 def test_the_pauses_that_are_left_out_are_those_that_a_client_waits_for() -> None:

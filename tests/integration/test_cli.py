@@ -62,6 +62,15 @@ def test_a_submission_says_whether_an_object_may_get_a_new_version(
     assert batches.load(session, done.out.strip()).submission.new_version is allowed
 
 
+@pytest.mark.parametrize("options", [(), ("--name", "photo.tif")])
+def test_a_payload_at_a_url_is_named_by_an_option_or_by_nobody_yet(
+    session: Session, settings: Settings, options: tuple[str, ...]
+) -> None:
+    done = arkline.run(settings, "submit", "--profile", "demo", "http://x.edu/datafile/4711", *options)
+
+    assert batches.load(session, done.out.strip()).submission.payload_filename == "".join(options[1:])
+
+
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [

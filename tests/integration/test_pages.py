@@ -205,7 +205,7 @@ def test_a_depositor_learns_why_a_deposit_waits_and_nothing_of_others_jobs(
     record.hand_back(session, planting.acquire(session, job), "test", delay=600, waits_for=HOST)
     foreign = planting.one_job(session).jid
     for _ in range(web.context.settings.host_limit):
-        host_connections.acquire(session, "example.org", 1000, foreign, threading.Event())
+        host_connections.acquire(session, "example.org:80", 1000, foreign, threading.Event())
 
     for path in (f"/jobs/{job.jid}", f"/batches/{job.bid}"):
         page = dora.open(path)
@@ -258,6 +258,17 @@ def test_a_deposit_by_the_form_is_the_depositors_own(web: Web, session: Session)
     assert "The repository has your deposit" in answer.text
     (bid,) = re.findall(r"/batches/(bid\d+)$", answer.url)
     assert "photo.tif" in dana.open(f"/batches/{bid}")
+
+
+def test_the_form_names_a_file_whose_address_does_not_end_in_its_name(web: Web, session: Session) -> None:
+    dana = browser(web, Role.DEPOSITOR, "dann", ["demo"])
+    assert 'name="name"' in dana.open("/deposits/new")
+
+    address = "http://example.org/datafile/4711"
+    answer = dana.send("/deposits", OWN_FORM, collection="demo", url=address, name="photo.tif")
+
+    (bid,) = re.findall(r"/batches/(bid\d+)$", answer.url)
+    assert batches.load(session, bid).submission.payload_filename == "photo.tif"
 
 
 @pytest.mark.parametrize("box", [{}, {"new_version": "yes"}])

@@ -12,6 +12,7 @@ from entrypoints.web.rate_limit import RateLimit
 from entrypoints.web.streams import Streams, TooManyStreams
 from pipeline.attempt import UNATTENDED
 from pipeline.principal import Role
+from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import Event, JobState
 from pipeline.working_storage import mount
@@ -74,6 +75,24 @@ def test_a_deposit_keeps_whether_an_object_may_get_a_new_version(
     assert batches.load(record, bid).submission.new_version is kept
 
 
+@pytest.mark.parametrize(("name", "kind"), [("", "file"), ("scans.zip", "container"), ("a.tif", "file")])
+def test_a_payload_is_named_by_the_deposit_or_by_nobody_yet(
+    scans: Caller, record: Session, name: str, kind: str
+) -> None:
+    body = {"payload_url": "https://example.org/datafile/4711", "name": name}
+    bid = deposit(scans, **body).json()["bid"]
+
+    submission = batches.load(record, bid).submission
+    assert (submission.payload_filename, submission.type) == (name, SubmissionType(kind))
+
+
+def test_a_name_that_nothing_can_be_stored_under_is_refused(scans: Caller) -> None:
+    answer = deposit(scans, name="../a.tif")
+
+    assert answer.status_code == 422
+    assert "give another name" in answer.json()["detail"]
+
+
 def test_a_request_of_before_the_upgrade_that_is_repeated_gets_its_batch(
     scans: Caller, record: Session
 ) -> None:
@@ -81,7 +100,10 @@ def test_a_request_of_before_the_upgrade_that_is_repeated_gets_its_batch(
     body = {"profile": "demo", "payload_url": PAYLOAD}
     bid = scans.post("/v1/batches", body, headers=key).json()["bid"]
     submission = batches.load(record, bid).submission
-    record.zk.set(paths.submission(bid), codec.encode(submission.model_copy(update={"new_version": None})))
+    record.zk.set(
+        paths.submission(bid),
+        codec.encode(submission.model_copy(update={"new_version": None, "payload_filename": "4711"})),
+    )
 
     again = scans.post("/v1/batches", body, headers=key)
 

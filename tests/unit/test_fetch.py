@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from pipeline.attempt import UNATTENDED
+from pipeline.http.response import Headers, Response
 from pipeline.outcome import StepFailed
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.host_limits import NoLimit
+from pipeline.sources.response import offered_name
 from pipeline.sources.transfer import Download
 from pipeline.states import FailureKind
 from tests.servers.http_source import HttpSource
@@ -156,6 +158,36 @@ def test_a_word_that_names_no_coding_is_no_coding(
     fetcher.download(a_download(url), UNATTENDED)
 
     assert_downloaded(a_download)
+
+
+@pytest.mark.parametrize(
+    ("stated", "name"),
+    [
+        ("attachment; filename=a.zip", "a.zip"),
+        ('inline;FileName = "a b;c.zip" ; size=1', "a b;c.zip"),
+        ("attachment; filename=\"no.zip\"; filename*=UTF-8''%e2%82%ac%20rates.zip", "\u20ac rates.zip"),
+        ("attachment; filename*=iso-8859-1'en'%A3.zip", "\u00a3.zip"),
+        ("attachment; filename*=UTF-8''%ff.zip; filename=a.zip", "a.zip"),
+        ("attachment; filename*=utf-16''%00a; filename=a.zip", "a.zip"),
+        ('attachment; filename="\\"a\\".zip"', '"a".zip'),
+        ('attachment; filename="C:\\\\Files\\\\a.zip"', "a.zip"),
+        ('attachment; filename="../../etc/a.zip"', "a.zip"),
+        ('attachment; filename="caf\u00c3\u00a9.zip"', "caf\u00e9.zip"),
+        ('attachment; filename="caf\u00e9.zip"', "caf\u00e9.zip"),
+        ('attachment; filename=" a\u0085.zip "', "a.zip"),
+        ('attachment; filename="%20a.zip"', "%20a.zip"),
+        ('filename="a.zip"', "a.zip"),
+        ('attachment; filename=".."', ""),
+        ('attachment; filename="a/"', ""),
+        (f"attachment; filename={'a' * 256}", ""),
+        ("attachment", ""),
+        ("", ""),
+    ],
+)
+def test_the_name_of_content_disposition_is_read_and_cleaned(stated: str, name: str) -> None:
+    response = Response(200, Headers([("Content-Disposition", stated)]), "http://example.org/4711")
+
+    assert offered_name(response) == name
 
 
 def test_a_file_that_is_packed_in_itself_is_kept_as_it_is(

@@ -80,6 +80,7 @@ def test_a_single_payload_is_one_job_with_the_values_of_the_form(kind: str) -> N
             payload_url="https://x.edu/payload.zip",
             payload_type=PayloadType(kind),
             payload_name="payload.zip",
+            named_by_source=kind != "object_manifest",
             digest=DIGEST,
             size=7,
             erc_who="who",
@@ -223,9 +224,26 @@ def test_a_row_that_is_no_container_is_refused_with_its_line() -> None:
     assert "line 2: 'a.rar' is not a container" in message
 
 
-@pytest.mark.parametrize("name", ["a.rar", "a", "a.gz"])
-def test_a_container_of_an_unknown_kind_is_refused(name: str) -> None:
-    assert f"'{name}' is not a container" in refusal(submitted("container", payload_filename=name))
+def test_a_container_may_have_any_name_as_its_content_tells_its_format() -> None:
+    (job,) = plan(submitted("container", payload_url="https://x.edu/datafile/4711"), not_read, LIMIT).jobs
+
+    assert (job.payload_name, job.named_by_source) == ("4711", True)
+
+
+@pytest.mark.parametrize("kind", ["file", "container"])
+def test_a_name_that_the_depositor_gave_is_not_that_of_the_source(kind: str) -> None:
+    (job,) = plan(submitted(kind, payload_filename="a.zip"), not_read, LIMIT).jobs
+
+    assert (job.payload_name, job.named_by_source) == ("a.zip", False)
+
+
+@pytest.mark.parametrize("url", ["https://osf.io/download/", "https://osf.io/a%5Cb", "https://osf.io"])
+def test_a_payload_whose_url_has_no_usable_name_has_that_of_its_host_until_the_source_answers(
+    url: str,
+) -> None:
+    (job,) = plan(submitted("file", payload_url=url), not_read, LIMIT).jobs
+
+    assert (job.payload_name, job.named_by_source) == ("osf.io", True)
 
 
 @pytest.mark.parametrize("name", ["../a.zip", "/a.zip", "a\n.zip"])
@@ -234,8 +252,8 @@ def test_a_payload_of_an_unsafe_name_is_refused(kind: str, name: str) -> None:
     assert "submit it under another name" in refusal(submitted(kind, payload_filename=name))
 
 
-def test_a_payload_without_any_name_is_refused() -> None:
-    assert "submit it under another name" in refusal(submitted("file", payload_url="https://x.edu/"))
+def test_a_manifest_of_an_object_without_any_name_is_refused() -> None:
+    assert "another name (--name)" in refusal(submitted("object-manifest", payload_url="https://x.edu/"))
 
 
 def test_more_jobs_than_the_collection_takes_are_refused() -> None:

@@ -18,13 +18,14 @@ def _deposit(submission: Submission) -> dict[str, object]:
     given = submission.model_dump(mode="json", exclude_none=True)
     names = {
         "profile_name": "profile",
+        "payload_filename": "name",
         "submission_mode": "mode",
         "erc_who": "who",
         "erc_what": "what",
         "erc_when": "when",
         "erc_where": "where",
     }
-    left_out = {"idempotency_key", "owner", "payload_filename", "submitted_at"}
+    left_out = {"idempotency_key", "owner", "submitted_at"}
     return {names.get(name, name): value for name, value in given.items() if name not in left_out}
 
 

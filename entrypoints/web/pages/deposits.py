@@ -15,7 +15,6 @@ from entrypoints.web.receiving import check_body
 from operations import submission as submissions
 from operations import uploads
 from operations.board.values import BatchSearch, Scope
-from pipeline import names
 from pipeline.description import local_ids
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.principal import Principal, Role
@@ -97,13 +96,13 @@ def _receive(web: WebContext, caller: Principal, upload: str, file: UploadFile) 
 def _submission(caller: Principal, fields: dict[str, str], url: str) -> Submission:
     if not url:
         raise UsageRefused("choose a file, or give an address")
-    kind = fields.get("kind", "")
+    kind, name = fields.get("kind", ""), fields.get("name", "").strip()
     return Submission(
         profile_name=fields.get("collection", ""),
         submitter=caller.name,
         payload_url=url,
-        payload_filename=names.name_in(url),
-        type=submissions.submission_type(url, SubmissionType(kind) if kind else None),
+        payload_filename=submissions.given_name(url, name),
+        type=submissions.submission_type(url, SubmissionType(kind) if kind else None, name),
         erc_who=fields.get("creator", ""),
         erc_what=fields.get("title", ""),
         erc_when=fields.get("date", ""),

@@ -10,7 +10,6 @@ from entrypoints.web.context import context_of
 from operations import dry_run as dry_runs
 from operations import submission as submissions
 from operations.dry_run_result import DryRunResult
-from pipeline import names
 from pipeline.errors import UsageRefused
 from pipeline.fixity import Digest
 from pipeline.principal import Principal
@@ -36,8 +35,14 @@ class Deposit(Record):
 
     profile: Name = Field(description="The collection's profile.", examples=["demo"])
     payload_url: str = Field(min_length=1, max_length=8192, examples=["https://example.org/harbour.zip"])
+    name: Text = Field(
+        "",
+        description="The payload's file name. Empty: the one that its source states (Content-Disposition), "
+        "else the last part of the URL.",
+        examples=["harbour.zip"],
+    )
     type: SubmissionType | None = Field(
-        None, description="null: by the name in the URL; a manifest needs it."
+        None, description="null: by the name, or the one in the URL; a manifest needs it."
     )
     submitter: Text = Field("", description="Empty: the name of the token.")
     mode: SubmissionMode = SubmissionMode.ADD
@@ -118,8 +123,8 @@ def submission_of(deposit: Deposit, caller: Principal, idempotency_key: str | No
         return Submission(
             profile_name=deposit.profile,
             payload_url=deposit.payload_url,
-            payload_filename=names.name_in(deposit.payload_url),
-            type=submissions.submission_type(deposit.payload_url, deposit.type),
+            payload_filename=submissions.given_name(deposit.payload_url, deposit.name),
+            type=submissions.submission_type(deposit.payload_url, deposit.type, deposit.name),
             submitter=deposit.submitter or caller.name,
             submission_mode=deposit.mode,
             new_version=deposit.new_version,

@@ -11,6 +11,7 @@ from email.message import EmailMessage
 from email.utils import format_datetime
 from io import BytesIO
 
+from pipeline.names import name_in
 from pipeline.notify.report.compose import BatchReport, compose_update
 from pipeline.notify.report.html import as_html, as_paragraphs, text_page
 from pipeline.notify.report.reported_jobs import ReportedJob
@@ -101,12 +102,13 @@ def confirmation_mail(
 ) -> EmailMessage:
     """Confirms that a submission was received, with the number of objects in it."""
     to = recipients(profile, submission)
+    name = submission.payload_filename or name_in(submission.payload_url)
     objects = "1 object" if jobs == 1 else f"{jobs:,} objects"
     body = (
         f"We received your submission {bid}: {objects} will be created.\n"
         "You will get a report when the whole submission has been processed.\n\n"
         f"Collection: {submission.profile_name}\n"
-        f"Payload:    {on_one_line(submission.payload_filename)} ({submission.type.label})\n"
+        f"Payload:    {on_one_line(name)} ({submission.type.label})\n"
     )
     if submission.note:
         body += f"Note:       {on_one_line(submission.note)}\n"
