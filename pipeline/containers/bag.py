@@ -115,7 +115,7 @@ def files_to_fetch(unpacked: UnpackedContainer, *, case_fold: bool, most: int) -
 def _to_fetch(bag: _Bag) -> Iterator[ToFetch]:
     declared = _declared_of_missing(bag)
     missing = {unicodedata.normalize("NFC", path): path for path in declared}
-    seen: set[str] = set()
+    paths: set[str] = set()
     for number, line in bag.lines(FETCH_LIST):
         refuse_line = partial(_refuse_line, bag, number)
         entry = _FETCH_LINE.fullmatch(line)
@@ -125,14 +125,14 @@ def _to_fetch(bag: _Bag) -> Iterator[ToFetch]:
         stripped = path.rstrip()
         if path not in declared and (stripped in declared or stripped in bag.files):
             path = stripped
+        if path in paths:
+            refuse_line(f"{quote_name(path)} is listed twice")
+        paths.add(path)
+        lists.check_entries(len(paths), bag.title(FETCH_LIST), len(bag.files))
+        if path in bag.files or bag.unpacked.composed_otherwise(bag.folder + path):
+            continue  # whatever its URL is: nothing is fetched from there
         if problem := _fetch_problem(bag, entry[1], path):
             refuse_line(problem)
-        if path in seen:
-            refuse_line(f"{quote_name(path)} is listed twice")
-        seen.add(path)
-        lists.check_entries(len(seen), bag.title(FETCH_LIST), len(bag.files))
-        if path in bag.files or bag.unpacked.composed_otherwise(bag.folder + path):
-            continue
         listed_as = missing.pop(unicodedata.normalize("NFC", path), "")
         if not listed_as:
             refuse_line(f"{quote_name(path)} is in no manifest of the bag: its bytes could not be compared")

@@ -269,8 +269,12 @@ def test_a_list_has_no_more_files_than_a_manifest_may_have(source: HttpSource, t
     assert "lists more than 2 files" in refused(settings, source, bag(served(source)))
 
 
-def test_a_file_that_is_in_the_container_is_not_fetched(settings: Settings, source: HttpSource) -> None:
-    files = bag(served(source)) | {"data/b.bin": ABSENT["data/b.bin"]}
+@pytest.mark.parametrize("url", ["", "s3://bucket/b", "ftp://x.example/b"])
+def test_a_file_that_is_in_the_container_is_not_fetched(
+    settings: Settings, source: HttpSource, url: str
+) -> None:
+    urls = served(source)
+    files = bag(urls | {"data/b.bin": url or urls["data/b.bin"]}) | {"data/b.bin": ABSENT["data/b.bin"]}
     job = job_of(settings, source, files)
 
     downloaded(job, settings)
