@@ -2,7 +2,7 @@
 
 Rule: what arrives after a version was stored says nothing about the version, because its source may have
 changed. Such a job is not downloaded again; its version is verified and recorded as it is. A job that was
-neither named, nor processed, nor resumed before asks no server.
+neither named, nor processed, nor resumed before, and lost no worker in processing, asks no server.
 """
 
 from pipeline.files import StoredVersion
@@ -45,7 +45,8 @@ def message(version: StoredVersion) -> str:
 def _may_be_stored(job: Job, context: StepContext) -> bool:
     known = context.job_record.identifiers(job)
     named = known.assigned and known.primary_id is not None
-    return named or job.status.retry_count > 0 or any(map(_was_processed, job.history[:-1]))
+    again = job.status.retry_count > 0 or any(map(_was_processed, job.history[:-1]))
+    return named or again or (job.status.status is JobState.PROCESSING and job.status.redispatches > 0)
 
 
 def _was_processed(entry: HistoryEntry) -> bool:

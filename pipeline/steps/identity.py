@@ -63,8 +63,8 @@ def identify(job: Job, profile: Profile, context: StepContext, local_id: tuple[s
         return Identity(ark, identifiers, new=False)
 
 
-def recall(job: Job, context: StepContext) -> None:
-    """Write the ARK that the inventory has for this job to a record that lost it, with its local ids.
+def recall(job: Job, context: StepContext) -> bool:
+    """Whether the inventory has an ARK for this job; a record that lost the ARK gets it with its local ids.
 
     StepFailed(system) if the inventory knows another job of this number.
     """
@@ -74,6 +74,7 @@ def recall(job: Job, context: StepContext) -> None:
         local_id = tuple(dict.fromkeys((*known.local_id, *context.inventory.local_ids_of(ark))))
         changes = {"primary_id": ark, "assigned": True, "local_id": local_id}
         _write(job, context, known, known.model_copy(update=changes))
+    return ark is not None
 
 
 def _reserve(profile: Profile, context: StepContext, local_id: tuple[str, ...], ark: str) -> None:

@@ -49,8 +49,8 @@ class _Content:
 
 
 def work(job: Job, context: StepContext) -> Done:
-    recall(job, context)
-    earlier = earlier_version.find(job, context)
+    known = recall(job, context)
+    earlier = earlier_version.look(job, context) if known else earlier_version.find(job, context)
     if earlier is not None:
         return _keep(job, context, earlier)
     try:
@@ -118,25 +118,32 @@ def _store_once(job: Job, context: StepContext, submitted: _Content, identity: I
     is stored under an unknown ARK, and no ARK is announced for a request that storage refuses. A job that is
     stored already announces nothing: a later version may have announced newer metadata.
     """
-    profile = context.profile
     with context.job_record.exclusive("storage", identity.ark):
         context.attempt.check()
-        key = job.configuration.key
-        existing = context.storage.version_of(identity.ark, job.jid, profile.storage_node, key)
-        if existing is not None:
-            if not earlier_version.is_of(job, existing):
-                _check_ours(job, submitted.files, existing)
-            return _keep(job, context, existing)
-        if not identity.new:
-            check_consent(job, identity.ark, context)
-        request, erc = _compose_version(job, profile, context, submitted, identity)
-        context.storage.check(request, context.attempt)
-        fence = partial(_fence, job, context)
-        assignment = _assignment(job, profile, context, identity)
-        context.minter.announce(identity.ark, profile, erc, assignment, fence)
-        stored = context.storage.store(request, fence)
-    noted = next(file.data or b"" for file in request.files if file.path == ERC_PATH)
-    return _note(job, context, stored, noted)
+        node, key = context.profile.storage_node, job.configuration.key
+        existing = context.storage.version_of(identity.ark, job.jid, node, key)
+        stored, erc = (existing, b"") if existing else _store(job, context, submitted, identity)
+    if existing is None:
+        return _note(job, context, stored, erc)
+    if not earlier_version.is_of(job, existing):
+        _check_ours(job, submitted.files, existing)
+    return _keep(job, context, existing)
+
+
+def _store(
+    job: Job, context: StepContext, submitted: _Content, identity: Identity
+) -> tuple[StoredVersion, bytes]:
+    """The new version and its ERC."""
+    profile = context.profile
+    if not identity.new:
+        check_consent(job, identity.ark, context)
+    request, erc = _compose_version(job, profile, context, submitted, identity)
+    context.storage.check(request, context.attempt)
+    fence = partial(_fence, job, context)
+    assignment = _assignment(job, profile, context, identity)
+    context.minter.announce(identity.ark, profile, erc, assignment, fence)
+    stored = context.storage.store(request, fence)
+    return stored, next(file.data or b"" for file in request.files if file.path == ERC_PATH)
 
 
 def _compose_version(

@@ -186,7 +186,8 @@ def test_a_list_of_deletions_means_nothing_when_adding(repository: Repository) -
 
 def stored_before(repository: Repository, **facts: Any) -> tuple[Job, StoredVersion]:
     """A job whose worker died after its version was stored; its content in working storage is gone."""
-    job = repository.job(1, {"a.txt": "as stored"}, key=KEY, **facts)
+    first = {name: value for name, value in facts.items() if name != "redispatches"}
+    job = repository.job(1, {"a.txt": "as stored"}, key=KEY, **first)
     stored = repository.work(job)
     shutil.rmtree(Workspace.of(job, repository.settings.working).folder)
     return job, stored
@@ -223,13 +224,17 @@ EARLIER = (
 )
 
 
-@pytest.mark.parametrize("facts", [{}, GIVEN], ids=["minted", "given"])
+@pytest.mark.parametrize(
+    ("facts", "history"),
+    [({}, EARLIER), (GIVEN, EARLIER), ({**GIVEN, "redispatches": 1}, ())],
+    ids=["minted", "given", "its worker was lost"],
+)
 def test_a_stored_version_is_not_judged_by_content_that_was_downloaded_after_it(
-    repository: Repository, facts: dict[str, Any]
+    repository: Repository, facts: dict[str, Any], history: tuple[HistoryEntry, ...]
 ) -> None:
     _, stored = stored_before(repository, **facts)
     other = {"a.txt": "other bytes", "mrt-erc.txt": "erc:\nwho: Later\nwhere: late-1\n"}
-    again = repository.job(1, other, key=KEY, **facts).model_copy(update={"history": EARLIER})
+    again = repository.job(1, other, key=KEY, **facts).model_copy(update={"history": history})
 
     message = recorded(repository, again)
 
@@ -270,6 +275,20 @@ def test_a_record_that_forgot_the_ark_of_a_stored_version_gets_it_back_with_its_
 
     assert repository.jobs_of(stored.ark) == [again.jid]
     assert repository.described(stored.ark).local_id == ("loc-9",)
+
+
+def test_a_restored_record_whose_job_is_in_the_inventory_records_it_again_and_reserves_nothing_new(
+    repository: Repository,
+) -> None:
+    job, stored = stored_before(repository, **GIVEN)
+    recorded(repository, job)
+    repository.job_record.forget(job)
+    again = repository.job(1, {"a.txt": "other", "mrt-erc.txt": "erc:\nwhere: late-1\n"}, key=KEY, **GIVEN)
+
+    recorded(repository, again)
+
+    assert repository.jobs_of(stored.ark) == [job.jid]
+    assert repository.inventory.arks_of(OWNER, ("late-1",)) == {}
 
 
 def test_a_stored_version_that_is_damaged_fails_its_job_until_it_is_restored_and_is_then_recorded(
