@@ -11,6 +11,9 @@ from pipeline.services import Service
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 """No space, or no quota, is left."""
 
+_LACKING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+"""No descriptor, memory or process is left on this machine; EAGAIN is that of fork."""
+
 _BROKEN = frozenset(
     {
         errno.EROFS,
@@ -30,6 +33,26 @@ _BROKEN = frozenset(
 
 def is_full(error: OSError) -> bool:
     return error.errno in FULL
+
+
+def lack_of_host(error: BaseException) -> ServiceDown | None:
+    """A lack of descriptors, memory or processes as a fault of the worker's machine, which is no job's."""
+    is_lack = isinstance(error, OSError) and error.errno in _LACKING
+    if not is_lack and not (isinstance(error, RuntimeError) and "can't start new thread" in str(error)):
+        return None
+    message = f"the worker's host lacks descriptors, memory or processes ({error})"
+    return ServiceDown(Service.WORKER_HOST, message, of_host=True)
+
+
+@contextmanager
+def host_lacks() -> Iterator[None]:
+    """Raise a lack of the worker's machine as its outage."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        if (outage := lack_of_host(error)) is not None:
+            raise outage from error
+        raise
 
 
 def is_fault_of(error: OSError, root: Path) -> bool:

@@ -13,6 +13,8 @@ class Service(StrEnum):
     WORKING_STORAGE = "working-storage"
     UPLOADS = "uploads"
     """The folder of what depositors uploaded."""
+    WORKER_HOST = "worker-host"
+    """The machine of a worker: its descriptors, memory and processes."""
     IDENTIFIERS = "identifiers"
     """EZID."""
     MAIL = "mail"
@@ -29,6 +31,8 @@ REMEDIES: dict[str, str] = {
     "workers",
     Service.UPLOADS: "see to it that the folder of uploads (ARKLINE_UPLOADS) is mounted and writable on "
     "every host that runs workers or the web server",
+    Service.WORKER_HOST: "see to it that the hosts have free file descriptors (ulimit -n, LimitNOFILE), "
+    "memory and processes for their workers",
     Service.IDENTIFIERS: "see to it that EZID answers and accepts the login (ARKLINE_EZID_USER)",
     Service.MAIL: "see to it that the mail server answers and accepts the login (ARKLINE_SMTP_HOST), or that "
     "the outbox can be written",

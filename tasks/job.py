@@ -8,6 +8,7 @@ from typing import Any
 
 from celery import current_task
 
+from pipeline.file_faults import host_lacks
 from pipeline.outcome import Done, Mistake, StepFailed, Wait, system
 from pipeline.profiles.effective import with_site_limits
 from pipeline.profiles.profile import Profile
@@ -136,7 +137,8 @@ def _work(carry: Carry, locked: Locked[Job]) -> Job | None:
 def _step(job: Job, step_context: StepContext) -> Done | Wait:
     """A mistake in the code counts as a try; a damaged znode fails the job, until an operator repairs it."""
     settings = step_context.settings
-    with mistakes_as(Mistake, damaged=system), working_storage_faults(settings), mount.losses(settings):
+    storage = working_storage_faults(settings), mount.losses(settings)
+    with mistakes_as(Mistake, damaged=system), storage[0], storage[1], host_lacks():
         return STEPS[job.status.status](job, step_context)
 
 

@@ -71,6 +71,8 @@ def check_start(
 
 def is_own_fault(session: Session, faults: int, fault: ServiceDown) -> bool:
     """Whether a record that met `faults` faults of shared services is alone in meeting one more."""
+    if fault.service is Service.WORKER_HOST:
+        return False
     of_disk = fault.of_host or fault.service in (Service.STORAGE, Service.WORKING_STORAGE, Service.UPLOADS)
     if faults < (OWN_AFTER_MOUNTED if of_disk else OWN_AFTER):
         return False

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from pipeline.attempt import Attempt, WorkCounter
 from pipeline.containers.base import Archive, Entry
 from pipeline.containers.formats import entries
-from pipeline.file_faults import is_fault_of, is_full
+from pipeline.file_faults import is_fault_of, is_full, lack_of_host
 from pipeline.fixity import Digester
 from pipeline.folders import make_below
 from pipeline.names import PRODUCER, UnsafeName, UsedNames, quote_name, safe_name
@@ -77,8 +77,8 @@ def unpack(path: Path, name: str, target: Path, limits: Limits, attempt: Attempt
             raise _damaged(archive, error) from error
         if is_full(error):
             raise no_room(f"{error.strerror} while unpacking {quote_name(name)}") from error
-        if is_fault_of(error, path.parent):
-            raise  # an outage of working storage
+        if is_fault_of(error, path.parent) or lack_of_host(error):
+            raise  # an outage of working storage, or of this machine
         raise system(
             f"{archive.title} could not be unpacked ({error}): repair working storage, then resume the job"
         ) from error

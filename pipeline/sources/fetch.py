@@ -12,7 +12,16 @@ from pipeline.fixity import OF_RECORD, DigestMismatch
 from pipeline.http.address import ContentSession
 from pipeline.http.response import Response
 from pipeline.http.urls import check_url, host_of, place_of, redact_url
-from pipeline.outcome import HostDown, HostGivenUp, NoAnswer, RateLimited, StepFailed, content, transient
+from pipeline.outcome import (
+    HostDown,
+    HostGivenUp,
+    NoAnswer,
+    RateLimited,
+    ServiceDown,
+    StepFailed,
+    content,
+    transient,
+)
 from pipeline.profiles.sources import EVERYWHERE, Sources
 from pipeline.settings import Settings
 from pipeline.sources.host_limits import NO_LIMIT, HostLimiter
@@ -253,7 +262,9 @@ class HttpFetcher:
             try:
                 return fetch()
             except StepFailed as fault:
-                if fault.kind is not FailureKind.TRANSIENT or isinstance(fault, TooSlow | HostGivenUp):
+                if fault.kind is not FailureKind.TRANSIENT or isinstance(
+                    fault, TooSlow | HostGivenUp | ServiceDown
+                ):
                     raise
                 tries = 0 if bytes_so_far() > furthest else tries + 1
                 furthest = max(furthest, bytes_so_far())

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 import urllib3.exceptions as faults
 from urllib3 import Timeout
 
+from pipeline.file_faults import lack_of_host
 from pipeline.http.address import ContentSession
 from pipeline.http.response import IS_TLS, LARGEST_BODY, NotUnderstood, Response
 from pipeline.http.retry import is_transient, retry_after
@@ -235,6 +236,8 @@ def stated_size(stated: str, url: str) -> int | None:
 def _failure(url: str, error: Exception) -> StepFailed:
     """The failure that a fault of the connection means."""
     for cause in _causes(error):
+        if (outage := lack_of_host(cause)) is not None:
+            return outage
         if isinstance(cause, ssl.SSLCertVerificationError):
             return content(
                 f"{redact_url(url)}: the source's certificate is not valid: {cause.verify_message}"

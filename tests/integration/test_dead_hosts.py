@@ -122,7 +122,7 @@ def test_a_host_that_never_answers_head_is_asked_by_get_alone(
     urls = [source.put(f"/{number}", b"abc") for number in range(12)]
 
     assert [fetcher.limited_by(here).size(url) for url in urls] == [3] * 12
-    assert {seen.method for seen in source.seen()} == {"GET"}
+    assert {asked.method for asked in source.seen()} == {"GET"}
 
 
 def test_a_host_that_is_silent_for_longer_than_a_job_would_try_is_given_up_with_url_and_cause(

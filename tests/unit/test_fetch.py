@@ -23,7 +23,7 @@ def test_the_size_is_asked_by_get_and_for_one_byte(
     fetcher: HttpFetcher, source: HttpSource, ranges: bool
 ) -> None:
     assert fetcher.size(source.put("/a", BODY, ranges=ranges)) == len(BODY)
-    assert [(seen.method, seen.headers["Range"]) for seen in source.seen()] == [("GET", "bytes=0-0")]
+    assert [(asked.method, asked.headers["Range"]) for asked in source.seen()] == [("GET", "bytes=0-0")]
 
 
 def test_the_size_of_an_empty_file_is_0(fetcher: HttpFetcher, source: HttpSource) -> None:

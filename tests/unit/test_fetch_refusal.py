@@ -1,4 +1,7 @@
+import errno
+import os
 import re
+import resource
 import threading
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -6,9 +9,11 @@ from email.utils import format_datetime
 import pytest
 
 from pipeline.attempt import UNATTENDED
+from pipeline.file_faults import host_lacks
 from pipeline.http.address import REDIRECTS
 from pipeline.http.retry import retry_after
-from pipeline.outcome import Later, StepFailed
+from pipeline.outcome import Later, ServiceDown, StepFailed
+from pipeline.services import Service
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.states import FailureKind
 from pipeline.waits import WaitKind
@@ -95,6 +100,34 @@ def test_a_connection_that_is_refused_is_transient(fetcher: HttpFetcher, a_downl
         fetcher.download(a_download(url), UNATTENDED)
 
     assert failure.value.kind is FailureKind.TRANSIENT
+
+
+def test_a_lack_of_descriptors_is_the_fault_of_the_workers_host_and_not_of_the_source(
+    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
+) -> None:
+    wanted = a_download(source.put("/a", BODY))
+    wanted.part.parent.mkdir(parents=True)
+    assert fetcher.size("http://127.0.0.1:9/a") is None  # the fetcher has read its files
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open(os.devnull, os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, hard))  # one descriptor, which the part takes
+    try:
+        with pytest.raises(ServiceDown, match="lacks descriptors") as fault:
+            fetcher.download(wanted, UNATTENDED)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert (fault.value.service, fault.value.of_host) == (Service.WORKER_HOST, True)
+    assert source.count() == 0
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN])
+def test_a_lack_of_the_workers_host_is_an_outage_of_it(code: int) -> None:
+    with pytest.raises(ServiceDown) as outage, host_lacks():
+        raise OSError(code, os.strerror(code))
+
+    assert outage.value.service is Service.WORKER_HOST
 
 
 def test_a_source_that_falls_silent_is_transient(source: HttpSource, a_download: DownloadFactory) -> None:
