@@ -16,6 +16,7 @@ from operations.dry_run_result import (
 from operations.known_objects import known_objects
 from operations.submission import owned
 from operations.uploads import resolved_url
+from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.identifiers import ownership
 from pipeline.manifests.planned_jobs import Plan
 from pipeline.manifests.split import plan
@@ -41,17 +42,20 @@ LIST_LIMIT = 50
 """Failures, doubts, repeated values and known local ids that are listed; all of them are counted."""
 
 
-def perform_dry_run(
+def perform_dry_run(  # noqa: PLR0913 - what is tried, by whom, and its limits
     session: Session,
     settings: Settings,
     submission: Submission,
     principal: Principal,
     archive: Archive = no_archive,
     most: int = PROBE_LIMIT,
+    lines: int | None = None,
+    attempt: Attempt = UNATTENDED,
 ) -> DryRunResult:
     """At most `most` manifests are read, and the sources of at most `most` files are probed.
 
-    Forbidden unless the principal may submit to the collection.
+    Forbidden unless the principal may submit to the collection; UsageRefused if its manifests have more than
+    `lines` lines.
     """
     submission = owned(submission, principal)
     resolved_url(session, settings, principal, submission.payload_url)
@@ -67,10 +71,11 @@ def perform_dry_run(
         hold=holds.collection_hold(session, profile.name),
     )
     with HttpFetcher(settings, sources=lambda: profile.allowed_sources) as fetcher:
+        manifests = dry_run.Manifests(fetcher, attempt, lines)
         try:
             planned = plan(
                 submission,
-                fetcher.read,
+                manifests.read,
                 settings.manifest_limit,
                 profile.priority,
                 profile.limits.batch_jobs,
@@ -82,10 +87,10 @@ def perform_dry_run(
                 message=failure.message,
             )
             return opening.model_copy(update={"failing": 1, "failures": (trouble,)})
-        jobs = dry_run.read_jobs(planned.jobs, submission, profile, fetcher, settings, most)
-        answers = dry_run.ask_sources(jobs, fetcher, settings, most)
+        jobs = dry_run.read_jobs(planned.jobs, submission, profile, manifests, settings, most)
+        answers = dry_run.ask_sources(jobs, fetcher, settings, most, attempt)
         dry_run.check_sizes(jobs, profile, _largest(settings))
-        hosts = dry_run.hosts(jobs, answers, fetcher)
+        hosts = dry_run.hosts(jobs, answers, fetcher, attempt)
     _check_names(jobs, profile, archive)
     named = [job.planned for job in jobs]
     objects = known_objects(profile, named, archive)

@@ -91,7 +91,7 @@ def view_upload(session: Session, settings: Settings, principal: Principal, uplo
     )
 
 
-def write_file(
+def write_file(  # noqa: PLR0913 - who writes what, and where it continues
     session: Session,
     settings: Settings,
     principal: Principal,
@@ -99,6 +99,7 @@ def write_file(
     declared: Declared,
     *,
     resumable: bool = False,
+    offset: int | None = None,
 ) -> AbstractContextManager[PartWriter]:
     """Receive a file of the principal's upload; see `pipeline.uploads.writing.writing`."""
     own_upload(session, settings, principal, upload)
@@ -107,7 +108,12 @@ def write_file(
     except UnsafeName as error:
         raise UsageRefused(f"{error}: give the file another name") from error
     return writing.writing(
-        settings.uploads_folder, upload, declared, settings.upload_bytes, resumable=resumable
+        settings.uploads_folder,
+        upload,
+        declared,
+        settings.upload_bytes,
+        resumable=resumable,
+        offset=offset,
     )
 
 

@@ -14,6 +14,7 @@ from entrypoints.cli import context as opened
 from entrypoints.web.metrics import ArklineCollector, collector
 from entrypoints.web.rate_limit import RateLimit, WrongTokens
 from entrypoints.web.request_metrics import RequestMetrics
+from entrypoints.web.slow_work import SlowWork
 from entrypoints.web.streams import Streams
 from operations.archive import Archive
 from operations.board.board import Board
@@ -82,6 +83,15 @@ class WebContext:
     @cached_property
     def wrong_tokens(self) -> WrongTokens:
         return WrongTokens()
+
+    @cached_property
+    def slow_work(self) -> SlowWork:
+        return SlowWork()
+
+    @cached_property
+    def provider_work(self) -> SlowWork:
+        """Requests to the OpenID provider; a proxy is one address of many people."""
+        return SlowWork(of_one=2)
 
     @cached_property
     def custody_proofs(self) -> CustodyProofs:

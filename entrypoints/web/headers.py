@@ -25,6 +25,9 @@ SECURITY_HEADERS = {
 UNCACHED = ("/v1", "/poster")
 """Paths whose answers no cache may keep."""
 
+METHOD, PATH = 16, 300
+"""Characters of a request's method and path in the log."""
+
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _QUIET = ("/health/", "/static/", "/metrics")
 
@@ -84,8 +87,8 @@ class RequestIds:
                     principal = state.get("principal")
                     log().info(
                         "request",
-                        method=scope["method"],
-                        path=scope["path"],
+                        method=scope["method"][:METHOD],
+                        path=scope["path"][:PATH],
                         status=status,
                         seconds=round(time.monotonic() - started, 4),
                         principal=principal.name if principal else "",

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from entrypoints.web.authentication import CrossSiteRequest, NotAuthenticated
 from entrypoints.web.rate_limit import TooMany, TooManyRequests, TooManyWrongTokens
-from entrypoints.web.receiving import OffsetDiffers
+from entrypoints.web.slow_work import AlreadyWorking, NoThreadFree, TookTooLong
 from entrypoints.web.streams import TooManyStreams
 from operations.allowed_verbs import Moved
 from operations.bulk_plans import NoSuchPlan
@@ -31,6 +31,7 @@ from pipeline.profiles.profile import ProfileError
 from pipeline.records import Record
 from pipeline.states import FailureKind, IllegalTransition
 from pipeline.uploads.layout import (
+    OffsetDiffers,
     UploadBusy,
     UploadConflict,
     UploadMissing,
@@ -68,6 +69,7 @@ STATUSES: Mapping[type[ArklineError], int] = {
     Busy: 423,
     TooManyRequests: 429,
     TooManyWrongTokens: 429,
+    AlreadyWorking: 429,
     UploadMissing: 404,
     UploadConflict: 409,
     OffsetDiffers: 409,
@@ -82,6 +84,8 @@ STATUSES: Mapping[type[ArklineError], int] = {
     ServiceUnreachable: 503,
     RecordFull: 503,
     TooManyStreams: 503,
+    NoThreadFree: 503,
+    TookTooLong: 503,
     TooManyProofs: 503,
     Ambiguous: 503,
 }
@@ -215,6 +219,8 @@ def install(app: FastAPI) -> None:
 
     def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
+        if isinstance(error.__cause__, ArklineError):  # of a body: no other class leaves its reader
+            return on_error(request, error.__cause__)
         return answer(http_problem(request, error.status_code, error.detail), error.headers)
 
     def on_invalid(request: Request, error: Exception) -> Response:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from entrypoints.web.context import WebContext
 from operations import uploads
 from operations.uploads import Unfinished
-from pipeline.errors import ArklineError, ErrorKind, UsageRefused
+from pipeline.errors import UsageRefused
 from pipeline.principal import Principal
 from pipeline.settings import Settings
 from pipeline.uploads import writing
@@ -17,12 +17,6 @@ from pipeline.uploads.layout import Declared, UploadedFile
 
 PIECE = 1 << 20
 """Bytes that are collected before they are written."""
-
-
-class OffsetDiffers(ArklineError):
-    """The upload does not continue where the request says; HEAD has its Upload-Offset."""
-
-    error_kind = ErrorKind.REFUSED
 
 
 def content_length(request: Request) -> int | None:
@@ -52,17 +46,21 @@ async def receive(  # noqa: PLR0913 - a request has these parts
     """Write the body; `complete`: the file ends with it. A body that is cut leaves what `resumable` says."""
     with ExitStack() as stack:
         opening = uploads.write_file(
-            context.session, context.settings, caller, upload, declared, resumable=resumable
+            context.session,
+            context.settings,
+            caller,
+            upload,
+            declared,
+            resumable=resumable,
+            offset=offset,
         )
         stack.enter_context(context.requests.receiving())
         part = await run_in_threadpool(stack.enter_context, opening)
-        if offset is not None and offset != part.offset:
-            raise OffsetDiffers(f"the upload has {part.offset:,} bytes: continue from there")
         async for piece in _pieces(request):
             await run_in_threadpool(part.append, piece)
         if complete:
             return await run_in_threadpool(part.finish)
-        await run_in_threadpool(part.sync)
+        await run_in_threadpool(part.pause)
         return Unfinished(name=declared.name, offset=part.offset, size=part.declared.size)
 
 

@@ -12,6 +12,9 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 UNKNOWN = "unknown"
 """The label of paths that no route has, so that a stranger cannot add series."""
 
+OTHER = "other"
+"""The label of methods that the route does not have, for the same reason."""
+
 
 class RequestMetrics:
     """Thread-safe. Labels have the pattern of a route, never a path with an id."""
@@ -39,8 +42,10 @@ class RequestMetrics:
 
     def count(self, scope: Scope, code: int, seconds: float) -> None:
         """A request; `scope` as the routes left it."""
-        route = getattr(scope.get("route"), "path", UNKNOWN)
-        method = scope["method"] if route != UNKNOWN else UNKNOWN
+        found = scope.get("route")
+        route = getattr(found, "path", UNKNOWN)
+        methods = getattr(found, "methods", None) or ()
+        method = scope["method"] if scope["method"] in methods else OTHER if found else UNKNOWN
         self._requests.labels(route, method, str(code)).inc()
         self._seconds.labels(route).observe(seconds)
 

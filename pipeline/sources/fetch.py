@@ -38,7 +38,7 @@ from pipeline.sources.response import (
     send,
     source_size,
 )
-from pipeline.sources.transfer import Download, Downloaded
+from pipeline.sources.transfer import DocumentTooLarge, Download, Downloaded
 from pipeline.sources.uploaded import UploadedSource
 from pipeline.states import FailureKind
 from pipeline.upload_url import is_upload
@@ -144,13 +144,13 @@ class HttpFetcher:
             require_status(response, url, 200)
             refuse_encoded(response, url)
             if (size := content_length(response)) is not None and size > limit:
-                raise _document_too_large(url, f"{size:,} bytes", limit)
+                raise DocumentTooLarge(redact_url(url), f"{size:,} bytes", limit)
             document = bytearray()
             for chunk in body_chunks(response, url):
                 document += chunk
                 self._pace.add(len(chunk))
                 if len(document) > limit:
-                    raise _document_too_large(url, f"{len(document):,} bytes or more", limit)
+                    raise DocumentTooLarge(redact_url(url), f"{len(document):,} bytes or more", limit)
             return bytes(document)
 
     def download(self, file: Download, attempt: Attempt) -> Downloaded:
@@ -331,10 +331,3 @@ def _admit(file: Download, part: Part, chunk: bytes) -> None:
 def _note_page(part: Part, first: bytes, response: Response) -> None:
     if part.origin and is_web_page(first, response.headers.get("Content-Type", "")):
         part.origin = part.origin.model_copy(update={"is_web_page": True})
-
-
-def _document_too_large(url: str, size: str, limit: int) -> StepFailed:
-    return content(
-        f"{redact_url(url)} has {size}, but the limit is {limit:,}; "
-        "divide it, or ask the operator for a higher limit"
-    )

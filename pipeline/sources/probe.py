@@ -56,12 +56,12 @@ def probe(fetcher: HttpFetcher, url: str, attempt: Attempt = UNATTENDED) -> Prob
     return ProbeResult(url, time.monotonic() - start, size, failure, transient)
 
 
-def sample(fetcher: HttpFetcher, url: str) -> Sample | None:
+def sample(fetcher: HttpFetcher, url: str, attempt: Attempt = UNATTENDED) -> Sample | None:
     """How fast the beginning of a file arrives; None if it does not, or comes from no host."""
     if is_upload(url):
         return None
     try:
-        with fetcher.request("GET", url, UNATTENDED, within=SAMPLE_WITHIN) as response:
+        with fetcher.request("GET", url, attempt, within=SAMPLE_WITHIN) as response:
             require_status(response, url, 200)
             start = time.monotonic()
             size, seconds = 0, 0.0

@@ -8,10 +8,22 @@ from pipeline.fixity import Digest, DigestMismatch
 from pipeline.http.urls import redact_url
 from pipeline.outcome import StepFailed, content, transient
 from pipeline.sources.hashing import StreamDigester
+from pipeline.states import FailureKind
 
 
 def _any_size(_: int) -> None:
     """There is room for every size."""
+
+
+class DocumentTooLarge(StepFailed):
+    """A small document, as a manifest, that has more bytes than its reader accepts."""
+
+    def __init__(self, name: str, has: str, limit: int) -> None:
+        super().__init__(
+            FailureKind.CONTENT,
+            f"{name} has {has}, but the limit is {limit:,}; "
+            "divide it, or ask the operator for a higher limit",
+        )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pipeline.fixity import OF_RECORD, READ_CHUNK, DigestMismatch, ignore, size_
 from pipeline.names import quote_name
 from pipeline.outcome import StepFailed, content, system
 from pipeline.sources.part import open_part
-from pipeline.sources.transfer import Download, Downloaded
+from pipeline.sources.transfer import DocumentTooLarge, Download, Downloaded
 from pipeline.uploads.reading import StoredUpload, faults, locate
 
 
@@ -24,10 +24,7 @@ class UploadedSource:
         """A small document, at most `limit` bytes."""
         stored = locate(self.root, url)
         if stored.file.size > limit:
-            raise content(
-                f"{quote_name(stored.file.name)} has {stored.file.size:,} bytes, but the limit is {limit:,}; "
-                "divide it, or ask the operator for a higher limit"
-            )
+            raise DocumentTooLarge(quote_name(stored.file.name), f"{stored.file.size:,} bytes", limit)
         with faults(self.root):
             data = stored.path.read_bytes()
         if size_and_sha512([data], ignore) != (stored.file.size, stored.file.sha512):

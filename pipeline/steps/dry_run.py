@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
+from threading import Lock
 
 from pipeline.attempt import UNATTENDED, Attempt
+from pipeline.errors import UsageRefused
 from pipeline.http.urls import host_of
 from pipeline.manifests.planned_jobs import PlannedJob
 from pipeline.names import quote_name
@@ -21,12 +23,16 @@ from pipeline.records import JobConfiguration, PayloadType, Submission
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.probe import ProbeResult, Sample, probe, sample
+from pipeline.sources.transfer import DocumentTooLarge
 from pipeline.states import FailureKind
 from pipeline.steps.collection_limits import check_bytes, check_files
 from pipeline.steps.estimate import CONTAINER_FACTOR
 from pipeline.steps.expected_files import FileSpec, payload_file, read_manifest
 from pipeline.upload_url import SCHEME, is_upload
 from pipeline.working_storage.capacity import in_units
+
+BYTES_OF_A_LINE = 1000
+"""Bytes of a line on average, where lines are bounded."""
 
 
 @dataclass
@@ -69,35 +75,69 @@ class Host:
     sample: Sample | None
 
 
+class Manifests:
+    """The manifests of one dry run, which have `lines` lines together at most. Thread-safe."""
+
+    def __init__(self, fetcher: HttpFetcher, attempt: Attempt = UNATTENDED, lines: int | None = None) -> None:
+        self.attempt = attempt
+        self._fetcher = fetcher
+        self._most = lines
+        self._left = lines
+        self._guard = Lock()
+
+    def read(self, url: str, limit: int) -> bytes:
+        """A manifest; UsageRefused if it exceeds the lines or their bytes."""
+        most = limit if self._most is None else min(limit, self._most * BYTES_OF_A_LINE)
+        try:
+            data = self._fetcher.read(url, most, self.attempt)
+        except DocumentTooLarge as failure:
+            if most == limit:
+                raise
+            raise self._refusal() from failure
+        with self._guard:
+            if self._left is not None and self._most is not None:
+                self._left -= len(data.splitlines()) if len(data) <= most else self._most + 1
+                if self._left < 0:
+                    raise self._refusal()
+        return data
+
+    def _refusal(self) -> UsageRefused:
+        return UsageRefused(
+            f"a dry run at this address reads at most {self._most:,} lines of manifests: "
+            "try with fewer, or ask the operator for a dry run on a host of the repository"
+        )
+
+
 def read_jobs(
     jobs: Iterable[PlannedJob],
     submission: Submission,
     profile: Profile,
-    fetcher: HttpFetcher,
+    manifests: Manifests,
     settings: Settings,
     most: int,
 ) -> list[DryRunJob]:
     """The jobs with their files; at most `most` object manifests are read."""
     dry_run_jobs = [DryRunJob(planned, number) for number, planned in enumerate(jobs, 1)]
-    manifests = (job for job in dry_run_jobs if job.by_manifest)
-    to_read = [*(job for job in dry_run_jobs if not job.by_manifest), *islice(manifests, most)]
+    by_manifest = (job for job in dry_run_jobs if job.by_manifest)
+    to_read = [*(job for job in dry_run_jobs if not job.by_manifest), *islice(by_manifest, most)]
 
-    def read(job: DryRunJob, _: Attempt) -> None:
-        _read(job, submission, profile, fetcher, settings)
+    def read(job: DryRunJob, attempt: Attempt) -> None:
+        attempt.check()
+        _read(job, submission, profile, manifests, settings)
 
-    for _, future in in_parallel(read, to_read, settings.download_threads, UNATTENDED):
+    for _, future in in_parallel(read, to_read, settings.download_threads, manifests.attempt):
         future.result()
     return dry_run_jobs
 
 
 def _read(
-    job: DryRunJob, submission: Submission, profile: Profile, fetcher: HttpFetcher, settings: Settings
+    job: DryRunJob, submission: Submission, profile: Profile, manifests: Manifests, settings: Settings
 ) -> None:
     given = dict(submission) | dict(job.planned) | {"batch_id": "", "working_dir": ""}
     configuration = JobConfiguration.model_validate(given)
     try:
         if job.by_manifest:
-            data = fetcher.read(job.planned.payload_url, settings.object_manifest_limit)
+            data = manifests.read(job.planned.payload_url, settings.object_manifest_limit)
             fold = not profile.case_sensitive_names
             job.files = read_manifest(data, configuration, case_fold=fold, most=settings.object_files)
         else:
@@ -112,7 +152,11 @@ def _read(
 
 
 def ask_sources(
-    jobs: list[DryRunJob], fetcher: HttpFetcher, settings: Settings, most: int
+    jobs: list[DryRunJob],
+    fetcher: HttpFetcher,
+    settings: Settings,
+    most: int,
+    attempt: Attempt = UNATTENDED,
 ) -> dict[str, ProbeResult]:
     """The answers of at most `most` URLs: first one URL per host, then the files without a declared size."""
     files = [(job, file) for job in jobs for file in job.files]
@@ -122,7 +166,7 @@ def ask_sources(
     undeclared = ((job, file) for job, file in files if file.size is None)
     urls = list(dict.fromkeys(file.url for _, file in chain(first.values(), undeclared, files)))[:most]
 
-    outcomes = in_parallel(partial(probe, fetcher), urls, settings.download_threads, UNATTENDED)
+    outcomes = in_parallel(partial(probe, fetcher), urls, settings.download_threads, attempt)
     answers = {url: future.result() for url, future in outcomes}
     for job, file in files:
         if file.url in answers:
@@ -158,14 +202,17 @@ def check_sizes(jobs: Iterable[DryRunJob], profile: Profile, largest: int | None
 
 
 def hosts(
-    jobs: Iterable[DryRunJob], answers: dict[str, ProbeResult], fetcher: HttpFetcher
+    jobs: Iterable[DryRunJob],
+    answers: dict[str, ProbeResult],
+    fetcher: HttpFetcher,
+    attempt: Attempt = UNATTENDED,
 ) -> tuple[Host, ...]:
     """The hosts, with a sample of the largest file that answered."""
     named: dict[str, list[tuple[FileSpec, int | None]]] = {}
     for job in jobs:
         for file in job.files:
             named.setdefault(_source_of(file.url), []).append((file, job.size(file)))
-    return tuple(_host(name, files, answers, fetcher) for name, files in sorted(named.items()))
+    return tuple(_host(name, files, answers, fetcher, attempt) for name, files in sorted(named.items()))
 
 
 def _source_of(url: str) -> str:
@@ -173,7 +220,11 @@ def _source_of(url: str) -> str:
 
 
 def _host(
-    name: str, files: list[tuple[FileSpec, int | None]], answers: dict[str, ProbeResult], fetcher: HttpFetcher
+    name: str,
+    files: list[tuple[FileSpec, int | None]],
+    answers: dict[str, ProbeResult],
+    fetcher: HttpFetcher,
+    attempt: Attempt,
 ) -> Host:
     probed = [answers[file.url] for file, _ in files if file.url in answers]
     available = {answer.url for answer in probed if not answer.failure}
@@ -187,7 +238,7 @@ def _host(
         files=len(files),
         bytes=sum(size or 0 for _, size in files),
         latency=sum(answer.seconds for answer in probed) / len(probed) if probed else None,
-        sample=sample(fetcher, largest[0].url) if largest else None,
+        sample=sample(fetcher, largest[0].url, attempt) if largest else None,
     )
 
 

@@ -41,6 +41,12 @@ class UploadConflict(UsageRefused):
     """The upload has a file of this name with other content."""
 
 
+class OffsetDiffers(ArklineError):
+    """The upload does not continue where the request says; HEAD has its Upload-Offset."""
+
+    error_kind = ErrorKind.REFUSED
+
+
 class UploadTooLarge(UsageRefused):
     """The file has more bytes than are accepted."""
 

@@ -9,9 +9,11 @@ import fcntl
 import os
 import shutil
 import uuid
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import BinaryIO
 
 from pipeline.file_faults import is_full, mount_faults
@@ -21,6 +23,7 @@ from pipeline.services import Service
 from pipeline.uploads import layout
 from pipeline.uploads.layout import (
     Declared,
+    OffsetDiffers,
     Upload,
     UploadBusy,
     UploadConflict,
@@ -45,6 +48,39 @@ def create(root: Path, owner: str, upload: str = "") -> Upload:
     return load(root, upload, owner)
 
 
+class _KeptDigests:
+    """The digests of the unfinished files that this process wrote last, so that a continuation reads nothing.
+
+    Thread-safe. Digests are taken by one writer, and only while the file is as it was when they were kept.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._guard = Lock()
+        self._kept: OrderedDict[tuple[int, int], tuple[tuple[int, int, str], Digester]] = OrderedDict()
+        """Device and inode -> the size, time and algorithm that the digests are of."""
+
+    def keep(self, stream: BinaryIO, algorithm: str, digests: Digester) -> None:
+        found = os.fstat(stream.fileno())
+        if found.st_size != digests.size:
+            return  # a write was cut
+        with self._guard:
+            self._kept[found.st_dev, found.st_ino] = (found.st_size, found.st_mtime_ns, algorithm), digests
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+
+    def take(self, stream: BinaryIO, algorithm: str) -> Digester | None:
+        found = os.fstat(stream.fileno())
+        with self._guard:
+            kept = self._kept.pop((found.st_dev, found.st_ino), None)
+        if kept is None or kept[0] != (found.st_size, found.st_mtime_ns, algorithm):
+            return None
+        return kept[1]
+
+
+_KEPT = _KeptDigests(most=1000)
+
+
 class PartWriter:
     """An unfinished file, locked for one writer; opened by `writing`."""
 
@@ -54,9 +90,9 @@ class PartWriter:
         self._upload = upload
         self._stream = stream
         self._limit = limit
-        algorithm = declared.digest.algorithm if declared.digest else OF_RECORD
-        self._digests = Digester({OF_RECORD, algorithm})
-        stream.seek(0)
+        self._algorithm = declared.digest.algorithm if declared.digest else OF_RECORD
+        self._digests = _KEPT.take(stream, self._algorithm) or Digester({OF_RECORD, self._algorithm})
+        stream.seek(self._digests.size)
         while chunk := stream.read(READ_CHUNK):
             self._digests.update(chunk)
 
@@ -84,6 +120,11 @@ class PartWriter:
     def sync(self) -> None:
         self._stream.flush()
         os.fsync(self._stream.fileno())
+
+    def pause(self) -> None:
+        """Sync, and keep what was computed for the request that continues."""
+        self.sync()
+        _KEPT.keep(self._stream, self._algorithm, self._digests)
 
     def finish(self) -> UploadedFile:
         """The file, complete and checked; UploadRefused and nothing stored if it is not the declared one."""
@@ -128,12 +169,19 @@ class PartWriter:
 
 @contextmanager
 def writing(
-    root: Path, upload: str, declared: Declared, limit: int, *, resumable: bool = False
+    root: Path,
+    upload: str,
+    declared: Declared,
+    limit: int,
+    *,
+    resumable: bool = False,
+    offset: int | None = None,
 ) -> Iterator[PartWriter]:
     """Write a file of the upload; UploadBusy if another request is doing so.
 
     `resumable`: what arrived before an exception stays, to be continued; else nothing stays. Bytes that are
-    refused never stay. What was declared when a file was begun holds for its continuation.
+    refused never stay. What was declared when a file was begun holds for its continuation. OffsetDiffers if
+    the file does not end at `offset` now, which is compared before its bytes are read.
     """
     layout.require(root)
     safe_name(declared.name)
@@ -141,10 +189,15 @@ def writing(
     with _faults(root):
         _check_room(root, declared.size or 0)
         folder = layout.part_folder(root, upload, declared.name)
+        if offset and not folder.exists():
+            raise _differs(0)
         folder.mkdir(exist_ok=True)
         with (folder / layout.CONTENT).open("a+b") as stream:
             _lock(stream, folder, declared.name)
             begun = find_part(root, upload, declared.name)
+            size = os.fstat(stream.fileno()).st_size if begun and resumable else 0
+            if offset not in (None, size):
+                raise _differs(size)
             if begun is None or not resumable:
                 stream.truncate(0)
                 layout.write_record(folder / layout.DESCRIPTION, declared)
@@ -153,10 +206,14 @@ def writing(
                 yield writer
             except BaseException as error:
                 if resumable and not _is_refusal(error):
-                    writer.sync()
+                    writer.pause()
                 else:
                     writer.discard()
                 raise
+
+
+def _differs(size: int) -> OffsetDiffers:
+    return OffsetDiffers(f"the upload has {size:,} bytes: continue from there")
 
 
 def _is_refusal(error: BaseException) -> bool:

@@ -7,13 +7,13 @@ hides what another was promised.
 
 import os
 import shutil
+import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
 from pipeline.file_faults import is_full, mount_faults
@@ -24,6 +24,10 @@ from pipeline.waits import WaitKind
 
 MEASURED_FOR = 5
 """Seconds that one measurement of the disk is reused: all waiting jobs are checked in a row."""
+
+REST = 4
+"""A measurement is also reused for this many times as long as it took, so that a large folder costs a part of
+one processor, and not all of it."""
 
 OUTSIDE_OF_JOBS = ""
 """The name under which files that belong to no job are counted."""
@@ -61,12 +65,13 @@ class Occupancy(Usage):
 def usage(settings: Settings) -> Usage:
     """Usage of the file system; of the folder, if the settings limit its capacity."""
     with working_storage_faults(settings):
-        return _usage(settings.working, settings.working_capacity)
+        if settings.working_capacity:
+            measured = _MEASUREMENTS.of(settings.working, settings.working_capacity)
+            return Usage(measured.total, measured.used)
+        return _of_disk(settings.working)
 
 
-def _usage(working: Path, capacity: int) -> Usage:
-    if capacity:
-        return Usage(capacity, bytes_below(working))
+def _of_disk(working: Path) -> Usage:
     disk = shutil.disk_usage(working)
     # `disk.total` includes blocks that only root may use.
     return Usage(disk.used + disk.free, disk.used)
@@ -86,43 +91,93 @@ def check_writable(settings: Settings) -> None:
 
 
 def occupancy(settings: Settings) -> Occupancy:
-    """Usage and the bytes of every job, measured together at most MEASURED_FOR seconds ago.
+    """Usage and the bytes of every job, measured together: MEASURED_FOR seconds ago, or the last time.
 
     Bytes that arrive or go later change what is used and what is outstanding by the same number, so that a
     reservation that is read after the measurement is counted right.
     """
-    moment = int(time.monotonic() // MEASURED_FOR)
-    return _measured(settings.working, settings.working_capacity, moment)
+    return _MEASUREMENTS.of(settings.working, settings.working_capacity)
 
 
 def bytes_below(folder: Path) -> int:
-    """Bytes of the files below `folder`, counted at most MEASURED_FOR seconds ago."""
-    return sum(_counted(folder, int(time.monotonic() // MEASURED_FOR)).values())
+    """Bytes of the files below `folder`."""
+    return sum(_counted(folder).values())
 
 
 def measure_again() -> None:
     """Forget the measurements: files were removed."""
-    _measured.cache_clear()
-    _counted.cache_clear()
+    _MEASUREMENTS.forget()
 
 
-@lru_cache(maxsize=8)
-def _measured(working: Path, capacity: int, moment: int) -> Occupancy:
+class _Measurements:
+    """The last measurement of each folder. One thread at a time measures; meanwhile the others have the last.
+
+    A key is a folder and the capacity that the settings give it.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._measuring: dict[tuple[Path, int], threading.Lock] = {}
+        self._last: dict[tuple[Path, int], tuple[Occupancy, float]] = {}
+        """With the moment, by the monotonic clock, until which it is reused."""
+        self._forgotten = 0
+
+    def of(self, folder: Path, capacity: int) -> Occupancy:
+        key = folder, capacity
+        with self._guard:
+            measuring = self._measuring.setdefault(key, threading.Lock())
+            last = self._last.get(key)
+        if last is not None and time.monotonic() < last[1]:
+            return last[0]
+        if not measuring.acquire(blocking=last is None):
+            assert last is not None
+            return last[0]
+        try:
+            return self._measure(key)
+        finally:
+            measuring.release()
+
+    def _measure(self, key: tuple[Path, int]) -> Occupancy:
+        began = time.monotonic()
+        with self._guard:
+            last, forgotten = self._last.get(key), self._forgotten
+        if last is not None and began < last[1]:
+            return last[0]  # measured while this thread waited
+        measured = _measured(*key)
+        ended = time.monotonic()
+        with self._guard:
+            # If it was forgotten meanwhile, the next caller measures again.
+            reused = max(MEASURED_FOR, (ended - began) * REST) if forgotten == self._forgotten else 0.0
+            self._last[key] = measured, ended + reused
+        return measured
+
+    def forget(self) -> None:
+        """Have the next caller measure; those that come meanwhile still have the last measurement."""
+        with self._guard:
+            self._forgotten += 1
+            self._last = {key: (measured, 0.0) for key, (measured, _) in self._last.items()}
+
+
+_MEASUREMENTS = _Measurements()
+
+
+def _measured(working: Path, capacity: int) -> Occupancy:
     # The files are counted before the disk: what arrives in between counts twice, and never not at all.
-    on_disk = _counted(working, moment)
-    space = _usage(working, capacity)
+    on_disk = _counted(working)
+    if capacity:
+        return Occupancy(capacity, sum(on_disk.values()), on_disk)
+    space = _of_disk(working)
     return Occupancy(space.total, space.used, on_disk)
 
 
-@lru_cache(maxsize=8)
-def _counted(folder: Path, _moment: int) -> Mapping[str, int]:
+def _counted(folder: Path) -> Mapping[str, int]:
     """Bytes below `folder` by job, whose folder is `BID/JID`."""
     counts: Counter[str] = Counter()
     for parent, _, names in os.walk(folder, onerror=_raise_unless_gone):
         jid = next(iter(Path(parent).relative_to(folder).parts[1:2]), OUTSIDE_OF_JOBS)
         for name in names:
             with suppress(FileNotFoundError):
-                counts[jid] += Path(parent, name).lstat().st_size
+                counts[jid] += os.lstat(f"{parent}/{name}").st_size
     return counts
 
 

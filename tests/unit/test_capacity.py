@@ -1,4 +1,8 @@
 import errno
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,7 +17,9 @@ from pipeline.working_storage.capacity import (
     fits,
     full_waits,
     in_units,
+    measure_again,
     never_fits,
+    occupancy,
     usage,
 )
 
@@ -117,3 +123,39 @@ def test_a_full_disk_is_waited_for() -> None:
 def test_another_fault_of_the_disk_stays_what_it_is() -> None:
     with pytest.raises(OSError, match="denied"), full_waits("writing"):
         raise PermissionError(errno.EACCES, "denied")
+
+
+_WATCHED: dict[str, Callable[[], None]] = {}
+"""Folder -> what is called before it is listed."""
+
+
+def _before_listing(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "os.scandir" and (watched := _WATCHED.get(str(arguments[0]))):
+        watched()
+
+
+def test_one_thread_measures_while_others_have_the_last_measurement(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, working=tmp_path / "working", working_capacity=10**9)
+    settings.working.mkdir()
+    began, end, listings = threading.Event(), threading.Event(), []
+
+    def listed() -> None:
+        listings.append(threading.current_thread().name)
+        began.set()
+        assert end.wait(30)
+
+    sys.addaudithook(_before_listing)
+    first = occupancy(settings)
+    measure_again()
+    _WATCHED[str(settings.working)] = listed
+    try:
+        with ThreadPoolExecutor(1) as threads:
+            measuring = threads.submit(occupancy, settings)
+            assert began.wait(30)
+            assert all(occupancy(settings) is first for _ in range(50))
+            end.set()
+            assert measuring.result() is not first
+    finally:
+        del _WATCHED[str(settings.working)]
+
+    assert len(listings) == 1

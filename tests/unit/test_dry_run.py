@@ -40,7 +40,9 @@ def read(settings: Settings, source: HttpSource, rows: list[str], **limits: int)
     url = source.put("/m.checkm", manifest(*rows, profile=OBJECT))
     job = planned(1, payload_url=url, payload_type=MANIFEST, payload_name="m.checkm")
     with HttpFetcher(settings, first_pause=0.01) as fetcher:
-        (found,) = dry_run.read_jobs([job], submission(), profile(**limits), fetcher, settings, 10)
+        (found,) = dry_run.read_jobs(
+            [job], submission(), profile(**limits), dry_run.Manifests(fetcher), settings, 10
+        )
     return found
 
 

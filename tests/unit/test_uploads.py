@@ -14,6 +14,7 @@ from pipeline.services import Service
 from pipeline.uploads import layout, reading, removal, writing
 from pipeline.uploads.layout import (
     Declared,
+    OffsetDiffers,
     Upload,
     UploadBusy,
     UploadConflict,
@@ -109,6 +110,30 @@ def test_a_resumable_upload_that_is_cut_continues_where_it_stopped(root: Path, u
 
     assert file.digest == declared.digest
     assert reading.locate(root, f"upload:{upload.id}/a.txt").path.read_bytes() == b"lighthouse"
+
+
+def test_a_wrong_offset_is_refused_before_the_bytes_are_read(root: Path, upload: Upload) -> None:
+    cut_off(root, upload, Declared(name="a.txt"), resumable=True)
+    content = layout.part_folder(root, upload.id, "a.txt") / layout.CONTENT
+    os.truncate(content, 1 << 40)  # a hole, which takes an hour to read
+
+    opening = writing.writing(root, upload.id, Declared(name="a.txt"), LIMIT, resumable=True, offset=5)
+    with pytest.raises(OffsetDiffers, match=f"{1 << 40:,} bytes"), opening:
+        pass
+
+
+def test_a_continuation_reads_nothing_that_this_process_has_written(root: Path, upload: Upload) -> None:
+    cut_off(root, upload, Declared(name="a.txt"), resumable=True)
+    content = layout.part_folder(root, upload.id, "a.txt") / layout.CONTENT
+    written = content.stat()
+    content.write_bytes(b"LIGHT")  # as nobody does: only a reader would notice
+    os.utime(content, ns=(written.st_atime_ns, written.st_mtime_ns))
+
+    with writing.writing(root, upload.id, Declared(name="a.txt"), LIMIT, resumable=True, offset=5) as part:
+        part.append(b"house")
+        file = part.finish()
+
+    assert file.sha512 == hashlib.sha512(b"lighthouse").hexdigest()
 
 
 def test_a_crash_between_the_record_and_the_rename_leaves_a_file_that_can_be_completed(

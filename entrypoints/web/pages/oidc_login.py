@@ -7,7 +7,8 @@ asked for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
@@ -22,6 +23,8 @@ from operations.oidc.values import STARTED_SECONDS, Finished, LoginRefused
 
 if TYPE_CHECKING:
     from operations.oidc.login import OidcLogin
+
+T = TypeVar("T")
 
 COOKIE = "arkline-login"
 PATH = "/login/oidc"
@@ -46,9 +49,10 @@ def _address(request: Request) -> str:
 
 
 @router.get(PATH)
-def start_oidc_login(request: Request, next: str = "/") -> Response:
+async def start_oidc_login(request: Request, next: str = "/") -> Response:
     context_of(request).wrong_tokens.check(_address(request))
-    started = _login(request).start(_redirect(request), next if is_local(next) else "/")
+    login, redirect, target = _login(request), _redirect(request), next if is_local(next) else "/"
+    started = await _ask(request, lambda: login.start(redirect, target))
     answer = RedirectResponse(started.url, status_code=303, headers=UNCACHED)
     answer.set_cookie(
         COOKIE,
@@ -63,11 +67,11 @@ def start_oidc_login(request: Request, next: str = "/") -> Response:
 
 
 @router.get(f"{PATH}/return")
-def finish_oidc_login(request: Request, state: str = "", code: str = "", error: str = "") -> Response:
+async def finish_oidc_login(request: Request, state: str = "", code: str = "", error: str = "") -> Response:
     limit = context_of(request).wrong_tokens
     limit.check(_address(request))
     try:
-        finished = _finish(request, state, code, error)
+        finished = await _ask(request, lambda: _finish(request, state, code, error))
     except LoginRefused as refusal:
         limit.count(_address(request))
         answer: Response = login_page(request, "/", problem=str(refusal), status=403)
@@ -77,6 +81,11 @@ def finish_oidc_login(request: Request, state: str = "", code: str = "", error: 
     answer.headers.update(UNCACHED)
     answer.delete_cookie(COOKIE, path=PATH)
     return answer
+
+
+async def _ask(request: Request, work: Callable[[], T]) -> T:
+    """The provider, which may take its time."""
+    return await context_of(request).provider_work.run(request, _address(request), lambda _: work())
 
 
 def _finish(request: Request, state: str, code: str, error: str) -> Finished:

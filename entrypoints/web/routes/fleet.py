@@ -22,6 +22,10 @@ from zkstate.errors import Missing
 router = APIRouter(prefix="/v1", tags=["fleet"])
 
 
+AUDIT_SECONDS = 300.0
+"""An audit reads the whole record; a larger one is made by `arkline audit` beside the stack."""
+
+
 class Workers(Record):
     workers: tuple[Worker, ...]
 
@@ -38,9 +42,13 @@ def queue(request: Request, caller: Caller) -> Overview:
 
 
 @router.get("/workers", summary="The workers that answer, with their queues")
-def workers(request: Request, caller: Caller) -> Workers:
+async def workers(request: Request, caller: Caller) -> Workers:
     require_fleet(caller, "see the workers")
-    return Workers(workers=fleet_workers.workers(context_of(request).settings))
+    context = context_of(request)
+    answers = await context.slow_work.run(
+        request, caller.name, lambda _: fleet_workers.workers(context.settings)
+    )
+    return Workers(workers=answers)
 
 
 @router.get("/space", summary="Working storage, and the jobs that reserve it")
@@ -57,11 +65,13 @@ def hosts(request: Request, caller: Caller) -> Hosts:
 
 
 @router.get("/audit", summary="Check that the record agrees with itself, storage and inventory")
-def run_audit(request: Request, caller: OperatorCaller) -> AuditView:
+async def run_audit(request: Request, caller: OperatorCaller) -> AuditView:
     """Reads every node of the record, and so takes its time."""
     require_fleet(caller, "audit the record")
     context = context_of(request)
-    return audit(context.session, context.settings)
+    return await context.slow_work.run(
+        request, caller.name, lambda _: audit(context.session, context.settings), AUDIT_SECONDS
+    )
 
 
 @router.get("/actions", summary="Who paused the queue, drained workers, cleaned up")

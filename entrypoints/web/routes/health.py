@@ -1,4 +1,4 @@
-"""Whether this process works, for load balancers and supervisors; without a token."""
+"""Whether this process works, for load balancers and supervisors; without a token, and without a thread."""
 
 from typing import Literal
 
@@ -20,7 +20,7 @@ class Ready(Record):
 
 
 @router.get("/live", summary="Whether the process should run on", responses={503: {"model": Live}})
-def live(request: Request, response: Response) -> Live:
+async def live(request: Request, response: Response) -> Live:
     """503 once only a restart helps: ZooKeeper has an older record than this process has read."""
     usable = context_of(request).session.usable
     response.status_code = 200 if usable else 503
@@ -28,7 +28,7 @@ def live(request: Request, response: Response) -> Live:
 
 
 @router.get("/ready", summary="Whether requests can be served", responses={503: {"model": Ready}})
-def ready(request: Request, response: Response) -> Ready:
+async def ready(request: Request, response: Response) -> Ready:
     connected = context_of(request).session.connected
     response.status_code = 200 if connected else 503
     return Ready(ready=connected, zookeeper="connected" if connected else "away")

@@ -1,9 +1,11 @@
 """POST /v1/batches: a deposit that arkline fetches from a URL."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Header, Query, Request, Response
 from pydantic import Field, ValidationError
+from starlette.concurrency import run_in_threadpool
 
 from entrypoints.web.authentication import DepositorCaller
 from entrypoints.web.context import context_of
@@ -28,6 +30,9 @@ router = APIRouter(prefix="/v1", tags=["deposit"])
 
 MANIFESTS_OF_A_DRY_RUN = 100
 """Manifests and files that a dry run of the API reads and probes at most."""
+
+LINES_OF_A_DRY_RUN = 2000
+"""Lines of all its manifests: they are parsed and planned in the memory of the web process."""
 
 
 class Deposit(Record):
@@ -91,7 +96,7 @@ IdempotencyKey = Annotated[
         200: {"model": Submitted | DryRunResult, "description": "Submitted before, or a dry run."},
     },
 )
-def submit(
+async def submit(
     request: Request,
     response: Response,
     caller: DepositorCaller,
@@ -104,10 +109,20 @@ def submit(
     submission = submission_of(deposit, caller, idempotency_key)
     if dry_run:
         response.status_code = 200
-        return dry_runs.perform_dry_run(
-            context.session, context.settings, submission, caller, context.archive, MANIFESTS_OF_A_DRY_RUN
+        perform = partial(
+            dry_runs.perform_dry_run,
+            context.session,
+            context.settings,
+            submission,
+            caller,
+            context.archive,
+            MANIFESTS_OF_A_DRY_RUN,
+            LINES_OF_A_DRY_RUN,
         )
-    done = submissions.submit(context.session, context.settings, context.profiles, submission, caller)
+        return await context.slow_work.run(request, caller.name, perform)
+    done = await run_in_threadpool(
+        submissions.submit, context.session, context.settings, context.profiles, submission, caller
+    )
     response.headers["Location"] = f"/v1/batches/{done.bid}"
     if done.again:
         response.status_code = 200

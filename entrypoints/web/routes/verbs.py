@@ -217,10 +217,23 @@ def release_collection(
 
 
 @router.post("/workers/{worker}/drain", summary="Have a worker take no further jobs")
-def drain(request: Request, caller: OperatorCaller, worker: WorkerName, body: Given = NO_REASON) -> Drained:
-    return fleet_workers.drain(context_of(request).operator(caller, body.reason), worker)
+async def drain(
+    request: Request, caller: OperatorCaller, worker: WorkerName, body: Given = NO_REASON
+) -> Drained:
+    return await _drained(request, caller, worker, body.reason, undo=False)
 
 
 @router.post("/workers/{worker}/undrain", summary="Let a worker take jobs again")
-def undrain(request: Request, caller: OperatorCaller, worker: WorkerName, body: Given = NO_REASON) -> Drained:
-    return fleet_workers.drain(context_of(request).operator(caller, body.reason), worker, undo=True)
+async def undrain(
+    request: Request, caller: OperatorCaller, worker: WorkerName, body: Given = NO_REASON
+) -> Drained:
+    return await _drained(request, caller, worker, body.reason, undo=True)
+
+
+async def _drained(request: Request, caller: Principal, worker: str, reason: str, *, undo: bool) -> Drained:
+    context = context_of(request)
+    return await context.slow_work.run(
+        request,
+        caller.name,
+        lambda _: fleet_workers.drain(context.operator(caller, reason), worker, undo=undo),
+    )

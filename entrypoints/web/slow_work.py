@@ -1,0 +1,130 @@
+"""Work of unknown length: in threads of its own, one for each caller, ended after some seconds.
+
+Rule: what asks a foreign host, or reads the whole record or fleet, runs here. The threads that answer
+ordinary requests do only what has a known end.
+"""
+
+import asyncio
+import contextvars
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from starlette.requests import Request
+
+from entrypoints.web.rate_limit import TooMany
+from pipeline.attempt import Attempt, CheckedAttempt
+from pipeline.errors import ArklineError, ErrorKind
+from pipeline.outcome import AttemptOver
+
+T = TypeVar("T")
+
+THREADS = 4
+"""Requests of this kind that one process answers at a time."""
+
+SECONDS = 20.0
+"""Seconds from the request to its answer; proxies and people wait for 30 and more."""
+
+CLIENT_CHECK = 0.5
+"""Seconds between two looks whether the client is still there."""
+
+
+class AlreadyWorking(TooMany):
+    """The caller has sent a second request of this kind before the first was answered."""
+
+
+class NoThreadFree(ArklineError):
+    """As many requests of this kind are answered as the process has threads for; a later one may succeed."""
+
+    error_kind = ErrorKind.UNREACHABLE
+
+
+class TookTooLong(ArklineError):
+    """The work was not done in time, and was ended."""
+
+    error_kind = ErrorKind.UNREACHABLE
+
+
+class SlowWork:
+    """The work of one process. `of_one`: requests of one caller at a time."""
+
+    def __init__(self, threads: int = THREADS, seconds: float = SECONDS, of_one: int = 1) -> None:
+        self._threads = threads
+        self._seconds = seconds
+        self._of_one = of_one
+        self._guard = threading.Lock()
+        self._running: Counter[str] = Counter()
+
+    @property
+    def running(self) -> int:
+        """Requests whose work has not ended."""
+        return self._running.total()
+
+    async def run(
+        self, request: Request, caller: str, work: Callable[[Attempt], T], seconds: float | None = None
+    ) -> T:
+        """What `work` returns; AlreadyWorking, NoThreadFree, TookTooLong.
+
+        The attempt is over once the time is, or the client has left. A thread that does not notice keeps its
+        place until it ends.
+        """
+        within = self._seconds if seconds is None else seconds
+        self._enter(caller)
+        over = threading.Event()
+        done: Future[T] = Future()
+        done.set_running_or_notify_cancel()
+
+        def check() -> None:
+            if over.is_set():
+                raise AttemptOver("nobody waits for this answer any more")
+
+        def perform() -> None:
+            try:
+                result = work(CheckedAttempt(check))
+            except BaseException as error:  # noqa: BLE001 - raised where the request waits
+                self._leave(caller)
+                done.set_exception(error)
+            else:
+                self._leave(caller)
+                done.set_result(result)
+
+        context = contextvars.copy_context()
+        threading.Thread(target=context.run, args=(perform,), name="slow work", daemon=True).start()
+        answer = asyncio.wrap_future(done)
+        answer.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        end = time.monotonic() + within
+        try:
+            while not answer.done() and (left := end - time.monotonic()) > 0:
+                await asyncio.wait({answer}, timeout=min(CLIENT_CHECK, left))
+                if not answer.done() and await request.is_disconnected():
+                    break
+            if not answer.done():
+                raise TookTooLong(
+                    f"the request was not answered within {within:.0f} seconds: the hosts that it asks are "
+                    "slow, or there is much to read; try again later, or with less"
+                )
+            return answer.result()
+        finally:
+            over.set()
+
+    def _enter(self, caller: str) -> None:
+        with self._guard:
+            if self._running[caller] >= self._of_one:
+                raise AlreadyWorking(
+                    f"another request of {caller} that takes long has not ended: wait for its answer",
+                    round(self._seconds),
+                )
+            if self._running.total() >= self._threads:
+                raise NoThreadFree(
+                    f"the server answers {self._threads} requests that take long at a time: try again soon"
+                )
+            self._running[caller] += 1
+
+    def _leave(self, caller: str) -> None:
+        with self._guard:
+            self._running[caller] -= 1
+            if not self._running[caller]:
+                del self._running[caller]

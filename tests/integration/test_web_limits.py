@@ -1,0 +1,168 @@
+"""One caller at its worst: the web process still answers everybody else, and keeps its memory."""
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import pytest
+import requests
+
+from entrypoints.web.body_limit import OF_STRANGERS
+from pipeline.principal import Role
+from pipeline.settings import Settings
+from tests.servers.http_source import HttpSource
+from tests.support.manifests import BATCH, FILES, manifest
+from tests.support.web import Caller, Web, serving
+
+T = TypeVar("T")
+
+FLOOD = 45
+"""More requests than the server has threads for ordinary ones."""
+
+
+@pytest.fixture(scope="module")
+def web(module_settings: Settings) -> Iterator[Web]:
+    with serving(module_settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def mallory(web: Web) -> Caller:
+    return web.caller(Role.DEPOSITOR, ["demo"], name="mallory")
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The URL of a host that accepts connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0), backlog=200) as listening:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/m.checkm"
+
+
+def _dry_run(caller: Caller, url: str, kind: str = "object-manifest") -> requests.Response:
+    body = {"profile": "demo", "payload_url": url, "type": kind}
+    return caller.post("/v1/batches?dry_run=true", body)
+
+
+def _connection(web: Web) -> socket.socket:
+    address = urlsplit(web.url)
+    return socket.create_connection((address.hostname or "", address.port or 0), timeout=30)
+
+
+def _answer(connection: socket.socket) -> bytes:
+    """All that the server sends until it closes the connection."""
+    received = b""
+    with contextlib.suppress(ConnectionResetError):
+        while piece := connection.recv(1 << 16):
+            received += piece
+    return received
+
+
+def eventually(found: Callable[[], T | None], seconds: float = 60.0) -> T:
+    deadline = time.monotonic() + seconds
+    while not (value := found()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return value
+
+
+def _idle(web: Web) -> bool:
+    return not web.context.slow_work.running
+
+
+def test_dry_runs_of_a_silent_host_delay_nobody_else(web: Web, mallory: Caller, silent: str) -> None:
+    honest = web.caller(Role.DEPOSITOR, ["demo"], name="honest")
+    with ThreadPoolExecutor(FLOOD) as flood:
+        sent = [flood.submit(_dry_run, mallory, silent) for _ in range(FLOOD)]
+        refused = [eventually(lambda: next((one for one in sent if one.done()), None)).result()]
+        began = time.monotonic()
+        assert requests.get(f"{web.url}/health/live", timeout=10).status_code == 200
+        assert honest.get("/v1/batches").status_code == 200
+        assert requests.get(f"{web.url}/login", timeout=10).status_code == 200
+        assert time.monotonic() - began < 10
+        answers = [one.result() for one in sent]
+
+    assert (refused[0].status_code, refused[0].json()["code"]) == (429, "already-working")
+    assert int(refused[0].headers["Retry-After"]) > 0
+    assert sorted({answer.status_code for answer in answers}) == [429, 503]
+    eventually(lambda: _idle(web))
+
+
+def test_a_dry_run_ends_when_its_client_has_left(web: Web, mallory: Caller, silent: str) -> None:
+    with contextlib.suppress(requests.ReadTimeout):
+        requests.post(
+            f"{mallory.url}/v1/batches?dry_run=true",
+            json={"profile": "demo", "payload_url": silent, "type": "object-manifest"},
+            headers={"Authorization": f"Bearer {mallory.token}"},
+            timeout=1,
+        )
+
+    began = time.monotonic()
+    eventually(lambda: _idle(web))
+    assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize("kind", ["object-manifest", "batch-manifest"])
+def test_a_dry_run_of_many_lines_is_refused_before_they_are_planned(
+    mallory: Caller, source: HttpSource, kind: str
+) -> None:
+    profile = FILES if kind == "object-manifest" else BATCH
+    rows = [f"http://h/{number}" for number in range(3000)]
+    url = source.put("/many.checkm", manifest(*rows, profile=profile))
+
+    answer = _dry_run(mallory, url, kind)
+
+    assert (answer.status_code, answer.json()["code"]) == (422, "usage-refused")
+    assert "2,000 lines" in answer.json()["detail"]
+
+
+def test_a_request_with_two_statements_of_its_length_is_refused_and_the_connection_closed(web: Web) -> None:
+    smuggled = b"GET /v1 HTTP/1.1\r\nHost: a\r\n\r\n"
+    with _connection(web) as connection:
+        connection.sendall(
+            b"POST /v1/batches HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\nTransfer-Encoding: chunked\r\n"
+            b"Content-Type: application/json\r\n\r\n2\r\n{}\r\n0\r\n\r\n" + smuggled
+        )
+        answered = _answer(connection)
+
+    assert answered.startswith(b"HTTP/1.1 400 ")
+    assert answered.count(b"HTTP/1.1") == 1
+
+
+def test_the_body_of_a_stranger_is_not_read_whole(web: Web) -> None:
+    sent = 0
+    with _connection(web) as connection, contextlib.suppress(ConnectionError):
+        connection.sendall(
+            b"POST /v1/batches HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
+            b"Authorization: Bearer none\r\nContent-Type: application/json\r\n\r\n"
+        )
+        connection.sendall(b"%x\r\n" % OF_STRANGERS + b" " * OF_STRANGERS + b"\r\n")
+        connection.sendall(b"1\r\n \r\n")  # and the rest never comes
+        answered = connection.recv(1 << 16)
+        sent += OF_STRANGERS
+
+    assert answered.startswith(b"HTTP/1.1 401 ")
+
+
+def test_what_arrives_is_counted_whatever_was_stated(web: Web, mallory: Caller) -> None:
+    """... of a token as well: a body sent in chunks ends at the limit."""
+    answer = mallory.request(
+        "POST",
+        "/v1/batches",
+        data=iter([b" " * (1 << 16)] * 40),
+        headers={"Content-Type": "application/json"},
+    )
+
+    assert (answer.status_code, answer.json()["code"]) == (413, "body-too-large")
+
+
+def test_an_unknown_method_adds_no_series_of_its_own(web: Web) -> None:
+    for number in range(3):
+        requests.request("Z" * 3000 + str(number), f"{web.url}/v1", timeout=30)
+
+    counted = web.context.requests.exposition().decode()
+    assert 'code="405",method="other",route="/v1"' in counted
+    assert "ZZZ" not in counted
