@@ -19,7 +19,7 @@ from pipeline.http.response import IS_TLS, LARGEST_BODY, NotUnderstood, Response
 from pipeline.http.retry import is_transient, retry_after
 from pipeline.http.urls import place_of, redact_url
 from pipeline.names import PRODUCER, UnsafeName, quote_name, safe_name
-from pipeline.outcome import NoAnswer, StepFailed, content, transient
+from pipeline.outcome import NoAnswer, ServiceDown, StepFailed, content, transient
 from pipeline.states import FailureKind
 
 COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".z", ".br", ".svgz")
@@ -79,7 +79,7 @@ def send(
         raise content(f"{redact_url(url)} is not a URL that can be fetched: {error}") from error
     except faults.HTTPError as error:
         failure = _failure(url, error)
-        if failure.kind is FailureKind.TRANSIENT and _is_unanswered(error):
+        if not isinstance(failure, ServiceDown) and failure.is_tried_again and _is_unanswered(error):
             failure = NoAnswer(failure.message, _reason(error))
         raise failure from error
     try:

@@ -33,7 +33,7 @@ def test_the_size_of_an_empty_file_is_0(fetcher: HttpFetcher, source: HttpSource
 def test_a_source_that_refuses_a_range_is_asked_for_the_whole(fetcher: HttpFetcher) -> None:
     with RawAnswer() as server:
         server.answers = [
-            b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n",
+            b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
             b"HTTP/1.1 200 OK\r\nContent-Length: 4711\r\n\r\n",
         ]
         assert fetcher.size(f"{server.url}/a") == 4711
