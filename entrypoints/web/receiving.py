@@ -15,6 +15,9 @@ from pipeline.settings import Settings
 from pipeline.uploads import writing
 from pipeline.uploads.layout import Declared, UploadedFile
 
+FIELD = 1 << 16
+"""Bytes of a field of a form that is no file: all fields together are kept in memory."""
+
 PIECE = 1 << 20
 """Bytes that are collected before they are written."""
 
@@ -30,6 +33,13 @@ def check_body(request: Request, settings: Settings, name: str) -> None:
     writing.check_size(name, content_length(request) or 0, settings.upload_bytes)
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise UsageRefused("send the file as it is, without Content-Encoding")
+
+
+def check_form(request: Request, settings: Settings) -> None:
+    """Refuse, before it is read, a form that is too large, or whose size is not known."""
+    if content_length(request) is None:
+        raise UsageRefused("send the form with a Content-Length")
+    check_body(request, settings, "the form")
 
 
 async def receive(  # noqa: PLR0913 - a request has these parts

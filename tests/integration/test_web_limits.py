@@ -12,6 +12,7 @@ import pytest
 import requests
 
 from entrypoints.web.body_limit import OF_STRANGERS
+from entrypoints.web.receiving import FIELD
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from tests.servers.http_source import HttpSource
@@ -157,6 +158,26 @@ def test_what_arrives_is_counted_whatever_was_stated(web: Web, mallory: Caller) 
     )
 
     assert (answer.status_code, answer.json()["code"]) == (413, "body-too-large")
+
+
+@pytest.mark.parametrize("path", ["/poster/submit", "/deposits"])
+def test_a_field_of_a_form_is_small(mallory: Caller, path: str) -> None:
+    answer = mallory.post(path, files={"what": (None, "x" * (FIELD + 1))})
+
+    assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("path", ["/poster/submit", "/deposits"])
+def test_a_form_that_does_not_state_its_size_is_refused_unread(web: Web, mallory: Caller, path: str) -> None:
+    with _connection(web) as connection:
+        connection.sendall(
+            f"POST {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
+            f"Authorization: Bearer {mallory.token}\r\n"
+            "Content-Type: multipart/form-data; boundary=b\r\n\r\n".encode()
+        )
+        answered = connection.recv(1 << 16)  # no byte of the body was sent
+
+    assert b"HTTP/1.1 4" in answered
 
 
 def test_an_unknown_method_adds_no_series_of_its_own(web: Web) -> None:

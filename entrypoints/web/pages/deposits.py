@@ -11,7 +11,7 @@ from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.notices import Notice, redirect
 from entrypoints.web.pages.templating import page
-from entrypoints.web.receiving import check_body
+from entrypoints.web.receiving import FIELD, check_form
 from operations import submission as submissions
 from operations import uploads
 from operations.board.values import BatchSearch, Scope
@@ -58,8 +58,8 @@ async def submit(request: Request, caller: PageCaller) -> Response:
     """A deposit by the form: of a file, which is uploaded, or of what is at an address."""
     web = context_of(request)
     try:
-        check_body(request, web.settings, "the form")
-        async with request.form(max_files=1, max_fields=20) as parts:
+        check_form(request, web.settings)
+        async with request.form(max_files=1, max_fields=20, max_part_size=FIELD) as parts:
             fields = {name: value for name, value in parts.items() if isinstance(value, str)}
             given = parts.get("file")
             file = given if isinstance(given, UploadFile) and given.filename else None

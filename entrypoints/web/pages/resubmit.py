@@ -13,7 +13,7 @@ from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages.login import PageCaller, page_router, require_sight
 from entrypoints.web.pages.notices import Notice, redirect
 from entrypoints.web.pages.templating import page
-from entrypoints.web.receiving import check_body
+from entrypoints.web.receiving import FIELD, check_form
 from operations import resubmission, uploads
 from operations.archive import load_batch
 from operations.resubmission import Corrections, FailedObject, Preview
@@ -42,8 +42,8 @@ async def preview(request: Request, caller: PageCaller, bid: str) -> Response:
     web = context_of(request)
     await run_in_threadpool(_require, web, caller, bid)
     try:
-        check_body(request, web.settings, "the form")
-        async with request.form(max_files=EDITED, max_fields=3 * EDITED) as fields:
+        check_form(request, web.settings)
+        async with request.form(max_files=EDITED, max_fields=3 * EDITED, max_part_size=FIELD) as fields:
             prepared = await run_in_threadpool(_prepare, web, caller, bid, fields)
     except (ArklineError, ValueError) as refused:
         return await run_in_threadpool(_form, request, web, caller, bid, str(refused))
