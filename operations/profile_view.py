@@ -1,5 +1,8 @@
 """The profiles as an operator sees them."""
 
+from pydantic import Field
+
+from pipeline.principal import Principal
 from pipeline.profiles.profile import Profile, ProfileError, Profiles, read
 from pipeline.records import Record
 
@@ -13,7 +16,15 @@ class ProfileLine(Record):
     collections: tuple[str, ...] = ()
     ark_prefixes: tuple[str, ...] = ()
     """The beginnings of the ARKs of the collection's new objects."""
+    new_versions: bool = False
+    """Whether a deposit may add a version to an object without saying so."""
+    limits: dict[str, int] = Field(default_factory=dict)
+    """Those of the profile; the settings have the others."""
     faults: tuple[str, ...] = ()
+
+
+class ProfileLines(Record):
+    profiles: tuple[ProfileLine, ...]
 
 
 class ProfileView(Record):
@@ -27,8 +38,14 @@ class ProfileView(Record):
     """Warnings about fields that arkline does not use."""
 
 
-def listed(profiles: Profiles) -> tuple[ProfileLine, ...]:
-    return tuple(_line(profiles, name) for name in profiles.names())
+def listed(profiles: Profiles, principal: Principal | None = None) -> tuple[ProfileLine, ...]:
+    """The profiles that the principal may see, without the paths of this server; all without a principal."""
+    lines = tuple(_line(profiles, name) for name in profiles.names())
+    if principal is None:
+        return lines
+    allowed = principal.collections
+    own = (line for line in lines if allowed is None or line.name in allowed)
+    return tuple(line.model_copy(update={"file": ""}) for line in own)
 
 
 def shown(profiles: Profiles, name: str) -> ProfileView:
@@ -58,4 +75,6 @@ def _line(profiles: Profiles, name: str) -> ProfileLine:
         description=profile.description,
         collections=profile.collections,
         ark_prefixes=profile.ark_prefixes,
+        new_versions=profile.new_versions,
+        limits=profile.limits.model_dump(exclude_none=True),
     )

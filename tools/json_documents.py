@@ -16,7 +16,7 @@ from operations.job_view import JobView, Timeline
 from operations.objects import ObjectView
 from operations.overview import Overview
 from operations.profile_renewal import ProfileRenewal
-from operations.profile_view import ProfileLine, ProfileView
+from operations.profile_view import ProfileLines, ProfileView
 from operations.reconcile import ReconcileView
 from operations.restore import InventoryRestoreView, RestoreView
 from operations.submission import Submitted
@@ -47,10 +47,6 @@ class Answer(Explanation):
 
 class ProfileChecks(Record):
     profiles: tuple[CheckResult, ...]
-
-
-class ProfileLines(Record):
-    profiles: tuple[ProfileLine, ...]
 
 
 class Template(Record):

@@ -56,7 +56,12 @@ def profile_list(json: Json = False) -> None:
 
     Exit 1 if a profile cannot be used.
     """
-    lines = profile_view.listed(profiles.Profiles(opened.settings().profiles))
+    if (remote := sites.client()) is not None:
+        from entrypoints.cli.remote.site import RemoteSite
+
+        lines = RemoteSite(remote).profiles()
+    else:
+        lines = profile_view.listed(profiles.Profiles(opened.settings().profiles))
     if json:
         screen.emit({"profiles": lines})
     else:

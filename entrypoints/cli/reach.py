@@ -15,6 +15,9 @@ from pipeline.errors import UsageRefused
 
 URL, TOKEN = "ARKLINE_URL", "ARKLINE_TOKEN"
 
+STACK_URL = "ARKLINE_STACK_URL"
+"""The API of the stack whose settings the environment has too, as its file `run/environment` sets them."""
+
 
 class Reach(StrEnum):
     API = "api"
@@ -22,7 +25,7 @@ class Reach(StrEnum):
     BESIDE = "beside the stack"
     """Only with the stack's settings: the API has no route for it."""
     FILES = "files of this machine"
-    """It asks neither the stack nor a site."""
+    """It asks neither a site nor the stack that the variables name."""
 
 
 REACH: dict[str, Reach] = {
@@ -31,7 +34,7 @@ REACH: dict[str, Reach] = {
     "report": Reach.API,
     "manifest check": Reach.FILES,
     "manifest from-csv": Reach.FILES,
-    "profile list": Reach.BESIDE,
+    "profile list": Reach.API,
     "profile show": Reach.API,
     "profile template": Reach.FILES,
     "profile check": Reach.FILES,
@@ -75,8 +78,8 @@ REACH: dict[str, Reach] = {
     "worker": Reach.BESIDE,
     "beat": Reach.BESIDE,
     "flower": Reach.BESIDE,
-    "standalone start": Reach.BESIDE,
-    "standalone stop": Reach.BESIDE,
+    "standalone start": Reach.FILES,
+    "standalone stop": Reach.FILES,
 }
 
 
@@ -100,7 +103,9 @@ def refuse_dry_run(*, dry_run: bool) -> None:
 
 
 def refuse_over_api(what: str) -> None:
-    """UsageRefused if the variables of a site are set: `what` is for the stack beside this process."""
+    """UsageRefused if the variables name another site: `what` is for the stack beside this process."""
+    if URL in os.environ and os.environ[URL] == os.environ.get(STACK_URL):
+        return
     if given := [name for name in (URL, TOKEN) if os.environ.get(name)]:
         names = " and ".join(given)
         raise UsageRefused(f"{what} is not offered over the API: unset {names}, and run it beside the stack")

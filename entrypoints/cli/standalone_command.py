@@ -109,8 +109,8 @@ def _writes_to_a_file() -> bool:
 def show(info: StackInfo, home: Path) -> None:
     """The addresses; a file that standard output is gets no login, since logs are read by others."""
     if _writes_to_a_file():
-        kept = f"see {stack_home.info_path(home)}"
-        info = info.model_copy(update={"token": kept, "flower_user": "", "flower_password": ""})
+        place = f"see {stack_home.info_path(home)}"
+        info = info.model_copy(update={"token": place, "flower_user": "", "flower_password": ""})
     screen.facts(
         (
             ("ZooKeeper", info.zk_hosts),

@@ -101,7 +101,8 @@ def _is_alive(pid: int) -> bool:
 def write_info(home: Path, info: StackInfo) -> None:
     """Write the file, and its environment in a form that a shell reads."""
     write_private(info_path(home), json.dumps(info.model_dump(), indent=1) + "\n")
-    client = {"ARKLINE_URL": info.web_url.rstrip("/"), "ARKLINE_TOKEN": info.token}
+    url = info.web_url.rstrip("/")
+    client = {"ARKLINE_URL": url, "ARKLINE_TOKEN": info.token, "ARKLINE_STACK_URL": url}
     variables = info.environment | {name: value for name, value in client.items() if value}
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in sorted(variables.items())]
     write_private(environment_path(home), "".join(lines))

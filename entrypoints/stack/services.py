@@ -41,7 +41,7 @@ STACK_VARIABLE = "ARKLINE_STACK"
 """Set in the environment of a stack: its folder. A shell that has read `run/environment` still names the
 servers of the previous run when it starts the stack again; they are not used."""
 
-CLIENT_VARIABLES = ("ARKLINE_URL", "ARKLINE_TOKEN")
+CLIENT_VARIABLES = ("ARKLINE_URL", "ARKLINE_TOKEN", "ARKLINE_STACK_URL")
 """Set by `run/environment` for a person's commands; a token is no business of the stack's processes."""
 
 

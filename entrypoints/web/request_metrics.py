@@ -42,12 +42,12 @@ class RequestMetrics:
 
     def count(self, scope: Scope, code: int, seconds: float) -> None:
         """A request; `scope` as the routes left it."""
-        found = scope.get("route")
-        route = getattr(found, "path", UNKNOWN)
-        methods = getattr(found, "methods", None) or ()
-        method = scope["method"] if scope["method"] in methods else OTHER if found else UNKNOWN
-        self._requests.labels(route, method, str(code)).inc()
-        self._seconds.labels(route).observe(seconds)
+        route = scope.get("route")
+        path = getattr(route, "path", UNKNOWN)
+        methods = getattr(route, "methods", None) or ()
+        method = scope["method"] if scope["method"] in methods else OTHER if route else UNKNOWN
+        self._requests.labels(path, method, str(code)).inc()
+        self._seconds.labels(path).observe(seconds)
 
     def receiving(self) -> AbstractContextManager[None]:
         """For the time in which the bytes of an upload arrive."""

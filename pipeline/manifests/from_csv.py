@@ -42,7 +42,7 @@ _EXAMPLE_NAMES = {
     ManifestProfile.FILE_BATCH: "harbour.jpg",
 }
 _HINT = re.compile(r"sep=([,;\t|])[ \t]*(?:\r\n|\r|\n|$)", re.IGNORECASE)
-"""A first line by which Excel is told the delimiter."""
+"""A first line that names the delimiter to Excel."""
 
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _LINE_END = re.compile(r"\r\n|\r|\n")

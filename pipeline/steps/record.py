@@ -47,7 +47,7 @@ def work(job: Job, context: StepContext) -> Done:
 def _remark(job: Job, version: StoredVersion) -> str | None:
     """What was remarked before, and that the repository had the object already; None: nothing new.
 
-    Who asked for a new version is not told to check that there is one.
+    Whoever asked for a new version need not check that there is one.
     """
     asked = job.configuration.new_version or job.configuration.submission_mode is not SubmissionMode.ADD
     if version.number == 1 or asked:

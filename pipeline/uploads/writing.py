@@ -61,21 +61,24 @@ class _KeptDigests:
         """Device and inode -> the size, time and algorithm that the digests are of."""
 
     def keep(self, stream: BinaryIO, algorithm: str, digests: Digester) -> None:
-        found = os.fstat(stream.fileno())
-        if found.st_size != digests.size:
+        status = os.fstat(stream.fileno())
+        if status.st_size != digests.size:
             return  # a write was cut
         with self._guard:
-            self._kept[found.st_dev, found.st_ino] = (found.st_size, found.st_mtime_ns, algorithm), digests
+            self._kept[status.st_dev, status.st_ino] = (
+                (status.st_size, status.st_mtime_ns, algorithm),
+                digests,
+            )
             while len(self._kept) > self._most:
                 self._kept.popitem(last=False)
 
     def take(self, stream: BinaryIO, algorithm: str) -> Digester | None:
-        found = os.fstat(stream.fileno())
+        status = os.fstat(stream.fileno())
         with self._guard:
-            kept = self._kept.pop((found.st_dev, found.st_ino), None)
-        if kept is None or kept[0] != (found.st_size, found.st_mtime_ns, algorithm):
+            entry = self._kept.pop((status.st_dev, status.st_ino), None)
+        if entry is None or entry[0] != (status.st_size, status.st_mtime_ns, algorithm):
             return None
-        return kept[1]
+        return entry[1]
 
 
 _KEPT = _KeptDigests(most=1000)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from entrypoints.cli.command_table import ENTRIES, load
 from entrypoints.cli.main import app
-from entrypoints.cli.reach import REACH, Reach
+from entrypoints.cli.reach import REACH, Reach, refuse_over_api
 from pipeline.errors import UsageRefused
 
 runner = CliRunner()
@@ -21,6 +21,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "submit": ("https://example.org/a.txt", "--profile", "demo"),
     "watch": (BID,),
     "report": (BID,),
+    "profile list": (),
     "profile show": ("demo",),
     "profile renew": (BID,),
     "status": (),
@@ -112,6 +113,21 @@ def test_a_command_without_a_route_refuses_and_names_the_remedy(
 
     remedy = "unset ARKLINE_URL and ARKLINE_TOKEN, and run it beside the stack"
     assert str(refused.value) == f"`arkline {name}` is not offered over the API: {remedy}"
+
+
+def test_in_the_shell_of_a_stack_what_has_no_route_works_beside_it(
+    site: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`. var/run/environment` sets the API of the stack and its settings alike."""
+    for variable, value in site.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("ARKLINE_STACK_URL", site["ARKLINE_URL"])
+
+    refuse_over_api("`arkline export`")
+
+    monkeypatch.setenv("ARKLINE_URL", "https://ingest.example.org")
+    with pytest.raises(UsageRefused):
+        refuse_over_api("`arkline export`")
 
 
 def test_half_of_the_variables_is_refused_too(site: dict[str, str]) -> None:

@@ -53,6 +53,7 @@ def test_a_shell_gets_the_address_and_the_token_and_the_stacks_processes_do_not(
 
     assert environment_path(tmp_path).read_text().splitlines() == [
         f"export ARKLINE_HOME={tmp_path}",
+        "export ARKLINE_STACK_URL=http://127.0.0.1:1",
         "export ARKLINE_TOKEN=ark_secret",
         "export ARKLINE_URL=http://127.0.0.1:1",
     ]

@@ -15,7 +15,7 @@ from operations.holds import ActionHistory, BatchHistory
 from operations.job_list import JobFilter, JobList
 from operations.job_view import JobView, Timeline
 from operations.overview import Overview
-from operations.profile_view import ProfileView
+from operations.profile_view import ProfileLine, ProfileLines, ProfileView
 from operations.top import CAUSES, BoardSummary, LiveView
 from operations.working_storage import SpaceView
 from pipeline.attempt import Progress
@@ -117,6 +117,9 @@ class RemoteSite:
 
     def profile(self, name: str) -> ProfileView:
         return self.client.get(f"/v1/collections/{quoted(name)}/profile", ProfileView)
+
+    def profiles(self) -> tuple[ProfileLine, ...]:
+        return self.client.get("/v1/profiles", ProfileLines).profiles
 
     def sent_texts(self, bid: str) -> tuple[str, ...]:
         """The API has the report as it is now, and not as it was mailed."""

@@ -56,15 +56,15 @@ def batch(request: Request, caller: PageCaller, bid: str) -> HTMLResponse:
 def batch_report(request: Request, caller: PageCaller, bid: str) -> HTMLResponse:
     web = context_of(request)
     require_sight(web, caller, bid)
-    told = report(web.session, bid, web.archive)
+    composed = report(web.session, bid, web.archive)
     return page(
         request,
         "report.html",
         caller=caller,
-        report=told,
-        headline=text.headline(told),
-        facts=text.facts(told),
-        sections=tuple(html.sections(told)),
+        report=composed,
+        headline=text.headline(composed),
+        facts=text.facts(composed),
+        sections=tuple(html.sections(composed)),
     )
 
 

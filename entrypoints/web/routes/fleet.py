@@ -13,7 +13,7 @@ from operations.fleet import Worker
 from operations.holds import ActionHistory
 from operations.hosts import HostView, known_hosts
 from operations.overview import Overview
-from operations.profile_view import ProfileView, shown
+from operations.profile_view import ProfileLines, ProfileView, listed, shown
 from operations.visibility import require_fleet
 from operations.working_storage import SpaceView
 from pipeline.records import Record
@@ -85,6 +85,11 @@ def collection_actions(request: Request, caller: OperatorCaller, name: Collectio
     context = context_of(request)
     _check_known(request, name)
     return holds.history(context.session, caller, name)
+
+
+@router.get("/profiles", summary="The profiles of the collections that you may see")
+def profiles(request: Request, caller: Caller) -> ProfileLines:
+    return ProfileLines(profiles=listed(context_of(request).profiles, caller))
 
 
 @router.get("/collections/{name}/profile", summary="The profile of the collection; no secret is shown")
