@@ -20,7 +20,7 @@ def unused_hosts(session: Session) -> list[str]:
     """The hosts without a connection and without a pause whose nodes are still there."""
     return [
         f"the node of host {name}"
-        for name in session.children(paths.HOSTS)
+        for name in host_back_off.known(session)
         if not session.get(paths.host(name))[0] and not holders(session, name)
     ]
 
@@ -35,7 +35,7 @@ def of_record(session: Session) -> list[str]:
         *(f"{finding}" for finding in audit(session)),
         *(f"{count} jobs in {state}" for state, count in counts.items() if count and state in _AT_WORK),
         *(f"a job that waits: {jid}" for jid in session.children(paths.WAITING)),
-        *(f"two hours later, the node of host {name}" for name in session.children(paths.HOSTS)),
+        *(f"two hours later, the node of host {name}" for name in host_back_off.known(session)),
         *(f"a callback: {name}" for name in session.children(paths.CALLBACKS)),
     ]
 
