@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 _NAME = "arkline"
 
+_FIRST = ("timestamp", "level", "event", "logger", "bid", "jid", "state", "attempt")
+"""Keys of a line, in this order; the others follow."""
+
 _VERBOSE = ("kazoo", "alembic", "celery.beat", "celery.worker.strategy", "celery.app.trace")
 """Loggers that report every tick and every message; tasks.run logs the moves."""
 
@@ -46,7 +49,7 @@ def configure(level: str = "INFO") -> None:
     as_json = structlog.processors.JSONRenderer()
     lines = _Lines(sys.stderr)
     structlog.configure(
-        processors=[*context, _add_name, *ending, as_json],
+        processors=[*context, _add_name, *ending, _in_order, as_json],
         logger_factory=lambda *_: lines,
         wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=False,
@@ -55,7 +58,7 @@ def configure(level: str = "INFO") -> None:
     writer.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*context, structlog.stdlib.add_logger_name, *ending],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, as_json],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _in_order, as_json],
         )
     )
     root = logging.getLogger()
@@ -68,6 +71,11 @@ def configure(level: str = "INFO") -> None:
 def _add_name(_logger: object, _method: str, event: EventDict) -> EventDict:
     event["logger"] = _NAME
     return event
+
+
+def _in_order(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """When, how serious and what first: a person reads the beginnings of lines."""
+    return {**{name: event[name] for name in _FIRST if name in event}, **event}
 
 
 def show_from(level: int) -> None:

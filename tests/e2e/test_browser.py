@@ -161,6 +161,7 @@ def test_an_open_page_follows_the_job_without_a_reload(olga: Visitor, session: S
     planting.apply_event(session, jobs.load(session, job.jid), Event.RESUME)
 
     expect(page.locator("#live > p .state").first).to_have_text("pending")
+    expect(page).to_have_title(f"{job.jid} pending · arkline")
     assert olga.complaints == []
 
 

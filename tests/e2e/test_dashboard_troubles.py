@@ -138,7 +138,7 @@ def test_a_collection_on_hold(world: World, front: Page) -> None:
     bid = world.submit()
 
     expect(front.get_by_text("Collection demo is on hold")).to_be_visible()
-    press(front, "Release the collection")
+    press(front, "Release demo")
 
     expect(front.get_by_text("Collection demo is not on hold any more")).to_be_visible()
     world.completed(bid)

@@ -438,7 +438,7 @@ def test_a_hold_shows_how_many_jobs_it_keeps_back(operator: Browser, session: Se
     until(board, lambda: any(stop.sized for stop in board.stops(EVERYTHING).collections))
     try:
         shown = operator.open("/stops")
-        assert "Release the collection" in shown
+        assert "Release demo" in shown
         assert re.search(r"keeps back \d+ jobs \(1 with 2\.0 kB, \d+ of unknown size\) and ", shown)
     finally:
         release_collection(acting, "demo")

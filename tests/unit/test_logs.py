@@ -40,6 +40,7 @@ def test_a_line_of_a_job_and_a_line_of_a_library_have_the_same_form() -> None:
     for line in (own, library):
         assert (line["bid"], line["attempt"]) == ("bid0000000001", 2)
         assert line["timestamp"].endswith("Z")
+        assert list(line)[:3] == ["timestamp", "level", "event"]
 
 
 def test_an_error_is_logged_with_its_place_in_the_code() -> None:

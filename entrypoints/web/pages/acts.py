@@ -25,7 +25,7 @@ Perform = Callable[[Operator, str, int | None], str]
 
 @dataclass(frozen=True)
 class Act:
-    """One kind of button. `api`: path of the same act in the API, below /v1; `{}` is the target."""
+    """One kind of button. `label`, `cli` and `api`, a path below /v1, have `{}` for the target."""
 
     code: str
     label: str
@@ -46,6 +46,10 @@ class Button:
     version: int | None = None
     first: bool = False
     """The act that helps most; drawn with emphasis."""
+
+    @property
+    def label(self) -> str:
+        return self.act.label.format(self.target)
 
     @property
     def cli(self) -> str:
@@ -99,7 +103,7 @@ def run(operator: Operator, code: str, target: str, version: int | None) -> str:
     if act is None:
         raise UsageRefused(f"there is no act '{code}'")
     if act.needs_reason and not operator.reason.strip():
-        raise UsageRefused(f"'{act.label}' needs a reason: it is kept in the history")
+        raise UsageRefused(f"'{act.label.format(target)}' needs a reason: it is kept in the history")
     return act.perform(operator, target, version)
 
 
@@ -247,7 +251,7 @@ ACTS: dict[str, Act] = {
         ),
         Act(
             Action.HOLD_COLLECTION,
-            "Put the collection on hold",
+            "Put {} on hold",
             Action.HOLD_COLLECTION.doc,
             "collections/{}/hold",
             "arkline hold --collection {}",
@@ -256,7 +260,7 @@ ACTS: dict[str, Act] = {
         ),
         Act(
             Action.RELEASE_COLLECTION,
-            "Release the collection",
+            "Release {}",
             Action.RELEASE_COLLECTION.doc,
             "collections/{}/release",
             "arkline release --collection {}",
@@ -264,7 +268,7 @@ ACTS: dict[str, Act] = {
         ),
         Act(
             "drain",
-            "Drain",
+            "Drain {}",
             "Stop the worker from accepting new tasks.",
             "workers/{}/drain",
             "arkline drain {}",
@@ -273,7 +277,7 @@ ACTS: dict[str, Act] = {
         ),
         Act(
             Action.UNDO_DRAIN,
-            "Undo the drain",
+            "Undo the drain of {}",
             Action.UNDO_DRAIN.doc,
             "workers/{}/undrain",
             "arkline drain --undo {}",

@@ -83,7 +83,7 @@
   document.addEventListener("htmx:sse:close", (event) => {
     if (event.detail?.reason === "ended") markLost();
   });
-  document.addEventListener("htmx:sse:after:message", () => { renewAges(); showCopies(); titleCells(); });
+  document.addEventListener("htmx:sse:after:message", () => { renewAges(); renewTitle(); showCopies(); titleCells(); });
   // what a person opened, and what this file shows, stays while the page follows the record
   document.addEventListener("htmx:before:morph:attr", (event) => {
     const { attrName, newValue } = event.detail;
@@ -94,6 +94,11 @@
 
   function showCopies() {
     for (const button of document.querySelectorAll("button[data-copy]")) button.removeAttribute("hidden");
+  }
+
+  function renewTitle() {
+    const page = document.getElementById("live")?.dataset.page;
+    if (page) document.title = `${page} · arkline`;
   }
 
   function titleCells() {
