@@ -32,9 +32,12 @@ def work(job: Job, context: StepContext) -> Done:
     context.attempt.check()
     context.inventory.record(recording)
     added = [file.size for file in version.files if file.added]
+    deposited = sum(file.path.startswith(PRODUCER) for file in version.files)
+    own = len(version.files) - deposited
     lost = "" if recording.downloaded else "; the list of its downloaded files is lost"
     entered = (
-        f"{version.ark} version {version.number}: {len(version.files):,} files, {sum(added):,} new bytes"
+        f"{version.ark} version {version.number}: {deposited:,} deposited "
+        f"{'file' if deposited == 1 else 'files'} and {own:,} of the repository, {sum(added):,} new bytes"
     )
     return Done(
         message=entered + lost,

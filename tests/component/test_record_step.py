@@ -90,7 +90,7 @@ def test_a_stored_version_is_recorded_with_what_the_profile_and_the_job_say(site
     done = record.work(job, site.services)
 
     found = site.described()
-    assert done.message == f"{ARK} version 1: 2 files, 10 new bytes"
+    assert done.message == f"{ARK} version 1: 1 deposited file and 1 of the repository, 10 new bytes"
     assert done.deposited == Deposited(files=2, bytes=10)
     assert (found.owner, found.collections) == (
         "ark:/99999/fk4owner",

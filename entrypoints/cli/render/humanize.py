@@ -104,7 +104,7 @@ def listed(parts: Mapping[S, int]) -> str:
 
 
 def progress(download: Progress) -> str:
-    """`Downloaded 3.2 MB of 10 MB at 1.1 MB/s, 2 of 5 files; now a/b.tif from example.org`."""
+    """`Downloaded 3.2 MB of 10 MB at 1.1 MB/s, about 6 seconds left, 2 of 5 files; now a from x.org`."""
     size = f" of {in_units(download.bytes_expected)}" if download.bytes_expected is not None else ""
     rate = f" at {in_units(round(download.bytes_per_second))}/s" if download.bytes_per_second else ""
     files = (
@@ -113,4 +113,12 @@ def progress(download: Progress) -> str:
         else ""
     )
     now = f"; now {download.file} from {download.host}" if download.file else ""
-    return f"Downloaded {in_units(download.bytes)}{size}{rate}{files}{now}"
+    return f"Downloaded {in_units(download.bytes)}{size}{rate}{_left(download)}{files}{now}"
+
+
+def _left(download: Progress) -> str:
+    """The time that the rest takes at this rate; empty if the size or the rate is not known."""
+    if not download.bytes_per_second or download.bytes_expected is None:
+        return ""
+    left = max(0, download.bytes_expected - download.bytes) / download.bytes_per_second
+    return f", about {duration(left)} left"

@@ -41,8 +41,9 @@ def _turn(facts: Explanation) -> str:
 def _working(facts: Explanation) -> str:
     before = f" {counted(facts.tries, 'earlier attempt')} met a transient fault." if facts.tries else ""
     far = f" {progress(facts.progress)}." if facts.progress else ""
-    began = f"The {facts.holder} has been working on it for {_spent(facts)}"
-    return f"{began} (attempt {facts.attempt}).{far}{before}"
+    attempt = facts.tries + facts.redispatches + 1
+    nth = f" (attempt {attempt} at this step)" if attempt > 1 else ""
+    return f"The {facts.holder} has been working on it for {_spent(facts)}{nth}.{far}{before}"
 
 
 def _host(facts: Explanation) -> str:
