@@ -49,6 +49,8 @@ class Reason(Documented):
     # the fleet cannot carry it on
     NO_WORKER = "no-worker-for-queue", "No worker consumes its queue."
     BROKER_UNREACHABLE = "broker-unreachable", "Redis does not answer."
+    BROKER_REFUSES = "broker-refuses", "Redis refuses writes."
+    BROKER_FOREIGN = "broker-foreign", "The prefix in Redis is another deployment's: workers wait."
     NO_BEAT = "no-beat", "No beat is running, so scheduled work has stopped."
     RECORD_OUTDATED = "record-outdated", "The record was restored from an older backup: nothing is processed."
     RECORD_FOREIGN = "record-foreign", "The record is not that of the storage root and the inventory."
@@ -89,6 +91,8 @@ class Obstacle(Record):
 
     reason: Reason
     waits_for: str = ""
+    message: str = ""
+    """Why, in the words of the server or the process that said so."""
 
 
 class Cause(Record):

@@ -15,6 +15,7 @@ from operations.facts import Obstacle, Reason
 from pipeline.errors import Action, Remedy, ServiceUnreachable
 from pipeline.records import Record
 from pipeline.settings import Settings
+from zkstate import deployment
 from zkstate.leadership import leader
 from zkstate.session import Session
 
@@ -40,20 +41,61 @@ class Worker(Record):
 
 
 @dataclass(frozen=True)
+class Broker:
+    """What Redis answered."""
+
+    queued: "Queued | None"
+    """The messages that wait there; None if they cannot be read, or are another deployment's."""
+    fault: Obstacle | None
+    """Why workers get no message."""
+    at: datetime
+    """When it was asked."""
+
+
+@dataclass(frozen=True)
 class Answers:
     """What Redis and the workers answered, for whoever cannot wait until they answer again."""
 
-    queued: "Queued | None"
-    workers: tuple[Worker, ...]
-    at: datetime
-    """When they were asked."""
+    broker: Broker | None
+    """None: nothing is known of Redis."""
+    workers: tuple[Worker, ...] | None
+    """None: nothing is known of the workers."""
 
 
-def ask_fleet(session: Session, settings: Settings) -> Answers:
-    """Asks Redis and the workers; a worker that does not answer is waited for some seconds."""
+def ask_broker(session: Session, settings: Settings) -> Broker:
+    """Redis has to answer, to accept a write, and to have this deployment's messages under the prefix."""
+    import redis
+    from kombu.exceptions import OperationalError
+
+    from tasks import broker, broker_claim
+
     at = datetime.now(UTC)
-    fleet = Fleet(session, settings)
-    return Answers(fleet.queued, fleet.workers, at)
+    address = broker_address(settings)
+    try:
+        broker.try_write(settings)
+        owner = broker_claim.owner(settings)
+        recorded = deployment.read(session) if session.connected else None
+        if owner and recorded is not None and recorded.id and owner != recorded.id:
+            message = broker_claim.claimed_by_other(settings, owner, recorded.id)
+            return Broker(
+                None, Obstacle(reason=Reason.BROKER_FOREIGN, waits_for=address, message=message), at
+            )
+        queued = broker.read_queues(settings)
+    except redis.ResponseError as error:  # its own words: a replica, no memory, a wrong password
+        return Broker(None, Obstacle(reason=Reason.BROKER_REFUSES, waits_for=address, message=str(error)), at)
+    except (redis.RedisError, OperationalError):
+        return Broker(None, Obstacle(reason=Reason.BROKER_UNREACHABLE, waits_for=address), at)
+    return Broker(queued, None, at)
+
+
+def ask_workers(settings: Settings) -> tuple[Worker, ...]:
+    """A worker that does not answer is waited for some seconds; ServiceUnreachable if Redis does not."""
+    from operations.workers import workers
+
+    for _ in range(TRIES - 1):
+        with suppress(ServiceUnreachable):
+            return workers(settings)
+    return workers(settings)
 
 
 def broker_address(settings: Settings) -> str:
@@ -77,22 +119,25 @@ class Fleet:
         return leader(self._session)
 
     @cached_property
-    def queued(self) -> "Queued | None":
-        """The messages that wait in Redis; None if Redis does not answer."""
+    def broker(self) -> Broker | None:
+        """None if nothing is known of Redis yet."""
         if self._answers is not None:
-            return self._answers.queued
-        from kombu.exceptions import OperationalError
+            return self._answers.broker
+        return ask_broker(self._session, self.settings)
 
-        from tasks.broker import read_queues
+    @property
+    def fault(self) -> Obstacle | None:
+        """Why workers get no message from Redis."""
+        return self.broker.fault if self.broker else None
 
-        try:
-            return read_queues(self.settings)
-        except OperationalError:
-            return None
+    @property
+    def queued(self) -> "Queued | None":
+        """The messages that wait in Redis; None if they are not known."""
+        return self.broker.queued if self.broker else None
 
     @property
     def tickets(self) -> frozenset[tuple[str, int]] | None:
-        """(id, epoch) of the messages that wait in Redis; None if Redis does not answer."""
+        """(id, epoch) of the messages that wait in Redis; None if they are not known."""
         return None if self.queued is None else self.queued.tickets
 
     def messages(self, queues: Iterable[str]) -> dict[str, int]:
@@ -112,26 +157,30 @@ class Fleet:
 
     @cached_property
     def workers(self) -> tuple[Worker, ...]:
-        """Empty if Redis does not answer."""
-        if self._answers is not None:
-            return self._answers.workers
-        if self.tickets is None:
+        """None that answers, if nothing is known of them, or Redis takes no message to them."""
+        if self.fault is not None:
             return ()
-        from operations.workers import workers
-
-        for _ in range(TRIES):
-            with suppress(ServiceUnreachable):
-                return workers(self.settings)
+        if self._answers is not None:
+            return self._answers.workers or ()
+        with suppress(ServiceUnreachable):
+            return ask_workers(self.settings)
         return ()
+
+    @property
+    def knows_workers(self) -> bool:
+        """False while Redis or the workers were asked and have not answered."""
+        return self._answers is None or (self.broker is not None and self._answers.workers is not None)
 
     def consumers(self, queue: str) -> tuple[Worker, ...]:
         return tuple(worker for worker in self.workers if queue in worker.queues)
 
     def obstacles(self, *queues: str) -> tuple[Obstacle, ...]:
         """What keeps work in these queues, and scheduled work, from being done."""
-        if self.tickets is None:
-            return (Obstacle(reason=Reason.BROKER_UNREACHABLE, waits_for=broker_address(self.settings)),)
+        if self.fault is not None:
+            return (self.fault,)
         beat = () if self.beat else (Obstacle(reason=Reason.NO_BEAT),)
+        if not self.knows_workers:
+            return beat
         idle = [queue for queue in dict.fromkeys((*queues, CONTROL)) if not self.consumers(queue)]
         return (*beat, *(Obstacle(reason=Reason.NO_WORKER, waits_for=queue) for queue in idle))
 
@@ -140,6 +189,10 @@ class Fleet:
         for obstacle in obstacles:
             if obstacle.reason is Reason.BROKER_UNREACHABLE:
                 advice.append(Remedy(Action.START_BROKER, obstacle.waits_for))
+            elif obstacle.reason is Reason.BROKER_REFUSES:
+                advice.append(Remedy(Action.MEND_BROKER, obstacle.waits_for))
+            elif obstacle.reason is Reason.BROKER_FOREIGN:
+                advice.append(Remedy(Action.CHANGE_PREFIX, obstacle.waits_for))
             elif obstacle.reason is Reason.NO_BEAT:
                 advice.append(Remedy(Action.START_BEAT))
             elif obstacle.reason is Reason.NO_WORKER:

@@ -1,7 +1,7 @@
 """How healthy the fleet is: what jobs need and miss, what waits and why, what is tried next."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from operations.facts import REASON_OF_WAIT, Obstacle, Reason
@@ -13,7 +13,8 @@ from pipeline.machine import Queue
 from pipeline.records import Record
 from pipeline.services import Service
 from pipeline.states import JOB, JobState
-from zkstate import activity, outages
+from pipeline.waits import WaitKind
+from zkstate import activity, host_back_off, outages
 from zkstate.activity import Active
 from zkstate.fixity import FixityStatus
 from zkstate.holds import Hold
@@ -24,7 +25,7 @@ FAULTS = 5
 
 
 class Health(Documented):
-    OK = "ok", "Everything that jobs need is there."
+    OK = "ok", "All systems work."
     DEGRADED = "degraded", "Some jobs cannot move, or stored objects need attention."
     STOPPED = "stopped", "No job can move."
 
@@ -95,13 +96,17 @@ def fleet_health(
     session: Session,
     fleet: Fleet,
     counts: dict[JobState, int],
-    pause: Hold | None,
+    stops: Mapping[str, Hold],
     stored: FixityStatus,
     memory: RecordMemory,
 ) -> FleetHealth:
-    """Reads a bounded number of jobs; waits a second for the answers of the workers."""
+    """`stops`: the holds by collection, and the pause of the queue under the empty name.
+
+    Reads a bounded number of jobs; waits a second for the answers of the workers.
+    """
+    pause, held = stops.get(""), [name for name in stops if name]
     active = (*activity.active_jobs(session, counts), *activity.active_batches(session))
-    waiting = _waiting(active, counts, pause)
+    waiting = _waiting(session, active, counts, pause)
     faults = _faults(active)
     down = _outages(session)
     wrong = record_fault(session, fleet.settings)
@@ -109,6 +114,7 @@ def fleet_health(
         *((Problem(reason=wrong.reason, waits_for=Service.RECORD, stops_all=True),) if wrong else ()),
         *_of_fleet(fleet, waiting),
         *((Problem(reason=Reason.QUEUE_PAUSED),) if pause else ()),
+        *(Problem(reason=Reason.COLLECTION_ON_HOLD, waits_for=name) for name in held),
         *_of_record(memory),
         *(
             Problem(reason=Reason.SERVICE_DOWN, waits_for=outage.name)
@@ -126,6 +132,7 @@ def fleet_health(
             *(wrong.remedies if wrong else ()),
             *fleet.remedies(fleet.obstacles(*Queue)),
             *((Remedy(Action.UNPAUSE),) if pause else ()),
+            *(Remedy(Action.RELEASE_COLLECTION, name) for name in held),
             *((Remedy(Action.CLEAN_UP),) if memory.full else ()),
             *((Remedy(Action.FIXITY_REPORT),) if stored.damaged else ()),
             *((Remedy(Action.CHECK_FIXITY), Remedy(Action.RAISE_FIXITY_RATE)) if stored.overdue else ()),
@@ -133,7 +140,7 @@ def fleet_health(
         queues=tuple(_queue(fleet, name) for name in Queue),
         drained=tuple(worker.name for worker in fleet.workers if not worker.queues),
         redis=broker_address(fleet.settings),
-        redis_answers=fleet.tickets is not None,
+        redis_answers=fleet.fault is None or fleet.fault.reason is not Reason.BROKER_UNREACHABLE,
         foreign_messages=fleet.foreign_messages,
         zookeeper=fleet.settings.zk_hosts,
         beat=fleet.beat,
@@ -161,10 +168,12 @@ def _of_fleet(fleet: Fleet, waiting: dict[Reason, int]) -> Iterable[Problem]:
     for obstacle in fleet.obstacles(*Queue):
         stops_all = {
             Reason.BROKER_UNREACHABLE: True,
+            Reason.BROKER_REFUSES: True,
+            Reason.BROKER_FOREIGN: True,
             Reason.NO_WORKER: not can_move,
             Reason.NO_BEAT: idle,
         }[obstacle.reason]
-        yield Problem(reason=obstacle.reason, waits_for=obstacle.waits_for, stops_all=stops_all)
+        yield Problem(**dict(obstacle), stops_all=stops_all)
 
 
 def _of_record(memory: RecordMemory) -> Iterable[Problem]:
@@ -189,8 +198,12 @@ def _queue(fleet: Fleet, name: str) -> QueueHealth:
     )
 
 
-def _waiting(active: Sequence[Active], counts: dict[JobState, int], pause: Hold | None) -> dict[Reason, int]:
-    waiting = Counter(_reason(job) for job in active)
+def _waiting(
+    session: Session, active: Sequence[Active], counts: dict[JobState, int], pause: Hold | None
+) -> dict[Reason, int]:
+    hosts = {job.waits_for.name for job in active if job.waits_for and job.waits_for.kind == WaitKind.HOST}
+    paused = {host for host in hosts if host and host_back_off.pause_by_own_clock(session, host).left}
+    waiting = Counter(_reason(job, paused) for job in active)
     dispatched = sum(1 for job in active if job.state == JobState.PENDING and job.id.startswith("jid"))
     line = Reason.QUEUE_PAUSED if pause else Reason.WAITING_FOR_TURN
     waiting[line] += counts[JobState.PENDING] - dispatched
@@ -199,11 +212,13 @@ def _waiting(active: Sequence[Active], counts: dict[JobState, int], pause: Hold 
     return {reason: waiting[reason] for reason in Reason if waiting[reason] > 0}
 
 
-def _reason(job: Active) -> Reason:
+def _reason(job: Active, paused: Container[str] = ()) -> Reason:
     if job.locked:
         return Reason.BEING_WORKED_ON
     if job.waits_for is None:
         return Reason.BEING_DISPATCHED
+    if job.waits_for.name in paused:
+        return Reason.HOST_BACKING_OFF
     return REASON_OF_WAIT.get(job.waits_for.kind, Reason.BETWEEN_TRIES)
 
 

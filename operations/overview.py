@@ -1,11 +1,13 @@
 """The whole at a glance: its health, the queue, what stops it, working storage, and the latest batches."""
 
+from collections.abc import Sequence
+
 from operations.fleet import Fleet
 from operations.health import FleetHealth, fleet_health
 from operations.record_memory import RecordMemory, record_memory
 from pipeline.records import Record
 from pipeline.settings import Settings
-from pipeline.states import JobState
+from pipeline.states import BatchState, JobState
 from pipeline.working_storage.capacity import usage
 from zkstate import fixity, holds, listings, queue, space, views
 from zkstate.feed.corrections import Correction, last_correction
@@ -36,6 +38,8 @@ class Overview(Record):
     batches: tuple[BatchRow, ...]
     batches_in_all: int
     open_batches: int
+    """Batches with work left; held ones are not counted."""
+    held_batches: int = 0
     paused: Hold | None = None
     held_collections: dict[str, Hold]
     record: RecordMemory
@@ -46,25 +50,33 @@ class Overview(Record):
 
 
 def overview(session: Session, settings: Settings) -> Overview:
-    """At most a page of jobs and batches is read, however many there are."""
+    """At most a page of jobs and batches is read, however many there are, unless a collection is on hold."""
     bids = listings.all_batches(session)
     counts = queue.counts(session)
-    pause = holds.paused(session)
+    stops = holds.stops(session)
+    held = {name: hold for name, hold in stops.items() if name}
     stored = fixity.status(session)
     memory = record_memory(session, settings)
     return Overview(
-        health=fleet_health(session, Fleet(session, settings), counts, pause, stored, memory),
+        health=fleet_health(session, Fleet(session, settings), counts, stops, stored, memory),
         jobs=counts,
         batches=tuple(views.readable(views.batch_rows(session, bids[: -LATEST - 1 : -1]))),
         batches_in_all=len(bids),
         open_batches=listings.open_batches(session),
-        paused=pause,
-        held_collections=holds.held_collections(session),
+        paused=stops.get(""),
+        held_batches=_held(session, bids) if held else 0,
+        held_collections=held,
         record=memory,
         space=space_now(session, settings, counts),
         fixity=stored,
         correction=last_correction(session),
     )
+
+
+def _held(session: Session, bids: Sequence[str]) -> int:
+    """Reads the status of every batch: only while a collection is on hold."""
+    rows = views.readable(views.batch_rows(session, bids))
+    return sum(row.status is BatchState.HELD for row in rows)
 
 
 def space_now(session: Session, settings: Settings, counts: dict[JobState, int]) -> Space:

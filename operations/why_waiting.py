@@ -33,6 +33,7 @@ def blocked(fleet: Fleet, cause: Cause, *queues: str) -> Cause:
             update={
                 "reason": first.reason,
                 "waits_for": first.waits_for,
+                "message": first.message or cause.message,
                 "moves_itself": False,
                 "when": None,
                 "obstacles": tuple(rest),
@@ -217,7 +218,7 @@ def for_a_worker(
     fleet: Fleet, name: str, status: JobStatus | BatchStatus, written: float, channel: str
 ) -> Cause:
     """Handed to the broker, or about to be."""
-    if fleet.tickets is None:
+    if fleet.fault is not None or fleet.tickets is None:
         return blocked(fleet, Cause(reason=Reason.BEING_DISPATCHED))
     if (name, status.epoch) in fleet.tickets:
         return _queued(fleet, channel)

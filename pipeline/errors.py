@@ -54,6 +54,20 @@ class Action(Documented):
     START_WORKER = "start-worker", "Start a worker for the queue."
     START_BEAT = "start-beat", "Start the scheduler."
     START_BROKER = "start-broker", "Start Redis."
+    START_RECORD = (
+        "start-record",
+        "Start ZooKeeper, or restore the network to it (runbook: ZooKeeper was unreachable). Nothing is "
+        "lost: jobs continue by themselves.",
+    )
+    MEND_BROKER = (
+        "mend-broker",
+        "Have Redis accept writes, as its message says: end its replication (replicaof no one), raise its "
+        "maxmemory, or give it disk space.",
+    )
+    CHANGE_PREFIX = (
+        "change-prefix",
+        "Set ARKLINE_BROKER_PREFIX to a prefix that no other deployment uses, and restart this deployment.",
+    )
     CHECK_SETTINGS = (
         "check-settings",
         "Name the record of these stores in ARKLINE_ZK_HOSTS and ARKLINE_ZK_ROOT, or restore a backup.",

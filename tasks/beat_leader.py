@@ -9,7 +9,7 @@ import signal
 import sys
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from celery.beat import Scheduler, Service
 
@@ -26,11 +26,31 @@ def _stop(*_: object) -> NoReturn:
     raise SystemExit(0)
 
 
+class OnceLogged(Scheduler):
+    """Logs once why nothing can be sent, and once that it can again: all tasks are due every few seconds."""
+
+    problem = ""
+
+    def apply_entry(self, entry: Any, producer: Any = None) -> None:
+        """As Celery's, which logs the stack of each try."""
+        try:
+            self.apply_async(entry, producer=producer, advance=False)
+        except Exception as error:  # noqa: BLE001 - as in Celery: the next tick tries again
+            cause = str(error.__context__ or error).rpartition("caused error: ")[2]
+            if cause != self.problem:
+                logs.log().error("scheduled work cannot be sent", task=entry.task, error=cause)
+            self.problem = cause
+        else:
+            if self.problem:
+                logs.log().info("scheduled work is sent again")
+            self.problem = ""
+
+
 def _tick(settings: Settings, session: Session) -> None:
     """Nothing is scheduled before the first worker has confirmed the stores, and in nobody else's queues."""
     await_claim(settings, lambda: recorded_id(session))
     app = configured(settings)
-    Service(app, max_interval=app.conf.beat_max_loop_interval, scheduler_cls=Scheduler).start()
+    Service(app, max_interval=app.conf.beat_max_loop_interval, scheduler_cls=OnceLogged).start()
 
 
 def main() -> int:

@@ -17,6 +17,9 @@ from tasks.queue_lists import lists_of, step_of
 from tasks.redis_client import client
 from tasks.signing import Keys, keys_of
 
+WRITTEN_FOR = 1000
+"""Milliseconds that the key of a write that was only tried stays in Redis."""
+
 _READ = """
 local items, foreign = {}, 0
 for _, key in ipairs(KEYS) do
@@ -59,6 +62,11 @@ def read_queues(settings: Settings) -> Queued:
         except Foreign:
             foreign += 1
     return Queued(frozenset(tickets), foreign)
+
+
+def try_write(settings: Settings) -> None:
+    """redis.ResponseError if Redis refuses writes: it answers reads as a replica, and without memory."""
+    client(settings).set(f"{settings.broker_prefix}written", 1, px=WRITTEN_FOR)
 
 
 def live_tickets(settings: Settings) -> frozenset[tuple[str, int]]:

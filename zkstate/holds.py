@@ -81,6 +81,12 @@ def held_collections(session: Session) -> dict[str, Hold]:
     return {name: hold for name, hold in holds if hold is not None}
 
 
+def stops(session: Session) -> dict[str, Hold]:
+    """The holds by collection, and the pause of the queue under the empty name."""
+    pause = paused(session)
+    return ({"": pause} if pause else {}) | held_collections(session)
+
+
 def actions(session: Session, collection: str | None = None) -> tuple[JournalEntry, ...]:
     """The last actions of operators, oldest first; without a collection those on the queue and the fleet."""
     return journal.read(session, paths.actions(collection))

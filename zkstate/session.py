@@ -28,6 +28,7 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import ZnodeStat
 
+from pipeline.errors import Action, Remedy
 from pipeline.settings import Settings
 from zkstate import tls
 from zkstate.client import Client, make_client
@@ -52,6 +53,9 @@ CLOSE_TIME = 5.0
 
 EXIT_UNCLOSED = 75
 """EX_TEMPFAIL of sysexits.h: restart the process."""
+
+START = Remedy(Action.START_RECORD)
+"""What helps if ZooKeeper does not answer."""
 
 PROBE_PAUSE = 3.0
 """Seconds between two probes of a ZooKeeper that does not answer this client, at most."""
@@ -181,7 +185,7 @@ class Session(AbstractContextManager["Session"]):
     def unreachable(self) -> Unreachable:
         if self._went_back is not None:
             return self._went_back
-        return Unreachable(f"ZooKeeper at {self.hosts} does not answer")
+        return Unreachable(f"ZooKeeper at {self.hosts} does not answer").with_remedies(START)
 
     def refuses_user(self) -> Unreachable:
         return Unreachable(f"ZooKeeper at {self.hosts} refuses this user: check ARKLINE_ZK_USER")
@@ -340,7 +344,7 @@ def connect(
         session.close()
         raise Unreachable(
             f"ZooKeeper at {settings.zk_hosts} does not answer: {tls.why_unreachable(settings)}"
-        ) from error
+        ).with_remedies(START) from error
     except NoAuthError as error:
         session.close()
         raise session.refuses_user() from error

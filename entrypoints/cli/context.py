@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pipeline.inventory.sql import SqlInventory
     from pipeline.storage.base import Storage
 
-CONNECT_TIMEOUT = 5.0
+CONNECT_TIMEOUT = 3.0
 """Seconds to wait for the first answer of ZooKeeper."""
 
 

@@ -54,7 +54,11 @@ class ArklineCollector(Collector):
         yield from _of_moves(self._board.tally())
         yield from _of_feed(self._board)
         yield _value("zookeeper_up", "1 if ZooKeeper answers.", measured.record is not None)
-        yield _value("broker_up", "1 if Redis answers.", measured.broker is not None)
+        yield _value(
+            "broker_up",
+            "1 if Redis answers, accepts writes and has this prefix.",
+            measured.broker is not None,
+        )
         yield _value("in_flight_limit", "Jobs in progress at most.", self._settings.in_flight)
         if measured.record is not None:
             yield from _of_record(measured.record)

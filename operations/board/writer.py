@@ -252,9 +252,7 @@ class Writer:
 
     def _read_stops(self) -> list[Change]:
         """The pause and the holds; a change of them changes what lists show as held."""
-        stops = holds.held_collections(self._session)
-        if (pause := holds.paused(self._session)) is not None:
-            stops[""] = pause
+        stops = holds.stops(self._session)
         contents = {name: hold.model_dump_json() for name, hold in stops.items()}
         with self._table.writing():
             changed = self._table.write_holds(contents)

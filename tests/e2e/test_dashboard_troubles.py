@@ -15,6 +15,7 @@ from operations.facts import Reason
 from pipeline.principal import Role
 from pipeline.profiles.profile import Profiles
 from pipeline.states import Event, FailureKind, JobState
+from tasks.redis_client import client
 from tests.servers import redis as redis_servers
 from tests.servers import zookeeper as zookeeper_servers
 from tests.servers.http_source import HttpSource
@@ -137,7 +138,9 @@ def test_a_collection_on_hold(world: World, front: Page) -> None:
     holds.hold_collection(acting, Profiles(world.settings.profiles), "demo")
     bid = world.submit()
 
-    expect(front.get_by_text("Collection demo is on hold")).to_be_visible()
+    banner = front.locator("section[aria-labelledby=health]")
+    expect(banner).to_contain_text("Collection demo is on hold: its jobs do not start")
+    expect(front.locator("section[aria-labelledby=stops]")).to_contain_text("It keeps back 1 batch")
     press(front, "Release demo")
 
     expect(front.get_by_text("Collection demo is not on hold any more")).to_be_visible()
@@ -193,7 +196,7 @@ def test_a_host_that_asks_to_wait(world: World, front: Page) -> None:
     url = world.put(b"x", status=429, retry_after="30", status_times=1, head=False)
     jid = world.job(world.submit(url))
 
-    expect(front.get_by_text("asked clients to slow down")).to_be_visible()
+    expect(front.get_by_text("asked clients to slow down").first).to_be_visible()
     front.get_by_role("link", name="The jobs that wait for a source").click()
     open_listed(front, jid)
     expect(why(front)).to_contain_text("No action is needed.")
@@ -206,7 +209,8 @@ def test_a_collection_at_its_quota(world: World, front: Page) -> None:
     first = world.held("small")
     jid = world.job(world.submit(profile="small"))
 
-    waiting(front, Reason.WAITING_FOR_TURN).click()
+    limit = "small: the collection's limit of 1 job at a time is reached."
+    front.locator("section[aria-labelledby=waiting]").get_by_role("link", name=limit).click()
     open_listed(front, jid)
     expect(why(front)).to_contain_text("and its profile allows 1")
     expect(why(front)).to_contain_text(f"{first.jid} has a place")
@@ -240,6 +244,41 @@ def test_a_message_that_is_lost(world: World, front: Page) -> None:
 
     world.completed(job.bid)
     expect(why(front)).to_contain_text("The object is stored")
+
+
+def test_redis_that_is_away_is_named_at_first_sight_of_a_new_web_process(
+    world: World, chrome: Chromium
+) -> None:
+    world.redis.process.kill()
+    try:
+        with serving_board(world.settings) as cold, visitor(chrome, cold.url) as opened:
+            opened.log_in(new_token(cold.context.settings, "carl", Role.OPERATOR))
+            first = opened.open("/").request.get(cold.url).text()
+    finally:
+        world.redis.process.start()
+
+    assert f"Redis at 127.0.0.1:{world.redis.port} does not answer" in first
+    assert "Start Redis." in first
+    assert "All systems work" not in first
+    assert "no beat is running" not in first
+
+
+def test_workers_that_do_not_answer_leave_the_banner_grey(world: World, chrome: Chromium) -> None:
+    redis = client(world.settings)
+    with (
+        redis.pubsub() as silent,  # type: ignore[no-untyped-call]
+        serving_board(world.settings) as cold,
+        visitor(chrome, cold.url) as opened,
+    ):
+        silent.psubscribe("*pidbox*")  # counts as a worker that was asked and is silent
+        assert silent.get_message(timeout=20)
+        opened.log_in(new_token(cold.context.settings, "gwen", Role.OPERATOR))
+
+        banner = opened.open("/").locator("section[aria-labelledby=health]")
+
+        assert "Asking the workers" in banner.inner_text()
+        assert "All systems work" not in banner.inner_text()
+        expect(banner).to_contain_text("All systems work", timeout=30_000)
 
 
 def test_many_failures_of_one_cause(world: World, front: Page) -> None:

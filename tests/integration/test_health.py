@@ -1,20 +1,32 @@
 """The health of the fleet: what `arkline status` knows of servers, workers and waiting jobs."""
 
+from pathlib import Path
+
 import pytest
 
+from entrypoints.cli.render import why as words
 from operations import workers
 from operations.facts import Reason
 from operations.health import Health, Problem
 from operations.overview import overview
+from operations.why import why
+from pipeline.deployment import Deployment
 from pipeline.errors import Action, Remedy
 from pipeline.machine import Queue
 from pipeline.settings import Settings
 from pipeline.states import JobState
+from tasks.beat_leader import OnceLogged
+from tasks.broker_claim import claim_key
+from tasks.publisher import configured
+from tasks.redis_client import client
+from tests.servers import redis as redis_servers
 from tests.support import planting
 from tests.support.fleet import fleet
+from tests.support.log_entries import log_entries
 from tests.support.operators import ann
 from tests.support.waits import RETRY
 from zkstate import holds, record
+from zkstate.deployment import RecordDeployment
 from zkstate.holds import Hold
 from zkstate.session import Session
 
@@ -57,6 +69,46 @@ def test_a_fleet_without_workers_or_with_redis_away_is_stopped(session: Session,
     assert [problem.reason for problem in no_redis.problems] == [Reason.BROKER_UNREACHABLE]
 
 
+def test_a_redis_that_refuses_writes_is_named_with_its_own_words(
+    session: Session, settings: Settings, tmp_path: Path
+) -> None:
+    job = planting.one_job(session)
+    with redis_servers.running(tmp_path / "redis") as own:
+        replica = settings.model_copy(update={"broker_url": own.url})
+        client(replica).config_set("maxmemory", 1)
+        full, _ = overview(session, replica).health, client(replica).config_set("maxmemory", 0)
+        client(replica).replicaof("127.0.0.1", "1")
+        read_only = overview(session, replica).health
+        cause = why(session, replica, job.bid)
+
+    assert [problem.reason for problem in full.problems] == [Reason.BROKER_REFUSES]
+    assert [problem.reason for problem in read_only.problems] == [Reason.BROKER_REFUSES]
+    assert (full.status, full.redis_answers) == (Health.STOPPED, True)
+    assert "maxmemory" in full.problems[0].message
+    assert "read only replica" in read_only.problems[0].message
+    assert [remedy.action for remedy in full.remedies] == [Action.MEND_BROKER]
+    assert "read only replica" in words.paragraph(cause)
+
+
+def test_a_prefix_of_another_deployment_is_named_and_its_workers_are_not_counted(
+    session: Session, settings: Settings
+) -> None:
+    bid = planting.one_job(session).bid
+    RecordDeployment(session).write_deployment(Deployment(id="a" * 32))
+    client(settings).set(claim_key(settings), "theirs")
+
+    health = overview(session, settings).health
+    cause = why(session, settings, bid)
+
+    (problem,) = [problem for problem in health.problems if problem.stops_all]
+    assert problem.reason is Reason.BROKER_FOREIGN
+    assert (health.status, {queue.workers for queue in health.queues}) == (Health.STOPPED, {0})
+    assert f"belongs to deployment theirs, not to {'a' * 32}: set ARKLINE_BROKER_PREFIX" in problem.message
+    assert [remedy.action for remedy in health.remedies] == [Action.CHANGE_PREFIX]
+    assert "belongs to deployment theirs" in words.text(cause)
+    assert "No action is needed" not in words.text(cause)
+
+
 def test_a_fleet_whose_jobs_are_retried_names_the_fault_and_the_next_try(
     session: Session, settings: Settings
 ) -> None:
@@ -72,6 +124,23 @@ def test_a_fleet_whose_jobs_are_retried_names_the_fault_and_the_next_try(
     assert health.next_try == fault.next_try
     assert health.waiting == {Reason.BETWEEN_TRIES: 2}
     assert Problem(reason=Reason.BETWEEN_TRIES, waits_for="source") in health.problems
+
+
+def test_a_beat_logs_once_that_redis_refuses_writes(settings: Settings, tmp_path: Path) -> None:
+    with redis_servers.running(tmp_path / "redis") as own, log_entries() as logged:
+        full = settings.model_copy(update={"broker_url": own.url})
+        scheduler = OnceLogged(configured(full))
+        for limit in (1, 0):
+            client(full).config_set("maxmemory", limit)
+            for entry in list(scheduler.schedule.values()) * 2:
+                scheduler.apply_entry(entry)
+
+    refused, again = logged
+    assert (refused["event"], again["event"]) == (
+        "scheduled work cannot be sent",
+        "scheduled work is sent again",
+    )
+    assert "maxmemory" in refused["error"]
 
 
 @pytest.mark.e2e

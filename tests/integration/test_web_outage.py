@@ -35,3 +35,21 @@ def test_while_zookeeper_is_away_lists_are_read_and_the_rest_is_503_within_secon
     assert viewer.get("/v1/board").json()["freshness"]["stale"]
     assert viewer.get("/health/ready").status_code == 503
     assert viewer.get("/health/live").status_code == 200
+
+
+def test_the_front_page_names_zookeeper_what_stands_still_what_is_safe_and_what_helps(
+    shaky_web: Web, zookeeper_proxy: Proxy
+) -> None:
+    viewer = shaky_web.caller(Role.VIEWER)
+    assert "All systems work" not in viewer.get("/").text
+    zookeeper_proxy.refuse()
+    zookeeper_proxy.cut()
+    assert viewer.get("/v1/jobs/jid0000000001").status_code == 503
+
+    page = viewer.get("/").text
+
+    assert f"ZooKeeper at {zookeeper_proxy.hosts} does not answer" in page
+    for part in ("What stands still:", "What is safe:", "start ZooKeeper"):
+        assert part in page
+    assert 'aria-labelledby="health"' not in page
+    assert "Nothing is recorded" not in viewer.get("/stops").text

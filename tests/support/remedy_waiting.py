@@ -9,6 +9,8 @@ from pipeline.records import SubmissionType
 from pipeline.services import Service
 from pipeline.states import BatchState
 from tasks.broker import waiting_messages
+from tasks.broker_claim import claim_key
+from tasks.redis_client import client
 from tests.support import planting
 from tests.support.fleet import batch_ended
 from tests.support.operators import ann
@@ -135,6 +137,29 @@ def _redis_away(world: World) -> None:
     world.redis.process.kill()
     bid = world.submit()
     world.remedied(bid, Reason.BROKER_UNREACHABLE)
+    world.completed(bid)
+
+
+@case(Reason.BROKER_REFUSES)
+def _redis_full(world: World) -> None:
+    client(world.settings).config_set("maxmemory", 1)
+    bid = world.submit()
+    found = world.remedied(bid, Reason.BROKER_REFUSES)
+    assert "maxmemory" in found.message
+    world.completed(bid)
+
+
+@case(Reason.BROKER_FOREIGN)
+def _prefix_of_another(world: World) -> None:
+    (worker,) = [process for process in world.fleet.running if process.name == "w1"]
+    worker.terminate()
+    worker.stop(20)
+    world.fleet.running.remove(worker)
+    client(world.settings).set(claim_key(world.settings), "another-deployment")
+    world.fleet.worker("w1", PROCESSES, wait=False)
+    bid = world.submit()
+    found = world.remedied(bid, Reason.BROKER_FOREIGN)
+    assert "another-deployment" in found.message
     world.completed(bid)
 
 

@@ -22,6 +22,8 @@ from pipeline.profiles.profile import Profiles
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
+from tasks.broker_claim import claim_key
+from tasks.redis_client import client
 from tests.servers.http_source import HttpSource
 from tests.servers.redis import Server as RedisServer
 from tests.servers.zookeeper import Server as ZooKeeperServer
@@ -188,6 +190,10 @@ class World:
                 self.fleet.worker(f"more-{remedy.target}", queues=remedy.target)
             elif remedy.action is Action.START_BROKER:
                 self.redis.process.start()
+            elif remedy.action is Action.MEND_BROKER:
+                client(self.settings).config_set("maxmemory", 0)
+            elif remedy.action is Action.CHANGE_PREFIX:  # the message names this way too
+                client(self.settings).delete(claim_key(self.settings))
             elif remedy.action is Action.SUBMIT_AGAIN:
                 self.submitted_again = self.submit()
             elif remedy.action is not Action.ADD_SPACE:

@@ -49,16 +49,23 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def kept_back(jobs: int, sized: int, size: int) -> str:
-    """What a stop keeps back: `size` bytes are those of `sized` of the jobs.
+def kept_back(jobs: int, sized: int, size: int, batches: int = 0) -> str:
+    """What a stop keeps back: `size` bytes are those of `sized` of the jobs; batches may not be split yet.
 
     >>> kept_back(1, 0, 0), kept_back(2, 2, 2048)
     ('1 job of unknown size', '2 jobs with 2.0 kB')
     >>> kept_back(3, 1, 2048)
     '3 jobs (1 with 2.0 kB, 2 of unknown size)'
+    >>> kept_back(0, 0, 0), kept_back(0, 0, 0, 1), kept_back(1, 0, 0, 2)
+    ('nothing now', '1 batch', '1 job of unknown size and 2 batches')
     """
-    if not jobs:
-        return counted(0, "job")
+    parts = [_jobs_with_size(jobs, sized, size)] if jobs else []
+    if batches:
+        parts.append(counted(batches, "batch", "batches"))
+    return " and ".join(parts) or "nothing now"
+
+
+def _jobs_with_size(jobs: int, sized: int, size: int) -> str:
     if not sized:
         return f"{counted(jobs, 'job')} of unknown size"
     if sized >= jobs:

@@ -31,9 +31,12 @@ _STYLES = {Health.OK: "green", Health.DEGRADED: "yellow", Health.STOPPED: "bold 
 
 _PROBLEMS: dict[Reason, str] = {
     Reason.BROKER_UNREACHABLE: "Redis at {} does not answer",
+    Reason.BROKER_REFUSES: "Redis at {} refuses writes: {message}",
+    Reason.BROKER_FOREIGN: "no job moves: {message}",
     Reason.NO_WORKER: "no worker consumes queue '{}'",
     Reason.NO_BEAT: "no beat is running: nothing is scheduled or retried",
     Reason.QUEUE_PAUSED: "the queue is paused: no new job starts",
+    Reason.COLLECTION_ON_HOLD: "collection {} is on hold: its jobs do not start",
     Reason.FIXITY_DAMAGED: "damage in storage: objects that are damaged: {}",
     Reason.FIXITY_OVERDUE: "objects that were not read again within their period: {}",
     Reason.RECORD_OUTDATED: "the {} is older than it was: nothing is processed",
@@ -87,7 +90,8 @@ def _facts(view: Overview) -> Iterator[tuple[str, str | Text | None]]:
     for fault in health.faults:
         yield "retry", f"{counted(fault.jobs, 'job')} {in_time(fault.next_try)}: {fault.message}"
     yield "next try", in_time(health.next_try) if health.next_try else ""
-    yield "batches", f"{view.open_batches} unfinished, {view.batches_in_all} in all"
+    held = f"{view.held_batches} on hold, " if view.held_batches else ""
+    yield "batches", f"{view.open_batches} unfinished, {held}{view.batches_in_all} in all"
     yield "record", _memory(view.record)
     yield "board", _corrected(view.correction)
     yield "space", _space(view.space)
@@ -114,12 +118,12 @@ def _outages(health: FleetHealth) -> Iterator[tuple[str, str]]:
     for outage in health.outages:
         if outage.service == Service.RECORD:
             continue  # shown above
-        yield "outage", _outage(outage)
+        yield "outage", outage_text(outage)
         if remedy := REMEDIES.get(outage.service):
             yield "try", remedy
 
 
-def _outage(outage: OutageView) -> str:
+def outage_text(outage: OutageView) -> str:
     where = "" if outage.everywhere else f" on {', '.join(outage.hosts)} only"
     return (
         f"{outage.name}{where} for {duration(age(outage.since))}, next probe {in_time(outage.next_probe)}: "
@@ -128,7 +132,7 @@ def _outage(outage: OutageView) -> str:
 
 
 def problem_text(problem: Problem) -> str:
-    return _PROBLEMS[problem.reason].format(problem.waits_for)
+    return _PROBLEMS[problem.reason].format(problem.waits_for, message=problem.message)
 
 
 def _memory(memory: RecordMemory) -> str:

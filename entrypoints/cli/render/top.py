@@ -82,5 +82,5 @@ def _facts(live: LiveView) -> Iterator[tuple[str, str | Text | None]]:
 
 
 def _stopped(stop: Stop) -> str:
-    keeps = f"; keeps back {kept_back(stop.jobs, stop.sized, stop.bytes)}" if stop.jobs else ""
+    keeps = f"; keeps back {kept_back(stop.jobs, stop.sized, stop.bytes, stop.batches)}"
     return f"{by_whom(stop.by, stop.reason, stop.at).strip()}{keeps}"

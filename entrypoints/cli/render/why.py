@@ -54,6 +54,8 @@ def _opening(facts: Explanation) -> str:
 
 
 def _closing(facts: Explanation) -> str:
+    if facts.reason is Reason.SERVICE_DOWN:
+        return ""  # the operator's part is in the sentence before
     if facts.moves_itself:
         return "No action is needed now." if facts.afterwards else "No action is needed."
     if facts.remedies:
@@ -148,6 +150,8 @@ _OBSTACLES: dict[Reason, str] = {
     Reason.COLLECTION_ON_HOLD: "Collection {} is on hold as well.",
     Reason.QUEUE_PAUSED: "The queue is paused as well.",
     Reason.BROKER_UNREACHABLE: "But Redis at {} does not answer.",
+    Reason.BROKER_REFUSES: "But Redis at {} refuses writes: {message}",
+    Reason.BROKER_FOREIGN: "But its workers wait: {message}.",
     Reason.NO_BEAT: "But no beat is running, so the job is not scheduled again.",
     Reason.NO_WORKER: "But no worker consumes queue '{}'.",
     Reason.REPORT_NOT_SENT: "Its report could not be mailed: use update-report, or forward it by hand.",
@@ -155,4 +159,4 @@ _OBSTACLES: dict[Reason, str] = {
 
 
 def _obstacle(obstacle: Obstacle) -> str:
-    return _OBSTACLES[obstacle.reason].format(obstacle.waits_for)
+    return _OBSTACLES[obstacle.reason].format(obstacle.waits_for, message=obstacle.message)

@@ -184,6 +184,13 @@ WAITING: dict[Reason, Callable[[Explanation], str]] = {
         f"Redis at {facts.waits_for} does not answer, so no worker receives work. Nothing is lost: "
         "it continues by itself once Redis is back."
     ),
+    Reason.BROKER_REFUSES: lambda facts: (
+        f"Redis at {facts.waits_for} refuses writes, so no worker receives work: {fault(facts)}. Nothing is "
+        "lost: it continues by itself once Redis accepts writes."
+    ),
+    Reason.BROKER_FOREIGN: lambda facts: (
+        f"The workers of this deployment wait, because {fault(facts)}. Nothing is lost."
+    ),
     Reason.NO_BEAT: lambda facts: (
         "No beat is running, so nothing is dispatched, retried or cleaned up on schedule."
     ),

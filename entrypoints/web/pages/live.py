@@ -25,7 +25,7 @@ async def live_board(request: Request, caller: PageCaller) -> Response:
     acting, fleet = rights(caller)["may_act"], whole_of(request)
 
     def part() -> str:
-        return board.live(web, scope, fleet.get() if whole else None, acting=acting)
+        return board.live(web, scope, fleet.get() if whole else None, sees_whole=whole, acting=acting)
 
     key = ("board", scope.model_dump_json(), str(acting), str(whole))
     return streaming(request, caller, View(key, part, lambda _: True, of_fleet=whole))

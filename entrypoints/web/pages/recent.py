@@ -15,8 +15,8 @@ T = TypeVar("T")
 PERIOD = 3.0
 """Seconds that an answer is shown before it is asked again."""
 
-OLD = 30.0
-"""Seconds after which a new answer is waited for, because the last one says little about now."""
+OLD = 15.0
+"""Seconds after which a new answer is waited for, because the last one says nothing about now."""
 
 TIMEOUT = 1.0
 """Seconds that a page waits for a new answer; then it shows the old one."""
@@ -50,14 +50,17 @@ class Recent(Generic[T]):
         """Have `wake` called after every answer, on the thread that asks: it must not block."""
         self._wakes.append(wake)
 
-    def get(self) -> T | None:
-        """The answer; None before the first one, or if a server that is needed for it does not answer."""
+    def get(self, first: float = FIRST_TIMEOUT) -> T | None:
+        """The answer; None before the first one, or if a server that is needed for it does not answer.
+
+        `first`: seconds to wait for the first answer of a process.
+        """
         with self._changed:
             now = time.monotonic()
             if now - max(self._at, self._tried) >= PERIOD:
                 self._start()
             if self._asking and now - self._at >= OLD:
-                timeout = TIMEOUT if self._at > 0 else FIRST_TIMEOUT
+                timeout = TIMEOUT if self._at > 0 else first
                 self._changed.wait_for(lambda: self._at >= now or not self._asking, timeout)
             return self._answer
 

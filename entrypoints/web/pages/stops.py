@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from entrypoints.cli.render.overview import problem_text
-from entrypoints.web.context import context_of
+from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages import acts
+from entrypoints.web.pages.board import banner_of
 from entrypoints.web.pages.login import OperationsCaller, PageCaller, page_router
 from entrypoints.web.pages.templating import page
 from entrypoints.web.pages.whole import whole_of
@@ -17,11 +18,17 @@ from operations import holds
 from operations.board.values import Stop, scope_of
 from operations.visibility import sees_fleet
 from pipeline.errors import Action, ServiceUnreachable
+from pipeline.principal import Principal
+from pipeline.services import REMEDIES
+from zkstate import journal
+from zkstate.journal import JournalEntry
 
 router = page_router()
 
 LATEST = 20
 """Actions of people that the page lists."""
+
+_BY_WORKERS = frozenset({journal.Action.OUTAGE, journal.Action.OUTAGE_OVER})
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,9 @@ def stops(request: Request, caller: PageCaller) -> HTMLResponse:
     web, scope = context_of(request), scope_of(caller)
     board = web.board
     stopped = board.stops(scope)
-    whole = whole_of(request).get() if sees_fleet(caller) else None
+    sees_whole = sees_fleet(caller)
+    whole = whole_of(request).get() if sees_whole else None
+    known = whole is not None and whole.current
     jobs = {row.collection: sum(row.jobs.values()) for row in board.collections(scope)}
     on_hold = {stop.collection: stop for stop in stopped.collections if stop.collection}
     rows = []
@@ -63,15 +72,33 @@ def stops(request: Request, caller: PageCaller) -> HTMLResponse:
         stops=stopped,
         queue_button=acts.Button(queue_act, ""),
         collections=rows,
+        sees_whole=sees_whole,
+        connected=web.session.connected,
+        known=known and web.session.connected,
         outages=whole.health.outages if whole else (),
+        outage_remedies=REMEDIES,
         hosts=whole.hosts if whole else (),
         drained=[
             acts.Button(acts.ACTS[Action.UNDO_DRAIN], name)
             for name in (whole.health.drained if whole else ())
         ],
         late=whole.late if whole else None,
-        actions=holds.history(web.session, caller).entries[: -LATEST - 1 : -1] if whole else (),
+        actions=_acts(web, caller, [row.name for row in rows]) if sees_whole else (),
     )
+
+
+def _acts(web: WebContext, caller: Principal, collections: Iterable[str]) -> list[JournalEntry]:
+    """What people did last to the queue, the fleet and each collection; outages are entered by workers."""
+    if not web.session.connected:
+        return []
+    subjects = (None, *collections)
+    entries = [
+        entry.model_copy(update={"target": entry.target or name or ""})
+        for name in subjects
+        for entry in holds.history(web.session, caller, name).entries
+        if entry.action not in _BY_WORKERS
+    ]
+    return sorted(entries, key=lambda entry: entry.at, reverse=True)[:LATEST]
 
 
 @router.get("/fleet")
@@ -95,9 +122,8 @@ def fleet(request: Request, caller: OperationsCaller) -> HTMLResponse:
         request,
         "fleet.html",
         caller=caller,
+        banner=banner_of(whole, acts.of_remedies(whole.health.remedies)),
         health=whole.health,
         late=whole.late,
-        problems=tuple(problem_text(problem) for problem in whole.health.problems),
-        remedies=acts.of_remedies(whole.health.remedies),
         workers=workers,
     )

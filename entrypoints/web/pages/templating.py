@@ -55,7 +55,7 @@ def _by_whom(stamp: Stop) -> str:
 
 
 def _kept_back(stop: Stop) -> str:
-    return kept_back(stop.jobs, stop.sized, stop.bytes)
+    return kept_back(stop.jobs, stop.sized, stop.bytes, stop.batches)
 
 
 def _brief_age(moment: datetime) -> str:

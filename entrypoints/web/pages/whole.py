@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
@@ -11,17 +11,19 @@ from fastapi import Request
 
 from entrypoints.web.context import WebContext
 from entrypoints.web.pages.recent import Recent
-from operations.fleet import Fleet, ask_fleet
+from operations.fleet import Answers, Fleet, ask_broker, ask_workers
 from operations.health import FleetHealth, fleet_health
 from operations.hosts import HostView, waiting_hosts
 from operations.overview import Space, space_now
 from operations.record_memory import record_memory
-from pipeline.errors import ServiceUnreachable
-from pipeline.records import age
-from zkstate import fixity, holds, queue
+from pipeline.records import age, now
+from zkstate import fairness, fixity, holds, queue
 
 LATE = 15.0
-"""Seconds after which a page says when the workers were asked."""
+"""Seconds after which an answer says nothing about now: no page claims anything from an older one."""
+
+BRIEF = 0.5
+"""Seconds that the first answer about the fleet waits for Redis and the workers."""
 
 
 @dataclass(frozen=True)
@@ -33,29 +35,40 @@ class Whole:
     fleet: Fleet
     hosts: tuple[HostView, ...]
     """The sources to which no request is sent now."""
-    asked: datetime
-    """When the workers were asked for what is known of them."""
+    full: Mapping[str, int]
+    """Collection -> the maximum of active jobs in its profile, which it has."""
+    at: datetime
+    """When the oldest of the answers was asked for; ZooKeeper, Redis and the workers are asked apart."""
+    asked: datetime | None
+    """When the workers were asked for their last answer; None if they never answered."""
+
+    @property
+    def current(self) -> bool:
+        """False if something of it may be outdated."""
+        return age(self.at) <= LATE
 
     @property
     def late(self) -> datetime | None:
         """When the workers were asked, if that was so long ago that the answer may be outdated."""
-        return self.asked if age(self.asked) > LATE else None
+        return self.asked if self.asked and age(self.asked) > LATE else None
 
 
 class WholeFleet:
-    """Asked from ZooKeeper and from the workers, for all pages of this process together.
+    """Asked from ZooKeeper, Redis and the workers, for all pages of this process together.
 
-    The workers are asked apart from ZooKeeper: one that does not answer delays no other fact.
+    They are asked apart: one that does not answer delays no other fact, and nothing is said of it meanwhile.
     """
 
     def __init__(self, web: WebContext) -> None:
         self._web = web
-        self._answers = Recent(lambda: ask_fleet(web.session, web.settings), "the workers")
+        self._broker = Recent(lambda: ask_broker(web.session, web.settings), "Redis")
+        self._workers = Recent(lambda: (now(), ask_workers(web.settings)), "the workers")
         self._whole = Recent(self._ask, "the fleet")
-        self._answers.subscribe(self._whole.renew)
+        self._broker.subscribe(self._whole.renew)
+        self._workers.subscribe(self._whole.renew)
 
     def get(self) -> Whole | None:
-        """None if ZooKeeper does not answer, or if the workers of a new process were not asked yet."""
+        """None if ZooKeeper does not answer."""
         return self._whole.get()
 
     def subscribe(self, wake: Callable[[], None]) -> None:
@@ -67,21 +80,29 @@ class WholeFleet:
         self._whole.renew()
 
     def close(self) -> None:
-        for recent in (self._answers, self._whole):
+        for recent in (self._broker, self._workers, self._whole):
             recent.close()
 
     def _ask(self) -> Whole:
-        session, settings = self._web.session, self._web.settings
-        answers = self._answers.get()
-        if answers is None:
-            raise ServiceUnreachable("the workers have not answered yet: try again in a few seconds")
-        fleet = Fleet(session, settings, answers)
+        session, settings, at = self._web.session, self._web.settings, now()
+        broker, workers = self._broker.get(BRIEF), self._workers.get(BRIEF)
+        broker = broker if broker is not None and age(broker.at) <= LATE else None
+        asked = workers[0] if workers else None
+        known = workers if workers and age(workers[0]) <= LATE else None
+        fleet = Fleet(session, settings, Answers(broker, known[1] if known else None))
         counts = queue.counts(session)
         memory = record_memory(session, settings)
-        pause, stored = holds.paused(session), fixity.status(session)
-        health = fleet_health(session, fleet, counts, pause, stored, memory)
+        stored = fixity.status(session)
+        health = fleet_health(session, fleet, counts, holds.stops(session), stored, memory)
         space = space_now(session, settings, counts)
-        return Whole(health, space, fleet, waiting_hosts(session), answers.at)
+        oldest = min([at, *([broker.at] if broker else []), *([known[0]] if known else [])])
+        return Whole(health, space, fleet, waiting_hosts(session), self._full(), oldest, asked)
+
+    def _full(self) -> dict[str, int]:
+        quota = fairness.site_limits(self._web.settings).quota
+        taken = fairness.at_work(self._web.session).collections
+        limits = {name: quota(name) for name in taken}
+        return {name: limit for name, limit in limits.items() if limit is not None and taken[name] >= limit}
 
 
 def whole_of(request: Request) -> WholeFleet:
