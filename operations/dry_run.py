@@ -118,7 +118,7 @@ def perform_dry_run(  # noqa: PLR0913 - what is tried, by whom, and its limits
 
 
 def _largest(settings: Settings) -> int | None:
-    """Bytes of working storage that one job can get; None if working storage is not on this machine."""
+    """Bytes of working storage that one job can get; None if it cannot be measured here."""
     if not settings.working.is_dir():
         return None
     return usage(settings).total * settings.working_threshold // 100

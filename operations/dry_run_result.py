@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from pipeline.records import Record
+from pipeline.records import Record, SubmissionType
 from zkstate.holds import Hold
 
 
@@ -33,7 +33,7 @@ class Fit(StrEnum):
     """Every object fits now, but not all at once."""
     SOME_WAIT = "some-wait"
     UNKNOWN = "unknown"
-    """Working storage is not on this machine."""
+    """Working storage is not on the machine that answers, or no job has used it yet."""
 
 
 class SpaceNeed(Record):
@@ -76,7 +76,7 @@ class DryRunResult(Record):
 
     profile: str
     payload_url: str
-    payload_type: str
+    payload_type: SubmissionType
     submission_mode: str
     new_version: bool = True
     """Whether known objects may get a new version. Absent in the answer of a server before 0.2.1: yes."""

@@ -131,8 +131,8 @@ def clean_up(operator: Operator, *, older_than: float | None = None, dry_run: bo
     working = operator.settings.working
     if not working.is_dir():
         raise UsageRefused(
-            f"working storage {working} is not on this machine: run this where the workers run "
-            "(ARKLINE_WORKING_STORAGE)"
+            f"working storage {working} is not on this machine, or no job has used it yet: run this "
+            "where the workers run (ARKLINE_WORKING_STORAGE)"
         )
     session = operator.session
     retention = operator.settings.retention if older_than is None else older_than

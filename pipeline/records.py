@@ -252,6 +252,14 @@ class Entry(RewrittenRecord, Generic[S]):
     request_id: str | None = None  # of a person's request to the API or a page
     damaged: tuple[DamagedNode, ...] | None = None  # znodes that a repair replaced
 
+    def named(self, *, first: bool) -> str:
+        """The event, for people; without one, what the entry is. `first`: of its history."""
+        if self.event is not None:
+            return self.event.value
+        if self.damaged is not None:
+            return "repaired"
+        return "try" if self.kind else "created" if first else "note"
+
 
 class HistoryEntry(Entry[JobState]):
     """One entry of `/jobs/JID/history`."""

@@ -5,11 +5,12 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from pipeline.description.final import final_description
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, ResponseType, now
-from pipeline.states import JobState
+from pipeline.states import Event, JobState
 
 NAMESPACE = "http://uc3.cdlib.org/ontology/mrt/ingest/job"
 RESOLVER = "https://n2t.net/"
@@ -49,11 +50,19 @@ def callback_facts(job: Job, version: int | None) -> Facts:
         "objectDate": description.when,
         "note": configuration.note,
         "submissionDate": configuration.submitted_at.isoformat(),
-        # when the job entered this state: a repeated callback has the same date
-        "completionDate": status.last_modification_date.isoformat(),
+        "completionDate": _work_ended(job).isoformat(),
         "persistentURL": f"{RESOLVER}{ark}" if ark else None,
     }
     return {name: value for name, value in facts.items() if value is not None and value != ""}
+
+
+def _work_ended(job: Job) -> datetime:
+    """When the job failed, or its object was recorded: a callback sent again has the same date."""
+    if job.status.status is not JobState.FAILED:
+        for entry in reversed(job.history):
+            if (entry.state, entry.event) == (JobState.NOTIFY, Event.SUCCEED):
+                return entry.at
+    return job.status.since
 
 
 def test_facts(collection: str) -> Facts:

@@ -333,3 +333,16 @@ def test_the_command_shows_it_and_submits_nothing(
     assert as_json.json()["bytes"] == 1
     assert "would fail: object 1, none.txt:" in failing.err
     assert session.children("/batches") == []
+
+
+def test_the_command_names_the_type_as_it_is_typed_and_claims_nothing_of_storage_that_no_job_has_used(
+    session: Session, settings: Settings, source: HttpSource
+) -> None:
+    settings.working.rmdir()
+    url = source.put("/batch.checkm", manifest(source.put("/a", b"a"), profile=FILES))
+    kind = SubmissionType.SINGLE_FILE_BATCH_MANIFEST.label
+
+    shown = arkline.run(settings, "submit", "--profile", "demo", "--dry-run", "--type", kind, url)
+
+    assert f"({kind}, add)" in " ".join(shown.out.split())
+    assert "or no job has used it yet" in " ".join(shown.out.split())

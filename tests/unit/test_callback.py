@@ -2,6 +2,7 @@ import base64
 import json
 import socket
 import threading
+from datetime import timedelta
 from typing import Any
 from xml.etree.ElementTree import fromstring
 
@@ -12,13 +13,13 @@ from pipeline.notify.callback_payload import NAMESPACE, callback_facts
 from pipeline.object_description import ObjectDescription
 from pipeline.outcome import AttemptOver, ServiceDown, StepFailed
 from pipeline.profiles.profile import Profile
-from pipeline.records import ResponseType
+from pipeline.records import HistoryEntry, ResponseType
 from pipeline.settings import Settings
-from pipeline.states import FailureKind, JobState
+from pipeline.states import Event, FailureKind, JobState
 from tests.servers.hostile_source import BEFORE_THE_BODY, HostileSource
 from tests.servers.receiver import Receiver
 from tests.support.fetching import over_after
-from tests.support.records import a_job
+from tests.support.records import AT, a_job
 
 
 def a_callback(**settings: Any) -> HttpCallback:
@@ -67,6 +68,21 @@ def test_a_callback_has_the_state_of_a_completed_job(receiver: Receiver) -> None
             "job:persistentURL": "https://n2t.net/ark:/99999/fk41",
         }
     }
+
+
+def test_the_date_in_a_callback_is_when_the_object_was_recorded_also_in_one_sent_again_later() -> None:
+    recorded, completed = AT + timedelta(hours=1), AT + timedelta(hours=5)
+    job = a_job(1, JobState.COMPLETED, last_modification_date=completed)
+    moves = (
+        HistoryEntry(state=JobState.RECORDING, event=Event.SUCCEED, at=AT),
+        HistoryEntry(state=JobState.NOTIFY, event=Event.SUCCEED, at=recorded),
+        HistoryEntry(state=JobState.NOTIFY, kind=FailureKind.TRANSIENT, at=recorded + timedelta(hours=1)),
+        HistoryEntry(state=JobState.COMPLETED, event=Event.SUCCEED, at=completed),
+    )
+
+    assert callback_facts(job.model_copy(update={"history": moves}), 1)["completionDate"] == (
+        recorded.isoformat()
+    )
 
 
 def test_the_callback_has_the_description_that_was_stored() -> None:

@@ -2,8 +2,8 @@ import pytest
 from pydantic import ValidationError
 
 from pipeline.notify.report.compose import BatchReport, compose_report
-from pipeline.records import JobConfiguration, PayloadType, Submission, SubmissionType
-from pipeline.states import JobState
+from pipeline.records import HistoryEntry, JobConfiguration, PayloadType, Submission, SubmissionType
+from pipeline.states import Event, FailureKind, JobState
 from tests.support.records import a_batch, a_job, a_submission
 
 BY_0_1_0 = {
@@ -20,6 +20,24 @@ def test_a_submission_is_written_with_the_fields_and_values_of_the_seeds() -> No
     assert (written["type"], written["payload_filename"]) == ("batch_manifest", "batch.checkm")
     assert not {"payload_type", "payload_name"} & set(written)
     assert Submission.model_validate(written) == a_submission()
+
+
+@pytest.mark.parametrize(
+    ("facts", "first", "name"),
+    [
+        ({}, True, "created"),
+        ({"event": Event.RESUME}, False, "resume"),
+        ({"kind": FailureKind.TRANSIENT, "message": "no answer"}, False, "try"),
+        ({"message": "failure callback delivered to x.edu"}, False, "note"),
+        ({"damaged": (), "kind": FailureKind.SYSTEM}, True, "repaired"),
+    ],
+)
+def test_an_entry_of_a_history_is_named_also_without_an_event(
+    facts: dict[str, object], first: bool, name: str
+) -> None:
+    entry = HistoryEntry.model_validate({"state": JobState.FAILED, **facts})
+
+    assert entry.named(first=first) == name
 
 
 def test_a_submission_of_the_first_release_is_read() -> None:

@@ -27,8 +27,8 @@ def held(result: HoldResult) -> None:
 
 def batch_history(history: BatchHistory) -> None:
     moves = [
-        (entry.at, entry.event or "retry", entry.state, entry.by, entry.via or "", entry.message)
-        for entry in history.moves
+        (entry.at, entry.named(first=number == 0), entry.state, entry.by, entry.via or "", entry.message)
+        for number, entry in enumerate(history.moves)
     ]
     renewals = [
         (renewal.since, "renew-profile", "", renewal.by, renewal.via or "", renewal.reason)

@@ -17,7 +17,7 @@ def dry_run(result: DryRunResult) -> None:
             ("known", f"batch {result.submitted_before} has the same idempotency key: nothing would happen")
             if result.submitted_before
             else ("", None),
-            ("payload", f"{result.payload_url} ({result.payload_type}, {result.submission_mode})"),
+            ("payload", f"{result.payload_url} ({result.payload_type.label}, {result.submission_mode})"),
             ("objects", _objects(result)),
             ("files", f"{result.files:,}, {in_units(result.bytes)}{_unsized(result)}"),
             ("probed", f"{counted(result.asked, 'file')} of {result.files:,}"),
@@ -116,7 +116,10 @@ def _space(space: SpaceNeed | None) -> str:
         Fit.ALL_NOW: "all fit now",
         Fit.IN_TURN: "every object fits now, but not all at once: some would wait until others end",
         Fit.SOME_WAIT: f"{counted(space.waiting, 'object')} would have to wait for space",
-        Fit.UNKNOWN: "unknown whether they fit: working storage is not on this machine",
+        Fit.UNKNOWN: (
+            "unknown whether they fit: the machine that answered has no working storage, or no job has "
+            "used it yet"
+        ),
     }[space.fit]
     return (
         f"{in_units(space.total)} of working storage in total, {in_units(space.largest)} for the largest "

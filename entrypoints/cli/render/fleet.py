@@ -30,7 +30,12 @@ def space(view: SpaceView) -> None:
     reserving = sum(reservation.bytes > 0 for reservation in view.reservations)
     screen.facts(
         (
-            ("folder", view.folder if limit is not None else f"{view.folder} (not on this machine)"),
+            (
+                "folder",
+                view.folder
+                if limit is not None
+                else f"{view.folder} (not on the machine that answered, or not used yet)",
+            ),
             ("size", in_units(view.total) if view.total is not None else ""),
             ("used", in_units(view.used) if view.used is not None else ""),
             ("threshold", f"{view.threshold} %" + (f", {in_units(limit)}" if limit is not None else "")),

@@ -169,6 +169,7 @@ def timeline(history: Timeline) -> None:
         Column("at", lambda step: local(step.at)),
         Column("state", lambda step: screen.state(step.state)),
         Column("for", lambda step: "" if step.seconds is None else _lasted(step.seconds), right=True),
+        Column("event", lambda step: step.named(first=step is history.steps[0]), wide=True),
         Column("by", lambda step: step.by, wide=True),
         Column("what", _description, long=True),
     )
