@@ -7,6 +7,7 @@ from socket import socket
 import uvicorn
 from fastapi import FastAPI
 
+from entrypoints.web.slow_clients import ClientLimits, limited
 from pipeline.errors import UsageRefused
 
 LOOPBACK = "127.0.0.1,::1"
@@ -35,21 +36,28 @@ class Server(uvicorn.Server):
 
 
 def server(
-    app: FastAPI, host: str, port: int, on_ready: Callable[[int], None], proxies: str = LOOPBACK
+    app: FastAPI,
+    host: str,
+    port: int,
+    on_ready: Callable[[int], None],
+    proxies: str = LOOPBACK,
+    limits: ClientLimits = ClientLimits(),  # noqa: B008 - frozen
 ) -> Server:
     """`port` 0: a free one. `proxies`: whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed.
 
     UsageRefused if `proxies` are no addresses and networks: uvicorn ignores what it cannot read.
     """
+    networks = _networks(proxies)
     config = uvicorn.Config(
         app,
         host=host,
         port=port,
-        http="h11",  # it bounds the head of a request; httptools, which uvicorn prefers, does not
+        http=limited(limits, networks),  # h11 bounds the head of a request; uvicorn prefers httptools
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
-        forwarded_allow_ips=_networks(proxies),
+        forwarded_allow_ips=networks,
         timeout_graceful_shutdown=STOP_SECONDS,
     )
     return Server(config, on_ready, app.state.context.streams.close)
