@@ -1,17 +1,17 @@
-"""The page docs/states.md, made from the tables: `python -m tools.states_page > docs/states.md`."""
+"""The page docs/states.md, made from the tables: `python -m tools.states_page` writes it."""
 
-import sys
 from collections.abc import Iterable
 
 from pipeline.machine import ANY, Event, FailureKind, Machine, Raiser, Room, S
 from pipeline.states import BATCH, JOB
+from tools.checkout import PROJECT
 
 
 def markdown() -> str:
     lines = [
         "# States",
         "",
-        "Generated from `pipeline/states.py` by `python -m tools.states_page > docs/states.md`.",
+        "Generated from `pipeline/states.py` by `python -m tools.states_page`.",
         "*If named* marks the rows of `arkline resume --from STATE`; the diagram leaves them out.",
         *_section("Jobs", JOB),
         *_section("Batches", BATCH),
@@ -64,4 +64,4 @@ def _rows(machine: Machine[S]) -> Iterable[str]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(markdown())
+    (PROJECT / "docs" / "states.md").write_text(markdown())

@@ -119,7 +119,8 @@ def child_environment(config: StackConfig, servers: Servers) -> dict[str, str]:
         for name, value in os.environ.items()
         if name.startswith("ARKLINE_") and name not in CLIENT_VARIABLES
     }
-    variables = {"ARKLINE_ZK_SESSION_TIMEOUT": "10", **servers.secrets, **given, **config.environment}
+    defaults = {"ARKLINE_ZK_SESSION_TIMEOUT": "10", "ARKLINE_PROFILES": str(config.home / "profiles")}
+    variables = {**defaults, **servers.secrets, **given, **config.environment}
     for name in PATH_SETTINGS:
         if variables.get(name):
             variables[name] = str(Path(variables[name]).absolute())

@@ -134,7 +134,7 @@ def links(page: Path) -> list[str]:
 def test_the_state_diagram_is_that_of_the_tables() -> None:
     page = DOCS / "states.md"
 
-    assert page.read_text() == states_page.markdown(), "run: python -m tools.states_page > docs/states.md"
+    assert page.read_text() == states_page.markdown(), "run: python -m tools.states_page"
 
 
 def test_every_setting_is_in_the_settings_page_as_its_field_describes_it() -> None:
