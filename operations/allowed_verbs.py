@@ -11,6 +11,7 @@ from pipeline.states import (
     IllegalTransition,
     JobState,
     Raiser,
+    Room,
 )
 from zkstate import batches, holds
 from zkstate.session import Session
@@ -27,7 +28,7 @@ def allowed_verbs(thing: Job | Batch | JobRow) -> tuple[Event, ...]:
         return tuple(event for event in possible if event is not Event.FAIL)
     if isinstance(thing, JobRow):
         return JOB.possible(
-            thing.state, Raiser.OPERATOR, thing.last_successful_status, thing.kind, thing.room
+            thing.state, Raiser.OPERATOR, thing.last_successful_status, thing.kind, thing.room or Room.KEPT
         )
     status = thing.status
     return JOB.possible(

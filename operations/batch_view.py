@@ -126,7 +126,7 @@ def _at_end(batch: ArchivedBatch, jobs: tuple[ArchivedJob, ...]) -> dict[str, An
     failures = [
         FailedJob(jid=job.jid, name=job.configuration.payload_name, kind=job.kind, message=job.message)
         for job in jobs
-        if job.kind is not None
+        if job.state is JobState.FAILED
     ]
     report = BatchReport.model_validate(batch.report) if batch.report else None
     ended = (report and report.ended_at) or max((job.since for job in jobs), default=batch.disposition.at)

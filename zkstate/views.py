@@ -46,7 +46,8 @@ class JobRow(Record):
     ark: str = ""
     local_id: tuple[str, ...] = ()
     retry_count: int = 0
-    room: Room = Room.KEPT
+    room: Room | None = None
+    """None: not known, as in a list over the API."""
 
 
 class BatchRow(Record):

@@ -1,0 +1,174 @@
+"""Random histories of jobs and batches on a real record, with real reports and callbacks."""
+
+import json
+import random
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from operations.bulk import cancel
+from operations.verbs import act
+from pipeline.attempt import UNATTENDED
+from pipeline.machine import IllegalTransition
+from pipeline.notify.callback import HttpCallback
+from pipeline.profiles.profile import Profiles
+from pipeline.records import Job, SubmissionType
+from pipeline.settings import Settings
+from pipeline.states import BATCH, JOB, Event, FailureKind, JobState
+from tasks.batch import REPORT
+from tasks.run import run
+from tasks.worker_context import WorkerContext
+from tests.servers.receiver import Receiver
+from tests.support import planting
+from tests.support.operators import ann
+from tests.support.waits import RETRY
+from zkstate import batches, jobs, record
+from zkstate.job_record import ZooKeeperJobRecord
+from zkstate.session import Session
+
+BATCHES, STEPS = 6, 90
+
+
+@dataclass
+class Walk:
+    rng: random.Random
+    session: Session
+    context: WorkerContext
+    receiver: Receiver
+    bids: list[str] = field(default_factory=list)
+    deleted: dict[str, str] = field(default_factory=dict)
+    """JID -> the state in which an operator deleted it."""
+    callbacks: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    @property
+    def settings(self) -> Settings:
+        return self.context.settings
+
+    def submit(self) -> None:
+        number = len(self.bids)
+        submitted = {
+            "payload_filename": self.rng.choice(["", f"batch {number}.checkm"]),
+            "submitter": self.rng.choice(["", "me/Me"]),
+            "note": f"note {number}",
+            "type": self.rng.choice(list(SubmissionType)),
+            "owner": "local:ann",
+            "profile_name": "demo",
+        }
+        bid, _ = planting.split_batch_of(
+            self.session,
+            submitted,
+            self.rng.randint(2, 4),
+            self.settings.working,
+            priority=self.rng.choice([3, 5, 15]),
+            local_id=(f"local-{number}",),
+            erc_what=f"Title {number}",
+            erc_who="Größe",
+        )
+        self.bids.append(bid)
+
+    def step(self) -> None:
+        """One thing happens to one job that is there."""
+        present = [jid for bid in self.bids for jid in batches.all_jobs(self.session, bid)]
+        if not (there := [jid for jid in present if jid not in self.deleted]):
+            return self.submit()
+        jid = self.rng.choice(there)
+        job = jobs.load(self.session, jid)
+        choices = {
+            JobState.PENDING: ["succeed", "succeed", "hold"],
+            JobState.HELD: ["release"] * 5 + ["delete"],
+            JobState.FAILED: ["resume"] * 4 + ["callback"] * 4 + ["delete"],
+            JobState.COMPLETED: ["callback", "clean up"],
+        }.get(job.status.status, ["succeed"] * 12 + ["fail", "retry", "stop"])
+        getattr(self, f"_{self.rng.choice(choices).replace(' ', '_')}")(job)
+
+    def _succeed(self, job: Job) -> None:
+        if job.status.status is JobState.PROCESSING and job.identifiers.primary_id is None:
+            return self._identify(job)
+        pending = job.status.status is JobState.PENDING
+        planting.apply_event(self.session, job, Event.ACQUIRE if pending else Event.SUCCEED)
+
+    def _fail(self, job: Job) -> None:
+        if Event.FAIL in JOB.events(job.status.status):
+            planting.apply_event(self.session, job, Event.FAIL, self.rng.choice(list(FailureKind)))
+
+    def _retry(self, job: Job) -> None:
+        record.hand_back(
+            self.session, planting.acquire(self.session, job), "worker", delay=5, waits_for=RETRY,
+        )  # fmt: skip
+
+    def _identify(self, job: Job) -> None:
+        held = planting.acquire(self.session, job)
+        named = held.identifiers.model_copy(update={"primary_id": f"ark:/99999/fk4{job.jid[3:]}"})
+        ZooKeeperJobRecord(self.session, UNATTENDED).write_identifiers(held, named)
+        record.hand_back(self.session, held, "worker")
+
+    def _act(self, job: Job, event: Event, to: JobState | None = None) -> None:
+        act(ann(self.session, self.settings), job.jid, event, to=to, feeding=False)
+
+    def _stop(self, job: Job) -> None:
+        self._act(job, Event.FAIL)
+
+    def _hold(self, job: Job) -> None:
+        planting.apply_event(self.session, job, Event.HOLD)
+
+    def _release(self, job: Job) -> None:
+        self._act(job, Event.RELEASE)
+
+    def _delete(self, job: Job) -> None:
+        self._act(job, Event.DELETE)
+        self.deleted[job.jid] = job.bid
+
+    def _resume(self, job: Job) -> None:
+        status = job.status
+        try:
+            possible = JOB.targets_now(
+                status.status, Event.RESUME, status.last_successful_status, status.kind, status.room
+            )
+        except IllegalTransition:
+            possible = ()
+        if possible:
+            self._act(job, Event.RESUME, self.rng.choice(possible))
+
+    def _callback(self, job: Job) -> None:
+        profile = Profiles(self.settings.profiles).get("demo")
+        HttpCallback(self.settings).deliver_once(job, profile, None)
+        sent = json.loads(self.receiver.received[-1].raw)["job:jobState"]
+        self.callbacks.append((job.jid, sent | {"state": job.status.status.value}))
+
+    def _clean_up(self, job: Job) -> None:
+        jobs.clean_up(self.session, job)
+
+    def report_what_ended(self) -> None:
+        for bid in self.bids:
+            reporting = batches.finish_if_ended(self.session, bid, "test")
+            batch = reporting or batches.load(self.session, bid)
+            if reporting is None and Event.UPDATE_REPORT in BATCH.events(batch.status.status):
+                if self.rng.random() < 0.5:
+                    act(ann(self.session, self.settings), bid, Event.UPDATE_REPORT, feeding=False)
+                batch = batches.load(self.session, bid)
+            if BATCH.facts[batch.status.status].reports:
+                run(self.context, record.ticket(batch), REPORT)
+
+
+def walked(session: Session, context: WorkerContext, receiver: Receiver, seed: int, length: int) -> Walk:
+    walk = Walk(random.Random(seed), session, context, receiver)
+    for _ in range(BATCHES * length):
+        walk.submit()
+    for _ in range(STEPS * length):
+        walk.step()
+    finished, cancelled = walk.bids[0], walk.bids[1]
+    for jid in batches.all_jobs(session, finished):
+        if jid not in walk.deleted:
+            job = jobs.load(session, jid)
+            while job.status.status is JobState.FAILED and job.status.kind is FailureKind.CONTENT:
+                walk._delete(job)
+                break
+            else:
+                if job.status.status is JobState.HELD:
+                    walk._release(job)
+                    job = jobs.load(session, jid)
+                planting.complete(session, job)
+    with suppress(IllegalTransition):
+        cancel(ann(session, context.settings), cancelled)
+    walk.report_what_ended()
+    return walk
