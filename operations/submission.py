@@ -87,7 +87,7 @@ def _require_current_record(session: Session) -> None:
 
 def _check_recipients(settings: Settings, profile: Profile, submission: Submission) -> None:
     limit = with_site_limits(profile, settings).limits.recipients
-    if limit is not None and (given := len(submission.notification)) > limit:
+    if limit is not None and (given := len(names.mail_addresses(submission.notification))) > limit:
         raise UsageRefused(
             f"the submission names {given} mail addresses for its report, and {limit} are accepted: name "
             "fewer, or ask the operator to raise ARKLINE_RECIPIENTS, or limits.recipients of the profile"

@@ -253,3 +253,9 @@ def _all_differ(names: Sequence[str], case_fold: bool) -> bool:
     parents = {key.rpartition("/")[0] for key in keys}
     folders = parents.union(*map(_folders, parents))
     return len(keys) == len(names) and keys.isdisjoint(folders)
+
+
+def mail_addresses(entries: Iterable[str]) -> tuple[str, ...]:
+    """The addresses of a report; an entry may list several."""
+    parts = (part.strip() for entry in entries for part in re.split(r"[,;]", entry))
+    return tuple(part for part in parts if part)

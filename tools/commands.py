@@ -24,6 +24,7 @@ ENTRIES = (
     Entry("bench", "run benchmarks on this machine", True),
     Entry("chaos", "inject faults and check that no object is lost or doubled", True),
     Entry("storm", "hostile deposits among honest ones, which must all complete", True),
+    Entry("load", "one depositor's worst against the web process, beside 20 others", True),
     Entry("fuzz", "try the readers of foreign bytes with many more examples"),
     Entry("audit", "ask the package index for known faults of the locked packages"),
     Entry("record", "draw the README's picture from a real session", True),

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from tests.support.tools import result_of
+from tools.storm.callers import ACTS
 
 pytestmark = [
     pytest.mark.timeout(600),
@@ -21,3 +22,17 @@ def test_hostile_deposits_fail_with_a_message_and_honest_ones_complete_meanwhile
     assert result["problems"] == []
     assert len(result["messages"]) == result["hostile"] == 12
     assert result["honest_seconds"] > 0
+    assert set(result["acts"]) == set(ACTS)
+    assert all(result["acts"].values())
+    assert result["web_restarts"] == 0
+
+
+def test_one_depositor_at_the_worst_delays_no_other_caller_of_the_web_process() -> None:
+    """... judged by the quiet time of the same run, because a machine of CI is shared."""
+    result = result_of("tools.storm.load", "--seconds", "40", "--files", "10000", "--shared", timeout=300)
+
+    assert result["problems"] == []
+    assert {act["act"] for act in result["acts"]} == set(ACTS)
+    assert all(act["hostile_answers"] for act in result["acts"])
+    assert result["attacked"]["requests"] > 200
+    assert result["restarts"] == 0

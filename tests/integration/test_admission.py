@@ -68,6 +68,16 @@ def test_a_submission_names_a_limited_number_of_recipients(session: Session, set
     assert submitted(session, limited(settings, recipients=3), notification=addresses)
 
 
+@pytest.mark.parametrize("mark", [",", ";", " ,\n"])
+def test_recipients_are_counted_by_address_and_not_by_entry(
+    session: Session, settings: Settings, mark: str
+) -> None:
+    joined = mark.join(f"a{number}@example.org" for number in range(3))
+
+    with pytest.raises(UsageRefused, match=r"names 3 mail addresses"):
+        submitted(session, limited(settings, recipients=2), notification=(joined,))
+
+
 def test_a_profile_may_accept_more_recipients_than_the_site(
     session: Session, settings: Settings, tmp_path: Path
 ) -> None:

@@ -19,14 +19,18 @@ from tools.dev.checks import LOCK_FILES, lock_complaints
 COMMANDS = [entry.name for entry in ENTRIES]
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("chaos", "storm", "test")])
+@pytest.mark.parametrize(
+    "command", [name for name in COMMANDS if name not in ("chaos", "storm", "load", "test")]
+)
 def test_help_has_an_example(command: str) -> None:
     output = CliRunner().invoke(app, [command, "--help"]).stdout
 
     assert f"Example: ./dev {command}" in output
 
 
-@pytest.mark.parametrize(("command", "option"), [("chaos", "--soak"), ("storm", "--hostile")])
+@pytest.mark.parametrize(
+    ("command", "option"), [("chaos", "--soak"), ("storm", "--hostile"), ("load", "--seconds")]
+)
 def test_the_help_of_a_long_run_is_that_of_its_own_process_and_has_an_example(
     command: str, option: str
 ) -> None:

@@ -128,6 +128,14 @@ def storm(context: typer.Context) -> None:
     _become("tools.storm", context.args)
 
 
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
+def load(context: typer.Context) -> None:
+    """Send one depositor's worst to the web process, and measure what 20 others notice."""
+    _become("tools.storm.load", context.args)
+
+
 def _become(module: str, arguments: Sequence[str]) -> None:
     """Run a tool in this process's place: it starts processes, and needs a main thread of its own."""
     path = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))

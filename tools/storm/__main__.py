@@ -16,8 +16,8 @@ from tools.storm.run import Result, storm
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="./dev storm",
-        description="Hostile deposits among honest ones on the default stack; exit code 1 if an honest one "
-        "does not complete, or a hostile one leaves anything behind.",
+        description="Hostile deposits and requests among honest ones on the default stack; exit code 1 if an "
+        "honest one does not complete, or a hostile one leaves anything behind.",
         epilog="Example: ./dev storm --hostile 200 --honest 100 --seed 7 --json",
     )
     parser.add_argument("--hostile", type=int, default=60, help="hostile deposits (default: 60)")
@@ -53,6 +53,7 @@ def main(arguments: list[str]) -> int:
 
 def _table(result: Result) -> str:
     lines = [f"{form}: {message}" for form, message in sorted(result.messages.items())]
+    lines += [f"{act}: {answers}" for act, answers in result.acts.items()]
     lines += ["", "| process | memory at most, MB |", "|---|---|"]
     lines += [f"| {name} | {megabytes:.0f} |" for name, megabytes in result.megabytes.items()]
     lines += [
@@ -60,7 +61,7 @@ def _table(result: Result) -> str:
         f"{result.honest} honest deposits ended after {result.honest_seconds:.0f} s, "
         f"{result.hostile} hostile ones after {result.seconds:.0f} s, "
         f"{result.failed_by_operator} of them by an operator; "
-        f"{len(result.problems)} problems",
+        f"the web process was restarted {result.web_restarts} times; {len(result.problems)} problems",
         *result.problems,
     ]
     return "\n".join(lines) + "\n"

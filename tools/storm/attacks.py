@@ -1,6 +1,7 @@
 """The hostile forms: each is a deposit that must fail, and that must harm nobody else.
 
-Each form has a host of its own (127.0.1.N), because a pause is of one host.
+Each form has a host of its own (127.0.1.N), because a pause is of one host. `callers` has the hostile
+requests to the web process.
 """
 
 import gzip

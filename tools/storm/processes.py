@@ -66,7 +66,7 @@ class Observer:
             _, started, runs = _stat(pid)
             if runs:
                 process = self.observed.setdefault(pid, Observed(name, started))
-                process.peak_kb = max(process.peak_kb, _peak_kb(pid))
+                process.peak_kb = max(process.peak_kb, peak_kb(pid))
 
 
 def _kind(pid: int) -> str:
@@ -92,7 +92,7 @@ def _stat(pid: int) -> tuple[int, str, bool]:
     return int(fields[1]), fields[19], fields[0] != "Z"
 
 
-def _peak_kb(pid: int) -> int:
+def peak_kb(pid: int) -> int:
     """The kernel's own record of the largest resident memory of a process; 0 if the process has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()

@@ -1,35 +1,47 @@
 """A storm from beginning to end: start the stack, submit, wait, examine."""
 
+import json
 import os
 import random
+import subprocess
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import requests
 
 from entrypoints.cli.context import quiet_logs
 from entrypoints.stack.services import StackConfig
 from entrypoints.stack.signals import stop_signals
 from entrypoints.stack.stack import Stack, running
+from entrypoints.stack.supervisor import Supervised
 from operations.bulk import act_on_many, cancel
 from operations.operator import Operator
 from operations.submission import submit
+from operations.tokens import create_token
 from pipeline.inventory.sql import open_inventory
 from pipeline.principal import Interface, Principal, Role
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Batch, Submission, SubmissionType
+from pipeline.settings import Settings
 from pipeline.states import BATCH, BatchState, Bucket, Event
 from tests.servers.http_source import HttpSource
-from tools.storm import attacks, honest, leftovers
+from tools.storm import attacks, callers, honest, leftovers
 from tools.storm.changes import changed
+from tools.storm.generator import Order, start
 from tools.storm.processes import Observer
 from zkstate import batches, jobs
 from zkstate.session import Session, connect
 
 MOST_MEGABYTES = 300.0
 """That a process may have."""
+
+_ADMIN = Principal(name="storm", role=Role.ADMIN, interface=Interface.CLI)
 
 COLLECTIONS = ("storm-honest", "storm-hostile")
 """Of the honest deposits, and of the others."""
@@ -44,6 +56,12 @@ shoulder: {shoulder}
 
 SECONDS_FOR_EACH = 20.0
 """In which a deposit has to end on average."""
+
+SECONDS_OF_AN_ACT = 4.0
+"""Against the web process."""
+
+FEW_FILES = 10_000
+"""In working storage, of nobody; as many as `callers` says with the shipped times."""
 
 CLEAN_UP_SECONDS = 120.0
 """Beat cleans up every 30 seconds."""
@@ -63,6 +81,9 @@ class Result:
     megabytes: dict[str, float] = field(default_factory=dict)
     messages: dict[str, str] = field(default_factory=dict)
     """Form -> a message."""
+    acts: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Hostile act against the web process -> how often each answer was given."""
+    web_restarts: int = 0
     problems: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
@@ -87,7 +108,7 @@ def storm(
     `shipped`: with the shipped times and tries, which some hostile deposits outlast by hours: an operator
     cancels those that have not ended soon after the last honest deposit.
     """
-    _forget_settings()
+    forget_settings()
     quiet_logs()
     chance = random.Random(f"storm {seed}")  # noqa: S311 - chooses deposits
     result = Result(good, hostile)
@@ -100,10 +121,11 @@ def storm(
         signals = servers.enter_context(stop_signals())
         observer = None
         try:
-            with running(_config(folder, shipped), signals, say) as stack:
+            with running(config(folder, changed(shipped)), signals, say) as stack:
                 observer = Observer(lambda: {p.pid: p.name for p in stack.supervisor.processes if p.running})
                 observer.start()
-                with connect(stack.settings) as session:
+                fill_working_storage(stack, callers.FILES_IN_WORKING_STORAGE if shipped else FEW_FILES)
+                with connect(stack.settings) as session, _hostile_requests(stack, result):
                     _Storm(stack, session, result, say, shipped).run(deposits, hostile_ones, chance)
                 observer.stop()
         finally:
@@ -119,13 +141,14 @@ def storm(
     return result
 
 
-def _forget_settings() -> None:
+def forget_settings() -> None:
     """A storm must not hit a running stack of the caller."""
     for name in [name for name in os.environ if name.startswith("ARKLINE_")]:
         del os.environ[name]
 
 
-def _config(folder: Path, shipped: bool) -> StackConfig:
+def config(folder: Path, changes: Mapping[str, tuple[str, str]]) -> StackConfig:
+    """A stack whose sources may be on this machine, with these changes of the shipped settings."""
     profiles = folder / "profiles"
     profiles.mkdir(parents=True)
     for name in COLLECTIONS:
@@ -133,8 +156,73 @@ def _config(folder: Path, shipped: bool) -> StackConfig:
         text = _PROFILE.format(name=name, owner=owner, shoulder=f"fk4{owner[-4:]}1")
         (profiles / f"{name}.yaml").write_text(text)
     own = {"ARKLINE_PROFILES": str(profiles), "ARKLINE_ALLOW_NETWORKS": "127.0.0.0/8"}
-    lowered = {name: value for name, (value, _) in changed(shipped).items()}
-    return StackConfig(home=folder, environment={**own, **lowered})
+    return StackConfig(
+        home=folder, environment={**own, **{name: value for name, (value, _) in changes.items()}}
+    )
+
+
+def fill_working_storage(stack: Stack, files: int) -> None:
+    """Empty files of nobody, which the web process counts when it measures."""
+    for number in range(files):
+        folder = stack.settings.working / "left" / str(number // 1000)
+        if number % 1000 == 0:
+            folder.mkdir(parents=True)
+            stack.supervisor.poll()
+        os.close(os.open(f"{folder}/{number}", os.O_CREAT | os.O_WRONLY, 0o600))
+
+
+def new_token(settings: Settings, name: str, collection: str | None, role: Role = Role.DEPOSITOR) -> str:
+    """Of a depositor of this collection, or of somebody who sees all of them."""
+    collections = None if collection is None else [collection]
+    return create_token(open_inventory(settings.inventory), _ADMIN, name, role, collections).token
+
+
+def hostile_tokens(settings: Settings) -> tuple[str, str]:
+    return (
+        new_token(settings, "mallory", COLLECTIONS[1]),
+        new_token(settings, "mallory-views", None, Role.VIEWER),
+    )
+
+
+def web_of(stack: Stack) -> Supervised:
+    return next(one for tier in stack.supervisor.tiers for one in tier if one.name == "web")
+
+
+def output_of(generator: "subprocess.Popen[str]", stack: Stack, seconds: float) -> str:
+    """What it prints until it ends, while the stack is supervised; `seconds` at most."""
+    assert generator.stdin is not None
+    generator.stdin.close()
+    generator.stdin = None
+    with ThreadPoolExecutor(1) as reader:
+        output = reader.submit(generator.communicate)
+        deadline = time.monotonic() + seconds
+        try:
+            while not output.done() and time.monotonic() < deadline:
+                stack.supervisor.poll_for(0.2)
+        finally:
+            if generator.poll() is None and not output.done():
+                generator.kill()
+        return output.result()[0]
+
+
+@contextmanager
+def _hostile_requests(stack: Stack, result: Result) -> Iterator[None]:
+    """Each act against the web process in turn, until the block ends, and once at least."""
+    tokens = hostile_tokens(stack.settings)
+    generator = start(Order(stack.info.web_url, COLLECTIONS[1], tokens, SECONDS_OF_AN_ACT))
+    try:
+        yield
+        for phase in json.loads(output_of(generator, stack, 4 * SECONDS_OF_AN_ACT * len(callers.ACTS))):
+            counted = Counter(result.acts.get(phase["act"], {})) + Counter(phase["answers"])
+            result.acts[phase["act"]] = dict(counted)
+        for act, answers in result.acts.items():
+            result.problems += callers.accepted(act, answers)
+    finally:
+        if generator.poll() is None:
+            generator.kill()
+    result.web_restarts = len(web_of(stack).restarts)
+    if result.web_restarts:
+        result.problems.append(f"the web process was restarted {result.web_restarts} times")
 
 
 class _Storm:
@@ -148,7 +236,8 @@ class _Storm:
         self.session = session
         self.result = result
         self.say = say
-        self.principal = Principal(name="storm", role=Role.ADMIN, interface=Interface.CLI)
+        self.principal = _ADMIN
+        self.token = new_token(stack.settings, "alice", COLLECTIONS[0])
         self.deposits: list[_Deposit] = []
         self.cancelled: set[str] = set()
         self.began = time.monotonic()
@@ -168,19 +257,40 @@ class _Storm:
         self._await_nothing_left()
 
     def _submit(self, form: str, url: str, kind: SubmissionType) -> None:
+        """A hostile deposit directly; an honest one over the API, as its depositor would."""
+        if not form:
+            self._deposit(url, kind)
+            return
         submission = Submission(
-            profile_name=COLLECTIONS[bool(form)],
-            submitter="mallory" if form else "alice",
+            profile_name=COLLECTIONS[1],
+            submitter="mallory",
             payload_url=url,
             type=kind,
             payload_filename=url.rsplit("/", 1)[1],
             notification=("depositor@example.org",),
         )
         settings = self.stack.settings
-        profiles = Profiles(settings.profiles)
         depositor = self.principal.model_copy(update={"name": submission.submitter})
-        given = submit(self.session, settings, profiles, submission, depositor)
+        given = submit(self.session, settings, Profiles(settings.profiles), submission, depositor)
         self.deposits.append(_Deposit(given.bid, form))
+
+    def _deposit(self, url: str, kind: SubmissionType) -> None:
+        answer = requests.post(
+            f"{self.stack.info.web_url}v1/batches",
+            json={
+                "profile": COLLECTIONS[0],
+                "payload_url": url,
+                "type": kind,
+                "name": url.rsplit("/", 1)[1],
+                "notification": ["depositor@example.org"],
+            },
+            headers={"Authorization": f"Bearer {self.token}"},
+            timeout=60,
+        )
+        if answer.ok:
+            self.deposits.append(_Deposit(answer.json()["bid"], ""))
+        else:
+            self.result.problems.append(f"{url} was not accepted: {answer.status_code} {answer.text[:300]}")
 
     def _await_ends(self) -> None:
         """Until all have ended; an operator fails what a source has asked to wait for an hour."""

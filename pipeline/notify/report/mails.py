@@ -11,7 +11,7 @@ from email.message import EmailMessage
 from email.utils import format_datetime
 from io import BytesIO
 
-from pipeline.names import name_in
+from pipeline import names
 from pipeline.notify.report.compose import BatchReport, compose_update
 from pipeline.notify.report.html import as_html, as_paragraphs, text_page
 from pipeline.notify.report.reported_jobs import ReportedJob
@@ -39,12 +39,7 @@ class Recipients:
 
 def recipients(profile: Profile, submission: Submission) -> Recipients:
     """The recipients of the collection and of the submission, without repeats; an entry may list several."""
-    given = [
-        part.strip()
-        for entry in (*profile.notification, *submission.notification)
-        for part in re.split(r"[,;]", entry)
-        if part.strip()
-    ]
+    given = names.mail_addresses((*profile.notification, *submission.notification))
     # in practice, addresses that differ only in case belong to the same person
     by_key: dict[str, str] = {}
     for address in given:
@@ -102,7 +97,7 @@ def confirmation_mail(
 ) -> EmailMessage:
     """Confirms that a submission was received, with the number of objects in it."""
     to = recipients(profile, submission)
-    name = submission.payload_filename or name_in(submission.payload_url)
+    name = submission.payload_filename or names.name_in(submission.payload_url)
     objects = "1 object" if jobs == 1 else f"{jobs:,} objects"
     body = (
         f"We received your submission {bid}: {objects} will be created.\n"
