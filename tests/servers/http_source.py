@@ -60,7 +60,7 @@ class Page:
     last_modified: str | None = LONG_AGO
     headers: tuple[tuple[str, str], ...] = ()
     hold: threading.Event | None = None
-    """The body waits for it after its first `hold_after` bytes."""
+    """The body waits for it after its first `hold_after` bytes; one that is a single byte is sent at once."""
     hold_after: int = 0
     pause: float = 0
     """Seconds between two pieces of `piece` bytes."""
@@ -276,7 +276,7 @@ class _Handler(Handler):
     def _send(self, path: str, page: Page, start: int, end: int) -> None:
         cut = page.cut_after is not None and self.site.first(path, "cut", page.cuts)
         left = page.cut_after if cut and page.cut_after is not None else end - start
-        held = page.hold
+        held = page.hold if end - start > 1 else None
         sent = 0
         for data in page.pieces(start, end):
             if held is not None and sent + len(data) > page.hold_after:

@@ -138,7 +138,7 @@ class World:
         path = url.removeprefix(self.source.url(""))
         bid = self.submit(url, profile)
         jid = self.job(bid)
-        self.until(lambda: self.source.seen(path, "GET"), f"a download of {path}")
+        job_reaches(self.session, jid, JobState.DOWNLOADING, timeout=LIMIT)
         return Held(bid, jid, gate, path)
 
     def planted(self) -> Job:
