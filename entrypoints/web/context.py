@@ -89,6 +89,11 @@ class WebContext:
         return SlowWork()
 
     @cached_property
+    def fleet_work(self) -> SlowWork:
+        """Requests that ask the workers and Redis; a client repeats them, and has several at a time."""
+        return SlowWork(threads=8, of_one=4)
+
+    @cached_property
     def provider_work(self) -> SlowWork:
         """Requests to the OpenID provider; a proxy is one address of many people."""
         return SlowWork(of_one=2)

@@ -6,9 +6,9 @@ ordinary requests do only what has a known end.
 
 import asyncio
 import contextvars
+import math
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
@@ -27,6 +27,9 @@ THREADS = 4
 
 SECONDS = 20.0
 """Seconds from the request to its answer; proxies and people wait for 30 and more."""
+
+LONG = 300.0
+"""Seconds of what reads the whole record, or acts on many jobs: `arkline` beside the stack has no limit."""
 
 CLIENT_CHECK = 0.5
 """Seconds between two looks whether the client is still there."""
@@ -56,12 +59,13 @@ class SlowWork:
         self._seconds = seconds
         self._of_one = of_one
         self._guard = threading.Lock()
-        self._running: Counter[str] = Counter()
+        self._running: dict[str, list[float]] = {}
+        """The deadlines of a caller's work, by the monotonic clock."""
 
     @property
     def running(self) -> int:
         """Requests whose work has not ended."""
-        return self._running.total()
+        return sum(map(len, self._running.values()))
 
     async def run(
         self, request: Request, caller: str, work: Callable[[Attempt], T], seconds: float | None = None
@@ -72,7 +76,8 @@ class SlowWork:
         place until it ends.
         """
         within = self._seconds if seconds is None else seconds
-        self._enter(caller)
+        end = time.monotonic() + within
+        self._enter(caller, end)
         over = threading.Event()
         done: Future[T] = Future()
         done.set_running_or_notify_cancel()
@@ -85,17 +90,16 @@ class SlowWork:
             try:
                 result = work(CheckedAttempt(check))
             except BaseException as error:  # noqa: BLE001 - raised where the request waits
-                self._leave(caller)
+                self._leave(caller, end)
                 done.set_exception(error)
             else:
-                self._leave(caller)
+                self._leave(caller, end)
                 done.set_result(result)
 
         context = contextvars.copy_context()
         threading.Thread(target=context.run, args=(perform,), name="slow work", daemon=True).start()
         answer = asyncio.wrap_future(done)
         answer.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-        end = time.monotonic() + within
         try:
             while not answer.done() and (left := end - time.monotonic()) > 0:
                 await asyncio.wait({answer}, timeout=min(CLIENT_CHECK, left))
@@ -110,21 +114,22 @@ class SlowWork:
         finally:
             over.set()
 
-    def _enter(self, caller: str) -> None:
+    def _enter(self, caller: str, end: float) -> None:
         with self._guard:
-            if self._running[caller] >= self._of_one:
+            own = self._running.get(caller, [])
+            if len(own) >= self._of_one:
                 raise AlreadyWorking(
                     f"another request of {caller} that takes long has not ended: wait for its answer",
-                    round(self._seconds),
+                    max(1, math.ceil(min(own) - time.monotonic())),
                 )
-            if self._running.total() >= self._threads:
+            if self.running >= self._threads:
                 raise NoThreadFree(
                     f"the server answers {self._threads} requests that take long at a time: try again soon"
                 )
-            self._running[caller] += 1
+            self._running.setdefault(caller, []).append(end)
 
-    def _leave(self, caller: str) -> None:
+    def _leave(self, caller: str, end: float) -> None:
         with self._guard:
-            self._running[caller] -= 1
+            self._running[caller].remove(end)
             if not self._running[caller]:
                 del self._running[caller]

@@ -1,7 +1,9 @@
 """One caller at its worst: the web process still answers everybody else, and keeps its memory."""
 
+import asyncio
 import contextlib
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,9 +12,13 @@ from urllib.parse import urlsplit
 
 import pytest
 import requests
+from starlette.requests import Request
+from starlette.types import Message
 
 from entrypoints.web.body_limit import OF_STRANGERS
+from entrypoints.web.rate_limit import TooMany
 from entrypoints.web.receiving import FIELD
+from entrypoints.web.slow_work import SECONDS, AlreadyWorking, SlowWork
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from tests.servers.http_source import HttpSource
@@ -70,6 +76,12 @@ def eventually(found: Callable[[], T | None], seconds: float = 60.0) -> T:
     return value
 
 
+async def _nothing() -> Message:
+    """What the server has of a client that sends nothing more."""
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
 def _idle(web: Web) -> bool:
     return not web.context.slow_work.running
 
@@ -90,6 +102,36 @@ def test_dry_runs_of_a_silent_host_delay_nobody_else(web: Web, mallory: Caller, 
     assert int(refused[0].headers["Retry-After"]) > 0
     assert sorted({answer.status_code for answer in answers}) == [429, 503]
     eventually(lambda: _idle(web))
+
+
+@pytest.mark.parametrize("path", ["/v1/queue", "/metrics"])
+def test_many_questions_that_ask_the_workers_take_few_threads(web: Web, path: str) -> None:
+    """No worker runs here, so that each question takes as long as workers may take to answer."""
+    viewer = web.caller(Role.VIEWER, name=f"viewer-of-{path.rpartition('/')[2]}")
+    with ThreadPoolExecutor(FLOOD) as flood:
+        answers = list(flood.map(lambda _: viewer.get(path), range(FLOOD)))
+
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert {answer.status_code for answer in answers} <= {200, 429, 503}
+    assert refused, "no question waits for a thread that serves others"
+    assert all(1 <= int(answer.headers["Retry-After"]) <= SECONDS for answer in refused)
+
+
+def test_a_second_request_may_come_when_the_first_one_ends() -> None:
+    """... whose time may be shorter or longer than usual."""
+    work, free = SlowWork(seconds=20), threading.Event()
+    request = Request({"type": "http"}, receive=_nothing)
+
+    async def both() -> TooMany:
+        first = asyncio.create_task(work.run(request, "ann", lambda _: free.wait(30), 300))
+        await asyncio.sleep(0)
+        with pytest.raises(AlreadyWorking) as refused:
+            await work.run(request, "ann", lambda _: None)
+        free.set()
+        await first
+        return refused.value
+
+    assert 290 < asyncio.run(both()).retry_after <= 300
 
 
 def test_a_dry_run_ends_when_its_client_has_left(web: Web, mallory: Caller, silent: str) -> None:

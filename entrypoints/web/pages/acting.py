@@ -8,6 +8,7 @@ from typing import Annotated
 from urllib.parse import quote
 
 from fastapi import Form, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, Response
 
 from entrypoints.web.context import WebContext, context_of
@@ -15,9 +16,11 @@ from entrypoints.web.pages import acts
 from entrypoints.web.pages.login import PageCaller, page_router, require_sight
 from entrypoints.web.pages.notices import Notice, redirect
 from entrypoints.web.pages.whole import whole_of
+from entrypoints.web.slow_work import AlreadyWorking, NoThreadFree, TookTooLong
 from operations.board.board import Board
 from operations.board.values import JobSearch, scope_of
 from operations.visibility import check_object_visible
+from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.errors import ArklineError
 from pipeline.principal import Forbidden, Principal
 from zkstate.errors import Missing
@@ -34,7 +37,7 @@ Text = Annotated[str, Form()]
 
 
 @router.post("/act")
-def act(  # noqa: PLR0913 - the fields of a form
+async def act(  # noqa: PLR0913 - the fields of a form
     request: Request,
     caller: PageCaller,
     act: Text,
@@ -44,6 +47,22 @@ def act(  # noqa: PLR0913 - the fields of a form
     back: Text = "/",
 ) -> Response:
     """Carry out the act, and show the page again with its result: who was first, if somebody else was."""
+    web = context_of(request)
+
+    def perform(_: Attempt) -> Response:
+        return _acted(request, caller, act, target, version, reason, back)
+
+    if act in acts.OF_WORKERS:
+        try:
+            return await web.fleet_work.run(request, caller.name, perform)
+        except (AlreadyWorking, NoThreadFree, TookTooLong) as refused:
+            return redirect(request, back, Notice(str(refused), "bad"))
+    return await run_in_threadpool(perform, UNATTENDED)
+
+
+def _acted(  # noqa: PLR0913 - the fields of a form
+    request: Request, caller: Principal, act: str, target: str, version: int | None, reason: str, back: str
+) -> Response:
     web = context_of(request)
     if target.startswith(("jid", "bid")):
         require_sight(web, caller, target)

@@ -286,6 +286,9 @@ ACTS: dict[str, Act] = {
     )
 }
 
+OF_WORKERS = frozenset({"drain", Action.UNDO_DRAIN})
+"""The codes of acts that ask workers, which may not answer."""
+
 _WITH_VERSION = frozenset(Event) | {Action.RENEW_PROFILE}
 """Acts whose version is that of the target's own status."""
 

@@ -17,6 +17,7 @@ from operations.board.values import JobPage, JobSearch, scope_of
 from operations.facts import Explanation
 from operations.holds import BatchHistory
 from operations.visibility import as_seen_by, visible_batch
+from pipeline.attempt import Attempt
 from pipeline.notify.report import html, table
 from pipeline.notify.report.compose import BatchReport
 
@@ -54,11 +55,15 @@ def jobs_of_batch(
 
 
 @router.get("/why", summary="Why the batch is where it is")
-def why_batch(request: Request, caller: Caller, bid: Bid) -> Explanation:
+async def why_batch(request: Request, caller: Caller, bid: Bid) -> Explanation:
     context = context_of(request)
-    visible_batch(context.session, caller, bid, context.archive)
-    facts = explanations.why(context.session, context.settings, bid, context.archive)
-    return as_seen_by(caller, facts)
+
+    def explain(_: Attempt) -> Explanation:
+        visible_batch(context.session, caller, bid, context.archive)
+        facts = explanations.why(context.session, context.settings, bid, context.archive)
+        return as_seen_by(caller, facts)
+
+    return await context.fleet_work.run(request, caller.name, explain)
 
 
 @router.get("/history", summary="The moves of the batch, and who renewed its profile")

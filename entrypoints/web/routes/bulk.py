@@ -10,6 +10,7 @@ from entrypoints.web.authentication import OperatorCaller
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.parameters import REASON_LIMIT
 from entrypoints.web.routes.verbs import JOB_EVENTS, WITH_REASON
+from entrypoints.web.slow_work import LONG
 from operations.board.values import JobSearch, scope_of
 from operations.bulk_plans import (
     JOBS_OF_A_PLAN,
@@ -21,6 +22,7 @@ from operations.bulk_plans import (
     read_plan,
 )
 from operations.visibility import check_jobs_visible, visible_job
+from pipeline.attempt import Attempt
 from pipeline.errors import UsageRefused
 from pipeline.principal import Principal
 from pipeline.records import Record
@@ -51,24 +53,34 @@ class PlanToken(Record):
 
 
 @router.post("/{verb}/dry-run", summary="What the verb would do to the selected jobs")
-def plan(
+async def plan(
     request: Request, caller: OperatorCaller, verb: Verb, body: Annotated[PlanRequest, Body()]
 ) -> BulkPlan:
     """The token carries it out, within a quarter of an hour."""
     context = context_of(request)
-    names = _selected(context, caller, body.select)
-    return make_plan(context.operator(caller), Event(verb.value), names)
+
+    def planned(_: Attempt) -> BulkPlan:
+        names = _selected(context, caller, body.select)
+        return make_plan(context.operator(caller), Event(verb.value), names)
+
+    return await context.slow_work.run(request, caller.name, planned, LONG)
 
 
 @router.post("/{verb}", summary="Do exactly what the dry run showed")
-def do(request: Request, caller: OperatorCaller, verb: Verb, body: Annotated[PlanToken, Body()]) -> Receipt:
+async def do(
+    request: Request, caller: OperatorCaller, verb: Verb, body: Annotated[PlanToken, Body()]
+) -> Receipt:
     """Jobs that moved after the dry run are not touched; the receipt names them."""
     context, event = context_of(request), Event(verb.value)
     if event in WITH_REASON and not body.reason:
         raise UsageRefused(f"{event} cannot be undone: give a reason")
-    planned = read_plan(caller, event, body.token)
-    check_jobs_visible(context.session, caller, planned.jobs, context.archive)
-    return carry_out(context.operator(caller, body.reason), planned)
+
+    def done(_: Attempt) -> Receipt:
+        planned = read_plan(caller, event, body.token)
+        check_jobs_visible(context.session, caller, planned.jobs, context.archive)
+        return carry_out(context.operator(caller, body.reason), planned)
+
+    return await context.slow_work.run(request, caller.name, done, LONG)
 
 
 def _selected(context: WebContext, caller: Principal, selection: Selection) -> list[str]:

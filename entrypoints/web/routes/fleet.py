@@ -5,6 +5,7 @@ from fastapi import APIRouter, Request
 from entrypoints.web.authentication import Caller, OperatorCaller
 from entrypoints.web.context import context_of
 from entrypoints.web.parameters import Collection
+from entrypoints.web.slow_work import LONG
 from operations import holds, working_storage
 from operations import overview as whole
 from operations import workers as fleet_workers
@@ -22,10 +23,6 @@ from zkstate.errors import Missing
 router = APIRouter(prefix="/v1", tags=["fleet"])
 
 
-AUDIT_SECONDS = 300.0
-"""An audit reads the whole record; a larger one is made by `arkline audit` beside the stack."""
-
-
 class Workers(Record):
     workers: tuple[Worker, ...]
 
@@ -35,10 +32,12 @@ class Hosts(Record):
 
 
 @router.get("/queue", summary="The health of the fleet, the queue, and what stops it")
-def queue(request: Request, caller: Caller) -> Overview:
+async def queue(request: Request, caller: Caller) -> Overview:
     require_fleet(caller, "see the queue")
     context = context_of(request)
-    return whole.overview(context.session, context.settings)
+    return await context.fleet_work.run(
+        request, caller.name, lambda _: whole.overview(context.session, context.settings)
+    )
 
 
 @router.get("/workers", summary="The workers that answer, with their queues")
@@ -70,7 +69,7 @@ async def run_audit(request: Request, caller: OperatorCaller) -> AuditView:
     require_fleet(caller, "audit the record")
     context = context_of(request)
     return await context.slow_work.run(
-        request, caller.name, lambda _: audit(context.session, context.settings), AUDIT_SECONDS
+        request, caller.name, lambda _: audit(context.session, context.settings), LONG
     )
 
 

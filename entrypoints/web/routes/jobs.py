@@ -14,7 +14,7 @@ from operations.facts import Explanation
 from operations.job_files import JobFiles
 from operations.job_view import JobView, Timeline
 from operations.visibility import as_seen_by, check_object_visible, visible_job
-from pipeline.attempt import Progress
+from pipeline.attempt import Attempt, Progress
 from pipeline.http.urls import redact_url
 from pipeline.principal import Role
 
@@ -38,12 +38,16 @@ def show_job(request: Request, caller: Caller, jid: Jid) -> Response:
 
 
 @router.get("/why", summary="Why the job is where it is")
-def why_job(request: Request, caller: Caller, jid: Jid) -> Explanation:
+async def why_job(request: Request, caller: Caller, jid: Jid) -> Explanation:
     """Facts with stable codes: what it waits for, since when, whether it moves by itself, what helps."""
     context = context_of(request)
-    visible_job(context.session, caller, jid, context.archive)
-    facts = explanations.why(context.session, context.settings, jid, context.archive)
-    return as_seen_by(caller, facts)
+
+    def explain(_: Attempt) -> Explanation:
+        visible_job(context.session, caller, jid, context.archive)
+        facts = explanations.why(context.session, context.settings, jid, context.archive)
+        return as_seen_by(caller, facts)
+
+    return await context.fleet_work.run(request, caller.name, explain)
 
 
 @router.get("/timeline", summary="Every step of the job, and how long it took")

@@ -8,6 +8,7 @@ from pydantic import Field
 from entrypoints.web.authentication import Caller, OperatorCaller
 from entrypoints.web.context import context_of
 from entrypoints.web.parameters import NO_REASON, REASON_LIMIT, Bid, Given, Jid
+from entrypoints.web.slow_work import LONG
 from operations import fixity, working_storage
 from operations.fixity import FixityReport
 from operations.operator import VerbResult
@@ -44,18 +45,26 @@ def repair_batch(request: Request, caller: OperatorCaller, bid: Bid, body: Given
 
 
 @router.post("/space/clean-up", summary="Archive old batches, and remove folders that no job needs")
-def clean_up(
+async def clean_up(
     request: Request,
     caller: OperatorCaller,
     body: Annotated[CleanUpRequest, Body()] = CleanUpRequest(reason="", older_than=None, dry_run=True),  # noqa: B008 - frozen
 ) -> CleanUp:
     """A dry run unless `dry_run` is false. 422 if working storage is not on the server of the API."""
-    operator = context_of(request).operator(caller, body.reason)
-    return working_storage.clean_up(operator, older_than=body.older_than, dry_run=body.dry_run)
+    context = context_of(request)
+    operator = context.operator(caller, body.reason)
+    return await context.slow_work.run(
+        request,
+        caller.name,
+        lambda _: working_storage.clean_up(operator, older_than=body.older_than, dry_run=body.dry_run),
+        LONG,
+    )
 
 
 @router.get("/fixity", summary="What was read again, what is overdue, and all damage in storage")
-def fixity_report(request: Request, caller: Caller) -> FixityReport:
+async def fixity_report(request: Request, caller: Caller) -> FixityReport:
     require_fleet(caller, "see the fixity of all collections")
     context = context_of(request)
-    return fixity.fixity_report(context.inventory(), context.settings)
+    return await context.slow_work.run(
+        request, caller.name, lambda _: fixity.fixity_report(context.inventory(), context.settings)
+    )
