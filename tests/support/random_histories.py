@@ -138,6 +138,19 @@ class Walk:
     def _clean_up(self, job: Job) -> None:
         jobs.clean_up(self.session, job)
 
+    def finish(self, jid: str) -> None:
+        """The job completes, unless its content is wrong: then an operator deletes it."""
+        while (job := jobs.load(self.session, jid)).status.status is not JobState.COMPLETED:
+            if job.status.status is JobState.HELD:
+                self._release(job)
+            elif job.status.status is not JobState.FAILED:
+                self._succeed(job)
+            elif job.status.kind is FailureKind.CONTENT:
+                self._delete(job)
+                return
+            else:
+                self._act(job, Event.RESUME)
+
     def report_what_ended(self) -> None:
         for bid in self.bids:
             reporting = batches.finish_if_ended(self.session, bid, "test")
@@ -159,15 +172,7 @@ def walked(session: Session, context: WorkerContext, receiver: Receiver, seed: i
     finished, cancelled = walk.bids[0], walk.bids[1]
     for jid in batches.all_jobs(session, finished):
         if jid not in walk.deleted:
-            job = jobs.load(session, jid)
-            while job.status.status is JobState.FAILED and job.status.kind is FailureKind.CONTENT:
-                walk._delete(job)
-                break
-            else:
-                if job.status.status is JobState.HELD:
-                    walk._release(job)
-                    job = jobs.load(session, jid)
-                planting.complete(session, job)
+            walk.finish(jid)
     with suppress(IllegalTransition):
         cancel(ann(session, context.settings), cancelled)
     walk.report_what_ended()
