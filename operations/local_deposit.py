@@ -15,6 +15,7 @@ from typing import Protocol
 
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.fixity import OF_RECORD, READ_CHUNK, Digest
+from pipeline.folders import empty_folders
 from pipeline.manifests import checkm, from_csv
 from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row, Severity
 from pipeline.names import (
@@ -77,6 +78,8 @@ class LocalDeposit:
     """Of the batch manifest that is the payload."""
     hidden: tuple[str, ...] = ()
     """Files whose names begin with a dot: uploaded, but often not meant."""
+    empty: tuple[str, ...] = ()
+    """Folders without files: they are not deposited."""
 
     @property
     def bytes(self) -> int:
@@ -150,7 +153,7 @@ def _folder(source: Path, kind: SubmissionType | None, *, object_per_file: bool)
     rows = tuple(Row(line=0, url=_address(file), name=name) for file, name in zip(files, names, strict=True))
     hidden = tuple(name for name in names if any(part.startswith(".") for part in name.split("/")))
     objects = len(rows) if object_per_file else 1
-    return LocalDeposit(source, expected, objects, files, rows, hidden=hidden)
+    return LocalDeposit(source, expected, objects, files, rows, hidden=hidden, empty=empty_folders(source))
 
 
 def _below(folder: Path) -> Iterator[Path]:

@@ -21,6 +21,17 @@ def make_below(path: Path, existing: Path) -> None:
         path.mkdir(exist_ok=True)
 
 
+def empty_folders(folder: Path) -> tuple[str, ...]:
+    """The folders below `folder` in which there is nothing, by their path below `folder`."""
+    return tuple(
+        sorted(
+            Path(path).relative_to(folder).as_posix()
+            for path, folders, files in os.walk(folder)
+            if not folders and not files and Path(path) != folder
+        )
+    )
+
+
 def remove_tree(folder: Path | str) -> None:
     """Remove a folder and all that is in it; what has gone meanwhile is no fault.
 

@@ -36,6 +36,11 @@ CONTAINER_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2")
 
 # Control characters, surrogates, and the two separators that end a line in some readers of lists.
 _UNWRITABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
+# Characters that a person does not see: they reorder the name on a screen, or make it look like another one.
+# Joiners and the tags of flags stay: Persian, Indic scripts and emoji are spelled with them.
+_INVISIBLE = re.compile(
+    "[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0001]"
+)
 _ARK = re.compile(rf"ark:/?(\d{{5,9}})/([{ARK_CHARACTERS}-]{{1,200}})", re.IGNORECASE)
 _DOTS = re.compile(r"\.*")
 _NOT_XML = "\ufffe\uffff"
@@ -111,12 +116,15 @@ def printable(text: str, instead: str = "\N{REPLACEMENT CHARACTER}") -> str:
 
 
 @lru_cache(maxsize=256)  # of our own files, which every object has, and of one file in several states
-def safe_name(name: str, within: str = "") -> str:
+def safe_name(name: str, within: str = "", *, stored: bool = False) -> str:
     """The name, unchanged, if it is a relative path that is safe to write below a folder.
 
-    `within`: the folder of the name, with its slash; it counts for the length.
+    `within`: the folder of the name, with its slash; it counts for the length. `stored`: the name is
+    of an object that is stored already; early releases accepted invisible characters.
     """
     reason = _unsafe(name) or _too_long(within + name)
+    if not reason and not stored and not name.isprintable() and (invisible := _INVISIBLE.search(name)):
+        reason = f"has the invisible character U+{ord(invisible[0]):04X} in it"
     if reason:
         raise UnsafeName(f"file name {quote_name(name)} {reason}")
     return name

@@ -45,6 +45,9 @@ PROGRAMS = (
     Program("openssl", "openssl", _on_path("openssl")),
     Program("prometheus", "promtool", _on_path("promtool")),
     Program("chromium", "Chromium", _on_path("chromium")),
+    Program("unzip", "unzip", _on_path("unzip")),
+    Program("libarchive-tools", "bsdtar", _on_path("bsdtar")),
+    Program("p7zip-full", "7-Zip", _on_path("7z")),
 )
 
 

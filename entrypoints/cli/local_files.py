@@ -49,9 +49,14 @@ def describe(deposit: LocalDeposit) -> None:
         "",
     )
     if deposit.hidden:
-        named = ", ".join(map(names.quote_name, deposit.hidden[:HIDDEN_NAMED]))
-        more = len(deposit.hidden) - HIDDEN_NAMED
-        screen.note(f"hidden files are deposited, too: {named}{f' and {more} more' if more > 0 else ''}")
+        screen.note(f"hidden files are deposited, too: {_first(deposit.hidden)}")
+    if deposit.empty:
+        screen.note(f"folders without files are not deposited: {_first(deposit.empty)}")
+
+
+def _first(paths: Sequence[str]) -> str:
+    more = len(paths) - HIDDEN_NAMED
+    return ", ".join(map(names.quote_name, paths[:HIDDEN_NAMED])) + (f" and {more} more" if more > 0 else "")
 
 
 def known(objects: KnownObjects, submission: Submission, profile: Profile, named: Sequence[Named]) -> None:

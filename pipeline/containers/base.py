@@ -1,5 +1,6 @@
 """The interface of a container format: recognition and entries."""
 
+import io
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ class Entry:
     name: str
     is_folder: bool
     refused: str | None
-    open: Callable[[], IO[bytes]]
+    open: Callable[[], IO[bytes] | io.BufferedIOBase]
     chunk: int = READ_CHUNK
     """Bytes to read at a time."""
     name_encoding: str = ""

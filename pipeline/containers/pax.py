@@ -31,15 +31,14 @@ _LONGEST_NUMBER = 20
 """Digits of the largest number of 64 bits."""
 
 
-def is_extended(header: bytes) -> bool:
-    """True if the block of 512 bytes announces an extended header."""
-    if header[156:157] not in EXTENDED:
-        return False
+def header_type(header: bytes) -> bytes:
+    """The type of the entry that the block of 512 bytes announces; empty if it is no valid header."""
+    if header[156:157] not in (*EXTENDED, tarfile.GNUTYPE_LONGNAME):
+        return b""
     try:
-        tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
+        return tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape").type
     except tarfile.TarError:
-        return False
-    return True
+        return b""
 
 
 def needed_records(content: bytes) -> bytes:
@@ -54,6 +53,8 @@ def needed_records(content: bytes) -> bytes:
         if length is None or equals < 0 or end > len(content) or content[end - 1 : end] != b"\n":
             raise tarfile.ReadError("a record of an extended header is damaged")
         keyword, record = content[length.end() : equals], content[position:end]
+        if keyword == b"GNU.volume.filename":
+            raise tarfile.ReadError("a file in it is continued from another volume")
         if _ONCE.fullmatch(keyword):
             once[keyword] = record
         elif _NUMBERS.fullmatch(keyword):

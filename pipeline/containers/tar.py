@@ -9,15 +9,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 from pipeline.containers.base import Archive, Entry
-from pipeline.containers.pax import is_extended, needed_records
+from pipeline.containers.pax import EXTENDED, header_type, needed_records
 from pipeline.fixity import READ_CHUNK
-from pipeline.names import quote_name
+from pipeline.names import quote_name, safe_name
 from pipeline.outcome import content
 
 BLOCK = tarfile.BLOCKSIZE
+
+_LABEL, _DUMPED_FOLDER, _CONTINUED = b"V", b"D", b"M"
+"""Types of GNU tar for backups: the label of a volume, a folder with a list of what was in it, and the rest
+of a file that begins in another volume."""
 
 _HEADER_LIMIT = READ_CHUNK
 """Bytes of one entry's headers, extended ones included, which tarfile holds in memory."""
@@ -67,6 +71,26 @@ def _is_tar(head: bytes) -> bool:
     return True
 
 
+class _Header(tarfile.TarInfo):
+    """Names a file as its block does, where tarfile reads another name."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """A prefix is in blocks of POSIX alone: the GNU format has times there. No NUL cuts a name."""
+        header = super().frombuf(buf, encoding, errors)
+
+        def text(begin: int, end: int) -> str:
+            return bytes(buf[begin:end]).rstrip(b"\0").decode(encoding, errors)
+
+        name = text(0, 100)
+        header.name = name.rstrip("/") if header.isdir() else name
+        if buf[257:263] == b"ustar\0" and header.type not in tarfile.GNU_TYPES:
+            # star has times in the last bytes
+            prefix = text(345, 476 if buf[508:512] == b"tar\0" else 500)
+            header.name = f"{prefix}/{header.name}" if prefix else header.name
+        return header
+
+
 class _Forward(io.RawIOBase):
     """What tarfile reads from: never backwards, with a limit per entry's headers and one for all bytes.
 
@@ -80,6 +104,8 @@ class _Forward(io.RawIOBase):
         self._position = 0
         self._extended = False
         """True if an extended header is next."""
+        self._long_name = False
+        """True if a long name of the GNU format is next."""
         self.last = b""
         self.header_room: int | None = _HEADER_LIMIT
         """Bytes that the headers of the entry may still take; None while content is read."""
@@ -97,8 +123,11 @@ class _Forward(io.RawIOBase):
     def _reduced(self, chunk: bytes) -> bytes:
         if self._extended:
             chunk = needed_records(chunk)
+        elif self._long_name and b"\0" in (name := chunk.rstrip(b"\0")):
+            safe_name(name.decode("utf-8", "surrogateescape"))  # tarfile would cut the name
         # also what follows an extended header: only tarfile knows which block it takes for a header
-        self._extended = len(chunk) == BLOCK and is_extended(chunk)
+        kind = header_type(chunk)
+        self._extended, self._long_name = kind in EXTENDED, kind == tarfile.GNUTYPE_LONGNAME
         return chunk
 
     def _chunk(self, size: int) -> bytes:
@@ -125,15 +154,15 @@ class _Forward(io.RawIOBase):
 def _entries(plain: io.BufferedIOBase, archive: Archive) -> Iterator[Entry]:
     stream = _Forward(plain, archive)
     opened = tarfile.open(  # noqa: SIM115  - the archive's file is closed by the caller
-        fileobj=stream, mode="r:", encoding="utf-8", errors="surrogateescape"
+        fileobj=stream, mode="r:", tarinfo=_Header, encoding="utf-8", errors="surrogateescape"
     )
     last = ""
     while info := _next(opened, stream):
         last = quote_name(info.name)
-        name, encoding, raw = _name(info.name)
+        name, encoding, raw = _name(info.name.rstrip("/") if info.type == _DUMPED_FOLDER else info.name)
         yield Entry(
-            name=name.removeprefix("./"),
-            is_folder=info.isdir(),
+            name="" if info.type == _LABEL else name.removeprefix("./"),
+            is_folder=info.isdir() or info.type in (_LABEL, _DUMPED_FOLDER),
             refused=_refusal(info),
             open=partial(_open, opened, info),
             name_encoding=encoding,
@@ -165,6 +194,10 @@ def _name(name: str) -> tuple[str, str, bytes]:
 
 
 def _refusal(info: tarfile.TarInfo) -> str | None:
+    if info.type in (_LABEL, _DUMPED_FOLDER):
+        return None
+    if info.type == _CONTINUED:
+        return "is continued from another volume; pack all files into one archive"
     if info.issym():
         return "is a symbolic link; pack the file itself (tar --dereference)"
     if info.islnk():

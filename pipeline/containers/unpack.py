@@ -70,6 +70,8 @@ def unpack(path: Path, name: str, target: Path, limits: Limits, attempt: Attempt
         target.mkdir(exist_ok=True)
         with entries(archive) as members:
             yield from _write_all(members, archive, target, limits.case_fold, attempt)
+    except UnsafeName as error:
+        raise content(f"{archive.title}: {error}; rename it and pack again") from error
     except _DAMAGED as error:
         raise _damaged(archive, error) from error
     except OSError as error:
@@ -88,29 +90,40 @@ def _write_all(
     entries: Iterable[Entry], archive: Archive, target: Path, case_fold: bool, attempt: Attempt
 ) -> Iterator[DownloadedFile]:
     names = UsedNames(case_fold)
-    empty = True
+    empty, folders = True, list[str]()
     room, counter = archive.max_bytes, WorkCounter(attempt)
     for count, entry in enumerate(entries, 1):
         counter.begin_file()
         if entry.is_folder and entry.name in ("", "."):
             continue
-        try:
-            safe_name(entry.name, PRODUCER)
-        except UnsafeName as error:
-            raise content(f"{archive.title}: {error}; rename it and pack again") from error
+        safe_name(entry.name, PRODUCER)
         if entry.refused:
             raise content(f"{archive.title}: {quote_name(entry.name)} {entry.refused}")
         if not entry.is_folder and (clash := names.add(entry.name)):
             raise content(f"{archive.title}: {clash.reason}; rename it and pack again")
         if max(count, names.count) > archive.max_entries:
             raise content(f"{archive.title} has more than {archive.max_entries} files and folders: divide it")
-        if not entry.is_folder:
+        if entry.is_folder:
+            folders.append(entry.name)
+        else:
             file = _write(entry, archive, target, room, counter)
             room -= file.size
             empty = False
             yield file
     if empty:
         raise content(f"{archive.title} has no files in it")
+    _make_folders(folders, archive, target)
+
+
+def _make_folders(folders: list[str], archive: Archive, target: Path) -> None:
+    """Those without files, too: the report names them."""
+    for folder in folders:
+        try:
+            make_below(target / folder, target)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise content(
+                f"{archive.title}: {quote_name(folder)} is a folder and also a file; rename it and pack again"
+            ) from error
 
 
 def _write(entry: Entry, archive: Archive, target: Path, room: int, counter: WorkCounter) -> DownloadedFile:

@@ -2,8 +2,11 @@
 
 import contextlib
 import io
+import re
 import stat
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator
 from functools import partial
 
@@ -21,9 +24,21 @@ it hold 80 MB at most. LZMA is refused because its header may claim 4 GiB of mem
 _DIRECTORY_LIMIT = 64 << 20
 """Bytes of a directory: 100,000 entries with names of 500 bytes. zipfile reads it at once."""
 
-_ENCRYPTED = 0x1
+_ENCRYPTED = 0x1 | 0x40
+_PATCH = 0x20
 _UTF8_NAME = 0x800
 _CENTRAL_ENTRY = b"PK\x01\x02"
+_CENTRAL_LENGTH, _LOCAL_LENGTH, _END_LENGTH = 46, 30, 22
+_LOCATOR = struct.Struct("<4sLQL")
+"""Of the end of a zip64: signature, part with that end, its position, number of parts."""
+
+_UNICODE_PATH = 0x7075
+_UNIX = (3, 19)
+"""The systems whose attributes are those of Unix: Unix and Darwin (APPNOTE 4.4.2.2)."""
+
+_DOS_FOLDER = 0x10
+_PART = re.compile(r"\.(z\d{2,}|\d{3})", re.IGNORECASE)
+"""The end of a part's name: a.z01, a.zip.001."""
 
 
 class Zip:
@@ -35,8 +50,33 @@ class Zip:
 
     @contextlib.contextmanager
     def entries(self, archive: Archive) -> Iterator[Iterator[Entry]]:
-        with _ZipFile(archive) as file, zipfile.ZipFile(file) as opened:
-            yield map(partial(_entry, archive, opened), opened.infolist())
+        with _ZipFile(archive) as file:
+            _check_whole(archive, file)
+            with zipfile.ZipFile(file) as opened:
+                file.opening = False
+                yield map(partial(_entry, archive, file), opened.infolist())
+
+
+def _check_whole(archive: Archive, file: io.FileIO) -> None:
+    """A content failure for one part of a zip that was divided into several."""
+    size = file.seek(0, io.SEEK_END)
+    file.seek(max(0, size - _END_LENGTH - 0x1_0000 - _LOCATOR.size))
+    tail = file.read()
+    at = tail.rfind(b"PK\x05\x06")
+    locator = tail[max(0, at - _LOCATOR.size) : at] if at >= 0 else b""
+    if len(locator) == _LOCATOR.size and locator.startswith(b"PK\x06\x07"):
+        divided = _LOCATOR.unpack(locator)[3] > 1
+    elif at >= 0 and len(tail) >= at + _END_LENGTH:
+        divided = struct.unpack_from("<H", tail, at + 4)[0] not in (0, 0xFFFF)
+    else:
+        file.seek(0)
+        divided = file.read(4) == b"PK\x07\x08" or bool(_PART.fullmatch(archive.name[-4:]))
+    if divided:
+        raise content(
+            f"{archive.title} is one part of a zip that was divided, and the other parts are missing: join "
+            "them (zip -s 0 divided.zip --out whole.zip; parts named .001, .002 one after the other) and "
+            "submit the whole zip"
+        )
 
 
 class _ZipFile(io.FileIO):
@@ -48,6 +88,8 @@ class _ZipFile(io.FileIO):
     def __init__(self, archive: Archive) -> None:
         super().__init__(archive.path)
         self._archive = archive
+        self.opening = True
+        """Until zipfile has read the directory; content is never changed."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > _DIRECTORY_LIMIT:
@@ -59,7 +101,7 @@ class _ZipFile(io.FileIO):
         limit = self._archive.max_entries
         if len(data) > READ_CHUNK and data.count(_CENTRAL_ENTRY) > limit:
             raise content(f"{self._archive.title} has more than {limit} entries: divide it")
-        return data
+        return _with_whole_fields(data) if self.opening and data.startswith(_CENTRAL_ENTRY) else data
 
     def seek(self, position: int, whence: int = io.SEEK_SET, /) -> int:
         if whence == io.SEEK_SET and position < 0:
@@ -67,14 +109,63 @@ class _ZipFile(io.FileIO):
         return super().seek(position, whence)
 
 
-def _entry(archive: Archive, opened: zipfile.ZipFile, info: zipfile.ZipInfo) -> Entry:
+def _with_whole_fields(directory: bytes) -> bytes:
+    """The directory without what is broken in extra fields: cameras and phones write what is no list.
+
+    The length stays, since zipfile finds entries by it: zeros are fields of no kind and no content.
+    """
+    result, at = bytearray(directory), 0
+    while directory.startswith(_CENTRAL_ENTRY, at) and at + _CENTRAL_LENGTH <= len(directory):
+        name, extra, comment = struct.unpack_from("<HHH", directory, at + 28)
+        field = at + _CENTRAL_LENGTH + name
+        end = at = min(field + extra, len(directory))
+        at += comment
+        while field + 4 <= end:
+            kind, length = struct.unpack_from("<HH", directory, field)
+            if field + 4 + length > end:
+                result[field:end] = bytes(end - field)
+            elif kind == _UNICODE_PATH and not _is_text(directory[field + 9 : field + 4 + length]):
+                result[field : field + 2] = bytes(2)
+            field += 4 + length
+    return bytes(result)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        return bool(data.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+def _open(file: io.FileIO, info: zipfile.ZipInfo) -> io.BufferedIOBase:
+    """The content. The directory alone says name, sizes and method: old programs write others before it."""
+    file.seek(info.header_offset)
+    header = file.read(_LOCAL_LENGTH)
+    if len(header) < _LOCAL_LENGTH or not header.startswith(b"PK\x03\x04"):
+        raise zipfile.BadZipFile("an entry of its directory points to no file")
+    file.seek(sum(struct.unpack_from("<HH", header, 26)), io.SEEK_CUR)
+    return zipfile.ZipExtFile(file, "r", info)
+
+
+def _is_folder(info: zipfile.ZipInfo, name: str) -> bool:
+    if name.endswith("/"):
+        return True
+    if info.create_system in _UNIX:
+        marked = stat.S_ISDIR(info.external_attr >> 16)
+    else:
+        marked = bool(info.external_attr & _DOS_FOLDER)
+    return marked and not info.file_size
+
+
+def _entry(archive: Archive, file: io.FileIO, info: zipfile.ZipInfo) -> Entry:
     name, encoding, raw = _name(archive, info)
+    is_folder = _is_folder(info, name)
     return Entry(
         # `./a`, as some programs write the entries of the folder `.`, is a
         name=name.removesuffix("/").removeprefix("./"),
-        is_folder=name.endswith("/"),
-        refused=_refusal(info),
-        open=partial(opened.open, info),
+        is_folder=is_folder,
+        refused="is a folder with content" if is_folder and info.file_size else _refusal(info),
+        open=partial(_open, file, info),
         chunk=_METHODS.get(info.compress_type, READ_CHUNK),
         name_encoding=encoding,
         raw_name=raw,
@@ -84,9 +175,12 @@ def _entry(archive: Archive, opened: zipfile.ZipFile, info: zipfile.ZipInfo) -> 
 def _name(archive: Archive, info: zipfile.ZipInfo) -> tuple[str, str, bytes]:
     """The name; if the entry does not say its encoding, also the encoding that was taken and the bytes.
 
-    The encoding of the profile, else UTF-8 if the bytes are UTF-8, else the format's own code page 437.
+    A Unicode Path field (APPNOTE 4.6.9) decides if it was made for this name. Else the encoding of the
+    profile, else UTF-8 if the bytes are UTF-8, else the format's own code page 437.
     """
     name = info.orig_filename
+    if path := _unicode_path(info):
+        return path, "", b""
     if info.flag_bits & _UTF8_NAME or name.isascii():
         return name, "", b""
     raw = name.encode("cp437")
@@ -103,6 +197,19 @@ def _name(archive: Archive, info: zipfile.ZipInfo) -> tuple[str, str, bytes]:
     return name, "cp437", raw
 
 
+def _unicode_path(info: zipfile.ZipInfo) -> str:
+    packed = info.orig_filename.encode("utf-8" if info.flag_bits & _UTF8_NAME else "cp437")
+    extra, at = info.extra, 0
+    while at + 4 <= len(extra):
+        kind, length = struct.unpack_from("<HH", extra, at)
+        if kind == _UNICODE_PATH and length > 5:
+            version, crc = struct.unpack_from("<BL", extra, at + 4)
+            if version == 1 and crc == zlib.crc32(packed):
+                return extra[at + 9 : at + 4 + length].decode()
+        at += 4 + length
+    return ""
+
+
 def _refusal(info: zipfile.ZipInfo) -> str | None:
     kind = stat.S_IFMT(info.external_attr >> 16)
     if kind == stat.S_IFLNK:
@@ -111,6 +218,8 @@ def _refusal(info: zipfile.ZipInfo) -> str | None:
         return "is neither a file nor a folder"
     if info.flag_bits & _ENCRYPTED:
         return "is encrypted; pack it without a password"
+    if info.flag_bits & _PATCH:
+        return "is a patch of another file; pack the file itself"
     if info.compress_type not in _METHODS:
         return f"is compressed by zip method {info.compress_type}; pack it with deflate, the usual method"
     return None

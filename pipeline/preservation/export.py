@@ -93,7 +93,7 @@ def _copy_payload(
                 f"storage has {quote_name(outgoing.path)} in version {version.number} of {ark}, but the "
                 "inventory does not"
             )
-        path = f"{PAYLOAD}/{safe_name(outgoing.path)}"
+        path = f"{PAYLOAD}/{safe_name(outgoing.path, stored=True)}"
         digests[path] = _copy(ark, outgoing, file, draft / path, on_read)
     for path in recorded:
         raise damaged(f"storage has no {quote_name(path)} in version {version.number} of {ark}")

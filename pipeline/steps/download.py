@@ -16,6 +16,7 @@ from pipeline.attempt import Attempt
 from pipeline.containers.unpack import Limits
 from pipeline.decoding.calls import manifest_parser, read_fetch_lists, unpack
 from pipeline.durable import sync_tree
+from pipeline.folders import empty_folders
 from pipeline.names import duplicates, quote_name
 from pipeline.outcome import Done, RateLimited, StepFailed, Wait, content
 from pipeline.parallel import in_parallel
@@ -86,7 +87,7 @@ def work(job: Job, context: StepContext) -> Done | Wait:
         + (f"; {listed:,} of them fetched as fetch.txt lists" if listed else "")
         + (f"; no digest was declared for {undeclared:,} of {count(len(files))}" if undeclared else "")
         + step.name_of_source(downloaded),
-        remark=remark(downloaded),
+        remark=remark(downloaded, empty_folders(workspace.producer) if step.is_container else ()),
     )
 
 

@@ -9,6 +9,8 @@ from pipeline.working_storage.workspace import DownloadedFile
 FAILURES_REPORTED = 20
 """Failed files after which no others are tried: enough for the depositor to see a pattern."""
 
+FOLDERS_NAMED = 3
+
 MESSAGE_LIMIT = 1800
 """Characters of a message that are stored, less some for its beginning."""
 
@@ -17,9 +19,9 @@ def count(files: int) -> str:
     return f"{files:,} file{'s'[: files != 1]}"
 
 
-def remark(downloaded: Sequence[DownloadedFile]) -> str:
+def remark(downloaded: Sequence[DownloadedFile], empty: Sequence[str] = ()) -> str:
     """What the depositor should look at; '' for nothing."""
-    return "; ".join(filter(None, (_guessed_names(downloaded), _web_pages(downloaded))))
+    return "; ".join(filter(None, (_guessed_names(downloaded), _web_pages(downloaded), _empty(empty))))
 
 
 def _web_pages(downloaded: Sequence[DownloadedFile]) -> str:
@@ -31,6 +33,14 @@ def _web_pages(downloaded: Sequence[DownloadedFile]) -> str:
         f"{count(len(pages))}, the first {quote_name(pages[0])}," if len(pages) > 1 else quote_name(pages[0])
     )
     return f"{first} came as a web page (HTML): open it and compare; {SIGN_IN}"
+
+
+def _empty(folders: Sequence[str]) -> str:
+    if not folders:
+        return ""
+    named = ", ".join(map(quote_name, folders[:FOLDERS_NAMED]))
+    more = len(folders) - FOLDERS_NAMED
+    return f"folders without files are not stored: {named}" + (f" and {more:,} more" if more > 0 else "")
 
 
 def _guessed_names(downloaded: Sequence[DownloadedFile]) -> str:

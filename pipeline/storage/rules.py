@@ -25,7 +25,7 @@ def check_names(paths: Iterable[str]) -> None:
     listed = tuple(paths)
     for path in listed:
         try:
-            names.safe_name(path)
+            names.safe_name(path, stored=True)  # an update carries what early releases stored
         except names.UnsafeName as error:
             raise content(str(error)) from error
     for clash in names.duplicates(listed, case_fold=False):

@@ -1,13 +1,19 @@
 import hashlib
 import io
 import shutil
+import stat
+import struct
 import subprocess
 import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pipeline.folders import empty_folders
 from tests.support.packing import FILES, LIMITS, PACKED, Unpack, entry, on_disk, tarred, zipped
 from tests.support.requirements import unavailable
 
@@ -45,10 +51,113 @@ def test_what_a_system_adds_is_kept_too(unpacked: Unpack) -> None:
     assert [file.path for file in unpacked(zipped(dict.fromkeys(names, b"x")))] == names
 
 
-def test_folders_without_files_leave_nothing(unpacked: Unpack, tmp_path: Path) -> None:
-    unpacked(zipped({"empty/": b"", "a": b"1"}))
+@pytest.mark.parametrize("pack", [zipped, tarred])
+def test_folders_without_files_stay_to_be_named(pack: Callable[..., bytes], unpacked: Unpack) -> None:
+    files = [("empty/", b""), ("full/", b""), ("full/a", b"1"), ("b/c/", b"")]
+    data = [entry(n.rstrip("/"), c, type=b"5" if n.endswith("/") else b"0") for n, c in files]
+    unpacked(pack(files if pack is zipped else data))
 
-    assert [path.name for path in (unpacked.target).iterdir()] == ["a"]
+    assert empty_folders(unpacked.target) == ("b/c", "empty")
+
+
+def test_times_in_a_gnu_header_are_no_prefix_of_the_name(unpacked: Unpack) -> None:
+    header = blocks(tarfile.GNU_FORMAT, (345, b"15301531635"))
+
+    assert [file.path for file in unpacked(header + bytes(1024), "a.tar")] == ["a.txt"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ([(345, b"folder")], "folder/a.txt"),
+        ([(345, b"f" * 131 + b"00000000001\0" * 2), (508, b"tar\0")], "f" * 131 + "/a.txt"),
+        ([(345, b"folder"), (257, bytes(8))], "a.txt"),
+    ],
+    ids=["ustar", "star", "v7"],
+)
+def test_a_prefix_counts_in_posix_headers_alone(
+    changes: list[tuple[int, bytes]], name: str, unpacked: Unpack
+) -> None:
+    data = blocks(tarfile.USTAR_FORMAT, *changes) + bytes(1024)
+
+    assert [file.path for file in unpacked(data, "a.tar")] == [name]
+
+
+def blocks(form: int, *changes: tuple[int, bytes]) -> bytes:
+    header = bytearray(tarfile.TarInfo("a.txt").tobuf(form))
+    for at, value in changes:
+        header[at : at + len(value)] = value
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header)
+
+
+def test_volume_labels_and_lists_of_folders_in_a_backup_are_no_files(unpacked: Unpack) -> None:
+    files = [
+        entry("Backup of May", type=b"V"),
+        entry("docs/", b"Ya.txt\0\0", type=b"D"),
+        entry("docs/a.txt", b"1"),
+    ]
+
+    assert [file.path for file in unpacked(tarred(files, form=tarfile.GNU_FORMAT), "a.tar")] == ["docs/a.txt"]
+
+
+def with_extra(packed: bytes, extra: bytes, name: str = "__.txt") -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        info = zipfile.ZipInfo(name)
+        info.extra = extra
+        archive.writestr(info, packed)
+    return data.getvalue()
+
+
+def unicode_path(name: bytes, of: bytes = b"__.txt", version: int = 1) -> bytes:
+    return struct.pack("<HHBL", 0x7075, 5 + len(name), version, zlib.crc32(of)) + name
+
+
+@pytest.mark.parametrize(
+    ("extra", "name"),
+    [
+        (unicode_path("\u4eac\u90fd.txt".encode()), "\u4eac\u90fd.txt"),
+        (b"\1\2\1\0x" + unicode_path("\u4eac.txt".encode()), "\u4eac.txt"),
+        (unicode_path(b"stale.txt", of=b"other"), "__.txt"),
+        (unicode_path(b"new.txt", version=2), "__.txt"),
+        (unicode_path(b"\xff\xfe"), "__.txt"),
+        (unicode_path(b""), "__.txt"),
+        (b"\x75\x70\2\0ab", "__.txt"),
+        (b"camera", "__.txt"),
+        (b"\1\2\xff\xff", "__.txt"),
+    ],
+)
+def test_an_extra_field_names_a_zip_entry_if_it_is_whole_and_of_this_name(
+    extra: bytes, name: str, unpacked: Unpack
+) -> None:
+    (file,) = unpacked(with_extra(b"1", extra))
+
+    assert (file.path, file.name_encoding) == (name, "")
+
+
+@pytest.mark.parametrize(
+    ("system", "attributes"), [(0, 0x10), (10, 0x10), (3, stat.S_IFDIR << 16), (19, stat.S_IFDIR << 16)]
+)
+def test_a_zip_folder_may_be_marked_by_its_attributes_alone(
+    system: int, attributes: int, unpacked: Unpack
+) -> None:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        info = zipfile.ZipInfo("plates")
+        info.create_system, info.external_attr = system, attributes
+        archive.writestr(info, b"")
+        archive.writestr("plates/1.txt", b"1")
+
+    assert [file.path for file in unpacked(data.getvalue())] == ["plates/1.txt"]
+
+
+@pytest.mark.parametrize("local", [b"a\\b.txt", b"\xff/b.txt"])
+def test_the_directory_of_a_zip_decides_on_names(local: bytes, unpacked: Unpack) -> None:
+    data = zipped({"a/b.txt": b"1"}).replace(b"a/b.txt", local, 1)
+
+    assert [file.path for file in unpacked(data)] == ["a/b.txt"]
 
 
 def test_a_tar_of_the_folder_it_stood_in_is_unpacked(unpacked: Unpack) -> None:

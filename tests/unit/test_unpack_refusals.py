@@ -41,6 +41,55 @@ def test_a_zip_name_cut_by_a_nul_is_refused(unpacked: Unpack) -> None:
     assert "U+0000" in unpacked.refusal(data)
 
 
+def test_a_tar_name_cut_by_a_nul_is_refused(unpacked: Unpack) -> None:
+    header = bytearray(tarfile.TarInfo("a_b").tobuf(tarfile.USTAR_FORMAT))
+    header[:3] = b"a\0b"
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    long_name = tarred({"a_b" * 50: b"1"}, form=tarfile.GNU_FORMAT).replace(b"a_b" * 50, b"a\0b" * 50)
+    pax = tarred([entry("a", pax_headers={"path": "a\0b"})])
+
+    for data in (bytes(header) + bytes(1024), long_name, pax):
+        assert "U+0000" in unpacked.refusal(data, "a.tar")
+
+
+@pytest.mark.parametrize("pack", [zipped, tarred])
+@pytest.mark.parametrize("character", ["\u202e", "\u2066", "\u200f", "\u200b", "\ufeff", "\u2028", "\x85"])
+def test_a_character_that_nobody_sees_in_a_name_is_refused(
+    character: str, pack: Callable[..., bytes], unpacked: Unpack
+) -> None:
+    said = unpacked.refusal(pack({f"a{character}gpj.exe": b"1"}))
+
+    assert f"character U+{ord(character):04X} in it; rename it" in said
+
+
+def test_the_rest_of_a_file_of_another_volume_is_refused(unpacked: Unpack) -> None:
+    rest = tarred([entry("a", b"1", type=b"M")], form=tarfile.GNU_FORMAT)
+    headers = {"GNU.volume.filename": "a", "GNU.volume.offset": "512"}
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w", pax_headers=headers) as archive:
+        archive.addfile(*[entry("a")[0]])
+
+    assert "'a' is continued from another volume" in unpacked.refusal(rest, "a.tar")
+    assert "continued from another volume" in unpacked.refusal(data.getvalue(), "a.tar")
+
+
+def test_a_zip_without_its_other_parts_says_so(unpacked: Unpack) -> None:
+    last = bytearray(zipped({"a": b"1"}))
+    last[last.rindex(b"PK\5\6") + 4] = 1
+
+    for data, name in ((bytes(last), "a.zip"), (b"PK\7\x08" + zipped({"a": b"1"})[:40], "a.z01")):
+        assert "the other parts are missing" in unpacked.refusal(data, name)
+
+
+def test_a_folder_that_is_also_a_file_refuses_the_container(unpacked: Unpack) -> None:
+    assert "is a folder and also a file" in unpacked.refusal(zipped({"a/": b"", "a": b"1"}))
+
+
+def test_a_zip_folder_with_content_is_refused(unpacked: Unpack) -> None:
+    assert "is a folder with content" in unpacked.refusal(zipped({"a/": b"x", "b": b"1"}))
+
+
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
