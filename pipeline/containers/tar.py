@@ -85,8 +85,8 @@ class _Header(tarfile.TarInfo):
         name = text(0, 100)
         header.name = name.rstrip("/") if header.isdir() else name
         if buf[257:263] == b"ustar\0" and header.type not in tarfile.GNU_TYPES:
-            # star has times in the last bytes
-            prefix = text(345, 476 if buf[508:512] == b"tar\0" else 500)
+            # star has times in the last bytes, after a prefix that ends with NUL
+            prefix = text(345, 476 if buf[475] == 0 and buf[508:512] == b"tar\0" else 500)
             header.name = f"{prefix}/{header.name}" if prefix else header.name
         return header
 

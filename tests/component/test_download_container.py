@@ -82,6 +82,20 @@ def test_a_name_without_an_encoding_is_reported_to_the_depositor(
     )
 
 
+@pytest.mark.parametrize(
+    ("folders", "named"),
+    [(["b"], "'b'"), (["d", "a/c", "b", "e", "f"], "'a/c', 'b', 'd' and 2 more")],
+)
+def test_folders_without_files_are_named_to_the_depositor(
+    folders: list[str], named: str, settings: Settings, source: HttpSource
+) -> None:
+    data = packed({**FILES, **{f"{folder}/": b"" for folder in folders}})
+
+    outcome = downloaded(job_of(settings, source.put("/a.zip", data)), settings)
+
+    assert outcome.remark == f"folders without files are not stored: {named}"
+
+
 def test_names_that_differ_in_case_land_unless_a_file_system_cannot_hold_both(
     settings: Settings, source: HttpSource
 ) -> None:

@@ -98,7 +98,7 @@ READERS = [
 
 
 @pytest.mark.parametrize(("program", "kind"), READERS)
-@settings(suppress_health_check=SLOW, max_examples=settings.default.max_examples // 4, deadline=None)
+@settings(suppress_health_check=SLOW, max_examples=settings().max_examples // 4, deadline=None)
 @given(names=st.lists(NAMES.filter(is_safe), min_size=1, max_size=6))
 def test_other_programs_read_the_same_files(
     program: str, kind: str, names: list[str], tmp_path_factory: pytest.TempPathFactory

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from entrypoints.cli import local_files
 from operations.local_deposit import (
     LocalDeposit,
     Payload,
@@ -104,6 +105,19 @@ def test_a_folder_becomes_one_object_with_its_files_and_their_digests(tmp_path: 
     assert [row.name for row in rows] == [".DS_Store", "a.jpg", "front side/b|1.jpg"]
     assert rows[2].url == f"upload:{ID}/files/front%20side/b%7C1.jpg"
     assert all(row.digest and row.digest.algorithm == "sha512" and row.size for row in rows)
+
+
+def test_folders_without_files_are_named_before_a_folder_is_submitted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = folder(tmp_path / "photos", "a.jpg", "full/b.jpg")
+    for name in ("c", "a/b", "d", "full/e"):
+        (source / name).mkdir(parents=True)
+
+    local_files.describe(plan_deposit(source))
+
+    said = " ".join(capsys.readouterr().err.split())
+    assert "folders without files are not deposited: 'a/b', 'c', 'd' and 1 more" in said
 
 
 def test_a_folder_becomes_an_object_for_each_file_if_asked(tmp_path: Path) -> None:

@@ -35,6 +35,12 @@ SAFE = [
     "caf\u00e9.txt",
     "cafe\u0301.txt",
     "\u6587\u5b57/\U0001f600",
+    "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",  # Persian, with a non-joiner
+    "\u0915\u094d\u200d\u0937",  # Hindi, with a joiner
+    "\u2764\ufe0f",
+    "\U0001f469\u200d\U0001f52c",
+    "\U0001f3f4\U000e0067\U000e0062\U000e007f",  # a flag
+    "\u845b\U000e0100",  # a variant of a Chinese character
     "e" * 255,
     "/".join(["e" * 200] * 5),
 ]

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -70,10 +71,11 @@ def test_times_in_a_gnu_header_are_no_prefix_of_the_name(unpacked: Unpack) -> No
     ("changes", "name"),
     [
         ([(345, b"folder")], "folder/a.txt"),
-        ([(345, b"f" * 131 + b"00000000001\0" * 2), (508, b"tar\0")], "f" * 131 + "/a.txt"),
+        ([(345, b"f" * 130 + b"\0" + b"00000000001 " * 2), (508, b"tar\0")], "f" * 130 + "/a.txt"),
+        ([(345, b"f" * 155)], "f" * 155 + "/a.txt"),
         ([(345, b"folder"), (257, bytes(8))], "a.txt"),
     ],
-    ids=["ustar", "star", "v7"],
+    ids=["ustar", "star", "full", "v7"],
 )
 def test_a_prefix_counts_in_posix_headers_alone(
     changes: list[tuple[int, bytes]], name: str, unpacked: Unpack
@@ -83,7 +85,7 @@ def test_a_prefix_counts_in_posix_headers_alone(
     assert [file.path for file in unpacked(data, "a.tar")] == [name]
 
 
-def blocks(form: int, *changes: tuple[int, bytes]) -> bytes:
+def blocks(form: Literal[0, 1], *changes: tuple[int, bytes]) -> bytes:
     header = bytearray(tarfile.TarInfo("a.txt").tobuf(form))
     for at, value in changes:
         header[at : at + len(value)] = value

@@ -2,6 +2,7 @@ import bz2
 import gzip
 import io
 import stat
+import struct
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -68,7 +69,7 @@ def test_the_rest_of_a_file_of_another_volume_is_refused(unpacked: Unpack) -> No
     headers = {"GNU.volume.filename": "a", "GNU.volume.offset": "512"}
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w", pax_headers=headers) as archive:
-        archive.addfile(*[entry("a")[0]])
+        archive.addfile(entry("a")[0])
 
     assert "'a' is continued from another volume" in unpacked.refusal(rest, "a.tar")
     assert "continued from another volume" in unpacked.refusal(data.getvalue(), "a.tar")
@@ -186,6 +187,18 @@ def test_a_bomb_is_stopped_by_its_ratio(kind: str, unpacked: Unpack, tmp_path: P
 
     assert "at 'zeros'" in said
     assert (unpacked.target / "zeros").stat().st_size <= RATIO_FLOOR
+
+
+def test_entries_of_a_zip_that_share_their_bytes_are_counted_each(unpacked: Unpack) -> None:
+    data = zipped({"f00": bytes(1 << 20)})
+    directory, end = data.index(b"PK\1\2"), data.rindex(b"PK\5\6")
+    entries = b"".join(data[directory:end].replace(b"f00", b"f%02d" % n) for n in range(99))
+    last = struct.pack("<4s4xHHLLH", b"PK\5\6", 99, 99, len(entries), directory, 0)
+    bomb = data[:directory] + entries + last
+
+    said = unpacked.refusal(bomb, limits=Limits(entries=1000, bytes=10 << 20, ratio=200))
+
+    assert "unpacks to more than its limit allows, at 'f10'" in said
 
 
 def test_zeros_after_the_end_of_a_tar_are_limited_too(unpacked: Unpack) -> None:
