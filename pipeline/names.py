@@ -37,10 +37,8 @@ CONTAINER_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2")
 # Control characters, surrogates, and the two separators that end a line in some readers of lists.
 _UNWRITABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 # Characters that a person does not see: they reorder the name on a screen, or make it look like another one.
-# Joiners and the tags of flags stay: Persian, Indic scripts and emoji are spelled with them.
-_INVISIBLE = re.compile(
-    "[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0001]"
-)
+# What people write names with stays: joiners, marks of direction, soft hyphens, the tags of flags.
+_INVISIBLE = re.compile("[\u200b\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0001]")
 _ARK = re.compile(rf"ark:/?(\d{{5,9}})/([{ARK_CHARACTERS}-]{{1,200}})", re.IGNORECASE)
 _DOTS = re.compile(r"\.*")
 _NOT_XML = "\ufffe\uffff"

@@ -36,6 +36,8 @@ SAFE = [
     "cafe\u0301.txt",
     "\u6587\u5b57/\U0001f600",
     "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",  # Persian, with a non-joiner
+    "\u05d0\u200f.txt",  # Hebrew, with a mark of direction
+    "hand\u00adbook.pdf",  # a soft hyphen, from a title that was copied
     "\u0915\u094d\u200d\u0937",  # Hindi, with a joiner
     "\u2764\ufe0f",
     "\U0001f469\u200d\U0001f52c",

@@ -55,7 +55,7 @@ def test_a_tar_name_cut_by_a_nul_is_refused(unpacked: Unpack) -> None:
 
 
 @pytest.mark.parametrize("pack", [zipped, tarred])
-@pytest.mark.parametrize("character", ["\u202e", "\u2066", "\u200f", "\u200b", "\ufeff", "\u2028", "\x85"])
+@pytest.mark.parametrize("character", ["\u202e", "\u2066", "\u202b", "\u200b", "\ufeff", "\u2028", "\x85"])
 def test_a_character_that_nobody_sees_in_a_name_is_refused(
     character: str, pack: Callable[..., bytes], unpacked: Unpack
 ) -> None:
