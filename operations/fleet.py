@@ -190,7 +190,7 @@ class Fleet:
             if obstacle.reason is Reason.BROKER_UNREACHABLE:
                 advice.append(Remedy(Action.START_BROKER, obstacle.waits_for))
             elif obstacle.reason is Reason.BROKER_REFUSES:
-                advice.append(Remedy(Action.MEND_BROKER, obstacle.waits_for))
+                advice.append(Remedy(Action.FIX_BROKER, obstacle.waits_for))
             elif obstacle.reason is Reason.BROKER_FOREIGN:
                 advice.append(Remedy(Action.CHANGE_PREFIX, obstacle.waits_for))
             elif obstacle.reason is Reason.NO_BEAT:

@@ -59,8 +59,8 @@ class Action(Documented):
         "Start ZooKeeper, or restore the network to it (runbook: ZooKeeper was unreachable). Nothing is "
         "lost: jobs continue by themselves.",
     )
-    MEND_BROKER = (
-        "mend-broker",
+    FIX_BROKER = (
+        "fix-broker",
         "Have Redis accept writes, as its message says: end its replication (replicaof no one), raise its "
         "maxmemory, or give it disk space.",
     )

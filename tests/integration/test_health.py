@@ -86,7 +86,7 @@ def test_a_redis_that_refuses_writes_is_named_with_its_own_words(
     assert (full.status, full.redis_answers) == (Health.STOPPED, True)
     assert "maxmemory" in full.problems[0].message
     assert "read only replica" in read_only.problems[0].message
-    assert [remedy.action for remedy in full.remedies] == [Action.MEND_BROKER]
+    assert [remedy.action for remedy in full.remedies] == [Action.FIX_BROKER]
     assert "read only replica" in words.paragraph(cause)
 
 

@@ -190,7 +190,7 @@ class World:
                 self.fleet.worker(f"more-{remedy.target}", queues=remedy.target)
             elif remedy.action is Action.START_BROKER:
                 self.redis.process.start()
-            elif remedy.action is Action.MEND_BROKER:
+            elif remedy.action is Action.FIX_BROKER:
                 client(self.settings).config_set("maxmemory", 0)
             elif remedy.action is Action.CHANGE_PREFIX:  # the message names this way too
                 client(self.settings).delete(claim_key(self.settings))

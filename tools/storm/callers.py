@@ -70,8 +70,8 @@ def _send(
     headers: Mapping[str, str] | None = None,
 ) -> str:
     """What was answered: the status, or how the connection ended."""
-    patience = max(1.0, target.end - time.monotonic())
-    connection = HTTPConnection(target.host, target.port, timeout=patience)
+    timeout = max(1.0, target.end - time.monotonic())
+    connection = HTTPConnection(target.host, target.port, timeout=timeout)
     try:
         connection.request(method, path, body, {**target.bearer, **(headers or {})})
         response = connection.getresponse()
