@@ -105,6 +105,7 @@ def _at_end(job: ArchivedJob) -> dict[str, Any]:
         "since": job.since,
         "message": job.message,
         "kind": job.kind,
+        "retry_count": sum(entry.event is Event.RESUME for entry in job.history),
         "archived": Gone.of(job.disposition),
     }
 

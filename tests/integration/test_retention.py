@@ -69,7 +69,7 @@ def test_the_archive_remembers_when_a_batch_and_its_jobs_ended_and_were_reported
     clients = open_clients(settings)
     bid, jids = completed_batch(session, 2)
     told = ("status", "since", "buckets", "jobs", "percent", "total", "failed_jobs")
-    shown = ("state", "since", "ark", "name", "message", "working_dir", "space_needed")
+    shown = ("state", "since", "ark", "name", "message", "working_dir", "space_needed", "retry_count")
     living = batch_view(session, bid)
     before, sent = living.model_dump(include=set(told)), living.report
     before_jobs = [job_view(session, jid).model_dump(include=set(shown)) for jid in jids]

@@ -335,10 +335,10 @@ def context(settings: Settings, tmp_path: Path, receiver: Receiver) -> Iterator[
     settings.working.mkdir(parents=True)
     given = settings.model_copy(update={"profiles": tmp_path / "profiles"})
     collection(given, callback_url=receiver.url(), notification=["depositor@x.edu"])
-    made = make_context(given)
-    made.session()
-    yield made
-    made.drop_session()
+    opened = make_context(given)
+    opened.session()
+    yield opened
+    opened.drop_session()
 
 
 def test_every_field_that_is_shown_is_that_of_the_record_or_absent(
